@@ -1,8 +1,9 @@
-//! Where a site is, and the token for it.
+//! The addresses of a site, and the token for it.
 //!
-//! Two files a site in one folder: `NAME.json` with the settings and `NAME.token` with the token, which
-//! only its owner may read (mode 0600), unless the keyring of the desktop keeps the token. Two addresses, never one: that of people (links) and that of
-//! requests (a token with scopes needs the gateway).
+//! Each site has two files in one folder: `NAME.json` with the settings and `NAME.token` with the
+//! token. Only the owner may read the token file (mode 0600). The keyring of the desktop can store
+//! the token instead. A site has two addresses: one for links, and one for requests, because a
+//! token with scopes needs the gateway.
 
 use std::fs;
 use std::io::Write;
@@ -17,10 +18,10 @@ use crate::error::{JiraError, Result};
 use crate::keyring;
 use crate::time::{self, DAY_MS};
 
-/// Days before the end of a token from which on a warning is due.
+/// A warning is due when a token expires in fewer days than this.
 pub const EXPIRY_WARNING_DAYS: i64 = 14;
 
-/// What keeps the token of a site.
+/// The storage of the token of a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenStore {
@@ -31,48 +32,48 @@ pub enum TokenStore {
     Keyring,
 }
 
-/// The account of a bearer token in a keyring.
+/// The account name of a bearer token in a keyring.
 const BEARER: &str = "personal-access-token";
 
-/// Settings of a site. They hold no secret.
+/// Settings of a site, without secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    /// Address for people: links begin with it.
+    /// Address of the web pages: links begin with it.
     pub site_url: String,
-    /// Address for requests: the site's, or `https://api.atlassian.com/ex/jira/CLOUDID`.
+    /// Address for requests: that of the site, or `https://api.atlassian.com/ex/jira/CLOUDID`.
     pub api_url: String,
-    /// E-mail address of the account (at Data Center: user name). Empty: no authentication, or a bearer
-    /// token.
+    /// E-mail address of the account (at Data Center: user name). Empty: no authentication, or a
+    /// bearer token.
     pub email: String,
-    /// Which interface the site has; default Cloud.
+    /// The interface of the site; default Cloud.
     #[serde(default)]
     pub deployment: Deployment,
     /// Whether the token is a personal access token of Data Center, sent without an account; default no.
     #[serde(default)]
     pub bearer: bool,
-    /// Date at which the token expires, `YYYY-MM-DD`; `None`: not known.
+    /// Date at which the token expires, `YYYY-MM-DD`; `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// Keys of the projects of the replica; empty: all that the account sees.
+    /// Keys of the projects of the replica; empty: all that the account can see.
     #[serde(default)]
     pub projects: Vec<String>,
-    /// What keeps the token; default a file.
+    /// The storage of the token; default a file.
     #[serde(default)]
     pub token_store: TokenStore,
 }
 
-/// A right that is needed, and whether the token has it.
+/// A required right, and whether the token has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// Name as Jira calls it.
+    /// Name of the right in Jira.
     pub name: &'static str,
-    /// What it is needed for.
+    /// The purpose of the right.
     pub purpose: &'static str,
-    /// Whether the account has it through this token.
+    /// Whether the account has the right through this token.
     pub granted: bool,
 }
 
-/// Rights that a login tests, with what each is needed for.
+/// Rights that a login tests, each with its purpose.
 const RIGHTS: &[(&str, &str)] = &[
     ("BROWSE_PROJECTS", "pull, list, show and search"),
     ("CREATE_ISSUES", "create"),
@@ -90,8 +91,8 @@ const RIGHTS: &[(&str, &str)] = &[
 ];
 
 impl Site {
-    /// The name of a site in topics and files: its host and path with `-` for what a topic name cannot
-    /// have.
+    /// The name of a site in topics and files: its host and path. `-` replaces characters that a
+    /// topic name cannot contain.
     pub fn name_of(site_url: &str) -> String {
         let address = site_url
             .split_once("://")
@@ -108,8 +109,8 @@ impl Site {
             .collect()
     }
 
-    /// The name for a site in a folder of settings: that of [`name_of`](Self::name_of), or with a number
-    /// after it when another site has that name. A site that is known keeps its name.
+    /// The name for a site in a folder of settings: that of [`name_of`](Self::name_of), with a
+    /// number appended if another site has that name. A known site keeps its name.
     pub fn name_in(folder: &Path, site_url: &str) -> String {
         let name = Self::name_of(site_url);
         let address = site_url.trim_end_matches('/');
@@ -119,7 +120,7 @@ impl Site {
         });
         let free = names.find(|name| match Self::load(folder, name) {
             Ok(known) => known.site_url.trim_end_matches('/') == address,
-            // Settings that cannot be read are those of no other site.
+            // A name without readable settings belongs to no other site.
             Err(_) => true,
         });
         free.unwrap_or(name)
@@ -132,7 +133,7 @@ impl Site {
         Ok(serde_json::from_slice(&bytes)?)
     }
 
-    /// The names of the sites of a folder, in order; none when there is no folder.
+    /// The names of the sites in a folder, in order; empty if there is no folder.
     pub fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| {
@@ -144,7 +145,7 @@ impl Site {
         names
     }
 
-    /// Refuses to send a token without TLS to another machine.
+    /// Fails if a token would be sent without TLS to another machine.
     pub fn check(&self, with_token: bool) -> Result<()> {
         if with_token && !self.api_url.starts_with("https://") && !is_loopback(&self.api_url) {
             let text = format!("{} has no TLS: a token is not sent there", self.api_url);
@@ -165,7 +166,7 @@ impl Site {
                 TokenStore::File => write(&path, token.as_bytes())?,
                 TokenStore::Keyring => {
                     keyring::keep(name, self.account(), token)?;
-                    // An older token is in one place only.
+                    // A token must not remain at its old place.
                     drop(fs::remove_file(&path));
                 }
             }
@@ -177,7 +178,7 @@ impl Site {
     /// Reads the token of a site; `None` for a site without authentication.
     ///
     /// # Errors
-    /// `Settings` when others may read the file, or the keyring has no token.
+    /// `Settings` if other users may read the file, or the keyring has no token.
     pub fn token(&self, folder: &Path, name: &str) -> Result<Option<String>> {
         if self.email.is_empty() && !self.bearer {
             return Ok(None);
@@ -195,7 +196,7 @@ impl Site {
         Ok(Some(token.trim().to_owned()))
     }
 
-    /// The account under which a keyring keeps the token.
+    /// The account under which a keyring stores the token.
     fn account(&self) -> &str {
         if self.bearer { BEARER } else { &self.email }
     }
@@ -203,20 +204,20 @@ impl Site {
     /// A client for requests to the site, with this token.
     ///
     /// # Errors
-    /// `Settings` when the token would be sent without TLS to another machine.
+    /// `Settings` if the token would be sent without TLS to another machine.
     pub fn client(&self, token: Option<&str>) -> Result<Client> {
         self.check(token.is_some())?;
         let login = token.map(|token| (self.email.as_str(), token));
         Ok(Client::new(&self.api_url, login).deployed(self.deployment))
     }
 
-    /// Asks the site which interface it has, and notes it with the form of the token. One request, or
-    /// two where the site answers nobody without a token.
+    /// Asks the site for its interface, and records it with the form of the token. Sends one
+    /// request, or two if the site requires a token for the first.
     ///
     /// # Errors
     /// `Settings` for a token without an e-mail address at Jira Cloud.
     pub fn detect(&mut self, token: Option<&str>) -> Result<()> {
-        // Data Center has version 2 only, and Cloud answers it as well.
+        // Data Center has only version 2, and Cloud also answers version 2.
         let probe = Self {
             deployment: Deployment::DataCenter,
             ..self.clone()
@@ -244,20 +245,21 @@ impl Site {
         Ok(())
     }
 
-    /// The days until the token expires, when a warning is due: fewer than 14. Negative: it has.
+    /// The number of days until the token expires, if it is below 14; negative if the token has
+    /// expired.
     pub fn expires_within(&self, now_ms: i64) -> Option<i64> {
         let end = time::parse_literal(self.expires.as_ref()?, 0)?;
         let days = (end - now_ms).div_euclid(DAY_MS);
         (days <= EXPIRY_WARNING_DAYS).then_some(days)
     }
 
-    /// The address of an issue for people.
+    /// The web address of an issue.
     pub fn browse_url(&self, key: &str) -> String {
         format!("{}/browse/{key}", self.site_url.trim_end_matches('/'))
     }
 }
 
-/// Tests each right that the verbs need: at Data Center only that to read. One request.
+/// Tests each right that the verbs need; at Data Center only the right to read. Sends one request.
 pub fn rights(client: &Client) -> Result<Vec<Right>> {
     let wanted = match client.deployment() {
         Deployment::Cloud => RIGHTS,
@@ -282,7 +284,7 @@ fn is_loopback(url: &str) -> bool {
     })
 }
 
-/// Writes a file that only its owner may read, whole or not at all.
+/// Writes a file that only its owner may read. The file is written completely or not at all.
 fn write(path: &PathBuf, bytes: &[u8]) -> Result<()> {
     let failed = |source| file_error(path, source);
     let draft = path.with_extension("new");
@@ -366,7 +368,8 @@ mod tests {
     fn two_sites_never_share_a_name() {
         let folder = tempfile::tempdir().unwrap();
         let mut names = Vec::new();
-        // Two paths of one host, and addresses that differ only in what a name cannot have.
+        // Two paths of one host, and addresses that differ only in characters that a name cannot
+        // contain.
         for url in [
             "https://jira.example.com/one",
             "https://jira.example.com/two/",
@@ -388,7 +391,7 @@ mod tests {
             "jira-example-com-two",
             "jira-example-com",
             "jira-example-com-2",
-            // The first one again.
+            // The first site again.
             "jira-example-com-one",
         ];
         assert_eq!(names, wanted);

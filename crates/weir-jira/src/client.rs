@@ -1,7 +1,8 @@
-//! Requests to a site: one blocking client with retries, limits and errors that name what failed.
+//! A blocking HTTP client for one site, with retries, limits and errors that name the failed
+//! request.
 //!
-//! Reads are sent again after a broken connection, 429, 502, 503 and 504. A write is sent once; the
-//! caller decides about the next time. Writes are paced: ten at once, then five a second.
+//! Reads are retried after a broken connection, 429, 502, 503 and 504. A write is sent once; the
+//! caller decides about a retry. Writes are throttled: a burst of ten, then five per second.
 
 use parking_lot::Mutex;
 use std::collections::hash_map::RandomState;
@@ -24,47 +25,47 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::error::{JiraError, Result};
 
-/// Times that a request is sent at most.
+/// Limit on the attempts of a request.
 const ATTEMPTS_MAX: u32 = 5;
-/// Longest pause that is waited for; a longer one is an error that names it.
+/// The longest pause that the client waits; a longer one is an error with its length.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
-/// Pause of an issue that has had too many writes, when the site names none.
+/// Pause before the next write to an issue with too many writes, if the site names no pause.
 const ISSUE_PAUSE: Duration = Duration::from_secs(30);
-/// Pause of all writes after a 429, when the site names none.
+/// Pause before the next write after a 429, if the site names no pause.
 const WRITE_PAUSE: Duration = Duration::from_secs(2);
 /// Time between two writes after the first ten.
 const WRITE_SPACING: Duration = Duration::from_millis(200);
-/// Writes at once.
+/// Number of writes without a pause.
 const WRITE_BURST: u32 = 10;
-/// Largest answer, in bytes.
+/// Limit on the size of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// Time for a whole request; default.
+/// Default timeout for a whole request.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// Characters of an answer that is no JSON which a message shows.
+/// Limit on the characters of a non-JSON answer in a message.
 const MESSAGE_CHARS_MAX: usize = 200;
-/// Levels of an answer that are kept; `serde_json` reads 128.
+/// Limit on the levels of an answer; deeper ones are cut. `serde_json` reads 128.
 const DEPTH_MAX: usize = 100;
-/// What stands for an object that is nested more deeply.
+/// Replaces an object that is nested more deeply.
 pub(crate) const CUT: &str = r#"{"type":"nested-too-deeply"}"#;
-/// Where systems keep the authorities they trust.
+/// Files with the certificate authorities that systems trust.
 const AUTHORITIES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 ];
 
-/// Which of the two interfaces of Jira a site has.
+/// The interface of a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Deployment {
     /// Jira Cloud: version 3 of the interface, documents as ADF, pages by token.
     #[default]
     Cloud,
-    /// Jira Data Center: version 2 of the interface, wiki markup, pages by offset. It is only read.
+    /// Jira Data Center: version 2 of the interface, wiki markup, pages by offset. Read-only.
     DataCenter,
 }
 
-/// How the client waits; tests give one that only records.
+/// The function by which the client waits; tests pass one that only records the wait.
 pub type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// A client of one site.
@@ -75,23 +76,23 @@ pub struct Client {
     authorization: Option<String>,
     pause: Pause,
     requests: AtomicU64,
-    /// When the next write would be due if writes were evenly spaced.
+    /// The time of the next write if writes were evenly spaced.
     next_write: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the token.
+        // The token is left out.
         f.debug_struct("Client")
             .field("base", &self.base)
             .finish_non_exhaustive()
     }
 }
 
-/// What one sending brought.
+/// The result of one attempt.
 enum Sent {
     Answer(Vec<u8>),
-    /// Not now: send again after a pause. The error holds when no attempt is left.
+    /// Retry after a pause. Returns the error if no attempt is left.
     Again(Option<Duration>, JiraError),
     Failed(JiraError),
 }
@@ -103,7 +104,7 @@ impl Client {
         Self::with(api_url, login, TIMEOUT, Arc::new(std::thread::sleep))
     }
 
-    /// As [`new`](Self::new), with a timeout for one request and another way to wait.
+    /// As [`new`](Self::new), with a timeout for one request and another function to wait.
     pub fn with(
         api_url: &str,
         login: Option<(&str, &str)>,
@@ -117,7 +118,7 @@ impl Client {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(timeout))
-            // A redirect would carry the token to another place.
+            // A redirect could send the token to another host.
             .max_redirects(0)
             .user_agent(concat!("weir-jira/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls)
@@ -151,7 +152,7 @@ impl Client {
         self.deployment
     }
 
-    /// Fails with `ReadOnly` at a site that is only read.
+    /// Fails with `ReadOnly` at a read-only site.
     pub(crate) fn check_writable(&self) -> Result<()> {
         match self.deployment {
             Deployment::Cloud => Ok(()),
@@ -159,7 +160,7 @@ impl Client {
         }
     }
 
-    /// Waits as long as the own pace of writes asks for.
+    /// Waits until the throttle permits the next write.
     fn pace(&self) {
         let now = Instant::now();
         let wait = {
@@ -173,7 +174,7 @@ impl Client {
         }
     }
 
-    /// Requests sent so far, repeated ones included.
+    /// Number of requests that were sent, retries included.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -210,18 +211,18 @@ impl Client {
         })
     }
 
-    /// Waits for so long, or up to 1.3 times as long, so that clients do not come back together.
+    /// Waits for `time` up to 1.3 times `time`, so that clients do not retry at the same moment.
     pub fn wait(&self, time: Duration) {
         let chance = RandomState::new().build_hasher().finish() % 300;
         let chance = u32::try_from(chance).unwrap_or(0);
         (self.pause)(time + time * chance / 1000);
     }
 
-    /// Sends a write once. [`JiraError::is_unknown`] tells whether it may have been executed when it fails.
-    /// A body of null is none.
+    /// Sends a write once. If it fails, [`JiraError::is_unknown`] tells whether it may have been
+    /// executed. A null body sends no body.
     ///
     /// # Errors
-    /// `ReadOnly` at Data Center: no write is sent there.
+    /// `ReadOnly` at Data Center: no write is sent to it.
     pub fn write(&self, method: &'static str, path: &str, body: &Value) -> Result<Value> {
         self.check_writable()?;
         self.pace();
@@ -270,7 +271,7 @@ impl Client {
                 cause,
                 sent,
             };
-            // A site that cannot be reached is not asked again at once: the caller is offline.
+            // An unreachable site is not retried at once: the caller is offline.
             if reads && sent {
                 Sent::Again(None, error)
             } else {
@@ -338,7 +339,7 @@ impl Client {
             message,
         };
         match status {
-            // The caller waits: it first records that the write was not executed.
+            // The caller waits, after it has recorded that the write was not executed.
             429 if !reads => Sent::Failed(JiraError::Limited {
                 path: path.to_owned(),
                 wait: pause.unwrap_or(if own_limit { ISSUE_PAUSE } else { WRITE_PAUSE }),
@@ -351,8 +352,8 @@ impl Client {
     }
 }
 
-/// Cuts what is nested so deeply that it could not be read: an object becomes [`CUT`], an array one of it.
-/// The whole answer would be lost otherwise.
+/// Cuts parts that are nested too deeply to parse: an object becomes [`CUT`], an array becomes an
+/// array of one [`CUT`]. Otherwise the whole answer would be lost.
 fn pruned(answer: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(answer.len());
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
@@ -384,7 +385,7 @@ fn pruned(answer: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Whether the site may have received a request that failed so.
+/// Whether the site may have received a request that failed with this error.
 fn may_be_sent(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::HostNotFound
@@ -396,7 +397,7 @@ fn may_be_sent(error: &ureq::Error) -> bool {
     }
 }
 
-/// Reads seconds or a date.
+/// Parses seconds or a date.
 fn retry_after(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse() {
         return Some(Duration::from_secs(seconds));
@@ -408,7 +409,7 @@ fn retry_after(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
 }
 
-/// What an answer with an error status says.
+/// The message in an answer with an error status.
 fn message(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer);
     let Ok(value) = serde_json::from_slice::<Value>(answer) else {
@@ -432,7 +433,7 @@ fn message(answer: &[u8]) -> String {
     parts.join("; ")
 }
 
-/// The authorities that this system trusts.
+/// The certificate authorities that this system trusts.
 fn authorities() -> Vec<Certificate<'static>> {
     let bundle = AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
     let bundle = bundle.unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What this crate relies on at a Jira site, as checks that run against any site: the simulator in tests,
-//! and a real one by hand, so that a change of Jira is noticed.
-//!
-//! Invariants: no check changes the site unless a project for writes is given, and then what was created
+//! Checks of everything that this crate relies on at a Jira site. They run against the simulator in
+//! tests, and manually against a real site, to detect changes of Jira.
+//! Invariants: no check changes the site unless a project for writes is given, and every created
+//! issue is deleted; no query without a condition is sent.
 //! is deleted; no query without a condition is sent.
 
 use std::cell::OnceCell;
@@ -16,21 +16,21 @@ use crate::time;
 /// An id that no issue has.
 const NO_ISSUE: &str = "999999999999";
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The site behaves as this crate expects.
     Kept,
-    /// It does not; the text says in which way.
+    /// The site does not behave as expected; the text describes the difference.
     Broken(String),
-    /// The check could not run; the text says why.
+    /// The check could not run; the text has the reason.
     Skipped(String),
 }
 
 /// A check and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What is expected of the site.
+    /// The expected behavior of the site.
     pub expectation: &'static str,
     /// Whether it holds.
     pub outcome: Outcome,
@@ -39,11 +39,12 @@ pub struct Finding {
 type Checked = std::result::Result<(), Outcome>;
 type Check = (&'static str, fn(&Site<'_>) -> Checked);
 
-/// Runs the checks of the kind of site that the client is set to. `project` is the key of one whose issues
-/// are read, the first one by default. With `write` issues of that project are created, changed and deleted too.
+/// Runs the checks for the deployment of the client. `project` is the key of the project whose
+/// issues are read, by default the first one. With `write`, issues of that project are also
+/// created, changed and deleted.
 ///
 /// # Errors
-/// When the site cannot be reached, refuses the token, or shows no project.
+/// The site cannot be reached, rejects the token, or shows no project.
 pub fn check(client: &Client, project: Option<&str>, write: bool) -> Result<Vec<Finding>> {
     let myself: Value = client.get("myself")?;
     let project = match project {
@@ -150,7 +151,7 @@ const WRITES: &[Check] = &[(
     life,
 )];
 
-/// What the checks share.
+/// State that the checks share.
 struct Site<'a> {
     client: &'a Client,
     myself: Value,
@@ -163,12 +164,12 @@ fn broken(text: impl Into<String>) -> Outcome {
     Outcome::Broken(text.into())
 }
 
-/// A request that has to succeed.
+/// Checks that a request succeeds.
 fn done<T>(result: Result<T>) -> std::result::Result<T, Outcome> {
     result.map_err(|error| broken(error.to_string()))
 }
 
-/// A request that has to fail with a status and a message.
+/// Checks that a request fails with this status and a message.
 fn refused(result: Result<Value>, wanted: u16) -> Checked {
     match result {
         Err(JiraError::Status {
@@ -184,7 +185,7 @@ fn refused(result: Result<Value>, wanted: u16) -> Checked {
     }
 }
 
-/// Fails unless each path into a value leads to something that is not null.
+/// Checks that each path leads to a value that is not null.
 fn has(value: &Value, pointers: &[&str]) -> Checked {
     let missing = pointers
         .iter()
@@ -199,7 +200,7 @@ fn is(fine: bool, otherwise: &str) -> Checked {
     if fine { Ok(()) } else { Err(broken(otherwise)) }
 }
 
-/// The first item of a list that may not be empty.
+/// The first item of a list that must not be empty.
 fn first<'v>(list: &'v Value, what: &str) -> std::result::Result<&'v Value, Outcome> {
     let items = list
         .as_array()
@@ -356,7 +357,7 @@ fn search_page(site: &Site<'_>) -> Checked {
     has(issue, &["/key", "/fields/updated"])
 }
 
-/// Follows at most three pages of two issues.
+/// Reads at most three pages of two issues.
 fn search_walk(site: &Site<'_>) -> Checked {
     let mut body = json!({"jql": site.jql("updated ASC, key ASC"), "fields": ["updated"],
         "maxResults": 2});
@@ -513,7 +514,7 @@ fn offset_page(site: &Site<'_>) -> Checked {
     Ok(())
 }
 
-/// Follows at most three pages of two issues.
+/// Reads at most three pages of two issues.
 fn offset_walk(site: &Site<'_>) -> Checked {
     let mut seen: Vec<Value> = Vec::new();
     for _ in 0..3 {
@@ -532,7 +533,7 @@ fn offset_walk(site: &Site<'_>) -> Checked {
     is(!seen.is_empty(), "no issue came")
 }
 
-/// Creates an issue, and deletes it whatever happens to it.
+/// Creates an issue, and deletes it even if a check fails.
 fn life(site: &Site<'_>) -> Checked {
     let path = format!("issue/createmeta/{}/issuetypes", site.project);
     let types: Value = done(site.client.get(&path))?;
@@ -590,7 +591,7 @@ fn changed(site: &Site<'_>, id: &str, marker: &Value) -> Checked {
         site.client
             .write("DELETE", &format!("{comments}/{comment}"), &Value::Null),
     )?;
-    // The index may be late, so the site is asked for this issue by its id.
+    // The index may lag, so the query selects this issue by its id.
     let number: u64 = id.parse().map_err(|_| broken("the id is no number"))?;
     let jql = format!("project = \"{}\" AND id = {id}", site.project);
     let body = json!({"jql": jql, "fields": ["summary"], "properties": [MARKER],

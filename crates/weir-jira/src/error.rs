@@ -1,16 +1,16 @@
-//! Why work with Jira failed.
+//! Errors of the work with Jira.
 
 use thiserror::Error;
 use weir::WeirError;
 
-/// Why a call of this crate failed. No text holds a token.
+/// Error of a call of this crate. No text contains a token.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JiraError {
     /// The replica could not be read or written.
     #[error(transparent)]
     Store(#[from] WeirError),
-    /// The store refused a write, as a program of the topic or a limit may have it.
+    /// The store rejected a write, because of a program of the topic or a limit.
     #[error("the store refused a write to the replica: {0}")]
     Refused(weir::ErrorCode),
     /// Another process writes to the same replica.
@@ -29,14 +29,14 @@ pub enum JiraError {
         /// Whether the site may have received the request.
         sent: bool,
     },
-    /// The site takes no more writes for now (HTTP 429). The write was not executed.
+    /// The site temporarily accepts no more writes (HTTP 429). The write was not executed.
     #[error("{path}: the site limits writes (HTTP 429); wait {} s", wait.as_secs())]
     Limited {
         /// Path of the request.
         path: String,
         /// How long to wait.
         wait: std::time::Duration,
-        /// Whether only this issue is limited; others can be written.
+        /// Whether only this issue is limited, so that others can be written.
         issue: bool,
     },
     /// The token is wrong, expired or revoked (HTTP 401).
@@ -45,7 +45,7 @@ pub enum JiraError {
          `weir jira login`. The replica stays readable"
     )]
     Unauthenticated,
-    /// The site asks for a CAPTCHA: retrying makes it worse.
+    /// The site requires a CAPTCHA; retries make it worse.
     #[error("the site asks for a CAPTCHA (HTTP 403): log in with a browser once, then retry")]
     Captcha,
     /// The site answered with an error status.
@@ -57,35 +57,35 @@ pub enum JiraError {
         path: String,
         /// HTTP status.
         status: u16,
-        /// The messages of the answer, or the first 200 characters of it.
+        /// The messages of the answer, or its first 200 characters.
         message: String,
     },
-    /// The answer has no form that Jira documents.
+    /// The answer has no documented form of Jira.
     #[error("{method} {path} was answered with something that is not Jira's: {cause}")]
     Garbage {
         /// Method of the request.
         method: &'static str,
         /// Path of the request.
         path: String,
-        /// What is wrong with it.
+        /// The fault of the answer.
         cause: String,
     },
-    /// The server pages wrongly.
+    /// The server returns inconsistent pages.
     #[error("the server pages wrongly: {0}; run the pull again")]
     Paging(&'static str),
-    /// Jira Data Center is only read.
+    /// Jira Data Center is read-only.
     #[error(
         "Weir only reads Jira Data Center: the issue cannot be changed from here. Change it at the \
          site, then pull"
     )]
     ReadOnly,
-    /// A query cannot be read.
+    /// A query cannot be parsed.
     #[error(transparent)]
     Jql(#[from] crate::jql::JqlError),
     /// A query without a condition is never sent.
     #[error("the query has no condition: give at least one, such as `project = KEY`")]
     EmptyQuery,
-    /// Nothing in the replica has this key.
+    /// The replica has no issue with this key.
     #[error("the replica has no issue {0}; `weir jira pull` fetches new ones")]
     UnknownIssue(String),
     /// A census would remove more than a fifth of a project.
@@ -101,12 +101,12 @@ pub enum JiraError {
         /// Issues of the project in the replica.
         known: usize,
     },
-    /// A field of an edit cannot be set so.
+    /// A field of an edit cannot have this value.
     #[error("{field}: {what}")]
     Field {
-        /// The field as it was given.
+        /// The field as the caller named it.
         field: String,
-        /// What is wrong, and what is possible.
+        /// The fault, and the possible values.
         what: String,
     },
     /// A change cannot be made.
@@ -126,13 +126,13 @@ pub enum JiraError {
         /// What the system answered.
         source: std::io::Error,
     },
-    /// A record of the replica is not what this crate writes.
+    /// A record of the replica has a form that this crate does not write.
     #[error("a record of the replica cannot be read: {0}")]
     Record(#[from] serde_json::Error),
 }
 
 impl JiraError {
-    /// Whether a write that failed so may have been executed.
+    /// Whether a write with this error may have been executed.
     pub fn is_unknown(&self) -> bool {
         match self {
             Self::Transport { sent, .. } => *sent,

@@ -1,7 +1,8 @@
-//! All issues of a replica in memory, with their words: lists, searches and queries without a read.
+//! All issues of a replica in memory, with an index of their words, for lists, searches and queries
+//! without disk reads.
 //!
-//! For a process that lives long. [`Index::refresh`] reads only records that are new since the last
-//! time. The result of a query is that of [`offline::select`](crate::offline::select).
+//! For a long-lived process. [`Index::refresh`] reads only records that were added since the last
+//! refresh. A query returns the result of [`offline::select`](crate::offline::select).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,10 +20,10 @@ use crate::overlay::Overlay;
 use crate::replica::{Location, Replica};
 use crate::time;
 
-/// Fields of an issue that no list and no query needs.
+/// Fields of an issue that are not used by lists or queries.
 const HEAVY: &[&str] = &["worklog", "issuelinks", "attachment", "subtasks", "watches"];
 
-/// What a list shows of an issue.
+/// The fields of an issue in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
     /// Id at the site, or temporary key.
@@ -47,25 +48,25 @@ pub struct Row {
     pub labels: Vec<String>,
     /// Key of the parent; empty: none.
     pub parent: String,
-    /// When it changed last, in milliseconds since 1970-01-01 UTC.
+    /// Time of the last change, in milliseconds since 1970-01-01 UTC.
     pub updated_ms: i64,
-    /// When it was created, in milliseconds since 1970-01-01 UTC.
+    /// Time of the creation, in milliseconds since 1970-01-01 UTC.
     pub created_ms: i64,
     /// Due date `YYYY-MM-DD`; empty: none.
     pub due: String,
-    /// Operations of the outbox that are not at the site yet.
+    /// Number of outbox operations that were not executed at the site yet.
     pub pending: u32,
 }
 
 /// The index of a replica.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// By number; `None`: replaced by a later one.
+    /// Entries by number; `None`: replaced by a later entry.
     entries: Vec<Option<Entry>>,
     by_id: HashMap<String, usize>,
-    /// By key in capital letters.
+    /// Numbers by key in capital letters.
     by_key: HashMap<String, usize>,
-    /// Numbers of the entries in which a word is, ascending.
+    /// For each word, the numbers of its entries, ascending.
     words: BTreeMap<Box<str>, Vec<usize>>,
     /// Offset of the last record that was read, by topic.
     marks: HashMap<String, u64>,
@@ -76,13 +77,13 @@ pub struct Index {
 #[derive(Debug)]
 struct Entry {
     row: Row,
-    /// The issue with texts in place of rich text, and without what no query asks for.
+    /// The issue with plain texts instead of rich text, and without fields that no query uses.
     issue: Value,
-    /// Project and number of the key, by which equally old issues are ordered.
+    /// Project and number of the key, which order issues of the same time.
     order: (String, u64),
 }
 
-/// A refresh of an index, which reads what is new.
+/// A refresh of an index; reads the new records.
 #[derive(Debug)]
 pub struct Reading {
     marks: HashMap<String, u64>,
@@ -92,7 +93,7 @@ pub struct Reading {
     created: Vec<Value>,
 }
 
-/// What a refresh has read.
+/// The result of a refresh.
 #[derive(Debug)]
 pub struct Update {
     marks: HashMap<String, u64>,
@@ -103,7 +104,7 @@ pub struct Update {
 }
 
 impl Reading {
-    /// Reads what is new in the replica.
+    /// Reads the new records of the replica.
     pub fn read(mut self, replica: &Replica) -> Result<Update> {
         let mut changed: BTreeSet<String> = BTreeSet::new();
         for (project, _) in replica.projects()? {
@@ -142,7 +143,8 @@ impl Reading {
     }
 }
 
-/// Notes how far a topic is. Returns where it was noted before, if it went on since.
+/// Records the last offset of a topic. Returns the previously recorded offset if the topic has
+/// grown.
 fn mark(marks: &mut HashMap<String, u64>, replica: &Replica, topic: &str) -> Result<Option<u64>> {
     let info = replica.topic(topic)?.try_info()?;
     let last = info.map_or(0, |info| info.last.0);
@@ -223,13 +225,13 @@ impl Index {
         Ok(index)
     }
 
-    /// Reads what is new in the replica. Returns the number of issues that are read again.
+    /// Reads the new records of the replica. Returns the number of issues that were reloaded.
     pub fn refresh(&mut self, replica: &Replica) -> Result<usize> {
         Ok(self.apply(self.reading().read(replica)?))
     }
 
-    /// Where a refresh begins. It reads without the index, which answers meanwhile; apply what it read before
-    /// the next one begins.
+    /// Begins a refresh. It reads without the index, which can be queried meanwhile. Apply its
+    /// update before the next refresh begins.
     pub fn reading(&self) -> Reading {
         Reading {
             marks: self.marks.clone(),
@@ -238,7 +240,7 @@ impl Index {
         }
     }
 
-    /// Takes over what a refresh has read. Returns the number of issues that it read again.
+    /// Applies the update of a refresh. Returns the number of issues that were reloaded.
     pub fn apply(&mut self, update: Update) -> usize {
         self.marks = update.marks;
         if let Some((overlay, me)) = update.outbox {
@@ -287,13 +289,13 @@ impl Index {
         };
         let entry = self.entries.get_mut(number).and_then(Option::take);
         let key = entry.map(|entry| entry.row.key.to_ascii_uppercase());
-        // Another issue may have the key by now.
+        // Another issue may have this key now.
         if let Some(key) = key.filter(|key| self.by_key.get(key) == Some(&number)) {
             self.by_key.remove(&key);
         }
     }
 
-    /// Makes numbers dense again when more than half of them are of the past.
+    /// Renumbers the entries when more than half of the numbers are unused.
     fn compact(&mut self) {
         if self.entries.len() < 2 * self.by_id.len() + 64 {
             return;
@@ -324,7 +326,7 @@ impl Index {
         self.by_id.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no issues.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -348,11 +350,11 @@ impl Index {
         all
     }
 
-    /// The first `limit` issues that a query selects, in its order; the newest first where it has none.
-    /// The empty query selects all.
+    /// The first `limit` issues that a query selects, in its order; without an order, the newest
+    /// first. The empty query selects all.
     ///
     /// # Errors
-    /// `Jql` with the character at which the query is not of the subset.
+    /// `Jql` with the position of the first character outside of the subset.
     pub fn select(&self, query: &str, now_ms: i64, limit: usize) -> Result<Vec<&Row>> {
         let query = jql::parse(query)?;
         let context = Context {
@@ -378,8 +380,8 @@ impl Index {
         Ok(rows.into_iter().take(limit).map(|(_, row)| row).collect())
     }
 
-    /// The first `limit` issues in whose summary, description or comments all words occur, by their
-    /// beginnings; the newest first. Without a word all issues are found.
+    /// The first `limit` issues, the newest first, whose summary, description or comments contain
+    /// all words, matched by prefix. Without a word, all issues.
     pub fn search(&self, words: &str, limit: usize) -> Vec<&Row> {
         let parts = words
             .split(|c: char| !c.is_alphanumeric())
@@ -408,7 +410,7 @@ impl Index {
         entries.into_iter().map(|entry| &entry.row).collect()
     }
 
-    /// The entries in which a word is, or one that begins so.
+    /// The entries that contain a word, or with `prefix`, a word with this prefix.
     fn with_word(&self, word: &str, prefix: bool) -> Bits {
         let mut found = Bits::none(self.entries.len());
         let mut take = |numbers: &[usize]| numbers.iter().for_each(|number| found.insert(*number));
@@ -425,7 +427,7 @@ impl Index {
         found
     }
 
-    /// The entries among `within` that meet a condition.
+    /// The entries in `within` that satisfy a condition.
     fn meet(&self, condition: &Condition, within: &Bits, context: &Context) -> Bits {
         match condition {
             Condition::And(parts) => parts.iter().fold(within.clone(), |found, part| {
@@ -491,7 +493,7 @@ impl Index {
     }
 }
 
-/// Notes the issues of which a topic has new records.
+/// Collects the issues for which a topic has new records.
 fn collect(replica: &Replica, topic: &str, after: u64, into: &mut BTreeSet<String>) -> Result<()> {
     let from = ReadFrom::After(weir::ConsequenceOffset(after));
     for page in replica.topic(topic)?.pages(from)? {
@@ -517,7 +519,7 @@ fn whole(replica: &Replica, location: &Location) -> Result<Option<Value>> {
     Ok(Some(issue))
 }
 
-/// Puts texts in place of rich text, and leaves out what no query asks for.
+/// Replaces rich text with plain text, and removes fields that no query uses.
 fn lighten(issue: &mut Value) {
     let fields = &mut issue["fields"];
     fields["description"] = jql::plain_text(&fields["description"]).into();
@@ -537,7 +539,7 @@ fn lighten(issue: &mut Value) {
     }
 }
 
-/// The words of `text` in JQL, each once.
+/// The different words in the JQL field `text`.
 fn words_of(issue: &Value) -> BTreeSet<String> {
     let fields = &issue["fields"];
     let mut words = BTreeSet::new();

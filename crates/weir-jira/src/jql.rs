@@ -1,7 +1,7 @@
 //! The subset of JQL that the simulator and the offline search share: parser and evaluator.
 //!
-//! Grammar: jira.md, section 9.2. One evaluator works on issue JSON, so that a query gives the same
-//! rows offline as at the simulator.
+//! Grammar: jira.md, section 9.2. The simulator and the offline search share one evaluator over
+//! issue JSON, so a query returns equal rows in both.
 
 mod evaluate;
 mod parse;
@@ -11,16 +11,16 @@ pub use parse::parse;
 
 use thiserror::Error;
 
-/// Most keys in ORDER BY.
+/// Limit on the keys in ORDER BY.
 pub const ORDER_KEYS_MAX: usize = 7;
 
-/// Why a query cannot be read.
+/// Why a query cannot be parsed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("Error in the JQL query: {what} (line 1, character {at})")]
 pub struct JqlError {
     /// What is wrong.
     pub what: String,
-    /// Character at which it is, from 1.
+    /// Position of the faulty character, from 1.
     pub at: usize,
 }
 
@@ -36,22 +36,22 @@ pub struct Query {
 /// A condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// All hold.
+    /// All conditions are true.
     And(Vec<Self>),
-    /// One holds.
+    /// At least one condition is true.
     Or(Vec<Self>),
-    /// It does not hold.
+    /// The condition is false.
     Not(Box<Self>),
     /// A field is compared with values: one, or several for IN.
     Compare {
         /// Name of the field, in lower case.
         field: String,
-        /// How.
+        /// The operator.
         operator: Operator,
-        /// With what.
+        /// The values.
         values: Vec<Operand>,
     },
-    /// A field is empty, or not.
+    /// A field is empty, or is not empty.
     Empty {
         /// Name of the field, in lower case.
         field: String,
@@ -60,7 +60,7 @@ pub enum Condition {
     },
 }
 
-/// How a field is compared.
+/// The operator of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `=` and IN.

@@ -1,7 +1,7 @@
 //! Tokens in the keyring of the desktop, through `secret-tool` of libsecret.
 //!
-//! Invariants: a token is in no argument of a process; a keyring that waits for a person is waited for
-//! two minutes at most.
+//! Invariants: a token is never in an argument of a process; the wait for the keyring takes at most
+//! two minutes.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use crate::error::{JiraError, Result};
 
-/// The program that speaks with the keyring.
+/// The program that accesses the keyring.
 const PROGRAM: &str = "secret-tool";
-/// Longest wait for the keyring, which may ask a person to unlock it.
+/// Limit on the wait for the keyring, which may ask the user to unlock it.
 const WAIT_MAX: Duration = Duration::from_mins(2);
-/// Bytes of a token.
+/// Limit on the bytes of a token.
 const TOKEN_BYTES_MAX: u64 = 4096;
 
 fn failed(what: &str) -> JiraError {
@@ -23,7 +23,7 @@ fn failed(what: &str) -> JiraError {
     ))
 }
 
-/// By which attributes the token of an account is found.
+/// The attributes of the token of an account.
 fn attributes<'a>(site: &'a str, email: &'a str) -> [&'a str; 6] {
     ["service", "weir-jira", "site", site, "account", email]
 }
@@ -41,7 +41,7 @@ fn start(command: &mut Command) -> Result<Child> {
     })
 }
 
-/// Waits for the end of the program. Returns what it wrote, if it succeeded.
+/// Waits for the end of the program. Returns its output if it succeeded.
 fn end(mut child: Child) -> Result<Option<String>> {
     let output = child.stdout.take();
     let (sender, written) = channel();
@@ -60,7 +60,7 @@ fn end(mut child: Child) -> Result<Option<String>> {
     Ok(text.filter(|_| fine))
 }
 
-/// Keeps the token of an account at a site.
+/// Stores the token of an account at a site.
 pub(crate) fn keep(site: &str, email: &str, token: &str) -> Result<()> {
     let label = format!("Weir: token of {email} for Jira at {site}");
     let mut child = start(

@@ -1,7 +1,7 @@
-//! What a site lets one set: fields with their kinds and values, statuses, people, types of links.
+//! Metadata of a site: fields with their kinds and values, statuses, people, types of links.
 //!
-//! All of it is kept in the topic `meta`, so that edits are checked without a request. A site that was
-//! never asked for the fields of a project is described by its list of all fields.
+//! The topic `meta` stores all of it, so that edits are checked without a request. If the fields of
+//! a project were never requested, the list of all fields of the site is used.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::client::Client;
 use crate::error::{JiraError, Result};
 use crate::replica::Replica;
 
-/// Pages of one list at most.
+/// Limit on the pages of one list.
 const PAGES_MAX: usize = 1000;
 
-/// What kind of values a field has.
+/// The kind of the values of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FieldKind {
@@ -31,15 +31,15 @@ pub enum FieldKind {
     Time,
     /// A person.
     Person,
-    /// One of named things.
+    /// A named object.
     Named,
-    /// One of options, which have values in place of names.
+    /// An option, which has a value instead of a name.
     Choice,
     /// Another issue.
     Issue,
-    /// Several of a kind; added and removed one by one.
+    /// Several values of a kind; added and removed individually.
     List(Box<Self>),
-    /// Anything else: it cannot be edited.
+    /// Any other kind, which cannot be edited.
     Other,
 }
 
@@ -74,18 +74,18 @@ pub struct FieldInfo {
     pub kind: FieldKind,
     /// Whether it cannot be empty.
     pub required: bool,
-    /// Names of the values that it takes; empty: any, or not known.
+    /// Names of the allowed values; empty: any, or unknown.
     pub allowed: Vec<String>,
-    /// These values as Jira has them.
+    /// The allowed values as Jira sends them.
     #[serde(skip)]
     pub options: Vec<Value>,
-    /// Whether a new issue gets a value without one given.
+    /// Whether a new issue gets a default value.
     #[serde(skip)]
     pub has_default: bool,
 }
 
 impl FieldInfo {
-    /// Whether a new issue needs a value of this field that nobody gives but the person.
+    /// Whether a new issue needs a value of this field that only the user can provide.
     pub(crate) fn is_asked_for(&self) -> bool {
         self.required && !self.has_default && self.id != "project" && self.id != "reporter"
     }
@@ -100,12 +100,12 @@ pub struct Person {
     pub name: String,
     /// E-mail address; empty: hidden.
     pub email: String,
-    /// As Jira has it.
+    /// The person as Jira sends it.
     #[serde(skip)]
     pub raw: Value,
 }
 
-/// Fields that every site has, with their schemas, for a site that was not asked.
+/// Fields that every site has, with their schemas, used if the fields were not requested.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("summary", "Summary", "string"),
     ("description", "Description", "doc"),
@@ -169,7 +169,7 @@ fn named(name: &str) -> FieldKind {
     }
 }
 
-/// The name of a value, as people write it.
+/// The display name of a value.
 pub fn name_of(value: &Value) -> String {
     crate::op::text(value)
 }
@@ -193,7 +193,7 @@ fn described(raw: &Value, id: Option<&str>) -> FieldInfo {
     }
 }
 
-/// The record of what can be created in a project.
+/// The key of the record with the fields for new issues of a project.
 fn create_key(project: &str) -> String {
     format!("create.{project}")
 }
@@ -213,8 +213,8 @@ fn transitions_key(issue: &Value) -> String {
     format!("transitions.{project}.{kind}.{status}")
 }
 
-/// Asks which types of issues a project has, and which fields each one. One request for each type, and
-/// one for the list of types. Returns the number of records written.
+/// Requests the types of issues of a project, and the fields of each type. Sends one request for
+/// each type, and one for the list of types. Returns the number of records written.
 pub fn ask_project(client: &Client, replica: &Replica, project: &str) -> Result<u64> {
     let base = format!("issue/createmeta/{project}/issuetypes");
     let mut types = Vec::new();
@@ -227,7 +227,7 @@ pub fn ask_project(client: &Client, replica: &Replica, project: &str) -> Result<
     replica.store("meta", &create_key(project), &json!({"types": types}))
 }
 
-/// Asks which fields of an issue can be edited and to which statuses it can be moved.
+/// Requests the editable fields of an issue, and the statuses to which it can be moved.
 pub fn ask_issue(client: &Client, replica: &Replica, key: &str) -> Result<()> {
     let issue = replica.issue(key)?;
     let id = issue["id"].as_str().unwrap_or_default();
@@ -238,7 +238,7 @@ pub fn ask_issue(client: &Client, replica: &Replica, key: &str) -> Result<()> {
     keep_transitions(replica, &issue, &found)
 }
 
-/// Keeps the answer to a question for transitions.
+/// Stores the answer to a request for transitions.
 pub(crate) fn keep_transitions(replica: &Replica, issue: &Value, found: &Value) -> Result<()> {
     replica.store("meta", &transitions_key(issue), &found["transitions"])?;
     Ok(())
@@ -360,8 +360,8 @@ pub(crate) fn field<'f>(fields: &'f [FieldInfo], given: &str) -> Result<&'f Fiel
     })
 }
 
-/// The fields without which no issue of a type is created, by the id of the project and the name of the
-/// type; empty: none, or the project was not asked.
+/// The required fields of new issues of a type, by the id of the project and the name of the type;
+/// empty: none, or not requested yet.
 pub fn required(replica: &Replica, project: &str, kind: &str) -> Result<Vec<FieldInfo>> {
     if types(replica, project)?.is_empty() {
         return Ok(Vec::new());
@@ -371,7 +371,7 @@ pub fn required(replica: &Replica, project: &str, kind: &str) -> Result<Vec<Fiel
     Ok(fields)
 }
 
-/// The fields that a transition of an issue to a status sets, as far as they are known.
+/// The fields that a transition of an issue to a status sets, as far as known.
 pub(crate) fn transition_fields_of(
     replica: &Replica,
     issue: &Value,
@@ -386,8 +386,8 @@ pub(crate) fn transition_fields_of(
     Ok(sorted(fields.collect()))
 }
 
-/// Names of the statuses to which an issue can be moved, as far as they are known: those of the last
-/// answer for its type and status, else all statuses of the site.
+/// Names of the statuses to which an issue can be moved, as far as known: those of the last answer
+/// for its type and status, otherwise all statuses of the site.
 pub(crate) fn transitions_of(replica: &Replica, issue: &Value) -> Result<Vec<String>> {
     let found: Option<Vec<Value>> = replica.read("meta", &transitions_key(issue))?;
     if let Some(found) = found {
@@ -428,15 +428,15 @@ pub fn myself(replica: &Replica) -> Result<Value> {
     Ok(myself.unwrap_or_default())
 }
 
-/// The name by which the site knows the account of the token: its id, or at Data Center its user name.
-/// Empty: nothing was pulled yet.
+/// The name by which the site identifies the account of the token: its id, or at Data Center its
+/// user name. Empty before the first pull.
 pub fn account(replica: &Replica) -> Result<String> {
     let myself = myself(replica)?;
     let name = myself["accountId"].as_str().or(myself["name"].as_str());
     Ok(name.unwrap_or_default().to_owned())
 }
 
-/// The types of links, as Jira has them: `name`, `inward`, `outward`.
+/// The types of links, as Jira sends them: `name`, `inward`, `outward`.
 pub fn link_types(replica: &Replica) -> Result<Vec<Value>> {
     let found: Option<Vec<Value>> = replica.read("meta", "linktypes")?;
     Ok(found.unwrap_or_default())
@@ -455,7 +455,8 @@ pub fn link_phrases(replica: &Replica) -> Result<Vec<String>> {
     Ok(phrases)
 }
 
-/// Reads what changes seldom and edits need: people and types of links. Returns the records written.
+/// Reads the data for edits that rarely changes: people and types of links. Returns the number of
+/// records written.
 pub(crate) fn ask_site(client: &Client, replica: &Replica) -> Result<u64> {
     let mut writes = 0;
     let links: Value = client.get("issueLinkType")?;
@@ -463,7 +464,7 @@ pub(crate) fn ask_site(client: &Client, replica: &Replica) -> Result<u64> {
     let (mut users, mut seen): (Vec<Value>, BTreeSet<String>) = Default::default();
     for _ in 0..PAGES_MAX {
         let path = format!("users/search?startAt={}&maxResults=1000", users.len());
-        // Not every account may list people: then names are those of the account alone.
+        // An account may lack the right to list people; then only its own name is known.
         let page: Vec<Value> = match client.get(&path) {
             Err(JiraError::Status { status: 403, .. }) => break,
             page => page?,
@@ -474,7 +475,7 @@ pub(crate) fn ask_site(client: &Client, replica: &Replica) -> Result<u64> {
                 users.push(user);
             }
         }
-        // The end, or a site that sends the same page again.
+        // The last page, or a site that repeats the same page.
         if users.len() == known {
             break;
         }

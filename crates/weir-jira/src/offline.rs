@@ -13,11 +13,11 @@ pub fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The issues that a query selects, with pending edits laid over them, in its order; the newest first where it has none. The empty
-/// query selects all issues: nothing is sent.
+/// The issues that a query selects, with pending edits applied, in its order; without an order, the
+/// newest first. The empty query selects all issues, because no request is sent.
 ///
 /// # Errors
-/// `Jql` with the character at which the query is not of the subset.
+/// `Jql` with the position of the first character outside of the subset.
 pub fn select(replica: &Replica, query: &str, now_ms: i64) -> Result<Vec<Value>> {
     let mut query = jql::parse(query)?;
     if query.order.is_empty() {
@@ -44,7 +44,7 @@ pub fn select(replica: &Replica, query: &str, now_ms: i64) -> Result<Vec<Value>>
     Ok(rows.into_iter().cloned().collect())
 }
 
-/// The issues in whose summary, description or comments all words occur, by their beginnings.
+/// The issues whose summary, description or comments contain all words, matched by prefix.
 pub fn search(replica: &Replica, words: &str, now_ms: i64) -> Result<Vec<Value>> {
     let parts = words
         .split(|c: char| !c.is_alphanumeric())
@@ -60,7 +60,7 @@ pub fn search(replica: &Replica, words: &str, now_ms: i64) -> Result<Vec<Value>>
     )
 }
 
-/// Puts the comments of the replica where the issue was stored with a part of them.
+/// Adds all comments of the replica to an issue that was stored with a part of them.
 fn whole(replica: &Replica, issue: &mut Value) -> Result<()> {
     let part = &issue["fields"]["comment"];
     let held = part["comments"].as_array().map_or(0, Vec::len);

@@ -1,6 +1,7 @@
-//! Operations of the outbox: changes that were made here and are not at the site yet.
+//! Operations of the outbox: local changes that were not executed at the site yet.
 //!
-//! Invariant: an operation holds all that its push needs; a push reads no other state but the site's.
+//! Invariant: an operation contains everything that its push needs; a push reads no other state
+//! than that of the site.
 
 use std::collections::BTreeMap;
 
@@ -9,40 +10,40 @@ use serde_json::{Map, Value, json};
 
 use crate::time;
 
-/// Key of the entity property by which a created thing is found again after an unknown outcome.
+/// Key of the entity property that identifies a created object after an unknown outcome.
 pub const MARKER: &str = "weir.op";
 
 /// A change that waits for its push.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Op {
-    /// Number in the outbox: later operations have greater ones.
+    /// Number in the outbox; later operations have higher numbers.
     pub number: u64,
-    /// UUID, which the site keeps as a property of what the operation creates.
+    /// UUID, which the site stores as a property of the created object.
     pub id: String,
     /// Id of the issue at the site, or its temporary key.
     pub issue: String,
     /// Key of the issue, for people.
     pub key: String,
-    /// When the operation was made, in milliseconds since 1970-01-01 UTC.
+    /// Time of the change, in milliseconds since 1970-01-01 UTC.
     pub created_ms: i64,
-    /// How far its push is.
+    /// The state of its push.
     pub state: State,
-    /// Times that it was sent.
+    /// Number of times that it was sent.
     #[serde(default)]
     pub attempts: u32,
-    /// When it was sent last, by the clock of the site, in milliseconds.
+    /// Time of the last attempt by the clock of the site, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_ms: Option<i64>,
-    /// A push before this time leaves it alone, in milliseconds; 0: any push takes it.
+    /// The earliest time of the next attempt, in milliseconds; 0: at any time.
     #[serde(default)]
     pub not_before_ms: i64,
-    /// Why it is still here, for people.
+    /// Why the operation is still in the outbox, for people.
     #[serde(default)]
     pub problem: Option<String>,
-    /// Fields that somebody else changed in another way.
+    /// Fields that another user has changed to another value.
     #[serde(default)]
     pub conflicts: Vec<FieldConflict>,
-    /// What it created at the site; only of one in state `sent`.
+    /// The object that it created at the site; only in state `sent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Created>,
     /// The change.
@@ -59,21 +60,22 @@ pub struct Created {
     pub key: String,
 }
 
-/// How far the push of an operation is.
+/// The state of the push of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It was not sent.
+    /// Not sent yet.
     Queued,
-    /// It is being sent; after a crash it may have been executed.
+    /// Being sent; after a crash it may have been executed.
     Sending,
-    /// It was sent and no answer came: it may have been executed.
+    /// Sent without an answer: it may have been executed.
     Unknown,
-    /// Somebody else changed the same: a person decides.
+    /// Another user has changed the same value: the user must decide.
     Conflict,
-    /// The site refused it: a person changes or drops it.
+    /// The site rejected it: the user must change or drop it.
     Rejected,
-    /// The site executed it. It leaves the outbox once the replica has the issue as it is now.
+    /// Executed by the site. It leaves the outbox when the replica has the new version of the
+    /// issue.
     Sent,
 }
 
@@ -90,7 +92,7 @@ impl State {
         }
     }
 
-    /// Whether only a person can go on with it.
+    /// Whether only a decision of the user can resume it.
     pub fn is_stuck(self) -> bool {
         matches!(self, Self::Conflict | Self::Rejected)
     }
@@ -99,12 +101,12 @@ impl State {
 /// A value before an edit and after it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldEdit {
-    /// The value that the edit began with.
+    /// The value before the edit.
     pub base: Value,
-    /// The value after it.
+    /// The value after the edit.
     pub mine: Value,
-    /// Whether `base` is a guess: the replica did not have the issue yet, so values that the site gave to
-    /// the new issue were not known.
+    /// Whether `base` is a guess: the replica did not have the issue yet, so values that the site
+    /// assigned to the new issue were unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unread: bool,
 }
@@ -118,12 +120,12 @@ pub struct SetEdit {
     pub remove: Vec<Value>,
 }
 
-/// A field that two people changed.
+/// A field that two users changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldConflict {
     /// Id of the field; `comment:ID` for a comment, `worklog:ID` for a worklog, `status` for a transition.
     pub field: String,
-    /// The value that the edit began with.
+    /// The value before the edit.
     pub base: Value,
     /// The value of the edit.
     pub mine: Value,
@@ -145,7 +147,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// The part of a worklog as Jira sends it.
+    /// The changeable part of a worklog that Jira sent.
     pub fn of(worklog: &Value) -> Self {
         Self {
             seconds: worklog["timeSpentSeconds"].as_u64().unwrap_or(0),
@@ -154,7 +156,7 @@ impl Work {
         }
     }
 
-    /// Whether both mean the same: a time can be written in several zones.
+    /// Whether both are equal; a time can be written in several zones.
     pub fn is_same(&self, other: &Self) -> bool {
         let began = |work: &Self| time::parse(&work.started);
         self.seconds == other.seconds
@@ -162,7 +164,7 @@ impl Work {
             && same(&self.comment, &other.comment)
     }
 
-    /// As a request sends it.
+    /// The JSON for a request.
     pub fn wire(&self) -> Value {
         let mut body = json!({"timeSpentSeconds": self.seconds, "started": self.started});
         if !self.comment.is_null() {
@@ -171,7 +173,7 @@ impl Work {
         body
     }
 
-    /// In one line, for people: the time spent, when the work began, and the comment.
+    /// One line for people: the time spent, the start of the work, and the comment.
     pub fn shown(&self) -> Value {
         let (minutes, comment) = (self.seconds / 60, shown(&self.comment));
         format!("{minutes} min, {} {comment}", self.started)
@@ -188,7 +190,7 @@ pub enum Action {
     Create {
         /// Key of the project.
         project: String,
-        /// Fields, `issuetype` and `summary` among them.
+        /// Fields, including `issuetype` and `summary`.
         fields: Map<String, Value>,
     },
     /// Sets fields, and adds to lists or removes from them.
@@ -204,7 +206,7 @@ pub enum Action {
     Transition {
         /// Name of the status, or of the transition.
         to: String,
-        /// The status that it began with.
+        /// The status before the transition.
         from: Value,
         /// Fields that the transition sets.
         #[serde(default)]
@@ -219,9 +221,9 @@ pub enum Action {
     CommentEdit {
         /// Id of the comment.
         comment: String,
-        /// The text that the edit began with.
+        /// The text before the edit.
         base: Value,
-        /// The text after it.
+        /// The text after the edit.
         mine: Value,
     },
     /// Deletes a comment.
@@ -244,9 +246,9 @@ pub enum Action {
     WorklogEdit {
         /// Id of the worklog.
         worklog: String,
-        /// The worklog that the edit began with.
+        /// The worklog before the edit.
         base: Work,
-        /// The worklog after it.
+        /// The worklog after the edit.
         mine: Work,
     },
     /// Deletes a worklog.
@@ -256,7 +258,7 @@ pub enum Action {
         /// The worklog that was deleted.
         base: Work,
     },
-    /// Watches the issue, or stops to.
+    /// Starts or stops watching the issue.
     Watch {
         /// Whether to watch.
         on: bool,
@@ -300,8 +302,8 @@ impl Action {
         }
     }
 
-    /// What the change touches. A later operation that touches the same waits for an earlier one;
-    /// `*` touches everything.
+    /// What the change affects. A later operation that affects the same waits for an earlier one;
+    /// `*` affects everything.
     pub fn touches(&self) -> Vec<String> {
         match self {
             Self::Create { .. } | Self::Delete { .. } => vec!["*".to_owned()],
@@ -324,7 +326,7 @@ impl Action {
 }
 
 impl Op {
-    /// Key in the topic: keys are in the order of numbers.
+    /// Key in the topic; keys sort by number.
     pub fn record_key(number: u64) -> String {
         format!("op.{number:012}")
     }
@@ -335,8 +337,8 @@ impl Op {
         if !same || self.number >= later.number || self.state == State::Sent {
             return false;
         }
-        // While it can be sent, the order of an issue is kept; one that is stuck holds up only what
-        // touches the same.
+        // An operation that can still be sent keeps the order of its issue. A stuck operation
+        // blocks only operations that affect the same.
         if !self.state.is_stuck() {
             return true;
         }
@@ -345,7 +347,7 @@ impl Op {
         all(&own) || all(&other) || own.iter().any(|name| other.contains(name))
     }
 
-    /// Ids of the issues at the site that differ after the execution.
+    /// Ids of the issues at the site that the operation changes.
     pub fn issues(&self) -> Vec<String> {
         match (&self.action, &self.created) {
             (Action::Create { .. }, Some(created)) => vec![created.id.clone()],
@@ -359,8 +361,8 @@ impl Op {
         }
     }
 
-    /// The names of issues in the operation that may be temporary keys. A creation keeps its own name
-    /// until it is done.
+    /// The names of issues in the operation that may be temporary keys. A creation keeps its own
+    /// name until it is executed.
     pub(crate) fn names_mut(&mut self) -> Vec<&mut String> {
         match &mut self.action {
             Action::Create { .. } if self.created.is_none() => Vec::new(),
@@ -371,7 +373,7 @@ impl Op {
         }
     }
 
-    /// Whether the change names this issue besides its own.
+    /// Whether the change names this issue, apart from its own.
     fn refers_to(&self, issue: &str) -> bool {
         match &self.action {
             Action::Link {
@@ -384,7 +386,7 @@ impl Op {
         }
     }
 
-    /// One line for people: what the operation does.
+    /// One line for people: the effect of the operation.
     pub fn what(&self) -> String {
         match &self.action {
             Action::Create { project, fields } => {
@@ -428,19 +430,20 @@ impl Op {
         }
     }
 
-    /// The properties of what the operation creates.
+    /// The properties of the created object.
     pub fn properties(&self) -> Value {
         json!([{"key": MARKER, "value": {"id": self.id}}])
     }
 
-    /// Base, own and other text of a conflict, for a merge by hand: rich text as org.
+    /// The three texts of a conflict for a manual merge: base, local, remote. Rich text is returned
+    /// as org.
     pub fn conflict_texts(&self, field: &str) -> Option<[String; 3]> {
         let found = self.conflicts.iter().find(|part| part.field == field)?;
         Some([&found.base, &found.mine, &found.theirs].map(text))
     }
 }
 
-/// Characters of a value in one line.
+/// Limit on the characters of a value in one line.
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// A value in one line, for people.
@@ -454,7 +457,7 @@ pub fn shown(value: &Value) -> String {
     format!("{short}…")
 }
 
-/// A value as text: rich text as org, an object by its name.
+/// A value as text: rich text as org, an object as its name.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -483,10 +486,10 @@ pub fn is_document(value: &Value) -> bool {
     value["type"] == "doc"
 }
 
-/// By what a person, an option or another named thing is recognised, and sent.
+/// The keys that identify a person, an option or another named object in requests.
 const IDENTITIES: &[&str] = &["accountId", "id", "key", "value", "name"];
 
-/// A value as a write sends it: of a thing with an identity only that.
+/// A value for a request: of an object with an identity, only the identity.
 pub fn wire(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(wire).collect(),
@@ -501,7 +504,7 @@ pub fn wire(value: &Value) -> Value {
     }
 }
 
-/// Whether two values of a field mean the same.
+/// Whether two values of a field are equal in meaning.
 pub fn same(a: &Value, b: &Value) -> bool {
     let empty = |value: &Value| match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! The outbox: changes of issues that are made here, durable before a call returns, and pushed later.
+//! The outbox: local changes of issues, which are durable before a call returns, and pushed later.
 //!
 //! Invariants:
 //! - An operation is in the topic `outbox` before the call that made it returns.
@@ -21,13 +21,13 @@ use crate::values::{self, Reading};
 
 /// Topic of the outbox.
 const TOPIC: &str = "outbox";
-/// Key of the last number.
+/// Key of the record with the last number.
 const COUNTER: &str = "counter";
-/// Times that a write is tried again because another process was faster.
+/// Limit on the retries of a write that lost a race with another process.
 const RACES_MAX: usize = 100;
-/// Operations that an outbox holds at most.
+/// Limit on the operations in an outbox.
 pub const OPS_MAX: usize = 100_000;
-/// Fields that a clone takes over.
+/// Fields that a clone copies.
 const CLONED: &[&str] = &[
     "issuetype",
     "description",
@@ -40,20 +40,20 @@ const CLONED: &[&str] = &[
     "parent",
 ];
 
-/// What a person decides about an operation.
+/// The decision of the user about an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The own value replaces that of the site.
+    /// The local value replaces that of the site.
     Mine,
-    /// The value of the site stays.
+    /// The value of the site remains.
     Theirs,
-    /// Sent again as it is.
+    /// The operation is sent again unchanged.
     Retry,
-    /// Not sent.
+    /// The operation is not sent.
     Drop,
 }
 
-/// Assignments as they are written: field and text.
+/// Assignments as the user writes them: field and text.
 pub type Assignments = [(String, String)];
 
 /// The outbox of a replica.
@@ -63,8 +63,8 @@ pub struct Outbox<'a> {
     now_ms: i64,
 }
 
-/// An issue as a person begins to edit it. An edit that refers to it conflicts with what others change
-/// after this version.
+/// The version of an issue at the start of an edit. An edit that refers to it conflicts with later
+/// changes of other users.
 #[derive(Clone, Debug)]
 pub struct EditBase {
     issue: Value,
@@ -80,7 +80,7 @@ impl EditBase {
     /// The text of a comment as org.
     ///
     /// # Errors
-    /// `Change` when the issue has no such comment.
+    /// `Change` if the issue has no such comment.
     pub fn comment(&self, comment: &str) -> Result<String> {
         Ok(op::text(&comment_of(&self.issue, comment)?["body"]))
     }
@@ -91,24 +91,25 @@ struct Target {
     /// Id at the site, or temporary key.
     id: String,
     key: String,
-    /// The issue with pending operations laid over it.
+    /// The issue with pending operations applied.
     issue: Value,
-    /// Whether the replica does not have the issue yet.
+    /// Whether the replica lacks the issue.
     unread: bool,
 }
 
 impl<'a> Outbox<'a> {
-    /// The outbox of a replica; operations are stamped with `now_ms`.
+    /// The outbox of a replica. Operations get the time `now_ms`, in milliseconds since 1970-01-01
+    /// UTC.
     pub fn new(replica: &'a Replica, now_ms: i64) -> Self {
         Self { replica, now_ms }
     }
 
-    /// All operations, in the order in which they were made.
+    /// All operations, in the order of their creation.
     pub fn ops(&self) -> Result<Vec<Op>> {
         overlay::ops(self.replica)
     }
 
-    /// Fails with `ReadOnly` at a site that is only read.
+    /// Fails with `ReadOnly` at a read-only site.
     fn check_writable(&self) -> Result<()> {
         match self.replica.deployment()? {
             Deployment::Cloud => Ok(()),
@@ -119,7 +120,7 @@ impl<'a> Outbox<'a> {
     /// The operation with this number or id.
     ///
     /// # Errors
-    /// `UnknownOp` when the outbox has none.
+    /// `UnknownOp` if the outbox has no such operation.
     pub fn find(&self, name: &str) -> Result<Op> {
         let number = name.parse::<u64>().ok();
         let mut all = self.ops()?.into_iter();
@@ -134,16 +135,16 @@ impl<'a> Outbox<'a> {
         Ok(overlay.of_issue(&target.id).to_vec())
     }
 
-    /// The issue with pending operations laid over it.
+    /// The issue with pending operations applied.
     ///
     /// # Errors
-    /// `UnknownIssue` when neither the replica nor the outbox has it.
+    /// `UnknownIssue` if neither the replica nor the outbox has the issue.
     pub fn show(&self, key: &str) -> Result<Value> {
         Ok(self.target(&Overlay::load(self.replica)?, key)?.issue)
     }
 
-    /// The issue with pending operations applied, whose texts a person edits; pass it to
-    /// [`edit_from`](Self::edit_from) or [`edit_comment_from`](Self::edit_comment_from).
+    /// The current version of an issue with pending operations applied, as the base of an edit.
+    /// Pass it to [`edit_from`](Self::edit_from) or [`edit_comment_from`](Self::edit_comment_from).
     pub fn edit_base(&self, key: &str) -> Result<EditBase> {
         let Target { issue, unread, .. } = self.target(&Overlay::load(self.replica)?, key)?;
         Ok(EditBase { issue, unread })
@@ -154,13 +155,13 @@ impl<'a> Outbox<'a> {
         meta::fields_of(self.replica, &self.show(key)?)
     }
 
-    /// Names of the statuses to which an issue can be moved, as far as they are known: those of the last
-    /// answer for its type and status, else all statuses of the site.
+    /// Names of the statuses to which an issue can be moved, as far as known: those of the last
+    /// answer for its type and status, otherwise all statuses of the site.
     pub fn transitions(&self, key: &str) -> Result<Vec<String>> {
         meta::transitions_of(self.replica, &self.show(key)?)
     }
 
-    /// The fields that a transition of an issue to a status sets, as far as they are known.
+    /// The fields that a transition of an issue to a status sets, as far as known.
     pub fn transition_fields(&self, key: &str, to: &str) -> Result<Vec<FieldInfo>> {
         meta::transition_fields_of(self.replica, &self.show(key)?, to)
     }
@@ -184,7 +185,7 @@ impl<'a> Outbox<'a> {
                 overlay.lay(&mut issue);
                 issue
             }
-            // The outbox has created it, and the replica does not show it yet.
+            // The outbox has created the issue, and the replica lacks it.
             (_, location) => {
                 let id = location.map_or_else(|| name.clone(), |location| location.id);
                 let mut created = overlay.created().into_iter();
@@ -210,12 +211,12 @@ impl<'a> Outbox<'a> {
     /// Sets fields. All assignments become one operation, or part of a queued one.
     ///
     /// # Errors
-    /// `Field` names the field that cannot be set so; then nothing is queued.
+    /// `Field` names the field with an invalid value; nothing is queued then.
     pub fn edit(&self, key: &str, assignments: &Assignments) -> Result<Op> {
         self.edit_from(key, &self.edit_base(key)?, assignments)
     }
 
-    /// Sets fields as [`edit`](Self::edit) does; the values were written over those of `base`.
+    /// Sets fields as [`edit`](Self::edit) does. `base` is the version that the user edited.
     pub fn edit_from(&self, key: &str, base: &EditBase, assignments: &Assignments) -> Result<Op> {
         let target = self.at(key)?;
         let known = meta::fields_of(self.replica, &target.issue)?;
@@ -299,7 +300,7 @@ impl<'a> Outbox<'a> {
         Ok(op)
     }
 
-    /// Values of fields of a new issue or a transition: lists are whole.
+    /// Values of fields of a new issue or a transition; lists are complete.
     fn plain_fields(
         &self,
         known: &[FieldInfo],
@@ -334,7 +335,7 @@ impl<'a> Outbox<'a> {
         self.edit_comment_from(key, &self.edit_base(key)?, comment, text)
     }
 
-    /// Changes the text of a comment, written over that in `base`; `text` is org.
+    /// Changes the text of a comment; `text` is org. `base` is the version that the user edited.
     pub fn edit_comment_from(
         &self,
         key: &str,
@@ -368,7 +369,8 @@ impl<'a> Outbox<'a> {
         self.queue(&target, &Action::CommentDelete { comment, base })
     }
 
-    /// Adds a worklog of so many seconds that began at `started_ms`, with a comment in org or none.
+    /// Adds a worklog of `seconds` seconds that began at `started_ms`. Its comment is org; empty:
+    /// none.
     pub fn worklog(&self, key: &str, seconds: u64, started_ms: i64, text: &str) -> Result<Op> {
         if seconds < 60 {
             let what = "a worklog is at least one minute".to_owned();
@@ -384,7 +386,8 @@ impl<'a> Outbox<'a> {
         self.queue(&self.at(key)?, &action)
     }
 
-    /// Whether the account has logged so many seconds from `started_ms` on, or the outbox has that worklog.
+    /// Whether the account has logged `seconds` seconds from `started_ms`, at the site or in the
+    /// outbox.
     pub fn has_worklog(&self, key: &str, seconds: u64, started_ms: i64) -> Result<bool> {
         let overlay = Overlay::load(self.replica)?;
         let target = self.target(&overlay, key)?;
@@ -411,7 +414,7 @@ impl<'a> Outbox<'a> {
         }))
     }
 
-    /// Changes a worklog: its seconds, when it began, its comment in org; what is `None` stays.
+    /// Changes the seconds, the start or the comment (org) of a worklog; `None` keeps a value.
     pub fn edit_worklog(
         &self,
         key: &str,
@@ -424,8 +427,8 @@ impl<'a> Outbox<'a> {
         self.edit_worklog_from(key, &base, worklog, seconds, started_ms, text)
     }
 
-    /// Changes a worklog as [`edit_worklog`](Self::edit_worklog) does; the values were written over those
-    /// of `base`.
+    /// Changes a worklog as [`edit_worklog`](Self::edit_worklog) does. `base` is the version that
+    /// the user edited.
     pub fn edit_worklog_from(
         &self,
         key: &str,
@@ -472,14 +475,14 @@ impl<'a> Outbox<'a> {
         self.queue(&target, &Action::WorklogDelete { worklog, base })
     }
 
-    /// A worklog of an issue as it can be changed; its comment as org.
+    /// The changeable part of a worklog, and its comment as org.
     pub fn worklog_of(&self, key: &str, worklog: &str) -> Result<(Work, String)> {
         let work = worklog_of(&self.show(key)?, worklog)?;
         let text = op::text(&work.comment);
         Ok((work, text))
     }
 
-    /// Watches an issue, or stops to.
+    /// Starts or stops watching an issue.
     pub fn watch(&self, key: &str, on: bool) -> Result<Op> {
         self.queue(&self.at(key)?, &Action::Watch { on })
     }
@@ -525,8 +528,8 @@ impl<'a> Outbox<'a> {
         self.queue(&target, &action)
     }
 
-    /// Creates an issue; `parent` is the key of the issue that it is a subtask of. Returns the operation,
-    /// whose key stands for the issue until it exists.
+    /// Creates an issue; `parent` is the key of the parent of a subtask. Returns the operation. Its
+    /// key identifies the issue until the site has created it.
     pub fn create(
         &self,
         project: &str,
@@ -568,7 +571,7 @@ impl<'a> Outbox<'a> {
         self.queue_create(&key, fields)
     }
 
-    /// Creates a copy of an issue, with other values where they are given, and links the two.
+    /// Creates a copy of an issue with the given values changed, and links the two.
     pub fn clone_issue(&self, key: &str, assignments: &Assignments) -> Result<Op> {
         let target = self.at(key)?;
         let known = meta::fields_of(self.replica, &target.issue)?;
@@ -678,7 +681,7 @@ impl<'a> Outbox<'a> {
         Ok((number, counter))
     }
 
-    /// Writes an operation; `None` when another process was faster.
+    /// Writes an operation; `None` if another process was faster.
     fn append(
         &self,
         number: u64,
@@ -711,8 +714,8 @@ impl<'a> Outbox<'a> {
         Ok(written.then_some(op))
     }
 
-    /// Makes an edit part of the last operation of the issue, where that one is an edit or a creation
-    /// which was not sent yet.
+    /// Merges an edit into the last operation of the issue, if that operation is an unsent edit or
+    /// creation.
     fn merged(&self, issue: &str, action: &Action) -> Result<Option<Op>> {
         let Action::Edit { fields, sets } = action else {
             return Ok(None);
@@ -736,7 +739,7 @@ impl<'a> Outbox<'a> {
                 for (name, edit) in fields {
                     let slot = held.entry(name.clone());
                     slot.and_modify(|old| {
-                        // An edit that began before the queued one has another base.
+                        // An edit that began before the queued one has a different base.
                         let follows = op::same(&old.mine, &edit.base);
                         if !follows {
                             *old = edit.clone();
@@ -765,11 +768,12 @@ impl<'a> Outbox<'a> {
         Ok(written.then_some(op))
     }
 
-    /// Carries out what a person decided about an operation, or about one of its fields. Returns the
-    /// operation; `None` when it left the outbox.
+    /// Executes the decision of the user about an operation, or about one of its fields. Returns
+    /// the operation, or `None` if it left the outbox.
     ///
     /// # Errors
-    /// `Change` when the decision does not fit the operation, such as one for a field without conflict.
+    /// `Change` if the decision does not fit the operation, for example for a field without
+    /// conflict.
     pub fn resolve(
         &self,
         name: &str,
@@ -794,7 +798,7 @@ impl<'a> Outbox<'a> {
         Err(JiraError::Busy)
     }
 
-    /// Returns whether the operation stays.
+    /// Returns whether the operation remains.
     fn decide(
         &self,
         op: &mut Op,
@@ -884,7 +888,7 @@ impl<'a> Outbox<'a> {
         Ok(!is_void(op))
     }
 
-    /// A value that a person wrote to end a conflict.
+    /// A value that the user wrote to resolve a conflict.
     fn hand_made(&self, op: &Op, field: &str, text: &str) -> Result<Value> {
         let conflict = op.conflicts.iter().find(|part| part.field == field);
         let theirs = conflict.map(|part| part.theirs.clone()).unwrap_or_default();
@@ -923,7 +927,7 @@ fn complete(known: &[FieldInfo], fields: &Map<String, Value>) -> Result<()> {
     })
 }
 
-/// Ends the conflict of one field.
+/// Resolves the conflict of one field.
 fn settle(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value>) {
     let conflict = op.conflicts.iter().find(|part| part.field == field);
     let theirs = conflict.map(|part| part.theirs.clone()).unwrap_or_default();
@@ -957,7 +961,7 @@ fn settle(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value>) {
     }
 }
 
-/// Whether nothing is left to send.
+/// Whether the operation has nothing left to send.
 fn is_void(op: &Op) -> bool {
     match &op.action {
         Action::Edit { fields, sets } => fields.is_empty() && sets.is_empty(),
@@ -966,7 +970,7 @@ fn is_void(op: &Op) -> bool {
     }
 }
 
-/// Adds a later change of a list to an earlier one.
+/// Merges a later change of a list into an earlier one.
 fn join(earlier: &mut SetEdit, later: &SetEdit) {
     for item in &later.add {
         earlier.remove.retain(|other| !op::same(other, item));
@@ -1016,7 +1020,7 @@ fn worklog_of(issue: &Value, worklog: &str) -> Result<Work> {
     })
 }
 
-/// An operation as it is stored, with its offset.
+/// A stored operation, with its offset.
 pub(crate) fn read(replica: &Replica, number: u64) -> Result<Option<(Op, u64)>> {
     let Some(found) = replica.get(TOPIC, &Op::record_key(number))? else {
         return Ok(None);
@@ -1025,7 +1029,7 @@ pub(crate) fn read(replica: &Replica, number: u64) -> Result<Option<(Op, u64)>> 
     Ok(Some((op, found.offset)))
 }
 
-/// Removes an operation in state `sent`, after the replica was brought up to date.
+/// Removes an operation in state `sent`, after the replica was updated.
 pub(crate) fn remove_sent(replica: &Replica, number: u64) -> Result<()> {
     if let Some((op, found)) = read(replica, number)?
         && op.state == State::Sent
@@ -1036,7 +1040,7 @@ pub(crate) fn remove_sent(replica: &Replica, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// Replaces an operation that was found at an offset. Returns whether it was still there.
+/// Replaces an operation that was read at offset `found`. Returns `false` if it has changed since.
 pub(crate) fn write(replica: &Replica, op: &Op, found: u64) -> Result<bool> {
     let change = Change {
         key: Op::record_key(op.number),
@@ -1046,7 +1050,7 @@ pub(crate) fn write(replica: &Replica, op: &Op, found: u64) -> Result<bool> {
     replica.apply(TOPIC, &[change])
 }
 
-/// Removes an operation that was found at an offset. Returns whether it was still there.
+/// Removes an operation that was read at offset `found`. Returns `false` if it has changed since.
 pub(crate) fn remove(replica: &Replica, op: &Op, found: u64) -> Result<bool> {
     let change = Change {
         key: Op::record_key(op.number),

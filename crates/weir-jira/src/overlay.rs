@@ -1,4 +1,4 @@
-//! Pending operations laid over the issues of the replica, so that an edit is seen before its push.
+//! Applies pending operations to issues of the replica, so that an edit is visible before its push.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +21,14 @@ pub struct Overlay {
     statuses: Vec<Value>,
 }
 
-/// The operations of a replica's outbox, in the order in which they were made.
+/// The operations in the outbox of a replica, in the order of their creation.
 pub fn ops(replica: &Replica) -> Result<Vec<Op>> {
     let found = replica.values("outbox", "op.")?.into_iter();
     let found = found.map(|(_, value)| named(replica, serde_json::from_value(value)?));
     found.collect()
 }
 
-/// An operation whose temporary keys are replaced by the ids of issues that exist by now.
+/// An operation with its temporary keys replaced by ids, for issues that the site has created.
 pub(crate) fn named(replica: &Replica, mut op: Op) -> Result<Op> {
     for name in op.names_mut() {
         if name.contains('+')
@@ -78,7 +78,7 @@ impl Overlay {
         self.ops.values().map(Vec::len).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
@@ -93,14 +93,14 @@ impl Overlay {
         self.ops.keys().map(String::as_str)
     }
 
-    /// Number of operations of an issue that are not at the site yet.
+    /// Number of operations of an issue that were not executed at the site yet.
     pub fn pending(&self, id: &str) -> usize {
         let own = self.of_issue(id).iter();
         own.filter(|op| op.state != State::Sent).count()
     }
 
-    /// Lays the operations of an issue over it; `pending` beside `fields` then has those that are not at
-    /// the site yet. Returns how many these are.
+    /// Applies the operations of an issue to it. Adds `pending` beside `fields`, with the
+    /// operations that were not executed at the site yet. Returns their number.
     pub fn lay(&self, issue: &mut Value) -> usize {
         let id = issue["id"].as_str().unwrap_or_default().to_owned();
         let own = self.of_issue(&id);
@@ -114,7 +114,7 @@ impl Overlay {
         pending.len()
     }
 
-    /// The issues that the replica does not have yet, with their other operations laid over them.
+    /// The issues that the replica lacks, with their other operations applied.
     pub fn created(&self) -> Vec<Value> {
         let creates = self.ops.values().flatten();
         let creates = creates.filter(|op| matches!(op.action, Action::Create { .. }));
@@ -219,7 +219,8 @@ impl Overlay {
     }
 }
 
-/// The id of a comment or worklog: that at the site where it is there, else `+` and the operation.
+/// The id of a comment or worklog at the site; before its creation, `+` and the number of the
+/// operation.
 fn item_id(op: &Op) -> String {
     let created = op.created.as_ref().map(|created| created.id.clone());
     created.unwrap_or_else(|| format!("+{}", op.number))

@@ -1,4 +1,4 @@
-//! What a push sends for an operation, after a look at the site.
+//! Decides which request a push sends for an operation, after reading the state of the site.
 //!
 //! Invariants:
 //! - A look sends no write.
@@ -19,13 +19,13 @@ use crate::op::{
 use crate::replica::Replica;
 use crate::time::{self, MINUTE_MS};
 
-/// Time after which a write without answer is over: it was executed, or never will be.
+/// Time after which a write without an answer has either been executed, or never will be.
 pub(crate) const WRITE_OVER_MS: i64 = 90_000;
 /// Time after which the index of the site shows a new issue.
 pub(crate) const INDEX_LAG_MS: i64 = 5 * MINUTE_MS;
-/// How far the look for a created thing goes back before it was sent.
+/// How long before the first attempt a search for a created object begins.
 const LOOK_BACK_MS: i64 = 30 * MINUTE_MS;
-/// Pages of a list at most.
+/// Limit on the pages of a list.
 const PAGES_MAX: usize = 10_000;
 
 /// A write.
@@ -36,34 +36,36 @@ pub(crate) struct Request {
     pub(crate) body: Value,
 }
 
-/// What is to be done for an operation.
+/// The next step for an operation.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// The site is as the operation wants it, with what it created.
+    /// The site already has the wanted state; with the created object, if any.
     Already(Option<Created>),
-    /// A write, and what becomes of the operation afterwards: `None`, it is done.
+    /// A write, and the remaining operation after it; `None`: the operation is complete.
     Send(Request, Option<Box<Op>>),
-    /// A person decides; the operation holds the conflicts.
+    /// The user must decide; the operation contains the conflicts.
     Conflict(Box<Op>),
-    /// Too early to tell whether it was executed: not before this time, in milliseconds of the site.
+    /// It is too early to know whether it was executed. Retry after this time, in milliseconds of
+    /// the site clock.
     Wait(i64),
-    /// It cannot be done.
+    /// The operation is impossible.
     Reject(String),
 }
 
-/// Looks at a site for one push.
+/// Plans the operations of one push.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
     client: &'a Client,
     replica: &'a Replica,
-    /// The time at the site when the push began, in milliseconds.
+    /// Time of the site at the start of the push, in milliseconds.
     site_start_ms: i64,
     started: Instant,
-    /// Issues that own operations created, by marker. `None`: not looked for yet.
+    /// Issues that operations of this outbox created, by marker. `None`: not searched yet.
     created: Option<BTreeMap<String, Created>>,
-    /// Edits of texts that were merged with those of others.
+    /// Number of text edits that were merged with edits of other users.
     pub(crate) merged: u64,
-    /// When issues had changed before a write, by id: a foreign change after it was overwritten.
+    /// Last change of each issue before a write, by id. A change by another user after this time
+    /// was overwritten.
     pub(crate) seen: BTreeMap<String, i64>,
 }
 
@@ -86,7 +88,8 @@ impl<'a> Planner<'a> {
         self.site_start_ms + passed
     }
 
-    /// The id at the site of an issue by its id or temporary key; `None` when it was never created.
+    /// The id at the site of an issue with this id or temporary key; `None` if it was never
+    /// created.
     pub(crate) fn site_id(&self, issue: &str) -> Result<Option<String>> {
         if !issue.contains('+') {
             return Ok(Some(issue.to_owned()));
@@ -95,7 +98,7 @@ impl<'a> Planner<'a> {
         Ok(found.map(|location| location.id))
     }
 
-    /// Plans an operation. `all` are the operations of the outbox that may be at the site already.
+    /// Plans an operation. `all` are the operations of the outbox that the site may have executed.
     pub(crate) fn plan(&mut self, op: &Op, all: &[Op]) -> Result<Plan> {
         if let Action::Create { project, fields } = &op.action {
             return self.create(op, project, fields, all);
@@ -157,7 +160,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Reads some fields of an issue, and notes when it changed.
+    /// Reads fields of an issue, and records its last change.
     fn look(&mut self, id: &str, fields: &str) -> Result<Value> {
         let issue: Value = self
             .client
@@ -168,7 +171,7 @@ impl<'a> Planner<'a> {
         Ok(issue["fields"].clone())
     }
 
-    /// A value as a write sends it: issues that exist by now have their ids.
+    /// A value for a request: temporary keys of created issues are replaced by ids.
     fn sendable(&self, value: &Value) -> Result<Value> {
         if let Some(key) = value["key"].as_str().filter(|key| key.contains('+')) {
             let id = self.site_id(key)?;
@@ -206,7 +209,7 @@ impl<'a> Planner<'a> {
         Ok(Plan::Send(request, None))
     }
 
-    /// The issues that operations of this outbox created, as far as the index shows them.
+    /// The issues that operations of this outbox created, as far as the index contains them.
     fn created(&mut self, all: &[Op]) -> Result<&BTreeMap<String, Created>> {
         if self.created.is_none() {
             let open = all.iter().filter(|op| op.state != State::Queued);
@@ -277,7 +280,7 @@ impl<'a> Planner<'a> {
             let theirs = &there[name.as_str()];
             let mut edit = edit.clone();
             if edit.unread && !foreign.contains(name) {
-                // The site gave this value to the new issue.
+                // The site assigned this value to the new issue.
                 edit.base = theirs.clone();
             }
             match compare(&edit, theirs, op.state != State::Queued) {
@@ -313,7 +316,7 @@ impl<'a> Planner<'a> {
             return Ok(rest.map_or(Plan::Already(None), Plan::Conflict));
         }
         let request = if update.is_empty() && set.len() == 1 && set.contains_key("assignee") {
-            // It needs another right than an edit.
+            // A watch needs a different right than an edit.
             Request {
                 method: "PUT",
                 path: format!("issue/{id}/assignee"),
@@ -335,7 +338,7 @@ impl<'a> Planner<'a> {
         Ok(Plan::Send(request, rest))
     }
 
-    /// Ids of the fields of an issue that somebody else has changed since its creation.
+    /// Ids of the fields of an issue that another user has changed since its creation.
     fn foreign_fields(&self, id: &str) -> Result<BTreeSet<String>> {
         let me = meta::myself(self.replica)?["accountId"].clone();
         let path = format!("issue/{id}?fields=updated&expand=changelog");
@@ -397,7 +400,7 @@ impl<'a> Planner<'a> {
         Ok(Plan::Send(Request { method, path, body }, None))
     }
 
-    /// A comment or worklog: sent once, and found again by its marker.
+    /// Adds a comment or worklog: sends it once, and finds it again by its marker.
     fn add(&mut self, op: &Op, id: &str, kind: &str, list: &str, body: Value) -> Result<Plan> {
         if op.state != State::Queued {
             let sent = op.sent_ms.unwrap_or(op.created_ms);
@@ -414,7 +417,7 @@ impl<'a> Planner<'a> {
         Ok(Plan::Send(Request { method, path, body }, None))
     }
 
-    /// Looks for what the operation added.
+    /// Searches for the comment or worklog that the operation added.
     fn added(
         &self,
         op: &Op,
@@ -425,7 +428,7 @@ impl<'a> Planner<'a> {
     ) -> Result<Option<Created>> {
         let mut start = 0;
         for _ in 0..PAGES_MAX {
-            // Worklogs have no order; then all of them are read.
+            // Worklogs have no order, so all of them are read.
             let path = format!(
                 "issue/{id}/{kind}?startAt={start}&maxResults=100&orderBy=-created&expand=properties"
             );
@@ -448,7 +451,7 @@ impl<'a> Planner<'a> {
         Err(JiraError::Paging("its pages do not end"))
     }
 
-    /// Edits a comment, or deletes it where `mine` is `None`.
+    /// Edits a comment; deletes it if `mine` is `None`.
     fn comment(
         &mut self,
         op: &Op,
@@ -501,7 +504,7 @@ impl<'a> Planner<'a> {
         Ok(Plan::Send(Request { method, path, body }, None))
     }
 
-    /// Changes a worklog, or deletes it where `mine` is `None`.
+    /// Changes a worklog; deletes it if `mine` is `None`.
     fn worklog(
         &self,
         op: &Op,
@@ -603,14 +606,14 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// The operation that made a comment or worklog.
+/// The id of the operation that created a comment or worklog.
 fn marker_of(item: &Value) -> Option<&str> {
     let mut properties = item["properties"].as_array()?.iter();
     let own = properties.find(|property| property["key"] == MARKER)?;
     own["value"]["id"].as_str()
 }
 
-/// An edit of which only the conflicts are left.
+/// The remaining edit, which has only the conflicts.
 fn left(op: &Op, conflicts: Vec<FieldConflict>) -> Op {
     let mut rest = op.clone();
     if let Action::Edit { fields, sets } = &mut rest.action {
@@ -630,8 +633,8 @@ enum Compared {
     Conflict,
 }
 
-/// Compares an edit with the value at the site. `sent`: the edit may be there already, in the form that
-/// the site gives to texts.
+/// Compares an edit with the value at the site. With `sent`, the site may already have the edit, in
+/// its own form of the text.
 fn compare(edit: &FieldEdit, theirs: &Value, sent: bool) -> Compared {
     if op::same(theirs, &edit.mine) {
         return Compared::Already;

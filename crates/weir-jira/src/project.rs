@@ -1,4 +1,5 @@
-//! Creates, edits and deletes projects. Unlike changes of issues they are sent at once.
+//! Creates, edits and deletes projects. Unlike changes of issues, these changes are sent
+//! immediately.
 //!
 //! Invariants:
 //! - A key names one project: after a lost connection the site is asked for it, so nothing is created
@@ -15,9 +16,9 @@ use crate::outbox::Assignments;
 use crate::replica::Replica;
 use crate::values;
 
-/// Characters of a key.
+/// Limit on the characters of a key.
 const KEY_CHARS_MAX: usize = 10;
-/// Characters of a name.
+/// Limit on the characters of a name.
 const NAME_CHARS_MAX: usize = 80;
 /// Types of projects.
 const KINDS: &[&str] = &["software", "business", "service_desk"];
@@ -33,18 +34,18 @@ pub struct NewProject {
     pub name: String,
     /// `software`, `business` or `service_desk`; empty: `software`.
     pub kind: String,
-    /// Person who leads it; empty: the account of the token.
+    /// Person who leads the project; empty: the account of the token.
     pub lead: String,
-    /// Key of a template; empty: that of the site for the type.
+    /// Key of a template; empty: the default template of the site for the type.
     pub template: String,
     /// Description; empty: none.
     pub description: String,
 }
 
-/// Creates a project, and reads its types and fields. Returns the project as the site has it.
+/// Creates a project, and reads its types and fields. Returns the project as the site sends it.
 ///
 /// # Errors
-/// `Field` names what cannot be so, before a request is sent.
+/// `Field` names an invalid value, before a request is sent.
 pub fn create(client: &Client, replica: &Replica, new: &NewProject) -> Result<Value> {
     client.check_writable()?;
     let key = checked_key(&new.key)?;
@@ -82,11 +83,11 @@ pub fn create(client: &Client, replica: &Replica, new: &NewProject) -> Result<Va
     Ok(project)
 }
 
-/// Sets fields of a project: `name`, `description`, `url`, `lead` (a person), `assignee` of new issues
-/// (`lead` or `none`). Returns the project as the site has it.
+/// Sets fields of a project: `name`, `description`, `url`, `lead` (a person), `assignee` of new
+/// issues (`lead` or `none`). Returns the project as the site sends it.
 ///
 /// # Errors
-/// `Field` names what cannot be so, before a request is sent.
+/// `Field` names an invalid value, before a request is sent.
 pub fn edit(
     client: &Client,
     replica: &Replica,
@@ -116,13 +117,13 @@ pub fn edit(
         };
         body.insert(name.to_owned(), value);
     }
-    // Executed twice it is the same: the caller may repeat it.
+    // The request is idempotent, so the caller may repeat it.
     client.write("PUT", &format!("project/{key}"), &body.into())?;
     keep(client, replica, &key)
 }
 
-/// Deletes a project with its issues; the site keeps it in its trash for 60 days. Returns whether it was
-/// there.
+/// Deletes a project with its issues; the site keeps it in its trash for 60 days. Returns whether
+/// the project existed.
 pub fn delete(client: &Client, replica: &Replica, key: &str) -> Result<bool> {
     client.check_writable()?;
     let key = checked_key(key)?;
@@ -184,7 +185,7 @@ fn account(replica: &Replica, field: &str, text: &str) -> Result<Value> {
     Ok(person["accountId"].clone())
 }
 
-/// The project as the site has it; `None` when there is none.
+/// The project as the site sends it; `None` if it does not exist.
 fn read(client: &Client, key: &str) -> Result<Option<Value>> {
     match client.get(&format!("project/{key}")) {
         Err(JiraError::Status { status: 404, .. }) => Ok(None),

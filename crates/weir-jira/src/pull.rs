@@ -1,4 +1,5 @@
-//! From a site into the replica, without misses or doubles; see jira.md, section 5.
+//! Copies changes from a site into the replica, without omission or repetition; see jira.md,
+//! section 5.
 //!
 //! Invariants:
 //! - The watermark follows what is stored: a pull that is cut short resumes there.
@@ -21,40 +22,41 @@ use crate::replica::{Change, Replica};
 use crate::search::{Page, Search};
 use crate::time::{self, DAY_MS, MINUTE_MS};
 
-/// Issues of a page.
+/// Number of issues on a page.
 const PAGE: usize = 100;
-/// Ids of one `bulkfetch`.
+/// Number of ids in one `bulkfetch`.
 const BULK: usize = 100;
-/// Pages of one query at most.
+/// Limit on the pages of one query.
 const PAGES_MAX: usize = 100_000;
-/// Bytes of the comments or worklogs of one issue at most.
+/// Limit on the bytes of the comments or worklogs of one issue.
 const LIST_BYTES_MAX: usize = 256 << 20;
-/// Empty pages with a token in a row at most.
+/// Limit on consecutive empty pages with a token.
 const EMPTY_MAX: usize = 3;
-/// Issues of which one query asks for the newest version at most.
+/// Limit on the issues of which one query requests the newest version.
 const RECONCILED_MAX: usize = 50;
-/// Times that a query which paged wrongly begins again while the watermark does not move.
+/// Limit on restarts of a query with inconsistent pages, while the watermark does not advance.
 const RESTARTS_MAX: usize = 3;
-/// Projects of which the fields are read ahead, once a day; those of others when they are needed.
+/// Limit on projects whose fields are read ahead, once a day; other fields are read when needed.
 const FIELDS_OF_PROJECTS_MAX: usize = 20;
-/// Times that one issue is stored again because another process was faster.
+/// Limit on the retries of one issue that lost a race with another process.
 const RACES_MAX: u32 = 10;
-/// A census that would remove a larger part than one fifth asks first.
+/// A census that would remove more than one fifth (1 / `GONE_PART`) of a project needs a
+/// confirmation.
 const GONE_PART: usize = 5;
 
-/// How to pull.
+/// Options of a pull.
 #[derive(Clone, Debug)]
 pub struct PullOptions {
-    /// Keys of the projects; empty: all that the account sees.
+    /// Keys of the projects; empty: all that the account can see.
     pub projects: Vec<String>,
-    /// Milliseconds before the watermark at which a pull begins: lag of the index, minutes of JQL
-    /// and skew of clocks. Default 5 minutes.
+    /// Milliseconds before the watermark at which a pull begins. Covers the lag of the index, the
+    /// minute precision of JQL, and clock skew. Default 5 minutes.
     pub overlap_ms: i64,
-    /// Whether to look for deletions now; without it once a day.
+    /// Whether to search for deletions now; otherwise once a day.
     pub census: bool,
     /// Whether a census may remove more than a fifth of a project.
     pub confirm_removal: bool,
-    /// Whether a census removes the issues of projects that the account no longer sees; else they stay.
+    /// Whether a census removes the issues of projects that the account can no longer see.
     pub purge_lost: bool,
     /// The time, in milliseconds since 1970-01-01 UTC.
     pub now_ms: i64,
@@ -73,37 +75,37 @@ impl Default for PullOptions {
     }
 }
 
-/// What a pull did.
+/// The results of a pull.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PullReport {
     /// Requests sent.
     pub requests: u64,
     /// Issues stored because they were new or had changed.
     pub stored: u64,
-    /// Issues that were stored already.
+    /// Issues that were already stored in this version.
     pub unchanged: u64,
-    /// Issues that the site sent in a form that cannot be read; they are left out.
+    /// Issues in an unreadable form, which were skipped.
     pub unreadable: u64,
-    /// Issues that an old index answered with an older version than the stored one.
+    /// Issues that a lagging index returned in an older version than the stored one.
     pub stale: u64,
-    /// Issues removed because the site answered 404, or because their project is no longer seen.
+    /// Issues removed because the site answered 404, or because their project is no longer visible.
     pub gone: u64,
     /// Issues that moved into another project.
     pub moved: u64,
-    /// Issues that the pull had missed and the census found.
+    /// Issues that a pull had missed, and the census found.
     pub repaired: u64,
-    /// Times that the server paged wrongly and the query began again.
+    /// Restarts of a query because of inconsistent pages.
     pub restarted: u64,
-    /// Records written, those of cursors included.
+    /// Records written, including cursors.
     pub writes: u64,
 }
 
-/// Where a pull resumes.
+/// The position at which a pull resumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Cursor {
-    /// Every change before this time is stored, in milliseconds; `None`: nothing was pulled.
+    /// Every change before this time is stored, in milliseconds; `None`: before the first pull.
     watermark_ms: Option<i64>,
-    /// Time of the last whole census; `None`: none.
+    /// Time of the last complete census; `None`: none.
     census_ms: Option<i64>,
     /// Time at which the reference data was read.
     reference_ms: Option<i64>,
@@ -112,12 +114,12 @@ struct Cursor {
     projects: BTreeSet<String>,
 }
 
-/// Pulls what changed since the last pull.
+/// Pulls the changes since the last pull.
 pub fn pull(client: &Client, replica: &Replica, options: &PullOptions) -> Result<PullReport> {
     pull_with(client, replica, options, |_| ())
 }
 
-/// As [`pull`], and calls `stored` after each page of issues with what the pull did until then. The first
+/// As [`pull`], and calls `stored` after each page of issues with the results so far. The first
 /// page of a first pull has the issues that changed last.
 pub fn pull_with(
     client: &Client,
@@ -144,16 +146,17 @@ struct Pull<'a> {
     report: PullReport,
     first: u64,
     cursor: Cursor,
-    /// Key of the project that is read from its first change on, in place of the changes of all.
+    /// Key of the project that is read from its first change, instead of the changes of all
+    /// projects.
     whole_project: Option<String>,
-    /// Called after each page that was stored.
+    /// Called after each stored page.
     progress: Option<&'a mut dyn FnMut(&PullReport)>,
 }
 
-/// What a query for changes came to.
+/// The result of a query for changes.
 enum Round {
     Whole,
-    /// The server paged wrongly.
+    /// The server returned inconsistent pages.
     Broken(&'static str),
 }
 
@@ -196,7 +199,7 @@ impl<'a> Pull<'a> {
         Ok(self.report)
     }
 
-    /// The projects of this pull that the account sees: ids and keys.
+    /// The projects of this pull that are visible to the account: ids and keys.
     fn wanted(&self) -> Result<BTreeMap<String, String>> {
         let wanted = &self.options.projects;
         let all = self.replica.projects()?.into_iter();
@@ -206,8 +209,9 @@ impl<'a> Pull<'a> {
         Ok(all.filter(|(_, key)| fits(key)).collect())
     }
 
-    /// Reads the projects for which the watermark does not hold from their first change on. Returns whether
-    /// the list of projects was read, as it is when a wanted one is unknown; `fresh`: it was just read.
+    /// Reads projects that the watermark does not cover, from their first change. Returns whether
+    /// the list of projects was read, which happens if a wanted project is unknown. `fresh`: the
+    /// list was just read.
     fn new_projects(&mut self, fresh: bool) -> Result<bool> {
         let mut wanted = self.wanted()?;
         let known: BTreeSet<&String> = wanted.values().collect();
@@ -220,7 +224,7 @@ impl<'a> Pull<'a> {
         if self.cursor.watermark_ms.is_none() {
             self.cursor.projects = wanted.into_keys().collect();
         } else {
-            // What is not pulled from now on is older than the watermark.
+            // A project outside of this pull is no longer covered by the watermark.
             self.cursor.projects.retain(|id| wanted.contains_key(id));
             for (id, key) in wanted {
                 if !self.cursor.projects.contains(&id) {
@@ -239,7 +243,7 @@ impl<'a> Pull<'a> {
         Ok(reads)
     }
 
-    /// Reads changes, again where the server pages wrongly.
+    /// Reads changes; restarts if the server returns inconsistent pages.
     fn follow(&mut self) -> Result<()> {
         let (mut restarts, mut reached) = (0, self.cursor.watermark_ms);
         while let Round::Broken(what) = self.changes()? {
@@ -262,7 +266,7 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Reads what changes seldom: the account, fields, statuses, projects.
+    /// Reads data that rarely changes: the account, fields, statuses, projects.
     fn reference(&mut self) -> Result<()> {
         for (key, path) in [
             ("server", "serverInfo"),
@@ -273,12 +277,12 @@ impl<'a> Pull<'a> {
         ] {
             let mut value: Value = self.client.get(path)?;
             if let Some(value) = value.as_object_mut() {
-                // It differs with each answer.
+                // The server time differs in each answer.
                 value.remove("serverTime");
             }
             self.report.writes += self.replica.store("meta", key, &value)?;
         }
-        // A site that has no filters for the account is no reason to stop.
+        // The pull continues at a site that has no filters for the account.
         match self.client.get::<Value>("filter/favourite") {
             Ok(filters) => {
                 self.report.writes += self.replica.store("meta", "filters", &filters)?;
@@ -298,7 +302,7 @@ impl<'a> Pull<'a> {
         self.client.deployment() == Deployment::Cloud
     }
 
-    /// Reads what edits need: people, types of links and fields of projects.
+    /// Reads the data that edits need: people, types of links and fields of projects.
     fn ask_edits(&mut self) -> Result<()> {
         self.report.writes += meta::ask_site(self.client, self.replica)?;
         for project in self.wanted()?.into_keys().take(FIELDS_OF_PROJECTS_MAX) {
@@ -337,7 +341,7 @@ impl<'a> Pull<'a> {
             let start = all.len();
             let path = format!("project/search?startAt={start}&maxResults=50&status=live");
             let page: Value = self.client.get(&path)?;
-            // Without this list the page is no answer: it must not hide all projects.
+            // A page without this list is invalid: it must not hide all projects.
             let found = page["values"].as_array();
             let found = found.ok_or_else(|| JiraError::Garbage {
                 method: "GET",
@@ -358,7 +362,7 @@ impl<'a> Pull<'a> {
         }
     }
 
-    /// The condition for the projects of the replica, with AND after it; empty: all.
+    /// The condition for the projects of the replica, followed by AND; empty: all projects.
     fn scope(&self) -> String {
         let keys = match &self.whole_project {
             Some(key) => std::slice::from_ref(key),
@@ -372,7 +376,7 @@ impl<'a> Pull<'a> {
         format!("project in ({}) AND ", keys.join(", "))
     }
 
-    /// The time from which on changes are asked for.
+    /// The time from which changes are requested.
     fn since(&self) -> i64 {
         let since = match self.cursor.watermark_ms {
             _ if self.whole_project.is_some() => 0,
@@ -387,8 +391,8 @@ impl<'a> Pull<'a> {
         format!("{scope}updated >= {since} ORDER BY updated ASC, key ASC")
     }
 
-    /// Stores one page of the issues that changed last, so that a list has them while the first pull runs
-    /// on. It moves no watermark: the pull finds these issues again.
+    /// Stores one page of the issues that changed last, so that lists show them during the first
+    /// pull. The watermark does not move, because the pull will read these issues again.
     fn newest(&mut self) -> Result<()> {
         let jql = format!("{}updated >= 0 ORDER BY updated DESC", self.scope());
         let page = self.page(&jql, &["*all"], PAGE, None, &[])?;
@@ -398,7 +402,7 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Reads rows, each for itself: one that cannot be read is counted and left out.
+    /// Parses rows individually; an unreadable row is counted and skipped.
     fn parsed<'r>(&mut self, rows: &'r [Box<RawValue>]) -> Vec<(&'r RawValue, Value)> {
         let read = rows
             .iter()
@@ -408,14 +412,14 @@ impl<'a> Pull<'a> {
         read
     }
 
-    /// Reports a page that was stored.
+    /// Reports a stored page.
     fn tell(&mut self) {
         if let Some(progress) = &mut self.progress {
             progress(&self.report);
         }
     }
 
-    /// Stores a page of changes, then moves the watermark.
+    /// Stores a page of changes, then advances the watermark.
     fn keep_changes(&mut self, rows: &[(&RawValue, Value)]) -> Result<()> {
         self.keep(rows)?;
         let newest = rows.iter().filter_map(|(_, issue)| updated(issue)).max();
@@ -427,10 +431,10 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Follows the changes at Data Center, whose pages are cut by offset: an issue that is edited meanwhile
-    /// moves to the end, and the next page would begin one issue too late. So each query begins again at
-    /// the minute of the last row. A minute with more than one page is read by offset until a pass
-    /// over it finds nothing new.
+    /// Reads the changes at Data Center, whose pages are cut by offset. An issue that is edited
+    /// meanwhile moves to the end, so the next page would skip one issue. Therefore each query
+    /// begins again at the minute of the last row. A minute with more than one page is read by
+    /// offset, until a pass over it finds nothing new.
     fn changes_by_offset(&mut self) -> Result<Round> {
         let mut since = self.since();
         let (mut start, mut empty, mut fresh) = (None::<String>, 0, false);
@@ -456,7 +460,7 @@ impl<'a> Pull<'a> {
             let newest = rows.iter().filter_map(|(_, issue)| updated(issue)).max();
             let minute = newest.map(|ms| ms.div_euclid(MINUTE_MS) * MINUTE_MS);
             match page.next {
-                // All in one page: nothing can have moved.
+                // All rows are on one page, so no row can have moved.
                 None if start.is_none() => return Ok(Round::Whole),
                 None if !fresh => return Ok(Round::Whole),
                 Some(_) if start.is_none() && minute > Some(since) => {
@@ -470,7 +474,7 @@ impl<'a> Pull<'a> {
         Ok(Round::Broken("its pages do not end"))
     }
 
-    /// Follows the changes since the watermark, the oldest first.
+    /// Reads the changes since the watermark, the oldest first.
     fn changes(&mut self) -> Result<Round> {
         if !self.is_cloud() {
             return self.changes_by_offset();
@@ -487,7 +491,7 @@ impl<'a> Pull<'a> {
         let mut tokens = BTreeSet::new();
         for _ in 0..PAGES_MAX {
             let page = match self.page(&jql, &["*all"], PAGE, token.as_deref(), &current) {
-                // A token that is no longer taken: begin again at the watermark.
+                // The token is no longer valid: restart at the watermark.
                 Err(JiraError::Status { status: 400, .. }) if token.is_some() => {
                     return Ok(Round::Broken("a page token is refused"));
                 }
@@ -535,7 +539,8 @@ impl<'a> Pull<'a> {
         search.page(self.client, next)
     }
 
-    /// Reads the issues of operations that were sent and not read back, because a push was cut short.
+    /// Reads the issues of operations that were sent but not read back, because a push was
+    /// interrupted.
     fn read_back(&mut self) -> Result<()> {
         let sent = overlay::ops(self.replica)?.into_iter();
         for op in sent.filter(|op| op.state == State::Sent) {
@@ -597,11 +602,11 @@ impl<'a> Pull<'a> {
                 let topic = format!("issues.{}", before.project);
                 let held: Value = self.replica.read(&topic, &id)?.unwrap_or_default();
                 if updated(issue) < updated(&held) {
-                    // An old index shows it where it was before it moved.
+                    // A lagging index shows the issue in its old project.
                     self.report.stale += 1;
                     continue;
                 }
-                // The old key finds the new place.
+                // The old key still finds the moved issue.
                 names.extend(held["key"].as_str().map(str::to_owned));
             }
             let topic = format!("issues.{project}");
@@ -616,9 +621,10 @@ impl<'a> Pull<'a> {
                     self.report.stale += 1;
                     continue;
                 }
-                // A pull was cut short after it had stored the issue in its new project.
+                // A pull was interrupted after it had stored the issue in its new project.
                 Decision::Same => {}
-                // Twice on one page: the second one is compared when the first one is stored.
+                // An issue twice on one page: the second one is compared after the first one is
+                // stored.
                 Decision::Store if kept.contains_key(&id) => continue,
                 Decision::Store => {
                     kept.insert(id.clone(), issue);
@@ -642,9 +648,9 @@ impl<'a> Pull<'a> {
                 }
             }
         }
-        // Names first, then comments, then issues: a pull that is cut short finds the issue changed
-        // again and does the rest. The old place of a moved issue is the last to go: until its names
-        // lead to the new one, they lead there.
+        // The order is names, comments, issues. If the pull is interrupted, the next pull finds the
+        // issue changed again and completes the rest. The old copy of a moved issue is removed
+        // last, because its names refer to it until they refer to the new one.
         let aliases: Vec<Change> = aliases.into_values().collect();
         self.write("aliases", &aliases)?;
         for issue in kept.values() {
@@ -673,12 +679,12 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Stores the comments or worklogs of an issue; reads those that the issue does not hold.
+    /// Stores the comments or worklogs of an issue; requests those that the issue does not contain.
     fn parts(&mut self, issue: &Value, field: &str, list: &str) -> Result<()> {
         let (id, project) = (text(&issue["id"]), text(&issue["fields"]["project"]["id"]));
         let part = &issue["fields"][field];
         let (Some(held), Some(total)) = (part[list].as_array(), part["total"].as_u64()) else {
-            // The answer tells nothing of them: what is stored stays.
+            // The answer does not contain the list, so the stored items remain.
             return Ok(());
         };
         let items = if usize::try_from(total).is_ok_and(|total| total <= held.len()) {
@@ -733,7 +739,7 @@ impl<'a> Pull<'a> {
                 .get(&format!("{path}?startAt={start}&maxResults=100"))?;
             let found = page[list].as_array().map_or(&[][..], Vec::as_slice);
             if found.is_empty() {
-                // The total may shrink meanwhile; that of this page counts.
+                // The total may shrink meanwhile, so the total of this page is used.
                 let total = page["total"].as_u64();
                 let whole = total.and_then(|total| usize::try_from(total).ok());
                 if whole.is_some_and(|total| total <= start) {
@@ -765,13 +771,13 @@ impl<'a> Pull<'a> {
                 counted => counted?,
             }
         }
-        // Also one that asks: the next pull would ask again.
+        // Also after a census that needs a confirmation; otherwise the next pull would ask again.
         self.cursor.census_ms = Some(self.options.now_ms);
         self.save()?;
         unconfirmed.map_or(Ok(()), Err)
     }
 
-    /// Removes the issues of the projects that the account no longer sees.
+    /// Removes the issues of projects that the account can no longer see.
     fn purge_lost(&mut self) -> Result<()> {
         for (project, value) in self.replica.projects()? {
             if value["visible"] == true {
@@ -813,7 +819,7 @@ impl<'a> Pull<'a> {
             let found: BTreeSet<String> =
                 rows.iter().map(|(_, issue)| text(&issue["id"])).collect();
             for id in &found {
-                // A pull that was cut short stored it in another project and left it here.
+                // An interrupted pull stored it in another project, and left it here.
                 let location = self.replica.locate(id)?;
                 if location.is_some_and(|location| location.project != project) {
                     self.forget(project, id, false)?;
@@ -848,8 +854,8 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Ids and times of change of a project. Asks for more after the greatest id until nothing comes, so
-    /// that a server that stops early is found out.
+    /// Ids and times of change of the issues of a project. Queries continue after the greatest id
+    /// until a page is empty, which detects a server that stops early.
     fn sweep(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
         if !self.is_cloud() {
             return self.sweep_by_offset(key);
@@ -870,7 +876,7 @@ impl<'a> Pull<'a> {
                 }
                 match page.next {
                     Some(next) if tokens.insert(next.clone()) => token = Some(next),
-                    // The next query goes on after the greatest id.
+                    // The next query continues after the greatest id.
                     _ => break,
                 }
                 if tokens.len() > PAGES_MAX {
@@ -884,8 +890,8 @@ impl<'a> Pull<'a> {
         Err(JiraError::Paging("its pages do not end"))
     }
 
-    /// As `sweep` at Data Center, where ids cannot be compared. A deletion meanwhile hides an issue
-    /// from the pages; the census then asks for that issue alone.
+    /// As `sweep` at Data Center, where ids cannot be compared. A deletion meanwhile can hide an
+    /// issue from the pages; the census then requests that issue separately.
     fn sweep_by_offset(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
         let project = crate::offline::quoted(key);
         let jql = format!("project = {project} ORDER BY key ASC");
@@ -913,7 +919,7 @@ impl<'a> Pull<'a> {
         self.client.ask("issue/bulkfetch", &body)
     }
 
-    /// Removes an issue from a project, with its `names` where asked for. Its records stay in the
+    /// Removes an issue from a project, and with `names` also its keys. The records remain in the
     /// history of the topics.
     fn forget(&mut self, project: &str, id: &str, names: bool) -> Result<()> {
         let topic = format!("issues.{project}");
@@ -961,7 +967,7 @@ fn decide(stored: Option<&[u8]>, issue: &Value) -> Result<Decision> {
     })
 }
 
-/// The fields without the parts that a search cuts, of which the number counts.
+/// The fields, with only the count of the parts that a search truncates.
 fn content(issue: &Value) -> Value {
     let mut fields = issue["fields"].clone();
     for part in ["comment", "worklog"] {

@@ -1,4 +1,4 @@
-//! From the outbox to the site: in order for each issue, nothing lost and nothing twice.
+//! Sends the outbox to the site: in order for each issue, each operation exactly once.
 //!
 //! Invariants:
 //! - An operation is marked as sent, durably, before its request.
@@ -23,14 +23,14 @@ use crate::pull;
 use crate::replica::Replica;
 use crate::time;
 
-/// Times that one push sends an operation at most.
+/// Limit on the attempts of an operation in one push.
 const SENDS_MAX: u32 = 3;
-/// Longest pause of an operation that fails again and again, in milliseconds.
+/// The longest pause of an operation that fails repeatedly, in milliseconds.
 const BACK_OFF_MAX_MS: i64 = 5 * 60_000;
-/// Longest limit of the site that a push waits for.
+/// The longest rate limit of the site that a push waits for.
 const LIMIT_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// How to push.
+/// Options of a push.
 #[derive(Clone, Copy, Debug)]
 pub struct PushOptions {
     /// The time, in milliseconds since 1970-01-01 UTC.
@@ -44,36 +44,36 @@ impl Default for PushOptions {
     }
 }
 
-/// What a push did.
+/// The results of a push.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PushReport {
     /// Requests sent.
     pub requests: u64,
     /// Operations that were executed.
     pub sent: u64,
-    /// Operations for which nothing was to be sent: the site was so already.
+    /// Operations without a request, because the site already had the wanted state.
     pub already: u64,
-    /// Texts that were merged with changes by others.
+    /// Texts that were merged with changes of other users.
     pub merged: u64,
     /// Operations in conflict.
     pub conflicts: u64,
-    /// Operations that the site refused.
+    /// Operations that the site rejected.
     pub rejected: u64,
-    /// Operations of which it is not known whether they were executed.
+    /// Operations with an unknown outcome.
     pub unknown: u64,
-    /// Operations that wait for another one, or for their time.
+    /// Operations that wait for another operation, or for their time.
     pub waiting: u64,
-    /// Changes by others that came between the look and the write, and were overwritten.
+    /// Changes of other users between the read and the write, which were overwritten.
     pub overwritten: u64,
-    /// One sentence for each conflict, refusal and overwritten change.
+    /// One sentence for each conflict, rejection and overwritten change.
     pub messages: Vec<String>,
 }
 
 /// Pushes the outbox. Operations that cannot be pushed stay in it with their reason.
 ///
 /// # Errors
-/// Those that concern all operations: the site cannot be reached, refuses the token, or limits all
-/// writes. What was pushed before stays pushed.
+/// Errors that affect all operations: the site cannot be reached, rejects the token, or limits all
+/// writes. Operations that were already pushed stay pushed.
 pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result<PushReport> {
     let all = overlay::ops(replica)?;
     let first = client.requests();
@@ -105,7 +105,7 @@ pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result
             break;
         }
     }
-    // What was pushed is shown even when the rest could not be.
+    // Pushed changes are shown even if the other operations failed.
     if !matches!(end, Err(JiraError::Transport { .. })) {
         end = end.and(push.refresh());
     }
@@ -130,18 +130,18 @@ struct Push<'a> {
     now_ms: i64,
     planner: Planner<'a>,
     report: PushReport,
-    /// Operations that were not pushed, in order: later ones may have to wait for them.
+    /// Operations that were not pushed, in order; later ones may have to wait for them.
     left: Vec<Op>,
-    /// Fields that were written, by issue.
+    /// Written fields, by issue.
     done: BTreeMap<String, BTreeSet<String>>,
-    /// Operations in state `sent`, with the issues that are not read back yet.
+    /// Operations in state `sent`, with the issues that must still be read back.
     executed: Vec<(u64, BTreeSet<String>)>,
-    /// Projects whose fields are not as they were known.
+    /// Projects whose stored field descriptions are outdated.
     ask_again: BTreeSet<String>,
 }
 
 impl Push<'_> {
-    /// Pushes one operation, as far as it can be now.
+    /// Pushes one operation, as far as possible now.
     fn step(&mut self, number: u64, all: &[Op]) -> Result<()> {
         let Some((op, found)) = outbox::read(self.replica, number)? else {
             return Ok(());
@@ -167,7 +167,7 @@ impl Push<'_> {
     fn run(&mut self, mut op: Op, mut found: u64, all: &[Op]) -> Result<()> {
         for sends in 0..=SENDS_MAX {
             let plan = match self.planner.plan(&op, all) {
-                // Only this issue is concerned; the others go on.
+                // Only this issue is affected; the push continues with others.
                 Err(error @ (JiraError::Status { .. } | JiraError::Garbage { .. })) => {
                     op.problem = Some(error.to_string());
                     op.attempts += 1;
@@ -183,7 +183,7 @@ impl Push<'_> {
                 Plan::Conflict(mut rest) => {
                     rest.state = State::Conflict;
                     self.say(&rest);
-                    // The replica gets what the other person wrote.
+                    // Updates the replica with the change of the other user.
                     if let Some(id) = self.planner.site_id(&rest.issue)? {
                         self.done.entry(id).or_default();
                     }
@@ -212,7 +212,7 @@ impl Push<'_> {
             op.attempts += 1;
             op.sent_ms = Some(self.planner.site_now_ms());
             if !outbox::write(self.replica, &op, found)? {
-                // A person changed it meanwhile: the next push sees it as it is.
+                // The user changed the operation meanwhile: the next push reads the new version.
                 self.leave(op);
                 return Ok(());
             }
@@ -249,7 +249,7 @@ impl Push<'_> {
         self.stay(op, found)
     }
 
-    /// Records why the site did not execute a write. Returns whether to try again.
+    /// Records why the site did not execute a write. Returns whether to retry.
     fn refused(
         &mut self,
         op: &mut Op,
@@ -325,7 +325,7 @@ impl Push<'_> {
         held.map(|(_, offset)| offset).ok_or(JiraError::Busy)
     }
 
-    /// An operation was executed: it leaves the outbox, or `rest` of it stays.
+    /// Ends an executed operation: it leaves the outbox, or `rest` of it remains.
     fn finish(
         &mut self,
         op: &Op,
@@ -334,7 +334,7 @@ impl Push<'_> {
         rest: Option<Box<Op>>,
     ) -> Result<()> {
         if let (Action::Create { project, .. }, Some(created)) = (&op.action, &created) {
-            // The temporary key still finds the issue.
+            // The temporary key must still find the issue.
             let projects = self.replica.projects()?;
             let own = projects
                 .iter()
@@ -361,7 +361,7 @@ impl Push<'_> {
         Ok(())
     }
 
-    /// Notes that the issues of an operation are to be read back.
+    /// Records that the issues of an operation must be read back.
     fn executed(&mut self, op: &Op) {
         for id in op.issues() {
             self.done.entry(id).or_default().extend(op.action.touches());
@@ -370,7 +370,7 @@ impl Push<'_> {
             .push((op.number, op.issues().into_iter().collect()));
     }
 
-    /// Reads the issues that were written into the replica, and looks for changes that were overwritten.
+    /// Reads the written issues into the replica, and checks for changes that were overwritten.
     fn refresh(&mut self) -> Result<()> {
         let me = meta::myself(self.replica)?["accountId"].clone();
         let done = std::mem::take(&mut self.done);
@@ -397,7 +397,7 @@ impl Push<'_> {
         Ok(())
     }
 
-    /// Removes the operations whose issues have all been read back, after that of this one.
+    /// Removes the operations whose issues have all been read back, now that issue `id` has.
     fn remove_sent(&mut self, id: &str) -> Result<()> {
         for (number, left) in &mut self.executed {
             if left.remove(id) && left.is_empty() {
@@ -407,7 +407,7 @@ impl Push<'_> {
         Ok(())
     }
 
-    /// Reports a change by somebody else that came after the look and before the write.
+    /// Reports a change by another user between the read and the write.
     fn compare(
         &mut self,
         entry: &Value,
@@ -440,7 +440,8 @@ impl Push<'_> {
         }
     }
 
-    /// Reads the fields of a project again, after the site refused an edit that fits what was known.
+    /// Reads the fields of a project again, after the site rejected an edit that fits their
+    /// descriptions.
     fn ask_project(&self, issue: &str) -> Result<()> {
         let project = match issue.split_once('+') {
             Some((key, _)) => key.to_owned(),

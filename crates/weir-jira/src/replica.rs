@@ -1,7 +1,7 @@
-//! The replica of a site in topics: what is stored where, and writes that happen once.
+//! The replica of a site in topics: where values are stored, and conditional writes.
 //!
-//! Topics are `jira.SITE.NAME`; see jira.md, section 5. Invariant: a value that is stored already is
-//! not written again, and a value is replaced only by the writer who has read it (conditional put).
+//! Topics are `jira.SITE.NAME`; see jira.md, section 5. Invariant: an equal value is not written
+//! again, and a value is replaced only by a writer who has read it (conditional put).
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -14,12 +14,13 @@ use weir::{ErrorCode, Expect, SCAN_KEYS_MAX, Topic, TxnOp, Weir, WeirError};
 use crate::client::Deployment;
 use crate::error::{JiraError, Result};
 
-/// Largest value, in bytes, that the store of a replica has to take: issues can have megabytes of text.
+/// The largest value, in bytes, that the store of a replica must accept: issues can have megabytes
+/// of text.
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
 
-/// Most conditional writes of one transaction.
+/// Limit on the conditional writes of one transaction.
 const WRITES_MAX: usize = 64;
-/// Bytes of values after which a transaction takes no more writes.
+/// Size of the values, in bytes, at which a transaction is closed.
 const TXN_BYTES_MAX: usize = 4 << 20;
 
 /// A replica in a store.
@@ -50,7 +51,7 @@ pub struct Stored {
     pub bytes: Vec<u8>,
 }
 
-/// Where an issue is.
+/// The location of an issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Id of the issue.
@@ -106,7 +107,8 @@ impl Replica {
         Ok(stored.map(read).transpose()?)
     }
 
-    /// Stores a value as JSON unless it is stored already. Returns the number of writes: 0 or 1.
+    /// Stores a value as JSON if it differs from the stored value. Returns the number of writes: 0
+    /// or 1.
     pub fn store(&self, topic: &str, key: &str, value: &impl Serialize) -> Result<u64> {
         let bytes = serde_json::to_vec(value)?;
         let found = self.get(topic, key)?;
@@ -122,8 +124,8 @@ impl Replica {
         checked(&self.writable(topic)?.delete(key)?)
     }
 
-    /// Writes all changes that still fit: where another writer was faster nothing of that transaction is
-    /// written. Returns whether all were written.
+    /// Writes changes in transactions. If another writer was faster, nothing of that transaction is
+    /// written. Returns whether all changes were written.
     pub fn apply(&self, topic: &str, changes: &[Change]) -> Result<bool> {
         let mut all = true;
         let mut rest = changes;
@@ -208,7 +210,7 @@ impl Replica {
         }
     }
 
-    /// The kind of the site: Cloud until a pull has read another one.
+    /// The kind of the site: Cloud until a pull finds another kind.
     pub fn deployment(&self) -> Result<Deployment> {
         let server: Option<Value> = self.read("meta", "server")?;
         let server = server.unwrap_or_default();
@@ -219,7 +221,7 @@ impl Replica {
         })
     }
 
-    /// Ids of the projects of the replica.
+    /// Ids and values of the projects of the replica.
     pub fn projects(&self) -> Result<Vec<(String, Value)>> {
         self.values("projects", "")
     }
@@ -234,7 +236,7 @@ impl Replica {
         Ok(all)
     }
 
-    /// Where the issue with this key is; old keys of moved issues are known.
+    /// The location of the issue with this key, which may be an old key of a moved issue.
     pub fn locate(&self, key: &str) -> Result<Option<Location>> {
         let found: Option<Value> = self.read("aliases", &key.to_uppercase())?;
         Ok(found.map(|found| Location {
@@ -243,7 +245,7 @@ impl Replica {
         }))
     }
 
-    /// The change that makes an issue findable by its key, unless it is already.
+    /// The change that makes an issue findable by its key; `None` if it already is.
     pub(crate) fn alias(&self, key: &str, id: &str, project: &str) -> Result<Option<Change>> {
         let bytes = json!({"id": id, "project": project})
             .to_string()
@@ -261,7 +263,7 @@ impl Replica {
     /// The issue with this key.
     ///
     /// # Errors
-    /// `UnknownIssue` when the replica has none.
+    /// `UnknownIssue` if the replica has no such issue.
     pub fn issue(&self, key: &str) -> Result<Value> {
         let unknown = || JiraError::UnknownIssue(key.to_owned());
         let location = self.locate(key)?.ok_or_else(unknown)?;
@@ -295,7 +297,7 @@ impl Replica {
     }
 }
 
-/// How many of the first changes one transaction takes; at least one.
+/// Number of the leading changes for one transaction; at least one.
 fn transaction_len(changes: &[Change]) -> usize {
     let mut bytes = 0;
     let fits = changes.iter().take(WRITES_MAX).take_while(|change| {

@@ -5,9 +5,10 @@ use weir_adf::{Options, to_org};
 
 use crate::{jql, wiki};
 
-/// Returns rich text under a headline with so many stars: a document as org text, wiki markup of Data Center
-/// as it is, null as no text. Of a document that is not valid the words are shown, and a line that says so.
-/// Control characters other than line ends and tabs are left out: a terminal would execute them.
+/// Converts rich text to org text under a headline with `stars` stars. Wiki markup of Data Center
+/// stays unchanged; null becomes no text. For an invalid document, returns its words and a line
+/// that reports the fault. Control characters except line ends and tabs are removed, because a
+/// terminal would execute them.
 pub fn shown(value: &Value, stars: usize) -> String {
     let mut text = org(value, stars);
     text.retain(|c| matches!(c, '\n' | '\t') || !c.is_control());

@@ -1,4 +1,4 @@
-//! One page of a query at the site: by token at Jira Cloud, by offset at Data Center.
+//! Requests one page of a query at the site: by token at Jira Cloud, by offset at Data Center.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -7,23 +7,23 @@ use serde_json::{Value, json};
 use crate::client::{Client, Deployment};
 use crate::error::Result;
 
-/// A query with what is asked of each issue.
+/// A query, with the fields to return for each issue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search<'a> {
     pub(crate) jql: &'a str,
     /// Names of fields; `*all` for all of them.
     pub(crate) fields: &'a [&'a str],
-    /// Most issues of the page; the site may send fewer.
+    /// Limit on the issues of the page; the site may return fewer.
     pub(crate) most: usize,
-    /// Ids of issues of which the index must show the newest version; Cloud only.
+    /// Ids of issues whose newest version the index must return; Cloud only.
     pub(crate) current: &'a [u64],
 }
 
-/// What the site sent.
+/// The page that the site sent.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Page {
     pub(crate) issues: Vec<Box<RawValue>>,
-    /// Where the next page begins; `None`: this is the last one. At Data Center a decimal offset.
+    /// The start of the next page; `None`: this is the last page. At Data Center, a decimal offset.
     #[serde(rename = "nextPageToken")]
     pub(crate) next: Option<String>,
     /// Issues of the whole query; Data Center only.
@@ -31,7 +31,7 @@ pub(crate) struct Page {
 }
 
 impl Search<'_> {
-    /// Asks for the page that begins at `next`, the first one if that is `None`.
+    /// Requests the page that begins at `next`; `None`: the first page.
     pub(crate) fn page(&self, client: &Client, next: Option<&str>) -> Result<Page> {
         match client.deployment() {
             Deployment::Cloud => self.by_token(client, next),
@@ -50,10 +50,10 @@ impl Search<'_> {
         client.ask("search/jql", &body)
     }
 
-    /// The next page begins after the rows that came: a site may send fewer than were asked for.
+    /// The next page begins after the received rows, because a site may send fewer than requested.
     fn by_offset(&self, client: &Client, next: Option<&str>) -> Result<Page> {
         let start: usize = next.and_then(|next| next.parse().ok()).unwrap_or(0);
-        // Ids of issues that are gone are no error of the query.
+        // Ids of deleted issues must not fail the query.
         let body: Value = json!({"jql": self.jql, "fields": self.fields, "startAt": start,
             "maxResults": self.most, "validateQuery": false});
         let mut page: Page = client.ask("search", &body)?;

@@ -1,4 +1,4 @@
-//! Whether an issue meets a condition, and in which order issues come.
+//! Evaluates a condition on an issue, and orders issues.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Condition, Operand, Operator, Query};
 use crate::time::{self, DAY_MS, MINUTE_MS};
 
-/// What a query is evaluated with.
+/// The environment of an evaluation.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     /// Account id of `currentUser()`.
@@ -18,21 +18,21 @@ pub struct Context {
     pub offset_minutes: i64,
 }
 
-/// Whether an issue meets the condition of a query. A query without one is met by all.
+/// Whether an issue satisfies the condition of a query. Without a condition, every issue does.
 pub fn matches(query: &Query, issue: &Value, context: &Context) -> bool {
     let condition = query.condition.as_ref();
     condition.is_none_or(|condition| holds(condition, issue, context))
 }
 
-/// Orders issues as the query says; equal ones by id, ascending.
+/// Sorts issues in the order of the query; equal ones by id, ascending.
 pub fn sort(query: &Query, issues: &mut [&Value]) {
     issues.sort_by_cached_key(|issue| order_of(query, issue));
 }
 
-/// Where an issue comes in the order of a query. Only those of one query can be compared.
+/// The sort key of an issue for a query. Only keys of one query can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderKey {
-    /// A number, a text, and whether greater ones come first: one for each field.
+    /// One part for each field: a number, a text, and whether the order is descending.
     parts: Vec<(i64, String, bool)>,
     id: i64,
 }
@@ -55,7 +55,7 @@ impl PartialOrd for OrderKey {
     }
 }
 
-/// Where an issue comes in the order of a query.
+/// The sort key of an issue for a query.
 pub fn order_of(query: &Query, issue: &Value) -> OrderKey {
     let part = |(field, descending): &(String, bool)| {
         let (number, text) = order_key(issue, field);
@@ -74,7 +74,7 @@ pub fn plain_text(value: &Value) -> String {
     text
 }
 
-/// Deepest part of a document that is read.
+/// The deepest level of a document that is read.
 const DEPTH_MAX: usize = 100;
 
 fn collect(value: &Value, text: &mut String, depth: usize) {
@@ -98,7 +98,7 @@ fn collect(value: &Value, text: &mut String, depth: usize) {
     }
 }
 
-/// What rows are ordered by: a number, then a text.
+/// The sort key of a field: a number, then a text.
 fn order_key(issue: &Value, field: &str) -> (i64, String) {
     if let Some(time) = date_of(issue, field) {
         return (time, String::new());
@@ -154,7 +154,7 @@ fn compared(
         Operator::ContainsNot => {
             !is_empty(issue, field) && !values.iter().any(|value| contains(issue, field, value))
         }
-        // As at Jira: an empty field is not unequal to anything.
+        // As in Jira: an empty field never satisfies `!=`.
         Operator::NotEqual => {
             !is_empty(issue, field)
                 && !values
@@ -202,7 +202,7 @@ fn ordering(issue: &Value, field: &str, value: &Operand, context: &Context) -> O
 
 fn equal(issue: &Value, field: &str, value: &Operand, context: &Context) -> bool {
     if is_date(field) {
-        // Minute-exact, as Jira's literals are.
+        // Compares minutes, as Jira's literals have no seconds.
         let minute = |ms: i64| ms.div_euclid(MINUTE_MS);
         let found = date_of(issue, field).map(minute);
         return found.is_some() && found == moment(value, context).map(minute);

@@ -1,8 +1,8 @@
-//! Text to query.
+//! Parses the text of a query.
 
 use super::{Condition, JqlError, ORDER_KEYS_MAX, Operand, Operator, Query};
 
-/// Deepest nesting of a query.
+/// Limit on the nesting of a query.
 const DEPTH_MAX: usize = 64;
 
 /// Fields that the evaluator knows.
@@ -50,10 +50,10 @@ struct Parser {
     depth: usize,
 }
 
-/// Reads a query. The empty text is a query without condition.
+/// Parses a query. The empty text is a query without condition.
 ///
 /// # Errors
-/// With the character at which the text is no query of the subset.
+/// The position of the first character outside of the subset.
 pub fn parse(text: &str) -> Result<Query, JqlError> {
     let mut parser = Parser {
         tokens: tokens(text)?,
