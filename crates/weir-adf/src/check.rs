@@ -1,18 +1,19 @@
-//! What a value must be to count as a document, and the limits.
+//! Checks whether a value is a valid document within the limits.
 
 use crate::error::AdfError;
 use serde_json::Value;
 
-/// Levels of nodes in a document, itself included. Editors make about 20.
+/// Limit on the levels of nodes in a document, including the document itself. Editors create about
+/// 20.
 pub const DEPTH_MAX: usize = 60;
 
-/// Nodes in a document.
+/// Limit on the nodes in a document.
 pub const NODES_MAX: usize = 200_000;
 
-/// Bytes of a document: of its JSON for [`parse`], of its texts for [`check`].
+/// Limit on the bytes of a document: of its JSON for [`parse`], of its texts for [`check`].
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
-/// Reads JSON as a document and checks it.
+/// Parses JSON as a document and checks it.
 ///
 /// # Errors
 ///
@@ -27,14 +28,14 @@ pub fn parse(bytes: &[u8]) -> Result<Value, AdfError> {
     Ok(value)
 }
 
-/// Checks that a value is a document: an object of type `doc` with a list of nodes; each node an
-/// object with a `type`; `content` and `marks` lists of objects with a `type`; `attrs` an object;
-/// `text` of a text node a string. `null` counts as absent. Types and attributes are not limited to
-/// those of the published schema.
+/// Checks that a value is a document: an object of type `doc` with a list of nodes. Each node must
+/// be an object with a `type`; `content` and `marks` must be lists of objects with a `type`;
+/// `attrs` must be an object; `text` of a text node must be a string. `null` counts as absent.
+/// Types and attributes outside of the published schema are accepted.
 ///
 /// # Errors
 ///
-/// [`AdfError::Shape`] with a JSON pointer to the first wrong part, or the limit that is exceeded.
+/// [`AdfError::Shape`] with a JSON pointer to the first faulty part, or the exceeded limit.
 pub fn check(document: &Value) -> Result<(), AdfError> {
     if document.get("type").and_then(Value::as_str) != Some("doc") {
         return Err(shape("an object of type `doc`"));
@@ -120,7 +121,7 @@ fn shape(expected: &'static str) -> AdfError {
 }
 
 impl AdfError {
-    /// This fault, seen from the parent of the part at `step`.
+    /// The same fault, with `step` added at the start of its pointer.
     fn under(mut self, step: &str) -> Self {
         if let Self::Shape { pointer, .. } | Self::TooDeep { pointer, .. } = &mut self {
             *pointer = format!("/{step}{pointer}");

@@ -1,4 +1,4 @@
-//! From the edited text to the document.
+//! Converts the edited text to a document.
 
 use crate::check::check;
 use crate::error::{OrgError, OrgErrorKind};
@@ -8,16 +8,16 @@ use crate::render::project;
 use crate::text::read;
 use serde_json::Value;
 
-/// Turns an org text into a document, given the document `base` that [`to_org`](crate::to_org) made
-/// the text from before it was edited, with equal `options`.
+/// Converts an org text to a document. `base` is the document that [`to_org`](crate::to_org)
+/// converted to the text before the edit, with equal `options`.
 ///
-/// Blocks that the edit left alone are returned as they are in `base`. A block that was changed keeps
-/// what the text does not show: identifiers, widths, unknown fields. A text without a base is read
-/// with [`empty`](crate::empty) as its base. Lines may end in CR LF.
+/// Unchanged blocks are returned as they are in `base`. A changed block keeps the parts that the
+/// text does not show: identifiers, widths, unknown fields. For a text without a base, pass
+/// [`empty`](crate::empty). Lines may end in CR LF.
 ///
 /// # Errors
 ///
-/// [`OrgError`] with the line at which the text is no document.
+/// [`OrgError`] with the line of the fault.
 ///
 /// # Examples
 ///

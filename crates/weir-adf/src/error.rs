@@ -1,13 +1,13 @@
-//! Errors: each names the place at which the input is wrong.
+//! Errors; each has the position of the fault in the input.
 
 use thiserror::Error;
 
-/// Why a value is no document. The caller is at fault, or the server that sent it; retrying cannot
-/// help.
+/// Why a value is not a document. The fault is that of the caller, or of the server that sent the
+/// value; a retry does not help.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AdfError {
-    /// The bytes are no JSON, or nest deeper than the JSON reader allows.
+    /// The bytes are not JSON, or exceed the nesting limit of the JSON parser.
     #[error("the document is no JSON: line {line}, column {column}")]
     Json {
         /// Line of the fault, from 1.
@@ -20,7 +20,7 @@ pub enum AdfError {
     Shape {
         /// JSON pointer (RFC 6901) to the part; empty for the document itself.
         pointer: String,
-        /// What must be there.
+        /// The expected shape.
         expected: &'static str,
     },
     /// Nodes nest deeper than [`DEPTH_MAX`](crate::DEPTH_MAX).
@@ -48,7 +48,7 @@ pub enum AdfError {
     },
 }
 
-/// Why an org text is no document: the line, and the fault.
+/// Why an org text is not a document: the line and the kind of the fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {kind}")]
 pub struct OrgError {
@@ -58,7 +58,7 @@ pub struct OrgError {
     pub kind: OrgErrorKind,
 }
 
-/// What is wrong with an org text. The person who edited it is at fault.
+/// The kind of a fault in an org text. The user who edited the text must correct it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OrgErrorKind {
@@ -68,7 +68,7 @@ pub enum OrgErrorKind {
         /// Name of the block, in lower case.
         name: String,
     },
-    /// A block whose name stands for no node.
+    /// A block whose name has no corresponding node.
     #[error(
         "`#+begin_{name}` stands for no node; use src, example, quote, expand, media or a panel"
     )]
@@ -76,13 +76,13 @@ pub enum OrgErrorKind {
         /// Name of the block, in lower case.
         name: String,
     },
-    /// A reference to a stored node that the base document does not have.
+    /// A reference to a stored node that is not in the base document.
     #[error("`{{{{{{adf({number})}}}}}}` refers to no part of the document; remove it")]
     UnknownReference {
         /// Number of the reference.
         number: usize,
     },
-    /// A reference to a stored block inside of a text.
+    /// A reference to a stored block within a line of text.
     #[error(
         "`{{{{{{adf({number})}}}}}}` is a block; put it on a line of its own between empty lines"
     )]
@@ -99,10 +99,10 @@ pub enum OrgErrorKind {
     /// A heading below level 6.
     #[error("headings have at most 6 levels")]
     HeadingTooDeep,
-    /// A task with more than one text and tasks below it.
+    /// A task with anything other than one text and subtasks.
     #[error("a task holds one text and tasks; move anything else out of it")]
     TaskContent,
-    /// A block of media with anything else than links to attachments.
+    /// A media block with anything other than links to attachments.
     #[error("a block of media holds only links of the form [[jira-att:ID][NAME]]")]
     MediaContent,
     /// Lists, blocks or markup nest deeper than [`ORG_DEPTH_MAX`](crate::ORG_DEPTH_MAX).
@@ -119,7 +119,7 @@ pub enum OrgErrorKind {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// The document that the text was made from is broken.
+    /// The base document of the text is invalid.
     #[error("the base document: {0}")]
     Base(#[from] AdfError),
 }

@@ -1,8 +1,9 @@
-//! Markup within a text: reading it, and writing it so that it is read as it was.
+//! Markup within a text. Written markup reads back as equal nodes.
 //!
 //! The markup is that of org, with its rule for boundaries: emphasis begins after white space or
 //! `-('"{` and ends before white space or `-.,;:!?'")}\[`. A zero width space is such a boundary
-//! and no part of the text; two of them are one that is. A newline stands for a hard break.
+//! and not a part of the text; two in a row are one zero width space of the text. A newline is a
+//! hard break.
 
 mod read;
 mod write;
@@ -13,11 +14,11 @@ pub(crate) use write::{push_guard, write};
 /// Separates markup from the text around it, as the manual of org advises.
 pub(crate) const GUARD: char = '\u{200b}';
 
-/// Marks the base document's stored parts: `{{{adf(3)}}}` or `{{{adf(3,text)}}}`.
+/// Opens a reference to a stored part of the base document: `{{{adf(3)}}}` or `{{{adf(3,text)}}}`.
 pub(crate) const REFERENCE_OPEN: &str = "{{{adf(";
 pub(crate) const REFERENCE_CLOSE: &str = ")}}}";
 
-/// Schemes of links that stand for nodes.
+/// Schemes of links that represent nodes.
 pub(crate) const USER: &str = "jira-user:";
 pub(crate) const STATUS: &str = "jira-status:";
 pub(crate) const ATTACHMENT: &str = "jira-att:";
@@ -36,7 +37,7 @@ pub(crate) fn may_follow(c: char) -> bool {
     is_space(c) || "-.,;:!?'\")}\\[".contains(c)
 }
 
-/// Whether `c` may stand in the short name of an emoji.
+/// Whether `c` is valid in the short name of an emoji.
 pub(crate) fn in_short_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_+-".contains(c)
 }

@@ -1,4 +1,4 @@
-//! Atlassian Document Format (ADF) to org text and back, without loss.
+//! Converts Atlassian Document Format (ADF) to org text and back, without loss.
 //!
 //! Invariants:
 //!
@@ -46,7 +46,7 @@ pub use options::{HEADING_OFFSET_MAX, ORG_BYTES_MAX, ORG_DEPTH_MAX, Options};
 pub use plain::{from_plain, to_plain};
 pub use render::{Org, to_org};
 
-/// Returns a document without content: the base of a text that has none yet.
+/// Returns a document without content, to use as the base of a new text.
 #[must_use]
 pub fn empty() -> serde_json::Value {
     serde_json::json!({ "type": "doc", "version": 1, "content": [] })

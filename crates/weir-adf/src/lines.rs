@@ -1,4 +1,4 @@
-//! Splits an org text into lines, and tells which element each line starts.
+//! Splits an org text into lines, and classifies the element that each line starts.
 
 /// A line, without its end.
 #[derive(Debug, Clone)]

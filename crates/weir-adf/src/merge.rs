@@ -1,4 +1,4 @@
-//! Merges two edits of one document by its blocks.
+//! Merges two edits of one document block by block.
 
 use crate::check::check;
 use crate::error::AdfError;
@@ -6,14 +6,14 @@ use crate::node::content;
 use crate::sequence::common;
 use serde_json::Value;
 
-/// What a merge gives.
+/// The result of a merge.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Merged {
-    /// The document with both edits; where they conflict, with the blocks of `mine`.
+    /// The document with both edits; in conflicts, with the blocks of `mine`.
     pub document: Value,
-    /// Places at which both edits changed the same blocks in different ways. Empty if the document is
-    /// right as it is.
+    /// Places at which both edits changed the same blocks in different ways. Empty if there is no
+    /// conflict.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -25,19 +25,19 @@ pub struct Conflict {
     pub at: usize,
     /// The blocks before both edits.
     pub base: Vec<Value>,
-    /// The blocks after the own edit.
+    /// The blocks after the edit `mine`.
     pub mine: Vec<Value>,
-    /// The blocks after the other edit.
+    /// The blocks after the edit `theirs`.
     pub theirs: Vec<Value>,
 }
 
-/// Merges two edits of `base` by its top-level blocks. Edits conflict only where both changed the
-/// same blocks, or added different ones at the same place. Fields of the document besides its
-/// content are those of `theirs`.
+/// Merges two edits of `base` by its top-level blocks. Edits conflict only if both changed the same
+/// blocks, or added different blocks at the same place. Fields of the document besides its content
+/// are taken from `theirs`.
 ///
 /// # Errors
 ///
-/// What [`check`] returns for one of the three.
+/// The error of [`check`] for one of the three documents.
 pub fn merge(base: &Value, mine: &Value, theirs: &Value) -> Result<Merged, AdfError> {
     for document in [base, mine, theirs] {
         check(document)?;

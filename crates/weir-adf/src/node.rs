@@ -1,4 +1,4 @@
-//! Reading the parts of a node. A part that is absent, `null` or of another type reads as empty.
+//! Accesses the parts of a node. A part that is absent, `null` or of another type reads as empty.
 
 use serde_json::{Map, Value, json};
 
@@ -36,7 +36,7 @@ pub(crate) fn attr_str<'v>(node: &'v Value, name: &str) -> Option<&'v str> {
     attr(node, name).and_then(Value::as_str)
 }
 
-/// Whether a node is a text node that has nothing but text and marks.
+/// Whether a node is a text node with no other fields than text and marks.
 pub(crate) fn is_plain_text(node: &Value) -> bool {
     let known = |key: &String| matches!(key.as_str(), "type" | "text" | "marks");
     kind(node) == "text" && node.as_object().is_some_and(|node| node.keys().all(known))
@@ -76,15 +76,15 @@ pub(crate) fn text_node(text: &str, marks: &[Value]) -> Value {
     }
 }
 
-/// Type of what stands for a stored node or mark while a text is read; no real type contains a space.
+/// Type of the placeholder for a stored node or mark during parsing; no real type contains a space.
 const REFERENCE: &str = "stored node";
 
-/// What stands for the stored node or mark `number`.
+/// The placeholder for the stored node or mark `number`.
 pub(crate) fn reference(number: usize) -> Value {
     json!({ "type": REFERENCE, "number": number })
 }
 
-/// The number of what [`reference`] made.
+/// The number in a placeholder of [`reference`]; `None` for other nodes.
 pub(crate) fn referred(node: &Value) -> Option<usize> {
     if kind(node) != REFERENCE {
         return None;

@@ -3,24 +3,24 @@
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// A part of a document that has no markup: `{{{adf(3)}}}` stands for it in the text, or
-/// `{{{adf(3,TEXT)}}}` for a mark over TEXT.
+/// A part of a document that has no markup. `{{{adf(3)}}}` represents it in the text;
+/// `{{{adf(3,TEXT)}}}` represents a mark over TEXT.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Opaque {
     /// Number of the part in the text, from 1.
     pub number: usize,
-    /// Where the reference may stand.
+    /// The valid position of the reference.
     pub kind: OpaqueKind,
     /// The node or mark, as it is in the document.
     pub value: Value,
 }
 
-/// Where a reference to a part may stand.
+/// The valid position of a reference to a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpaqueKind {
-    /// On a line of its own.
+    /// On a separate line.
     Block,
     /// Within a text.
     Inline,
@@ -37,7 +37,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Adds an entry and returns its number. Equal marks share one.
+    /// Adds an entry and returns its number. Equal marks share one entry.
     pub(crate) fn add(&mut self, kind: OpaqueKind, value: &Value) -> usize {
         let number = self.entries.len() + 1;
         if kind == OpaqueKind::Mark {

@@ -1,12 +1,12 @@
-//! Plain text as a document, and a document as plain text.
+//! Converts plain text to a document, and a document to plain text.
 
 use crate::check::check;
 use crate::error::AdfError;
 use crate::node::{attr_str, attrs, content, kind, leaf, parent, text, text_node};
 use serde_json::{Map, Value, json};
 
-/// Makes a document of text without markup: an empty line ends a paragraph, a newline is a hard
-/// break. Markup signs stay text.
+/// Creates a document from text without markup. An empty line ends a paragraph; a newline is a hard
+/// break. Markup characters remain text.
 #[must_use]
 pub fn from_plain(plain: &str) -> Value {
     let mut paragraphs: Vec<Vec<Value>> = Vec::new();
@@ -37,7 +37,7 @@ pub fn from_plain(plain: &str) -> Value {
 ///
 /// # Errors
 ///
-/// What [`check`] returns.
+/// The error of [`check`].
 pub fn to_plain(document: &Value) -> Result<String, AdfError> {
     check(document)?;
     let mut out = String::new();
@@ -75,7 +75,7 @@ fn walk(node: &Value, out: &mut String) {
     }
 }
 
-/// Ends a text in `end`, in place of white space that ends it.
+/// Ends a text in `end`, which replaces white space at its end.
 fn end_with(out: &mut String, end: &str) {
     let kept = out.trim_end_matches(['\n', '\t']).len();
     out.truncate(kept);

@@ -1,8 +1,8 @@
-//! Carries an edit of a text over to the document that the text was made from.
+//! Applies an edit of a text to the document from which the text was made.
 //!
-//! Three trees: the document, what its text is read as, and what the edited text is read as. The
-//! second and third are compared; where they are equal the first is kept. Where they differ in one
-//! node, that node keeps what the text does not show.
+//! There are three trees: the document, the nodes that its text reads as, and the nodes that the
+//! edited text reads as. The second and third are compared. Where they are equal, the document is
+//! kept. A node that differs keeps the parts that the text does not show.
 
 use crate::node::{attr_str, content, is_plain_text, kind, marks, parent, referred};
 use crate::opaque::Table;
@@ -12,7 +12,7 @@ use crate::shown::{Unit, shown_mark, units};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
-/// The document after the edit; `after` is what the edited text was read as.
+/// The document after the edit; `after` has the nodes that the edited text reads as.
 pub(crate) fn document(base: &Value, projection: &Projection, after: &[Value]) -> Value {
     let mut identifiers = HashSet::new();
     collect_identifiers(base, &mut identifiers);
@@ -37,17 +37,17 @@ fn collect_identifiers(node: &Value, into: &mut HashSet<String>) {
 
 struct Edit<'t> {
     table: &'t Table,
-    /// Identifiers in use.
+    /// Identifiers that are in use.
     identifiers: HashSet<String>,
     /// Number of the next new identifier.
     next: u64,
 }
 
-/// Marks of a text as shown, and as they are in the document.
+/// Marks of a text: as shown, and as in the document.
 type Hidden<'v> = Vec<(Value, &'v Value)>;
 
 impl Edit<'_> {
-    /// A node of the document after an edit that changed it.
+    /// A node of the document, after an edit that changed it.
     fn changed(&mut self, base: &Value, before: &Value, after: &Value) -> Value {
         let mut node = base.clone();
         let Some(fields) = node.as_object_mut() else {
@@ -85,7 +85,7 @@ impl Edit<'_> {
                 before: &before[one..to_one],
                 after: &after[two..to_two],
             };
-            // An empty paragraph is filled by a new one after it.
+            // A new paragraph after an empty one takes the place of the empty one.
             let fills = two == 0 && gap.before.is_empty() && !gap.after.is_empty();
             if fills && kind(&gap.after[0]) == "paragraph" && !leading.is_empty() {
                 let mut filled = leading.remove(0);
@@ -114,7 +114,8 @@ impl Edit<'_> {
         leading
     }
 
-    /// Nodes between two that the edit left alone: those of one type are taken for each other.
+    /// Handles the nodes between two unchanged nodes: nodes of one type are matched with each
+    /// other.
     fn gap(&mut self, gap: &Gap<'_>, hidden: &Hidden<'_>, out: &mut Vec<Value>) {
         let mut old = gap.units.iter().zip(gap.before).peekable();
         for after in gap.after {
@@ -134,7 +135,7 @@ impl Edit<'_> {
         }
     }
 
-    /// A node that the document did not have.
+    /// A node that is not in the document yet.
     fn fresh(&mut self, node: &Value, hidden: &Hidden<'_>) -> Value {
         if let Some(entry) = referred(node).and_then(|number| self.table.get(number)) {
             return entry.value.clone();
@@ -163,7 +164,7 @@ impl Edit<'_> {
         whole
     }
 
-    /// Adds what the schema demands and the text does not show.
+    /// Adds the parts that the schema requires and the text does not show.
     fn complete(&mut self, node: &mut Value) {
         let (name, empty) = (kind(node).to_owned(), content(node).is_empty());
         let Some(fields) = node.as_object_mut() else {
@@ -203,7 +204,7 @@ impl Edit<'_> {
         }
     }
 
-    /// An identifier that the document does not use; equal edits give equal ones.
+    /// An identifier that the document does not use. Equal edits give equal identifiers.
     fn identifier(&mut self) -> String {
         loop {
             let identifier = format!("weir-{}", self.next);
@@ -215,7 +216,7 @@ impl Edit<'_> {
     }
 }
 
-/// Nodes between two that the edit left alone.
+/// The nodes between two unchanged nodes.
 #[derive(Clone, Copy)]
 struct Gap<'v> {
     units: &'v [Unit<'v>],
@@ -223,7 +224,7 @@ struct Gap<'v> {
     after: &'v [Value],
 }
 
-/// The marks of the texts in a node that hide something.
+/// The marks of the texts in a node that have hidden parts.
 fn hidden_marks(node: &Value) -> Hidden<'_> {
     let texts = content(node).iter().filter(|child| is_plain_text(child));
     let marks = texts.flat_map(marks);

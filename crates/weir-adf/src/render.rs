@@ -1,7 +1,7 @@
-//! Shows a document as org text.
+//! Converts a document to org text.
 //!
-//! Each block is written, read again and compared with what it should show; a block that does not
-//! come back is stored, and the text refers to it. The whole text is checked once more at the end.
+//! Each block is written, read back and compared with the parts that it must show. A block that
+//! differs is stored, and the text refers to it. At the end, the whole text is checked again.
 
 use crate::check::check;
 use crate::error::AdfError;
@@ -20,17 +20,18 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Org {
-    /// The text; empty for a document that shows nothing, else it ends with a newline.
+    /// The text; empty if the document shows nothing, otherwise it ends with a newline.
     pub text: String,
     /// Parts that the text refers to, by number from 1.
     pub opaque: Vec<Opaque>,
 }
 
-/// Shows a document as org text. [`from_org`](crate::from_org) turns the edited text into a document.
+/// Converts a document to org text. [`from_org`](crate::from_org) converts the edited text to a
+/// document.
 ///
 /// # Errors
 ///
-/// What [`check`] returns.
+/// The error of [`check`].
 ///
 /// # Examples
 ///
@@ -53,21 +54,22 @@ pub fn to_org(document: &Value, options: &Options) -> Result<Org, AdfError> {
     })
 }
 
-/// A text, what it refers to, and the nodes that it is read as: one for each unit of the document.
+/// A text, the parts that it refers to, and the nodes that it reads as: one for each unit of the
+/// document.
 pub(crate) struct Projection {
     pub(crate) text: String,
     pub(crate) table: Table,
     pub(crate) read: Vec<Value>,
 }
 
-/// How careful a text is written.
+/// How cautiously a text is written.
 #[derive(Clone, Copy, PartialEq)]
 enum Care {
-    /// Blocks with an empty line between them.
+    /// Blocks are separated by an empty line.
     Plain,
-    /// A comment between blocks, so that none joins the one before it.
+    /// Blocks are separated by a comment, so that no block joins the block before it.
     Apart,
-    /// Every block stored.
+    /// Every block is stored.
     Stored,
 }
 
@@ -125,7 +127,7 @@ impl Writer {
         text
     }
 
-    /// Writes a block of the document, reads it again and compares.
+    /// Writes a block of the document, reads it back and compares.
     fn checked(&mut self, node: &Value) -> Lines {
         let saved = self.table.len();
         let lines = self.block(node, false);
@@ -144,7 +146,7 @@ impl Writer {
         vec![format!("{REFERENCE_OPEN}{number}{REFERENCE_CLOSE}")]
     }
 
-    /// Writes a block, or stores it. `inner` tells that a list or block is around it.
+    /// Writes a block, or stores it. `inner` is true inside of a list or block.
     fn block(&mut self, node: &Value, inner: bool) -> Lines {
         let saved = self.table.len();
         let lines = self.shown(node, inner).filter(|lines| !lines.is_empty());
@@ -154,7 +156,7 @@ impl Writer {
         })
     }
 
-    /// Writes a block; `None` if it has no markup. `inner` tells that a list or block is around it.
+    /// Writes a block; `None` if it has no markup. `inner` is true inside of a list or block.
     fn shown(&mut self, node: &Value, inner: bool) -> Option<Lines> {
         let shown = shown_attrs(node)?;
         let attr = |name: &str| shown.get(name).and_then(Value::as_str).unwrap_or("");
@@ -321,8 +323,7 @@ fn rule_of(widths: &[usize]) -> String {
     format!("|{}|", dashes.join("+"))
 }
 
-/// Blocks with an empty line between them; none before a list after its text. A comment keeps two
-/// lists apart.
+/// Separates blocks by an empty line, except a list after its text. A comment separates two lists.
 fn joined(pieces: Vec<Lines>) -> Lines {
     let mut lines = Lines::new();
     for piece in pieces {
@@ -349,7 +350,7 @@ fn bullet_of(line: &str) -> Option<crate::lines::Bullet> {
     }
 }
 
-/// An item: its lines after the bullet, or below it if it does not begin with a text.
+/// An item. Its lines begin after the bullet, or below it if the item does not begin with a text.
 fn itemised(bullet: &str, body: Lines, starts: bool) -> Lines {
     let space = " ".repeat(bullet.len() + 1);
     let mut lines = Lines::new();
@@ -386,7 +387,7 @@ fn looks_like_task(body: &Lines) -> bool {
     bullet_of(&format!("- {first}")).is_some_and(|bullet| bullet != crate::lines::Bullet::Plain)
 }
 
-/// A text with guards at its ends, where spaces would be lost.
+/// A text with guards at its ends, to preserve spaces.
 fn edged(text: &str) -> String {
     let mut out = String::new();
     if text.starts_with([' ', '\t']) {

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Cells of the table of the comparison: the bound of its time and memory. Beyond it only equal
-/// beginnings and ends are found.
+/// Limit on the cells in the table of the comparison, which bounds its time and memory. Longer
+/// sequences are compared only at their beginnings and ends.
 const CELLS_MAX: usize = 4 << 20;
 
 /// Pairs of equal elements, ascending in both.
@@ -33,7 +33,7 @@ fn longest(one: &[u32], two: &[u32]) -> Vec<(usize, usize)> {
     if cells > CELLS_MAX {
         return Vec::new();
     }
-    // Length of the longest common subsequence of what follows.
+    // Length of the longest common subsequence of the remaining elements.
     let mut lengths = vec![0_u32; cells];
     for a in (0..one.len()).rev() {
         for b in (0..two.len()).rev() {

@@ -1,26 +1,28 @@
-//! What org text shows of a node, and what stays hidden.
+//! Decides which parts of a node the org text shows, and which parts are hidden.
 //!
-//! Hidden are attributes without markup (`localId`, widths), empty paragraphs, and the boundary of
-//! two text nodes with equal marks. What is neither shown nor hidden is stored: the text refers to it.
+//! Hidden parts are attributes without markup (`localId`, widths), empty paragraphs, and the
+//! boundary of two text nodes with equal marks. A part that is neither shown nor hidden is stored,
+//! and the text refers to it.
 
 use crate::node::{attr, attr_str, attrs, content, is_plain_text, kind, marks, referred, text};
 use crate::opaque::Table;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// Panels that have a block of their own in org.
+/// Panels that have a specific block in org.
 pub(crate) const PANELS: &[&str] = &[
     "info", "note", "tip", "warning", "error", "success", "custom",
 ];
 
-/// Marks that have markup of their own and no attributes.
+/// Marks that have specific markup and no attributes.
 const SIMPLE_MARKS: &[&str] = &["strong", "em", "underline", "strike", "code"];
 
-/// A child as the text shows it, and the children that it stands for.
+/// A child as the text shows it, and the children that it represents.
 pub(crate) struct Unit<'v> {
-    /// What is shown: a child, or the joined text of several.
+    /// The shown value: a child, or the joined text of several children.
     pub(crate) shown: Cow<'v, Value>,
-    /// The children: the shown one first, then hidden ones; or all whose text was joined.
+    /// The represented children: the shown one and then hidden ones, or all children whose text was
+    /// joined.
     pub(crate) verbatim: &'v [Value],
 }
 
@@ -38,7 +40,7 @@ impl<'v> Unit<'v> {
 pub(crate) struct Units<'v> {
     /// Hidden children before the first shown one.
     pub(crate) leading: &'v [Value],
-    /// The rest.
+    /// The shown children.
     pub(crate) units: Vec<Unit<'v>>,
 }
 

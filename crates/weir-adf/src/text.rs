@@ -1,4 +1,4 @@
-//! Reads org text as nodes.
+//! Parses org text into nodes.
 
 use crate::error::{OrgError, OrgErrorKind};
 use crate::inline::{ATTACHMENT, REFERENCE_CLOSE, REFERENCE_OPEN, read as read_inline};
@@ -9,7 +9,7 @@ use crate::options::{ORG_DEPTH_MAX, Options};
 use crate::shown::PANELS;
 use serde_json::{Map, Value};
 
-/// Reads a whole text.
+/// Parses a whole text.
 pub(crate) fn read(text: &str, table: &Table, options: Options) -> Result<Vec<Value>, OrgError> {
     let line = |(index, text): (usize, &str)| Line {
         number: index + 1,
@@ -25,12 +25,12 @@ struct Reader<'t> {
     options: Options,
 }
 
-/// Where lines lie.
+/// The context of a range of lines.
 #[derive(Clone, Copy, Default)]
 struct LineContext {
-    /// Levels of lists and blocks around.
+    /// Number of enclosing lists and blocks.
     depth: usize,
-    /// Whether an expandable block is around.
+    /// Whether an expandable block encloses the lines.
     expands: bool,
 }
 
@@ -109,7 +109,7 @@ impl Reader<'_> {
         Ok(parent("heading", attrs([("level", level.into())]), nodes))
     }
 
-    /// Reads a text that lies in one line.
+    /// Parses a text within one line.
     fn inline(&self, text: &str, line: usize) -> Result<Vec<Value>, OrgError> {
         read_inline(text, self.table).map_err(|(_, kind)| kind.at(line))
     }
@@ -136,11 +136,12 @@ impl Reader<'_> {
         Ok(parent("paragraph", Map::new(), nodes))
     }
 
-    /// Reads lines as one text: `\\` at the end of a line is a hard break, any other end a space.
+    /// Parses lines as one text: `\\` at the end of a line is a hard break, any other line end a
+    /// space.
     fn joined(&self, lines: &[Line]) -> Result<Vec<Value>, OrgError> {
         let mut whole = String::new();
         let mut length = 0;
-        // Where lines begin, in characters.
+        // The starts of lines, in characters.
         let mut begins = Vec::with_capacity(lines.len());
         for (at, line) in lines.iter().enumerate() {
             begins.push((length, line.number));
@@ -163,7 +164,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads a block, and returns the number of its lines.
+    /// Parses a block, and returns the number of its lines.
     fn block(
         &self,
         lines: &[Line],
@@ -282,7 +283,7 @@ impl Reader<'_> {
         Ok(parent("table", Map::new(), rows))
     }
 
-    /// Reads a list, and returns the number of its lines.
+    /// Parses a list, and returns the number of its lines.
     fn list(
         &self,
         lines: &[Line],
@@ -365,7 +366,7 @@ fn code(lines: &[Line], argument: &str) -> Value {
     parent("codeBlock", shown, nodes)
 }
 
-/// The number of `{{{adf(N)}}}`, where a text is nothing else.
+/// The number N if a text is only `{{{adf(N)}}}`.
 fn lone_reference(text: &str) -> Option<usize> {
     let digits = text
         .strip_prefix(REFERENCE_OPEN)?
@@ -374,7 +375,7 @@ fn lone_reference(text: &str) -> Option<usize> {
     only.then(|| digits.parse().ok())?
 }
 
-/// The media that an inline one stands for where it has a line of its own.
+/// The media block that an inline media represents if it has a separate line.
 fn media(node: &Value) -> Option<Value> {
     if kind(node) != "mediaInline" {
         return None;
@@ -389,7 +390,7 @@ fn media(node: &Value) -> Option<Value> {
     Some(leaf("media", shown))
 }
 
-/// Whether a line alone would be read as media.
+/// Whether a line by itself would be read as media.
 pub(crate) fn is_media_line(line: &str) -> bool {
     line.starts_with(&format!("[[{ATTACHMENT}")) && line.ends_with("]]")
 }

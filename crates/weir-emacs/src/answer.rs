@@ -1,11 +1,11 @@
-//! What calls and tasks give back, as values of Lisp.
+//! Converts results of calls and tasks to Lisp values.
 
 use emacs::{Env, IntoLisp, Result, Value};
 use serde_json::Value as Json;
 
 use crate::failure::Failure;
 
-/// A record as Lisp gets it.
+/// A record in the form for Lisp.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) offset: u64,
@@ -27,7 +27,7 @@ impl Row {
     }
 }
 
-/// What a call or a task gave.
+/// The result of a call or a task.
 pub(crate) enum Answer {
     Nothing,
     /// The offset of the first record of a write.
@@ -42,11 +42,11 @@ pub(crate) enum Answer {
     Items(Vec<Vec<u8>>),
     /// Objects become property lists, arrays lists, `false` and `null` nil.
     Json(Json),
-    /// A value that Lisp holds by a pointer.
+    /// A value to which Lisp has a pointer.
     Handle(Box<dyn Handed>),
 }
 
-/// Text where the bytes are text, else a unibyte string.
+/// A multibyte string if the bytes are UTF-8, otherwise a unibyte string.
 pub(crate) fn string<'e>(env: &'e Env, bytes: &[u8]) -> Result<Value<'e>> {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.into_lisp(env),
@@ -83,7 +83,7 @@ pub(crate) fn json<'e>(env: &'e Env, value: &Json) -> Result<Value<'e>> {
         Json::Object(fields) => {
             let mut all = Vec::with_capacity(2 * fields.len());
             for (name, value) in fields {
-                // No name of ours has a NUL, which would end the name of a symbol.
+                // Our names have no NUL; a NUL would end the name of a symbol.
                 all.push(env.intern(&format!(":{}", name.replace('\0', "")))?);
                 all.push(json(env, value)?);
             }
@@ -128,9 +128,9 @@ impl Answer {
     }
 }
 
-/// A value that a task made, and that Lisp will own.
+/// A value that a task created, and that Lisp will own.
 pub(crate) trait Handed: Send {
-    /// Gives it to Lisp, which drops it when nobody refers to it.
+    /// Transfers the value to Lisp, which drops it after the last reference is gone.
     fn into_pointer(self: Box<Self>, env: &Env) -> Result<Value<'_>>;
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn failure<'e>(env: &'e Env, failure: &Failure) -> Result<Value<'e>> 
     env.list((symbol, failure.text.as_str(), code, code_text))
 }
 
-/// Signals a failure, or returns what there is.
+/// Signals a failure, or returns the value.
 pub(crate) fn lisp<T>(env: &Env, result: std::result::Result<T, Failure>) -> Result<T> {
     match result {
         Ok(value) => Ok(value),

@@ -1,4 +1,5 @@
-//! A module function without a wrapper: what a call of any module costs at least. For benchmarks only.
+//! A module function without a wrapper, to measure the minimum cost of a call of any module. For
+//! benchmarks only.
 #![allow(
     unsafe_code,
     reason = "the crate has no way to register a function that it does not wrap"
@@ -10,7 +11,7 @@ use emacs::func::Manage as _;
 use emacs::raw::{emacs_env, emacs_value};
 use emacs::{Env, Result, Value, defun};
 
-/// Returns the value that `data` is, and does nothing else.
+/// Returns the value `data` without any other effect.
 unsafe extern "C" fn nothing(
     _: *mut emacs_env,
     _: isize,

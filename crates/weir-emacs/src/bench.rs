@@ -1,4 +1,4 @@
-//! What the benchmarks of `emacs/bench` call: the boundary alone, without a store.
+//! Functions for the benchmarks of `emacs/bench`, which measure the boundary without a store.
 #![allow(unsafe_code, reason = "the macro registers functions by initialisers")]
 #![allow(
     clippy::needless_pass_by_value,
@@ -95,7 +95,7 @@ fn direct(size: usize) -> Result<u64> {
     Ok(sum("R".repeat(std::hint::black_box(size)).as_bytes()))
 }
 
-/// Decodes the tree in TEXT, and returns the value of its deepest leftmost node, or nil.
+/// Decodes the tree in TEXT. Returns the value of its deepest leftmost node, or nil.
 #[defun(name = "-bench-json")]
 fn json(text: Value<'_>) -> Result<Option<i64>> {
     text::bytes(text, |bytes| {
@@ -107,10 +107,10 @@ fn json(text: Value<'_>) -> Result<Option<i64>> {
     })
 }
 
-/// Deepest tree of `weir--bench-json-strict`.
+/// Limit on the depth of the tree for `weir--bench-json-strict`.
 const DEPTH_MAX: usize = 32;
 
-/// The value of the leftmost node of each depth, of a document that is checked entirely.
+/// The value of the leftmost node at each depth. The document is checked entirely.
 static LEFTMOST: LazyLock<Option<Plan>> = LazyLock::new(|| {
     let path = |depth: usize| {
         let left = || Step::Name("left".into());
@@ -128,8 +128,8 @@ fn integer(bytes: &[u8], value: weir_scan::Value) -> Option<i64> {
     text.parse().ok()
 }
 
-/// Checks the document in TEXT entirely (RFC 8259), and returns the value of the deepest leftmost node of the
-/// tree that it is, or nil.
+/// Checks the whole document in TEXT (RFC 8259). Returns the value of the deepest leftmost node of
+/// its tree, or nil.
 #[defun(name = "-bench-json-strict")]
 fn json_strict(text: Value<'_>) -> Result<Option<i64>> {
     text::bytes(text, |bytes| {
@@ -140,7 +140,7 @@ fn json_strict(text: Value<'_>) -> Result<Option<i64>> {
     })
 }
 
-/// Returns the integer at PATH of the document in TEXT, or nil. What comes after it is not looked at.
+/// Returns the integer at PATH of the document in TEXT, or nil. Does not read the bytes after it.
 #[defun(name = "-bench-json-path")]
 fn json_path(text: Value<'_>, path: Value<'_>) -> Result<Option<i64>> {
     let path = text::text(path)?;
@@ -152,7 +152,8 @@ fn json_path(text: Value<'_>, path: Value<'_>) -> Result<Option<i64>> {
     })
 }
 
-/// Reads the notes at URL, over a new connection if FRESH is not nil. Returns their messages, a list.
+/// Reads the notes at URL, over a new connection if FRESH is non-nil. Returns a list of their
+/// messages.
 #[defun(name = "-bench-notes")]
 fn bench_notes<'e>(env: &'e Env, url: Value<'e>, fresh: Value<'e>) -> Result<Value<'e>> {
     let url = text::text(url)?;
@@ -162,8 +163,8 @@ fn bench_notes<'e>(env: &'e Env, url: Value<'e>, fresh: Value<'e>) -> Result<Val
     env.list(&messages?)
 }
 
-/// Reads the notes at URL COUNT times without Lisp, from so many THREADS at the same time. FRESH is as
-/// for `weir--bench-notes`. Returns the number of notes that were read.
+/// Reads the notes at URL COUNT times without Lisp, from THREADS threads at the same time. FRESH is
+/// as for `weir--bench-notes`. Returns the number of notes that were read.
 #[defun(name = "-bench-notes-loop")]
 fn notes_loop(
     env: &Env,
@@ -190,7 +191,7 @@ fn notes_loop(
     lisp(env, sums.iter().sum())
 }
 
-/// Reads the notes once for each number. Returns how many were read.
+/// Reads the notes once for each number. Returns the number of notes that were read.
 fn read(
     url: &str,
     fresh: bool,

@@ -3,7 +3,7 @@
 use weir::{ErrorCode, StoreError, WeirError};
 use weir_jira::JiraError;
 
-/// An error on its way to Lisp.
+/// An error to signal in Lisp.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) symbol: &'static str,
@@ -12,7 +12,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// With words of our own.
+    /// An error with a text of this module.
     pub(crate) fn new(symbol: &'static str, text: impl Into<String>) -> Self {
         Self {
             symbol,
@@ -26,7 +26,7 @@ impl Failure {
         Self::new("weir-usage", "the store is closed")
     }
 
-    /// It was cancelled before it ended.
+    /// The operation was cancelled before its end.
     pub(crate) fn cancelled() -> Self {
         Self::new("weir-cancelled", "the operation was cancelled")
     }
@@ -40,7 +40,7 @@ impl Failure {
         self.symbol == "quit"
     }
 
-    /// A connection that was not made.
+    /// A failed connection attempt.
     pub(crate) fn network(error: WeirError) -> Self {
         let failure = Self::from(error);
         match failure.symbol {
@@ -123,7 +123,7 @@ impl From<JiraError> for Failure {
             _ => "weir-error",
         };
         match error {
-            // The way of the command line would not help here.
+            // The advice for the command line would not help here.
             JiraError::Unauthenticated => Self::new(
                 symbol,
                 "the site refused the token (HTTP 401): it may have expired; replace it where it is kept, \

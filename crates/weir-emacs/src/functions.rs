@@ -18,7 +18,7 @@ use crate::store::{self, Handle};
 use crate::text;
 use crate::work::{self, Done};
 
-/// Results of one call of `weir--drain`.
+/// Limit on the results of one call of `weir--drain`.
 const DRAIN_MAX: usize = 64;
 
 /// Returns the version of the module.
@@ -27,7 +27,7 @@ fn module_version() -> Result<&'static str> {
     Ok(env!("CARGO_PKG_VERSION"))
 }
 
-/// Rings at PIPE, a pipe process, when results are there.
+/// Writes to PIPE, a pipe process, when results are ready.
 #[defun(name = "-start")]
 fn start(pipe: Value<'_>) -> Result<()> {
     let bell = pipe.env.open_channel(pipe)?;
@@ -35,7 +35,7 @@ fn start(pipe: Value<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Opens the store in DIRECTORY in this process; only for reading if READONLY is non-nil.
+/// Opens the store in DIRECTORY in this process; read-only if READONLY is non-nil.
 #[defun(user_ptr, name = "-open")]
 fn open(env: &Env, directory: Value<'_>, readonly: Value<'_>) -> Result<Handle> {
     let directory = text::text(directory)?;
@@ -76,7 +76,7 @@ fn shutdown() -> Result<bool> {
     Ok(query::shut_down())
 }
 
-/// Does a read: now at a store of this process, by a task at a server.
+/// Executes a read: directly in a store of this process, as a task at a server.
 fn read_of<'e>(
     env: &'e Env,
     store: &Handle,
@@ -178,9 +178,9 @@ fn read<'e>(
     })
 }
 
-/// Runs a query over the topics FROM of STORE, a list of names and patterns. WHERE, ORDER-BY, SELECT and
-/// GROUP-BY are texts, LIMIT is a number or nil. With LATEST only the current value of each key counts.
-/// Returns a number; the results arrive as parts.
+/// Runs a query over the topics FROM of STORE, a list of names and patterns. WHERE, ORDER-BY,
+/// SELECT and GROUP-BY are texts, LIMIT is a number or nil. With LATEST, only the current value of
+/// each key is read. Returns a number; the results arrive as parts.
 #[defun(name = "-query")]
 #[allow(clippy::too_many_arguments, reason = "Lisp has keywords for them")]
 fn query(
@@ -275,13 +275,13 @@ fn follow(env: &Env, store: &Handle, topic: Value<'_>, after: u64) -> Result<u64
     lisp(env, topic.and_then(|topic| work::follow(topic, from)))
 }
 
-/// Cancels the operation with number ID. Returns t if that takes effect.
+/// Cancels the operation with number ID. Returns t if the operation can still be cancelled.
 #[defun(name = "-cancel")]
 fn cancel(id: u64) -> Result<bool> {
     Ok(work::cancel(id))
 }
 
-/// Returns (MORE . RESULTS): up to 64 results (ID STATUS VALUE), STATUS part, done or failed.
+/// Returns (MORE . RESULTS): up to 64 results (ID STATUS VALUE). STATUS is part, done or failed.
 #[defun(name = "-drain")]
 fn drain(env: &Env) -> Result<Value<'_>> {
     let (results, more) = work::drain(DRAIN_MAX);
@@ -292,7 +292,7 @@ fn drain(env: &Env) -> Result<Value<'_>> {
             Done::End(Ok(answer)) => answer.into_value(env).map(|value| ("done", value)),
             Done::End(Err(error)) => failure(env, &error).map(|value| ("failed", value)),
         };
-        // The other results were taken already: they must reach Lisp.
+        // The results are already removed from the queue, so all must reach Lisp.
         let (status, value) = match converted {
             Ok(converted) => converted,
             Err(error) => {
@@ -305,7 +305,7 @@ fn drain(env: &Env) -> Result<Value<'_>> {
     env.cons(more, list(env, &items)?)
 }
 
-/// Returns (STORES TASKS RESULTS): what the module holds.
+/// Returns (STORES TASKS RESULTS), the counts of objects in the module.
 #[defun(name = "-debug-counts")]
 fn debug_counts(env: &Env) -> Result<Value<'_>> {
     let (tasks, results) = work::counts();
@@ -318,7 +318,7 @@ fn debug_panic() -> Result<()> {
     std::panic::panic_any("asked for")
 }
 
-/// Runs for SECONDS unless the user quits; to test that a long call looks for C-g.
+/// Runs for SECONDS unless the user quits; tests that a long call checks for C-g.
 #[defun(name = "-debug-spin")]
 fn debug_spin(env: &Env, seconds: u64) -> Result<()> {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);

@@ -1,8 +1,8 @@
-//! A replica of a Jira site as Lisp holds it: what is read is answered from memory and topics, what
-//! needs the network is a task.
+//! A replica of a Jira site for Lisp. Reads are answered from memory and topics; network requests
+//! run as tasks.
 //!
-//! Invariants: no function that Lisp calls sends a request on the thread of Emacs; a token is in no
-//! result and no message.
+//! Invariants: no function that Lisp calls sends a request on the thread of Emacs; no result and no
+//! message contains a token.
 
 mod edits;
 mod functions;
@@ -28,7 +28,8 @@ use crate::failure::Failure;
 use crate::store::Handle;
 use crate::threads::{locked, thread};
 
-/// Issues that are brought up to date while lists wait; more are read anew beside them.
+/// Limit on issues that are updated while lists wait; for more issues, a new index is built beside
+/// the old one.
 const REFRESH_MAX: usize = 100;
 
 /// A site with its replica.
@@ -44,20 +45,20 @@ pub(crate) struct Site {
 /// Stores of open sites, by directory.
 static STORES: Mutex<BTreeMap<PathBuf, Weak<Handle>>> = Mutex::new(BTreeMap::new());
 
-/// What the tasks of a site use too.
+/// State that the tasks of a site also use.
 struct Shared {
     replica: Replica,
     index: Mutex<Index>,
-    /// Held while the index is brought up to date, which holds `index` only at the end.
+    /// Held during an update of the index, which locks `index` only at the end.
     refreshing: Mutex<()>,
 }
 
-/// What a login gives.
+/// The parameters of a login.
 pub(crate) struct Login {
     pub(crate) folder: PathBuf,
     pub(crate) settings: Settings,
     pub(crate) token: Option<String>,
-    /// Whether the token is kept as the settings say, in place of auth-source.
+    /// Whether the token is stored as the settings specify, instead of in auth-source.
     pub(crate) keep: bool,
 }
 
@@ -67,12 +68,12 @@ fn now_ms() -> i64 {
 }
 
 impl Login {
-    /// Tests the rights of the account, and keeps the settings where it may browse.
+    /// Tests the rights of the account, and stores the settings if the account may browse.
     pub(crate) fn run(mut self) -> Result<Value, Failure> {
         let name = Settings::name_in(&self.folder, &self.settings.site_url);
         let token = self.token.as_deref();
         if self.settings.api_url == self.settings.site_url {
-            // A gateway leads to Jira Cloud only.
+            // A gateway exists only for Jira Cloud.
             self.settings.detect(token)?;
         }
         let client = self.settings.client(token)?;
@@ -115,7 +116,7 @@ fn opened(directory: &Path) -> Result<(Arc<Handle>, Weir), Failure> {
 
 impl Site {
     /// Opens the store in a directory, and the replica of the site with this name in it. Reads all
-    /// issues into memory: on a task only.
+    /// issues into memory, so it must run on a task.
     pub(crate) fn open(directory: &Path, folder: &Path, name: &str) -> Result<Self, Failure> {
         let settings = Settings::load(folder, name)?;
         let (store, weir) = opened(directory)?;
@@ -134,11 +135,11 @@ impl Site {
         })
     }
 
-    /// Closes the site, on a task, and the store after its last site.
+    /// Closes the site on a task, and the store with its last site.
     fn close(&self) -> impl FnOnce() -> Result<(), Failure> + Send + use<> {
         let store = locked(&self.store).take();
         move || {
-            // No site opens the store between its last use and its end.
+            // The lock prevents another site from opening the store before it is closed.
             let stores = locked(&STORES);
             let last = store.and_then(Arc::into_inner);
             if let Some(weir) = last.and_then(|store| store.take()) {
@@ -149,8 +150,8 @@ impl Site {
         }
     }
 
-    /// Makes a client of the site, on a task: the token is the given one, or that of the file or
-    /// keyring, which may ask a person.
+    /// Creates a client of the site on a task. The token is the given one, or that of the file or
+    /// keyring. The keyring may ask the user.
     fn client(
         &self,
         token: Option<String>,
@@ -166,7 +167,7 @@ impl Site {
         }
     }
 
-    /// What a pull needs, without the site itself.
+    /// The options of a pull, without a reference to the site.
     fn pull_options(&self, census: bool, confirm_removal: bool) -> PullOptions {
         PullOptions {
             projects: self.settings.projects.clone(),
@@ -177,7 +178,7 @@ impl Site {
         }
     }
 
-    /// What is known of the site.
+    /// The stored data about the site.
     fn about(&self) -> Result<Value, Failure> {
         let cursor: Option<Value> = self.shared.replica.read("cursors", "issues")?;
         let myself = meta::myself(&self.shared.replica)?;
@@ -204,17 +205,17 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // The finalizer must not wait for the rows of all issues to be freed.
+        // The finalizer must not wait until the rows of all issues are freed.
         if Arc::strong_count(&self.shared) == 1 {
             let index = std::mem::take(&mut *locked(&self.shared.index));
-            // Without a thread they are freed here.
+            // Without a thread, the rows are freed here.
             let _ = thread("weir-drop", move || drop(index));
         }
     }
 }
 
 impl Shared {
-    /// Brings the rows in memory up to date. Returns how many changed.
+    /// Updates the rows in memory. Returns the number of changed rows.
     fn refresh(&self) -> Result<usize, Failure> {
         let refreshing = locked(&self.refreshing);
         let reading = locked(&self.index).reading();
@@ -224,7 +225,7 @@ impl Shared {
         Ok(changed)
     }
 
-    /// As `refresh`, after many changes: lists answer from the old rows meanwhile. Returns `changed`.
+    /// As `refresh`, after many changes: lists use the old rows meanwhile. Returns `changed`.
     fn replace(&self, changed: usize) -> Result<usize, Failure> {
         let refreshing = locked(&self.refreshing);
         let index = Index::load(&self.replica)?;
@@ -234,8 +235,8 @@ impl Shared {
         Ok(changed)
     }
 
-    /// Pulls what changed, then brings the rows in memory up to date. `tell` gets the number of issues that
-    /// were stored, after each page.
+    /// Pulls the changes, then updates the rows in memory. After each page, calls `tell` with the
+    /// number of stored issues.
     fn pull(
         &self,
         client: &Client,
@@ -247,13 +248,13 @@ impl Shared {
             if report.stored == 0 {
                 return;
             }
-            // Lists have the first page at once. An error is met again below.
+            // Updates the rows after the first page. An error will occur again below.
             if first.is_none() {
                 first = Some(self.refresh().unwrap_or_default());
             }
             tell(report.stored);
         });
-        // What was stored before an error counts too.
+        // Issues that were stored before an error also count.
         let stored = report.as_ref().map_or(usize::MAX, |report| {
             usize::try_from(report.stored).unwrap_or(usize::MAX)
         });

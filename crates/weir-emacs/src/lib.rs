@@ -1,8 +1,8 @@
 //! The dynamic module of Emacs: a store in the editor, or a connection to a server.
 //!
-//! Invariants: no thread but that of Emacs touches a Lisp value; no write and no request waits on that
-//! thread; a panic becomes a Lisp signal at the boundary (the `emacs` crate catches it); a handle is
-//! dropped by its finalizer, and closing twice is a no-op.
+//! Invariants: only the thread of Emacs accesses Lisp values; no write and no request blocks that
+//! thread; a panic becomes a Lisp signal at the boundary (the `emacs` crate catches it); a handle
+//! is dropped by its finalizer, and a second close is a no-op.
 #![deny(unsafe_code)]
 
 mod answer;
@@ -18,7 +18,7 @@ mod text;
 mod threads;
 mod work;
 
-// The symbols that Emacs looks for.
+// Emacs looks up these symbols.
 #[allow(unsafe_code, reason = "Emacs finds its entry by the name of a symbol")]
 mod exported {
     use std::ffi::c_int;
@@ -31,7 +31,7 @@ mod exported {
 
     emacs::plugin_is_GPL_compatible!();
 
-    /// Whether the functions are defined.
+    /// Whether the functions are already defined.
     static LOADED: AtomicBool = AtomicBool::new(false);
 
     /// Defines all functions, with names that begin with `weir-`.
@@ -47,8 +47,8 @@ mod exported {
         env.provide("weir-module")
     }
 
-    /// Called each time when Emacs loads the module. The macro of the crate would fail the second time,
-    /// because its references to Lisp values are there already.
+    /// Called each time Emacs loads the module. The macro of the crate would fail on the second
+    /// call, because its references to Lisp values already exist.
     ///
     /// # Safety
     /// Only Emacs calls it, with a pointer that is valid during the call.

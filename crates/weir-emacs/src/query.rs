@@ -1,4 +1,4 @@
-//! Queries over topics and programs of topics, as tasks.
+//! Runs queries over topics, and deploys programs of topics, as tasks.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::work::{self, LOOK, Parts};
 
-/// What is asked of topics.
+/// The parameters of a query.
 pub(crate) struct Ask {
     pub(crate) from: Vec<String>,
     pub(crate) text: QueryText,
@@ -23,7 +23,7 @@ pub(crate) fn start(weir: Weir, ask: Ask) -> Result<u64, Failure> {
 
 fn run(weir: &Weir, ask: Ask, parts: &Parts) -> Result<Answer, Failure> {
     let mut text = ask.text;
-    // Results are handed over as JSON.
+    // Results are passed on as JSON, so they must be valid.
     text.level = Level::Strict;
     let mut options = TopicQueryOptions::new(ask.from).text(text);
     if ask.latest {

@@ -1,4 +1,4 @@
-//! Whether the user has pressed C-g, asked at most once a millisecond.
+//! Checks whether the user has pressed C-g, at most once per millisecond.
 //!
 //! The only raw call of the module: the `emacs` crate does not wrap `process_input`.
 
@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use emacs::{Env, Result};
 
-/// Time between two checks: often enough that a person does not notice, seldom enough to cost nothing.
+/// Time between two checks: too short for the user to notice, and long enough for a negligible
+/// cost.
 const EVERY: Duration = Duration::from_millis(1);
 /// `emacs_process_input_quit` of emacs-module.h.
 const QUIT: u32 = 1;
 
-/// Looks for a quit during a long call.
+/// Checks for a quit during a long call.
 pub(crate) struct QuitCheck<'e> {
     env: &'e Env,
     last: Instant,
@@ -35,7 +36,7 @@ impl<'e> QuitCheck<'e> {
     }
 }
 
-/// The error that is pending after a quit: any call of Lisp reports it.
+/// Reports the error that is pending after a quit; every call of Lisp returns it.
 pub(crate) fn pending(env: &Env) -> Result<()> {
     env.intern("nil").map(drop)
 }

@@ -1,4 +1,4 @@
-//! Stores as Lisp holds them, and the list of those that are open.
+//! Stores that Lisp owns, and the list of open stores.
 
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::threads::{locked, thread};
 type OpenStore = Mutex<Option<Weir>>;
 type Shared = Arc<OpenStore>;
 
-/// A store as Lisp holds it: `None` after it was closed.
+/// A store that Lisp owns: `None` after it was closed.
 pub(crate) struct Handle(Shared);
 
 /// Stores that were opened and not finalized.
@@ -31,7 +31,7 @@ impl Handle {
         locked(&self.0).take()
     }
 
-    /// The store. Calls go to a clone, so that none of them holds the lock.
+    /// The store. The caller gets a clone, so no call holds the lock.
     pub(crate) fn weir(&self) -> Result<Weir, Failure> {
         locked(&self.0).clone().ok_or_else(Failure::closed)
     }
@@ -45,7 +45,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // The finalizer must not wait: closing may sync.
         if let Some(weir) = self.take() {
-            // Without a thread the store is closed here.
+            // Without a thread, the store is closed here.
             let _ = thread("weir-drop", move || drop(weir));
         }
     }
@@ -58,7 +58,7 @@ pub(crate) fn count() -> usize {
     alive.filter(|store| locked(store).is_some()).count()
 }
 
-/// Closes all stores, and waits for it until `deadline`. Returns whether all were closed in time.
+/// Closes all stores, and waits until `deadline`. Returns whether all were closed in time.
 pub(crate) fn close_all(deadline: Instant) -> bool {
     let open: Vec<Shared> = locked(&OPEN).iter().filter_map(Weak::upgrade).collect();
     let stores: Vec<Weir> = open.iter().filter_map(|one| locked(one).take()).collect();

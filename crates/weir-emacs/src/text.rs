@@ -1,25 +1,25 @@
-//! Strings of Lisp as bytes, copied once into a buffer that is used again.
+//! Copies Lisp strings as bytes into a buffer that is reused.
 
 use std::cell::RefCell;
 
 use emacs::{ErrorKind, ModuleError, Result, Value};
 
-/// A buffer that grew larger is given back after the call.
+/// A buffer that has grown beyond this size is freed after the call.
 const KEEP_BYTES_MAX: usize = 4 << 20;
-/// Size of the first buffer: most strings fit.
+/// Initial size of the buffer, enough for most strings.
 const FIRST_BYTES: usize = 16 << 10;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `body` with the bytes of a Lisp string. UTF-8 where the string is multibyte; a unibyte string
-/// may hold any bytes.
+/// Calls `body` with the bytes of a Lisp string: UTF-8 if the string is multibyte; any bytes if it
+/// is unibyte.
 ///
 /// # Errors
-/// A string with characters outside of Unicode, and a value that is no string, are refused by Emacs.
+/// Emacs rejects a string with characters outside of Unicode, and a value that is not a string.
 pub(crate) fn bytes<T>(value: Value<'_>, body: impl FnOnce(&[u8]) -> T) -> Result<T> {
-    // A nested call finds an empty buffer, and makes its own.
+    // A nested call finds no buffer, and allocates its own.
     let mut buffer = BUFFER.take();
     if buffer.is_empty() {
         buffer.resize(FIRST_BYTES, 0);
@@ -44,7 +44,7 @@ fn copy(value: Value<'_>, buffer: &mut Vec<u8>) -> Result<usize> {
     Ok(value.copy_string_contents(buffer)?.len())
 }
 
-/// The bytes of a Lisp string, as a value of their own.
+/// The bytes of a Lisp string, copied.
 pub(crate) fn owned(value: Value<'_>) -> Result<Vec<u8>> {
     bytes(value, <[u8]>::to_vec)
 }
@@ -53,7 +53,7 @@ pub(crate) fn owned(value: Value<'_>) -> Result<Vec<u8>> {
 pub(crate) fn text(value: Value<'_>) -> Result<String> {
     match bytes(value, |bytes| std::str::from_utf8(bytes).map(str::to_owned))? {
         Ok(text) => Ok(text),
-        // The crate has the condition for it.
+        // The conversion of the crate signals the right condition.
         Err(_) => value.into_rust(),
     }
 }
@@ -63,7 +63,7 @@ pub(crate) fn maybe(value: Value<'_>) -> Result<Option<String>> {
     value.is_not_nil().then(|| text(value)).transpose()
 }
 
-/// The strings of a list, or those of nil: none.
+/// The strings of a list; an empty list for nil.
 pub(crate) fn list(value: Value<'_>) -> Result<Vec<String>> {
     let mut all = Vec::new();
     let mut rest = value;

@@ -1,7 +1,7 @@
-//! Work beside the thread of Emacs: a queue of writes, tasks, followers, and what they gave.
+//! Work outside of the thread of Emacs: a queue of writes, tasks, followers, and their results.
 //!
-//! Invariants: every queue has a bound; a task that gives parts waits while Lisp has not taken them;
-//! what is cancelled before it began is not executed.
+//! Invariants: every queue is bounded; a task with partial results waits while Lisp has not read
+//! enough of them; work that is cancelled before its start is not executed.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write;
@@ -16,39 +16,39 @@ use crate::answer::{Answer, Row};
 use crate::failure::Failure;
 use crate::threads::{locked, thread};
 
-/// Writes that wait; one more is refused.
+/// Limit on queued writes; one more is rejected.
 const WRITES_MAX: usize = 1024;
-/// Tasks and followers at the same time, each with a thread; one more is refused.
+/// Limit on concurrent tasks and followers, each with a thread; one more is rejected.
 const TASKS_MAX: usize = 64;
-/// Results that wait for Lisp before tasks pause.
+/// Limit on results that wait for Lisp; at the limit, tasks pause.
 const RESULTS_MAX: usize = 256;
-/// Records that a follower hands over at once.
+/// Limit on the records that a follower passes on at once.
 pub(crate) const BATCH_RECORDS_MAX: usize = 256;
-/// Longest time until a task sees that it was cancelled.
+/// The longest time until a task notices its cancellation.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// A result of a write or task.
 pub(crate) enum Done {
-    /// More will come.
+    /// More results will follow.
     Part(Answer),
     End(Result<Answer, Failure>),
 }
 
 /// The writing end of the pipe of Emacs.
 type Bell = Box<dyn Write + Send>;
-/// A write that waits, with its number.
+/// A queued write, with its number.
 type Queued = (u64, Arc<Cancel>, Job);
 type Job = Box<dyn FnOnce() -> Result<Answer, Failure> + Send>;
 type Hook = Box<dyn Fn() + Send>;
 
-/// A write that waits.
+/// A queued write.
 const WAITS: u8 = 0;
 /// Work that has begun.
 const RUNS: u8 = 1;
 /// Work that was cancelled.
 const CANCELLED: u8 = 2;
 
-/// How a piece of work is cancelled.
+/// The cancellation state of a piece of work.
 pub(crate) struct Cancel {
     state: AtomicU8,
     stop: AtomicBool,
@@ -64,12 +64,12 @@ impl Cancel {
         })
     }
 
-    /// Whether the work has to end.
+    /// Whether the work was cancelled.
     pub(crate) fn asked(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Calls `hook` when the work is cancelled; at once if it was.
+    /// Calls `hook` when the work is cancelled; immediately if it already was.
     pub(crate) fn on_cancel(&self, hook: impl Fn() + Send + 'static) {
         let mut held = locked(&self.hook);
         if self.asked() {
@@ -85,7 +85,7 @@ impl Cancel {
         begun.is_ok()
     }
 
-    /// Returns whether it takes effect: not for a write that has begun.
+    /// Cancels the work. Returns `false` for a write that has begun, which cannot be cancelled.
     fn cancel(&self, is_write: bool) -> bool {
         if is_write {
             let stopped =
@@ -110,7 +110,7 @@ struct Running {
 
 struct Shared {
     next: AtomicU64,
-    /// Whether a byte is on its way to Emacs.
+    /// Whether a byte was written to the pipe and not processed yet.
     rung: AtomicBool,
     bell: Mutex<Option<Bell>>,
     results: Mutex<VecDeque<(u64, Done)>>,
@@ -131,7 +131,7 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
     writer: Mutex::new(None),
 });
 
-/// Writes to this pipe when there are results, and now if some wait already.
+/// Sets the pipe to write to when there are results. Writes immediately if some wait already.
 pub(crate) fn ring_at(bell: Bell) {
     let mut held = locked(&SHARED.bell);
     *held = Some(bell);
@@ -147,12 +147,12 @@ fn push(id: u64, done: Done) {
     if !SHARED.rung.swap(true, Ordering::SeqCst)
         && let Some(bell) = locked(&SHARED.bell).as_mut()
     {
-        // Emacs deleted the pipe: results are taken by the next call.
+        // If Emacs has deleted the pipe, the next call reads the results.
         let _ = bell.write_all(b"!");
     }
 }
 
-/// Up to `max` results, and whether more are left.
+/// Up to `max` results, and whether more remain.
 pub(crate) fn drain(max: usize) -> (Vec<(u64, Done)>, bool) {
     SHARED.rung.store(false, Ordering::SeqCst);
     let mut results = locked(&SHARED.results);
@@ -164,7 +164,7 @@ pub(crate) fn drain(max: usize) -> (Vec<(u64, Done)>, bool) {
     (taken, more)
 }
 
-/// Notes a piece of work. Returns its number.
+/// Registers a piece of work. Returns its number.
 fn enter(is_write: bool) -> Result<(u64, Arc<Cancel>), Failure> {
     let mut running = locked(&SHARED.running);
     let tasks = running.values().filter(|one| !one.is_write).count();
@@ -188,7 +188,7 @@ fn leave(id: u64) {
     SHARED.ended.notify_all();
 }
 
-/// Runs `body`, whose panic becomes its failure.
+/// Runs `body`, and converts a panic to a failure.
 fn guarded(body: impl FnOnce() -> Result<Answer, Failure>) -> Result<Answer, Failure> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
     caught.unwrap_or_else(|_| {
@@ -197,7 +197,7 @@ fn guarded(body: impl FnOnce() -> Result<Answer, Failure>) -> Result<Answer, Fai
     })
 }
 
-/// Queues a write; its result comes under the number that is returned.
+/// Queues a write. Returns its number, which its result will have.
 pub(crate) fn write(
     job: impl FnOnce() -> Result<Answer, Failure> + Send + 'static,
 ) -> Result<u64, Failure> {
@@ -231,15 +231,15 @@ pub(crate) fn write(
     ))
 }
 
-/// How a task gives parts of its result.
+/// Sends partial results of a task.
 pub(crate) struct Parts {
     id: u64,
     pub(crate) cancel: Arc<Cancel>,
 }
 
 impl Parts {
-    /// Hands over a part when Lisp has taken enough of the earlier ones. Returns whether the task
-    /// continues.
+    /// Sends a partial result when Lisp has read enough of the earlier ones. Returns whether the
+    /// task should continue.
     pub(crate) fn give(&self, part: Answer) -> bool {
         let mut results = locked(&SHARED.results);
         while results.len() >= RESULTS_MAX && !self.cancel.asked() {
@@ -255,7 +255,7 @@ impl Parts {
     }
 }
 
-/// Runs a task on a thread of its own. Returns its number.
+/// Runs a task on a separate thread. Returns its number.
 pub(crate) fn task(
     name: &str,
     body: impl FnOnce(&Parts) -> Result<Answer, Failure> + Send + 'static,
@@ -302,7 +302,7 @@ pub(crate) fn follow(topic: Topic, from: ReadFrom) -> Result<u64, Failure> {
     })
 }
 
-/// Cancels a piece of work. Returns whether that takes effect.
+/// Cancels a piece of work. Returns whether it could be cancelled.
 pub(crate) fn cancel(id: u64) -> bool {
     let running = locked(&SHARED.running);
     let one = running
@@ -312,8 +312,8 @@ pub(crate) fn cancel(id: u64) -> bool {
     one.is_some_and(|(cancel, is_write)| cancel.cancel(is_write))
 }
 
-/// Cancels all tasks, and waits until `deadline` for them and for writes that are queued. Returns
-/// whether all ended in time.
+/// Cancels all tasks, and waits until `deadline` for them and for queued writes. Returns whether
+/// all ended in time.
 pub(crate) fn end_all(deadline: Instant) -> bool {
     let running = locked(&SHARED.running);
     let tasks: Vec<_> = running
@@ -333,7 +333,7 @@ pub(crate) fn end_all(deadline: Instant) -> bool {
     waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
 }
 
-/// Work that has not ended, and results that wait.
+/// The numbers of unfinished pieces of work, and of waiting results.
 pub(crate) fn counts() -> (usize, usize) {
     (locked(&SHARED.running).len(), locked(&SHARED.results).len())
 }

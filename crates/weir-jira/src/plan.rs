@@ -316,7 +316,7 @@ impl<'a> Planner<'a> {
             return Ok(rest.map_or(Plan::Already(None), Plan::Conflict));
         }
         let request = if update.is_empty() && set.len() == 1 && set.contains_key("assignee") {
-            // A watch needs a different right than an edit.
+            // An assignment needs a different right than an edit.
             Request {
                 method: "PUT",
                 path: format!("issue/{id}/assignee"),

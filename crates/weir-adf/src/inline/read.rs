@@ -1,4 +1,4 @@
-//! Reads the markup of a text. An opening character without its closing one is plain text.
+//! Parses the markup of a text. An opening character without its closing one is plain text.
 
 use super::{
     ATTACHMENT, GUARD, REFERENCE_CLOSE, REFERENCE_OPEN, STATUS, USER, has_scheme, in_short_name,
@@ -20,7 +20,7 @@ const SHORT_NAME_MAX: usize = 64;
 /// Maximum length of a time stamp, in characters.
 const TIME_STAMP_MAX: usize = 40;
 
-/// Reads a text as inline nodes. No text node is empty, and adjacent text nodes differ in marks.
+/// Parses a text into inline nodes. No text node is empty, and adjacent text nodes differ in marks.
 pub(crate) fn read(source: &str, table: &Table) -> Result<Vec<Value>, Fault> {
     let chars: Vec<char> = source.chars().collect();
     let mut reader = Reader {
@@ -38,13 +38,13 @@ struct Reader<'t> {
     nodes: Vec<Value>,
 }
 
-/// Matched markup, and the index of the character after it.
+/// Matched markup, and the index of the first character after it.
 enum InlineMatch {
     /// A node.
     Node(Value, usize),
     /// Marked text: the mark, the first character, the end, and the character after the markup.
     Marked(Value, usize, usize, usize),
-    /// Marked text that is read literally, as in code.
+    /// Marked text whose content is not parsed, such as code.
     Verbatim(Value, usize, usize, usize),
 }
 
@@ -68,7 +68,8 @@ impl Reader<'_> {
             let limit = ORG_DEPTH_MAX;
             return Err((from, OrgErrorKind::TooDeep { limit }));
         }
-        // Characters without a closing one: the search is not repeated, so that reading stays linear.
+        // Opening characters without a closing one: the search is not repeated, so that parsing
+        // stays linear.
         let mut unclosed = Vec::new();
         let mut plain = String::new();
         let mut at = from;
@@ -194,7 +195,7 @@ impl Reader<'_> {
         }
         let verbatim = matches!(sign, '~' | '=');
         let mut end = begin + 1;
-        // Without the end of a link in the rest of the text, no link is searched again.
+        // After a failed search for the end of a link, the rest of the text is not searched again.
         let mut links = !verbatim;
         while end < to {
             if links && self.is(end, to, "[[") {
@@ -366,7 +367,7 @@ fn excludes(one: &Value, two: &Value) -> bool {
     one == two || (referred(one).is_none() && kind(one) == kind(two))
 }
 
-/// Returns the node that a link stands for; `None` if the link is a mark.
+/// Returns the node that a link represents; `None` if the link is a mark.
 fn link_node(target: &str, name: Option<&str>) -> Option<Value> {
     if let Some(id) = target.strip_prefix(USER) {
         let mut shown = attrs([("id", id.into())]);

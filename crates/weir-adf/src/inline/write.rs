@@ -1,8 +1,8 @@
 //! Writes inline nodes as markup that reads back as equal nodes.
 //!
-//! Each text is written, read back and compared, in up to three attempts: with as few guards as
-//! possible; with a guard at every character that could be read as markup; with every node that
-//! did not read back stored in the table and referred to.
+//! Each text is written, read back and compared, in up to three attempts. The first attempt uses as
+//! few guards as possible. The second puts a guard at every character that could be read as markup.
+//! The third stores every node that did not read back in the table, and refers to it.
 //!
 //! Invariant: markup is returned only after it was read back as equal nodes.
 
@@ -15,8 +15,8 @@ use crate::opaque::{OpaqueKind, Table};
 use crate::shown::{shown_attrs, shown_mark, shows};
 use serde_json::Value;
 
-/// Writes the children of a text. `breaks` is true where a hard break can be written. Returns
-/// `None`, and leaves the table unchanged, if no markup can express the children.
+/// Writes the children of a text. `breaks` is true if a hard break can be written. If no markup can
+/// express the children, returns `None` and leaves the table unchanged.
 pub(crate) fn write(nodes: &[&Value], breaks: bool, table: &mut Table) -> Option<String> {
     let saved = table.len();
     let all: Vec<usize> = (0..nodes.len()).collect();
@@ -272,7 +272,7 @@ fn leaf(node: &Value) -> Option<String> {
     }
 }
 
-/// Adds a guard unless the text ends with one: two guards in a row stand for a character of the
+/// Adds a guard, unless the text ends with one: two guards in a row would be a character of the
 /// text.
 pub(crate) fn push_guard(out: &mut String) {
     let there = out.chars().rev().take_while(|c| *c == GUARD).count();

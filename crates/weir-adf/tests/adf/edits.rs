@@ -1,4 +1,4 @@
-//! Edits by a person: what was not touched is kept as it was.
+//! Edits by a user: unchanged parts keep their original form.
 
 use crate::{doc, marked, paragraph, text};
 use serde_json::{Value, json};

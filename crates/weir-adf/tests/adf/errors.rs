@@ -1,4 +1,4 @@
-//! Broken documents and texts: the error names the place.
+//! Invalid documents and texts: the error has the position of the fault.
 
 use crate::{doc, paragraph, text};
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ fn depth_and_size_are_bounded() {
         parse(&vec![b' '; 17 << 20]),
         Err(AdfError::TooLarge { .. })
     ));
-    // Deeper than the reader of JSON goes.
+    // Nesting beyond the limit of the JSON parser.
     assert!(matches!(
         parse("[".repeat(100_000).as_bytes()),
         Err(AdfError::Json { .. })
@@ -134,7 +134,7 @@ fn a_broken_text_names_its_line() {
 
 #[test]
 fn hostile_texts_take_linear_time() {
-    // Each would take minutes if a sign without an end were searched for more than once.
+    // Each case would take minutes if the search for a missing end were repeated.
     for sign in [
         "*a ",
         "[[a][",

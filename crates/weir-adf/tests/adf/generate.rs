@@ -1,11 +1,11 @@
-//! Documents by chance: every node with markup of its own, odd ones, and odd texts.
+//! Random documents: every node that has specific markup, unusual nodes, and unusual texts.
 
 use crate::doc;
 use proptest::collection::vec;
 use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof};
 use serde_json::{Value, json};
 
-/// Pieces of texts: words, and everything that could be taken for markup.
+/// Pieces of texts: words, and everything that could be read as markup.
 const PIECES: &[&str] = &[
     "word",
     "Wort",

@@ -39,7 +39,7 @@ fn marked(text: &str, marks: &[&str]) -> Value {
     json!({ "type": "text", "text": text, "marks": marks })
 }
 
-/// The org text of a document, which must come back as the document.
+/// The org text of a document; checks that it converts back to the document.
 fn org(document: &Value) -> String {
     let options = Options::default();
     let org = to_org(document, &options).unwrap();

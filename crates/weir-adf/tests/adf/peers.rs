@@ -1,5 +1,5 @@
-//! Two other crates that read ADF find the same words in the same order as the org text: in documents by
-//! chance, and for every node and mark of the schema.
+//! Compares the org text with two other crates that read ADF: all must find the same words in the
+//! same order. Covers random documents, and every node and mark of the schema.
 
 use crate::doc;
 use crate::schema::{marks, nodes, with_mark};
@@ -92,7 +92,8 @@ proptest! {
     }
 }
 
-/// Text and other inline nodes, of which `numbered` makes words of their own; ` and ` between them.
+/// Text and other inline nodes, separated by ` and `; `numbered` replaces their texts with unique
+/// words.
 fn wide_inlines() -> BoxedStrategy<Value> {
     let mark = prop_oneof![
         4 => proptest::sample::select(&["strong", "em", "strike", "underline"][..])
@@ -136,7 +137,7 @@ fn wide_inlines() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// Every block that holds text, within others.
+/// Every block that contains text, inside of other blocks.
 fn wide_block() -> BoxedStrategy<Value> {
     let paragraph =
         || wide_inlines().prop_map(|nodes| json!({ "type": "paragraph", "content": nodes }));
@@ -204,7 +205,7 @@ fn wide_block() -> BoxedStrategy<Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Our plain text, our org text and both peers have each word of a document, in its order.
+    /// Our plain text, our org text and both peers have each word of a document, in order.
     #[test]
     fn all_readers_find_every_word(blocks in vec(wide_block(), 1..8)) {
         let mut document = doc(blocks.into());
@@ -224,10 +225,11 @@ proptest! {
     }
 }
 
-/// Parts of the schema whose text a peer loses, or tells in another order.
+/// Parts of the schema whose text a peer loses or reorders.
 const PEERS_DIFFER: &[(&str, &str)] = &[("jc-adf", "caption")];
 
-/// Replaces each text of a document by a word of its own. Returns the words in the order of the document.
+/// Replaces each text of a document with a unique word. Returns the words in the order of the
+/// document.
 fn numbered(value: &mut Value, found: &mut Vec<String>) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| numbered(item, found)),
@@ -257,8 +259,8 @@ fn numbered(value: &mut Value, found: &mut Vec<String>) {
     }
 }
 
-/// Every node and mark, beside a paragraph: our plain text has each word, and so have both peers, but for the
-/// differences that are listed.
+/// Every node and mark, beside a paragraph: our plain text and both peers have each word, except
+/// for the listed differences.
 #[test]
 fn every_part_of_the_schema_is_told_alike() {
     let mut parts: Vec<(&str, Value)> = nodes()

@@ -1,4 +1,4 @@
-//! Documents of the generator come back, whatever is in them.
+//! Generated documents convert to org text and back without a change.
 
 use crate::generate::document;
 use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use weir_adf::{Options, empty, from_org, merge, parse, to_org, to_plain};
 
 fn cases(default: u32) -> ProptestConfig {
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` sets the number of cases.
     let cases = std::env::var("PROPTEST_CASES").ok();
     ProptestConfig::with_cases(
         cases
@@ -24,15 +24,15 @@ fn nodes(value: &Value) -> usize {
 proptest! {
     #![proptest_config(cases(400))]
 
-    /// A text that nobody edited gives the document, and so does one with a change that shows
-    /// nothing; a block added in front leaves all others as they were.
+    /// An unchanged text converts back to the document. So does a text with a change that shows
+    /// nothing. A block that is added at the start leaves all other blocks unchanged.
     #[test]
     fn a_document_comes_back(document in document(), offset in 0_usize..3) {
         let options = Options::under(offset);
         let org = to_org(&document, &options).unwrap();
         let back = from_org(&org.text, &document, &options).unwrap();
         prop_assert_eq!(&back, &document);
-        // The text differs, what it shows does not: all of it is read.
+        // The text differs but shows the same, so the whole text is parsed.
         let spaced = format!("\n{}\n\n# a comment\n", org.text);
         let back = from_org(&spaced, &document, &options).unwrap();
         prop_assert_eq!(&back, &document, "{}", org.text);
@@ -43,7 +43,7 @@ proptest! {
         let new = others.iter().position(|block| block.to_string().contains("\"new\""));
         others.remove(new.unwrap());
         prop_assert_eq!(Value::from(others), document["content"].clone());
-        // As bytes, too.
+        // The document also round-trips as bytes.
         let bytes = serde_json::to_vec(&document).unwrap();
         prop_assert_eq!(parse(&bytes).unwrap(), document.clone());
         to_plain(&document).unwrap();
@@ -52,7 +52,7 @@ proptest! {
         prop_assert_eq!(merged.document, longer);
     }
 
-    /// Without a base, what a text shows is read as a document that shows the same text.
+    /// Without a base, a text converts to a document that shows the same text.
     #[test]
     fn a_text_without_references_needs_no_base(document in document()) {
         let options = Options::default();

@@ -1,5 +1,6 @@
-//! Every node and mark of the published schema (version 57.7 of its package) by name, each with
-//! attributes of its own and where it may stand: all come back, and most are shown.
+//! Every node and mark of the published schema (version 57.7 of its package) by name, each with its
+//! attributes and at a valid position. All convert back without a change, and most are shown as
+//! markup.
 
 use crate::{doc, paragraph, text};
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ fn check(name: &str, shown: Shown, blocks: Value) {
         document,
         "{name}"
     );
-    // Next to a change.
+    // The part keeps its form next to a change.
     let edited = format!("{}\nadded\n", org.text);
     let edited = from_org(&edited, &document, &options).unwrap();
     let blocks = edited["content"].as_array().unwrap();
@@ -270,7 +271,7 @@ pub(crate) fn nodes() -> Vec<(&'static str, Shown, Value)> {
     ]
 }
 
-/// Marks, and whether they are on a text; the others are on a block.
+/// Marks, and whether they apply to a text; the others apply to a block.
 pub(crate) fn marks() -> Vec<(&'static str, Shown, bool, Value)> {
     vec![
         ("strong", Markup, true, json!(null)),
@@ -318,7 +319,7 @@ pub(crate) fn marks() -> Vec<(&'static str, Shown, bool, Value)> {
     ]
 }
 
-/// A paragraph with a mark on a word of it, or on itself.
+/// A paragraph with a mark on one of its words, or on the paragraph.
 pub(crate) fn with_mark(name: &str, on_text: bool, attrs: Value) -> Value {
     let mut mark = json!({ "type": name });
     if !attrs.is_null() {

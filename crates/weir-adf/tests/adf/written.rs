@@ -1,11 +1,11 @@
-//! What the org text of each construct is.
+//! The org text of each construct.
 
 use crate::{doc, marked, org, paragraph, text};
 use serde_json::{Value, json};
 use weir_adf::{Options, empty, from_org, to_org};
 
-/// The blocks are written as this text, which is read without a base as blocks that are written as
-/// this text.
+/// Checks that the blocks are written as `expected`. Read without a base, that text gives blocks
+/// that are written as `expected` again.
 fn check(blocks: Value, expected: &str) {
     let document = doc(blocks);
     assert_eq!(org(&document), expected);
@@ -268,7 +268,7 @@ fn text_that_looks_like_markup_stays_text() {
         let fresh = from_org(&org.text, &empty(), &Options::default()).unwrap();
         assert_eq!(fresh, document, "{line}: {}", org.text);
     }
-    // What nobody takes for markup is written as it is.
+    // Text that cannot be read as markup is written unchanged.
     for line in [
         "a / b",
         "2 * 3 * 4",

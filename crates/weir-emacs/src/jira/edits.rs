@@ -9,7 +9,7 @@ use weir_jira::replica::Replica;
 use super::now_ms;
 use crate::failure::Failure;
 
-/// Field and text, out of texts that alternate.
+/// Pairs of field and text, from a list in which they alternate.
 fn pairs(words: &[String]) -> Vec<(String, String)> {
     let pairs = words.chunks_exact(2);
     pairs
@@ -26,8 +26,8 @@ fn number<T: std::str::FromStr>(word: &str) -> Result<T, Failure> {
     word.parse().map_err(bad)
 }
 
-/// Queues the change `verb` with its `words`; an edit was written over `base`, or over the present values.
-/// Returns the operation as JSON.
+/// Queues the change `verb` with its `words`. `base` is the version that the user edited; without
+/// it, the current version. Returns the operation as JSON.
 pub(super) fn queue(
     replica: &Replica,
     verb: &str,
@@ -87,7 +87,8 @@ pub(super) fn queue(
     Ok(serde_json::to_value(&op).unwrap_or_default())
 }
 
-/// Sends the change `verb` of a project with its `words`. Returns the project; null when it is deleted.
+/// Sends the change `verb` of a project with its `words`. Returns the project; null after a
+/// deletion.
 pub(super) fn project(
     client: &Client,
     replica: &Replica,
@@ -117,7 +118,8 @@ pub(super) fn project(
     })
 }
 
-/// Decides about an operation. Returns it as JSON; null when it left the outbox.
+/// Executes a decision about an operation. Returns the operation as JSON; null if it left the
+/// outbox.
 pub(super) fn resolve(
     replica: &Replica,
     op: &str,
@@ -141,7 +143,7 @@ pub(super) fn resolve(
     Ok(serde_json::to_value(left).unwrap_or_default())
 }
 
-/// The operations of the outbox, each with `what` it does, for people.
+/// The operations of the outbox, each with a description in `what`.
 pub(super) fn ops(replica: &Replica, key: Option<&str>) -> Result<Value, Failure> {
     let outbox = Outbox::new(replica, now_ms());
     let ops = match key {
@@ -157,7 +159,7 @@ pub(super) fn ops(replica: &Replica, key: Option<&str>) -> Result<Value, Failure
     Ok(Value::Array(shown.collect()))
 }
 
-/// The three texts of a conflict: before, own, of the site.
+/// The three texts of a conflict: base, local, remote.
 pub(super) fn conflict(replica: &Replica, op: &str, field: &str) -> Result<Value, Failure> {
     let op = Outbox::new(replica, now_ms()).find(op)?;
     let texts = op.conflict_texts(field);
@@ -166,10 +168,11 @@ pub(super) fn conflict(replica: &Replica, op: &str, field: &str) -> Result<Value
     Ok(serde_json::to_value(texts).unwrap_or_default())
 }
 
-/// What completion offers: `fields`, `transitions`, `people`, `phrases` of an issue, `types` of a project;
-/// `required`, the fields that a new issue needs, for PROJECT and type, and `screen`, the fields of a
-/// transition, for an issue and a status, `worklog` of an issue and an id, with a line break between the
-/// two; `filters`, the favourites of the account.
+/// The candidates for completion: `fields`, `transitions`, `people`, `phrases` of an issue; `types`
+/// of a project; `filters`, the favourites of the account. For `required`, the required fields of a
+/// new issue, `key` is PROJECT and type. For `screen`, the fields of a transition, `key` is issue
+/// and status. For `worklog`, `key` is issue and id. A line break separates the two parts of such a
+/// key.
 pub(super) fn offered(replica: &Replica, what: &str, key: &str) -> Result<Value, Failure> {
     let outbox = Outbox::new(replica, now_ms());
     let value = match what {

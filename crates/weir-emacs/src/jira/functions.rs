@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::threads::locked;
 use crate::{text, work};
 
-/// Deepest issue of a tree.
+/// Limit on the depth of an issue in a tree.
 const DEPTH_MAX: usize = 32;
 
 /// Issues in the order of a list, by id, each with its depth.
@@ -41,9 +41,9 @@ fn sites<'e>(env: &'e Env, folder: Value<'e>) -> Result<Value<'e>> {
     json(env, &names.into())
 }
 
-/// Tests the rights of an account at SITE-URL and keeps the settings in FOLDER. API-URL, EMAIL, TOKEN
-/// and EXPIRES may be nil, PROJECTS is a list of keys. KEEP is nil, or what keeps the token: file (of mode
-/// 0600) or keyring. Returns the number of the operation.
+/// Tests the rights of an account at SITE-URL and stores the settings in FOLDER. API-URL, EMAIL,
+/// TOKEN and EXPIRES may be nil, PROJECTS is a list of keys. KEEP is nil, or the storage of the
+/// token: file (of mode 0600) or keyring. Returns the number of the operation.
 #[defun(name = "-jira-login")]
 #[allow(clippy::too_many_arguments, reason = "Lisp has keywords for them")]
 fn login(
@@ -95,7 +95,7 @@ fn open(env: &Env, directory: Value<'_>, folder: Value<'_>, name: Value<'_>) -> 
     lisp(env, started)
 }
 
-/// Closes the site JIRA, and the store after its last site. Returns the number of the operation.
+/// Closes the site JIRA, and the store with its last site. Returns the number of the operation.
 #[defun(name = "-jira-close")]
 fn close(env: &Env, jira: &Site) -> Result<u64> {
     let close = jira.close();
@@ -111,16 +111,17 @@ fn has_operations(jira: &Site) -> Result<bool> {
     Ok(locked(&jira.shared.index).has_operations())
 }
 
-/// Returns what is known of the site JIRA, as a property list.
+/// Returns the stored data about the site JIRA, as a property list.
 #[defun(name = "-jira-about")]
 fn about<'e>(env: &'e Env, jira: &Site) -> Result<Value<'e>> {
     let about = lisp(env, jira.about())?;
     json(env, &about)
 }
 
-/// Pulls what changed at the site JIRA with TOKEN (nil: that of its file). With CENSUS it looks for
-/// deletions, which CONFIRM allows for more than a fifth of a project, and with PURGE then removes the
-/// issues of projects that are no longer seen. Returns the number of the operation; its parts have the number of issues that are stored.
+/// Pulls the changes of the site JIRA with TOKEN (nil: the stored token). With CENSUS it also
+/// searches for deletions. CONFIRM permits the removal of more than a fifth of a project. PURGE
+/// permits the removal of issues whose projects are no longer visible. Returns the number of the
+/// operation; its parts have the number of issues stored so far.
 #[defun(name = "-jira-pull")]
 fn pull(
     env: &Env,
@@ -156,7 +157,7 @@ fn select(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
     Ok(IssueSet { issues })
 }
 
-/// Returns at most LIMIT issues of JIRA in which all WORDS occur as a set.
+/// Returns at most LIMIT issues of JIRA that contain all WORDS, as a set.
 #[defun(user_ptr, name = "-jira-search")]
 fn search(jira: &Site, words: Value<'_>, limit: usize) -> Result<IssueSet> {
     let words = text::text(words)?;
@@ -189,7 +190,7 @@ fn tree(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
     let mut stack: Vec<(&Row, usize)> = Vec::new();
     let roots = children.get("").into_iter().flatten().rev();
     stack.extend(roots.map(|row| (*row, 0)));
-    // Issues that are each other's parents are under no root.
+    // Issues that are each other's parents are not below a root.
     let mut rest = rows.iter();
     loop {
         let Some((row, depth)) = stack.pop() else {
@@ -209,7 +210,7 @@ fn tree(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
     Ok(IssueSet { issues })
 }
 
-/// Returns the issues of SET whose projects the account of JIRA sees, as a set.
+/// Returns the issues of SET whose projects are visible to the account of JIRA, as a set.
 #[defun(user_ptr, name = "-jira-visible")]
 fn visible(env: &Env, jira: &Site, set: &IssueSet) -> Result<IssueSet> {
     let found = jira.shared.replica.projects().map_err(Failure::from);
@@ -288,7 +289,8 @@ fn columns_of(value: Value<'_>) -> Result<Vec<Column>> {
     Ok(columns)
 }
 
-/// Returns what a list shows of the issue KEY of JIRA, as a property list; nil if there is none.
+/// Returns the list columns of the issue KEY of JIRA, as a property list; nil if there is no such
+/// issue.
 #[defun(name = "-jira-row")]
 fn row<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
     let key = text::text(key)?;
@@ -330,7 +332,8 @@ fn shown_page(jira: &Site, key: &str) -> std::result::Result<Page, Failure> {
     Ok(shown.page())
 }
 
-/// Reads what the stored versions of the issue KEY of JIRA changed. Returns the number of the operation.
+/// Reads the changes between the stored versions of the issue KEY of JIRA. Returns the number of
+/// the operation.
 #[defun(name = "-jira-history")]
 fn history(env: &Env, jira: &Site, key: Value<'_>) -> Result<u64> {
     let key = text::text(key)?;
@@ -344,8 +347,9 @@ fn history(env: &Env, jira: &Site, key: Value<'_>) -> Result<u64> {
     lisp(env, started)
 }
 
-/// Reads the text of the issue KEY of JIRA as the replica stored it at OFFSET; with OFFSET nil as it is now,
-/// with pending changes. Comments are left out. Returns the number of the operation.
+/// Reads the text of the issue KEY of JIRA in the version that the replica stored at OFFSET. With
+/// OFFSET nil, reads the current version with pending changes. Omits comments. Returns the number
+/// of the operation.
 #[defun(name = "-jira-version")]
 fn version(env: &Env, jira: &Site, key: Value<'_>, offset: Option<u64>) -> Result<u64> {
     let key = text::text(key)?;
@@ -372,8 +376,8 @@ fn version(env: &Env, jira: &Site, key: Value<'_>, offset: Option<u64>) -> Resul
     lisp(env, started)
 }
 
-/// Asks the site of JIRA which rights the account has; TOKEN as for a pull. Returns the number of the
-/// operation.
+/// Requests the rights of the account at the site of JIRA; TOKEN is as for a pull. Returns the
+/// number of the operation.
 #[defun(name = "-jira-rights")]
 fn rights(env: &Env, jira: &Site, token: Value<'_>) -> Result<u64> {
     let client = jira.client(text::maybe(token)?);
@@ -432,8 +436,8 @@ fn export(env: &Env, jira: &Site, set: &IssueSet, format: Value<'_>) -> Result<S
 }
 
 /// Queues the change VERB of an issue of JIRA with WORDS, a list of strings. BASE is the value of
-/// `weir--jira-edit-base` that an edit began with, or nil for the present values. Returns the number of the
-/// operation, whose value is the operation of the outbox.
+/// `weir--jira-edit-base` at the start of the edit, or nil for the current version. Returns the
+/// number of the operation, whose value is the operation of the outbox.
 #[defun(name = "-jira-change")]
 fn change(
     env: &Env,
@@ -454,9 +458,9 @@ fn change(
     lisp(env, queued)
 }
 
-/// Sends the query JQL to the site JIRA with TOKEN (nil: that of its file). Returns the number of the
-/// operation, whose value has the ids and the time of the answer: the last one, if the site cannot be
-/// reached.
+/// Sends the query JQL to the site JIRA with TOKEN (nil: the stored token). Returns the number of
+/// the operation, whose value has the ids and the time of the answer. If the site cannot be
+/// reached, these are those of the last answer.
 #[defun(name = "-jira-ask")]
 fn ask(env: &Env, jira: &Site, token: Value<'_>, jql: Value<'_>) -> Result<u64> {
     let client = text::maybe(token).map(|token| jira.client(token))?;
@@ -482,9 +486,9 @@ fn set_of(_env: &Env, ids: Value<'_>) -> Result<IssueSet> {
     Ok(IssueSet { issues })
 }
 
-/// Sends the change VERB of a project of JIRA with TOKEN (nil: that of its file): create with the WORDS
-/// KEY NAME TYPE LEAD, edit with KEY and fields with their values, delete with KEY. Returns the number of
-/// the operation.
+/// Sends the change VERB of a project of JIRA with TOKEN (nil: the stored token). VERB is create
+/// with the WORDS KEY NAME TYPE LEAD, edit with KEY and fields with their values, or delete with
+/// KEY. Returns the number of the operation.
 #[defun(name = "-jira-project")]
 fn project(
     env: &Env,
@@ -502,8 +506,9 @@ fn project(
     lisp(env, started)
 }
 
-/// Decides about the operation OP of the outbox of JIRA: CHOICE is mine, theirs, retry or drop, for
-/// FIELD or all (nil), with VALUE or the present one (nil). Returns the number of the operation.
+/// Executes a decision about the operation OP of the outbox of JIRA. CHOICE is mine, theirs, retry
+/// or drop. FIELD is the field, or nil for all. VALUE is the new value, or nil for the present one.
+/// Returns the number of the operation.
 #[defun(name = "-jira-resolve")]
 fn resolve(
     env: &Env,
@@ -525,8 +530,8 @@ fn resolve(
     lisp(env, queued)
 }
 
-/// Sends the outbox of JIRA with TOKEN (nil: that of its file), then pulls. Returns the number of the
-/// operation.
+/// Sends the outbox of JIRA with TOKEN (nil: the stored token), then pulls. Returns the number of
+/// the operation.
 #[defun(name = "-jira-push")]
 fn push(env: &Env, jira: &Site, token: Value<'_>) -> Result<u64> {
     let client = text::maybe(token).map(|token| jira.client(token))?;
@@ -538,7 +543,8 @@ fn push(env: &Env, jira: &Site, token: Value<'_>) -> Result<u64> {
     lisp(env, started)
 }
 
-/// Returns the operations of the outbox of JIRA as property lists; those of the issue KEY, or all (nil).
+/// Returns the operations of the outbox of JIRA as property lists: those of the issue KEY, or all
+/// if KEY is nil.
 #[defun(name = "-jira-outbox")]
 fn outbox<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
     let key = text::maybe(key)?;
@@ -554,9 +560,9 @@ fn conflict<'e>(env: &'e Env, jira: &Site, op: Value<'e>, field: Value<'e>) -> R
     json(env, &texts)
 }
 
-/// Returns what completion offers as WHAT for KEY of JIRA: fields, transitions, people, phrases, types,
-/// required (KEY: project, line break, type), screen (KEY: issue, line break, status), worklog (KEY:
-/// issue, line break, id), filters.
+/// Returns the candidates for completion of the kind WHAT for KEY of JIRA. WHAT is fields,
+/// transitions, people, phrases, types, required (KEY: project, line break, type), screen (KEY:
+/// issue, line break, status), worklog (KEY: issue, line break, id), or filters.
 #[defun(name = "-jira-offered")]
 fn offered<'e>(env: &'e Env, jira: &Site, what: Value<'e>, key: Value<'e>) -> Result<Value<'e>> {
     let (what, key) = (text::text(what)?, text::text(key)?);
@@ -564,7 +570,8 @@ fn offered<'e>(env: &'e Env, jira: &Site, what: Value<'e>, key: Value<'e>) -> Re
     json(env, &offered)
 }
 
-/// Returns the issue KEY of JIRA as an edit begins with it, for `weir--jira-text` and `weir--jira-change`.
+/// Returns the current version of the issue KEY of JIRA, for `weir--jira-text` and
+/// `weir--jira-change`.
 #[defun(user_ptr, name = "-jira-edit-base")]
 fn edit_base(env: &Env, jira: &Site, key: Value<'_>) -> Result<EditBase> {
     let key = text::text(key)?;
@@ -572,7 +579,7 @@ fn edit_base(env: &Env, jira: &Site, key: Value<'_>) -> Result<EditBase> {
     lisp(env, base.map_err(Failure::from))
 }
 
-/// Returns the text of FIELD in BASE; with COMMENT, an id, that of the comment.
+/// Returns the text of FIELD in BASE; with COMMENT, an id, the text of that comment.
 #[defun(name = "-jira-text")]
 fn base_text(env: &Env, base: &EditBase, field: Value<'_>, comment: Value<'_>) -> Result<String> {
     match text::maybe(comment)? {

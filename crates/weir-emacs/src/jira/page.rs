@@ -1,4 +1,5 @@
-//! A text for a buffer with the runs of characters that have a property: rendered here, inserted once.
+//! A text for a buffer, with the character ranges that have a property. It is rendered here and
+//! inserted once.
 
 use emacs::{Env, IntoLisp, Result, Value};
 
@@ -26,14 +27,14 @@ impl Page {
         self.chars += text.chars().count();
     }
 
-    /// Adds text that is a run.
+    /// Adds text as a run with a property.
     pub(crate) fn run(&mut self, kind: &'static str, data: &str, text: &str) {
         let start = self.chars;
         self.add(text);
         self.mark(start, kind, data);
     }
 
-    /// Where the next text begins.
+    /// The position of the next text.
     pub(crate) fn here(&self) -> usize {
         self.chars
     }

@@ -1,4 +1,5 @@
-//! An issue as the text of a buffer: header fields, description, comments, worklogs, links, history.
+//! Renders an issue as the text of a buffer: header fields, description, comments, worklogs, links,
+//! history.
 
 use serde_json::Value;
 use weir::{ConsequenceOffset, ReadFrom};
@@ -8,8 +9,8 @@ use weir_jira::rich;
 use super::page::Page;
 use crate::failure::Failure;
 
-/// Characters of one text that a page shows. Jira takes 32,767; a longer text can only come from a site that
-/// is broken, and Emacs 28 stops for seconds at a line of megabytes.
+/// Limit on the characters of one text on a page. Jira accepts 32,767; only a faulty site sends a
+/// longer text. Emacs 28 blocks for seconds at a line of megabytes.
 const TEXT_CHARS_MAX: usize = 100_000;
 
 /// Fields of the header: label, name for edits, pointer into the fields.
@@ -28,10 +29,10 @@ const HEADER: &[(&str, &str, &str)] = &[
     ("Updated", "", "/updated"),
 ];
 
-/// Characters of a value in the history.
+/// Limit on the characters of a value in the history.
 const HISTORY_CHARS_MAX: usize = 200;
 
-/// What is shown of an issue.
+/// The parts of an issue that a page shows.
 pub(crate) struct Shown<'a> {
     pub(crate) issue: &'a Value,
     pub(crate) comments: &'a [Value],
@@ -41,14 +42,14 @@ pub(crate) struct Shown<'a> {
     pub(crate) url: &'a str,
 }
 
-/// One line: no control characters.
+/// One line without control characters.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
 }
 
-/// A value of a field for people.
+/// The display text of a field value.
 fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => plain(text),
@@ -71,7 +72,7 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// A text as a page shows it, without what follows its first characters.
+/// A text, truncated for a page.
 fn cut(text: String) -> String {
     let Some((at, _)) = text.char_indices().nth(TEXT_CHARS_MAX) else {
         return text;
@@ -161,7 +162,7 @@ fn section(page: &mut Page, title: &str, count: Option<usize>) {
     page.add("\n");
 }
 
-/// Subtasks and links, each one a place to visit.
+/// Subtasks and links; each can be visited.
 fn links(page: &mut Page, fields: &Value) {
     let mut rows: Vec<(String, String, String)> = Vec::new();
     let row = |phrase: &str, other: &Value| {
@@ -194,8 +195,9 @@ fn links(page: &mut Page, fields: &Value) {
     }
 }
 
-/// What each stored version of an issue changed, the newest first: `time_ms`, `offset`, and `changes` of
-/// `field`, `from` and `to`. Reads the whole topic of the project: on a task only.
+/// The changes of each stored version of an issue, the newest first: `time_ms`, `offset`, and
+/// `changes` of `field`, `from` and `to`. Reads the whole topic of the project, so it must run on a
+/// task.
 pub(crate) fn history(
     replica: &Replica,
     location: &Location,

@@ -7,17 +7,18 @@ use weir_jira::index::Row;
 
 use super::page::Page;
 
-/// Widest indentation of a tree.
+/// Limit on the indentation in a tree, in columns.
 const INDENT_MAX: usize = 20;
 
-/// A column: its name and its width; 0: the rest of the line.
+/// A column: its name and its width; width 0 is the rest of the line.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) width: usize,
 }
 
-/// Puts a text into `width` columns of a screen: padded, or cut with an ellipsis. 0: as it is.
+/// Fits a text into `width` columns of a screen: pads it, or truncates it with an ellipsis. Width 0
+/// leaves it unchanged.
 pub(crate) fn fitted(text: &str, width: usize) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     if width == 0 {
@@ -42,7 +43,7 @@ pub(crate) fn fitted(text: &str, width: usize) -> String {
     out
 }
 
-/// How long ago something was, in at most four characters.
+/// The time since `then_ms`, in at most four characters.
 pub(crate) fn age(then_ms: i64, now_ms: i64) -> String {
     let minutes = (now_ms - then_ms).max(0) / 60_000;
     match minutes {
@@ -53,7 +54,7 @@ pub(crate) fn age(then_ms: i64, now_ms: i64) -> String {
     }
 }
 
-/// What a column shows of an issue.
+/// The content of a column for an issue.
 pub(crate) fn cell(row: &Row, name: &str, now_ms: i64) -> String {
     match name {
         "key" => row.key.clone(),
@@ -71,7 +72,7 @@ pub(crate) fn cell(row: &Row, name: &str, now_ms: i64) -> String {
     }
 }
 
-/// The property of a status.
+/// The face property of a status.
 fn face(row: &Row) -> &'static str {
     match row.category.as_str() {
         "done" => "status-done",
@@ -80,7 +81,7 @@ fn face(row: &Row) -> &'static str {
     }
 }
 
-/// Adds a row for an issue. `depth`: of a tree.
+/// Adds a row for an issue. `depth` is its depth in a tree.
 pub(crate) fn line(page: &mut Page, row: &Row, columns: &[Column], depth: usize, now_ms: i64) {
     let start = page.here();
     page.add(if row.pending > 0 { "● " } else { "  " });
