@@ -33,11 +33,11 @@
         (insert (apply #'format format arguments) "\n")))))
 
 (defun weir-jira-doctor--line (site label value)
-  "Add LABEL and VALUE to what the report has about SITE."
+  "Add LABEL and VALUE to the section about SITE in the report."
   (weir-jira-doctor--add site "%-16s%s" label value))
 
 (defun weir-jira-doctor--token (site)
-  "Return where the token of SITE is, never the token."
+  "Return the place where the token of SITE is stored, never the token."
   (let ((about (weir--jira-about (weir-jira--site-handle site))))
     (cond
      ((and (member (plist-get about :email) '(nil "")) (not (plist-get about :bearer))) "none")
@@ -92,8 +92,8 @@
 ;;;###autoload
 (defun weir-jira-doctor ()
   "Describe the installation and the sites in a buffer, for a bug report.
-Each site is asked which rights the account has; its answer is added when it
-comes.  No token is shown."
+The rights of the account are requested from each site; each answer is added
+when it arrives.  No token is shown."
   (interactive)
   (let ((installation (weir--description)))
     (with-current-buffer (get-buffer-create weir-jira-doctor--buffer)

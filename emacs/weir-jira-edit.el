@@ -5,9 +5,10 @@
 
 ;;; Commentary:
 
-;; Each change goes into an outbox, which is durable before the command has
-;; reported it, and is sent in the background.  What somebody else changed in
-;; the meantime becomes a conflict, which `weir-jira-outbox' shows.
+;; Each change goes into an outbox, which is durable before the command
+;; reports success, and is sent in the background.  If another user has changed
+;; the same value in the meantime, it becomes a conflict, which
+;; `weir-jira-outbox' shows.
 
 ;;; Code:
 
@@ -49,8 +50,8 @@ Otherwise `weir-jira-push' sends the outbox."
 
 (defun weir-jira--change-then (site function verb words &optional base failed)
   "Queue the change VERB of SITE with WORDS; call FUNCTION once it is durable.
-BASE is what an edit began with; nil means the present values.  Call FAILED,
-if it is given, when the change is refused."
+BASE is the version that was edited; nil means the current version.  Call
+FAILED, if it is non-nil, when the change is rejected."
   (weir--expect
    (weir--jira-change (weir-jira--site-handle site) verb
                       (mapcar (lambda (word) (or word "")) words) base)
@@ -59,11 +60,11 @@ if it is given, when the change is refused."
      (weir-jira--queued site status value))))
 
 (defun weir-jira--edit-base (site key)
-  "Return the issue KEY of SITE as an edit begins with it."
+  "Return the current version of the issue KEY of SITE, as base of an edit."
   (weir--jira-edit-base (weir-jira--site-handle site) key))
 
 (defun weir-jira--queued (site status value)
-  "Tell what became of a change of SITE: STATUS and VALUE."
+  "Report the result of a change of SITE: STATUS and VALUE."
   (if (eq status 'failed)
       (progn
         (weir-jira--log site (weir--error-text value))
@@ -81,7 +82,7 @@ if it is given, when the change is refused."
   (weir-jira--open (weir-jira--default) #'weir-jira--push))
 
 (defun weir-jira--push (site)
-  "Send the outbox of SITE; later if it is being synced."
+  "Send the outbox of SITE; if a sync is running, send it after that."
   (if (weir-jira--site-pull site)
       (setf (weir-jira--site-push-wanted site) t)
     (setf (weir-jira--site-push-wanted site) nil)
@@ -96,7 +97,7 @@ if it is given, when the change is refused."
     (weir-jira--update-headers site)))
 
 (defun weir-jira--pushed (site status value)
-  "Note that a push of SITE ended with STATUS and VALUE."
+  "Handle the end of a push of SITE with STATUS and VALUE."
   (if (eq status 'failed)
       (weir-jira--pulled site status value nil)
     (let ((stuck (+ (plist-get value :conflicts) (plist-get value :rejected)
@@ -114,7 +115,7 @@ if it is given, when the change is refused."
 ;;;; Completion
 
 (defun weir-jira--changeable ()
-  "Return the open site of the buffer; signal an error if it is only read."
+  "Return the open site of the buffer; signal an error if it is read-only."
   (let ((site (weir-jira--here)))
     (when (weir-jira--about site :read-only)
       (user-error "Weir only reads Jira Data Center; change it at the site, then pull"))
@@ -126,7 +127,7 @@ if it is given, when the change is refused."
   (weir-jira--key-or-error))
 
 (defun weir-jira--offered (what &optional key)
-  "Return what is offered as WHAT for KEY, by default the issue at point."
+  "Return completion candidates WHAT for KEY, by default the issue at point."
   (weir--jira-offered (weir-jira--site-handle (weir-jira--changeable)) what
                       (or key (weir-jira--key-or-error))))
 
@@ -140,14 +141,14 @@ if it is given, when the change is refused."
                          (complete-with-action action people text predicate))))))
 
 (defun weir-jira--field-info (field)
-  "Return what is known of FIELD of the issue at point, or nil."
+  "Return the description of FIELD of the issue at point, or nil."
   (cl-find-if (lambda (info)
                 (or (equal (plist-get info :id) field)
                     (equal (downcase (plist-get info :name)) (downcase field))))
               (weir-jira--offered "fields")))
 
 (defun weir-jira--read-value (field old &optional info)
-  "Ask for a value of FIELD, which is OLD; INFO is what is known of the field."
+  "Ask for a value of FIELD, now OLD; INFO is the description of the field."
   (let ((allowed (plist-get (or info (weir-jira--field-info field)) :allowed))
         (prompt (format "%s: " (if info (plist-get info :name) (capitalize field)))))
     (cond
@@ -160,8 +161,8 @@ if it is given, when the change is refused."
 ;;;; Changes
 
 (defun weir-jira-set-field (field)
-  "Set FIELD of the issue at point: interactively, the field at point.
-On a comment or worklog, edit that."
+  "Set FIELD of the issue at point; interactively, the field at point.
+On a comment or worklog, edit the comment or worklog instead."
   (interactive
    (list (cond
           ((get-text-property (point) 'weir-jira-comment) 'comment)
@@ -181,8 +182,8 @@ On a comment or worklog, edit that."
            (weir-jira--change-then site #'ignore "edit" (list key field value) base))))))
 
 (defun weir-jira--read-fields (infos)
-  "Ask for values of the fields INFOS; return names and values in turn.
-An empty value leaves a field out."
+  "Ask for values of the fields INFOS; return names and values alternately.
+An empty value omits the field."
   (let ((words nil))
     (dolist (info infos words)
       (let ((value (weir-jira--read-value (plist-get info :id) "" info)))
@@ -191,9 +192,9 @@ An empty value leaves a field out."
 
 (defun weir-jira-transition (status &optional comment fields)
   "Move the issue at point to STATUS; in a list the marked issues.
-The fields that the transition requires are asked for; with a prefix
-argument all fields of its screen, and a COMMENT.  FIELDS are names and
-values in turn."
+Ask for the fields that the transition requires; with a prefix argument,
+ask for all fields of its screen and for a COMMENT.  FIELDS are names and
+values alternately."
   (interactive
    (let* ((status (completing-read "Status: " (weir-jira--offered "transitions")))
           (screen (weir-jira--offered
@@ -233,7 +234,7 @@ In a list change the marked issues."
     (weir-jira--change (weir-jira--changeable) "edit" key "labels" labels)))
 
 (defun weir-jira-watch (&optional off)
-  "Watch the issue at point; with a prefix argument OFF no longer.
+  "Watch the issue at point; with a prefix argument OFF, stop watching it.
 In a list watch the marked issues."
   (interactive "P")
   (dolist (key (weir-jira--chosen))
@@ -249,7 +250,7 @@ In a list watch the marked issues."
                      (and remove "remove")))
 
 (defun weir-jira--read-required (project type)
-  "Ask for the fields without which no issue of TYPE is created in PROJECT."
+  "Ask for the required fields of a new issue of TYPE in PROJECT."
   (weir-jira--read-fields
    (cl-remove "parent" (weir-jira--offered "required" (concat project "\n" type))
               :key (lambda (info) (plist-get info :id)) :test #'equal)))
@@ -257,8 +258,8 @@ In a list watch the marked issues."
 ;;;###autoload
 (defun weir-jira-create (project type summary &optional parent fields)
   "Create an issue of TYPE in PROJECT with SUMMARY, below PARENT if it is given.
-FIELDS are names of fields and values in turn.  Interactively, fields without
-which the site creates no such issue are asked for."
+FIELDS are names of fields and values alternately.  Interactively, ask for
+the fields that the site requires."
   (interactive
    (let* ((site (weir-jira--changeable))
           (projects (mapcar (lambda (project) (plist-get project :key))
@@ -291,7 +292,8 @@ which the site creates no such issue are asked for."
   (weir-jira--change (weir-jira--changeable) "clone" (weir-jira--key-or-error) "summary" summary))
 
 (defun weir-jira-delete (typed &optional subtasks)
-  "Delete the issue at point, whose key the user has TYPED; with its SUBTASKS."
+  "Delete the issue at point; SUBTASKS non-nil deletes its subtasks too.
+TYPED is the key as the user has typed it for confirmation."
   (interactive (list (read-string (format "Type %s to delete it: " (weir-jira--key-to-change)))
                      current-prefix-arg))
   (let ((key (weir-jira--key-or-error)))
@@ -302,7 +304,7 @@ which the site creates no such issue are asked for."
 ;;;; Projects
 
 (defun weir-jira--project (verb site &rest words)
-  "Send the change VERB of a project of SITE with WORDS.  It is not queued."
+  "Send the change VERB of a project of SITE with WORDS, without queueing it."
   (let ((key (car words)))
     (message "Jira: %s project %s" verb key)
     (weir--expect
@@ -349,7 +351,8 @@ The request is sent at once; the account needs the right ADMINISTER."
   (weir-jira--project "edit" (weir-jira--changeable) key field value))
 
 (defun weir-jira-project-delete (key typed)
-  "Delete the project KEY with its issues at the site; the user has TYPED its key."
+  "Delete the project KEY with its issues at the site.
+TYPED is the key as the user has typed it for confirmation."
   (interactive
    (let ((key (weir-jira--project-here)))
      (list key (read-string (format "Type %s to delete it with its issues: " key)))))
@@ -362,7 +365,8 @@ The request is sent at once; the account needs the right ADMINISTER."
 (defvar-local weir-jira--commit nil
   "Function that queues the text of the buffer.
 Its arguments are the text, a function to call once the text is durable, and
-one to call if it is refused.  It returns nil if there is nothing to queue.")
+a function to call if the text is rejected.  It returns nil if there is
+nothing to queue.")
 
 (defvar weir-jira-edit-mode-map
   (let ((map (make-sparse-keymap)))
@@ -394,7 +398,7 @@ one to call if it is refused.  It returns nil if there is nothing to queue.")
 (defun weir-jira-edit-commit ()
   "Queue the text of the buffer.
 The buffer is buried, and killed once the text is durable.  If the text is
-refused, the buffer is shown again."
+rejected, the buffer is shown again."
   (interactive)
   (let ((buffer (current-buffer))
         (commit (or weir-jira--commit (user-error "Nothing is edited here"))))
@@ -466,7 +470,7 @@ refused, the buffer is shown again."
                                           (if (equal name "labels")
                                               (string-join (split-string (cdr field)) ",")
                                             (cdr field))))))))
-    ;; A text that was left alone is not sent.
+    ;; An unchanged text is not sent.
     (unless (equal (string-trim-right body) (string-trim-right new-body))
       (setq words (append words (list "description" new-body))))
     words))
@@ -494,7 +498,7 @@ refused, the buffer is shown again."
   (or (get-text-property (point) 'weir-jira-comment) (user-error "No comment here")))
 
 (defun weir-jira-comment-edit (comment)
-  "Edit COMMENT, the id of one of the issue of the buffer."
+  "Edit COMMENT, the id of a comment on the issue of the buffer."
   (interactive (list (weir-jira--comment-or-error)))
   (let* ((site (weir-jira--changeable))
          (key (weir-jira--key-or-error))
@@ -509,7 +513,7 @@ refused, the buffer is shown again."
                                   base failed)))))))
 
 (defun weir-jira-comment-delete (comment)
-  "Delete COMMENT, the id of one of the issue of the buffer."
+  "Delete COMMENT, the id of a comment on the issue of the buffer."
   (interactive (list (weir-jira--comment-or-error)))
   (when (yes-or-no-p "Delete this comment? ")
     (weir-jira--change (weir-jira--changeable) "delete-comment" (weir-jira--key-or-error) comment)))
@@ -547,8 +551,8 @@ refused, the buffer is shown again."
   (or (get-text-property (point) 'weir-jira-worklog) (user-error "No worklog here")))
 
 (defun weir-jira-worklog-edit (worklog time)
-  "Set the time of WORKLOG, the id of one of the issue of the buffer, to TIME.
-Its comment is then edited in a buffer."
+  "Set the time of WORKLOG, an id in the issue of the buffer, to TIME.
+The comment of the worklog is then edited in a buffer."
   (interactive
    (let* ((worklog (weir-jira--worklog-or-error))
           (seconds (plist-get (weir-jira--worklog-here worklog) :seconds)))
@@ -570,23 +574,23 @@ Its comment is then edited in a buffer."
                                   base failed)))))))
 
 (defun weir-jira--worklog-here (worklog)
-  "Return what is known of WORKLOG, the id of one of the issue of the buffer."
+  "Return the data of WORKLOG, an id in the issue of the buffer."
   (weir-jira--offered "worklog" (concat (weir-jira--key-or-error) "\n" worklog)))
 
 (defun weir-jira-worklog-delete (worklog)
-  "Delete WORKLOG, the id of one of the issue of the buffer."
+  "Delete WORKLOG, the id of a worklog of the issue of the buffer."
   (interactive (list (weir-jira--worklog-or-error)))
   (when (yes-or-no-p "Delete this worklog? ")
     (weir-jira--change (weir-jira--changeable) "delete-worklog" (weir-jira--key-or-error) worklog)))
 
 (defun weir-jira--logged ()
-  "Return the clocks that the org heading at point notes as logged."
+  "Return the clocks that are recorded as logged at the org heading at point."
   (split-string (or (org-entry-get nil "JIRA_LOGGED") "") ";" t))
 
 (defun weir-jira--clocks ()
-  "Return the clocks of the org heading at point that are not noted as logged.
-Those of headings below it count too, except below one that has a JIRA_KEY of
-its own.  A clock is (SPAN START SECONDS HEADING), HEADING a marker."
+  "Return the clocks of the org heading at point that are not logged yet.
+Clocks of headings below it are included, except below a heading with its
+own JIRA_KEY.  A clock is (SPAN START SECONDS HEADING), HEADING a marker."
   (let ((clocks nil))
     (save-excursion
       (org-back-to-heading t)
@@ -612,11 +616,11 @@ its own.  A clock is (SPAN START SECONDS HEADING), HEADING a marker."
 ;;;###autoload
 (defun weir-jira-worklog-from-clocks (&optional dry-run)
   "Log the clocks of the org heading at point on its issue.
-The property JIRA_KEY of the heading names the issue.  Headings below it count
-too, unless they have a JIRA_KEY of their own.  Clocks that were logged are kept
-in the property JIRA_LOGGED of their heading; a clock that the issue has as a
-worklog is not logged again.  With a prefix argument DRY-RUN only show what
-would be logged."
+The property JIRA_KEY of the heading names the issue.  Headings below it
+are included, unless they have their own JIRA_KEY.  Logged clocks are recorded
+in the property JIRA_LOGGED of their heading.  A clock is not logged again if
+the issue already has such a worklog.  With a prefix argument DRY-RUN, only
+show the clocks that would be logged."
   (interactive "P")
   (unless (derived-mode-p 'org-mode)
     (user-error "This is not an org buffer"))
@@ -642,7 +646,7 @@ would be logged."
                                         (encode-time (org-parse-time-string start))))))))))))))
 
 (defun weir-jira--note-clock (heading span)
-  "Note at HEADING, a marker, that the clock SPAN is in the outbox."
+  "Record at HEADING, a marker, that the clock SPAN is in the outbox."
   (when (buffer-live-p (marker-buffer heading))
     (with-current-buffer (marker-buffer heading)
       (save-excursion
@@ -667,7 +671,7 @@ would be logged."
   "Keys of `weir-jira-outbox-mode'.")
 
 (define-derived-mode weir-jira-outbox-mode tabulated-list-mode "Jira-Outbox"
-  "Changes that are not at the site yet.
+  "Changes that the site has not executed yet.
 \\{weir-jira-outbox-mode-map}"
   (setq tabulated-list-format
         [("No" 5 nil) ("State" 10 t) ("Issue" 12 t) ("Change" 40 nil) ("Problem" 40 nil)]
@@ -686,7 +690,7 @@ would be logged."
 
 ;;;###autoload
 (defun weir-jira-outbox ()
-  "Show what is not at the site yet, and conflicts."
+  "Show the changes that the site has not executed yet, and conflicts."
   (interactive)
   (weir-jira--open
    (weir-jira--default)
@@ -712,8 +716,8 @@ would be logged."
   (pop-to-buffer (weir-jira--show (weir-jira--here) (plist-get (weir-jira--op-here) :key))))
 
 (defun weir-jira--resolve (site op choice &optional field value done failed)
-  "Decide CHOICE about the operation OP of SITE, about FIELD of it, with VALUE.
-Call DONE once the decision is durable, or FAILED if it is refused."
+  "Apply CHOICE to FIELD of the operation OP of SITE, with VALUE.
+Call DONE once the decision is durable, or FAILED if it is rejected."
   (weir--expect
    (weir--jira-resolve (weir-jira--site-handle site) (number-to-string (plist-get op :number))
                        choice field value)
@@ -729,12 +733,12 @@ Call DONE once the decision is durable, or FAILED if it is refused."
      (weir-jira--refresh site))))
 
 (defun weir-jira-outbox-mine ()
-  "Replace the value of the site by the own one."
+  "Replace the value at the site with the local value."
   (interactive)
   (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "mine"))
 
 (defun weir-jira-outbox-theirs ()
-  "Let the value of the site stay."
+  "Keep the value at the site."
   (interactive)
   (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "theirs"))
 
@@ -751,7 +755,7 @@ Call DONE once the decision is durable, or FAILED if it is refused."
 
 (defun weir-jira-outbox-merge ()
   "Merge the texts of the conflict at point in a buffer.
-It shows both versions and what was before, as `smerge-mode' knows them."
+The buffer shows both versions and their base in the form of `smerge-mode'."
   (interactive)
   (let* ((op (weir-jira--op-here))
          (site (weir-jira--here))

@@ -6,14 +6,14 @@
 ;;; Commentary:
 
 ;; `org-store-link' in an issue, or at a row of a list of issues, stores a link
-;; weir-jira:SITE/KEY.  A link is followed in the replica, so without a network too.
+;; weir-jira:SITE/KEY.  Links open in the replica, also without a network.
 ;; `org-insert-link' completes the keys of the default site.
 ;;
 ;; `weir-jira-org-capture' captures a heading about the issue at point, and
 ;; `weir-jira-org-agenda' writes a list of issues to a file that org can show in
-;; its agenda.  Both write only when they are called.
+;; its agenda.  They write nothing unless called.
 ;;
-;; A separate file, since it registers a type of link when it is loaded.
+;; This is a separate file because loading it registers a type of link.
 
 ;;; Code:
 
@@ -34,8 +34,8 @@
 %?"
   "Template of a heading that `weir-jira-org-capture' adds.
 The property JIRA_KEY names the issue for `weir-jira-worklog-from-clocks'.
-It is a template as in `org-capture-templates', where in addition
-%(weir-jira-org-captured PROPERTY) stands for a property of the issue: :key,
+The template is as in `org-capture-templates'.  In addition,
+%(weir-jira-org-captured PROPERTY) inserts a property of the issue: :key,
 :summary, :status, :assignee, :priority, :due or :link."
   :group 'weir-jira
   :type 'string
@@ -51,8 +51,8 @@ A target as in `org-capture-templates'; (file \"\") is the file
 
 (defcustom weir-jira-org-agenda-file (locate-user-emacs-file "weir-jira/agenda.org")
   "File that `weir-jira-org-agenda' writes.
-Org shows it if it is in the variable `org-agenda-files', which this package
-leaves alone."
+Org shows the file if it is in the variable `org-agenda-files', which this
+package does not change."
   :group 'weir-jira
   :type 'file
   :package-version '(weir-jira . "0.1.0"))
@@ -75,7 +75,7 @@ leaves alone."
   (format "weir-jira:%s/%s" (weir-jira--site-name site) key))
 
 (defun weir-jira-org-store (&rest _)
-  "Store a link to the issue at point; return nil where there is none."
+  "Store a link to the issue at point; return nil if there is no issue."
   (when (derived-mode-p 'weir-jira-issue-mode 'weir-jira-list-mode)
     (let ((key (weir-jira--key-here)))
       (when key
@@ -103,17 +103,17 @@ leaves alone."
 
 ;;;; Capture
 
-(defvar weir-jira-org--issue nil "Properties of the issue that is captured.")
+(defvar weir-jira-org--issue nil "Properties of the captured issue.")
 
 (defun weir-jira-org-captured (property)
-  "Return PROPERTY of the issue that is captured, as text for a template."
+  "Return PROPERTY of the captured issue, as text for a template."
   (let ((value (plist-get weir-jira-org--issue property)))
     (if (stringp value) value "")))
 
 ;;;###autoload
 (defun weir-jira-org-capture ()
   "Capture a heading about the issue at point.
-`weir-jira-org-template' and `weir-jira-org-target' say what and where."
+`weir-jira-org-template' is the heading, `weir-jira-org-target' the place."
   (interactive)
   (let* ((key (weir-jira--key-or-error))
          (site (weir-jira--here))
@@ -142,7 +142,7 @@ leaves alone."
 
 (defun weir-jira-org-agenda ()
   "Write the issues of the list to `weir-jira-org-agenda-file'.
-What was in the file is replaced; the issues themselves are not changed."
+The content of the file is replaced; the issues are not changed."
   (interactive)
   (unless (and (derived-mode-p 'weir-jira-list-mode) weir-jira--set)
     (user-error "This is no list of issues"))

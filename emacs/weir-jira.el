@@ -72,15 +72,15 @@
   :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-token-store 'auth-source
-  "Where `weir-jira-setup' keeps a token.
+  "Place where `weir-jira-setup' stores a token.
 The symbol `file' means a file of mode 0600 beside the settings, `keyring'
 the keyring of the desktop, which needs the program secret-tool."
   :type '(choice (const auth-source) (const file) (const keyring))
   :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-sync-interval 60
-  "Seconds between two pulls while Emacs is used; nil means no pull by itself.
-While Emacs is idle for five minutes, five minutes."
+  "Seconds between two automatic pulls; nil means no automatic pull.
+After Emacs was idle for five minutes, the interval is five minutes."
   :type '(choice (const :tag "On demand only" nil) (integer :tag "Seconds"))
   :package-version '(weir-jira . "0.1.0"))
 
@@ -112,9 +112,9 @@ A view with columns of its own is (NAME JQL . COLUMNS), with COLUMNS as in
   :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-on-lost-access 'keep
-  "What becomes of the issues of a project that the account no longer sees.
-The symbol `keep' means that they stay, `hide' that lists leave them out, and
-`purge' that the next look for deletions removes them from the replica."
+  "Treatment of the issues of a project that the account can no longer see.
+The symbol `keep' means that they remain, `hide' that lists omit them, and
+`purge' that the next search for deletions removes them from the replica."
   :type '(choice (const keep) (const hide) (const purge))
   :package-version '(weir-jira . "0.1.0"))
 
@@ -127,11 +127,11 @@ The symbol `keep' means that they stay, `hide' that lists leave them out, and
 (defface weir-jira-label '((t :inherit shadow))
   "Face of labels of fields.")
 (defface weir-jira-dim '((t :inherit shadow))
-  "Face of columns of less interest.")
+  "Face of less important columns.")
 (defface weir-jira-mark '((t :inherit warning))
   "Face of marks of a list.")
 (defface weir-jira-status-new '((t :inherit default))
-  "Face of a status of issues that wait.")
+  "Face of a status of issues that are not started.")
 (defface weir-jira-status-active '((t :inherit font-lock-keyword-face))
   "Face of a status of issues that are worked on.")
 (defface weir-jira-status-done '((t :inherit success))
@@ -180,7 +180,7 @@ The symbol `keep' means that they stay, `hide' that lists leave them out, and
                     (lambda (status value) (weir-jira--opened site status value)))))))
 
 (defun weir-jira--opened (site status value)
-  "Note that SITE was opened: STATUS and VALUE."
+  "Handle the result of opening SITE: STATUS and VALUE."
   (if (eq status 'failed)
       (progn
         (setq weir-jira--sites (delq site weir-jira--sites))
@@ -208,7 +208,7 @@ A buffer without a site has the default one."
   (plist-get (weir--jira-about (weir-jira--site-handle site)) property))
 
 (defun weir-jira--warn-of-expiry (site)
-  "Tell the user when the token of SITE expires within 14 days."
+  "Warn the user if the token of SITE expires within 14 days."
   (when-let ((days (weir-jira--about site :expires-in)))
     (message (if (< days 0)
                  "Jira: the token of %s has expired; use `M-x weir-jira-setup'"
@@ -248,13 +248,13 @@ A buffer without a site has the default one."
   "The login of a personal access token of Data Center in auth-source.")
 
 (defun weir-jira--secret (url email)
-  "Return the token for EMAIL at the site URL out of auth-source, or nil."
+  "Return the token for EMAIL at the site URL from auth-source, or nil."
   (let* ((found (car (auth-source-search :host (weir-jira--host url) :user email :max 1)))
          (secret (plist-get found :secret)))
     (if (functionp secret) (funcall secret) secret)))
 
 (defun weir-jira--keep-secret (url email token)
-  "Keep TOKEN for EMAIL at the site URL in auth-source."
+  "Store TOKEN for EMAIL at the site URL in auth-source."
   (let* ((auth-source-creation-defaults `((secret . ,token) (port . "https")))
          (found (car (auth-source-search :host (weir-jira--host url) :user email :port "https"
                                          :max 1 :create t)))
@@ -263,7 +263,7 @@ A buffer without a site has the default one."
       (funcall save))))
 
 (defun weir-jira--token (site)
-  "Return the token of SITE, or nil where there is none, or a file has it."
+  "Return the token of SITE, or nil if it has none or a file stores it."
   (let ((email (if (weir-jira--about site :bearer)
                    weir-jira--bearer-login
                  (weir-jira--about site :email))))
@@ -280,7 +280,8 @@ on which the token expires, PROJECTS a list of keys; nil means all projects.
 An empty EMAIL means a site without authentication, such as `weir jira-sim',
 or Jira Data Center with the personal access token BEARER; the symbol `ask'
 means to ask for it.
-The token is read from auth-source, or asked for.  Data Center is only read."
+The token is read from auth-source, or from the user.  Data Center is
+read-only."
   (interactive
    (let* ((url (read-string "Address of the site: " "https://"))
           (email (read-string "E-mail address of the account (Data Center: empty): "))
@@ -313,7 +314,7 @@ The token is read from auth-source, or asked for.  Data Center is only read."
        (when (and (eq status 'done) token (not known) (not keep))
          (weir-jira--keep-secret url login token))
        (when (and (eq (car-safe value) 'weir-auth) known)
-         ;; The next attempt reads it again.
+         ;; The next attempt reads the token again.
          (auth-source-forget+ :host (weir-jira--host url))
          (setq value (list 'weir-auth (format "%s; auth-source has the token for %s at %s"
                                               (cadr value) login (weir-jira--host url)))))
@@ -328,7 +329,7 @@ The token is read from auth-source, or asked for.  Data Center is only read."
   (unless (equal text "") text))
 
 (defun weir-jira--logged-in (status value)
-  "Tell what became of a login, STATUS and VALUE, and start the first pull."
+  "Report the result of a login, STATUS and VALUE, and start the first pull."
   (if (eq status 'failed)
       (message "Jira: %s" (weir--error-text value))
     (let ((missing (cl-remove-if (lambda (right) (plist-get right :granted))
@@ -340,7 +341,7 @@ The token is read from auth-source, or asked for.  Data Center is only read."
                    (format "; missing rights: %s"
                            (mapconcat (lambda (right) (plist-get right :name)) missing ", "))
                  ""))
-      ;; An open site has the settings of before.
+      ;; An open site still has the old settings.
       (let ((site (weir-jira--find name))
             (open (lambda ()
                     (weir-jira--open name (lambda (site)
@@ -353,19 +354,19 @@ The token is read from auth-source, or asked for.  Data Center is only read."
 ;;;; Pulls
 
 (defun weir-jira--start-timer ()
-  "Start the timer of pulls, unless there is one."
+  "Start the timer of pulls if it is not running."
   (when (and weir-jira-sync-interval (not weir-jira--timer))
     (setq weir-jira--timer
           (run-with-timer weir-jira-sync-interval weir-jira-sync-interval #'weir-jira--tick))))
 
 (defun weir-jira--tick ()
-  "Pull from each site for which it is time."
+  "Pull from each site whose next pull is due."
   (let ((idle (current-idle-time)))
     (dolist (site weir-jira--sites)
       (let ((last (weir-jira--site-last-pull site)))
         (unless (or (weir-jira--site-pull site)
                     (null (weir-jira--site-handle site))
-                    ;; A token that was refused is not tried again by itself.
+                    ;; A rejected token is not retried automatically.
                     (eq (car-safe (weir-jira--site-failure site)) 'weir-auth)
                     (and idle last (> (float-time idle) 300)
                          (< (- (float-time) last) 300)))
@@ -375,14 +376,15 @@ The token is read from auth-source, or asked for.  Data Center is only read."
 
 ;;;###autoload
 (defun weir-jira-sync (&optional census)
-  "Pull what changed at the site; with CENSUS also look for deletions."
+  "Pull the changes of the site; with CENSUS also search for deletions."
   (interactive "P")
   (weir-jira--open (weir-jira--default)
                    (lambda (site) (weir-jira--pull site census t))))
 
 (defun weir-jira--pull (site census tell &optional confirm)
-  "Pull from SITE unless that is under way; with CENSUS look for deletions.
-TELL: report a pull without changes too.  CONFIRM: remove many issues."
+  "Pull from SITE if no pull is running; with CENSUS search for deletions.
+With TELL, also report a pull without changes.  CONFIRM permits the removal
+of many issues."
   (unless (weir-jira--site-pull site)
     (condition-case error
         (setf (weir-jira--site-pull site)
@@ -399,8 +401,8 @@ TELL: report a pull without changes too.  CONFIRM: remove many issues."
     (weir-jira--update-headers site)))
 
 (defun weir-jira--stored (site count)
-  "Note that the pull of SITE that is under way has stored COUNT issues.
-The first of them are shown at once, the others when the pull ends."
+  "Record that the running pull of SITE has stored COUNT issues.
+The first issues are shown at once, the others when the pull ends."
   (let ((first (null (weir-jira--site-stored site))))
     (setf (weir-jira--site-stored site) count)
     (when first
@@ -408,8 +410,8 @@ The first of them are shown at once, the others when the pull ends."
     (weir-jira--update-headers site)))
 
 (defun weir-jira--pulled (site status value tell)
-  "Note that a pull of SITE ended with STATUS and VALUE.
-TELL: report a pull without changes too."
+  "Handle the end of a pull of SITE with STATUS and VALUE.
+With TELL, also report a pull without changes."
   (setf (weir-jira--site-pull site) nil
         (weir-jira--site-stored site) nil
         (weir-jira--site-last-pull site) (float-time))
@@ -447,7 +449,7 @@ TELL: report a pull without changes too."
       (insert (format-time-string "%F %T ") (weir-jira--site-name site) " " text "\n"))))
 
 (defun weir-jira-sync-log ()
-  "Show what pulls and pushes did."
+  "Show the log of pulls and pushes."
   (interactive)
   (pop-to-buffer (get-buffer-create "*weir-jira-log*")))
 
@@ -457,7 +459,7 @@ TELL: report a pull without changes too."
                     (buffer-list)))
 
 (defun weir-jira--refresh (site)
-  "Show the present state of SITE in its buffers."
+  "Show the current state of SITE in its buffers."
   (dolist (buffer (weir-jira--buffers site))
     (with-current-buffer buffer
       (when (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode 'weir-jira-outbox-mode
@@ -465,11 +467,11 @@ TELL: report a pull without changes too."
         (setq weir-jira--problem
               (condition-case error
                   (progn (revert-buffer nil t) nil)
-                ;; An issue that was deleted meanwhile.
+                ;; The issue was deleted meanwhile.
                 (weir-not-found (cadr error))))))))
 
 (defun weir-jira--update-headers (site)
-  "Make the header lines of the buffers of SITE show its state."
+  "Update the header lines of the buffers of SITE."
   (dolist (buffer (weir-jira--buffers site))
     (with-current-buffer buffer
       (setq mode-line-process
@@ -537,13 +539,13 @@ TELL: report a pull without changes too."
 
 ;;;; Lists
 
-(defconst weir-jira--first-rows 200 "Rows that are shown at once.")
-(defconst weir-jira--more-rows 1000 "Rows that are added at a time when Emacs is idle.")
+(defconst weir-jira--first-rows 200 "Number of rows that are shown at once.")
+(defconst weir-jira--more-rows 1000 "Number of rows that are added at a time while Emacs is idle.")
 
-(defvar-local weir-jira--problem nil "Why the buffer shows an old state, or nil.")
+(defvar-local weir-jira--problem nil "Reason why the buffer shows an old state, or nil.")
 (defvar-local weir-jira--query nil "The query of the buffer.")
-(defvar-local weir-jira--columns nil "The columns of the buffer; nil: those of all lists.")
-(defvar-local weir-jira--words nil "The words that the buffer shows the issues of, or nil.")
+(defvar-local weir-jira--columns nil "The columns of the buffer; nil means `weir-jira-columns'.")
+(defvar-local weir-jira--words nil "The words of the search that the buffer shows, or nil.")
 (defvar-local weir-jira--asked nil "The answer of the site that the buffer shows, or nil.")
 (defvar-local weir-jira--is-tree nil "Whether the buffer shows a tree.")
 (defvar-local weir-jira--set nil "The issues that the buffer shows.")
@@ -616,7 +618,7 @@ TELL: report a pull without changes too."
     (setq weir-jira--more nil)))
 
 (defun weir-jira--select ()
-  "Return the issues that the buffer is to show."
+  "Return the issues to show in the buffer."
   (let* ((handle (weir-jira--site-handle weir-jira--site))
          (set (cond
                (weir-jira--asked (weir--jira-set (append (plist-get weir-jira--asked :ids) nil)))
@@ -657,7 +659,7 @@ TELL: report a pull without changes too."
 ;; Marks
 
 (defun weir-jira--show-mark (on)
-  "Show in the first column of the row whether it is marked: ON."
+  "Show the row as marked if ON, else as unmarked, in the first column."
   (let ((inhibit-read-only t)
         (key (get-text-property (point) 'weir-jira-key)))
     (save-excursion
@@ -676,7 +678,7 @@ TELL: report a pull without changes too."
       (forward-line))))
 
 (defun weir-jira--set-mark (on)
-  "Mark the issue of the row if ON, else unmark it; then go to the next row."
+  "Mark the issue of the row if ON, else unmark it; then move to the next row."
   (let ((key (weir-jira--key-or-error)))
     (setq weir-jira--marks (delete key weir-jira--marks))
     (when on
@@ -685,14 +687,14 @@ TELL: report a pull without changes too."
     (forward-line)))
 
 (defun weir-jira-mark ()
-  "Mark the issue at point, and go to the next row.
-Transitions, assignments, labels, watches and exports then concern all marked
-issues of the list."
+  "Mark the issue at point, and move to the next row.
+Transitions, assignments, labels, watches and exports then apply to all
+marked issues of the list."
   (interactive nil weir-jira-list-mode)
   (weir-jira--set-mark t))
 
 (defun weir-jira-unmark ()
-  "Remove the mark of the issue at point, and go to the next row."
+  "Remove the mark of the issue at point, and move to the next row."
   (interactive nil weir-jira-list-mode)
   (weir-jira--set-mark nil))
 
@@ -715,14 +717,14 @@ Without a mark, return the key of the issue at point in a list."
     (list (weir-jira--key-or-error))))
 
 (defun weir-jira--add-more (buffer)
-  "Add rows to BUFFER, if it still is there."
+  "Add rows to BUFFER if it is live."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (when weir-jira--set
         (weir-jira--add-rows weir-jira--more-rows)))))
 
 (defun weir-jira--revert-list (&rest _)
-  "Show the present state of the issues; point stays at its issue."
+  "Show the current state of the issues; point stays at its issue."
   (let ((key (weir-jira--key-here))
         (line (line-number-at-pos)))
     (weir-jira--here)
@@ -748,8 +750,8 @@ Without a mark, return the key of the issue at point in a list."
 
 (defun weir-jira--list-buffer (name site query &rest options)
   "Return the buffer NAME with the issues of SITE for QUERY.
-OPTIONS: `:words' of a search, `:tree', `:asked', an answer of the site, and
-`:columns' of the list."
+OPTIONS are `:words' of a search, `:tree', `:asked', an answer of the site,
+and `:columns' of the list."
   (with-current-buffer (get-buffer-create name)
     (unless (derived-mode-p 'weir-jira-list-mode)
       (weir-jira-list-mode))
@@ -837,8 +839,8 @@ If the site cannot be reached, its last answer is shown."
 
 (defun weir-jira-import-views (&optional replace)
   "Add the favourite filters of the account to the saved views.
-Each pull of reference data, once a day, reads them from the site.  A view of
-the same name stays as it is; with a prefix argument REPLACE it is replaced."
+The daily pull of reference data reads the filters from the site.  A view of
+the same name is kept; with a prefix argument REPLACE it is replaced."
   (interactive "P")
   (let* ((filters (weir--jira-offered (weir-jira--site-handle (weir-jira--here)) "filters" ""))
          (new (cl-remove-if (lambda (filter)
@@ -861,7 +863,7 @@ the same name stays as it is; with a prefix argument REPLACE it is replaced."
   "Matches a string of JQL, or in its group 1 the words ORDER BY.")
 
 (defun weir-jira--split-order (query)
-  "Return (CONDITION . ORDER) of QUERY; ORDER is nil where it has none."
+  "Return (CONDITION . ORDER) of QUERY; ORDER is nil if QUERY has no order."
   (let ((case-fold-search t)
         (from 0)
         (found nil))
@@ -878,7 +880,7 @@ the same name stays as it is; with a prefix argument REPLACE it is replaced."
   "Fields by which a list can be sorted.")
 
 (defun weir-jira-sort (field)
-  "Sort the list by FIELD; if it is sorted by FIELD already, the other way.
+  "Sort the list by FIELD; reverse the order if it is sorted by FIELD.
 The order becomes part of the query, so that `weir-jira-save-view' keeps it."
   (interactive (list (completing-read "Sort by: " weir-jira--orders nil t)) weir-jira-list-mode)
   (when (or weir-jira--asked weir-jira--words)
@@ -920,20 +922,20 @@ The last one gets the rest of the line.  `weir-jira-save-view' keeps them."
   (revert-buffer nil t))
 
 (defun weir-jira-refresh ()
-  "Show the present state of the replica, and pull in the background."
+  "Show the current state of the replica, and pull in the background."
   (interactive)
   (revert-buffer nil t)
   (weir-jira--pull (weir-jira--here) nil t))
 
 (defun weir-jira-toggle-tree ()
-  "Show children below their parents, or no longer."
+  "Toggle whether children are shown below their parents."
   (interactive)
   (setq weir-jira--is-tree (not weir-jira--is-tree))
   (revert-buffer nil t))
 
 ;;;###autoload
 (defun weir-jira-projects ()
-  "Show the projects of the site; RET leads to the tree of one."
+  "Show the projects of the site; RET opens the tree of a project."
   (interactive)
   (weir-jira--open (weir-jira--default) #'weir-jira--show-projects))
 
@@ -990,7 +992,7 @@ The last one gets the rest of the line.  `weir-jira-save-view' keeps them."
 ;;;###autoload
 (defun weir-jira-search ()
   "Search summaries, descriptions and comments while you type.
-RET leaves the issues that were found in a list."
+RET shows the found issues in a list."
   (interactive)
   (weir-jira--open (weir-jira--default) #'weir-jira--search))
 
@@ -1046,7 +1048,7 @@ RET leaves the issues that were found in a list."
 (defconst weir-jira--issue-buffer "*jira issue*" "Name of the buffer that shows an issue.")
 
 (defun weir-jira--revert-issue (&rest _)
-  "Show the present state of the issue; point stays where it is."
+  "Show the current state of the issue; point does not move."
   (let ((line (line-number-at-pos))
         (inhibit-read-only t)
         (page (weir--jira-issue (weir-jira--site-handle (weir-jira--here)) weir-jira--key)))
@@ -1173,7 +1175,7 @@ The prefix shows whether changes of the issue wait in the outbox."
      (t (user-error "Nothing to follow here")))))
 
 (defun weir-jira-history ()
-  "Show what each version of the issue changed, below the issue."
+  "Show the changes of each version of the issue, below the issue."
   (interactive)
   (let ((buffer (current-buffer))
         (key (weir-jira--key-or-error)))
@@ -1207,8 +1209,8 @@ The prefix shows whether changes of the issue wait in the outbox."
               (insert "- first version\n"))))))))
 
 (defun weir-jira-diff ()
-  "Compare the issue with a version that the replica stored before.
-The present state has the changes of the outbox.  Comments are left out."
+  "Compare the issue with an earlier version in the replica.
+The current state includes the changes of the outbox.  Comments are omitted."
   (interactive)
   (let ((site (weir-jira--here))
         (key (weir-jira--key-or-error)))
@@ -1270,7 +1272,7 @@ The present state has the changes of the outbox.  Comments are left out."
 ;;;; Browse, copy, export
 
 (defun weir-jira--url (key)
-  "Return the address of the issue KEY for people."
+  "Return the web address of the issue KEY."
   (concat (weir-jira--about (weir-jira--here) :site-url) "/browse/" key))
 
 (defun weir-jira-browse ()
@@ -1341,7 +1343,7 @@ If issues are marked, only those."
 
 ;;;###autoload
 (defun weir-jira-jump (bookmark)
-  "Show what BOOKMARK stands for."
+  "Show the list or the issue of BOOKMARK."
   (let ((key (bookmark-prop-get bookmark 'key))
         (query (bookmark-prop-get bookmark 'query)))
     (weir-jira--open (bookmark-prop-get bookmark 'site)

@@ -57,7 +57,7 @@ Nil means a file `weir-module' with `module-file-suffix' in
   :package-version '(weir . "0.1.0"))
 
 (defcustom weir-module-directory (locate-user-emacs-file "weir/")
-  "Directory of the dynamic module, where `weir-module-file' is nil."
+  "Directory of the dynamic module if `weir-module-file' is nil."
   :type 'directory
   :package-version '(weir . "0.1.0"))
 
@@ -89,10 +89,10 @@ Nil means a file `weir-module' with `module-file-suffix' in
 ;;;; Module and pipe
 
 (defconst weir-version "0.1.0"
-  "Version of this package; that of the module must be equal.")
+  "Version of this package, which must equal the version of the module.")
 
-(defvar weir--pipe nil "The pipe process at which the module rings.")
-(defvar weir--callbacks (make-hash-table) "Functions of operations, by number.")
+(defvar weir--pipe nil "The pipe process to which the module writes when results are ready.")
+(defvar weir--callbacks (make-hash-table) "Callbacks of operations, by number of the operation.")
 (defvar weir--results (make-hash-table) "Results that are awaited, by number.")
 (defvar weir--parts (make-hash-table) "Parts of results, the newest first, by number.")
 
@@ -134,15 +134,15 @@ Nil means a file `weir-module' with `module-file-suffix' in
   (add-hook 'kill-emacs-hook #'weir--at-exit))
 
 (defun weir--at-exit ()
-  "Shut the module down: at most half a second."
+  "Shut the module down; wait at most half a second."
   (weir--shutdown))
 
 (defun weir--ensure ()
-  "Load the module and make the pipe, unless that was done."
+  "Load the module and create the pipe, if that was not done yet."
   (unless (fboundp 'weir--open)
     (weir--load))
   (unless (process-live-p weir--pipe)
-    ;; With adaptive reading each result would wait for about 24 ms.
+    ;; With adaptive reading, each result would be delayed by about 24 ms.
     (let ((process-adaptive-read-buffering nil))
       (setq weir--pipe (make-pipe-process
                         :name "weir" :buffer nil :noquery t
@@ -150,7 +150,7 @@ Nil means a file `weir-module' with `module-file-suffix' in
     (weir--start weir--pipe)))
 
 (defun weir--wake (&rest _)
-  "Take the results of the module and hand them to their callbacks."
+  "Read the results of the module and pass them to their callbacks."
   (let ((more t))
     (while more
       (pcase-let ((`(,left . ,results) (weir--drain)))
@@ -159,7 +159,7 @@ Nil means a file `weir-module' with `module-file-suffix' in
           (weir--deliver result))))))
 
 (defun weir--deliver (result)
-  "Hand RESULT, a list (ID STATUS VALUE), to whom it belongs."
+  "Pass RESULT, a list (ID STATUS VALUE), to the caller of operation ID."
   (pcase-let* ((`(,id ,status ,value) result)
                (callback (gethash id weir--callbacks)))
     (unless (eq status 'part)
@@ -173,7 +173,7 @@ Nil means a file `weir-module' with `module-file-suffix' in
      (t (puthash id (cons status value) weir--results)))))
 
 (defun weir--call (callback status value)
-  "Call CALLBACK with STATUS and VALUE; an error in it becomes a warning."
+  "Call CALLBACK with STATUS and VALUE; show an error of it as a warning."
   (condition-case error
       (funcall callback status value)
     (error (display-warning 'weir (weir--error-text error)))))
@@ -185,8 +185,8 @@ Nil means a file `weir-module' with `module-file-suffix' in
     (error-message-string error)))
 
 (defun weir--expect (id callback)
-  "Note that CALLBACK gets the result of operation ID; nil: it is awaited.
-Return ID."
+  "Register CALLBACK for the result of operation ID, and return ID.
+With CALLBACK nil, a caller waits for the result."
   (puthash id (or callback 'await) weir--callbacks)
   id)
 
@@ -204,7 +204,7 @@ Return its result (STATUS . VALUE), or nil."
           (setq finished (gethash operation weir--results)))
       (remhash operation weir--results)
       (unless finished
-        ;; Its result is no longer awaited.
+        ;; No caller waits for its result any more.
         (puthash operation nil weir--callbacks)))))
 
 (defun weir-await (operation &optional timeout)
@@ -217,13 +217,13 @@ the operation."
     (_ (signal 'weir-timeout (list "The operation has no answer yet")))))
 
 (defun weir-cancel (operation)
-  "Cancel OPERATION.  Return t if that takes effect.
-A write is cancelled only while it waits; what is cancelled ends with the
-condition `weir-cancelled'."
+  "Cancel OPERATION.  Return t if it could be cancelled.
+A write can be cancelled only before it begins.  A cancelled operation ends
+with the condition `weir-cancelled'."
   (weir--cancel operation))
 
 (defun weir--finish (operation)
-  "Wait for OPERATION without a limit of time; a quit cancels it."
+  "Wait for OPERATION without a timeout; a quit cancels the operation."
   (let ((finished nil))
     (unwind-protect
         (prog1 (weir-await operation most-positive-fixnum)
@@ -235,14 +235,14 @@ condition `weir-cancelled'."
 
 (cl-defun weir-open (directory &key readonly)
   "Open the store in DIRECTORY in this process, and return it.
-With READONLY it is only read, also beside another process that writes."
+With READONLY, open it for reading only, even while another process writes."
   (weir--ensure)
   (weir--open (expand-file-name directory) readonly))
 
 (cl-defun weir-connect (url &key token callback)
   "Connect to the server at URL, such as weir://localhost:7077.
-TOKEN proves the identity.  Return a store that is used like one of
-`weir-open'.  With CALLBACK return a number at once; CALLBACK gets a status,
+TOKEN authenticates the caller.  Return a store like that of
+`weir-open'.  With CALLBACK, return a number at once; CALLBACK gets a status,
 `done' or `failed', and the store or an error."
   (weir--ensure)
   (let ((id (weir--expect (weir--connect url token) callback)))
@@ -255,7 +255,7 @@ TOKEN proves the identity.  Return a store that is used like one of
 ;;;; Reads
 
 (defun weir--now (result)
-  "Return RESULT of a read, awaited where it is the number of an operation."
+  "Return RESULT of a read; if it is an operation number, wait for the value."
   (if (integerp result)
       (weir--finish (weir--expect result nil))
     result))
@@ -283,7 +283,7 @@ A record is a vector [OFFSET TIME-MS KIND KEY VALUE]."
 FROM is a name, a pattern such as orders.*, or a list of them.  WHERE,
 ORDER-BY, SELECT and GROUP-BY are texts as for the command `weir query', such
 as $.state==\"open\", `$.n desc' and count.  LIMIT is the number of results.
-With LATEST only the current value of each key counts.
+With LATEST, only the current value of each key is read.
 
 Without CALLBACK wait for all results; a quit cancels the query.  With
 CALLBACK return a number at once: CALLBACK gets `part' and a list of results,
@@ -340,7 +340,7 @@ for the program.  Then call CALLBACK.  Return the number of the operation for
   (weir--expect (weir--deploy store topic (expand-file-name file) arguments) callback))
 
 (defun weir--deployed (status value)
-  "Tell the user what became of a deployment: STATUS and VALUE."
+  "Report the result of a deployment to the user: STATUS and VALUE."
   (if (eq status 'done)
       (message "Weir: the program is deployed")
     (message "Weir: %s" (weir--error-text value))))
@@ -349,8 +349,8 @@ for the program.  Then call CALLBACK.  Return the number of the operation for
 
 (cl-defun weir-follow (store topic function &key (after 0))
   "Call FUNCTION with each batch of records of TOPIC in STORE.
-The first batch begins after the offset AFTER; a batch is a list as that of
-`weir-read'.  Return a number for `weir-stop'."
+The first batch begins after the offset AFTER.  A batch is a list of records
+as `weir-read' returns it.  Return a number for `weir-stop'."
   (weir--ensure)
   (let ((id (weir--follow store topic after)))
     (puthash id
@@ -406,7 +406,7 @@ The first batch begins after the offset AFTER; a batch is a list as that of
 
 ;;;###autoload
 (defun weir-browse (store)
-  "Show the topics of STORE; interactively, of a store that is opened."
+  "Show the topics of STORE; interactively, open the store first."
   (interactive (list (weir--ask-store)))
   (let ((buffer (get-buffer-create "*weir*")))
     (with-current-buffer buffer
@@ -437,8 +437,8 @@ The first batch begins after the offset AFTER; a batch is a list as that of
   (add-hook 'kill-buffer-hook #'weir--follow-end nil t))
 
 (defun weir-query-show (store from &rest options)
-  "Show what `weir-query' gives for STORE, FROM and OPTIONS in a buffer.
-The results are inserted as they come; killing the buffer cancels the query.
+  "Show the results of `weir-query' for STORE, FROM and OPTIONS in a buffer.
+Results are inserted as they arrive; killing the buffer cancels the query.
 Return the buffer."
   (let ((buffer (generate-new-buffer (format "*weir query %s*" from))))
     (with-current-buffer buffer
@@ -453,7 +453,7 @@ Return the buffer."
     buffer))
 
 (defun weir--query-insert (buffer status value)
-  "Put VALUE, which came with STATUS, into BUFFER."
+  "Insert VALUE, which arrived with STATUS, into BUFFER."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (let ((inhibit-read-only t))
@@ -480,7 +480,7 @@ Return the buffer."
   "Keys of `weir-tail-mode'.")
 
 (define-derived-mode weir-tail-mode special-mode "Weir-Tail"
-  "Records of a topic, as they come."
+  "Records of a topic, as they arrive."
   (setq truncate-lines t)
   (add-hook 'kill-buffer-hook #'weir--follow-end nil t))
 
@@ -503,7 +503,7 @@ Return the buffer."
                 'weir-record record)))
 
 (defun weir-show-record ()
-  "Show the record at point; its value is formatted where it is JSON."
+  "Show the record at point; format its value if it is JSON."
   (interactive)
   (let ((record (or (get-text-property (point) 'weir-record)
                     (user-error "No record here"))))
@@ -517,7 +517,7 @@ Return the buffer."
             (ignore-errors (json-pretty-print start (point)))))))))
 
 (defun weir-tail (store topic)
-  "Show the records of TOPIC in STORE, and each new one as it comes."
+  "Show the records of TOPIC in STORE, and each new one as it arrives."
   (let ((buffer (generate-new-buffer (format "*weir %s*" topic))))
     (with-current-buffer buffer
       (weir-tail-mode)
@@ -530,7 +530,7 @@ Return the buffer."
     buffer))
 
 (defun weir--tail-insert (buffer records)
-  "Insert RECORDS at the end of BUFFER, in one piece."
+  "Insert RECORDS at the end of BUFFER with one insertion."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (let ((inhibit-read-only t)
@@ -588,9 +588,9 @@ Nil means the directory above the one of this file, if it has a Cargo.toml."
 
 ;;;###autoload
 (defun weir-module-install (file)
-  "Install FILE, a dynamic module that was built, in `weir-module-directory'.
-The file is replaced whole or not at all.  A module that is loaded stays in
-use until Emacs is started again."
+  "Install FILE, a built dynamic module, in `weir-module-directory'.
+The file is replaced completely or not at all.  A loaded module stays in use
+until Emacs is restarted."
   (interactive "fModule to install: ")
   (unless module-file-suffix
     (user-error "This Emacs loads no modules; use Emacs 28.1 or later with modules"))

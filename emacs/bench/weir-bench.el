@@ -107,7 +107,7 @@
                            :rounds rounds)))))
 
 (defun weir-bench--about ()
-  "Print what was measured on."
+  "Print a description of the measured system."
   (weir-bench--print :experiment "about" :emacs emacs-version
                      :system system-configuration
                      :native_compilation (if (and (fboundp 'native-comp-available-p)
@@ -219,7 +219,7 @@ DEPTHS are those of the trees, by default six of them."
 (defvar weir-bench--address nil "The address of the connection.")
 
 (defun weir-bench--socket (url)
-  "Return a connection to the host of URL, the one of the last time if it is open."
+  "Return a connection to the host of URL; reuse an open connection."
   (unless (and (process-live-p weir-bench--socket) (equal weir-bench--address url))
     (weir-bench--close-socket)
     (let ((parsed (url-generic-parse-url url))
@@ -241,7 +241,7 @@ DEPTHS are those of the trees, by default six of them."
     (setq weir-bench--socket nil)))
 
 (defun weir-bench--get-socket (url)
-  "Return the notes at URL over a connection that is kept, in Lisp alone."
+  "Return the notes at URL over a persistent connection, only in Lisp."
   (let ((process (weir-bench--socket url)))
     (with-current-buffer (process-buffer process)
       (erase-buffer)
@@ -289,7 +289,7 @@ DEPTHS are those of the trees, by default six of them."
 
 (defun weir-bench--clients (url count)
   "Return the contenders for COUNT requests to URL, which has notes.
-Of one that cannot run, the second part is a text in place of a function."
+If a contender cannot run, its second part is a text instead of a function."
   (let* ((lisp (lambda (get) (lambda () (dotimes (_ count) (funcall get url)))))
          (rust (lambda (get) (lambda () (weir--bench-repeat (lambda () (funcall get url)) count))))
          (needs (lambda (feature function)
@@ -522,12 +522,12 @@ Both are columns of ROW of EXPERIMENT."
     (nth (/ (length ratios) 2) ratios)))
 
 (defun weir-bench--bar (name measured limit unit)
-  "Print the bar NAME: what was MEASURED, and its LIMIT, both in UNIT."
+  "Print the bar NAME: the MEASURED value and its LIMIT, both in UNIT."
   (weir-bench--print :experiment "bar" :row name :measured measured :limit limit :unit unit
                      :holds (if (<= measured limit) t :false)))
 
 (defun weir-bench--print-bars ()
-  "Print each bar with what was measured."
+  "Print each bar with its measured value."
   (cl-flet* ((of (experiment row column) (weir-bench--least experiment row column))
              ;; Without the loop around the call.
              (net (experiment row column)
@@ -562,9 +562,9 @@ Both are columns of ROW of EXPERIMENT."
                        (of "jira-sync-idle" issues "writes") 0 "records"))))
 
 (defun weir-bench-bars ()
-  "Measure all that has a bar, and print each bar.
+  "Measure everything that has a bar, and print each bar.
 The command `weir' is in the variable WEIR_BINARY.  Byte-compile this file and
-use a release build of the module, else the bars say nothing."
+use a release build of the module; otherwise the bars are meaningless."
   (setq weir-module-file (or weir-module-file (getenv "WEIR_MODULE")))
   (weir--ensure)
   (weir-bench--about)

@@ -23,7 +23,7 @@
     "uninstallable in all released Emacs versions"
     ;; The other package of this directory; no archive is asked.
     "Package weir is not installable")
-  "Parts of messages of package-lint that are no faults.")
+  "Parts of messages of package-lint that are not faults.")
 
 (defun weir-check-fault (file line text)
   "Count the fault TEXT of FILE at LINE, and print it."

@@ -37,7 +37,7 @@
   (weir-jira-edit-tests-ops site))
 
 (defun weir-jira-edit-tests-called ()
-  "Wait until each callback has run, that which refreshes buffers too."
+  "Wait until each callback has run, including the refresh of buffers."
   (weir-tests-until
    (lambda ()
      (and (= (hash-table-count weir--callbacks) 0)
@@ -52,14 +52,14 @@ Changes of the same issue may become one operation."
   (weir-jira-edit-tests-ops site))
 
 (defun weir-jira-edit-tests-push (site)
-  "Push the outbox of SITE, wait for the end, and return what is left in it."
+  "Push the outbox of SITE, wait for the end, and return the rest of it."
   (weir-jira--push site)
   (weir-tests-until (lambda () (null (weir-jira--site-pull site))))
   (should-not (weir-jira--site-failure site))
   (weir-jira-edit-tests-ops site))
 
 (defun weir-jira-edit-tests-at-site (url key &rest path)
-  "Return what the site at URL has for the issue KEY at PATH below its fields."
+  "Return the value at PATH in the fields of the issue KEY at the site URL."
   (with-current-buffer (url-retrieve-synchronously (concat url "/rest/api/3/issue/" key) t)
     (goto-char (point-min))
     (search-forward "\n\n")
@@ -182,7 +182,7 @@ Changes of the same issue may become one operation."
         (should (string-match-p "no valid document" (buffer-string)))))))
 
 (defun weir-jira-edit-tests-elsewhere (url key fields)
-  "Set FIELDS, an alist, of the issue KEY at URL, as somebody else does."
+  "Set FIELDS, an alist, of the issue KEY at URL, as another user."
   (let ((url-request-method "PUT")
         (url-request-extra-headers '(("Content-Type" . "application/json")))
         (url-request-data (encode-coding-string (json-serialize `((fields . ,fields))) 'utf-8)))
@@ -295,7 +295,7 @@ Changes of the same issue may become one operation."
 
 (defun weir-jira-edit-tests-conflict (site key url mine theirs)
   "Make a conflict about the summary of the issue KEY of SITE at URL.
-MINE is written here, THEIRS by somebody else."
+MINE is the local value, THEIRS is the value of another user."
   (weir-jira--change site "edit" key "summary" mine)
   (weir-jira-edit-tests-queued site 1)
   (weir-jira-tests-post url "/_sim/edit" `((issue . ,key) (fields . ((summary . ,theirs)))))

@@ -62,7 +62,7 @@
 (defun weir-session-until (pattern &optional gone)
   "Wait until the screen matches PATTERN; fail after a minute.
 With GONE, wait until it does not.
-A screen is drawn in pieces: what is old may go after what is new came."
+A screen is drawn in pieces, so old text may vanish after new text appears."
   (let ((end (+ (float-time) 60)))
     (while (eq (and gone t) (and (string-match-p pattern (weir-session-screen)) t))
       (when (> (float-time) end)
@@ -151,7 +151,7 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
        nil (expand-file-name (concat name ".svg") folder)))))
 
 (defmacro weir-session-with (home &rest body)
-  "Run BODY beside an Emacs in a terminal; HOME is its home directory."
+  "Run BODY next to an Emacs in a terminal; HOME is its home directory."
   (declare (indent 1) (debug (symbolp body)))
   `(let ((,home (make-temp-file "weir-session" t)))
      (unwind-protect
