@@ -1,9 +1,9 @@
-//! A server that answers like Jira Cloud, or like Jira Data Center, with faults on request, for tests and
+//! A server that simulates Jira Cloud or Jira Data Center, with faults on request, for tests and
 //! demonstrations.
 //!
-//! It listens at 127.0.0.1 only, keeps its state in memory and makes the same data for the same
-//! seed. The requests are those of jira.md, section 2, as far as `routes` has them; the faults are
-//! those of section 9.3 (`faults`). `/_sim/…` controls it.
+//! It listens only on 127.0.0.1, stores its state in memory, and generates equal data for equal
+//! seeds. `routes` implements requests of jira.md, section 2; `faults` implements the faults of
+//! section 9.3. Requests to `/_sim/…` control the server.
 
 mod faults;
 mod routes;
@@ -28,15 +28,15 @@ pub use faults::FAULTS;
 use faults::Rule;
 use world::World;
 
-/// The port that `weir jira-sim` listens at unless told otherwise.
+/// The default port of `weir jira-sim`.
 pub const SIM_PORT: u16 = 1938;
-/// Requests of which the log keeps the newest.
+/// Limit on the requests in the log; older ones are dropped.
 const LOG_MAX: usize = 100_000;
 
-/// How the simulator is set up.
+/// Options of the simulator.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// Port; 0: one that is free. Default 1938.
+    /// Port; 0 selects a free one; default 1938.
     pub port: u16,
     /// Seed of the data; default 1.
     pub seed: u64,
@@ -44,33 +44,33 @@ pub struct SimOptions {
     pub projects: usize,
     /// Number of issues; default 100.
     pub issues: usize,
-    /// Comments of an issue on average; default 2.
+    /// Average number of comments per issue; default 2.
     pub comments: usize,
-    /// Worklogs of an issue on average; default none.
+    /// Average number of worklogs per issue; default 0.
     pub worklogs: usize,
     /// Number of users; default 5.
     pub users: usize,
-    /// Milliseconds by which the search index is late; default 0.
+    /// Lag of the search index in milliseconds; default 0.
     pub search_lag_ms: i64,
-    /// Most issues of a page; default 100.
+    /// Limit on the issues of a page; default 100.
     pub page_cap: usize,
-    /// Offset of the zone of the account in minutes, in which JQL reads times; default 0.
+    /// Offset of the account's time zone in minutes, in which JQL times are interpreted; default 0.
     pub offset_minutes: i64,
-    /// Whether it answers as Data Center, which can only be read; default no.
+    /// Whether the server simulates Data Center, which is read-only; default no.
     pub data_center: bool,
-    /// E-mail address and token that are asked for; with an empty address a bearer token. Default none.
+    /// Required e-mail address and token; with an empty address, a bearer token. Default none.
     pub auth: Option<(String, String)>,
     /// Permissions that the account lacks; default none.
     pub denied: Vec<String>,
-    /// Whether time stands still but for `POST /_sim/clock`; default no.
+    /// Whether time advances only by `POST /_sim/clock`; default no.
     pub virtual_clock: bool,
-    /// Milliseconds before each answer; default 0.
+    /// Delay before each answer in milliseconds; default 0.
     pub latency_ms: u64,
-    /// Milliseconds before the first answer of a connection; default 0.
+    /// Delay before the first answer of a connection in milliseconds; default 0.
     pub connect_latency_ms: u64,
-    /// Requests that are answered a second, and how many at once; more get 429. Default: no limit.
+    /// Requests per second, and the burst; more get 429. Default: no limit.
     pub rate: Option<(u32, u32)>,
-    /// Whether writes to one issue are limited as at Jira; default yes.
+    /// Whether writes to one issue are limited as in Jira; default yes.
     pub issue_write_limits: bool,
 }
 
@@ -99,7 +99,7 @@ impl Default for SimOptions {
     }
 }
 
-/// A simulator that runs. It ends when this is dropped.
+/// A running simulator. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Simulator {
     listening: Listening,
@@ -119,25 +119,25 @@ struct State {
     bucket: Bucket,
 }
 
-/// Requests that may be answered now: the rate fills it up to its burst.
+/// A token bucket for requests: the rate refills it up to the burst.
 #[derive(Debug, Default)]
 struct Bucket {
-    /// Thousandths of requests; `None`: it was never used, so it is full.
+    /// Available thousandths of requests; `None`: never used, so full.
     level: Option<i64>,
     at_ms: i64,
 }
 
 impl Bucket {
-    /// Takes one request. Returns the seconds to wait where there is none.
+    /// Takes one request from the bucket. If there is none, returns the seconds to wait.
     fn take(&mut self, (rate, burst): (u32, u32), now_ms: i64) -> Result<(), i64> {
         let (rate, most) = (i64::from(rate.max(1)), 1000 * i64::from(burst.max(1)));
-        // The rate a second is also that of thousandths a millisecond.
+        // A rate in requests per second equals thousandths of requests per millisecond.
         let filled = (now_ms - self.at_ms).max(0).saturating_mul(rate);
         let level = self.level.unwrap_or(most).saturating_add(filled).min(most);
         self.at_ms = now_ms;
         self.level = Some(level);
         if level < 1000 {
-            // Whole seconds until the next request is in it.
+            // Whole seconds until the bucket has the next request.
             return Err((1000 - level - 1) / (1000 * rate) + 1);
         }
         self.level = Some(level - 1000);
@@ -152,10 +152,10 @@ impl Shared {
 }
 
 impl Simulator {
-    /// Makes the data and starts to listen.
+    /// Generates the data and starts to listen.
     ///
     /// # Errors
-    /// When the port is taken.
+    /// The port is in use.
     pub fn start(options: SimOptions) -> io::Result<Self> {
         let port = options.port;
         let state = State {
@@ -179,12 +179,12 @@ impl Simulator {
         self.listening.url()
     }
 
-    /// Blocks until the simulator ends, which it does not by itself.
+    /// Blocks until the simulator ends; it does not end by itself.
     pub fn wait(mut self) {
         self.listening.wait();
     }
 
-    /// Carries out a request to `/_sim/…` without a connection.
+    /// Executes a request to `/_sim/…` without a connection.
     pub fn control(&self, method: &str, path: &str, body: &Value) -> Value {
         let request = Request {
             method: method.to_owned(),
@@ -218,7 +218,7 @@ fn converse(mut stream: TcpStream, shared: &Shared, ends: &AtomicBool) -> io::Re
     Ok(())
 }
 
-/// Answers a request. Returns whether the connection can be used again.
+/// Answers a request. Returns whether the connection can be reused.
 fn answer(stream: &mut TcpStream, shared: &Shared, request: &Request) -> io::Result<bool> {
     let (fault, latency) = {
         let mut state = shared.state();
@@ -339,7 +339,7 @@ fn control(state: &mut State, request: &Request) -> Response {
                     world.set_as(id, name, value.clone(), &world.another());
                 }
             }
-            // A comment or worklog by its id, with other values.
+            // Changes a comment or worklog, found by its id.
             for list in ["comment", "worklog"] {
                 let Some(given) = body[list].as_object() else {
                     continue;

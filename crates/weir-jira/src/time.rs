@@ -1,4 +1,4 @@
-//! Times as Jira writes them, and milliseconds since 1970-01-01 UTC.
+//! Converts between times in Jira's form and milliseconds since 1970-01-01 UTC.
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
@@ -9,25 +9,27 @@ pub const DAY_MS: i64 = 86_400_000;
 /// Milliseconds of a minute.
 pub const MINUTE_MS: i64 = 60_000;
 
-/// Reads `2024-11-29T10:44:51.887-0800`. `None` for any other text.
+/// Parses `2024-11-29T10:44:51.887-0800`. `None` for any other text.
 pub fn parse(text: &str) -> Option<i64> {
     let parts = strtime::parse("%Y-%m-%dT%H:%M:%S%.f%z", text).ok()?;
     Some(parts.to_timestamp().ok()?.as_millisecond())
 }
 
-/// Writes `2024-11-29T18:44:51.887+0000`. Times that no calendar has become that of 1970.
+/// Formats a time as `2024-11-29T18:44:51.887+0000`. A time outside of the calendar becomes
+/// 1970-01-01.
 pub fn format(ms: i64) -> String {
     let time = Timestamp::from_millisecond(ms).unwrap_or_default();
     time.strftime("%Y-%m-%dT%H:%M:%S%.3f+0000").to_string()
 }
 
-/// The date `2024-11-29` of a time, in a zone that is `offset_minutes` before UTC or after.
+/// The date of a time, such as `2024-11-29`, in a time zone `offset_minutes` from UTC.
 pub fn date(ms: i64, offset_minutes: i64) -> String {
     let time = Timestamp::from_millisecond(ms + offset_minutes * MINUTE_MS).unwrap_or_default();
     time.strftime("%Y-%m-%d").to_string()
 }
 
-/// Reads `2024-11-29`, `2024/11/29`, each with an optional ` 10:44`, in a zone with this offset.
+/// Parses `2024-11-29`, `2024/11/29`, each with an optional ` 10:44`, in a time zone with this
+/// offset.
 pub fn parse_literal(text: &str, offset_minutes: i64) -> Option<i64> {
     let text = text.trim().replace('/', "-");
     let (day, clock) = text.split_once(' ').unwrap_or((&text, "00:00"));
@@ -38,7 +40,7 @@ pub fn parse_literal(text: &str, offset_minutes: i64) -> Option<i64> {
     Some(utc - offset_minutes * MINUTE_MS)
 }
 
-/// Reads a span such as `-1w2d3h4m`, in milliseconds.
+/// Parses a duration such as `-1w2d3h4m` into milliseconds.
 pub fn parse_span(text: &str) -> Option<i64> {
     let (sign, rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),

@@ -1,4 +1,4 @@
-//! From what a person writes to the value of a field.
+//! Converts text of the user to the value of a field.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ use crate::op::{self, SetEdit};
 use crate::replica::Replica;
 use crate::time;
 
-/// Characters of a summary, and of any line of text.
+/// Limit on the characters of a summary, and of any line of text.
 const LINE_CHARS_MAX: usize = 255;
-/// Characters of rich text.
+/// Limit on the characters of rich text.
 const RICH_CHARS_MAX: usize = 32_767;
 
-/// What an assignment comes to.
+/// The parsed form of an assignment.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reading {
     Value(Value),
@@ -28,7 +28,7 @@ fn wrong(info: &FieldInfo, what: impl Into<String>) -> JiraError {
     }
 }
 
-/// Reads `text` as a value of the field, whose value is `current` now.
+/// Parses `text` as a value of the field; `current` is the value before.
 pub(crate) fn read(
     replica: &Replica,
     info: &FieldInfo,
@@ -103,7 +103,7 @@ fn one(
     }
 }
 
-/// A text in org as rich text, in place of `current`.
+/// Converts org text to rich text that replaces `current`.
 pub(crate) fn rich(text: &str, current: &Value) -> std::result::Result<Value, String> {
     if text.chars().count() > RICH_CHARS_MAX {
         return Err(format!("it is longer than {RICH_CHARS_MAX} characters"));
@@ -143,14 +143,14 @@ fn choice(info: &FieldInfo, kind: &FieldKind, text: &str) -> Result<Value> {
     }
 }
 
-/// An allowed value without what only describes it.
+/// An allowed value without its descriptive parts.
 fn plain(option: &Value) -> Value {
     let kept = ["id", "name", "value", "key"].into_iter();
     let kept = kept.filter_map(|name| Some((name.to_owned(), option.get(name)?.clone())));
     Value::Object(kept.collect())
 }
 
-/// The person who is called so: `me`, `none`, an account id, an e-mail address or a name.
+/// Finds the person with this name: `me`, `none`, an account id, an e-mail address or a name.
 pub(crate) fn person(replica: &Replica, text: &str) -> std::result::Result<Value, String> {
     let text = text.trim();
     if text.is_empty() || text == "none" {
@@ -189,7 +189,7 @@ pub(crate) fn person(replica: &Replica, text: &str) -> std::result::Result<Value
     }
 }
 
-/// `a,b` is the whole list; `+a,-b` adds and removes.
+/// Parses a list: `a,b` replaces the whole list; `+a,-b` adds and removes.
 fn list(
     replica: &Replica,
     info: &FieldInfo,

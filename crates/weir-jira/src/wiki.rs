@@ -1,8 +1,8 @@
-//! Wiki markup, in which Jira Data Center keeps rich text, as text for people.
+//! Converts wiki markup, the rich text of Jira Data Center, to text for people.
 
-/// Returns the markup as lines that an org buffer shows as they are. Line ends become `\n`, other control
-/// characters are left out, and a line that org would take for a headline is indented by one space.
-/// A text that is not empty ends with a line end.
+/// Converts the markup to lines that an org buffer shows unchanged. Line ends become `\n`, and
+/// other control characters are removed. A line that org would read as a headline is indented by
+/// one space. A text that is not empty ends with a line end.
 pub(crate) fn shown(markup: &str) -> String {
     let mut text = String::with_capacity(markup.len() + 1);
     for line in markup.trim_end().lines() {

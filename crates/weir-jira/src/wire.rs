@@ -1,5 +1,5 @@
-//! HTTP/1.1 of the simulators: a listener, one request read, one response written, and the ways to
-//! break one.
+//! HTTP/1.1 for the simulators: a listener, reading a request, writing a response, and ways to
+//! break a response.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Largest head of a request, in bytes.
+/// Limit on the head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Largest body of a request, in bytes.
+/// Limit on the body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 32 << 20;
-/// Most headers of a request.
+/// Limit on the headers of a request.
 const HEADERS_MAX: usize = 64;
 
-/// A listener at 127.0.0.1 with a thread for each connection. It ends when this is dropped.
+/// A listener on 127.0.0.1 with a thread for each connection. Dropping it ends the listener.
 #[derive(Debug)]
 pub(crate) struct Listening {
     address: SocketAddr,
@@ -25,8 +25,8 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Listens at a port, 0 for one that is free. `converse` is called with each connection, and with
-    /// whether the listener ends.
+    /// Listens on a port; 0 selects a free one. `converse` is called for each connection, with a
+    /// flag that is set when the listener ends.
     pub(crate) fn start(
         port: u16,
         name: &str,
@@ -46,7 +46,8 @@ impl Listening {
                 let Ok(stream) = stream else { continue };
                 let (ends, converse) = (Arc::clone(&accepting), Arc::clone(&converse));
                 let thread = std::thread::Builder::new().name(client.clone());
-                // A connection that breaks, or for which there is no thread, concerns its client only.
+                // A connection that breaks, or for which no thread can start, affects only its
+                // client.
                 drop(thread.spawn(move || drop(converse(stream, &ends))));
             }
         })?;
@@ -63,7 +64,7 @@ impl Listening {
         format!("http://{}", self.address)
     }
 
-    /// Blocks until the listener ends, which it does not by itself.
+    /// Blocks until the listener ends; it does not end by itself.
     pub(crate) fn wait(&mut self) {
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
@@ -74,7 +75,7 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
+        // Wakes the accept thread.
         drop(TcpStream::connect(self.address));
         self.wait();
     }
@@ -120,16 +121,16 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
 }
 
-/// How much of a response is sent, and how.
+/// How much of a response is sent, and in which way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
-    /// The connection is reset after so many bytes of the body.
+    /// The connection is reset after this many bytes of the body.
     pub(crate) reset_after: Option<usize>,
-    /// The connection is closed after so many bytes of the body.
+    /// The connection is closed after this many bytes of the body.
     pub(crate) close_after: Option<usize>,
     /// The body is chunked and never ends.
     pub(crate) endless: bool,
-    /// Time before each block of 1024 bytes of the body.
+    /// Delay before each block of 1024 bytes of the body.
     pub(crate) drip: Option<Duration>,
 }
 
@@ -204,7 +205,7 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize, usize)>> {
     Ok(Some((request, head, length)))
 }
 
-/// Reads percent-encoding; `+` is a space.
+/// Decodes percent-encoding; `+` is a space.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
@@ -222,7 +223,7 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Writes a response. Returns whether the connection can be used again.
+/// Writes a response. Returns whether the connection can be reused.
 pub(crate) fn write(
     stream: &mut TcpStream,
     response: &Response,

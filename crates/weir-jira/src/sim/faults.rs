@@ -1,4 +1,4 @@
-//! Faults: which request meets which, and what it does to the answer.
+//! Selects the fault of a request, and applies it to the answer.
 
 use std::time::Duration;
 
@@ -60,13 +60,13 @@ pub(super) struct Fault {
     retry_after: Option<String>,
     /// `RateLimit-Reason` of 429.
     reason: Option<String>,
-    /// Bytes of the body before `truncate` and `reset-during`.
+    /// Bytes of the body that `truncate` and `reset-during` send.
     bytes: usize,
-    /// Milliseconds of `slow`.
+    /// Delay of `slow` in milliseconds.
     ms: u64,
     /// Field that another user sets in `conflict`; default `summary`.
     field: Option<String>,
-    /// The value that it gets.
+    /// The value of that field.
     value: Option<Value>,
 }
 
@@ -74,15 +74,15 @@ pub(super) struct Fault {
 #[serde(default)]
 struct Match {
     method: Option<String>,
-    /// A path, in which `*` stands for one segment.
+    /// A path; `*` matches one segment.
     path: Option<String>,
-    /// The rule begins at this request that it fits, from 1.
+    /// The first matching request with the fault, counted from 1.
     nth: u64,
-    /// From then on every so many requests; 0: each.
+    /// Interval of further faults, in matching requests; 0: every request.
     every: u64,
-    /// It ends after so many faults; 0: never.
+    /// Limit on the number of faults; 0: no limit.
     count: u64,
-    /// Requests of a thousand that meet it, by a generator of the rule; 0: all.
+    /// Probability of the fault in thousandths, drawn from the generator of the rule; 0: always.
     chance: u64,
     /// Seed of the generator.
     seed: u64,
@@ -102,7 +102,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Fails for a fault that does not exist.
+    /// Fails if the fault does not exist.
     pub(super) fn check(self) -> Result<Self, String> {
         if FAULTS.contains(&self.fault.name.as_str()) {
             return Ok(self);
@@ -123,7 +123,7 @@ impl Rule {
         mixed ^ (mixed >> 31)
     }
 
-    /// Whether the next request that the rule fits meets its fault.
+    /// Whether the next matching request gets the fault.
     fn meets(&mut self, request: &Request) -> bool {
         let method = self.fits.method.as_ref();
         let path = self.fits.path.as_ref();
@@ -154,7 +154,7 @@ fn fits(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// The fault that a request meets: that of its header, or of the first rule.
+/// The fault of a request: that of its header, or of the first matching rule.
 pub(super) fn choose(rules: &mut [Rule], request: &Request) -> Option<Fault> {
     if let Some(name) = request.header("x-sim-fault") {
         return Some(Fault {
@@ -169,7 +169,7 @@ pub(super) fn choose(rules: &mut [Rule], request: &Request) -> Option<Fault> {
 }
 
 impl Fault {
-    /// The answer in place of the executed request, where the fault has one.
+    /// The answer that replaces the execution of the request, if the fault has one.
     pub(super) fn instead(&self) -> Option<Response> {
         let html = b"<html><body>Something went wrong</body></html>".to_vec();
         let messages = |text: &str| {
@@ -223,7 +223,7 @@ impl Fault {
         })
     }
 
-    /// The answer in place of that of the executed request.
+    /// The answer that replaces that of the executed request.
     pub(super) fn afterwards(&self) -> Option<Response> {
         let status = match self.name.as_str() {
             "500-after" => 500,
@@ -238,7 +238,7 @@ impl Fault {
         })
     }
 
-    /// What another user sets in `conflict`.
+    /// The field and the value that another user sets in `conflict`.
     pub(super) fn foreign(&self) -> (String, Value) {
         let field = self.field.clone().unwrap_or_else(|| "summary".to_owned());
         let value = self.value.clone();
@@ -248,12 +248,12 @@ impl Fault {
         )
     }
 
-    /// Time before the request is executed.
+    /// Delay before the request is executed.
     pub(super) fn delay(&self) -> Option<Duration> {
         (self.name == "slow").then(|| Duration::from_millis(self.ms))
     }
 
-    /// What becomes of the bytes of an answer.
+    /// Damages the bytes of an answer.
     pub(super) fn spoil(&self, response: &mut Response) {
         match self.name.as_str() {
             "empty-object" => response.body = b"{}".to_vec(),
@@ -268,7 +268,7 @@ impl Fault {
         }
     }
 
-    /// How the answer is sent.
+    /// How the answer is transmitted.
     pub(super) fn delivery(&self) -> Delivery {
         let mut delivery = Delivery::default();
         match self.name.as_str() {
@@ -281,7 +281,7 @@ impl Fault {
         delivery
     }
 
-    /// What becomes of the issues of an answer.
+    /// Changes the issues of an answer.
     pub(super) fn bend(&self, issues: &mut Vec<Value>) {
         match self.name.as_str() {
             "missing" => {
@@ -313,7 +313,7 @@ impl Fault {
     }
 }
 
-/// Forms that Jira is known to send now and then.
+/// Gives an issue unusual forms that Jira sometimes sends.
 fn odd(issue: &mut Value) {
     let fields = &mut issue["fields"];
     fields["priority"] = Value::Null;

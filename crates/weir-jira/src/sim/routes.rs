@@ -1,4 +1,4 @@
-//! The requests of Jira Cloud (REST v3) that the simulator answers, and those that Data Center answers alike.
+//! Implements requests of Jira Cloud (REST v3), and those that Data Center answers in the same way.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use super::writes::{self, FIELD_END, PRIORITIES, Refusal};
 use crate::time;
 use crate::wire::{Request, Response};
 
-/// Most ids of one `bulkfetch`.
+/// Limit on the ids of one `bulkfetch`.
 const BULK_MAX: usize = 100;
-/// Largest page of a search for more than ids.
+/// Page limit of a search for more than ids.
 const PAGE_MAX: usize = 100;
-/// Largest page of a search for ids.
+/// Page limit of a search for ids.
 const ID_PAGE_MAX: usize = 5000;
 
 type Answer = Result<(u16, Value), Refusal>;
@@ -62,7 +62,7 @@ pub(super) fn route(world: &mut World, request: &Request, fault: Option<&Fault>)
     };
     let mut headers = vec![("Content-Type", "application/json;charset=UTF-8".to_owned())];
     if status == 429 {
-        // Only writes to one issue are limited here.
+        // This answer limits only writes to one issue.
         headers.push(("Retry-After", "2".to_owned()));
         headers.push(("RateLimit-Reason", "jira-per-issue-on-write".to_owned()));
     }
@@ -222,7 +222,7 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
     }
 }
 
-/// The name of a zone with an offset in minutes.
+/// The name of the time zone with an offset in minutes.
 fn zone(offset: i64) -> String {
     let sign = if offset < 0 { '-' } else { '+' };
     let (hours, minutes) = (offset.abs() / 60, offset.abs() % 60);
@@ -246,7 +246,7 @@ fn favourites() -> Value {
     all.into_iter().map(one).collect()
 }
 
-/// Refuses more writes to an issue than Jira takes: 20 in 2 s and 100 in 30 s.
+/// Rejects writes to an issue beyond the limits of Jira: 20 in 2 s and 100 in 30 s.
 fn limit(world: &mut World, id: u64) -> Result<(), Refusal> {
     let now = world.now_ms();
     if !world.options.issue_write_limits {
@@ -299,7 +299,7 @@ fn issue(
                     "maxResults": histories.len(), "histories": histories});
             }
             if let Some(fault) = fault.filter(|fault| fault.name == "conflict") {
-                // Another user is faster than the writer who has just read.
+                // Another user changes the issue between the read and the write of the client.
                 let (field, value) = fault.foreign();
                 world.set_as(id, &field, value, &world.another());
             }
@@ -570,7 +570,7 @@ fn search(world: &mut World, body: &Value, fault: Option<&Fault>) -> Answer {
     if fault_name == "short-page" {
         most = most.div_ceil(2);
     }
-    // A token stands for the rows that were sent: a row that moved back is sent again.
+    // A token contains the rows that were sent, so a row that moved back is sent again.
     let sent: Vec<u64> = match body["nextPageToken"].as_str() {
         None => Vec::new(),
         Some(token) => world
@@ -588,7 +588,7 @@ fn search(world: &mut World, body: &Value, fault: Option<&Fault>) -> Answer {
     let stamp = |row: &Value| {
         time::parse(row["fields"]["updated"].as_str().unwrap_or_default()).unwrap_or(0)
     };
-    // `sent` holds pairs: id, then the time of its version.
+    // `sent` contains pairs: an id, then the time of its version.
     let known: BTreeSet<(u64, u64)> = sent
         .chunks(2)
         .filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)))

@@ -1,4 +1,4 @@
-//! The issues that a query of the simulator selects, with the fields that are asked for.
+//! Selects the issues of a query in the simulator, with the requested fields.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::world::World;
 use super::writes::Refusal;
 use crate::jql;
 
-/// Keeps the fields that were asked for.
+/// Keeps only the requested fields.
 pub(super) fn keep(issue: &mut Value, names: &[&str]) {
     if names
         .iter()
@@ -21,7 +21,7 @@ pub(super) fn keep(issue: &mut Value, names: &[&str]) {
     }
 }
 
-/// The names of the fields that a request asks for.
+/// The names of the fields that a request selects.
 pub(super) fn wanted(body: &Value) -> Vec<String> {
     let names = body["fields"].as_array().into_iter().flatten();
     names

@@ -1,7 +1,7 @@
-//! The simulator as Jira Data Center: version 2 of the interface. It can only be read.
+//! The simulator as Jira Data Center: version 2 of the interface, read-only.
 //!
-//! Differences from Cloud: pages by offset with a total, projects as one array, users with `name` and `key`
-//! in place of `accountId`, and wiki markup in place of documents.
+//! Differences from Cloud: pages by offset with a total; projects as one array; users with `name`
+//! and `key` instead of `accountId`; wiki markup instead of documents.
 
 use serde_json::{Map, Value, json};
 
@@ -12,12 +12,12 @@ use super::writes::Refusal;
 use crate::time;
 use crate::wire::Request;
 
-/// Most issues of a page, as an administrator may set it.
+/// Limit on the issues of a page, which an administrator can configure.
 const PAGE_MAX: usize = 1000;
 
 type Answer = Result<(u16, Value), Refusal>;
 
-/// Answers a request that Data Center answers in its own way; `None` for the others.
+/// Answers a request whose answer differs at Data Center; `None` for the others.
 pub(super) fn serve(
     world: &World,
     request: &Request,
@@ -89,7 +89,7 @@ fn search(world: &World, request: &Request, fault: Option<&Fault>) -> Answer {
     ))
 }
 
-/// A value of version 3 as version 2 has it.
+/// Converts a value of version 3 to version 2.
 pub(super) fn converted(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(converted).collect(),
@@ -115,7 +115,7 @@ pub(super) fn converted(value: Value) -> Value {
     }
 }
 
-/// A document as wiki markup: headings, lists, code and paragraphs; other nodes as their text.
+/// A document as wiki markup: headings, lists, code and paragraphs; other nodes become their text.
 fn markup(node: &Value) -> String {
     let inner = || -> String {
         let content = node["content"].as_array().into_iter().flatten();

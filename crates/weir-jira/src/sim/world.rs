@@ -1,4 +1,5 @@
-//! What the simulator knows: users, projects, issues with all versions that the index may show.
+//! The state of the simulator: users, projects, and issues with all versions that the index may
+//! show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,10 +11,10 @@ use crate::time;
 
 /// Time at which a virtual clock starts: 2024-11-28 13:20 UTC.
 const VIRTUAL_START_MS: i64 = 1_732_800_000_000;
-/// Comments and worklogs that a search result holds of an issue.
+/// Limit on comments and worklogs in an issue of a search result.
 const EMBEDDED_MAX: usize = 20;
 
-/// An issue with what belongs to it.
+/// An issue with its comments, worklogs and watchers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Issue {
     pub(super) id: u64,
@@ -24,11 +25,11 @@ pub(super) struct Issue {
     pub(super) worklogs: Vec<Value>,
     pub(super) history: Vec<Value>,
     pub(super) properties: Map<String, Value>,
-    /// Account ids of those who watch it.
+    /// Account ids of the watchers.
     pub(super) watchers: BTreeSet<String>,
-    /// Versions by the time at which they began, for an index that lags.
+    /// Versions by their start time, for a lagging index.
     versions: Vec<(i64, Option<Value>)>,
-    /// Times of the last writes, for the limits of writes to one issue.
+    /// Times of the last writes, for the write limits of an issue.
     pub(super) writes: Vec<i64>,
 }
 
@@ -42,7 +43,7 @@ impl Issue {
         }
     }
 
-    /// The comments, or the worklogs, to be changed.
+    /// The comments or the worklogs, mutable.
     pub(super) fn parts_mut(&mut self, list: &str) -> &mut Vec<Value> {
         if list == "comment" {
             &mut self.comments
@@ -52,25 +53,25 @@ impl Issue {
     }
 }
 
-/// The state.
+/// The state of the simulator.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) options: SimOptions,
-    /// `None`: the clock of the machine.
+    /// Virtual time; `None`: the system clock.
     clock_ms: Option<i64>,
     random: u64,
     pub(super) users: Vec<Value>,
     pub(super) projects: BTreeMap<u64, Value>,
     pub(super) issues: BTreeMap<u64, Issue>,
-    /// Issues that were deleted, which a lagging index still shows.
+    /// Deleted issues, which a lagging index still shows.
     deleted: Vec<Issue>,
     /// Keys that issues had before they moved.
     pub(super) aliases: BTreeMap<String, u64>,
-    /// Projects that the account does not see.
+    /// Projects that are not visible to the account.
     pub(super) revoked: BTreeSet<u64>,
     next_id: u64,
     counts: BTreeMap<u64, u64>,
-    /// Queries that page tokens continue: the query and the ids that remain.
+    /// Queries that page tokens continue: the query and the remaining ids.
     pub(super) pages: BTreeMap<String, Vec<u64>>,
     pub(super) next_token: u64,
     /// Types of issues.
@@ -78,7 +79,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A world made by the seed of the options.
+    /// Generates a world from the seed of the options.
     pub(super) fn new(options: SimOptions) -> Self {
         let mut world = Self {
             clock_ms: options.virtual_clock.then_some(VIRTUAL_START_MS),
@@ -109,7 +110,7 @@ impl World {
         })
     }
 
-    /// Moves a virtual clock on; a real one stays.
+    /// Advances a virtual clock; has no effect on the system clock.
     pub(super) fn advance(&mut self, ms: i64) {
         if let Some(clock) = &mut self.clock_ms {
             *clock += ms.max(0);
@@ -269,7 +270,7 @@ impl World {
         items.cloned().unwrap_or_default()
     }
 
-    /// Somebody else than the account of the client.
+    /// A user other than the account of the client.
     pub(super) fn another(&self) -> Value {
         self.users.get(1).cloned().unwrap_or_default()
     }
@@ -343,7 +344,7 @@ impl World {
         }
     }
 
-    /// Removes an issue, which a lagging index goes on to show for a while.
+    /// Removes an issue; a lagging index still shows it for some time.
     pub(super) fn delete(&mut self, id: u64) -> bool {
         let now = self.now_ms();
         let Some(mut issue) = self.issues.remove(&id) else {
@@ -378,7 +379,7 @@ impl World {
         self.projects.remove(&id);
     }
 
-    /// Moves an issue into another project; the old key keeps finding it.
+    /// Moves an issue into another project; the old key still finds it.
     pub(super) fn relocate(&mut self, id: u64, project: u64) -> bool {
         let now = self.now_ms();
         let Some(details) = self.projects.get(&project).cloned() else {
@@ -398,7 +399,7 @@ impl World {
         true
     }
 
-    /// The id of an issue by id or key, where the account sees it.
+    /// The id of an issue by id or key, if it is visible to the account.
     pub(super) fn find(&self, name: &str) -> Option<u64> {
         let id = name.parse().ok().filter(|id| self.issues.contains_key(id));
         let by_key = || {
@@ -414,7 +415,7 @@ impl World {
         (!self.revoked.contains(&issue.project)).then_some(id)
     }
 
-    /// The issues that the index shows, except those which `current` names: these as they are now.
+    /// The issues that the index shows; those in `current` in their newest version.
     pub(super) fn indexed(&self, current: &BTreeSet<u64>) -> Vec<Value> {
         let lag = self.options.search_lag_ms;
         let horizon = self.now_ms() - lag;
@@ -445,7 +446,7 @@ impl World {
 }
 
 impl Issue {
-    /// The issue as JSON; `cut` to the comments and worklogs that a search shows.
+    /// The issue as JSON; with `cut`, only with the comments and worklogs of a search result.
     pub(super) fn render(&self, cut: bool) -> Value {
         let mut fields = self.fields.clone();
         for (name, list, items) in [

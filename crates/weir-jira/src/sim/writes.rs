@@ -1,14 +1,14 @@
-//! Writes to issues: what the simulator checks, changes and refuses.
+//! Checks and executes writes to issues, and rejects invalid ones.
 
 use serde_json::{Map, Value, json};
 
 use super::world::{World, status_of};
 
-/// Why a request is refused: status and message. A message about a field has its id before
+/// Why a request is rejected: status and message. A message about a field starts with its id and
 /// [`FIELD_END`].
 pub(super) type Refusal = (u16, String);
 
-/// Ends the id of a field in a message.
+/// Marks the end of the field id in a message.
 pub(super) const FIELD_END: char = '\u{1f}';
 
 /// Names of the priorities; ids count from 1.
@@ -17,7 +17,7 @@ pub(super) const PRIORITIES: &[&str] = &["High", "Medium", "Low"];
 pub(super) const RESOLUTIONS: &[&str] = &["Fixed", "Won't do"];
 /// Options of the custom field "Team"; ids count from 1.
 const TEAMS: &[&str] = &["Red", "Blue"];
-/// Characters of a summary.
+/// Limit on the characters of a summary.
 const SUMMARY_CHARS_MAX: usize = 255;
 
 /// An error that names a field.
@@ -25,7 +25,7 @@ fn field_error(field: &str, text: &str) -> Refusal {
     (400, format!("{field}{FIELD_END}{text}"))
 }
 
-/// Refuses what the account has no right to.
+/// Fails if the account lacks a right.
 pub(super) fn allow(world: &World, right: &str) -> Result<(), Refusal> {
     if world.options.denied.iter().any(|denied| denied == right) {
         let text = format!("You do not have the permission {right} for this issue.");
@@ -88,13 +88,13 @@ pub(super) fn edit_project(world: &mut World, id: u64, body: &Value) -> Result<(
     Ok(())
 }
 
-/// A named thing of a list, as fields have it.
+/// One named object of a list, in the form of field values.
 pub(super) fn named(list: &[&str], at: usize, name: &str) -> Value {
     let found = list.get(at).copied().unwrap_or_default();
     json!({"id": (at + 1).to_string(), name: found})
 }
 
-/// All of a list.
+/// All objects of a list.
 pub(super) fn all_of(list: &[&str], name: &str) -> Vec<Value> {
     (0..list.len()).map(|at| named(list, at, name)).collect()
 }
@@ -207,7 +207,7 @@ pub(super) fn fields_of(world: &World, project: &str, subtask: bool, create: boo
     all
 }
 
-/// The value that a field gets, or why it cannot have it.
+/// The new value of a field, or why it is invalid.
 fn checked(world: &World, name: &str, value: &Value) -> Result<Value, Refusal> {
     let text = value.as_str().unwrap_or_default();
     match name {
@@ -293,7 +293,7 @@ fn checked(world: &World, name: &str, value: &Value) -> Result<Value, Refusal> {
     }
 }
 
-/// Sets fields and changes lists: all, or nothing.
+/// Sets fields and changes lists: all or none.
 pub(super) fn edit(world: &mut World, id: u64, body: &Value) -> Result<(), Refusal> {
     let empty = Map::new();
     let fields = body["fields"].as_object().unwrap_or(&empty);
@@ -365,7 +365,8 @@ pub(super) fn create(world: &mut World, body: &Value) -> Result<u64, Refusal> {
     Ok(world.create(project, &fields, properties, now))
 }
 
-/// The transitions from a status: anything may begin and end, and what is done can only be reopened.
+/// The transitions from a status: an unfinished issue can move to every other status, a finished
+/// issue can only be reopened.
 pub(super) fn transitions(status: &Value) -> Vec<Value> {
     let from = (0..3).find(|number| status_of(*number)["id"] == status["id"]);
     let to: &[usize] = match from.unwrap_or(0) {
@@ -430,7 +431,7 @@ pub(super) fn link_types() -> Vec<Value> {
     all.into_iter().map(one).collect()
 }
 
-/// Links two issues, unless they are already.
+/// Links two issues if they are not linked yet.
 pub(super) fn link(world: &mut World, body: &Value) -> Result<(), Refusal> {
     let kinds = link_types();
     let kind = kinds
@@ -469,7 +470,7 @@ pub(super) fn link(world: &mut World, body: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Removes a link from both ends. Returns whether there was one.
+/// Removes a link from both ends. Returns whether it existed.
 pub(super) fn unlink(world: &mut World, link: &str) -> bool {
     let has = |issue: &super::world::Issue| {
         let links = issue.fields.get("issuelinks").and_then(Value::as_array);
@@ -489,7 +490,7 @@ pub(super) fn unlink(world: &mut World, link: &str) -> bool {
     !ends.is_empty()
 }
 
-/// Deletes an issue; with its subtasks only where that is asked for.
+/// Deletes an issue; its subtasks are deleted only with `subtasks`.
 pub(super) fn delete(world: &mut World, id: u64, subtasks: bool) -> Result<(), Refusal> {
     let name = id.to_string();
     let own = world.issues.values().filter(|issue| {

@@ -1,6 +1,6 @@
-//! Random changes while connections are reset before and after the execution of writes: none is lost
-//! and none happens twice. The variable `OUTBOX_OPERATIONS` sets the number of operations of each seed; `make outbox` runs
-//! 10,002 in all.
+//! Random changes while connections are reset before and after the execution of writes. Each change
+//! must be executed exactly once. The variable `OUTBOX_OPERATIONS` sets the number of operations of
+//! each seed; `make outbox` runs 10,002 in all.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use weir_jira::sim::SimOptions;
 
 use crate::world::{World, small};
 
-/// Operations of each seed by default.
+/// Default number of operations for each seed.
 const OPERATIONS: usize = 100;
 const SEEDS: [u64; 3] = [1, 2, 3];
 /// Operations between two pushes.
@@ -27,15 +27,15 @@ impl Random {
     }
 }
 
-/// What the site must show in the end.
+/// The expected final state of the site.
 #[derive(Default)]
 struct Expected {
-    /// Marks of comments, worklogs and new issues: each is at the site once.
+    /// Marks of comments, worklogs and new issues; each must be at the site once.
     once: Vec<String>,
     summaries: BTreeMap<String, String>,
-    /// Seconds of worklogs that were changed, by key of their issue and id.
+    /// Expected seconds of changed worklogs, by key of the issue and id.
     worked: BTreeMap<(String, String), u64>,
-    /// Labels that were added last, or removed.
+    /// Labels by their last change: added or removed.
     labels: BTreeMap<(String, String), bool>,
 }
 
@@ -92,7 +92,7 @@ fn operate(world: &World, random: &mut Random, number: usize, expected: &mut Exp
             let (label, add) = (format!("l{}", random.below(4)), random.below(2) == 0);
             let (one, none) = (vec![label.clone()], Vec::new());
             let (plus, minus) = if add { (&one, &none) } else { (&none, &one) };
-            // What is so already is refused, and changes nothing.
+            // A change without effect is rejected, and changes nothing.
             if outbox.label(&key, plus, minus).is_ok() {
                 expected.labels.insert((key, label), add);
             }

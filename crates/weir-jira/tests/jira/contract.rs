@@ -1,5 +1,5 @@
-//! The checks of a site against the simulator: it behaves as the client relies on, and each check notices
-//! when a site does not.
+//! The checks of a site against the simulator: it satisfies all of them, and each check fails if
+//! the site violates its expectation.
 
 use serde_json::json;
 use weir_jira::contract::{self, Finding, Outcome};
@@ -21,12 +21,12 @@ fn the_simulator_keeps_what_the_client_relies_on() {
     let found = contract::check(&world.client, None, false).unwrap();
     assert_eq!(broken(&found), Vec::<&Finding>::new());
     assert_eq!(found.len(), 25);
-    // It was only read.
+    // The checks only read the site.
     assert_eq!(world.site(), before);
     let found = contract::check(&world.client, Some("BB"), true).unwrap();
     assert_eq!(broken(&found), Vec::<&Finding>::new());
     assert_eq!(found.len(), 26);
-    // What was created is gone.
+    // All created issues are deleted.
     assert_eq!(world.site(), before);
     let center = World::new(SimOptions {
         data_center: true,
@@ -39,7 +39,7 @@ fn the_simulator_keeps_what_the_client_relies_on() {
 
 #[test]
 fn a_site_that_differs_is_noticed() {
-    // A fault, the requests that meet it, and the expectation that does not hold then.
+    // A fault, the requests with that fault, and the expectation that it violates.
     for (fault, method, path, expectation) in [
         ("repeat-token", "POST", "search/jql", "tokens lead through"),
         ("stale", "POST", "search/jql", "a date in JQL"),

@@ -1,4 +1,4 @@
-//! A replica of Jira Data Center, which is only read.
+//! A replica of Jira Data Center, which is read-only.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -85,7 +85,7 @@ fn edits_moves_and_deletions_arrive() {
     world.converged();
 }
 
-/// Sends a request to the control of a simulator, as another process would.
+/// Sends a control request to a simulator, as another process would.
 fn control(url: &str, path: &str, body: &Value) {
     let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
     let body = body.to_string();
@@ -100,8 +100,9 @@ fn control(url: &str, path: &str, body: &Value) {
     assert_eq!(&head, b"HTTP/1.1 200");
 }
 
-/// All issues change within one minute, so that the pull has to read that minute by offset. While it waits
-/// before the second page, an issue of the first page changes: the rest moves up by one row.
+/// All issues change within one minute, so the pull must read that minute by offset. Before the
+/// pull reads the second page, an issue of the first page changes, and the other issues move up by
+/// one row.
 #[test]
 fn an_edit_between_two_pages_hides_no_issue() {
     let world = World::new(data_center());
@@ -120,7 +121,8 @@ fn an_edit_between_two_pages_hides_no_issue() {
             control(&url, "/_sim/edit", &body);
         }
     };
-    // The second query begins at the minute of the first page, the third one is the next page of it.
+    // The second query begins at the minute of the first page; the third one requests its next
+    // page.
     world.fault("POST", "/rest/api/2/search", 3, 1, &json!({"name": "503"}));
     let client = Client::with(
         &world.sim.url(),
@@ -229,7 +231,7 @@ fn a_personal_access_token_is_a_bearer_token() {
         let error = fresh().detect(token).unwrap_err();
         assert!(matches!(error, JiraError::Unauthenticated), "{error}");
     }
-    // Cloud takes no token without its account.
+    // Cloud rejects a token without its account.
     let cloud = World::new(small());
     let mut site = Site {
         site_url: cloud.sim.url(),

@@ -14,8 +14,8 @@ use crate::world::{World, small};
 
 const SEARCH: &str = "/rest/api/3/search/jql";
 
-/// A first load with a fault at the second and third page of the changes: the replica equals the site. The
-/// first search of a first load is that for the newest issues.
+/// A first pull with a fault at the second and third page of the changes: the replica must equal
+/// the site. The first search of a first pull requests the newest issues.
 fn heals(fault: &Value, count: u64) -> (World, PullReport) {
     let world = World::new(small());
     world.fault("POST", SEARCH, 3, count, fault);
@@ -25,12 +25,12 @@ fn heals(fault: &Value, count: u64) -> (World, PullReport) {
     (world, report)
 }
 
-/// A first load that ends with an error, and is whole after the next one.
+/// A first pull that fails with an error, and succeeds on the next attempt.
 fn fails(fault: &Value) -> JiraError {
     let world = World::new(small());
     world.fault("POST", SEARCH, 2, 1, fault);
     let error = world.try_pull().expect_err(&fault.to_string());
-    // What was stored is readable, and the next pull goes on.
+    // The stored issues are readable, and the next pull resumes.
     assert!(!world.replica.issues().unwrap().is_empty(), "{fault}");
     world.pull();
     world.converged();
@@ -80,7 +80,7 @@ fn a_site_with_a_rate_answers_its_burst_and_then_says_when() {
         ask().unwrap_err(),
         JiraError::Status { status: 429, .. }
     ));
-    // Its clock stands still while the client waits.
+    // The simulated clock does not advance while the client waits.
     assert!(!world.pauses.lock().unwrap().is_empty());
     world.advance(1000);
     for _ in 0..2 {
@@ -137,7 +137,7 @@ fn broken_connections_are_repeated() {
     heals(&json!({"name": "reset-after"}), 1);
     heals(&json!({"name": "reset-during", "bytes": 100}), 1);
     heals(&json!({"name": "truncate", "bytes": 100}), 1);
-    // Longer than any test takes: the answer is never there in time.
+    // The delay exceeds the duration of the test, so the answer is never in time.
     heals(&json!({"name": "slow", "ms": 3_600_000}), 1);
     heals(&json!({"name": "drip", "ms": 1}), 1);
     heals(&json!({"name": "endless"}), 1);
@@ -152,7 +152,7 @@ fn garbage_is_reported_and_changes_nothing() {
             "{name}: {error}"
         );
     }
-    // A body that cannot be unpacked is like one that was cut off.
+    // A body that cannot be decompressed is treated as a truncated one.
     heals(&json!({"name": "garbage-gzip"}), 1);
 }
 
@@ -176,7 +176,7 @@ fn a_server_that_always_stops_early_is_found_out() {
     let world = World::new(small());
     world.fault("POST", SEARCH, 1, 0, &json!({"name": "missing-token"}));
     let report = world.pull();
-    // A page of the newest issues and one of the oldest came.
+    // One page of the newest issues and one of the oldest arrived.
     assert_eq!(report.repaired, 25, "{report:?}");
     world.converged();
 }
@@ -185,7 +185,7 @@ fn a_server_that_always_stops_early_is_found_out() {
 fn a_server_that_repeats_its_tokens_for_ever_is_still_read_whole() {
     let world = World::new(small());
     world.fault("POST", SEARCH, 2, 0, &json!({"name": "repeat-token"}));
-    // Each restart begins at the watermark, and the census goes on after the greatest id.
+    // Each restart begins at the watermark; the census continues after the greatest id.
     assert!(world.pull().restarted > 1);
     world.converged();
 }
@@ -234,7 +234,7 @@ fn no_comment_is_removed_after_a_page_that_tells_nothing_of_it() {
         assert!(held >= 250, "{held}");
         world.edit("AA-1", &json!({"summary": "again"}));
         if let Some(text) = error {
-            // The second page of the comments, and no request after it.
+            // The second page of the comments fails; the first one was already read.
             let path = "/rest/api/3/issue/*/comment";
             world.fault("GET", path, 2, 0, &json!({"name": fault}));
             let error = world.try_pull().unwrap_err();
@@ -263,7 +263,7 @@ fn a_description_that_is_nested_too_deeply_stops_nothing() {
     let deep = |issue: &&Value| issue.to_string().contains("nested-too-deeply");
     let issue = issues.iter().find(deep).unwrap();
     let key = issue["key"].as_str().unwrap();
-    // Its text, which is not whole here, is not replaced.
+    // The text is incomplete in the replica, so an edit must not replace it.
     let outbox = world.outbox();
     let field = |name: &str| [(name.to_owned(), "mine".to_owned())];
     let error = outbox.edit(key, &field("description")).unwrap_err();
@@ -287,9 +287,9 @@ fn a_page_without_projects_hides_none() {
 #[test]
 fn an_issue_of_ten_megabytes_is_stored() {
     let world = World::new(small());
-    // The first page has the issues that changed last, which are read again.
+    // The first page has the issues that changed last, which are read again later.
     world.fault("POST", SEARCH, 2, 1, &json!({"name": "huge"}));
-    // A busy machine takes its time for so long an answer.
+    // A busy machine needs time for such a long answer.
     let pause = std::sync::Arc::new(|_| ());
     let patient = Client::with(&world.sim.url(), None, Duration::from_mins(5), pause);
     pull(&patient, &world.replica, &world.options()).unwrap();
@@ -391,7 +391,7 @@ fn no_error_shows_the_token() {
     world.converged();
 }
 
-/// Where a fault strikes in the test below.
+/// The request with the fault in the test below.
 enum At {
     /// A page of the search of a pull.
     Search,
@@ -399,11 +399,11 @@ enum At {
     Comments,
     /// The write of an edit.
     Write,
-    /// The look at an issue before its edit is sent.
+    /// The read of an issue before its edit is sent.
     Look,
 }
 
-/// Every fault, where it strikes once, and what the call then gives.
+/// Each fault, the request where it occurs once, and the result of the call.
 const END_STATES: &[(&str, At, Option<&str>)] = &[
     ("400", At::Write, None),
     ("401", At::Search, Some("may have expired")),
@@ -447,8 +447,8 @@ const END_STATES: &[(&str, At, Option<&str>)] = &[
     ("truncate", At::Search, None),
 ];
 
-/// After any fault that strikes once, a touched issue is pulled again, the outbox is empty or waits for a
-/// person, and the replica equals the site.
+/// After any fault that occurs once, an edited issue is pulled again. The outbox is empty or waits
+/// for the user, and the replica equals the site.
 #[test]
 fn every_fault_has_an_end_state() {
     let names: Vec<&str> = END_STATES.iter().map(|(name, ..)| *name).collect();
@@ -491,7 +491,7 @@ fn every_fault_has_an_end_state() {
             (Some(text), Some(error)) if error.to_string().contains(text) => {}
             _ => panic!("{name}: {failure:?}, {error:?}"),
         }
-        // The next calls meet no fault. A newer version replaces what a fault had bent.
+        // The next calls have no fault. A newer version replaces an issue that a fault had changed.
         world.advance(6 * 60_000);
         drop(world.push());
         for op in world.outbox().ops().unwrap() {

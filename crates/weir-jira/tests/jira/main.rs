@@ -1,4 +1,4 @@
-//! The client against the simulator, over real sockets.
+//! Tests of the client against the simulator, over real sockets.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The server of notes answers as its table says.
+//! Tests the answers of the notes server.
 
 use std::time::{Duration, Instant};
 

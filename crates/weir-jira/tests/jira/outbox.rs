@@ -1,4 +1,4 @@
-//! Changes without a site: what is queued, what is refused, and what one sees of it.
+//! Changes without a site: which are queued, which are rejected, and what the user sees.
 
 use serde_json::json;
 use weir_jira::index::Index;
@@ -54,7 +54,7 @@ fn an_edit_is_seen_at_once_and_sends_nothing() {
     assert_eq!(index.row("AA-1").unwrap().pending, 3);
     assert_eq!(index.search("saw this", 10).len(), 1);
     assert_eq!(requests(&world), 0);
-    // The replica itself holds what the site sent.
+    // The replica itself contains the version of the site.
     assert_ne!(
         world.replica.issue("AA-1").unwrap()["fields"]["summary"],
         "A new summary"
@@ -80,12 +80,12 @@ fn later_edits_join_one_that_was_not_sent() {
     assert_eq!(fields["summary"].mine, "second");
     assert_ne!(fields["summary"].base, "first");
     assert_eq!(sets["labels"].add, ["y"]);
-    // What nobody changes is not queued.
+    // An edit without a change is not queued.
     let error = outbox
         .edit("AA-1", &[text("summary", "second")])
         .unwrap_err();
     assert!(error.to_string().contains("already"), "{error}");
-    // Another kind of change between two edits keeps their order.
+    // A different change between two edits preserves their order.
     outbox.comment("AA-1", "between").unwrap();
     outbox.edit("AA-1", &[text("summary", "third")]).unwrap();
     assert_eq!(outbox.ops().unwrap().len(), 3);
@@ -153,7 +153,7 @@ fn an_issue_that_waits_for_its_creation_can_be_used() {
     assert_eq!(shown["fields"]["comment"]["total"], 1);
     let found = offline::select(&world.replica, "key = \"AA+1\"", world.now()).unwrap();
     assert_eq!(found.len(), 1);
-    // It cannot be dropped while others need it.
+    // An operation cannot be dropped while others depend on it.
     let error = outbox.resolve("1", Choice::Drop, None, None).unwrap_err();
     assert!(error.to_string().contains("needs AA+1"), "{error}");
     for number in ["4", "3", "2", "1"] {
@@ -166,7 +166,7 @@ fn an_issue_that_waits_for_its_creation_can_be_used() {
     }
     assert!(outbox.ops().unwrap().is_empty());
     assert!(matches!(outbox.find("1"), Err(JiraError::UnknownOp(_))));
-    // Numbers are never used twice.
+    // Numbers are never reused.
     assert_eq!(outbox.comment("AA-1", "x").unwrap().number, 5);
 }
 

@@ -1,4 +1,4 @@
-//! Projects are created, edited and deleted at once, and once.
+//! Projects are created, edited and deleted immediately and exactly once.
 
 use serde_json::{Value, json};
 use weir_jira::JiraError;
@@ -37,7 +37,7 @@ fn a_project_is_created_edited_and_deleted() {
     );
     assert_eq!(made["lead"]["accountId"], "user-0");
     assert!(held(&world, "NEW").1);
-    // Issues can be created in it at once.
+    // Issues can be created in the project immediately.
     let outbox = world.outbox();
     outbox.create("NEW", "Task", "first", &[], None).unwrap();
     assert_eq!(world.push().sent, 1);
@@ -60,7 +60,7 @@ fn a_project_is_created_edited_and_deleted() {
     assert!(project::delete(client, replica, "NEW").unwrap());
     assert!(!held(&world, "NEW").1);
     assert!(!project::delete(client, replica, "NEW").unwrap());
-    // What was read stays readable.
+    // The replica still has the issues.
     assert_eq!(outbox.show("NEW-1").unwrap()["fields"]["summary"], "first");
     world.pull();
 }
@@ -101,7 +101,7 @@ fn what_a_project_cannot_be_is_refused_by_its_field() {
         "colour"
     );
     assert_eq!(client.requests(), before);
-    // The site refuses a key that it has.
+    // The site rejects a key that already exists.
     let error = project::create(client, replica, &new("AA", "x")).unwrap_err();
     assert!(error.to_string().contains("already exists"), "{error}");
 }
@@ -135,7 +135,7 @@ fn a_lost_connection_creates_no_project_twice() {
             "{name}"
         );
     }
-    // Without the right nothing changes.
+    // Without the right, nothing changes.
     let world = pulled();
     world
         .sim

@@ -1,4 +1,4 @@
-//! First load, changes, moves, deletions, lost projects.
+//! First pull, changes, moves, deletions, lost projects.
 
 use serde_json::json;
 use weir_jira::index::Index;
@@ -75,7 +75,8 @@ fn changes_moves_and_new_issues_are_pulled() {
     assert!(moved["key"].as_str().unwrap().starts_with("BB-"));
 }
 
-/// A search that lags shows a moved issue where it was; a push has read it where it is.
+/// A lagging search returns a moved issue in its old project, after a push has read it in its new
+/// one.
 #[test]
 fn an_old_index_moves_no_issue_back() {
     let world = World::new(SimOptions {
@@ -94,7 +95,7 @@ fn an_old_index_moves_no_issue_back() {
     let key = || world.replica.issue("AA-3").unwrap()["key"].clone();
     let moved = key();
     assert!(moved.as_str().unwrap().starts_with("BB-"), "{moved}");
-    // The first pull after a push asks for what the push has changed.
+    // The first pull after a push requests the issues that the push has changed.
     world.pull();
     let report = world.pull();
     assert!(report.stale > 0, "{report:?}");
@@ -104,7 +105,7 @@ fn an_old_index_moves_no_issue_back() {
     world.converged();
 }
 
-/// What a pull leaves that was killed after it had stored a moved issue, and before it removed the old one.
+/// The state after a pull was killed between storing a moved issue and removing the old one.
 #[test]
 fn a_moved_issue_that_was_left_in_its_old_project_is_removed() {
     let world = World::new(small());
@@ -145,7 +146,7 @@ fn a_project_that_is_added_is_read_from_its_first_change_on() {
     pull(&["AA"]);
     pull(&["AA", "BB"]);
     world.converged();
-    // One that is left out and added again.
+    // A project is left out and added again.
     pull(&["AA"]);
     world.edit("BB-1", &json!({"summary": "not pulled"}));
     world.advance(3_600_000);
@@ -208,7 +209,8 @@ fn a_census_finds_deletions_and_asks_before_many() {
         matches!(error, JiraError::TooManyGone { gone: 10, .. }),
         "{error}"
     );
-    // It asks for one project, does not hold up the others, and does not ask again by itself.
+    // The census asks about one project, does not block the others, and does not ask again by
+    // itself.
     world
         .sim
         .control("POST", "/_sim/delete", &json!({"issue": "BB-1"}));
@@ -252,7 +254,7 @@ fn issues_of_a_revoked_project_are_purged_where_that_is_asked_for() {
         .control("POST", "/_sim/revoke", &json!({"project": "AA"}));
     let mut options = world.options();
     options.purge_lost = true;
-    // Without a look for deletions nothing is purged.
+    // Without a census nothing is purged.
     assert_eq!(
         weir_jira::pull::pull(&world.client, &world.replica, &options)
             .unwrap()
@@ -270,7 +272,7 @@ fn issues_of_a_revoked_project_are_purged_where_that_is_asked_for() {
                 .all(|issue| issue["fields"]["project"]["key"] == "BB")
     );
     assert!(world.replica.locate("AA-1").unwrap().is_none());
-    // The project is seen again: its issues come back.
+    // The project is visible again: its issues return.
     let body = json!({"project": "AA", "visible": true});
     world.sim.control("POST", "/_sim/revoke", &body);
     world.census().unwrap();
@@ -379,7 +381,7 @@ fn offline_queries_need_no_request() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("character 10"), "{error}");
-    // What the replica cannot answer is refused, not answered with nothing.
+    // A query that the replica cannot answer fails; it does not return an empty result.
     for query in ["sprint = 4", "sprint in openSprints()"] {
         assert!(offline::select(&world.replica, query, now).is_err());
     }
@@ -413,7 +415,7 @@ fn the_site_answers_a_query_and_the_last_answer_is_kept() {
     world.outbox().edit(&first, &edit).unwrap();
     let shown = asked::issues(replica, &asked).unwrap();
     assert_eq!(shown[0]["fields"]["summary"], "Mine");
-    // A query without a condition, and one that the site refuses, are errors.
+    // A query without a condition fails, and so does a query that the site rejects.
     let before = client.requests();
     for empty in ["", "  ", "order by key"] {
         let error = asked::ask(client, replica, empty, 8).unwrap_err();

@@ -1,4 +1,4 @@
-//! From the outbox to the site: what arrives, and what conflicts.
+//! Pushes from the outbox to the site: executed changes and conflicts.
 
 use serde_json::{Value, json};
 use weir_jira::op::State;
@@ -83,7 +83,7 @@ fn every_kind_of_change_arrives() {
         .collect();
     assert_eq!(fresh.len(), 1);
     assert_eq!(world.there("AA-2")["fields"]["assignee"], Value::Null);
-    // The replica has it all before the next pull, and the temporary key finds the issue.
+    // The replica has all changes before the next pull, and the temporary key finds the issue.
     world.converged();
     let shown = outbox.show("AA+9").unwrap();
     assert_eq!(shown["key"], fresh[0]["key"]);
@@ -156,7 +156,7 @@ fn what_others_changed_otherwise_is_a_conflict_and_the_rest_is_sent() {
     let [base, mine, theirs] = op.conflict_texts("summary").unwrap();
     assert_eq!((mine.as_str(), theirs.as_str()), ("mine", "theirs"));
     assert_ne!(base, mine);
-    // It stays a conflict, without a request, until a person decides.
+    // The conflict remains, without a request, until the user decides.
     let report = world.push();
     assert_eq!((report.requests, report.conflicts), (0, 1));
     assert!(
@@ -219,7 +219,7 @@ fn texts_are_merged_by_their_blocks() {
         there["fields"]["description"],
         document(&["one of theirs", "two", "three of mine"])
     );
-    // The same block: a conflict.
+    // Both edits change the same block, so they conflict.
     outbox
         .edit(
             "AA-1",
@@ -240,7 +240,7 @@ fn texts_are_merged_by_their_blocks() {
     );
 }
 
-/// A pull between the begin of an edit and its end: what the edit began with is its base.
+/// A pull during an edit: the base is the version at the start of the edit.
 #[test]
 fn a_pull_during_an_edit_hides_no_change_of_others() {
     let world = pulled();
@@ -254,7 +254,7 @@ fn a_pull_during_an_edit_hides_no_change_of_others() {
     );
     world.pull();
     let edits = [text("summary", "mine"), text("labels", "old,mine")];
-    // An edit of the new version, which is queued, does not become the base either.
+    // A queued edit of the new version does not become the base either.
     outbox.edit("AA-1", &[text("summary", "hasty")]).unwrap();
     outbox.edit_from("AA-1", &base, &edits).unwrap();
     let report = world.push();
@@ -332,7 +332,7 @@ fn a_worklog_is_changed_and_deleted_where_nobody_else_did() {
     let world = pulled();
     let outbox = world.outbox();
     outbox.worklog("AA-1", 5400, world.now(), "worked").unwrap();
-    // One that is not at the site has no id there.
+    // A worklog that is not at the site has no site id.
     let pending = outbox.show("AA-1").unwrap()["fields"]["worklog"]["worklogs"][0].clone();
     assert_eq!(pending["timeSpentSeconds"], 5400);
     let id = pending["id"].as_str().unwrap();
@@ -358,7 +358,7 @@ fn a_worklog_is_changed_and_deleted_where_nobody_else_did() {
     assert_eq!(there()[0]["timeSpentSeconds"], 7200);
     assert_eq!(there()[0]["started"], first["started"]);
     assert_eq!(there()[0]["comment"], first["comment"]);
-    // Somebody else changes it: each of the three ends.
+    // Another user changes the worklog; the test resolves the conflict in each of three ways.
     let theirs = |seconds: u64| {
         let body = json!({"issue": "AA-1", "worklog": {"id": id, "timeSpentSeconds": seconds}});
         world.sim.control("POST", "/_sim/edit", &body);

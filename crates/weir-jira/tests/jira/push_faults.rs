@@ -1,4 +1,4 @@
-//! Each fault of the simulator at a write, and the state after it.
+//! Tests each fault of the simulator at a write, and the state after it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use weir_jira::sim::SimOptions;
 use crate::push::pulled;
 use crate::world::{World, small};
 
-/// One change of each kind whose doubling would be seen, and one that is an edit.
+/// Queues one change of each kind whose repetition would be visible, and one edit.
 fn queue(world: &World) {
     let outbox = world.outbox();
     outbox
@@ -35,7 +35,7 @@ fn queue(world: &World) {
     outbox.watch("AA-2", true).unwrap();
 }
 
-/// Changes one of the two worklogs that [`heals`] has made, and deletes the other one.
+/// Changes one of the two worklogs that [`heals`] has created, and deletes the other one.
 fn queue_worklogs(world: &World) {
     let [edited, deleted] = worklogs(world);
     let outbox = world.outbox();
@@ -45,14 +45,14 @@ fn queue_worklogs(world: &World) {
     outbox.delete_worklog("AA-3", &deleted).unwrap();
 }
 
-/// Ids of the two worklogs of an issue, which [`heals`] has made.
+/// Ids of the two worklogs of an issue that [`heals`] has created.
 fn worklogs(world: &World) -> [String; 2] {
     let issue = world.outbox().show("AA-3").unwrap();
     let id = |at: usize| issue["fields"]["worklog"]["worklogs"][at]["id"].clone();
     [0, 1].map(|at| id(at).as_str().unwrap().to_owned())
 }
 
-/// Checks that each change of [`queue`] is at the site once, and in the replica.
+/// Checks that each change of [`queue`] is exactly once at the site, and in the replica.
 fn arrived(world: &World) {
     let site = world.site();
     let count = |test: &dyn Fn(&Value) -> bool| site.values().filter(|issue| test(issue)).count();
@@ -92,7 +92,8 @@ fn arrived(world: &World) {
     world.converged();
 }
 
-/// A fault at every write of a push, `count` times each; afterwards everything arrived once.
+/// Injects a fault at every write of a push, `count` times each; then each change must be executed
+/// once.
 fn heals(fault: &Value, count: u64) -> World {
     let world = pulled();
     world.edit("AA-4", &json!({"status": {"id": "1", "name": "To Do"}}));
@@ -185,7 +186,7 @@ fn a_limit_of_one_issue_delays_only_that_issue() {
             .iter()
             .all(|pause| *pause < Duration::from_secs(10))
     );
-    // The edit, the comment and the link of AA-1 wait; all others are there.
+    // The edit, the comment and the link of AA-1 wait; all others are executed.
     assert_eq!(report.waiting, 3, "{report:?}");
     assert_eq!(world.there("AA-2")["fields"]["worklog"]["total"], 1);
     let report = world.push();
@@ -220,7 +221,7 @@ fn a_concurrent_change_is_tried_again() {
 
 #[test]
 fn a_slow_site_may_execute_late_and_nothing_is_doubled() {
-    // The client gives up after 200 ms; the site executes the comment after 700 ms.
+    // The client times out after 200 ms; the site executes the comment after 700 ms.
     let world = pulled();
     let pause = std::sync::Arc::new(|_| ());
     let hasty = Client::with(&world.sim.url(), None, Duration::from_millis(200), pause);
@@ -235,7 +236,7 @@ fn a_slow_site_may_execute_late_and_nothing_is_doubled() {
     let now_ms = world.now();
     let report = push(&hasty, &world.replica, &PushOptions { now_ms }).unwrap();
     assert_eq!((report.sent, report.unknown), (0, 1), "{report:?}");
-    // Too early to send it again, whether or not it is there by now.
+    // It is too early to send the comment again, even if it is not there yet.
     let late = || {
         let comments = world.there("AA-1")["fields"]["comment"]["comments"].clone();
         let all = comments.as_array().unwrap().clone();
@@ -281,7 +282,7 @@ fn lost_rights_are_said_and_nothing_is_lost() {
             .control("POST", "/_sim/deny", &json!({"right": right}));
     }
     let report = world.push();
-    // Edit, label, comment and creation; the comment on the new issue waits for it.
+    // Edit, label, comment and creation are rejected; the comment on the new issue waits.
     assert_eq!((report.rejected, report.waiting), (4, 1), "{report:?}");
     assert!(
         report
@@ -307,7 +308,7 @@ fn lost_rights_are_said_and_nothing_is_lost() {
         .values()
         .filter(|issue| issue["fields"]["summary"] == "the new issue");
     assert_eq!(fresh.count(), 1);
-    // A project that is not shown any more.
+    // The project is no longer visible.
     world.outbox().comment("AA-1", "hidden").unwrap();
     world
         .sim
@@ -376,7 +377,7 @@ fn a_creation_without_answer_waits_for_the_index() {
         let report = world.push();
         assert_eq!((report.unknown, report.waiting), (1, 1), "{report:?}");
         assert_eq!(world.outbox().find("1").unwrap().state, State::Unknown);
-        // It may be there: it cannot be dropped, and it is not sent again too early.
+        // The site may have executed it: it cannot be dropped, and is not sent again too early.
         assert!(
             world
                 .outbox()
@@ -395,7 +396,7 @@ fn a_creation_without_answer_waits_for_the_index() {
     }
 }
 
-/// Pushes while no issue can be read back: what was queued is executed, and the answer is lost.
+/// Pushes while no issue can be read back: the operations are executed, and the read fails.
 fn push_without_reading_back(world: &World) {
     let fault = json!({"name": "reset-before"});
     world.fault("GET", "/rest/api/3/issue/*", 1, 0, &fault);
@@ -416,7 +417,7 @@ fn an_issue_whose_push_was_cut_short_stays_in_sight() {
             .create("AA", "Task", "the new issue", &fields, None)
             .unwrap();
         push_without_reading_back(&world);
-        // The site has it; until it is read back, the outbox shows it under both keys.
+        // The site has the issue; until it is read back, the outbox shows it under both keys.
         let shown = outbox.show("AA+1").unwrap();
         assert_eq!(shown["fields"]["summary"], "the new issue");
         assert_eq!(shown["fields"]["labels"], json!(["red"]));
@@ -436,7 +437,7 @@ fn an_issue_whose_push_was_cut_short_stays_in_sight() {
         let query = "summary ~ \"the new issue\"";
         let listed = |now| offline::select(&world.replica, query, now).unwrap().len();
         assert_eq!(listed(world.now()), 1);
-        // It can be changed under its temporary key.
+        // The issue can be changed under its temporary key.
         outbox.comment("AA+1", "and more").unwrap();
         outbox
             .edit("AA+1", &[("priority".to_owned(), "High".to_owned())])
@@ -444,7 +445,8 @@ fn an_issue_whose_push_was_cut_short_stays_in_sight() {
         outbox
             .edit("AA+1", &[("due".to_owned(), "2030-01-31".to_owned())])
             .unwrap();
-        // What the site gave to the new issue is no conflict; a change by somebody else is one.
+        // A value that the site assigned to the new issue is no conflict; a change by another user
+        // is one.
         world.edit(&key, &json!({"duedate": "2030-02-28"}));
         index.refresh(&world.replica).unwrap();
         assert_eq!(found(&index), [format!("{key} 2")]);
@@ -477,7 +479,7 @@ fn a_change_whose_push_was_cut_short_is_neither_taken_back_nor_shown_twice() {
     world.push();
     let id = outbox.show("AA+1").unwrap()["id"].clone();
     outbox.comment("AA+1", "once").unwrap();
-    // A comment is planned without a look at the issue.
+    // A comment is planned without reading the issue.
     push_without_reading_back(&world);
     let comments = || {
         let shown = outbox.show("AA+1").unwrap()["fields"]["comment"].clone();

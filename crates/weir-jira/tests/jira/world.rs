@@ -18,7 +18,7 @@ pub(crate) struct World {
     pub(crate) sim: Simulator,
     pub(crate) client: Client,
     pub(crate) replica: Replica,
-    /// The pauses that the client asked for.
+    /// The pauses that the client requested.
     pub(crate) pauses: Arc<Mutex<Vec<Duration>>>,
     _folder: tempfile::TempDir,
 }
@@ -137,7 +137,7 @@ impl World {
         self.try_push().unwrap()
     }
 
-    /// Pushes until the outbox is empty, as `watch` does; the time goes on between two pushes.
+    /// Pushes until the outbox is empty, as `watch` does; time advances between two pushes.
     pub(crate) fn push_all(&self) {
         for _ in 0..100 {
             drop(self.try_push());
@@ -156,7 +156,7 @@ impl World {
             .collect()
     }
 
-    /// The issue with this key as the site has it.
+    /// The issue with this key at the site.
     pub(crate) fn there(&self, key: &str) -> Value {
         let all = self.site();
         let found = all.values().find(|issue| issue["key"] == key);
