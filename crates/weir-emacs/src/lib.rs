@@ -57,7 +57,8 @@ mod exported {
         if LOADED.load(Ordering::SeqCst) {
             return 0;
         }
-        // SAFETY: Emacs passed the pointer; the size stands first in every version of the structure.
+        // SAFETY: Emacs passed the pointer; the size is the first field in every version of the
+        // structure.
         let size = unsafe { (*runtime).size };
         if usize::try_from(size).unwrap_or(0) < size_of::<emacs_runtime>() {
             return 1;

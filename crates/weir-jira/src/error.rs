@@ -123,7 +123,7 @@ pub enum JiraError {
     File {
         /// The file.
         path: String,
-        /// What the system answered.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A record of the replica has a form that this crate does not write.

@@ -40,7 +40,7 @@ pub struct Row {
     pub status: String,
     /// Key of the category of the status: `new`, `indeterminate` or `done`.
     pub category: String,
-    /// Name of the assignee; empty: nobody.
+    /// Name of the assignee; empty: not assigned.
     pub assignee: String,
     /// Name of the priority.
     pub priority: String,

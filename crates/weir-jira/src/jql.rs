@@ -18,7 +18,7 @@ pub const ORDER_KEYS_MAX: usize = 7;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("Error in the JQL query: {what} (line 1, character {at})")]
 pub struct JqlError {
-    /// What is wrong.
+    /// Description of the fault.
     pub what: String,
     /// Position of the faulty character, from 1.
     pub at: usize,

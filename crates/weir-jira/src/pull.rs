@@ -2,7 +2,7 @@
 //! section 5.
 //!
 //! Invariants:
-//! - The watermark follows what is stored: a pull that is cut short resumes there.
+//! - The watermark advances only after the changes are stored; an interrupted pull resumes there.
 //! - A stored issue is replaced by a newer or an equally old and different version only.
 //! - An issue is removed only after the site answered 404 for it.
 

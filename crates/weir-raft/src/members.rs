@@ -574,7 +574,7 @@ fn note_removal(
     Some(BTreeMap::from([(*keeper, member)]))
 }
 
-/// The reason why a node is rejected whose disk is not that of the member with its number.
+/// The reason for rejecting a node whose disk is not that of the member with its number.
 pub(crate) fn other_disk(node: u64) -> String {
     format!(
         "node {node} has another disk than the one that the cluster knows: it has forgotten its \

@@ -13,7 +13,7 @@ use crate::types::Types;
 pub enum Fault {
     /// Votes are kept only in memory.
     VoteNotSaved,
-    /// A proposal whose entry was truncated is answered with the entry that is applied next.
+    /// A proposal whose entry was truncated is answered with the result of the next applied entry.
     TruncationKeepsWaiters,
     /// A snapshot does not carry the membership.
     SnapshotWithoutMembership,

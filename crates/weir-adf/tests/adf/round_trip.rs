@@ -15,7 +15,7 @@ fn cases(default: u32) -> ProptestConfig {
     )
 }
 
-/// Texts of a document, outside of what the text refers to.
+/// Counts a node and its descendants.
 fn nodes(value: &Value) -> usize {
     let children = value.get("content").and_then(Value::as_array);
     1 + children.map_or(0, |children| children.iter().map(nodes).sum())

@@ -23,7 +23,7 @@ fn options() -> OpenOptions {
     }
 }
 
-/// Nodes 1 to n, each in a directory of its own.
+/// Nodes 1 to n, each in a separate directory.
 struct Cluster {
     id: [u8; 16],
     directories: TempDir,
