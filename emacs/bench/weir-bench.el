@@ -14,15 +14,14 @@
 ;; number of rounds, WEIR_BENCH_MS the milliseconds of a round.  A contender that
 ;; needs a package which is not installed gives a line with `skipped'.
 ;;
-;; `weir-bench-bars' measures what the package promises about its speed, and adds
-;; a line for each bar: what was measured, the most that it may be, and whether
-;; it holds.
+;; `weir-bench-bars' measures the speed that the package guarantees. It adds a
+;; line for each bar: the measured value, its limit, and whether the limit is
+;; met.
 ;;
-;; The experiments of HTTP need the command `weir' in the variable WEIR_BINARY,
-;; which they start as `weir notes-sim'; or WEIR_BENCH_NOTES names the two
-;; addresses of one that runs, with a space between them.  The variables
-;; WEIR_BENCH_GETS and WEIR_BENCH_REMOTE_GETS set the number of requests of one
-;; measured call.
+;; The experiments of HTTP start `weir notes-sim' with the command in the
+;; variable WEIR_BINARY. To use a running server, set WEIR_BENCH_NOTES to its
+;; two addresses, separated by a space. The variables WEIR_BENCH_GETS and
+;; WEIR_BENCH_REMOTE_GETS set the number of requests of one measured call.
 
 ;;; Code:
 
@@ -388,7 +387,8 @@ The first four contenders of the local one are the tiers 1 to 4."
          (size (weir--jira-size all))
          (keys (weir--jira-keys handle all 0 size))
          (at 0)
-         ;; One word after the other, letter by letter, so that no answer is the last one again.
+         ;; Types one word after the other, letter by letter, so that no two
+         ;; consecutive answers are equal.
          (typed '("p" "pr" "pri" "prin" "q" "qu" "que" "o" "of" "off" "offl"))
          (strokes 0))
     (weir-bench--row
@@ -529,7 +529,7 @@ Both are columns of ROW of EXPERIMENT."
 (defun weir-bench--print-bars ()
   "Print each bar with its measured value."
   (cl-flet* ((of (experiment row column) (weir-bench--least experiment row column))
-             ;; Without the loop around the call.
+             ;; The time of the surrounding loop is subtracted.
              (net (experiment row column)
                (max 0.1 (- (of experiment row column) (of experiment row "nothing"))))
              (string (column) (net "emacs-strings" 10000 column)))

@@ -4,8 +4,8 @@
 
 ;;; Commentary:
 
-;; Run in batch by the task that tests the package; exits with 1 if a file has a fault.
-;; The files of the package are checked by package-lint, those of tests not.
+;; Runs in batch mode; exits with 1 if a file has a fault. package-lint checks
+;; the files of the package, but not those of the tests.
 
 ;;; Code:
 
@@ -19,9 +19,9 @@
 (defconst weir-check-not-ours
   '(;; There is no public address yet, and no placeholder for it either.
     "should have a Homepage or URL header"
-    ;; A package-lint older than Emacs 28 says so of Emacs 28.
+    ;; A package-lint older than Emacs 28 reports this for Emacs 28.
     "uninstallable in all released Emacs versions"
-    ;; The other package of this directory; no archive is asked.
+    ;; The other package is in this directory; no archive is contacted.
     "Package weir is not installable")
   "Parts of messages of package-lint that are not faults.")
 

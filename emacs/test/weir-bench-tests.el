@@ -4,7 +4,7 @@
 
 ;;; Commentary:
 
-;; One short round of each; no time is judged.
+;; One short round of each experiment; the tests do not check times.
 
 ;;; Code:
 
@@ -77,7 +77,8 @@
           (let* ((process-environment
                   (append (list "WEIR_BENCH_ROUNDS=1" "WEIR_BENCH_MS=0" "WEIR_BENCH_GETS=2"
                                 "WEIR_BENCH_REMOTE_GETS=1"
-                                ;; Without the delay: the rows are checked, not the times.
+                                ;; Without the delay, because the test checks
+                                ;; the rows, not the times.
                                 (format "WEIR_BENCH_NOTES=%s %s" (car server) (car server)))
                           process-environment))
                  (text (with-output-to-string (weir-bench-http)))
@@ -105,7 +106,7 @@
     (dolist (bar bars)
       (should (numberp (gethash "measured" bar)))
       (should (numberp (gethash "limit" bar)))
-      ;; No time is judged here, but the counts are what they are.
+      ;; The test checks counts, not times.
       (when (member (gethash "unit" bar) '("requests" "records"))
         (should (eq (gethash "holds" bar) t))))))
 

@@ -4,7 +4,7 @@
 
 ;;; Commentary:
 
-;; Changes are queued, shown, sent and found at the site.
+;; Tests that changes are queued, shown, pushed, and executed at the site.
 
 ;;; Code:
 
@@ -72,7 +72,7 @@ Changes of the same issue may become one operation."
 (ert-deftest weir-jira-edit-tests-a-field-is-changed-offline-and-sent-later ()
   (weir-jira-tests-with url '("--issues" "10")
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
-      ;; The field at point.
+      ;; Edits the field at point.
       (goto-char (point-min))
       (re-search-forward "^Summary")
       (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "Typed offline")))
@@ -80,7 +80,7 @@ Changes of the same issue may become one operation."
       (let ((ops (weir-jira-edit-tests-queued site 1)))
         (should (equal (plist-get (car ops) :state) "queued"))
         (should (equal (plist-get (car ops) :key) key)))
-      ;; It is shown before it is sent, in the issue and in the list.
+      ;; The change is shown before it is sent, in the issue and in the list.
       (with-current-buffer weir-jira--issue-buffer
         (should (string-match-p "^Summary     Typed offline$" (buffer-string)))
         (should (string-match-p "^● queued  summary" (buffer-string))))
@@ -112,12 +112,12 @@ Changes of the same issue may become one operation."
         (should (equal (weir-jira-edit-tests-at-site url key 'priority 'name) before))
         (set-buffer (weir-jira--show site key))
         (should (string-match-p "^A paragraph with \\*bold\\* words\\.$" (buffer-string))))
-      ;; What is left alone is not sent.
+      ;; An unchanged field is not sent.
       (weir-jira-edit key)
       (set-buffer (window-buffer))
       (weir-jira-edit-commit)
       (should-not (weir-jira-edit-tests-ops site))
-      ;; A field that does not exist is refused, and the buffer stays.
+      ;; An unknown field is rejected, and the buffer remains.
       (set-buffer (weir-jira--show site key))
       (weir-jira-edit key)
       (set-buffer (window-buffer))
@@ -137,7 +137,7 @@ Changes of the same issue may become one operation."
              (((type . "doc") (version . 1)
                (content . [((type . "paragraph") (content . [((type . "text") (text . "left"))])) 7]))
               . "^left")
-             ;; A node of later times stays as it is.
+             ;; An unknown node of a later version is preserved.
              (((type . "doc") (version . 1)
                (content . [((type . "hologram") (attrs . ((depth . 3))))]))
               . "{{{adf(1)}}}")))
@@ -147,7 +147,7 @@ Changes of the same issue may become one operation."
         (weir-jira-tests-post url "/_sim/edit"
                               `((issue . ,(format "AA-%d" number))
                                 (fields . ((description . ,(car document)))))))
-      ;; Ten megabytes in one line, of which a buffer shows the beginning.
+      ;; Ten megabytes in one line; a buffer shows the beginning.
       (weir-jira-tests-post
        url "/_sim/edit"
        `((issue . "AA-6")
@@ -166,7 +166,7 @@ Changes of the same issue may become one operation."
       (with-current-buffer (weir-jira--show site "AA-6")
         (should (< (buffer-size) 200000))
         (should (string-match-p "^([0-9]+ more bytes are not shown here" (buffer-string))))
-      ;; What is left alone beside a changed field stays at the site, broken or not.
+      ;; Unchanged fields stay as they are at the site, valid or not.
       (set-buffer (weir-jira--show site "AA-2"))
       (weir-jira-edit "AA-2")
       (set-buffer (window-buffer))
@@ -256,7 +256,7 @@ Changes of the same issue may become one operation."
       (should (seq-contains-p (weir-jira-edit-tests-at-site url key 'labels) "fromemacs"))
       (weir-jira-list "summary ~ \"Made in Emacs\"" site)
       (should (= (weir-jira-tests-rows) 1))
-      ;; The comment is there; it is edited, then deleted.
+      ;; The comment exists; it is edited, then deleted.
       (set-buffer (weir-jira--show site key))
       (should (string-match-p "^A comment with /emphasis/\\.$" (buffer-string)))
       (should (string-match-p "^\\* Worklogs (1)" (buffer-string)))
@@ -279,7 +279,7 @@ Changes of the same issue may become one operation."
       (should-not (weir-jira-edit-tests-push site))
       (set-buffer (weir-jira--show site key))
       (should-not (string-match-p "Another text" (buffer-string)))
-      ;; Clone and delete; the key has to be typed.
+      ;; Clone and delete; the user must type the key.
       (weir-jira-clone "A copy")
       (weir-jira-edit-tests-settled site)
       (should-not (weir-jira-edit-tests-push site))
@@ -319,7 +319,7 @@ MINE is the local value, THEIRS is the value of another user."
        (lambda () (not (equal (plist-get (car (weir-jira-edit-tests-ops site)) :state) "conflict"))))
       (should-not (weir-jira-edit-tests-push site))
       (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Mine"))
-      ;; Both versions in one buffer, where they are merged.
+      ;; Both versions are merged in one buffer.
       (weir-jira-edit-tests-conflict site key url "Mine 3" "Theirs 3")
       (weir-jira-outbox-merge)
       (set-buffer (window-buffer))
@@ -393,7 +393,8 @@ MINE is the local value, THEIRS is the value of another user."
                        "2026-11-24 Tue 09:00--2026-11-24 Tue 09:30"))
         (search-forward "** Other issue")
         (should-not (org-entry-get nil "JIRA_LOGGED")))
-      ;; The notes were lost, as in an Emacs that was killed before the buffer was saved.
+      ;; The recorded clocks are lost, as in an Emacs that was killed before the
+      ;; buffer was saved.
       (dotimes (_ 2)
         (with-temp-buffer
           (org-mode)
@@ -414,7 +415,8 @@ MINE is the local value, THEIRS is the value of another user."
                   (re-search-forward pattern)))
         (weir-jira-worklog "1h30m" "worked")
         (weir-jira-edit-tests-queued site 1)
-        ;; It is shown before it is at the site, where it cannot be edited yet.
+        ;; The worklog is shown before it is at the site; it cannot be edited
+        ;; yet.
         (here "^\\*\\* .*, 1h 30m$")
         (should-error (weir-jira-worklog-edit (weir-jira--worklog-or-error) "2h"))
         (should-not (weir-jira-edit-tests-push site))
@@ -435,7 +437,7 @@ MINE is the local value, THEIRS is the value of another user."
         (let ((worklog (seq-elt (weir-jira-edit-tests-at-site url key 'worklog 'worklogs) 0)))
           (should (equal (alist-get 'timeSpentSeconds worklog) 8100)))
         (here "^worked and tested$")
-        ;; What is left alone is not sent.
+        ;; An unchanged text is not sent.
         (weir-jira-worklog-edit (weir-jira--worklog-or-error) "2h15m")
         (set-buffer (window-buffer))
         (weir-jira-edit-commit)
@@ -519,7 +521,7 @@ FILTER gets its output.  Return the process; it ends when it is killed."
                  name
                  (lambda (new)
                    (setq said (concat said new))
-                   ;; Killed while other changes are on their way.
+                   ;; Killed while other changes are being sent.
                    (when (>= (length (weir-jira-edit-tests-marks said)) least)
                      (signal-process child 'SIGKILL)))
                  `(dotimes (number 200)
@@ -547,7 +549,7 @@ FILTER gets its output.  Return the process; it ends when it is killed."
         (weir-jira-edit-tests-queued site (length all))
         (weir-jira-close)
         (let ((child (weir-jira-edit-tests-child name #'ignore '(weir-jira--push site))))
-          ;; Killed when some comments are at the site, and others not.
+          ;; Killed after some comments, but not all, have reached the site.
           (weir-tests-until
            (lambda ()
              (>= (length (weir-jira-edit-tests-marks
@@ -556,7 +558,8 @@ FILTER gets its output.  Return the process; it ends when it is killed."
           (signal-process child 'SIGKILL)
           (weir-tests-until (lambda () (not (process-live-p child)))))
         (let* ((again (weir-jira-edit-tests-reopen name))
-               ;; Of the one that was under way it may not be known yet whether it arrived.
+               ;; The outcome of the comment that was being sent may still be
+               ;; unknown.
                (left (weir-jira-edit-tests-push again))
                (there (weir-jira-edit-tests-marks
                        (weir-jira-edit-tests-at-site url key 'comment)))
@@ -584,7 +587,7 @@ FILTER gets its output.  Return the process; it ends when it is killed."
   (weir-jira-tests-with url '("--issues" "5")
     (pcase-let* ((`(,site . ,key) (weir-jira-edit-tests-site url))
                  (handle (weir-jira--site-handle site)))
-      ;; An issue that waits for its creation has fields and statuses too.
+      ;; An issue whose creation is queued has fields and statuses too.
       (weir-jira-create "AA" "Task" "Fresh")
       (weir-jira-edit-tests-queued site 1)
       (dolist (what '("fields" "transitions"))
@@ -594,7 +597,7 @@ FILTER gets its output.  Return the process; it ends when it is killed."
                              (weir--jira-offered handle "required" "AA\nSubtask"))
                      '("parent")))
       (should-not (weir-jira-edit-tests-push site))
-      ;; A push to a status tells which fields its screen has.
+      ;; A push to a status shows which fields its screen has.
       (weir-jira-tests-post url "/_sim/edit"
                             `((issue . ,key) (fields . ((status . ((id . "1") (name . "To Do")))))))
       (weir-jira-tests-sync site)
@@ -635,7 +638,7 @@ FILTER gets its output.  Return the process; it ends when it is killed."
         (should-error (weir-jira-project-delete "NEW" "OLD") :type 'user-error)
         (weir-jira-project-delete "NEW" "NEW")
         (funcall shows "^NEW .* Renamed (not visible)$")
-        ;; What the site refuses is reported, and changes nothing.
+        ;; A change that the site rejects is reported, and has no effect.
         (weir-jira-project-create "AA" "Again" "software" "")
         (weir-tests-until
          (lambda ()
@@ -652,7 +655,7 @@ FILTER gets its output.  Return the process; it ends when it is killed."
         (dotimes (_ 3)
           (push (get-text-property (point) 'weir-jira-key) keys)
           (weir-jira-mark))
-        ;; The second one is not meant.
+        ;; The command must not affect the second issue.
         (weir-jira--goto (nth 1 keys))
         (weir-jira-unmark)
         (setq keys (list (nth 0 keys) (nth 2 keys)))
@@ -662,7 +665,8 @@ FILTER gets its output.  Return the process; it ends when it is killed."
         (let ((queued (mapcar (lambda (op) (plist-get op :key))
                               (weir--jira-outbox (weir-jira--site-handle site) nil))))
           (should (equal (sort queued #'string<) (sort (copy-sequence keys) #'string<))))
-        ;; Marks stay when the list is shown again; an export has the marked issues only.
+        ;; Marks remain after a refresh of the list; an export has only the
+        ;; marked issues.
         (revert-buffer nil t)
         (should (= (count-matches "^\\*" (point-min) (point-max)) 2))
         (weir-jira-export "csv")

@@ -110,7 +110,7 @@ Settings and replica are in a new directory."
               (cl-letf (((symbol-function 'browse-url) (lambda (url &rest _) (setq seen url))))
                 (weir-jira-browse))
               (should (equal seen (concat url "/browse/" key))))
-            ;; The next issue replaces this one.
+            ;; The next issue replaces this issue in the buffer.
             (weir-jira-next)
             (should-not (equal weir-jira--key key))
             (weir-jira-previous)
@@ -120,7 +120,7 @@ Settings and replica are in a new directory."
   (weir-jira-tests-with url '("--issues" "250")
     (weir-jira-tests-post url "/_sim/edit"
                           '((issue . "AA-7") (fields . ((summary . "Changed last")))))
-    ;; From the second page on the site answers very late.
+    ;; From the second page on, the site answers very slowly.
     (weir-jira-tests-post url "/_sim/faults"
                           '((match . ((method . "POST") (path . "/rest/api/3/search/jql")
                                       (nth . 2) (count . 1)))
@@ -151,10 +151,11 @@ Settings and replica are in a new directory."
         (weir-jira-list "status != Done" site)
         (should (= (weir-jira-tests-rows) (- 30 done)))
         (should (string-match-p "status != Done" (weir-jira--list-header)))
-        ;; A query that is refused names the place, and the list stays.
+        ;; A rejected query reports the position of the fault, and the list
+        ;; remains.
         (should-error (weir-jira-list "status =" site) :type 'user-error)
         (should (= (weir-jira-tests-rows) (- 30 done))))
-      ;; While a pull tries to reach the site, the replica stays readable.
+      ;; While a pull tries to reach the site, the replica remains readable.
       (weir-jira--pull site nil nil)
       (should (string-match-p "syncing" (weir-jira--state)))
       (weir-jira-list "" site)
@@ -175,7 +176,7 @@ Settings and replica are in a new directory."
                       (revert-buffer nil t)
                       (should (> (weir-jira-tests-rows) 1))))))
       (funcall asked)
-      ;; Without the site its last answer is shown.
+      ;; If the site is unreachable, its last answer is shown.
       (kill-buffer buffer)
       (delete-process (car simulator))
       (funcall asked)
@@ -191,7 +192,7 @@ Settings and replica are in a new directory."
       (weir-jira-visit key)
       (weir-jira-tests-post url "/_sim/edit" `((issue . ,key) (fields . ((summary . "Changed by another")))))
       (should-not (weir-jira-tests-sync site))
-      ;; Both buffers show it by themselves.
+      ;; Both buffers show the change automatically.
       (with-current-buffer weir-jira--issue-buffer
         (should (string-match-p "Changed by another" (buffer-string)))
         (weir-jira-history)
@@ -218,10 +219,10 @@ Settings and replica are in a new directory."
           (should (> all 0))
           (weir-jira--list-buffer name site "" :words (concat word " nosuchword"))
           (should (= (weir-jira-tests-rows) 0))
-          ;; Beginnings of words, in any case.
+          ;; Prefixes of words match, in any case.
           (weir-jira--list-buffer name site "" :words (upcase (substring word 0 (1- (length word)))))
           (should (>= (weir-jira-tests-rows) all))
-          ;; What would be JQL is only words.
+          ;; Text that looks like JQL is treated as words.
           (weir-jira--list-buffer name site "" :words "\" OR key = AA-1 \\")
           (should (= (weir-jira-tests-rows) 0)))))))
 
@@ -317,11 +318,11 @@ Settings and replica are in a new directory."
       ;; Times begin with the newest; another field replaces the order.
       (weir-jira-sort "updated")
       (should (equal weir-jira--query "labels = red ORDER BY updated DESC"))
-      ;; Every field that is offered can be sorted by.
+      ;; A list can be sorted by every offered field.
       (dolist (field weir-jira--orders)
         (weir-jira-sort field)
         (should (> (weir-jira-tests-rows) 0)))
-      ;; ORDER BY within a text is none.
+      ;; ORDER BY within a text is not an order.
       (should (equal (weir-jira--split-order "summary ~ \"a ORDER BY b\"  order  by key, due")
                      '("summary ~ \"a ORDER BY b\"" . "key, due")))
       (should (equal (weir-jira--split-order "order by key") '("" . "key")))
@@ -329,7 +330,8 @@ Settings and replica are in a new directory."
       (weir-jira-set-columns '("labels" "key"))
       (goto-char (point-min))
       (should (looking-at "  \\(red\\|green\\|blue\\) +AA-1$"))
-      ;; The view keeps order and columns; a list by another query has the columns of all lists.
+      ;; The view keeps order and columns; a list by another query has the
+      ;; default columns.
       (weir-jira-save-view "Mine")
       (let ((screen (buffer-string)))
         (weir-jira-list "ORDER BY key ASC" site)
@@ -341,7 +343,7 @@ Settings and replica are in a new directory."
           (weir-jira-jump bookmark)
           (should (equal (buffer-string) screen))))
       (should-error (weir-jira-set-columns nil) :type 'user-error)
-      ;; What was searched keeps its order.
+      ;; The result of a search keeps its order.
       (setq weir-jira--words "print")
       (should-error (weir-jira-sort "key") :type 'user-error)
       (delete-file custom-file))))
@@ -404,7 +406,7 @@ Settings and replica are in a new directory."
         (call-interactively #'org-store-link)
         (should (equal (car org-stored-links) (list link key)))
         (kill-buffer weir-jira--issue-buffer)
-        ;; A link is followed and completed without the site.
+        ;; A link is opened and completed without the site.
         (delete-process (car simulator))
         (with-temp-buffer
           (org-mode)
@@ -414,7 +416,8 @@ Settings and replica are in a new directory."
         (cl-letf (((symbol-function 'completing-read) (lambda (&rest _) key)))
           (with-temp-buffer
             (should (equal (weir-jira-org-complete) link))))
-        ;; What cannot be followed says why; other buffers store nothing.
+        ;; A link that cannot be opened reports the reason; other buffers store
+        ;; no link.
         (dolist (path (list key "" "none/AA-1" (concat name "/NO-1") (concat name "/a/b")))
           (should-error (weir-jira-org-follow path) :type 'user-error))
         (with-temp-buffer
@@ -434,7 +437,7 @@ Settings and replica are in a new directory."
         (org-mode)
         (goto-char (point-min))
         (should (looking-at (regexp-quote (concat "* TODO " summary "\n"))))
-        ;; By this property clocks become worklogs.
+        ;; This property is needed to log clocks as worklogs.
         (should (equal (org-entry-get nil "JIRA_KEY") "AA-1"))
         (should (search-forward (format "[[weir-jira:%s/AA-1][AA-1]]" (weir-jira--site-name site)))))
       (with-temp-buffer
@@ -448,7 +451,7 @@ Settings and replica are in a new directory."
       (weir-jira-tests-post url "/_sim/edit"
                             '((issue . "AA-2") (fields . ((duedate . "2031-05-06")))))
       (should-not (weir-jira-tests-sync site))
-      ;; Nothing is written before it is asked for.
+      ;; Nothing is written before the command is called.
       (should-not (file-exists-p weir-jira-org-agenda-file))
       (weir-jira-list "key in (AA-1, AA-2) ORDER BY key ASC" site)
       (weir-jira-org-agenda)
@@ -485,7 +488,8 @@ Settings and replica are in a new directory."
               (should-not (weir-jira--site-failure site))
               (weir-jira-list "" site)
               (should (= (weir-jira-tests-rows) 5))
-              ;; A token that is refused: one clear sentence, and the replica stays readable.
+              ;; A rejected token gives one clear sentence, and the replica
+              ;; remains readable.
               (with-temp-file authinfo
                 (insert (format "machine %s login me@example.com password wrong\n" host)))
               (auth-source-forget-all-cached)
@@ -495,7 +499,7 @@ Settings and replica are in a new directory."
               (weir-jira-list "" site)
               (should (= (weir-jira-tests-rows) 5))
               (should (string-match-p "refused the token" (weir-jira--state))))
-            ;; The token is in no file of the settings, no topic and no message.
+            ;; The token is not in a file of the settings, a topic or a message.
             (dolist (place (directory-files-recursively weir-jira-directory ""))
               (with-temp-buffer
                 (set-buffer-multibyte nil)
@@ -527,7 +531,7 @@ Settings and replica are in a new directory."
                           "missing rights: ADD_COMMENTS, DELETE_ISSUES$")
     (weir-jira-tests-until-pulled)
     (weir-jira-close)
-    ;; Without the right to read there is no site.
+    ;; Without the right to read, no site is set up.
     (delete-directory weir-jira-directory t)
     (weir-jira-tests-post url "/_sim/deny" '((right . "BROWSE_PROJECTS")))
     (weir-jira-tests-said (lambda () (weir-jira-setup url ""))
@@ -549,7 +553,7 @@ Settings and replica are in a new directory."
                          (lambda () (weir-jira-setup url "me@example.com"))
                          "refused the token.*auth-source has the token for me@example.com")))
               (should-not (string-match-p "the-old-one" (string-join said))))
-            ;; After it was replaced there, the same command works.
+            ;; After the token was replaced there, the same command succeeds.
             (with-temp-file authinfo
               (insert line "the-new-one\n"))
             (weir-jira-tests-said (lambda () (weir-jira-setup url "me@example.com"))
@@ -628,7 +632,8 @@ Settings and replica are in a new directory."
               (weir-jira-list "assignee = currentUser()" site)
               (set-buffer (weir-jira--show site "AA-1"))
               (should (string-match-p "^\\* Description" (buffer-string)))
-              ;; A command that changes something refuses before it asks for anything.
+              ;; A command that changes something fails at once, without asking
+              ;; the user.
               (cl-letf (((symbol-function 'read-string) (lambda (&rest _) (ert-fail "Asked")))
                         ((symbol-function 'completing-read) (lambda (&rest _) (ert-fail "Asked")))
                         ((symbol-function 'yes-or-no-p) (lambda (&rest _) (ert-fail "Asked"))))
@@ -713,7 +718,7 @@ Settings and replica are in a new directory."
       (set-buffer (weir-jira--show site (car keys)))
       (dolist (key keys)
         (weir-jira-tests-post url "/_sim/delete" `((issue . ,key))))
-      ;; By itself it does not ask.
+      ;; The automatic pull does not ask the user.
       (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) (setq asked (1+ asked)))))
         (weir-jira--pull site t nil)
         (weir-tests-until (lambda () (null (weir-jira--site-pull site))))
@@ -724,7 +729,8 @@ Settings and replica are in a new directory."
         (weir-tests-until (lambda () (and (> asked 0) (null (weir-jira--site-pull site))))))
       (should-not (weir-jira--site-failure site))
       (should (= (weir--jira-size (weir--jira-list handle "")) 8))
-      ;; The header line says that the issue is gone, and then what it said before.
+      ;; The header line reports that the issue is gone; then it shows the
+      ;; earlier text again.
       (should (string-match-p (car keys) (eval (cadr header-line-format) t)))
       (should (string-match-p "no issue" (eval (cadr header-line-format) t)))
       (let ((left (car (weir--jira-keys handle (weir--jira-list handle "") 0 1))))
@@ -772,7 +778,7 @@ Settings and replica are in a new directory."
             (signal-process (car simulator) 'SIGSTOP)
             (weir-jira--pull site nil nil)
             (should (weir-jira--site-pull site))
-            ;; Commands answer, and timers run, while no answer comes.
+            ;; Commands return, and timers run, while the answer is pending.
             (weir-jira-list "" site)
             (should (= (weir-jira-tests-rows) 20))
             (weir-tests-until (lambda () (> beats 20)))

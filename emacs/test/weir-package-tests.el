@@ -4,9 +4,10 @@
 
 ;;; Commentary:
 
-;; The packages are built from their recipes, installed by `package-install-file'
-;; in an Emacs without settings, and used by another one.  The manual is made
-;; from its source, and says nothing of commands that do not exist.
+;; The packages are built from their recipes, installed by
+;; `package-install-file' in an Emacs without settings, and used by another
+;; Emacs. The manual is built from its source, and must not mention commands
+;; that do not exist.
 
 ;;; Code:
 
@@ -57,7 +58,7 @@
                    (directory-files weir-tests-directory nil "\\`weir.*\\.el\\'")))
     (dolist (file files)
       (should (file-exists-p (weir-package-tests-file file)))))
-  ;; What is for developers alone is in no package.
+  ;; Files for developers are not in a package.
   (should (equal (split-string (weir-package-tests-text ".elpaignore"))
                  '("bench" "recipes" "test")))
   (should (string-match-p (regexp-quote (concat "* Version " weir-version))
@@ -70,7 +71,7 @@
   (let ((manual (weir-package-tests-text "weir.org")))
     (dolist (name (weir-package-tests-commands))
       (should (string-match-p (format "\\_<%s\\_>" (regexp-quote name)) manual)))
-    ;; And nothing that does not exist.
+    ;; The manual mentions no command that does not exist.
     (with-temp-buffer
       (insert manual)
       (goto-char (point-min))
@@ -94,7 +95,7 @@
           (should-not (string-match-p "[Ee]rror" said))
           (with-temp-buffer
             (should (equal (call-process "makeinfo" nil t nil "--output" info texinfo) 0))
-            ;; No warning either.
+            ;; There must be no warning.
             (should (equal (buffer-string) "")))
           (with-temp-buffer
             (insert-file-contents info)
@@ -124,7 +125,7 @@
          (requires (if (equal package "weir")
                        '((emacs "28.1"))
                      '((emacs "28.1") (weir "0.1.0")))))
-    ;; What the recipe builder writes is what the file says.
+    ;; The output of the recipe builder equals the headers of the file.
     (should (string-match-p (regexp-quote (format "Package-Requires: %S" requires))
                             (weir-package-tests-text (concat package ".el"))))
     (make-directory folder)
@@ -144,10 +145,11 @@
                      '(progn (require 'package) (package-initialize))
                      `(package-install-file ,(weir-package-tests-build "weir" home))
                      `(package-install-file ,(weir-package-tests-build "weir-jira" home)))))
-          ;; It is compiled there without a warning.
+          ;; The package is compiled without a warning at its installation.
           (should-not (string-match-p "Warning\\|Error" said))
           (should (= (length (directory-files-recursively home "\\`weir[a-z-]*\\.elc\\'")) 7))
-          ;; Another Emacs finds the commands, and has loaded nothing; then one loads the rest.
+          ;; Another Emacs finds the commands without loading the package; then
+          ;; one command loads it.
           (should
            (string-match-p
             (regexp-quote "(t t t t nil nil nil) t")
@@ -161,7 +163,7 @@
                            (featurep 'weir) (featurep 'weir-jira) (process-list)))
              `(setq weir-module-file ,weir-module-file)
              '(condition-case nil (call-interactively #'weir-jira-sync)
-                ;; There is no site.
+                ;; No site is set up.
                 (user-error (princ " t")))))))
       (delete-directory home t))))
 

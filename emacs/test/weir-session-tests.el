@@ -171,7 +171,7 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
     (weir-session-until "^spinning")
     (weir-session-type 'C-g)
     (weir-session-until "^Quit")
-    ;; The module works as before.
+    ;; The module still works.
     (weir-session-command "weir-doctor")
     (weir-session-until "Open stores")))
 
@@ -181,7 +181,7 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
         (weir-session-with home
           (weir-session-command "weir-jira-setup")
           (weir-session-until "Address of the site: https://")
-          ;; C-a C-k removes what is proposed.
+          ;; C-a C-k removes the proposed text.
           (weir-session-type "\C-a\C-k" (cdr simulator) 'RET)
           (weir-session-until "E-mail address")
           (weir-session-type 'RET)
@@ -191,14 +191,14 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
           (weir-session-type 'RET)
           (weir-session-until "40 issues .* synced")
           (weir-session-until "^  AA-[0-9]+ ")
-          ;; A list by JQL.
+          ;; Lists issues by JQL.
           (weir-session-type "l")
           (weir-session-until "JQL: ")
           (weir-session-type "status = Done ORDER BY key ASC" 'RET)
           (weir-session-until "issues · status = Done")
           (weir-session-until "To Do" 'gone)
           (weir-session-picture "jira-list")
-          ;; An issue, and the next one.
+          ;; Shows an issue, and the next one.
           (weir-session-type 'RET)
           (weir-session-until "^Reporter ")
           (let ((first (and (string-match "^\\([A-Z]+-[0-9]+\\)  " (weir-session-screen))
@@ -208,11 +208,12 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
             (weir-session-until (format "^\\([A-Z]+-[0-9]+\\)  \\(.\\|\n\\)*%s/browse/"
                                         (regexp-quote (cdr simulator))))
             (weir-session-type "q"))
-          ;; Somebody else changes an issue, and then the site does not answer any more.
+          ;; Another user changes an issue, and then the site becomes
+          ;; unreachable.
           (weir-jira-tests-post (cdr simulator) "/_sim/edit"
                                 '((issue . "AA-8") (fields . ((summary . "Theirs at the site")))))
           (signal-process (car simulator) 'SIGSTOP)
-          ;; Everything that is read still answers.
+          ;; All reads still return.
           (weir-session-type "s")
           (weir-session-until "Search: ")
           (weir-session-type "nosuchword")
@@ -220,7 +221,7 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
           (weir-session-type "\C-a\C-k" "print")
           (weir-session-until "[1-9][0-9]* issues · search: print")
           (weir-session-type 'RET)
-          ;; The same issue is edited: the change is shown at once.
+          ;; The user edits the same issue, and the change is shown at once.
           (weir-session-command "weir-jira-visit")
           (weir-session-until "Issue: ")
           (weir-session-type "AA-8" 'RET)
@@ -231,7 +232,8 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
           (weir-session-until "^● .*summary")
           (weir-session-until "^Summary     Mine offline")
           (weir-session-picture "jira-offline")
-          ;; The site is back: the push finds the conflict, which is resolved.
+          ;; The site is reachable again: the push finds the conflict, which is
+          ;; resolved.
           (signal-process (car simulator) 'SIGCONT)
           (weir-session-until "1 need you")
           (weir-session-command "weir-jira-outbox")

@@ -116,7 +116,7 @@
     (weir-await (weir-create store "t"))
     (weir-put store "t" "k" "v" :callback #'ignore)
     (delete-process weir--pipe)
-    ;; The next write makes another pipe.
+    ;; The next write creates a new pipe.
     (weir-await (weir-put store "t" "l" "w"))
     (should (equal (weir-get store "t" "k") "v"))))
 
@@ -147,13 +147,13 @@
       (should (equal (weir-get store "t" "k") value)))
     (should-error (weir-await (weir-put store "t" "k" (make-string 10000000 ?y)))
                   :type 'weir-rejected)
-    ;; Bytes that are no text stay bytes.
+    ;; Bytes that are not UTF-8 stay bytes.
     (weir-await (weir-put store "t" "k" "\xff\xfe\x00\x80"))
     (should (equal (weir-get store "t" "k") "\xff\xfe\x00\x80"))
     (should-not (multibyte-string-p (weir-get store "t" "k")))
     ;; A multibyte string with raw bytes has no encoding.
     (should-error (weir-put store "t" "k" (string-to-multibyte "\xff")))
-    ;; A short string is not followed by the rest of a long one.
+    ;; A short string must not contain the rest of an earlier, long string.
     (weir-await (weir-put store "t" "k" "short"))
     (should (equal (weir-get store "t" "k") "short"))
     (should-error (weir-read store "t" :limit (expt 2 70)))
@@ -213,7 +213,7 @@
       (should (weir-await (weir-put store "names" "k" "first")))
       (should-error (weir-await (weir-put store "names" "k" "second")) :type 'weir-rejected)
       (should (equal (weir-get store "names" "k") "first"))
-      ;; The second time it replaces the program.
+      ;; The second call replaces the program.
       (weir-await (weir-deploy store "names" program))
       (should-error (weir-await (weir-put store "names" "k" "second")) :type 'weir-rejected)
       (should-error (weir-await (weir-deploy store "t" "/nonexistent.wasm")) :type 'weir-not-found)
@@ -327,8 +327,8 @@
       (cons status (buffer-string)))))
 
 (ert-deftest weir-tests-the-assertions-of-emacs-hold ()
-  ;; Emacs itself ends with a message where a value is used on another thread, after its call,
-  ;; or while an exit is pending.
+  ;; Emacs aborts with a message if a value is used on another thread, after its
+  ;; call, or while an exit is pending.
   (let ((directory (make-temp-file "weir-tests" t))
         (weir-tests-options '("--module-assertions"))
         (weir-timeout 60))
@@ -354,7 +354,7 @@
               (princ (list (length (weir-query store "t" :where "$.n>9"))
                            (length (weir-scan store "t" :prefix "k"))
                            (string-search "\u65e5" (weir-get store "t" "last"))))
-              ;; What signals, with garbage in the place of a handle and in strings.
+              ;; Calls that signal an error, with invalid handles and strings.
               (dolist (bad (list (lambda () (weir-get 5 "t" "k")) (lambda () (weir-get nil "t" "k"))
                                  (lambda () (weir-get store "no" "k"))
                                  (lambda () (weir-get store "\xff" "k"))
