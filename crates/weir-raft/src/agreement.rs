@@ -145,6 +145,7 @@ fn leader(
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use tokio::net::TcpListener;
     use weir_core::intention::{Intention, Operation};
@@ -152,43 +153,55 @@ mod tests {
     use weir_store::{Durability, LogIndex, OpenOptions};
 
     use super::{Diverged, watch};
+    use crate::join::{JoinRequest, join};
     use crate::node::{Node, NodeConfig, Status};
     use crate::types::Member;
     use crate::wire::Agreement;
 
-    async fn open(node: u64) -> (tempfile::TempDir, Node, Member) {
+    async fn open(config: NodeConfig, listener: TcpListener) -> (tempfile::TempDir, Node) {
         let directory = tempfile::tempdir().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let member = Member {
-            peer: listener.local_addr().unwrap().to_string(),
-            ..Member::default()
-        };
-        let config = NodeConfig {
-            node,
-            cluster: [8; 16],
-            incarnation: 0,
-        };
         let options = OpenOptions {
             durability: Durability::Memory,
             ..OpenOptions::default()
         };
         let node = Node::open(directory.path(), &options, config, listener).await;
-        (directory, node.unwrap(), member)
+        (directory, node.unwrap())
+    }
+
+    async fn listen() -> (TcpListener, Member) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let member = Member {
+            peer: listener.local_addr().unwrap().to_string(),
+            ..Member::default()
+        };
+        (listener, member)
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_node_with_another_state_than_the_leader_is_found() {
-        let (_first, leader, one) = open(1).await;
-        let (_second, follower, two) = open(2).await;
-        let members = BTreeMap::from([(1, one), (2, two)]);
-        leader.initialize(members).await.unwrap();
-        let leads = |status: &Status| status.leader.is_some();
-        let leads = follower.until(leads).await.unwrap().leader.unwrap();
-        let (leader, follower) = if leads == 1 {
-            (leader, follower)
-        } else {
-            (follower, leader)
+        let (listener, member) = listen().await;
+        let config = NodeConfig {
+            node: 1,
+            cluster: [8; 16],
+            incarnation: 0,
         };
+        let (_first, leader) = open(config, listener).await;
+        leader
+            .initialize(BTreeMap::from([(1, member)]))
+            .await
+            .unwrap();
+        // A learner: the only voter leads, however slow the machine is.
+        let (listener, member) = listen().await;
+        let request = JoinRequest {
+            known: None,
+            node: None,
+            member,
+            engine: String::new(),
+            is_synced: false,
+        };
+        let members = [leader.address().to_string()];
+        let joined = join(&members, &request, Duration::from_mins(1)).await;
+        let (_second, follower) = open(joined.unwrap(), listener).await;
         let options = &TopicOptions::default();
         let create = Intention::new("t", Operation::Create { options });
         let proposed = leader.store().propose(&[create]);

@@ -44,6 +44,8 @@ pub(crate) struct Peers {
     pub(crate) node: u64,
     /// Incarnation of the disk of this node.
     pub(crate) incarnation: u64,
+    /// Whether it acknowledges only entries that are synced.
+    pub(crate) is_synced: bool,
     pub(crate) transport: Arc<dyn Transport>,
     /// Reports about the directories of the other nodes; `None` if this process is not a node.
     pub(crate) reports: Option<Arc<Reports>>,
@@ -72,6 +74,7 @@ impl Peers {
                 to: target,
                 from_incarnation: self.incarnation,
                 to_incarnation: member.incarnation,
+                is_synced: self.is_synced,
             },
             address: member.peer.clone(),
             transport: Arc::clone(&self.transport),

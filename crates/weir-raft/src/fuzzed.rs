@@ -35,6 +35,7 @@ pub fn peer_hello(cluster: [u8; 16], from: u64, to: u64) -> Vec<u8> {
         to,
         from_incarnation: 1,
         to_incarnation: 0,
+        is_synced: true,
     };
     hello.encode()
 }

@@ -30,6 +30,8 @@ pub struct JoinRequest {
     pub member: Member,
     /// [`fingerprint`] of the options with which the directory is opened.
     pub engine: String,
+    /// Whether its durability is one that syncs before an acknowledgement.
+    pub is_synced: bool,
 }
 
 /// Everything that decides the outcome of programs: the engine, its meter, and the features of the
@@ -78,6 +80,7 @@ pub async fn join_by(
             ..request.member.clone()
         },
         engine: request.engine.clone(),
+        is_synced: request.is_synced,
     };
     for address in [&wanted.member.peer, &wanted.member.client, &wanted.engine] {
         if address.len() > ADDRESS_BYTES_MAX {

@@ -71,6 +71,8 @@ pub(crate) struct Members {
     raft: Raft<Types, StateMachine>,
     /// Fingerprint of the engine for programs of this node.
     engine: String,
+    /// Whether this node acknowledges only entries that are synced.
+    is_synced: bool,
     /// Held during a change.
     changes: Mutex<()>,
 }
@@ -80,11 +82,13 @@ impl Members {
         identity: NodeIdentity,
         raft: Raft<Types, StateMachine>,
         engine: String,
+        is_synced: bool,
     ) -> Self {
         Self {
             identity,
             raft,
             engine,
+            is_synced,
             changes: Mutex::new(()),
         }
     }
@@ -148,15 +152,13 @@ impl Members {
         }
     }
 
-    /// Assigns a number to a directory, or records the new addresses of its node.
-    pub(crate) async fn join(&self, join: &Join) -> Result<JoinAnswer, Declined> {
-        let changing = self.changes.lock().await;
-        match self.leads() {
-            Err(Declined::Elsewhere(peer)) => return Ok(JoinAnswer::Elsewhere(peer)),
-            other => other?,
-        }
-        let cluster = self.identity.cluster;
-        if join.cluster.is_some_and(|theirs| theirs != cluster) {
+    /// Checks that a process belongs to this cluster, and that its node would apply and acknowledge
+    /// entries as this node does.
+    fn check_compatible(&self, join: &Join) -> Result<(), Declined> {
+        if join
+            .cluster
+            .is_some_and(|theirs| theirs != self.identity.cluster)
+        {
             let text = "the directory belongs to another cluster";
             return Err(Declined::Never(text.to_owned()));
         }
@@ -173,6 +175,23 @@ impl Members {
                 name(&self.engine)
             )));
         }
+        if self.is_synced && !join.is_synced {
+            let text = "this cluster syncs a write before it acknowledges the write, and that node \
+                        would not; start the node with --durability group";
+            return Err(Declined::Never(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Assigns a number to a directory, or records the new addresses of its node.
+    pub(crate) async fn join(&self, join: &Join) -> Result<JoinAnswer, Declined> {
+        let changing = self.changes.lock().await;
+        match self.leads() {
+            Err(Declined::Elsewhere(peer)) => return Ok(JoinAnswer::Elsewhere(peer)),
+            other => other?,
+        }
+        let cluster = self.identity.cluster;
+        self.check_compatible(join)?;
         let current = self.current();
         let nodes = &current.nodes;
         if let Some(node) = current.joined_as(join) {

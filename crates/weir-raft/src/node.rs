@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -311,6 +311,7 @@ impl Node {
             cluster,
             node,
             incarnation,
+            is_synced: replica.is_synced(),
             transport,
             reports: Some(Arc::clone(&reports)),
         };
@@ -324,7 +325,7 @@ impl Node {
         let port = Arc::new(Port {
             identity,
             raft: raft.clone(),
-            members: Members::new(identity, raft.clone(), engine),
+            members: Members::new(identity, raft.clone(), engine, replica.is_synced()),
             contact: Contact::new(),
             room: Arc::clone(&room),
             reports: Arc::clone(&reports),
@@ -333,7 +334,7 @@ impl Node {
             replica: replica.clone(),
             tls,
             bodies: Semaphore::new(BODIES_BYTES_MAX),
-            has_warned: AtomicBool::new(false),
+            warned: Mutex::default(),
         });
         let diverged = Diverged::default();
         let tasks = [
@@ -746,6 +747,7 @@ impl Node {
                 node: None,
                 member,
                 engine: self.port.members.engine().to_owned(),
+                is_synced: self.port.replica.is_synced(),
             };
             // The list includes the port of this node, because this node may lead.
             let mut peers: Vec<_> = peers.collect();

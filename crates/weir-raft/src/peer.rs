@@ -5,13 +5,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use openraft::alias::SnapshotOf;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::AppendEntriesResponse;
 use openraft::{Raft, ReadPolicy};
+use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
@@ -44,6 +45,10 @@ pub(crate) const BODIES_BYTES_MAX: usize = 256 << 20;
 const SHORT_BYTES: usize = 64 << 10;
 /// Time limit for the next part of a snapshot.
 const PART_TIMEOUT: Duration = Duration::from_secs(30);
+/// What a leader reads whose entries this node would acknowledge before they are synced.
+const WEAKER: &str = "the sender syncs entries before it acknowledges them, and this node does \
+                      not: it takes no entries from the sender and does not vote for it; start \
+                      this node with --durability group";
 /// Pause after an accept that failed because no descriptor was free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -61,8 +66,21 @@ pub(crate) struct Port {
     pub(crate) tls: Option<PeerTls>,
     /// Bytes that are still free for the bodies of long requests.
     pub(crate) bodies: Semaphore,
-    /// Whether the rejection of a disk was already logged.
-    pub(crate) has_warned: AtomicBool,
+    /// The newest refusal of a peer that was logged.
+    pub(crate) warned: Mutex<String>,
+}
+
+impl Port {
+    /// Logs why a peer is refused, unless the newest refusal had this reason too. Returns the
+    /// reason.
+    fn warn(&self, why: String) -> String {
+        let mut warned = self.warned.lock();
+        if *warned != why {
+            tracing::warn!("{why}");
+            warned.clone_from(&why);
+        }
+        why
+    }
 }
 
 /// The time of the last contact with a leader.
@@ -138,8 +156,8 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
         let (kind, body) = join(&hello, port, shown.as_ref(), slot).await;
         return frame::write(&mut stream, kind, hello.number, &body).await;
     }
-    let from = match admit(&hello, port, shown.as_ref()) {
-        Ok(from) => from,
+    let peer = match admit(&hello, port, shown.as_ref()) {
+        Ok(peer) => peer,
         Err(why) => {
             return frame::write(&mut stream, Kind::Refused, hello.number, why.as_bytes()).await;
         }
@@ -156,10 +174,13 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
             return Ok(());
         };
         let answered = match request.kind {
+            kind if peer.is_synced && !port.replica.is_synced() && leads(kind) => {
+                Ok(Err(port.warn(WEAKER.to_owned())))
+            }
             Kind::Snapshot | Kind::Part | Kind::Install | Kind::Restore => {
                 receive(&request, &mut incoming, port).await
             }
-            _ => answer(&request, from, port).await,
+            _ => answer(&request, peer.from, port).await,
         };
         let (kind, body) = match answered? {
             Ok(body) => (Kind::Answer, body),
@@ -308,17 +329,23 @@ async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>, slot: &Slot) ->
     }
 }
 
-/// The sentence for a node with a different disk; logged once.
-fn refuse_disk(node: u64, port: &Port) -> String {
-    let why = other_disk(node);
-    if !port.has_warned.swap(true, Ordering::Relaxed) {
-        tracing::warn!("{why}");
-    }
-    why
+/// Whether a leader, or a node that wants to lead, sends requests of this kind.
+const fn leads(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Append
+            | Kind::Vote
+            | Kind::PreVote
+            | Kind::Transfer
+            | Kind::Snapshot
+            | Kind::Part
+            | Kind::Install
+            | Kind::Restore
+    )
 }
 
-/// Checks a greeting. Returns the number of the peer.
-fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<u64, String> {
+/// Returns the hello of a peer that is admitted.
+fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<Hello, String> {
     let identity = port.identity;
     if frame.kind != Kind::Hello {
         return Err("this is the peer port of a cluster, and that was no peer".to_owned());
@@ -347,13 +374,13 @@ fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<u64, Strin
     }
     // The peer expects another disk: this disk lacks votes or entries that the peer relies on.
     if ![0, identity.incarnation].contains(&hello.to_incarnation) {
-        return Err(refuse_disk(identity.node, port));
+        return Err(port.warn(other_disk(identity.node)));
     }
     let known = port.members.incarnation_of(hello.from).unwrap_or_default();
     if ![0, hello.from_incarnation].contains(&known) {
-        return Err(refuse_disk(hello.from, port));
+        return Err(port.warn(other_disk(hello.from)));
     }
-    Ok(hello.from)
+    Ok(hello)
 }
 
 /// Processes the report of a member, and returns the report of this node.
@@ -463,7 +490,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     use weir_store::replica::Vote as StoredVote;
-    use weir_store::{LogIndex, OpenOptions};
+    use weir_store::{Durability, LogIndex, OpenOptions};
 
     use super::*;
     use crate::client::Peer;
@@ -474,6 +501,10 @@ mod tests {
     const CLUSTER: [u8; 16] = [5; 16];
 
     async fn leader(directory: &std::path::Path) -> Node {
+        leader_with(directory, &OpenOptions::default()).await
+    }
+
+    async fn leader_with(directory: &std::path::Path, options: &OpenOptions) -> Node {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let member = Member {
             peer: listener.local_addr().unwrap().to_string(),
@@ -484,7 +515,7 @@ mod tests {
             cluster: CLUSTER,
             incarnation: 0,
         };
-        let node = Node::open(directory, &OpenOptions::default(), config, listener).await;
+        let node = Node::open(directory, options, config, listener).await;
         let node = node.unwrap();
         node.initialize(BTreeMap::from([(1, member)]))
             .await
@@ -507,6 +538,7 @@ mod tests {
             cluster,
             node: from,
             incarnation: 7,
+            is_synced: true,
             transport: Arc::new(Tcp),
             reports: None,
         };
@@ -552,6 +584,45 @@ mod tests {
         node.close().await.unwrap();
     }
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_that_does_not_sync_takes_nothing_from_one_that_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
+        };
+        let node = leader_with(directory.path(), &options).await;
+        let term = node.status().term;
+        let member = Member {
+            peer: node.address().to_string(),
+            ..Member::default()
+        };
+        for is_synced in [true, false] {
+            let mut peers = Peers {
+                cluster: CLUSTER,
+                node: 2,
+                incarnation: 7,
+                is_synced,
+                transport: Arc::new(Tcp),
+                reports: None,
+            };
+            let mut peer = peers.new_client(1, &member).await;
+            let option = RPCOption::new(Duration::from_mins(1));
+            let voted = peer.vote(ask(term + 1), option).await;
+            match voted {
+                Err(error) if is_synced => {
+                    let error = error.to_string();
+                    assert!(error.contains("--durability group"), "{error}");
+                }
+                voted => assert!(!is_synced && voted.is_ok(), "{voted:?}"),
+            }
+            // A node that leads may be asked by one that syncs.
+            peer.read_index().await.unwrap();
+        }
+        assert_eq!(node.status().term, term);
+        node.close().await.unwrap();
+    }
+
     /// This state remains if a leader ends between the two entries of a change.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn an_unfinished_change_of_the_voters_is_finished() {
@@ -589,6 +660,7 @@ mod tests {
                     ..Member::default()
                 },
                 engine: String::new(),
+                is_synced: true,
             };
             let mut answers = Vec::new();
             for _ in 0..2 {
@@ -644,6 +716,7 @@ mod tests {
             to: 1,
             from_incarnation: 7,
             to_incarnation: 0,
+            is_synced: true,
         };
         let mut stream = TcpStream::connect(node.address()).await.unwrap();
         let hello = hello.encode();
@@ -762,6 +835,7 @@ mod tests {
             cluster: CLUSTER,
             node: 2,
             incarnation: 7,
+            is_synced: true,
             transport: Arc::new(Tcp),
             reports: None,
         };
@@ -784,9 +858,10 @@ mod tests {
             to: 1,
             from_incarnation: 7,
             to_incarnation: 0,
+            is_synced: true,
         };
         let mut newer = hello.encode();
-        newer[8] = 3;
+        newer[8] = 4;
         let mut stream = TcpStream::connect(node.address()).await.unwrap();
         frame::write(&mut stream, Kind::Hello, 0, &newer)
             .await

@@ -25,7 +25,7 @@ const ENTRIES_MAX: u64 = 4096;
 /// Limit on the files of a snapshot, and on the topic names in a reply.
 const FILES_MAX: u64 = 1 << 20;
 const MAGIC: &[u8; 8] = b"WEIRPEER";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// The greeting of a connection: its sender and its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(crate) struct Hello {
     pub(crate) from_incarnation: u64,
     /// Incarnation that the disk of the receiver must have; 0: any.
     pub(crate) to_incarnation: u64,
+    /// Whether the sender acknowledges only entries that are synced.
+    pub(crate) is_synced: bool,
 }
 
 impl Hello {
@@ -48,8 +50,8 @@ impl Hello {
         out.extend_from_slice(&self.to.to_le_bytes());
         out.extend_from_slice(&self.from_incarnation.to_le_bytes());
         out.extend_from_slice(&self.to_incarnation.to_le_bytes());
-        // Reserved for a fingerprint of the engine of programs.
-        out.extend_from_slice(&[0; 16]);
+        put_bool(&mut out, self.is_synced);
+        out.extend_from_slice(&[0; 15]);
         out
     }
 
@@ -70,10 +72,11 @@ impl Hello {
             to: reader.u64().map_err(strange)?,
             from_incarnation: reader.u64().map_err(strange)?,
             to_incarnation: reader.u64().map_err(strange)?,
+            is_synced: read_bool(&mut reader).map_err(strange)?,
         };
-        match reader.array::<16>().map_err(strange)? {
-            rest if rest == [0; 16] && reader.is_empty() => Ok(hello),
-            _ => Err("the peer runs another engine for programs"),
+        match reader.array::<15>().map_err(strange)? {
+            rest if rest == [0; 15] && reader.is_empty() => Ok(hello),
+            _ => Err("the hello of the peer has fields that this node does not know"),
         }
     }
 }
@@ -88,6 +91,8 @@ pub(crate) struct Join {
     pub(crate) member: Member,
     /// Fingerprint of the engine of programs; empty without an engine.
     pub(crate) engine: String,
+    /// Whether it acknowledges only entries that are synced.
+    pub(crate) is_synced: bool,
 }
 
 /// The answer to a [`Join`].
@@ -113,6 +118,7 @@ impl Join {
         put_text(&mut out, &self.member.client);
         out.extend_from_slice(&self.member.incarnation.to_le_bytes());
         put_text(&mut out, &self.engine);
+        put_bool(&mut out, self.is_synced);
         out
     }
 
@@ -142,6 +148,7 @@ impl Join {
                 node,
                 member,
                 engine: read_text(reader)?,
+                is_synced: read_bool(reader)?,
             })
         };
         match read(&mut reader) {
@@ -747,6 +754,7 @@ mod tests {
             to: 2,
             from_incarnation: 1 << 40,
             to_incarnation: 1 << 50,
+            is_synced: true,
         };
         assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         let join = Join {
@@ -759,6 +767,7 @@ mod tests {
                 ..Member::default()
             },
             engine: "an engine".to_owned(),
+            is_synced: true,
         };
         assert_eq!(Join::decode(&join.encode()), Ok(join));
         let head = a_snapshot();

@@ -360,6 +360,7 @@ async fn join(
         node: settings.node,
         member: settings.member.clone(),
         engine: weir_raft::fingerprint(options),
+        is_synced: options.durability.is_synced(),
     };
     Ok(weir_raft::join_by(&settings.join, &request, JOIN_PATIENCE, tls).await?)
 }

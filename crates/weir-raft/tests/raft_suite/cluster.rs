@@ -442,6 +442,7 @@ fn empty_at(peer: &str) -> JoinRequest {
             ..Member::default()
         },
         engine: String::new(),
+        is_synced: true,
     }
 }
 
@@ -484,6 +485,8 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     high.node = Some(u64::MAX);
     let mut long = empty_at("127.0.0.1:1");
     long.member.client = "x".repeat(256);
+    let mut unsynced = empty_at("127.0.0.1:1");
+    unsynced.is_synced = false;
     for (request, expected) in [
         (known(2, [9; 16]), "belongs to another cluster"),
         (known(7, CLUSTER), "node 7 is no member any more"),
@@ -492,6 +495,7 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
         (empty_at(&peer), "has the peer address"),
         (long, "256 bytes are too long"),
         (high, "is too large"),
+        (unsynced, "start the node with --durability group"),
     ] {
         let text = asks(&peer, &request).await.unwrap_err();
         assert!(text.contains(expected), "{text}");
