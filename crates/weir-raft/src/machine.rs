@@ -104,6 +104,8 @@ pub(crate) fn meta(
     id: EntryId,
     membership: Option<(EntryId, Bytes)>,
 ) -> io::Result<SnapshotMetaOf<Types>> {
+    #[cfg(feature = "sim")]
+    let membership = crate::planted::membership(membership);
     Ok(SnapshotMeta {
         // A snapshot of the empty state covers no entry.
         last_log_id: (id.index > LogIndex::ZERO).then(|| log_id(id)),
@@ -190,9 +192,10 @@ impl StateMachine {
 
     fn state(&self) -> io::Result<(Option<LogId>, StoredMembership)> {
         let applied = self.replica.applied();
+        let membership = applied.membership;
         #[cfg(feature = "sim")]
-        let applied = crate::planted::state(applied);
-        let membership = stored_membership(applied.membership)?;
+        let membership = crate::planted::membership(membership);
+        let membership = stored_membership(membership)?;
         Ok((applied.last.map(log_id), membership))
     }
 }

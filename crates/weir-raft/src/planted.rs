@@ -2,9 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
+use bytes::Bytes;
 use openraft::error::ClientWriteError;
 use openraft::raft::ClientWriteResult;
-use weir_store::replica::{AppliedState, Waiters};
+use weir_store::replica::{EntryId, Waiters};
 
 use crate::types::Types;
 
@@ -55,10 +56,7 @@ pub(crate) fn settle(waiters: Waiters, result: &ClientWriteResult<Types>) -> Opt
     }
 }
 
-/// The applied state that openraft reads when a node opens.
-pub(crate) fn state(mut applied: AppliedState) -> AppliedState {
-    if is_planted(Fault::SnapshotWithoutMembership) {
-        applied.membership = None;
-    }
-    applied
+/// The membership in a snapshot that a node sends, installs, or opens with.
+pub(crate) fn membership(found: Option<(EntryId, Bytes)>) -> Option<(EntryId, Bytes)> {
+    found.filter(|_| !is_planted(Fault::SnapshotWithoutMembership))
 }

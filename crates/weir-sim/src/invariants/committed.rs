@@ -11,8 +11,6 @@ use crate::report::Violation;
 #[derive(Default)]
 pub(crate) struct CommittedStays {
     terms: BTreeMap<u64, u64>,
-    /// The highest committed index, and the term of the leader at that time.
-    newest: u64,
 }
 
 impl CommittedStays {
@@ -28,9 +26,7 @@ impl CommittedStays {
                 ));
             }
         }
-        let newest = self.terms.range(..=u64::MAX).next_back();
-        if let Some((index, term)) = newest {
-            self.newest = self.newest.max(*index);
+        if let Some((index, term)) = self.terms.last_key_value() {
             let last = status.last.map_or(0, |last| last.index.0);
             if status.role == Role::Leader && status.term > *term && last < *index {
                 return Err(Violation::new(

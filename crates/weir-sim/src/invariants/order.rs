@@ -1,4 +1,5 @@
-//! I3: applied ≤ committed ≤ last.
+//! I3: purged ≤ applied ≤ last, in the log of every node. What a node knows to be committed has
+//! another order: it is not saved with every entry, and a leader announces it ahead of the entries.
 
 use weir_raft::Status;
 
@@ -6,12 +7,16 @@ use crate::report::Violation;
 
 pub(crate) fn check(status: &Status) -> Result<(), Violation> {
     let index = |id: Option<weir_store::replica::EntryId>| id.map_or(0, |id| id.index.0);
-    let (applied, last) = (index(status.applied), index(status.last));
-    if applied <= last {
+    let order = [status.purged, status.applied, status.last].map(index);
+    if order.is_sorted() {
         return Ok(());
     }
+    let [purged, applied, last] = order;
     Err(Violation::new(
-        "I3: applied is at most last",
-        format!("node {}: applied {applied}, last {last}", status.node),
+        "I3: purged <= applied <= last",
+        format!(
+            "node {}: purged {purged}, applied {applied}, last {last}",
+            status.node
+        ),
     ))
 }
