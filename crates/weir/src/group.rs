@@ -281,18 +281,23 @@ impl Group {
                 }
             };
             for record in &now {
-                let record = record?;
+                let record = match record {
+                    // As above: the next read begins after `self.after` again.
+                    Err(_) if !found.is_empty() => return Ok(found),
+                    record => record?,
+                };
                 if found.len() >= max {
                     page = Some(now.starting(record.offset));
                     break;
                 }
-                self.after = record.offset;
-                if !matches!(record.kind, RecordKind::Put | RecordKind::Delete) {
-                    continue;
+                if matches!(record.kind, RecordKind::Put | RecordKind::Delete) {
+                    match Work::new(now.starting(record.offset), self.generation, 1) {
+                        Err(_) if !found.is_empty() => return Ok(found),
+                        works => found.extend(works?),
+                    }
+                    self.handed = record.offset;
                 }
-                self.handed = record.offset;
-                let page = now.starting(record.offset);
-                found.extend(Work::new(page, self.generation, 1)?);
+                self.after = record.offset;
             }
         }
         self.reader = Some((reader, page));
