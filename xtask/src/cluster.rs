@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum time until the nodes have ended in order.
 const END_WITHIN: Duration = Duration::from_secs(30);
@@ -110,6 +110,7 @@ impl Cluster {
 
     /// The number of the leader; retries until there is one.
     fn leader(&self) -> anyhow::Result<u64> {
+        let until = Instant::now() + Duration::from_mins(1);
         loop {
             let mut status = command(&self.weir, &self.place);
             status.args(["cluster", "status", "-o", "jsonl"]);
@@ -121,6 +122,8 @@ impl Cluster {
                     return node["node"].as_u64().context("a node without number");
                 }
             }
+            anyhow::ensure!(Instant::now() < until, "no node leads the cluster");
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 
