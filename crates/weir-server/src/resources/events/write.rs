@@ -1,57 +1,69 @@
 //! Writes of one event: POST to a topic, PUT and DELETE of a key.
 //!
 //! The payload is copied from the input buffer of the connection directly into the batch that will
-//! be logged. The response is sent after the verdict of the store.
+//! be logged.
+//!
+//! Invariants:
+//! - The server responds only after the store does, except to clients that request no verdict.
+//! - Memory that is reserved for a write is released only after its verdict.
 
-mod pending;
-mod plan;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use self::pending::PendingWrite;
-use self::plan::{Plan, WriteKind, way};
-use crate::http::exchange::Started;
-use crate::http::head::FieldName;
+use bytes::Bytes;
+use weir_core::{Effect, Intention, Operation, Outcome};
+use weir_store::Proposal;
+
+use crate::http::exchange::{Pending, Started};
+use crate::http::head::{FieldName, Method};
+use crate::http::json::Object;
 use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Problem};
-use crate::http::reply::Reply;
+use crate::http::reply::{Boxed, Reply};
+use crate::limits::admission::Permit;
 use crate::limits::{INLINE_WORK_BYTES, TAG_ATTEMPTS_MAX};
 use crate::resources::cloudevents;
 use crate::resources::condition::{About, Conditions, One};
 use crate::resources::context::{Call, Edge};
+use crate::resources::events::unseen::UnseenRecords;
 use crate::resources::framing::{self, key_of};
-use crate::resources::propose::{charge, first, outcomes};
+use crate::resources::meta::{MetaWriter, payload};
+use crate::resources::problems;
+use crate::resources::propose::{charge, first, outcomes, propose, refused, timed_out};
+use crate::resources::route::Resource;
 use crate::resources::session::Session;
-use bytes::Bytes;
-use std::sync::Arc;
 
 /// Starts a write at once, or returns the request if it needs more work.
 pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<Started, Box<Call>> {
-    let Some(way) = way(&call) else {
+    let Some(kind) = WriteKind::of(&call) else {
         return Err(call);
     };
     let special = body.len() > INLINE_WORK_BYTES
         || call.head.has(FieldName::ContentEncoding)
-        || (way == WriteKind::Post
+        || (kind == WriteKind::Post
             && (framing::is_batch(&call) || cloudevents::is_structured(&call.head)));
     if special {
         return Err(call);
     }
-    let plan = match Plan::read(edge, &call, way, body) {
-        Ok(plan) => plan,
+    let write = match WriteRequest::read(edge, &call, kind, body) {
+        Ok(write) => write,
         Err(problem) => return Ok(Started::Done(edge.finish(&call, Err(problem)))),
     };
-    if !plan.conditions.tags.is_empty() {
+    if !write.conditions.tags.is_empty() {
         return Err(call);
     }
-    match plan.propose(edge, &call, body, None) {
+    match write.propose(edge, &call, body, None) {
         Ok((proposal, permit)) => {
             let edge = Arc::clone(edge);
             let pending = PendingWrite {
                 edge,
                 call,
-                plan,
+                write,
                 proposal: Some(proposal),
                 permit: Some(permit),
-                telling: None,
+                conflict: None,
             };
             Ok(pending.start())
         }
@@ -70,76 +82,77 @@ pub(crate) async fn post(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<R
 
 /// As `post`, for a key.
 pub(crate) async fn key(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
-    let way = way(call).unwrap_or(WriteKind::Put);
-    single(edge, call, way, body).await
+    let kind = WriteKind::of(call).unwrap_or(WriteKind::Put);
+    single(edge, call, kind, body).await
 }
 
 async fn single(
     edge: &Arc<Edge>,
     call: &Call,
-    way: WriteKind,
+    kind: WriteKind,
     body: Bytes,
 ) -> Result<Reply, Problem> {
     // Checking a large payload would block the reactor for too long.
-    let plan = if body.len() > INLINE_WORK_BYTES {
-        crate::http::offload::inline(|| Plan::read(edge, call, way, &body))?
+    let write = if body.len() > INLINE_WORK_BYTES {
+        crate::http::offload::inline(|| WriteRequest::read(edge, call, kind, &body))?
     } else {
-        Plan::read(edge, call, way, &body)?
+        WriteRequest::read(edge, call, kind, &body)?
     };
-    execute(edge, call, &plan, &body).await
+    execute(edge, call, &write, &body).await
 }
 
 /// Proposes a write. With a list of tags, tries each tag that may match, until a condition decides.
 async fn execute(
     edge: &Arc<Edge>,
     call: &Call,
-    plan: &Plan,
+    write: &WriteRequest,
     value: &[u8],
 ) -> Result<Reply, Problem> {
-    let mut tag = first_tag(edge, call, plan);
+    let mut tag = first_tag(edge, call, write);
     for _ in 0..TAG_ATTEMPTS_MAX {
-        let (proposal, permit) = plan.propose(edge, call, value, tag)?;
+        let (proposal, permit) = write.propose(edge, call, value, tag)?;
         let outcome = first(Ok(outcomes(edge, proposal, permit).await?))?;
         charge(edge, call, &outcome);
-        let answer = plan.answer(call, &outcome);
+        let answer = write.answer(call, &outcome);
         let Err(problem) = &answer else { return answer };
-        let unseen = plan.unseen(edge, call, &outcome);
-        let tell = async |answer: Result<Reply, Problem>| match (answer, unseen) {
+        let unseen = write.unseen(edge, call, &outcome);
+        let with_unseen = async |answer: Result<Reply, Problem>| match (answer, unseen) {
             (Err(problem), Some(unseen)) => Err(unseen.add_to(problem).await),
             (answer, _) => answer,
         };
         let actual = match outcome.commit().map(|commit| &commit.detail) {
             Some(weir_core::Detail::Actual(actual)) if problem.kind == Kind::Conflict => *actual,
-            _ => return tell(answer).await,
+            _ => return with_unseen(answer).await,
         };
         let fits = |one: &&One| matches!(one, One::KeyOffset(n) | One::TopicOffset(n) | One::Incarnation(n) if *n == actual);
-        match plan.conditions.tags.iter().find(fits) {
+        match write.conditions.tags.iter().find(fits) {
             Some(other) if Some(*other) != tag => tag = Some(*other),
-            _ => return tell(answer).await,
+            _ => return with_unseen(answer).await,
         }
     }
     Err(Problem::new(
         Kind::Busy,
-        "the thing changed with each attempt",
+        "the topic or the key changed between all attempts",
     ))
 }
 
 /// Returns the tag of a list that matches the current state, or else the first one.
-fn first_tag(edge: &Edge, call: &Call, plan: &Plan) -> Option<One> {
+fn first_tag(edge: &Edge, call: &Call, write: &WriteRequest) -> Option<One> {
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
-    let now = match plan.conditions.tags.first()? {
+    let now = match write.conditions.tags.first()? {
         One::KeyOffset(_) => store
-            .key_offset(topic, &plan.key)
+            .key_offset(topic, &write.key)
             .map_or(0, |offset| offset.0),
         _ => store.topic(topic).map_or(0, |info| info.last.0),
     };
     let fits = |one: &&One| matches!(one, One::KeyOffset(n) | One::TopicOffset(n) if *n == now);
-    plan.conditions
+    write
+        .conditions
         .tags
         .iter()
         .find(fits)
-        .or(plan.conditions.tags.first())
+        .or(write.conditions.tags.first())
         .copied()
 }
 
@@ -153,8 +166,8 @@ async fn event(
     body: &[u8],
 ) -> Result<Reply, Problem> {
     let prefer = Prefer::read(&call.head);
-    let plan = Plan {
-        way: WriteKind::Post,
+    let write = WriteRequest {
+        kind: WriteKind::Post,
         key,
         meta,
         conditions: Conditions::read(&call.head, About::Events)?,
@@ -164,7 +177,7 @@ async fn event(
         fresh: false,
         conflicts: prefer.conflicts,
     };
-    execute(edge, call, &plan, value).await
+    execute(edge, call, &write, value).await
 }
 
 /// Writes an event in structured mode.
@@ -177,4 +190,314 @@ async fn structured(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply,
         key = parts.key;
     }
     event(edge, call, key, parts.meta, &parts.value, &body).await
+}
+
+/// The kind of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WriteKind {
+    Post,
+    Put,
+    Delete,
+}
+
+impl WriteKind {
+    fn of(call: &Call) -> Option<Self> {
+        match (call.matched.resource, call.head.method) {
+            (Resource::Events, Method::Post) => Some(Self::Post),
+            (Resource::Key, Method::Put) => Some(Self::Put),
+            (Resource::Key, Method::Delete) => Some(Self::Delete),
+            _ => None,
+        }
+    }
+}
+
+/// A write without its value, ready to be proposed.
+#[derive(Debug)]
+struct WriteRequest {
+    kind: WriteKind,
+    key: Vec<u8>,
+    meta: Vec<u8>,
+    conditions: Conditions,
+    session: Session,
+    minimal: bool,
+    detached: bool,
+    /// Whether a PUT probably creates its key.
+    fresh: bool,
+    conflicts: u64,
+}
+
+impl WriteRequest {
+    fn read(edge: &Arc<Edge>, call: &Call, kind: WriteKind, body: &[u8]) -> Result<Self, Problem> {
+        let about = if kind == WriteKind::Post {
+            About::Events
+        } else {
+            About::Key
+        };
+        let conditions = Conditions::read(&call.head, about)?;
+        let mut key = if kind == WriteKind::Post {
+            key_of(call)?
+        } else {
+            call.matched.key.clone()
+        };
+        let mut meta = MetaWriter::default();
+        if kind != WriteKind::Delete {
+            let attributes = cloudevents::binary(&call.head)?;
+            payload(&call.head, body, &mut meta)?;
+            for (name, value) in attributes.iter().flatten() {
+                if name == "partitionkey" && key.is_empty() {
+                    key = value.clone().into_bytes();
+                }
+                meta.field(&format!("ce-{name}"), value)?;
+            }
+        }
+        if let Some(trace) = call.head.text(FieldName::Traceparent) {
+            meta.field("traceparent", trace)?;
+        }
+        let session = Session::read(edge, call, body)?;
+        if !conditions.tags.is_empty() && session.nonce != 0 {
+            return Err(Problem::bad(
+                "a write under a nonce or idempotency key takes one tag",
+            ));
+        }
+        let prefer = Prefer::read(&call.head);
+        let fresh = kind == WriteKind::Put
+            && (conditions.all.contains(&One::KeyAbsent)
+                || (session.nonce == 0
+                    && edge
+                        .shared
+                        .store
+                        .key_offset(&call.matched.topic, &key)
+                        .is_none()));
+        Ok(Self {
+            kind,
+            key,
+            meta: meta.done()?,
+            conditions,
+            session,
+            minimal: prefer.minimal,
+            detached: prefer.detached,
+            fresh,
+            conflicts: prefer.conflicts,
+        })
+    }
+
+    /// Proposes the write.
+    fn propose(
+        &self,
+        edge: &Edge,
+        call: &Call,
+        value: &[u8],
+        tag: Option<One>,
+    ) -> Result<(Proposal, Permit), Problem> {
+        let operation = match self.kind {
+            WriteKind::Delete => Operation::Delete { key: &self.key },
+            WriteKind::Post | WriteKind::Put => Operation::Put {
+                key: &self.key,
+                value,
+            },
+        };
+        let expects = self.conditions.expects(tag);
+        let intention = Intention {
+            client: self.session.client,
+            nonce: self.session.nonce,
+            expect: &expects,
+            meta: &self.meta,
+            principal: call.principal.name.as_bytes(),
+            fingerprint: self.session.fingerprint,
+            ..Intention::new(&call.matched.topic, operation)
+        };
+        propose(edge, call, std::slice::from_ref(&intention))
+    }
+
+    /// Returns the records that the writer had not seen, if the request asks for them.
+    fn unseen(&self, edge: &Edge, call: &Call, outcome: &Outcome) -> Option<UnseenRecords> {
+        let (conditions, key) = (&self.conditions, &self.key);
+        UnseenRecords::of(
+            edge,
+            call,
+            conditions,
+            key,
+            outcome.commit()?,
+            self.conflicts,
+        )
+    }
+
+    /// The response to an outcome.
+    fn answer(&self, call: &Call, outcome: &Outcome) -> Result<Reply, Problem> {
+        let commit = match outcome {
+            Outcome::Refused { code, expected } => {
+                return Err(refused(*code, *expected));
+            }
+            Outcome::Committed(commit) | Outcome::Replayed(commit) => commit,
+        };
+        let replayed = matches!(outcome, Outcome::Replayed(_));
+        if commit.effect != Effect::Valid {
+            let mut problem = problems::of_commit(commit);
+            if problem.kind == Kind::Conflict {
+                problem = self.conditions.explain(problem);
+                problem.fields.extend(current_tag(&self.conditions, commit));
+            }
+            if replayed {
+                problem = problem.field("weir-replayed", "?1");
+            }
+            return Err(problem);
+        }
+        let (offset, records) = (commit.first.0, u64::from(commit.records));
+        let small = self.minimal || self.kind != WriteKind::Post;
+        let status = match self.kind {
+            _ if records == 0 => 200,
+            WriteKind::Put if self.fresh => 201,
+            WriteKind::Post if !self.minimal => 201,
+            _ => 204,
+        };
+        let mut reply = Reply::new(status);
+        if records != 0 {
+            reply.add(
+                "location",
+                format_args!("/v1/topics/{}/events/{offset}", call.matched.topic),
+            );
+            let letter = if self.key.is_empty() { 'o' } else { 'k' };
+            reply.add("etag", format_args!("\"{letter}{offset}\""));
+            reply = reply.number("weir-offset", offset);
+        }
+        reply = reply
+            .number("weir-count", records)
+            .number("weir-intention", commit.intention.0);
+        reply.add("weir-effect", "valid");
+        if self.session.entered.is_some() {
+            // The id that readers see. It may differ from the id that the writer sent.
+            reply.add("weir-client", self.session.client);
+        }
+        if replayed {
+            reply.add("weir-replayed", "?1");
+        }
+        if self.minimal {
+            reply.add("preference-applied", "return=minimal");
+        }
+        if small && status != 200 {
+            return Ok(reply);
+        }
+        let mut body = Vec::with_capacity(96);
+        let mut object = Object::new(&mut body);
+        if records != 0 {
+            object.number("offset", offset);
+        }
+        object
+            .number("count", records)
+            .number("intention", commit.intention.0)
+            .text("effect", "valid");
+        object.end();
+        body.push(b'\n');
+        Ok(reply.with("application/json", body))
+    }
+}
+
+/// The current tag, which a conditional write should have had.
+fn current_tag(
+    conditions: &Conditions,
+    commit: &weir_core::Commit,
+) -> Option<(&'static str, String)> {
+    let weir_core::Detail::Actual(actual) = commit.detail else {
+        return None;
+    };
+    let letter = match conditions.all.first().or(conditions.tags.first())? {
+        One::KeyOffset(_) | One::KeyAbsent if actual != 0 => 'k',
+        One::TopicOffset(_) | One::TopicAbsentOr(_) | One::TopicEmpty => 'o',
+        _ => return None,
+    };
+    Some(("etag", format!("\"{letter}{actual}\"")))
+}
+
+/// A write that waits for the store.
+struct PendingWrite {
+    edge: Arc<Edge>,
+    call: Box<Call>,
+    write: WriteRequest,
+    proposal: Option<Proposal>,
+    permit: Option<Permit>,
+    /// A conflict whose unseen records are being read, and the plain conflict.
+    conflict: Option<(Boxed<'static, Problem>, Problem)>,
+}
+
+impl PendingWrite {
+    fn start(mut self) -> Started {
+        if !self.write.detached {
+            return Started::Commit(Box::new(self));
+        }
+        self.detach();
+        let reply = Reply::new(202).field("preference-applied", "respond-async");
+        Started::Done(self.edge.finish(&self.call, Ok(reply)))
+    }
+
+    /// Lets the write finish without a waiting client. Its reservations are released after the
+    /// verdict.
+    fn detach(&mut self) {
+        let held = (self.permit.take(), self.write.session.keyed.take());
+        if let Some(proposal) = self.proposal.take() {
+            tokio::spawn(async move {
+                drop(proposal.await);
+                drop(held);
+            });
+        }
+    }
+}
+
+impl Pending for PendingWrite {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
+        if let Some((conflict, _)) = &mut self.conflict {
+            let Poll::Ready(problem) = conflict.as_mut().poll(context) else {
+                return Poll::Pending;
+            };
+            self.conflict = None;
+            return Poll::Ready(self.edge.finish(&self.call, Err(problem)));
+        }
+        let Some(proposal) = &mut self.proposal else {
+            return Poll::Pending;
+        };
+        let waker = self.edge.shared.wake_batches.waker(context.waker());
+        let mut batched = Context::from_waker(&waker);
+        let Poll::Ready(result) = Pin::new(proposal).poll(&mut batched) else {
+            return Poll::Pending;
+        };
+        self.proposal = None;
+        self.permit = None;
+        let mut unseen = None;
+        let result = match first(result) {
+            Ok(outcome) => {
+                charge(&self.edge, &self.call, &outcome);
+                unseen = self.write.unseen(&self.edge, &self.call, &outcome);
+                self.write.answer(&self.call, &outcome)
+            }
+            Err(problem) => Err(problem),
+        };
+        self.write.session.keyed = None;
+        let result = match (result, unseen) {
+            (Err(problem), Some(unseen)) => {
+                let plain = problem.clone();
+                self.conflict = Some((Box::pin(unseen.add_to(problem)), plain));
+                return Pending::poll(self, context);
+            }
+            (result, _) => result,
+        };
+        Poll::Ready(self.edge.finish(&self.call, result))
+    }
+
+    fn expire(&mut self) -> Reply {
+        if let Some((_, conflict)) = self.conflict.take() {
+            // The verdict is known; the client can read the unseen records separately.
+            return self.edge.finish(&self.call, Err(conflict));
+        }
+        self.detach();
+        self.edge.shared.metrics.timeout("store");
+        self.edge.finish(&self.call, Err(timed_out()))
+    }
+}
+
+impl Drop for PendingWrite {
+    fn drop(&mut self) {
+        // The client disconnected, but its bytes are still in the queue.
+        if self.proposal.is_some() && tokio::runtime::Handle::try_current().is_ok() {
+            self.detach();
+        }
+    }
 }
