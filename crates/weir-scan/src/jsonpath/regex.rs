@@ -7,6 +7,7 @@
 //! Invariants:
 //! - A program has at most `PROGRAM_MAX` steps, which also bounds the expansion of `{n,m}`.
 //! - Recursion stops at `NESTING_MAX`.
+//!
 //! Matching reads each character once, from start to end.
 
 mod parse;
