@@ -121,7 +121,7 @@ fn shape(expected: &'static str) -> AdfError {
 }
 
 impl AdfError {
-    /// The same fault, with `step` added at the start of its pointer.
+    /// Returns this fault with `step` added at the start of its pointer.
     fn under(mut self, step: &str) -> Self {
         if let Self::Shape { pointer, .. } | Self::TooDeep { pointer, .. } = &mut self {
             *pointer = format!("/{step}{pointer}");
