@@ -1,8 +1,8 @@
-//! The client's side of writing, without its I/O: what was sent and has no
-//! answer, and what must be sent again on a new connection.
+//! The writes of a client, without I/O: the writes in flight, and the writes to send again
+//! on a new connection.
 //!
-//! Items are numbered from 1 in the order in which they are sent. In a session
-//! these numbers are its nonces; without one they never leave the client.
+//! Items are numbered from 1 in the order in which they are sent. In a session, these
+//! numbers are the nonces. Without a session, the numbers are never sent to the server.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use weir_core::error_code::ErrorCode;
 
 use crate::message::{Hello, HelloOk};
 
-/// A write that was sent and is not answered, or not all of it.
+/// A write that was sent and is not completely answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
     /// Number of its first item.
     pub first: u64,
-    /// Its items.
+    /// Number of its items.
     pub count: u32,
     /// The items, encoded.
     pub items: Vec<u8>,
@@ -30,15 +30,15 @@ impl Unanswered {
     }
 }
 
-/// Whether a refusal says that nothing was taken and the same may be sent again,
-/// later or elsewhere.
+/// Returns whether a refusal with this code means that nothing was executed and that the
+/// client may send the request again, later or to another server.
 #[must_use]
 pub const fn is_for_now(code: ErrorCode) -> bool {
     use ErrorCode::{Busy, Draining, NoLeader, Opening, Rate, Redirect};
     matches!(code, Busy | Draining | NoLeader | Opening | Rate | Redirect)
 }
 
-/// What one side learns that the other must not have said.
+/// A violation of the protocol by the server.
 pub type Fault = &'static str;
 
 /// State of a client's writes, over all of its connections.
@@ -47,13 +47,13 @@ pub struct ClientConnection {
     client: ClientId,
     store: Option<[u8; 16]>,
     sent: VecDeque<Unanswered>,
-    /// What was refused for now and is not in the log: to be sent again, in
-    /// this order.
+    /// Writes that were refused for now and are not in the log. They are sent again in this
+    /// order.
     held: VecDeque<Unanswered>,
     held_items: u64,
     /// Bytes of `sent`.
     bytes: usize,
-    /// Highest number that was answered, all below it too.
+    /// Highest answered number. All numbers below it are answered too.
     answered: u64,
     /// Highest number that was sent.
     last: u64,
@@ -62,7 +62,7 @@ pub struct ClientConnection {
 }
 
 impl ClientConnection {
-    /// A client that has sent nothing; `NONE` for no session.
+    /// A client that has sent nothing. `NONE`: no session.
     #[must_use]
     pub const fn new(client: ClientId) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl ClientConnection {
         self.client
     }
 
-    /// Highest number that was answered, with all below it.
+    /// Highest answered number. All numbers below it are answered too.
     #[must_use]
     pub const fn answered(&self) -> u64 {
         self.answered
@@ -111,13 +111,13 @@ impl ClientConnection {
         }
     }
 
-    /// The server's answer to it. Returns how many writes at the front of
-    /// [`unanswered`](Self::unanswered) need not be sent again: they will be
-    /// answered without that. After an error nothing of what is in flight is
-    /// known.
+    /// Processes the answer of the server to HELLO. Returns the number of writes at the
+    /// front of [`unanswered`](Self::unanswered) that must not be sent again, because the
+    /// server will answer them. After an error, the outcome of the writes in flight is
+    /// unknown.
     ///
-    /// Without a session nothing may be sent again; the caller takes what is in
-    /// flight with [`give_up`](Self::give_up) first.
+    /// Without a session, writes must not be sent again: the caller first drops the writes
+    /// in flight with [`give_up`](Self::give_up).
     pub fn opened(&mut self, hello: &HelloOk<'_>) -> Result<usize, Fault> {
         let other = self.store.is_some_and(|store| store != hello.store);
         if other && !self.client.is_none() {
@@ -133,7 +133,7 @@ impl ClientConnection {
             return Err("a session without a next nonce");
         };
         if self.sent.is_empty() && self.held.is_empty() {
-            // Nothing in flight: goes on where the store stands.
+            // Nothing is in flight: continue after the last nonce that the store knows.
             self.answered = known;
             self.last = known;
             return Ok(0);
@@ -141,7 +141,7 @@ impl ClientConnection {
         if known < self.answered {
             return Err("the store has lost answers that it gave");
         }
-        // Above `last` when the client had gone back to older numbers.
+        // `known` is above `last` if the client has rewound to lower numbers.
         Ok(self
             .sent
             .iter()
@@ -149,12 +149,12 @@ impl ClientConnection {
             .count())
     }
 
-    /// What is in flight, oldest first.
+    /// The writes in flight, oldest first.
     pub fn unanswered(&self) -> impl Iterator<Item = &Unanswered> {
         self.sent.iter()
     }
 
-    /// Whether a write of so many items and bytes is within the credit.
+    /// Returns whether a write of `count` items and `bytes` bytes is within the credit.
     #[must_use]
     pub fn may_send(&self, count: u32, bytes: usize) -> bool {
         let items = (self.last - self.answered).saturating_sub(self.held_items);
@@ -163,14 +163,14 @@ impl ClientConnection {
                 && (self.bytes + bytes) as u64 <= self.window_bytes)
     }
 
-    /// What was refused for now, oldest first.
+    /// The oldest write that was refused for now.
     #[must_use]
     pub fn held(&self) -> Option<&Unanswered> {
         self.held.front()
     }
 
-    /// The oldest write in flight was refused for now: it keeps its numbers and
-    /// is to be sent [`again`](Self::again).
+    /// Moves the oldest write in flight, which was refused for now, to the held writes. It
+    /// retains its numbers, and [`again`](Self::again) sends it again.
     pub fn hold(&mut self) {
         if let Some(write) = self.sent.pop_front() {
             self.bytes -= write.items.len();
@@ -184,8 +184,8 @@ impl ClientConnection {
         self.held.insert(at, write);
     }
 
-    /// Takes note that the oldest write that was held is about to be sent again,
-    /// and returns it.
+    /// Moves the oldest held write back to the writes in flight, and returns it. The caller
+    /// sends it.
     pub fn again(&mut self) -> Option<&Unanswered> {
         let write = self.held.pop_front()?;
         self.held_items -= u64::from(write.count);
@@ -194,10 +194,10 @@ impl ClientConnection {
         self.sent.back()
     }
 
-    /// The connection is gone. In a session everything is still to be answered
-    /// and is in flight. Without one, what was sent after a write that is held
-    /// was refused with it (feature `chain`), and the numbers are returned of
-    /// what was sent in front of it: its outcome is not known.
+    /// Handles a broken connection. In a session, all writes count as in flight until they
+    /// are answered, and the result is empty. Without a session, writes sent after the
+    /// first held write were refused with it (feature `chain`) and become held too. The
+    /// result is the numbers sent before the first held write, whose outcome is unknown.
     pub fn broke(&mut self) -> std::ops::Range<u64> {
         if !self.client.is_none() {
             for write in std::mem::take(&mut self.sent) {
@@ -220,7 +220,7 @@ impl ClientConnection {
         from..after
     }
 
-    /// Holds what is in flight after so many writes at the front.
+    /// Holds all writes in flight except the first `writes`.
     pub fn hold_after(&mut self, writes: usize) {
         for write in self.sent.split_off(writes.min(self.sent.len())) {
             self.bytes -= write.items.len();
@@ -228,13 +228,13 @@ impl ClientConnection {
         }
     }
 
-    /// A credit that the server changed.
+    /// Sets the credit to new values from the server.
     pub fn credit(&mut self, window: u64, window_bytes: u64) {
         self.window = window;
         self.window_bytes = window_bytes;
     }
 
-    /// Takes note of a write that is about to be sent.
+    /// Records a write that the caller is about to send.
     pub fn sent(&mut self, count: u32, items: Vec<u8>) {
         assert!(count > 0, "a write has items");
         let first = self.last + 1;
@@ -247,8 +247,8 @@ impl ClientConnection {
         });
     }
 
-    /// A run of answers: how many of them are known already, and how many are
-    /// new after those.
+    /// Processes a run of answers. Returns how many of them were known, and how many are
+    /// new; the new ones follow the known ones.
     pub fn answer(&mut self, nonce: u64, count: u32) -> Result<(u32, u32), Fault> {
         let first = if self.client.is_none() {
             if nonce != 0 {
@@ -265,7 +265,7 @@ impl ClientConnection {
             return Err("an answer to what was never sent");
         }
         if first > self.last {
-            // A resumed session is told of all that the store knows.
+            // For a resumed session, the server repeats all answers that the store knows.
             return Ok((count, 0));
         }
         if first > self.answered + 1 {
@@ -294,10 +294,11 @@ impl ClientConnection {
         }
     }
 
-    /// The oldest write in flight was refused as a whole and is not in the log.
-    /// Forgets everything in flight: in a session what is after it is refused
-    /// as well, and numbering goes on at the first of them. Returns the numbers
-    /// that are free again.
+    /// Handles the refusal of the oldest write in flight, which is not in the log. In a
+    /// session, the server refuses all later writes too, so all writes in flight are
+    /// dropped and numbering continues at the first of them. Without a session, only that
+    /// write and the held writes before it are dropped. Returns the numbers of the dropped
+    /// writes.
     pub fn refused(&mut self, code: ErrorCode) -> std::ops::Range<u64> {
         debug_assert!(code.class() != weir_core::error_code::Class::Invalid);
         if self.client.is_none() {
@@ -308,7 +309,7 @@ impl ClientConnection {
                 .map_or(0, |write| write.last() - self.answered);
             self.answered += count;
             self.settle();
-            // Those in front of it that are held have waited longer.
+            // Held writes with lower numbers have waited longer, so they are dropped too.
             while self
                 .held
                 .front()
@@ -323,7 +324,8 @@ impl ClientConnection {
         self.give_up()
     }
 
-    /// Goes on at this number instead of the next one; nothing may be in flight.
+    /// Continues at `number`. A no-op without a session, or while writes are in flight or
+    /// held.
     pub fn rewind(&mut self, number: u64) {
         if self.sent.is_empty() && self.held.is_empty() && !self.client.is_none() {
             self.answered = number.saturating_sub(1);
@@ -331,8 +333,8 @@ impl ClientConnection {
         }
     }
 
-    /// Forgets everything in flight and held; in a session its numbers are free
-    /// again. Returns the numbers of what was in flight.
+    /// Drops all writes in flight and held. In a session, their numbers are used again.
+    /// Returns the numbers of the writes in flight.
     pub fn give_up(&mut self) -> std::ops::Range<u64> {
         let session = !self.client.is_none();
         let held = self.held.front().filter(|_| !session);
@@ -383,7 +385,7 @@ mod tests {
             }
             writes.hold();
             writes.hold();
-            // The second one is sent, and refused again, while the third is held.
+            // The second write is sent, and refused again, while the third is held.
             writes.hold();
             assert_eq!(writes.again().unwrap().first, 1);
             let nonce = u64::from(!client.is_none());
@@ -405,12 +407,12 @@ mod tests {
             writes.sent(count, vec![0; 10]);
         }
         writes.hold();
-        // The two after it were refused with it.
+        // The two writes after the first were refused with it.
         assert_eq!(writes.broke(), 1..1);
         assert_eq!(writes.held().unwrap().first, 1);
         writes.again();
         writes.again();
-        // Now two are in flight, in front of the third.
+        // Two writes are in flight, with lower numbers than the third.
         assert_eq!(writes.broke(), 1..3);
         assert_eq!(writes.again().unwrap().first, 3);
 

@@ -1,4 +1,4 @@
-//! Bytes to messages: one packet that was found whole, read strictly.
+//! Decodes one complete packet to a message, strictly.
 
 use thiserror::Error;
 use weir_psyc::{Operator, PacketView};
@@ -24,8 +24,8 @@ use weir_core::program::ProgramCounts;
 use weir_core::record::RecordKind;
 use weir_scan::BadItem;
 
-/// A packet of right syntax that is no message: a known method that lacks a
-/// variable, or has one that cannot be.
+/// A packet with valid syntax that is not a valid message: its known method lacks a
+/// variable, or has a malformed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{variable}: expected {what}")]
 pub struct ProtocolError {
@@ -41,7 +41,7 @@ const fn bad(variable: &'static str, what: &'static str) -> ProtocolError {
 
 type Read<T> = Result<T, ProtocolError>;
 
-/// Names a variable and the text for errors about it.
+/// Expands to the name of a variable as text, for errors, and as bytes.
 macro_rules! var {
     ($name:literal) => {
         ($name, $name.as_bytes())
@@ -55,7 +55,7 @@ struct Fields<'v, 'a> {
 }
 
 impl<'a> Fields<'_, 'a> {
-    /// The variable; an error when it is there twice, or with another operator.
+    /// Returns the variable. Fails if it occurs twice or has another operator than `:`.
     fn get(&self, (text, name): Name) -> Read<Option<&'a [u8]>> {
         let mut found = None;
         for variable in self.view.entity().filter(|variable| variable.name == name) {
@@ -153,11 +153,11 @@ impl<'a> Fields<'_, 'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet.
+    /// Decodes a packet.
     ///
     /// # Errors
-    /// When a method that is known lacks a variable, or has one that is
-    /// malformed; the connection cannot continue after it.
+    /// Fails if a known method lacks a variable or has a malformed one. The connection
+    /// cannot continue after this error.
     pub fn read(view: &PacketView<'a>) -> Result<Self, ProtocolError> {
         let fields = Fields { view };
         if view.state().is_some() {

@@ -1,5 +1,5 @@
-//! Messages to bytes. One encoder a connection: it keeps its scratch memory,
-//! so that a message takes no allocation.
+//! Encodes messages to bytes. A connection owns one encoder, which reuses its scratch
+//! memory: encoding a message does not allocate.
 
 use weir_psyc::{Modifier, Packet as Psyc, Renderer};
 
@@ -17,16 +17,16 @@ const DRAFT_MAX: usize = 28;
 /// Renders messages.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// Values that are not bytes of the message itself.
+    /// The values of the variables, one after the other.
     scratch: Vec<u8>,
-    /// Where they end, in the order of the header.
+    /// Name of each variable and the end of its value in `scratch`, in the order of the
+    /// header.
     ends: Vec<(&'static [u8], usize)>,
 }
 
 impl Encoder {
-    /// Appends the packet to `out`. A tag with LF, or a value that no variable
-    /// can hold, cannot be sent: then nothing is appended and the answer is
-    /// false.
+    /// Appends the packet to `out`. Returns `false` and appends nothing if a tag contains
+    /// LF or a variable cannot represent its value.
     pub fn encode(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> bool {
         self.scratch.clear();
         self.ends.clear();

@@ -1,6 +1,6 @@
-//! Numbers, ids and texts as they stand in variables and lines.
+//! Numbers, ids and texts, as variables and lines contain them.
 
-/// A decimal number without sign and without leading zeros.
+/// Parses a decimal number without sign and without leading zeros.
 pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 20 || (bytes.len() > 1 && bytes.starts_with(b"0")) {
         return None;
@@ -110,7 +110,8 @@ pub(super) fn text(bytes: &[u8]) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Words separated by single blanks, at most `max`.
+/// Splits words that are separated by single blanks. `None` for malformed words or more
+/// than `max`.
 pub(super) fn words(bytes: &[u8], max: usize) -> Option<impl Iterator<Item = &[u8]>> {
     let good = !bytes.is_empty()
         && bytes.split(|&byte| byte == b' ').count() <= max

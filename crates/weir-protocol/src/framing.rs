@@ -1,4 +1,4 @@
-//! Packets in a stream of bytes. The bytes stay where they were received.
+//! Finds packets in a stream of bytes, without a copy of the bytes.
 
 use thiserror::Error;
 use weir_psyc::{Limits, Mode, PacketView, ParseError, ParseStep, Parser};
@@ -10,18 +10,18 @@ use crate::{
     VARIABLE_BYTES_MAX, VARIABLES_MAX,
 };
 
-/// A stream that cannot be read any further.
+/// An error after which no more packets can be found in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// The syntax does not allow it, or it is over a limit.
+    /// The syntax does not allow the byte, or a limit is exceeded.
     #[error("byte {at}: {error}")]
     Syntax {
-        /// Byte of the stream.
+        /// Byte of the stream at which the error is.
         at: u64,
         /// What is wrong.
         error: ParseError,
     },
-    /// The packet is no message.
+    /// The packet is not a valid message.
     #[error("packet at byte {at}: {error}")]
     Message {
         /// Byte of the stream at which the packet starts.
@@ -32,7 +32,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// Byte of the stream.
+    /// Returns the byte of the stream at which the error is.
     #[must_use]
     pub const fn at(&self) -> u64 {
         match self {
@@ -41,15 +41,16 @@ impl FrameError {
     }
 }
 
-/// Finds packets at the front of a buffer that grows. Linear in the bytes of
-/// the stream, however it is cut; announced bytes are not looked at.
+/// Finds packets at the front of a growing buffer. Its time is linear in the bytes of the
+/// stream, whatever the sizes of the received parts. It skips bytes of announced length
+/// without reading them.
 #[derive(Clone, Debug)]
 pub struct Deframer {
     parser: Parser,
     limits: Limits,
-    /// Bytes of the stream in front of the packet that is being read.
+    /// Bytes of the stream before the current packet.
     base: u64,
-    /// Bytes that the packet lacks at least, as far as known.
+    /// Lower bound of the missing bytes of the current packet; 0 if unknown.
     lacks: usize,
 }
 
@@ -77,7 +78,7 @@ impl Default for Deframer {
 }
 
 impl Deframer {
-    /// Limits for a peer that has not said HELLO.
+    /// Creates a deframer with the limits that apply before HELLO is answered.
     #[must_use]
     pub fn before_hello() -> Self {
         Self::with_limits(limits(HELLO_BYTES_MAX))
@@ -92,16 +93,16 @@ impl Deframer {
         }
     }
 
-    /// From the next packet on the full limits hold.
+    /// Applies the full limits, from the next packet on.
     pub fn open(&mut self) {
         let base = self.base;
         *self = Self::default();
         self.base = base;
     }
 
-    /// Finds the packet at the start of `buffer`: its size, or `None` when it
-    /// is not all there. Until it is, call again with the same bytes and more
-    /// after them; once it is, the next call starts after it.
+    /// Finds the packet at the start of `buffer` and returns its size in bytes. Returns
+    /// `None` if the packet is incomplete: call again with the same bytes and more bytes
+    /// after them. After a packet was found, the next buffer must begin after that packet.
     pub fn find(&mut self, buffer: &[u8]) -> Result<Option<usize>, FrameError> {
         loop {
             match self.parser.step(buffer) {
@@ -124,7 +125,7 @@ impl Deframer {
         Ok(Some(size))
     }
 
-    /// Reads the packet that [`find`](Self::find) has just found.
+    /// Decodes the packet that [`find`](Self::find) has just found.
     pub fn read<'a>(&self, packet: &'a [u8]) -> Result<Packet<'a>, FrameError> {
         let at = self.base.saturating_sub(packet.len() as u64);
         let whole = PacketView::parse_with(packet, self.limits);
@@ -140,13 +141,13 @@ impl Deframer {
         read.map_err(|error| FrameError::Message { at, error })
     }
 
-    /// Bytes that the packet begun still lacks at least; 0 when not known.
+    /// Returns a lower bound of the missing bytes of the current packet; 0 if unknown.
     #[must_use]
     pub const fn lacks(&self) -> usize {
         self.lacks
     }
 
-    /// Bytes of the stream that were handed out as packets.
+    /// Returns the number of bytes of the stream in the packets found so far.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.base

@@ -1,7 +1,7 @@
-//! Groups (docs/formats/native.md, "Groups"): a claim and what it brought, and
-//! the lines that describe groups.
+//! Groups (docs/formats/native.md, "Groups"): claims, their answers, and the lines that
+//! describe groups.
 //!
-//! Invariant: a declared number of records or members allocates nothing.
+//! Invariant: an announced number of records or members allocates no memory by itself.
 
 use crate::fields::{hex, number, put_hex, put_number};
 use crate::{CLAIM_RECORDS_MAX, GROUP_MEMBERS_MAX};
@@ -10,42 +10,42 @@ use weir_core::codec::{Reader, put_varint};
 use weir_core::group::{GroupMode, GroupName};
 use weir_core::limits::GROUP_MEMBER_BYTES_MAX;
 
-/// A member asks for records.
+/// A claim: a member requests records of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupClaim<'a> {
     /// Topic name.
     pub topic: &'a str,
     /// Name of the group.
     pub group: &'a str,
-    /// Who asks: 1 to 64 bytes.
+    /// Name of the claiming member, 1 to 64 bytes.
     pub member: &'a [u8],
-    /// Records: 1 to [`CLAIM_RECORDS_MAX`].
+    /// Most records to claim, 1 to [`CLAIM_RECORDS_MAX`].
     pub max: u64,
-    /// Milliseconds to wait for the first one.
+    /// Longest time to wait for the first record, in milliseconds.
     pub wait_ms: u64,
-    /// Milliseconds of the lease; 0: the group's own.
+    /// Duration of the lease in milliseconds; 0: the default of the group.
     pub lease_ms: u64,
 }
 
-/// What a claim brought.
+/// The answer to a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupAnswer<'a> {
-    /// What acknowledges the records; 0 when nothing was asked of the group.
+    /// Number of the claim, for the acknowledgement of its records; 0 if no claim was made.
     pub claim: u64,
     /// Number of the error of a claim that was not VALID; 0 for VALID.
     pub reason: u64,
-    /// After this is what was not looked at.
+    /// All records after this offset are new.
     pub frontier: u64,
-    /// When a record may be claimed that cannot be now, milliseconds since
-    /// 1970.
+    /// Earliest time at which a leased or waiting record may be claimed, in milliseconds
+    /// since 1970; `None`: never.
     pub due_ms: Option<u64>,
     /// Deliveries and page; see [`records`](Self::records).
     pub data: &'a [u8],
 }
 
 impl<'a> GroupAnswer<'a> {
-    /// Appends the data of an answer: how often each record was delivered, and
-    /// the page, which is empty exactly when there is no record.
+    /// Appends the data of an answer: the number of deliveries of each record, and the
+    /// page. The page must be empty exactly if there is no record.
     pub fn write(out: &mut Vec<u8>, attempts: &[u32], page: &[u8]) {
         put_varint(out, attempts.len() as u64);
         for attempts in attempts {
@@ -54,8 +54,8 @@ impl<'a> GroupAnswer<'a> {
         out.extend_from_slice(page);
     }
 
-    /// How often each record was delivered, and the page; `None` when the data
-    /// is none.
+    /// Returns the number of deliveries of each record, and the page; `None` if the data is
+    /// malformed.
     #[must_use]
     pub fn records(&self) -> Option<(Vec<u32>, &'a [u8])> {
         let mut reader = Reader::new(self.data);
@@ -75,57 +75,57 @@ impl<'a> GroupAnswer<'a> {
 /// The owner of an exclusive group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupOwner {
-    /// Its name.
+    /// Name of the member.
     pub member: Vec<u8>,
     /// Intention offset of its JOIN.
     pub generation: u64,
-    /// Log time at which somebody else may join, milliseconds since 1970.
+    /// Log time from which another member may join, in milliseconds since 1970.
     pub until_ms: u64,
 }
 
-/// A group in a line.
+/// State of a group, as one line describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLine<'a> {
     /// Name.
     pub name: &'a str,
     /// How its members share the topic.
     pub mode: GroupMode,
-    /// Everything up to here is done.
+    /// All records up to this offset are done.
     pub cursor: u64,
-    /// Everything after here is new.
+    /// All records after this offset are new.
     pub frontier: u64,
-    /// Newest record of the topic.
+    /// Offset of the newest record of the topic.
     pub last: u64,
-    /// Offsets that are not done.
+    /// Number of offsets that are not done.
     pub lag: u64,
-    /// Records that members have.
+    /// Number of records that members have leased.
     pub leased: u64,
-    /// Records that wait to be claimed again.
+    /// Number of records that wait for another claim.
     pub waiting: u64,
-    /// Stamp of the first record that is not done.
+    /// Time stamp of the first record that is not done, in milliseconds since 1970.
     pub oldest_ms: Option<u64>,
-    /// Deliveries beyond the first.
+    /// Number of deliveries, without the first delivery of each record.
     pub redeliveries: u64,
-    /// Records that were given up.
+    /// Number of records whose delivery was given up.
     pub deaths: u64,
-    /// Dead letters that are not written yet.
+    /// Number of dead letters that are not written yet.
     pub letters: u64,
-    /// Milliseconds of a lease.
+    /// Default duration of a lease in milliseconds.
     pub lease_ms: u64,
-    /// Deliveries before a record is given up; 0: any number.
+    /// Number of deliveries after which a record is given up; 0: no limit.
     pub attempts_max: u32,
-    /// Bound of what is listed.
+    /// Most records done after the cursor, and most records leased or waiting.
     pub pending_max: u32,
     /// Topic for dead letters; empty for none.
     pub dead_letters: &'a str,
     /// Owner of an exclusive group.
     pub owner: Option<GroupOwner>,
-    /// Members that have records, and how many.
+    /// Members with leased records, and the number of these records.
     pub members: Vec<(Vec<u8>, u64)>,
 }
 
-/// Appends the line of a group, without LF. Members beyond the first
-/// [`GROUP_MEMBERS_MAX`] are left out.
+/// Appends the line of a group, without LF. Omits members beyond the first
+/// [`GROUP_MEMBERS_MAX`].
 pub fn write_group(out: &mut Vec<u8>, group: &GroupLine<'_>) {
     fn numbers(out: &mut Vec<u8>, numbers: &[u64]) {
         for number in numbers {
@@ -198,7 +198,7 @@ pub struct GroupLines<'a> {
 }
 
 impl<'a> GroupLines<'a> {
-    /// The lines of a message; none when there is no byte.
+    /// Reads the lines of a message; an empty message has no lines.
     #[must_use]
     pub fn new(lines: &'a [u8]) -> Self {
         Self {
@@ -208,7 +208,7 @@ impl<'a> GroupLines<'a> {
 }
 
 impl<'a> Iterator for GroupLines<'a> {
-    /// `None` for a line that cannot be.
+    /// `None` for a malformed line.
     type Item = Option<GroupLine<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,4 +1,4 @@
-//! The items of a write, read and held until they are handed over.
+//! The items of a write, decoded until the server proposes them.
 
 use thiserror::Error;
 
@@ -9,16 +9,16 @@ use weir_core::intention::{Expect, Intention, Operation, TxnOp};
 use weir_core::options::TopicOptions;
 use weir_core::program::CodeHash;
 
-/// Why a write cannot be taken. Nothing of it was.
+/// The reason for refusing a write. No item of a refused write is executed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ItemsError {
-    /// The bytes are no items, or not as many as were announced.
+    /// The bytes are not valid items, or their number differs from the announced one.
     #[error("item {} cannot be read at byte {}: expected {}", .0.item, .0.at, .0.what)]
     Unreadable(BatchError),
-    /// An item that this connection cannot send.
+    /// A valid item that a client must not send on this connection.
     #[error("item {index}: {what}")]
     Foreign {
-        /// Which one, from 0.
+        /// Index of the item, from 0.
         index: u32,
         /// What is wrong.
         what: &'static str,
@@ -26,7 +26,7 @@ pub enum ItemsError {
 }
 
 impl ItemsError {
-    /// The item at fault, from 0.
+    /// Returns the index of the wrong item, from 0.
     #[must_use]
     pub const fn item(&self) -> u32 {
         match self {
@@ -36,7 +36,7 @@ impl ItemsError {
     }
 }
 
-/// An item together with the memory that an [`Intention`] of it borrows.
+/// A decoded item, with the memory that its [`Intention`] borrows.
 #[derive(Clone, Debug)]
 pub struct DecodedItem<'a> {
     client: ClientId,
@@ -63,7 +63,7 @@ enum Shape<'a> {
 }
 
 impl<'a> DecodedItem<'a> {
-    /// The item as an intention.
+    /// Returns the item as an intention of `principal`.
     #[must_use]
     pub fn intention<'h>(&'h self, principal: &'h [u8]) -> Intention<'h> {
         let operation = match &self.what {
@@ -95,16 +95,15 @@ impl<'a> DecodedItem<'a> {
         self.topic
     }
 
-    /// Nonce; 0 without session.
+    /// Nonce; 0 without a session.
     #[must_use]
     pub const fn nonce(&self) -> u64 {
         self.nonce
     }
 }
 
-/// Reads the items of a write of this client (`NONE` without session): all of
-/// them, with rising nonces, none with a principal, none that only the store
-/// itself may log.
+/// Decodes the items of a write of `client` (`NONE`: no session). Fails unless nonces rise
+/// by one within a session, no item has a principal, and clients may send every operation.
 pub fn read_items(
     client: ClientId,
     count: u32,
@@ -116,7 +115,7 @@ pub fn read_items(
         term: 0,
         items,
     };
-    // An item has two bytes at least: no memory for a number alone.
+    // An item has at least two bytes, so the announced count alone allocates no memory.
     let mut held: Vec<DecodedItem<'_>> = Vec::with_capacity((count as usize).min(items.len() / 2));
     for (index, item) in (0_u32..).zip(batch.items()) {
         let item = item.map_err(|error| {
@@ -185,8 +184,8 @@ fn what<'a>(action: &Action<'a>) -> Option<What<'a>> {
             ..
         } => What::Plain(replace(*expected, code, args)),
         Action::Txn(steps) => What::Txn(steps.iter().collect()),
-        // What a claim looked at, and what the store wrote, a client cannot
-        // say.
+        // The server creates the offsets of claims, and the store creates BURIED: clients
+        // must not send either.
         Action::Cursor {
             step: GroupStep::Claim { .. } | GroupStep::Buried { .. },
             ..

@@ -1,15 +1,14 @@
-//! The native protocol, `weir/1`: which packet means what
-//! (docs/formats/native.md).
+//! The native protocol, `weir/1`: the messages, and their packets (docs/formats/native.md).
 //!
-//! [`Message`] is one packet, borrowed from the buffer it was read from;
-//! [`Encoder`] renders it; [`Deframer`] finds packets in a stream.
-//! [`ServerConnection`] and [`ClientConnection`] keep what both sides must
-//! know about a connection: its state, nonces, credits, what is unanswered.
+//! [`Message`] is one packet, which borrows from the buffer it was read from; [`Encoder`]
+//! renders it; [`Deframer`] finds packets in a stream. [`ServerConnection`] and
+//! [`ClientConnection`] track the state of a connection on each side: its phase, nonces,
+//! credits and unanswered writes.
 //!
 //! Invariants:
 //! - The crate has no I/O and no clock.
 //! - Reading copies no value.
-//! - A declared number allocates nothing.
+//! - A number announced by the peer allocates no memory by itself.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -39,69 +38,70 @@ pub use message::{
 pub use server::{Phase, ServerConnection, WriteFault};
 pub use status::{StatusLine, StatusLines, StatusValue, write_status};
 
-/// The version that is spoken here.
+/// The protocol version of this crate.
 pub const VERSION: &str = "weir/1";
 
-/// The feature: parts of queries run at the server.
+/// Feature word: the server runs parts of queries.
 pub const QUERY: &[u8] = b"query";
-/// The feature: they run on the latest values too.
+/// Feature word: the server runs parts of queries on the latest values too.
 pub const QUERY_LATEST: &[u8] = b"query-latest";
-/// The feature: a write without session that names it is refused for now when
-/// the write in front of it was.
+/// Feature word: a write without a session that names this feature is refused with a
+/// retryable error if the previous write on the connection was.
 pub const CHAIN: &[u8] = b"chain";
-/// Bytes of each text of a query that a server takes.
+/// Largest size in bytes of each text of a query.
 pub const QUERY_TEXT_BYTES_MAX: usize = 64_000;
-/// Bytes of the parameters of a query that a server takes.
+/// Largest size in bytes of the parameters of a query.
 pub const QUERY_PARAMS_BYTES_MAX: usize = 64_000;
 
-/// Bytes of the content of a packet before HELLO was answered.
+/// Largest size in bytes of the content of a packet before HELLO is answered.
 pub const HELLO_BYTES_MAX: usize = 8 << 10;
-/// Bytes of the content of a packet: the largest item, and room for its header.
+/// Largest size in bytes of the content of a packet: the largest item, and room for its
+/// header.
 pub const PACKET_BYTES_MAX: usize = weir_core::limits::ITEM_BYTES_MAX + (64 << 10);
-/// Bytes of the value of a variable.
+/// Largest size in bytes of the value of a variable.
 pub const VARIABLE_BYTES_MAX: usize = 65_535;
-/// Variables of an entity header.
+/// Most variables in an entity header.
 pub const VARIABLES_MAX: u32 = 64;
-/// Variables of a routing header.
+/// Most variables in a routing header.
 pub const ROUTING_VARIABLES_MAX: u32 = 16;
-/// Bytes of a routing header.
+/// Largest size in bytes of a routing header.
 pub const ROUTING_BYTES_MAX: usize = 4 << 10;
-/// Bytes of the name of a variable or method.
+/// Largest size in bytes of the name of a variable or method.
 pub const NAME_BYTES_MAX: u32 = 64;
-/// Bytes of a tag.
+/// Largest size in bytes of a tag.
 pub const TAG_BYTES_MAX: usize = 64;
-/// Bytes of the peer address of a node of a cluster.
+/// Largest size in bytes of the peer address of a node of a cluster.
 pub const PEER_ADDRESS_BYTES_MAX: usize = 255;
-/// Bytes of a token.
+/// Largest size in bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 4096;
-/// Bytes of the name of a program that connects.
+/// Largest size in bytes of the name and version of a client or server program.
 pub const AGENT_BYTES_MAX: usize = 128;
-/// Words in a list of versions or features.
+/// Most words in a list of versions or features.
 pub const WORDS_MAX: usize = 16;
-/// Unanswered nonces of a session.
+/// Most unanswered nonces of a session.
 pub const WINDOW_MAX: u64 = weir_core::limits::SESSION_WINDOW;
-/// Unanswered write packets of a connection.
+/// Most unanswered write packets of a connection.
 pub const WRITES_MAX: usize = 10_000;
-/// Listeners of a connection.
+/// Most listeners of a connection.
 pub const LISTENERS_MAX: usize = 1024;
-/// Bytes at which a list of keys, topics or groups is cut, and what a claim brings.
+/// Soft limit in bytes of a list of keys, topics or groups, and of the records of a claim.
 pub const ANSWER_BYTES_MAX: usize = 256 << 10;
-/// Bytes of a file in one answer, and of the path of a file.
+/// Largest part of a file in one answer, in bytes.
 pub const FILE_BYTES_MAX: usize = 64 << 10;
-/// See [`FILE_BYTES_MAX`].
+/// Largest size in bytes of the path of a file.
 pub const PATH_BYTES_MAX: usize = 255;
-/// Records of a claim.
+/// Most records of a claim.
 pub const CLAIM_RECORDS_MAX: u64 = 1000;
-/// Claims of a connection that wait for their answer.
+/// Most claims of a connection that wait for records.
 pub const CLAIMS_MAX: usize = 256;
-/// Milliseconds that a claim may wait for records.
+/// Longest time in milliseconds that a claim may wait for records.
 pub const CLAIM_WAIT_MS_MAX: u64 = 30_000;
-/// Members in the line of a group.
+/// Most members in the line of a group.
 pub const GROUP_MEMBERS_MAX: usize = 1000;
-/// Bytes of the text of a refusal.
+/// Largest size in bytes of the text of a refusal.
 pub const TEXT_BYTES_MAX: usize = 1024;
 pub use weir_core::record::PAGE_HEAD_BYTES;
-/// Records that a filter leaves out between two progress marks.
+/// Number of records that a filter omits between two PROGRESS messages.
 pub const PROGRESS_RECORDS: u64 = 1000;
 
 const _: () = assert!(PACKET_BYTES_MAX > weir_core::limits::BATCH_BYTES_MAX);

@@ -1,5 +1,4 @@
-//! Lines of text: runs of answers, topics (docs/formats/native.md, sections 6
-//! and 8).
+//! Lines of text: runs of answers, and topics (docs/formats/native.md, sections 6 and 8).
 
 use std::sync::Arc;
 
@@ -10,8 +9,8 @@ use weir_core::limits::DETAIL_TEXT_BYTES_MAX;
 use weir_core::program::TrapKind;
 use weir_core::{ConsequenceOffset, IntentionOffset};
 
-/// Appends the line of a run, without LF. `nonce` is the first one of the run,
-/// which a refusal does not know by itself.
+/// Appends the line of a run, without LF. `nonce` is the first nonce of the run; a refusal
+/// does not contain it.
 pub fn write_outcome(out: &mut Vec<u8>, nonce: u64, run: &OutcomeRun) {
     put_number(out, nonce);
     out.push(b' ');
@@ -48,7 +47,7 @@ pub fn write_outcome(out: &mut Vec<u8>, nonce: u64, run: &OutcomeRun) {
     put_detail(out, &commit.detail);
 }
 
-/// Makes one run of two neighbouring ones, if one line can stand for both.
+/// Joins `next` to `run` and returns `true` if one line can represent both.
 #[must_use]
 pub fn join_runs(run: &mut OutcomeRun, next: &OutcomeRun) -> bool {
     let (Outcome::Committed(first), Outcome::Committed(second)) = (&run.outcome, &next.outcome)
@@ -94,15 +93,15 @@ fn put_detail(out: &mut Vec<u8>, detail: &Detail) {
     }
 }
 
-/// Reads the lines of a COMMITTED: first nonce and run. Ends after the last
-/// one or the first that is no line.
+/// Reads the lines of a COMMITTED: the first nonce of each run, and the run. Ends after the
+/// last line or the first malformed one.
 #[derive(Clone, Debug)]
 pub struct OutcomeLines<'a> {
     rest: Option<&'a [u8]>,
 }
 
 impl<'a> OutcomeLines<'a> {
-    /// The lines of a message.
+    /// Reads the lines of a message.
     #[must_use]
     pub const fn new(lines: &'a [u8]) -> Self {
         Self { rest: Some(lines) }
@@ -110,7 +109,7 @@ impl<'a> OutcomeLines<'a> {
 }
 
 impl Iterator for OutcomeLines<'_> {
-    /// First nonce and run; `None` for a line that cannot be.
+    /// First nonce and run; `None` for a malformed line.
     type Item = Option<(u64, OutcomeRun)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -239,22 +238,22 @@ fn read_detail(field: &[u8]) -> Option<Detail> {
     })
 }
 
-/// A topic in a line.
+/// State of a topic, as one line describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicLine<'a> {
     /// Name.
     pub name: &'a str,
     /// Number.
     pub number: u32,
-    /// Intention offset of its CREATE; 0 when it does not live.
+    /// Intention offset of its CREATE; 0 for a destroyed topic.
     pub incarnation: u64,
-    /// First record that is left; 0 for none.
+    /// Offset of the first remaining record; 0 for none.
     pub first: u64,
-    /// Last record.
+    /// Offset of the last record.
     pub last: u64,
-    /// Keys with a value.
+    /// Number of keys with a value.
     pub keys: u64,
-    /// Bytes as stored.
+    /// Stored size in bytes.
     pub bytes: u64,
     /// Encoded options.
     pub options: Vec<u8>,
@@ -290,7 +289,7 @@ pub struct TopicLines<'a> {
 }
 
 impl<'a> TopicLines<'a> {
-    /// The lines of a message; none when there is no byte.
+    /// Reads the lines of a message; an empty message has no lines.
     #[must_use]
     pub fn new(lines: &'a [u8]) -> Self {
         Self {
@@ -300,7 +299,7 @@ impl<'a> TopicLines<'a> {
 }
 
 impl<'a> Iterator for TopicLines<'a> {
-    /// `None` for a line that cannot be.
+    /// `None` for a malformed line.
     type Item = Option<TopicLine<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,5 +1,4 @@
-//! The messages, each with its fields. Slices point into the buffer that the
-//! packet was read from.
+//! The messages and their fields. Slices borrow from the buffer of the packet.
 
 use std::fmt;
 
@@ -12,12 +11,12 @@ use weir_scan::BadItem;
 use crate::fields;
 use crate::groups::{GroupAnswer, GroupClaim};
 
-/// A packet: a message, and the tag that ties an answer to its request.
+/// A packet: a message, and the tag that associates an answer with its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Tag of the request, or of the request that is answered; empty for none.
+    /// Tag of the request, or on an answer the tag of its request; empty for none.
     pub tag: &'a [u8],
-    /// Features that the sender needs understood, separated by blanks.
+    /// Features that the receiver must support, separated by blanks.
     pub require: &'a [u8],
     /// The message.
     pub message: Message<'a>,
@@ -44,25 +43,25 @@ impl<'a> Packet<'a> {
 /// HELLO.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// Versions the client speaks, separated by blanks; empty: `weir/1`.
+    /// Versions that the client supports, separated by blanks; empty: `weir/1`.
     pub versions: &'a [u8],
     /// Session; `NONE` for none.
     pub client: ClientId,
-    /// Lowest nonce whose answer the client has not seen.
+    /// Lowest nonce whose answer the client has not received; `None`: nothing is in flight.
     pub resume: Option<u64>,
-    /// Unanswered nonces it would like to have.
+    /// Number of unanswered nonces that the client requests.
     pub window: Option<u64>,
-    /// Whether it wants RECEIVED.
+    /// Whether the client wants RECEIVED.
     pub received: bool,
     /// Store that the session was opened with.
     pub store: Option<[u8; 16]>,
     /// Proof of identity; empty for none.
     pub token: &'a [u8],
-    /// Program and version.
+    /// Program and version of the client.
     pub agent: &'a [u8],
 }
 
-/// Everything but the proof of identity, which belongs into no log.
+/// Omits the proof of identity, which must not appear in a log.
 impl fmt::Debug for Hello<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let token = if self.token.is_empty() { "none" } else { ".." };
@@ -82,56 +81,54 @@ impl fmt::Debug for Hello<'_> {
 /// `HELLO_OK`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HelloOk<'a> {
-    /// Version that is spoken.
+    /// Version of the protocol from here on.
     pub version: &'a [u8],
     /// Id of the store.
     pub store: [u8; 16],
     /// Id of the node.
     pub node: [u8; 16],
-    /// Durability in words.
+    /// Durability level in words, as COMMITTED promises it.
     pub level: &'a [u8],
-    /// The file system of the store, if it does not survive a power cut; else
-    /// empty.
+    /// Name of the file system of the store if it does not survive a power cut; else empty.
     pub volatile: &'a [u8],
-    /// Why writes are refused or the log cannot shrink; empty when all is well.
+    /// The reason why writes are refused or the log cannot shrink; empty without a failure.
     pub failure: &'a [u8],
-    /// Next nonce of the session.
+    /// Next nonce of the session; 0 without a session.
     pub next: u64,
-    /// Nonces that may be unanswered.
+    /// Most nonces that may be unanswered.
     pub window: u64,
-    /// Bytes of write packets that may be unanswered.
+    /// Most bytes of write packets that may be unanswered.
     pub window_bytes: u64,
-    /// Newest intention applied.
+    /// Offset of the newest applied intention.
     pub applied: u64,
-    /// Its term.
+    /// Term of the newest applied intention.
     pub term: u64,
-    /// Bytes of a key.
+    /// Largest size of a key in bytes.
     pub key_bytes_max: u64,
-    /// Bytes of a value.
+    /// Largest size of a value in bytes.
     pub value_bytes_max: u64,
-    /// Milliseconds of silence after which the server closes; 0: never.
+    /// Milliseconds after which the server closes a silent connection; 0: never.
     pub idle_ms: u64,
-    /// Features, separated by blanks.
+    /// Features of the server beyond version 1, separated by blanks.
     pub features: &'a [u8],
     /// Program and version of the server.
     pub agent: &'a [u8],
-    /// What records of the session name as their client, if it is another id
-    /// than that of HELLO.
+    /// Client id in the records of the session, if it differs from that of HELLO.
     pub client: Option<ClientId>,
 }
 
-/// Where a listener begins.
+/// Start position of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// After this offset.
     Offset(u64),
     /// After the newest record.
     Tail,
-    /// So many offsets before the end.
+    /// The given number of offsets before the end.
     Last(u64),
-    /// At the first record stamped so or later, milliseconds since 1970.
+    /// At the first record with this time stamp or a later one, in milliseconds since 1970.
     Time(u64),
-    /// Each key once, then new records.
+    /// The latest value of each key once, then new records.
     Latest,
 }
 
@@ -140,72 +137,73 @@ pub enum After {
 pub struct Listen<'a> {
     /// Topic name.
     pub topic: &'a str,
-    /// Where to begin.
+    /// Start position.
     pub after: After,
-    /// Whether to go on at the end.
+    /// Whether the listener waits for new records at the end.
     pub follow: bool,
-    /// Credit in bytes of pages.
+    /// Initial credit in bytes of pages.
     pub bytes: u64,
-    /// Credit in records.
+    /// Initial credit in records.
     pub records: u64,
-    /// Only this key.
+    /// Only records with this key.
     pub key: Option<&'a [u8]>,
-    /// Only keys that begin so.
+    /// Only records whose keys begin with this prefix.
     pub prefix: Option<&'a [u8]>,
-    /// Bit `n` for kind number `n`; 0 for all kinds.
+    /// Only records of the kinds whose bits are set, bit `n` for kind number `n`; 0 for all
+    /// kinds.
     pub kinds: u8,
-    /// Begin at the first record that is left instead of GONE.
+    /// Whether to begin at the first remaining record instead of the refusal GONE.
     pub reset_earliest: bool,
-    /// What a query adds; needs the feature [`QUERY`](crate::QUERY), with
+    /// Fields of a query. They need the feature [`QUERY`](crate::QUERY), or with
     /// [`After::Latest`] the feature [`QUERY_LATEST`](crate::QUERY_LATEST).
     pub query: ListenQuery<'a>,
 }
 
-/// What a query adds to LISTEN.
+/// Fields that a query adds to LISTEN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenQuery<'a> {
-    /// Records are looked into.
+    /// Filter that the server applies to the values of records.
     pub pushdown: Option<PushdownQuery<'a>>,
-    /// The listener ends after so many records.
+    /// Number of records after which the listener ends.
     pub limit: Option<u64>,
-    /// The listener ends in front of records of later intentions.
+    /// Intention offset; the listener ends before records of later intentions.
     pub until: Option<u64>,
-    /// APPLIED is wanted.
+    /// Whether the server sends APPLIED for this listener.
     pub marks: bool,
-    /// Of the latest values those of keys that are not below.
+    /// With [`After::Latest`]: smaller keys are omitted.
     pub from: Option<&'a [u8]>,
 }
 
-/// The part of a query that the server does: which records are sent, and what
-/// of them. Texts are fields of a query as people write them.
+/// The part of a query that the server runs: it decides which records are sent, and which
+/// part of their values. The texts are fields of a query in their source form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "words that are there or not")]
 pub struct PushdownQuery<'a> {
     /// `where`.
     pub filter: &'a [u8],
-    /// For each parameter, bytes name and bytes JSON scalar.
+    /// Parameters of `where`: for each, bytes name and bytes JSON scalar.
     pub params: &'a [u8],
-    /// `order`: where order keys are, which are checked.
+    /// `order`: the server checks the values of order keys.
     pub order: &'a [u8],
-    /// `group`, likewise.
+    /// `group`: the server checks the values at its paths.
     pub group: &'a [u8],
     /// `select`.
     pub select: &'a [u8],
-    /// Each item is checked entirely.
+    /// Whether each item is checked completely.
     pub strict: bool,
-    /// What becomes of items that are not JSON.
+    /// The treatment of items that are not JSON.
     pub on_bad_item: BadItem,
-    /// Strings are ordered by UTF-16 code units.
+    /// Whether strings are ordered by UTF-16 code units.
     pub utf16: bool,
-    /// Arrays and objects may be order keys.
+    /// Whether arrays and objects may be order keys.
     pub rank: bool,
-    /// Items without an order key are left out.
+    /// Whether items without an order key are omitted.
     pub drop: bool,
-    /// The selected values are sent in the place of the values.
+    /// Whether the selected value replaces the value of a record.
     pub cut: bool,
 }
 
-/// What a text write asks for.
+/// The operation of a text write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneKind<'a> {
     /// PUT.
@@ -234,22 +232,22 @@ pub enum OneKind<'a> {
 pub struct OneWrite<'a> {
     /// Topic name.
     pub topic: &'a str,
-    /// What is asked for.
+    /// Operation.
     pub kind: OneKind<'a>,
-    /// Nonce; `None`: the next one.
+    /// Nonce; `None`: the next nonce of the session.
     pub nonce: Option<u64>,
-    /// Conditions in words, about the key of the packet; empty for none.
+    /// Conditions in words about the key of the write; empty for none.
     pub expect: Conditions<'a>,
     /// Metadata.
     pub meta: &'a [u8],
 }
 
-/// Conditions in words.
+/// Conditions in words, separated by blanks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conditions<'a>(pub &'a [u8]);
 
 impl<'a> Conditions<'a> {
-    /// Reads them; `None` when one is no condition or there are too many.
+    /// Parses the conditions; `None` if a word is not a condition or there are too many.
     #[must_use]
     pub fn read(self) -> Option<Vec<Expect<'a>>> {
         if self.0.is_empty() {
@@ -281,44 +279,44 @@ fn condition(word: &[u8]) -> Option<Expect<'static>> {
 /// A refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusalMessage<'a> {
-    /// Method as it was sent.
+    /// Method of the error, as received.
     pub method: &'a [u8],
-    /// Number as it was sent; 0 for none.
+    /// Number of the error, as received; 0 for none.
     pub number: u64,
-    /// Whether the connection ends.
+    /// Whether the server closes the connection afterwards.
     pub fatal: bool,
-    /// Milliseconds to wait before trying again.
+    /// Milliseconds to wait before the request may be sent again.
     pub retry_ms: Option<u64>,
-    /// First nonce of the write that was refused.
+    /// First nonce of the refused write.
     pub nonce: Option<u64>,
-    /// Its items.
+    /// Number of items of the refused write.
     pub count: Option<u64>,
-    /// The item at fault, from 0.
+    /// Index of the wrong item, from 0.
     pub item: Option<u64>,
-    /// Next nonce that would be taken.
+    /// Next nonce that would be accepted.
     pub expected: Option<u64>,
-    /// The limit exceeded.
+    /// The limit that was exceeded.
     pub limit: Option<u64>,
-    /// The record at fault.
+    /// Offset of the record at which a query stopped.
     pub record: Option<u64>,
-    /// The byte of its value.
+    /// Byte of the value of that record, from its start.
     pub byte: Option<u64>,
-    /// First record there is.
+    /// Offset of the first remaining record.
     pub first: Option<u64>,
-    /// Last record there is.
+    /// Offset of the last record.
     pub last: Option<u64>,
-    /// Where to go instead.
+    /// Address of the server to use instead.
     pub address: &'a [u8],
-    /// Byte of the stream.
+    /// Byte of the stream at which the error is.
     pub at: Option<u64>,
-    /// Versions spoken, when none fits.
+    /// Versions that the server supports, if the client offered none of them.
     pub versions: &'a [u8],
     /// Sentence for people.
     pub text: &'a [u8],
 }
 
 impl RefusalMessage<'_> {
-    /// A refusal with nothing but its code.
+    /// Creates a refusal with only a code.
     #[must_use]
     pub const fn new(code: ErrorCode) -> RefusalMessage<'static> {
         RefusalMessage {
@@ -342,7 +340,7 @@ impl RefusalMessage<'_> {
         }
     }
 
-    /// The error, if its number is known here.
+    /// Returns the error, or `None` if its number is unknown.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         u16::try_from(self.number)
@@ -350,46 +348,46 @@ impl RefusalMessage<'_> {
             .and_then(ErrorCode::from_number)
     }
 
-    /// Whether it answers a write.
+    /// Returns whether the refusal answers a write.
     #[must_use]
     pub const fn is_of_write(&self) -> bool {
         self.count.is_some()
     }
 }
 
-/// What is known about a topic's program.
+/// The program of a topic and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramAnswer<'a> {
-    /// SHA-256 of its module.
+    /// SHA-256 of the module.
     pub hash: [u8; 32],
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: &'a [u8],
     /// Number of its state mode.
     pub mode: u64,
-    /// Entries of its state.
+    /// Number of entries of the state.
     pub entries: u64,
-    /// Bytes of its state.
+    /// Size of the state in bytes.
     pub bytes: u64,
-    /// What it did since the store was opened.
+    /// Counts of the calls since the store was opened.
     pub counts: ProgramCounts,
 }
 
-/// What a node of a cluster must have seen before it answers a read. At a server of
-/// its own all of them mean the same.
+/// The writes that a node of a cluster must have applied before it answers a read. On a
+/// single server, all values are equivalent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// Whatever the node has applied.
+    /// The writes that the node has applied.
     Local,
-    /// What a leader has applied that a majority has followed within its lease: old
+    /// The writes that the leader has applied, while its lease by a majority is valid. Old
     /// values can be read only if a clock runs too fast.
     Leader,
-    /// Everything that was acknowledged anywhere before the read began.
+    /// All writes that were acknowledged anywhere before the read began.
     #[default]
     Linear,
 }
 
 impl Consistency {
-    /// The word for it.
+    /// Returns the word for the level.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -399,7 +397,7 @@ impl Consistency {
         }
     }
 
-    /// Reads the word.
+    /// Parses the word for a level.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
         let all = [Self::Local, Self::Leader, Self::Linear];
@@ -407,7 +405,7 @@ impl Consistency {
     }
 }
 
-/// One message. The docs of the variants name the section of the format page.
+/// A message. The number in the docs of a variant is its section in docs/formats/native.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(
@@ -421,13 +419,13 @@ pub enum Message<'a> {
     Hello(Hello<'a>),
     /// 4.
     HelloOk(HelloOk<'a>),
-    /// 4: nodes and who leads.
+    /// 4: the nodes and the leader.
     Config {
-        /// Term.
+        /// Current term.
         term: u64,
-        /// Leader, if known.
+        /// Id of the leader, if known.
         leader: Option<[u8; 16]>,
-        /// A line for each node: id and address.
+        /// One line for each node: number and address.
         nodes: &'a [u8],
     },
     /// 5: items as in a log batch.
@@ -439,7 +437,7 @@ pub enum Message<'a> {
     },
     /// 5: one intention as text.
     One(OneWrite<'a>),
-    /// 6: runs of answers, a line each.
+    /// 6: runs of answers, one line each.
     Committed {
         /// The lines; see [`OutcomeLines`](crate::OutcomeLines).
         lines: &'a [u8],
@@ -448,64 +446,64 @@ pub enum Message<'a> {
     Received {
         /// First nonce.
         nonce: u64,
-        /// Nonces.
+        /// Number of nonces.
         count: u64,
     },
     /// 7.
     Listen(Listen<'a>),
-    /// 7: the listener is there.
+    /// 7: the listener has started.
     Listening {
-        /// First offset to be looked at.
+        /// First offset that will be read.
         position: u64,
         /// First record of the topic; 0 for none.
         first: u64,
         /// Last record of the topic; 0 for none.
         last: u64,
     },
-    /// 7: a page.
+    /// 7: a page of records.
     Records {
-        /// Records below are to be skipped.
+        /// Records below this offset are to be skipped.
         from: u64,
-        /// Whether it comes from before the listening began.
+        /// Whether the page has values of [`After::Latest`] from before the new records.
         replay: bool,
-        /// Head and records.
+        /// Page head and records.
         page: &'a [u8],
     },
     /// 7.
     Progress {
-        /// Everything below was looked at.
+        /// All records below this offset were read.
         position: u64,
     },
-    /// 7: the listener is gone.
+    /// 7: the listener has ended.
     End {
-        /// Everything below was looked at.
+        /// All records below this offset were read.
         position: u64,
     },
     /// 7, "Queries": items that are not JSON were left out.
     Skipped {
-        /// So many since the last such packet.
+        /// Number of items omitted since the last such message.
         count: u64,
     },
-    /// 7, "Queries": how far the node has got.
+    /// 7, "Queries": requests the progress of the node.
     Applied,
     /// 7, "Queries".
     AppliedIs {
-        /// Newest intention.
+        /// Offset of the newest applied intention.
         applied: u64,
-        /// Newest intention up to which all records are there.
+        /// Newest intention up to which all records can be read.
         settled: u64,
-        /// Newest intention that made a topic which lives.
+        /// Newest intention that created an existing topic.
         created: u64,
-        /// Tags of listeners for which this does not hold, a line each.
+        /// Tags of listeners to which the mark does not apply, one line each.
         lagging: &'a [u8],
     },
     /// 7.
     Unlisten,
-    /// 7: more credit for a listener.
+    /// 7: adds to the credit of a listener.
     Credit {
-        /// Bytes.
+        /// Number of bytes to add.
         bytes: u64,
-        /// Records.
+        /// Number of records to add.
         records: u64,
     },
     /// 8.
@@ -514,11 +512,11 @@ pub enum Message<'a> {
         topic: &'a str,
         /// Key.
         key: &'a [u8],
-        /// Record offset that the topic must have reached.
+        /// Record offset that the node must have applied in the topic.
         at_least: u64,
-        /// Intention offset that the node must have reached.
+        /// Intention offset that the node must have applied.
         applied: u64,
-        /// What the node must have seen.
+        /// The writes that the node must have applied.
         consistency: Consistency,
     },
     /// 8.
@@ -530,48 +528,48 @@ pub enum Message<'a> {
     },
     /// 8: a page of one record.
     Value {
-        /// Head and record.
+        /// Page head and record.
         page: &'a [u8],
     },
     /// 8.
     Scan {
         /// Topic name.
         topic: &'a str,
-        /// Keys begin so.
+        /// Only keys with this prefix.
         prefix: &'a [u8],
-        /// Keys are greater; `None` from the first.
+        /// Only keys greater than this one; `None`: from the first key.
         after: Option<&'a [u8]>,
-        /// At most so many.
+        /// Most keys to return.
         limit: u64,
-        /// What the node must have seen.
+        /// The writes that the node must have applied.
         consistency: Consistency,
     },
     /// 8: keys with offsets.
     Keys {
-        /// Whether there are more.
+        /// Whether there are more keys.
         more: bool,
-        /// Varint offset and bytes key, for each.
+        /// For each key, varint offset and bytes key.
         entries: &'a [u8],
     },
     /// 8.
     Topics {
-        /// Names begin so.
+        /// Only names with this prefix.
         prefix: &'a [u8],
-        /// Names are greater.
+        /// Only names greater than this one; empty: from the first name.
         after: &'a [u8],
-        /// At most so many.
+        /// Most topics to return.
         limit: u64,
-        /// Those too that do not live.
+        /// Whether to include destroyed topics.
         dead: bool,
     },
     /// 8.
     Topic {
-        /// Its name.
+        /// Topic name.
         topic: &'a str,
     },
     /// 8: lines about topics.
     TopicsAre {
-        /// Whether there are more.
+        /// Whether there are more topics.
         more: bool,
         /// See [`TopicLines`](crate::TopicLines).
         lines: &'a [u8],
@@ -591,77 +589,78 @@ pub enum Message<'a> {
     Group {
         /// Topic name.
         topic: &'a str,
-        /// Its name.
+        /// Name of the group.
         group: &'a str,
     },
     /// 8, "Groups".
     Groups {
         /// Topic name.
         topic: &'a str,
-        /// Names are greater; empty from the first.
+        /// Only names greater than this one; empty: from the first name.
         after: &'a str,
     },
     /// 8, "Groups": lines about groups.
     GroupsAre {
-        /// Whether there are more.
+        /// Whether there are more groups.
         more: bool,
         /// See [`GroupLines`](crate::GroupLines).
         lines: &'a [u8],
     },
     /// 8.
     Status,
-    /// 8: name and value, a line each.
+    /// 8: name and value, one line each.
     StatusIs {
         /// See [`StatusLines`](crate::StatusLines).
         lines: &'a [u8],
     },
     /// 8, "Files of a history".
     Files {
-        /// A directory.
+        /// Path of a directory, relative to that of the store.
         path: &'a str,
     },
-    /// 8, "Files of a history": names, a line each.
+    /// 8, "Files of a history": names, one line each.
     FilesAre {
         /// The lines.
         lines: &'a [u8],
     },
     /// 8, "Files of a history".
     File {
-        /// A file.
+        /// Path of a file, relative to the directory of the store.
         path: &'a str,
-        /// First byte that is wanted.
+        /// First requested byte.
         at: u64,
-        /// Bytes that are wanted at most.
+        /// Most bytes to return.
         bytes: u64,
     },
     /// 8, "Files of a history".
     FileIs {
-        /// Bytes of the file; `None` when it does not exist.
+        /// Length of the file in bytes; `None` if it does not exist.
         length: Option<u64>,
-        /// Those that were wanted.
+        /// The requested bytes.
         part: &'a [u8],
     },
-    /// 8: compacts topics whose options say so, writes a snapshot and removes the log before it.
+    /// 8: compacts topics with compaction in their options, writes a snapshot and removes
+    /// the log before it.
     Compact,
     /// 8: the log was compacted.
     Compacted {
         /// Log entry up to which the log was removed.
         index: u64,
-        /// Bytes of log before.
+        /// Size of the log in bytes before.
         bytes_before: u64,
-        /// Bytes of log afterwards.
+        /// Size of the log in bytes afterwards.
         bytes_after: u64,
     },
     /// 8.
     Sync,
-    /// 8: the leader keeps a number for a node that is to join.
+    /// 8: the leader assigns a number to a node that is about to join.
     ClusterAdd {
         /// Peer address of the node.
         peer: &'a str,
     },
-    /// 8: the node that may join.
+    /// 8: the node may join.
     ClusterAdded {
-        /// Its number.
+        /// Number of the node.
         node: u64,
     },
     /// 8: the leader removes a node from the cluster.
@@ -669,12 +668,12 @@ pub enum Message<'a> {
         /// Number of the node.
         node: u64,
     },
-    /// 8: the leader hands the lead over.
+    /// 8: the leader transfers its leadership.
     ClusterTransfer {
-        /// Number of the node that is to lead.
+        /// Number of the new leader.
         node: u64,
     },
-    /// 8: the change is committed.
+    /// 8: the change of the cluster is committed.
     ClusterChanged,
     /// 8.
     Synced,
@@ -684,23 +683,23 @@ pub enum Message<'a> {
     Pong,
     /// 9.
     Window {
-        /// Nonces.
+        /// Most unanswered nonces.
         window: u64,
-        /// Bytes.
+        /// Most unanswered bytes.
         window_bytes: u64,
     },
     /// 10.
     Refusal(RefusalMessage<'a>),
     /// 11: the client leaves.
     Bye,
-    /// 11: the server is about to.
+    /// 11: the server is about to leave.
     Drain {
-        /// Milliseconds.
+        /// Milliseconds after which the server leaves at the latest.
         within_ms: u64,
     },
-    /// 11: nothing follows.
+    /// 11: no message follows.
     ByeBye,
-    /// A method that is not known here.
+    /// A message with an unknown method.
     Unknown {
         /// The method.
         method: &'a [u8],
@@ -708,8 +707,8 @@ pub enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// The feature that the receiver must know; nothing where version 1 is
-    /// enough.
+    /// Returns the feature that the receiver must support; empty if version 1 is
+    /// sufficient.
     #[must_use]
     pub fn feature(&self) -> &'static [u8] {
         match self {
@@ -737,7 +736,7 @@ mod tests {
             ..Hello::default()
         };
         let printed = format!("{:?}", Packet::new(Message::Hello(hello)));
-        // Bytes are printed as numbers, or as text.
+        // The bytes could be printed as numbers or as text.
         assert!(!printed.contains("119, 101, 105, 114") && !printed.contains("secret"));
         assert!(printed.contains("token: .."), "{printed}");
     }

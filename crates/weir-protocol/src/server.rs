@@ -1,5 +1,5 @@
-//! The server's side of a connection, without its I/O: what it has said about
-//! itself, which nonce it may send, and how much it has not been answered.
+//! The server side of a connection, without I/O: its phase, the nonce that it expects, and
+//! its unanswered writes.
 
 use weir_core::ClientId;
 use weir_core::error_code::ErrorCode;
@@ -8,24 +8,24 @@ use crate::framing::{Deframer, FrameError};
 use crate::message::Packet;
 use crate::{WINDOW_MAX, WRITES_MAX};
 
-/// How far a connection has come.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// HELLO has not been answered.
     #[default]
     Fresh,
-    /// Everything but HELLO.
+    /// HELLO was answered: any message except HELLO is accepted.
     Open,
-    /// Nothing is read any more.
+    /// Nothing more is read.
     Leaving,
 }
 
-/// A write that is not taken.
+/// The reason for refusing a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteFault {
-    /// `NonceGap`, or `BadRequest` for a nonce that cannot be.
+    /// `NonceGap`, or `BadRequest` if a nonce would exceed 2^64 - 1.
     pub code: ErrorCode,
-    /// Next nonce that would be taken.
+    /// Next nonce that would be accepted.
     pub expected: u64,
 }
 
@@ -60,7 +60,7 @@ impl Default for ServerConnection {
 }
 
 impl ServerConnection {
-    /// How far it has come.
+    /// Returns the phase of the connection.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.phase
@@ -72,14 +72,14 @@ impl ServerConnection {
         self.client
     }
 
-    /// Next nonce of the session on this connection; 0 without session.
+    /// Returns the next nonce of the session on this connection; 0 without a session.
     #[must_use]
     pub const fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// The packet at the front of `buffer` and its size; `None` when it is not
-    /// all there. See [`Deframer::find`].
+    /// Returns the packet at the front of `buffer` and its size in bytes; `None` if the
+    /// packet is incomplete. See [`Deframer::find`].
     pub fn next<'a>(
         &mut self,
         buffer: &'a [u8],
@@ -93,20 +93,20 @@ impl ServerConnection {
         Ok(Some((self.deframer.read(packet)?, size)))
     }
 
-    /// Bytes that the packet begun lacks at least.
+    /// Returns a lower bound of the missing bytes of the current packet; 0 if unknown.
     #[must_use]
     pub const fn lacks(&self) -> usize {
         self.deframer.lacks()
     }
 
-    /// Bytes of the stream in front of the packet that is read next.
+    /// Returns the number of bytes of the stream before the next packet.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.deframer.offset()
     }
 
-    /// HELLO is answered: the session (or `NONE`), its next nonce, and the
-    /// credits that were named.
+    /// Opens the connection when HELLO is answered, with the values of HELLO_OK: the
+    /// session (or `NONE`), its next nonce, and the credits.
     pub fn open(&mut self, client: ClientId, next: u64, window: u64, window_bytes: usize) {
         assert!(self.phase == Phase::Fresh, "HELLO is answered once");
         self.phase = Phase::Open;
@@ -117,13 +117,13 @@ impl ServerConnection {
         self.deframer.open();
     }
 
-    /// Nothing is read any more.
+    /// Enters the phase in which nothing more is read.
     pub fn leave(&mut self) {
         self.phase = Phase::Leaving;
     }
 
-    /// A write of `count` items from `first` on, in `bytes` bytes: takes note
-    /// of it, or says why it is not taken.
+    /// Accepts and counts a write of `count` items and `bytes` bytes, whose first nonce is
+    /// `first`. Fails if its nonces are not acceptable.
     pub fn write(&mut self, first: u64, count: u32, bytes: usize) -> Result<(), WriteFault> {
         let fault = |code| {
             Err(WriteFault {
@@ -146,7 +146,8 @@ impl ServerConnection {
         Ok(())
     }
 
-    /// A write that [`write`](Self::write) took is answered.
+    /// Records the answer to a write, or a part of one, that [`write`](Self::write)
+    /// accepted.
     pub fn answered(&mut self, count: u32, bytes: usize) {
         assert!(
             self.items >= u64::from(count) && self.bytes >= bytes && self.writes > 0,
@@ -157,12 +158,12 @@ impl ServerConnection {
         self.writes -= 1;
     }
 
-    /// A nonce was refused after it had been taken: the session goes on there.
+    /// Resets the expected nonce after an accepted nonce was refused on apply.
     pub fn fall_back(&mut self, expected: u64) {
         self.expected = self.expected.min(expected);
     }
 
-    /// Whether another packet may be read: the client is within its credit.
+    /// Returns whether another packet may be read, because the client is within its credit.
     #[must_use]
     pub const fn may_read(&self) -> bool {
         self.writes == 0
@@ -171,7 +172,7 @@ impl ServerConnection {
                 && self.writes < WRITES_MAX)
     }
 
-    /// Whether nothing is unanswered.
+    /// Returns whether no write is unanswered.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.writes == 0

@@ -1,4 +1,5 @@
-//! Lines of `_data_status`: a name and a value each (docs/formats/native.md, section 8).
+//! Lines of `_data_status`, each with a name and a value (docs/formats/native.md, section
+//! 8).
 
 use crate::fields::{number, put_number, put_text, text};
 use crate::lines::next_line;
@@ -25,22 +26,22 @@ pub fn write_status(out: &mut Vec<u8>, name: &str, value: &StatusValue) {
     }
 }
 
-/// A line that was read. Only the receiver of a name knows whether its value is a number.
+/// A decoded line. Only the caller knows by the name whether the value is a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusLine<'a> {
-    /// What the value is of.
+    /// Name of the value.
     pub name: &'a str,
     value: &'a [u8],
 }
 
 impl StatusLine<'_> {
-    /// The value as a number; `None` if it is none.
+    /// Returns the value as a number; `None` if it is not a number.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         number(self.value)
     }
 
-    /// The value as a text; `None` if it is malformed.
+    /// Returns the value as a text; `None` if it is malformed.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         text(self.value)
@@ -54,7 +55,7 @@ pub struct StatusLines<'a> {
 }
 
 impl<'a> StatusLines<'a> {
-    /// The lines of a message; none when it has no byte.
+    /// Reads the lines of a message; an empty message has no lines.
     #[must_use]
     pub fn new(lines: &'a [u8]) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! The native protocol: its vectors, and what is rendered is read again.
+//! Tests of the native protocol: its vectors, and that decoding a rendered message returns
+//! an equal message.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,8 +23,8 @@ use weir_protocol::{
 };
 use weir_scan::BadItem;
 
-/// A case of a vector file: `> ` lines of text with escapes, the same in
-/// hexadecimal, and what becomes of it.
+/// A case of a vector file: `> ` lines of text with escapes, the bytes in hexadecimal, and
+/// the expected result.
 struct Case {
     what: String,
     bytes: Vec<u8>,
@@ -86,7 +87,7 @@ fn cases(text: &str) -> Vec<Case> {
     cases
 }
 
-/// The first word of how a message prints.
+/// Returns the first word of the debug text of a message.
 fn name(message: &Message<'_>) -> String {
     let text = format!("{message:?}");
     let end = text.find(|c: char| !c.is_alphanumeric());
@@ -138,7 +139,7 @@ fn word() -> impl Strategy<Value = String> {
     "[a-z0-9/._-]{1,20}"
 }
 
-/// Renders, reads, and compares.
+/// Renders a packet, decodes it, and compares the two.
 fn round(packet: &Packet<'_>) {
     let mut out = b"before".to_vec();
     assert!(Encoder::default().encode(packet, &mut out));
@@ -146,7 +147,7 @@ fn round(packet: &Packet<'_>) {
     let mut deframer = Deframer::default();
     assert_eq!(deframer.find(bytes), Ok(Some(bytes.len())));
     assert_eq!(deframer.read(bytes).as_ref(), Ok(packet));
-    // In two pieces as well: the first is never enough.
+    // Also decode it in two pieces: the first piece is never a complete packet.
     let mut deframer = Deframer::default();
     let half = bytes.len() / 2;
     assert_eq!(deframer.find(&bytes[..half]), Ok(None));
@@ -324,7 +325,7 @@ proptest! {
         round(&Packet::tagged(b"1", Message::GroupClaim(claim)));
         let due_ms = Some(n[3]).filter(|_| more);
         let answer = GroupAnswer { claim: n[0], reason: n[1], frontier: n[2], due_ms, data: &data };
-        // Whatever the data is, reading it ends.
+        // Decoding ends for any data.
         prop_assert!(answer.records().is_none_or(|(attempts, _)| attempts.len() <= data.len()));
         round(&Packet::tagged(b"1", Message::GroupRecords(answer)));
         round(&Packet::tagged(b"1", Message::Group { topic: &topic, group: &group }));
@@ -360,15 +361,16 @@ fn a_session_sends_again_what_was_not_answered_and_takes_each_answer_once() {
     client.sent(4, vec![0; 40]);
     assert_eq!(client.answer(5, 2), Ok((0, 2)));
     assert_eq!(client.answer(8, 1), Err("an answer was left out"));
-    // The connection breaks: 5 and 6 are answered, the store knows up to 9.
+    // The connection breaks: nonces 5 and 6 are answered, and the store knows nonces up to
+    // 9.
     assert_eq!(client.hello().resume, Some(7));
     assert_eq!(client.opened(&hello(10)), Ok(1));
     assert_eq!(client.answer(7, 3), Ok((0, 3)));
-    // The second write was sent again: 8 and 9 are answered twice.
+    // The second write was sent again: nonces 8 and 9 are answered twice.
     assert_eq!(client.answer(8, 4), Ok((2, 2)));
     assert_eq!(client.unanswered().count(), 0);
     assert_eq!((client.answered(), client.last()), (11, 11));
-    // A store that knows less than it said has lost something.
+    // A store that knows fewer nonces than it has answered has lost writes.
     client.sent(1, vec![0]);
     assert!(client.opened(&hello(9)).is_err());
 }
