@@ -1,8 +1,8 @@
-//! Digests at fixed places of the log, by which nodes of a cluster find out that one of them has
-//! applied something else.
+//! Digests of the state at fixed log indexes, which the nodes of a cluster compare to find a node
+//! whose state differs.
 //!
-//! Invariant: a place is a multiple of [`EVERY`], so nodes that apply one log have the digests of the
-//! same places, however far each one is.
+//! Invariant: a sample is taken only at a multiple of [`EVERY`]. Nodes that apply the same log
+//! therefore have digests of the same indexes, whatever their lag.
 
 use std::collections::VecDeque;
 
@@ -11,23 +11,23 @@ use weir_core::Digest;
 
 use crate::log::LogIndex;
 
-/// Entries from one place to the next: a digest visits every topic.
+/// Log entries between two samples. A digest is costly: it reads the state of every topic.
 const EVERY: u64 = 256;
-/// Places that are remembered, so that a node which lags can still be compared.
+/// Number of samples that are retained, so that a lagging node can still be compared.
 const PLACES_MAX: usize = 64;
 
-/// The digests of the newest places, oldest first.
+/// The newest samples, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct DigestSamples(Mutex<VecDeque<(LogIndex, Digest)>>);
 
 impl DigestSamples {
-    /// Whether the digest after this entry is compared.
+    /// Whether a sample is taken after the entry `index`.
     pub(crate) fn is_place(index: LogIndex) -> bool {
         index.0.is_multiple_of(EVERY)
     }
 
-    /// Notes the digest of a place. A node that took the snapshot of another one may come to a place
-    /// again, or leave some out.
+    /// Adds the sample of `index`, and removes the samples at and after `index`. After a node has
+    /// installed a snapshot, it may reach an index again or skip some.
     pub(crate) fn note(&self, index: LogIndex, digest: Digest) {
         let mut samples = self.0.lock();
         while samples.back().is_some_and(|(last, _)| *last >= index) {
@@ -39,17 +39,17 @@ impl DigestSamples {
         samples.push_back((index, digest));
     }
 
-    /// Forgets all places: the state is another one now.
+    /// Removes all samples, because the state was replaced.
     pub(crate) fn forget(&self) {
         self.0.lock().clear();
     }
 
-    /// The newest place, and its digest.
+    /// The newest sample: its log index and digest.
     pub(crate) fn newest(&self) -> Option<(LogIndex, Digest)> {
         self.0.lock().back().copied()
     }
 
-    /// The digest of a place that is remembered.
+    /// The digest of the sample at `index`, if it is retained.
     pub(crate) fn at(&self, index: LogIndex) -> Option<Digest> {
         let samples = self.0.lock();
         let found = samples.iter().find(|(place, _)| *place == index);
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(samples.newest(), Some((place(places), Digest(places))));
         assert_eq!(samples.at(place(3)), None);
         assert_eq!(samples.at(place(4)), Some(Digest(4)));
-        // The same log once more, from a snapshot.
+        // The log is applied again, after an older snapshot was installed.
         samples.note(place(10), Digest(11));
         assert_eq!(samples.newest(), Some((place(10), Digest(11))));
         assert_eq!(samples.at(place(11)), None);

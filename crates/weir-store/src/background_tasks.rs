@@ -1,9 +1,9 @@
-//! The thread for what is due at a time: cursors that wait to be written, and
-//! retention. It exists only once there is something for it to do.
+//! The background thread, which writes deferred cursors and runs retention when they are due. It
+//! starts when there is work for it.
 //!
-//! A cursor that is moved without waiting becomes an intention at the latest
-//! `cursor_flush` later, together with all others that are due, and each group
-//! only with its newest offset. Closing the store writes what is left.
+//! A cursor that is moved without waiting is deferred. It becomes an intention at most
+//! `cursor_flush` later, together with all other due cursors; for each group, only the newest
+//! offset is written. Closing the store writes the remaining cursors.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use crate::proposal::Proposal;
 use crate::queue::Notify;
 use crate::retention;
 
-/// Cursors that may wait to be written; one more is written at once.
+/// Maximum number of deferred cursors. When it is reached, a cursor is written immediately.
 const CURSORS_MAX: usize = 10_000;
 
-/// A cursor that waits.
+/// A deferred cursor.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     generation: u64,
@@ -35,8 +35,7 @@ struct Waiting {
 type Name = (String, String);
 type Cursor = (Name, Waiting);
 
-/// How often cursors were taken out to be written, and how often that was
-/// over.
+/// How many writes of deferred cursors were started, and how many have ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rounds {
     begun: u64,
@@ -53,7 +52,7 @@ impl Rounds {
 struct State {
     cursors: BTreeMap<Name, Waiting>,
     retention_due: Option<Instant>,
-    /// Rounds of the thread, and of callers waiting for a flush.
+    /// Writes of the thread (`rounds`) and of callers of `flush` (`flushes`).
     rounds: Rounds,
     flushes: Rounds,
     stops: bool,
@@ -61,7 +60,8 @@ struct State {
 }
 
 impl State {
-    /// While the store is being closed nobody takes cursors but its last round.
+    /// Puts rejected cursors back while the store is being closed: only the last write of `stop`
+    /// still takes cursors then.
     fn put_back(&mut self, refused: Vec<Cursor>) {
         if self.stops {
             for (name, waiting) in refused {
@@ -77,7 +77,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// The thread, and what is handed to it.
+/// The background thread and the state that it shares with callers.
 #[derive(Debug)]
 pub(crate) struct BackgroundTasks {
     shared: Arc<Shared>,
@@ -96,7 +96,7 @@ impl BackgroundTasks {
         }
     }
 
-    /// Some topic has limits: from now on they are looked at now and then.
+    /// Starts the periodic retention check, because a topic now has limits.
     pub(crate) fn watch_retention(&self, handle: &MaintenanceHandle) {
         let Some(every) = self.retention_every else {
             return;
@@ -108,7 +108,7 @@ impl BackgroundTasks {
         }
     }
 
-    /// Takes a cursor to be written later. False when it must be written now.
+    /// Defers a cursor. Returns `false` if the caller must write the cursor now.
     pub(crate) fn take_cursor(
         &self,
         handle: &MaintenanceHandle,
@@ -126,7 +126,7 @@ impl BackgroundTasks {
                 waiting.offset = waiting.offset.max(offset);
                 return true;
             }
-            // The newest generation is the one that can still move it.
+            // Only the newest generation can still move the cursor.
             if waiting.generation > generation {
                 return true;
             }
@@ -149,15 +149,15 @@ impl BackgroundTasks {
         true
     }
 
-    /// Takes back a cursor that waits: a newer one is written now.
+    /// Removes a deferred cursor, because the caller now writes a newer offset.
     pub(crate) fn forget_cursor(&self, topic: &str, group: &str) {
         let key = (topic.to_owned(), group.to_owned());
         self.shared.state.lock().cursors.remove(&key);
     }
 
-    /// Writes every cursor that waits, or that of one group, and waits until
-    /// those and the ones that are being written are answered; not for any that
-    /// comes later.
+    /// Writes all deferred cursors, or only the cursor of one group. Blocks until their verdicts,
+    /// and those of the writes that are already running, have returned. Does not wait for cursors
+    /// that are deferred later.
     pub(crate) fn flush(&self, handle: &MaintenanceHandle, only: Option<(&str, &str)>) {
         let only = only.map(|(topic, group)| (topic.to_owned(), group.to_owned()));
         let mut state = self.shared.state.lock();
@@ -192,7 +192,7 @@ impl BackgroundTasks {
             shared.changed.notify_all();
         };
         let name = "weir-background".to_owned();
-        // Without a thread the cursors are written when the store is closed.
+        // Without a thread, closing the store writes the cursors.
         if let Ok(thread) = std::thread::Builder::new().name(name).spawn(work) {
             state.started = true;
             drop(state);
@@ -200,14 +200,14 @@ impl BackgroundTasks {
         }
     }
 
-    /// From here on no cursor is taken, and no round begins.
+    /// After this call, no cursor is deferred and no write starts.
     pub(crate) fn begin_stop(&self) {
         self.shared.state.lock().stops = true;
         self.shared.changed.notify_all();
     }
 
-    /// Ends the thread, and writes what is left although the store is being
-    /// closed. Waits for nothing but what is in the log.
+    /// Ends the thread and writes the remaining cursors, although the store is being closed. Waits
+    /// only for entries that are in the log.
     pub(crate) fn stop(&self, handle: &MaintenanceHandle) {
         self.begin_stop();
         let thread = self.thread.lock().take();
@@ -251,8 +251,8 @@ fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
             state.retention_due = every.and_then(|every| now.checked_add(every));
             drop(state);
             if let Some(permit) = handle.maintenance.try_acquire() {
-                // What cannot be removed now is tried again; a failed sync has
-                // poisoned the store.
+                // The next round retries a removal that failed. A failed sync has poisoned the
+                // store.
                 drop(retention::retain(handle, None, &permit));
             }
             state = shared.state.lock();
@@ -289,9 +289,9 @@ fn intention(((topic, group), waiting): &Cursor) -> Intention<'_> {
     Intention::new(topic, Operation::Cursor { group, step })
 }
 
-/// Writes cursors as intentions and waits for their answers. A verdict that is
-/// not VALID means that another member owns the group: there is nothing to do.
-/// Returns those that the store did not take because it is being closed.
+/// Writes cursors as intentions and blocks until their verdicts return. A verdict other than VALID
+/// means that another member owns the group; it needs no action. Returns the cursors that the store
+/// rejected because it is being closed.
 fn write(handle: &MaintenanceHandle, cursors: &[Cursor], notify: Notify) -> Vec<Cursor> {
     let parts = cursors.chunks(CALL_ITEMS_MAX);
     let sent: Vec<_> = parts
@@ -318,7 +318,7 @@ pub(crate) fn has_limits(handle: &MaintenanceHandle) -> bool {
     })
 }
 
-/// Whether one of these intentions gives a topic limits.
+/// Whether one of these intentions sets retention limits of a topic.
 pub(crate) fn sets_limits(intentions: &[Intention<'_>]) -> bool {
     intentions
         .iter()

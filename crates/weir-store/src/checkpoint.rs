@@ -1,4 +1,5 @@
-//! Writes a checkpoint that was taken, and removes the snapshots that it makes superfluous.
+//! Writes a checkpoint whose state was captured before, and removes the snapshots that are no
+//! longer needed.
 
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -7,11 +8,11 @@ use crate::log::LogIndex;
 use crate::permit::ExclusivePermit;
 use crate::snapshot::{self, Checkpoint};
 
-/// Snapshots that are kept: the newest and the one before it.
+/// Number of snapshots that are retained: the newest and the one before it.
 const SNAPSHOTS_KEPT: usize = 2;
 
-/// Writes a checkpoint and removes snapshots that are no longer needed. A
-/// failure is kept until a later checkpoint succeeds.
+/// Writes a checkpoint and removes snapshots that are no longer needed. A failure is recorded until
+/// a later checkpoint succeeds.
 pub(crate) fn finish(
     engine: &Engine,
     disk: &dyn Disk,
@@ -41,7 +42,7 @@ fn write_and_tidy(
                 ..
             }
         ) {
-            // What the failed sync covered may never reach the disk (DF1).
+            // The data that the failed sync covered may never reach the disk (DF1).
             return Err(engine.poison(error));
         }
         return Err(error);

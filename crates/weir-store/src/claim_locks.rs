@@ -1,4 +1,4 @@
-//! One claim of a group at a time.
+//! Serializes the claims of each group.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::permit::{Exclusive, ExclusivePermit};
 
-/// Who claims next: one at a time of each group. A claim may wait long for its
-/// verdict, so those of other groups never wait for it.
+/// One lock for each group that is being claimed from. A claim may wait long for its verdict;
+/// claims of other groups do not wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimLocks(Mutex<BTreeMap<GroupKey, Arc<Exclusive>>>);
 
@@ -23,7 +23,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl ClaimLocks {
-    /// Waits until nobody else claims from the group.
+    /// Blocks until no other caller claims from the group.
     pub(crate) fn take(&self, topic: &str, group: &str) -> Turn<'_> {
         let key = (topic.to_owned(), group.to_owned());
         let own = Arc::clone(self.0.lock().entry(key.clone()).or_default());
@@ -39,7 +39,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.permit = None;
         let mut turns = self.turns.0.lock();
-        // A waiting caller has a copy.
+        // The count is above 1 while another caller waits, because that caller has a clone.
         if turns
             .get(&self.key)
             .is_some_and(|own| Arc::strong_count(own) == 1)

@@ -1,16 +1,16 @@
-//! The time of a store: what stamps records and ends leases.
+//! The clock of a store: its time stamps records and ends leases.
 //!
-//! It runs at the pace of the monotonic clock, so a wall clock that jumps ends
-//! no lease early or late and forgets no session (docs/operating/clocks.md).
+//! The time advances with the monotonic clock. A jump of the wall clock therefore ends no lease
+//! early or late and expires no session (docs/operating/clocks.md).
+//!
 //! Invariants:
 //!
-//! - it never goes back, within a run or over restarts;
-//! - it is never more than [`TIME_AHEAD_MS_MAX`] ahead of the monotonic clock,
-//!   until a wall clock that jumped has kept its new time for
-//!   [`BELIEVE_AFTER`];
-//! - opens add at most [`CLOSED_MS_MAX`] to the newest stamps in all until a
-//!   process ran for [`BELIEVE_AFTER`] in agreement with the wall clock, and a
-//!   minute for each open; unless the caller believes the wall clock.
+//! - The time never goes back, within a run or over restarts.
+//! - The time is at most [`TIME_AHEAD_MS_MAX`] ahead of the monotonic clock, until a wall clock
+//!   that jumped has kept its new time for [`BELIEVE_AFTER`].
+//! - All opens together add at most [`CLOSED_MS_MAX`], and a minute for each open, to the newest
+//!   stamps. This sum restarts when a process has agreed with the wall clock for [`BELIEVE_AFTER`].
+//!   The bound does not apply if the caller trusts the wall clock.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -19,22 +19,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_core::exact::to_u32;
 
-/// Milliseconds that the wall clock may be ahead of the store's own pace to be
-/// followed at once.
+/// Maximum number of milliseconds by which the wall clock may be ahead of the store's time and
+/// still be followed at once.
 pub const TIME_AHEAD_MS_MAX: u64 = 1_000;
-/// How long a wall clock has to keep a time that it jumped to until the store
-/// believes it, on the monotonic clock.
+/// After a jump, the time for which the wall clock must keep its new time before the store accepts
+/// it. Measured on the monotonic clock.
 pub const BELIEVE_AFTER: Duration = Duration::from_mins(10);
-/// Milliseconds that a store may have been closed according to the wall clock
-/// alone, over all opens since a run that confirmed it: half of the time after which an idle session is forgotten.
+/// Maximum number of milliseconds that opens may add because the wall clock alone shows that the
+/// store was closed. It bounds the sum of all opens since a run confirmed the time, and is half of
+/// the time after which an idle session expires.
 pub const CLOSED_MS_MAX: u64 = weir_core::limits::SESSION_TTL_MS / 2;
 
-/// Where time comes from; tests shift it.
+/// Source of time; tests replace it.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Milliseconds since 1970-01-01 UTC; may jump in both directions.
     fn wall_ms(&self) -> u64;
-    /// Time since some moment of the past; never goes back, and goes on while
-    /// the machine sleeps.
+    /// Time since a fixed moment in the past. Never goes back, and advances while the machine
+    /// sleeps.
     fn monotonic(&self) -> Duration;
 }
 
@@ -61,8 +62,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Milliseconds of the wall clock since 1970-01-01 UTC; 0 for a clock before
-/// that.
+/// Milliseconds of the wall clock since 1970-01-01 UTC; 0 if the clock shows an earlier time.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |time| {
@@ -70,13 +70,13 @@ pub(crate) fn now_ms() -> u64 {
     })
 }
 
-/// How the wall clock stood to the newest stamp when a store was opened.
+/// Difference between the wall clock and the newest stamp when a store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReport {
-    /// Milliseconds that it is ahead of the time that the store began with: it
-    /// is believed after [`BELIEVE_AFTER`], or at once if the caller says so.
+    /// Milliseconds by which the wall clock is ahead of the time that the store started with. The
+    /// store accepts the wall clock after [`BELIEVE_AFTER`], or at once if the caller asks for it.
     pub ahead_ms: u64,
-    /// Milliseconds that it is before the newest stamp: the store goes on from
+    /// Milliseconds by which the wall clock is before the newest stamp. The store continues from
     /// that stamp.
     pub back_ms: u64,
 }
@@ -90,30 +90,29 @@ pub(crate) struct StoreClock {
 
 #[derive(Debug)]
 struct State {
-    /// The store's time was this...
+    /// The store's time when the monotonic clock showed `base`.
     base_ms: u64,
-    /// ... when the monotonic clock was that.
     base: Duration,
-    /// The newest time that was given.
+    /// The newest time that was returned.
     last_ms: u64,
     jump: Option<Jump>,
-    /// Since when the wall clock agrees with the time of the store.
+    /// The moment since which the wall clock agrees with the store's time.
     agrees_since: Option<Duration>,
-    /// Opens have moved the time, and nothing has confirmed it.
+    /// Opens have moved the time, and no run has confirmed it yet.
     is_unconfirmed: bool,
 }
 
 /// A time that the wall clock jumped to.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
-    /// Since when it has kept it, and which time that was.
+    /// When the wall clock jumped, and the time that it showed then.
     since: Duration,
     wall_ms: u64,
 }
 
 impl StoreClock {
-    /// Goes on after the newest stamp of the log, 0 for an empty one, and moves
-    /// the time by at most `move_ms_max`.
+    /// Continues after the newest stamp of the log (0 for an empty log), and moves the time by at
+    /// most `move_ms_max`.
     pub(crate) fn new(
         source: Arc<dyn Clock>,
         newest_ms: u64,
@@ -140,14 +139,13 @@ impl StoreClock {
         (Self { source, state }, report)
     }
 
-    /// Opens have moved the time, and only a run can confirm it.
+    /// Records that opens have moved the time and that a run must confirm it.
     pub(crate) fn await_confirmation(&self) {
         self.state.lock().is_unconfirmed = true;
     }
 
-    /// Whether the wall clock was found to agree with the time of the store for
-    /// [`BELIEVE_AFTER`]; true once after
-    /// [`await_confirmation`](Self::await_confirmation).
+    /// Whether the wall clock has agreed with the store's time for [`BELIEVE_AFTER`]. Returns
+    /// `true` once after [`await_confirmation`](Self::await_confirmation).
     pub(crate) fn take_confirmation(&self) -> bool {
         let now = self.source.monotonic();
         let mut state = self.state.lock();
@@ -175,7 +173,7 @@ impl StoreClock {
             wall_ms.max(steady_ms)
         } else if state.believes(wall_ms, now, ahead_ms) {
             (state.base_ms, state.base) = (wall_ms, now);
-            // It agreed with itself for as long.
+            // The wall clock has agreed with itself since the jump.
             state.agrees_since = state.jump.take().map(|jump| jump.since);
             tracing::warn!(ahead_ms, "the wall clock has kept its time and is believed");
             wall_ms
@@ -189,8 +187,7 @@ impl StoreClock {
 }
 
 impl State {
-    /// Whether the wall clock has kept the time that it jumped to for long
-    /// enough.
+    /// Whether the wall clock has kept the time that it jumped to for [`BELIEVE_AFTER`].
     fn believes(&mut self, wall_ms: u64, now: Duration, ahead_ms: u64) -> bool {
         let kept = self.jump.filter(|jump| {
             let expected_ms = jump.wall_ms.saturating_add(millis(now, jump.since));
@@ -227,7 +224,7 @@ mod tests {
     const START_MS: u64 = 1_790_000_000_000;
     const HOUR_MS: u64 = 3_600_000;
 
-    /// Both clocks, moved by hand.
+    /// Both clocks, advanced by the test.
     #[derive(Debug, Default)]
     struct ByHand {
         wall_ms: AtomicU64,
@@ -241,7 +238,7 @@ mod tests {
             Arc::new(clock)
         }
 
-        /// Real time goes by.
+        /// Advances both clocks, as real time does.
         fn pass(&self, ms: u64) {
             self.wall_ms.fetch_add(ms, Ordering::SeqCst);
             self.monotonic_ms.fetch_add(ms, Ordering::SeqCst);
@@ -329,7 +326,8 @@ mod tests {
         assert_eq!(report.ahead_ms, 13 * HOUR_MS);
         let (_, clock_, report) = clock(START_MS, wall_ms, true);
         assert_eq!((clock_.now_ms(), report.ahead_ms), (wall_ms, 0));
-        // After a clock that was wrong for a while, the store goes on.
+        // After an open with a wall clock that was wrong, the store continues from its newest
+        // stamp.
         let (source, clock_, report) = clock(START_MS, START_MS - HOUR_MS, true);
         assert_eq!(report.back_ms, HOUR_MS);
         source.pass(1);

@@ -1,7 +1,8 @@
-//! By how much opens have moved the time of a store without a confirmation: the file `clock`
-//! (docs/formats/store.md).
+//! The file `clock` (docs/formats/store.md): by how much opens have moved the time of a store
+//! without a confirmation.
 //!
-//! Invariant: a move is durable before a stamp is given by it, so that it counts at the next open.
+//! Invariant: a move is durable before the store returns a stamp that depends on it, so that the
+//! next open counts it.
 
 use std::io::{ErrorKind, IoSlice};
 
@@ -12,13 +13,13 @@ use crate::log::build_file;
 
 /// Name of the file.
 pub(crate) const PATH: &str = "clock";
-/// Milliseconds that an open may move the time without a note: a store that is restarted often
-/// writes no file each time.
+/// Milliseconds by which an open may move the time without writing the file. A store that is
+/// restarted often therefore does not write the file each time.
 pub(crate) const UNNOTED_MS_MAX: u64 = 60_000;
-/// Bytes that the file has at most.
+/// Maximum size of the file in bytes.
 const BYTES_MAX: u64 = 64;
 
-/// Milliseconds that were noted; everything when the file cannot be read or understood.
+/// The recorded milliseconds; [`CLOSED_MS_MAX`] if the file cannot be read or parsed.
 pub(crate) fn read(disk: &dyn Disk) -> u64 {
     let file = match disk.open(PATH, OpenMode::Read) {
         Err(error) if error.kind() == ErrorKind::NotFound => return 0,
@@ -41,7 +42,7 @@ pub(crate) fn read(disk: &dyn Disk) -> u64 {
     number.unwrap_or(CLOSED_MS_MAX)
 }
 
-/// Notes so many milliseconds, durably.
+/// Records the milliseconds durably.
 pub(crate) fn write(disk: &dyn Disk, moved_ms: u64) -> Result<(), StoreError> {
     let text = format!("moved_ms={moved_ms}\n");
     let built = build_file(disk, PATH, 0, |file, building| {
@@ -51,7 +52,7 @@ pub(crate) fn write(disk: &dyn Disk, moved_ms: u64) -> Result<(), StoreError> {
     built.map(drop)
 }
 
-/// Forgets what was noted. A file that stays lets the next open move less.
+/// Removes the file. If it cannot be removed, the next open may move the time by less.
 pub(crate) fn remove(disk: &dyn Disk) {
     match disk.remove(PATH) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -1,9 +1,8 @@
-//! The commit thread: one log, one order, one owner of the topic writers.
+//! The commit thread: the only writer of the log and of the topics, in one order.
 //!
-//! It takes everything that waits, appends it, syncs once, applies, publishes,
-//! and only then answers (I2). Nothing is visible before it is as durable as
-//! the level promises. After a failed write or sync nothing is written again
-//! through this handle.
+//! The thread takes all queued batches, appends them, syncs once, applies and publishes them, and
+//! only then returns the verdicts (I2). Records become visible only when they are as durable as the
+//! level promises. After a failed write or sync, this handle writes nothing more.
 
 mod apply;
 mod discard;
@@ -42,50 +41,49 @@ pub(crate) use replay_cost::ReplayCost;
 pub(crate) use sink::{Topics, attached};
 use turn::SlowTurn;
 
-/// Idle time after which the log is sealed, so that a later open can prove its
-/// last batch durable.
+/// Idle time after which the log is sealed, so that a later open can prove that its last batch is
+/// durable.
 const SEAL_AFTER: Duration = Duration::from_millis(100);
-/// Batches with at least as many calls of programs are applied beside the next sync, if there is
-/// one. Others are applied at once: that takes less than a sync, and an answer that comes while
-/// the next batch is synced lets producers send half as much with each sync.
+/// Batches with at least this many program calls are applied during the next sync, if there is one.
+/// Smaller batches are applied at once, which takes less time than a sync. If their verdicts waited
+/// for the next sync, producers could send only half as much for each sync.
 const BESIDE_CALLS: usize = 128;
-/// Time between two tries to open a file while the process has no free descriptor.
+/// Pause between two attempts to open a file while the process has no free descriptor.
 const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
-/// Time after which a level that does not wait for syncs looks again whether the directory of the
-/// store is where it was.
+/// At levels that do not wait for syncs, the time between two checks that the directory of the
+/// store has not been moved or replaced.
 const PLACE_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The lowest term of a store without a cluster.
 const LOCAL_TERM: u64 = 1;
 
-/// Work for the commit thread that is no intention. It runs between two batches.
+/// Work for the commit thread other than intentions. A task runs between two batches.
 pub(crate) type Task = Box<dyn FnOnce(&mut Committer) + Send>;
 
 /// Everything the commit thread owns.
 pub(crate) struct Committer {
     pub(crate) engine: Arc<Engine>,
-    /// Where tasks are sent to. The queue counts them and wakes the thread.
+    /// Where tasks are sent. The queue counts the tasks and wakes the thread.
     pub(crate) task_sender: Sender<Task>,
     tasks: Receiver<Task>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) log: Log,
-    /// The term of what is appended here without a provider.
+    /// The term of entries that are appended without a provider.
     pub(crate) term: u64,
     /// Set when a log provider decides the order.
     pub(crate) replica: Option<ReplicaWriter>,
-    /// Used by one thread at a time: this one, or `helper` during a sync.
+    /// Used by one thread at a time: the commit thread, or `helper` during a sync.
     pub(crate) applier: Arc<Mutex<Applier>>,
     helper: Helper,
-    /// Batches that are synced and not applied: they are while the next ones
-    /// are synced.
+    /// Batches that are synced but not yet applied. They are applied during the next sync.
     ready: Logged,
     /// When the slow lane may be admitted.
     slow_turn: SlowTurn,
-    /// Entries that are logged and not synced.
+    /// Whether the log has entries that are not synced.
     pub(crate) unsynced: bool,
     last_sync: Instant,
-    /// When the directory was last looked for.
+    /// When the directory was last checked.
     place_checked: Instant,
-    /// Something was synced since the log was sealed.
+    /// Whether entries were synced after the log was last sealed.
     unsealed: bool,
     /// Log bytes of this process at the newest snapshot.
     pub(crate) snapshot_at: u64,
@@ -94,11 +92,11 @@ pub(crate) struct Committer {
     pub(crate) snapshot_log_bytes: u64,
     pub(crate) maintenance: Arc<Exclusive>,
     pub(crate) read_back: Arc<ReadBack>,
-    /// Newest bytes of log that stay; `None`: no purge by itself.
+    /// Number of newest log bytes that a purge retains; `None` disables automatic purges.
     pub(crate) log_keep_bytes: Option<u64>,
 }
 
-/// Shuts the queue when the thread ends, however it ends.
+/// Shuts the queue when the thread ends, also after a panic.
 struct ShutdownGuard(Arc<Engine>);
 
 impl Drop for ShutdownGuard {
@@ -148,7 +146,7 @@ impl Committer {
         }
     }
 
-    /// Where the permit for maintenance comes from.
+    /// The source of the maintenance permit.
     pub(crate) fn maintenance(&self) -> Arc<Exclusive> {
         Arc::clone(&self.maintenance)
     }
@@ -186,15 +184,15 @@ impl Committer {
                 break;
             }
         }
-        // It asks this thread for nothing from here on: the queue is shut.
+        // The queue is shut, so the thread of `read_back` sends no more tasks to this thread.
         self.read_back.stop();
         let ended = self.finish();
         drop(door);
         ended
     }
 
-    /// Tells the queue which topics have programs: it does not know yet what their calls cost, and some
-    /// are not compiled. Must be called before the first call is taken.
+    /// Registers the topics with programs in the queue, which does not know the cost of their calls
+    /// yet. Some programs are not compiled. Must be called before the queue accepts the first call.
     pub(crate) fn learn_programs(&self) {
         let machine = self.engine.machine.read();
         let programs: Vec<_> = machine
@@ -221,8 +219,8 @@ impl Committer {
         self.check(applied);
     }
 
-    /// Stops everything after a failed apply: what was encoded here cannot be
-    /// read here, or a program cannot be run.
+    /// Poisons the store after a failed apply: an encoded batch cannot be decoded, or a program
+    /// cannot be run.
     fn check(&mut self, applied: Result<(), StoreError>) {
         if let Err(error) = applied {
             self.poison(error);
@@ -234,7 +232,7 @@ impl Committer {
         self.slow_turn.used(slow, Instant::now());
     }
 
-    /// How long the thread may sleep without work.
+    /// How long the thread may sleep without work; `None` has no limit.
     fn patience(&self) -> Option<Duration> {
         match self.engine.durability {
             _ if self.is_poisoned() => None,
@@ -256,15 +254,16 @@ impl Committer {
                 }
             }
             Durability::Interval(every) if self.unsynced && self.last_sync.elapsed() >= every => {
-                // A failure has poisoned the store. The sync of a file without a name succeeds.
+                // A failure has poisoned the store. `find_place` is needed because the sync of a
+                // removed file succeeds.
                 drop(self.find_place().and_then(|()| self.sync()));
             }
             _ => {}
         }
     }
 
-    /// Stops all writes if the log did. An error that left the log as it was
-    /// (no space, no descriptor) stops nothing: the next write may succeed.
+    /// Poisons the store if the log is poisoned. An error that left the log unchanged (no space, no
+    /// descriptor) stops nothing: the next write may succeed.
     pub(crate) fn fail(&self, error: StoreError) -> StoreError {
         match error {
             StoreError::Poisoned { .. } => self.poison(error),
@@ -278,15 +277,15 @@ impl Committer {
         self.engine.poison(error)
     }
 
-    /// Stops all writes when the directory was removed or replaced: what is written into one without a
-    /// name is lost.
+    /// Poisons the store if its directory was removed or replaced, because data that is written to
+    /// a removed directory is lost.
     fn find_place(&mut self) -> Result<(), StoreError> {
         self.place_checked = Instant::now();
         check_place(&*self.disk).map_err(|error| self.poison(error))
     }
 
-    /// As [`find_place`](Self::find_place), before each write at the levels that wait for a sync, once a
-    /// second at the others.
+    /// Calls [`find_place`](Self::find_place) before each write at levels that wait for a sync, and
+    /// at most once per [`PLACE_CHECK_EVERY`] at other levels.
     pub(crate) fn find_place_when_due(&mut self) -> Result<(), StoreError> {
         let is_synced = self.engine.durability.is_synced();
         if is_synced || self.place_checked.elapsed() >= PLACE_CHECK_EVERY {
@@ -339,19 +338,21 @@ impl Committer {
         self.checkpoint_when_due();
     }
 
-    /// Begins a checkpoint after enough log, or when a replay would cost enough.
+    /// Starts a checkpoint if the log since the last one is long enough, or if its replay would
+    /// cost enough.
     pub(crate) fn checkpoint_when_due(&mut self) {
         let cost = self.applier.lock().cost;
         if self.log_since_snapshot() <= self.snapshot_log_bytes && !cost.is_due() {
             return;
         }
-        // While something else has the permit, the checkpoint stays due.
+        // If another task has the permit, the checkpoint stays due.
         let Some(permit) = self.maintenance().try_acquire() else {
             return;
         };
         self.apply_ready();
         if !self.is_poisoned() {
-            // Also when it fails: the next try comes after as much log again.
+            // Reset the counters even if the checkpoint fails: the next attempt is due after the
+            // same amount of log.
             self.replayed_bytes = 0;
             self.applier.lock().cost = ReplayCost::default();
             self.snapshot_at = self.log.stats().batch_bytes;
@@ -368,7 +369,7 @@ impl Committer {
                 .saturating_sub(self.snapshot_at)
     }
 
-    /// Appends all batches, syncs once, applies, answers.
+    /// Appends all batches, syncs once, applies them and returns the verdicts.
     fn commit_group(&mut self, mut batches: VecDeque<Pending>) {
         let time_ms = self.engine.now_ms();
         let (logged, failed) = self.append_all(&batches, time_ms);
@@ -376,7 +377,7 @@ impl Committer {
             let unlogged = batches.split_off(logged);
             for (number, mut pending) in unlogged.into_iter().enumerate() {
                 for (_, slot) in pending.waiters.drain(..) {
-                    // A part of the first one may have been written.
+                    // A part of the first batch may have been written.
                     slot.complete(Err(match number {
                         0 => error.for_another(),
                         _ => error.without_doubt(),
@@ -410,7 +411,7 @@ impl Committer {
         }
     }
 
-    /// Syncs; what was synced before is applied meanwhile.
+    /// Syncs the log while another thread applies `before`, the batches of the previous sync.
     fn sync_beside(&mut self, before: Logged) -> Result<(), StoreError> {
         if before.is_empty() {
             return self.sync();
@@ -418,14 +419,14 @@ impl Committer {
         let begun = self.helper.begin(&self.applier, before);
         let synced = self.sync();
         let applied = begun.end();
-        // After a failed apply the machine stands in the middle of a batch:
-        // nothing more may be applied to it.
+        // After a failed apply, the machine is in the middle of a batch: nothing more may be
+        // applied to it.
         self.check(applied);
         synced?;
         self.engine.writable()
     }
 
-    /// Gives batches to the log provider, which answers them.
+    /// Proposes batches to the log provider, which returns their verdicts.
     fn propose(&mut self, batches: VecDeque<Pending>) {
         let now_ms = self.engine.now_ms();
         let refused = self.engine.writable().err().or_else(|| self.topics_stuck());
@@ -456,8 +457,8 @@ impl Committer {
         }
     }
 
-    /// Why no batch can be taken: topics cannot be written, and what memory holds
-    /// of them is bounded.
+    /// Why no batch can be accepted: topics cannot be written, and the memory for their unwritten
+    /// blocks is bounded.
     fn topics_stuck(&mut self) -> Option<StoreError> {
         let stuck = self.with_descriptors(|this| {
             let mut applier = this.applier.lock();
@@ -465,7 +466,7 @@ impl Committer {
             let short = stuck.is_some() && applier.topics.lack_descriptors();
             (stuck, short)
         });
-        // Memory is bounded too: read only until topics can be written.
+        // Memory is bounded, so the store rejects writes until topics can be written.
         let needed_bytes = stuck?;
         let free_bytes = self.disk.free_bytes().unwrap_or(0);
         Some(StoreError::DiskFull {
@@ -474,8 +475,8 @@ impl Committer {
         })
     }
 
-    /// As [`topics_stuck`](Self::topics_stuck), unless another thread applies at
-    /// present: the append must not wait for it.
+    /// Like [`topics_stuck`](Self::topics_stuck), but returns `None` if another thread is applying:
+    /// the append must not wait for that thread.
     pub(crate) fn topics_stuck_now(&mut self) -> Option<StoreError> {
         let needed_bytes = self.applier.try_lock()?.topics.stuck_bytes()?;
         let free_bytes = self.disk.free_bytes().unwrap_or(0);
@@ -485,7 +486,7 @@ impl Committer {
         })
     }
 
-    /// Appends until one fails; returns how many are logged.
+    /// Appends batches until an append fails. Returns the number of appended batches and the error.
     fn append_all(
         &mut self,
         batches: &VecDeque<Pending>,
@@ -522,8 +523,9 @@ impl Committer {
         (batches.len(), None)
     }
 
-    /// Repeats `act` until it reports that it did not lack descriptors, or the store is closed.
-    /// Writes wait for it: others hold the descriptors, and will close some.
+    /// Repeats `act` until it no longer lacks descriptors, or until the store is being closed.
+    /// Blocks writes meanwhile. Other parts of the process hold the descriptors and will close
+    /// some.
     pub(crate) fn with_descriptors<T>(&mut self, mut act: impl FnMut(&mut Self) -> (T, bool)) -> T {
         let mut since = None;
         loop {
@@ -543,8 +545,8 @@ impl Committer {
         }
     }
 
-    /// Takes the state for a snapshot. Afterwards it can be written by any
-    /// thread while this one goes on.
+    /// Captures the state for a snapshot. Any thread can then write the snapshot while this thread
+    /// continues.
     pub(crate) fn begin_checkpoint(&mut self) -> Result<Checkpoint, StoreError> {
         let taken = self.take_checkpoint();
         taken.inspect_err(|error| self.engine.checkpoint_failed(error))
@@ -573,7 +575,7 @@ impl Committer {
         self.replayed_bytes = 0;
         self.engine.machine.write().freeze();
         let machine = self.engine.machine.read().clone();
-        // Not before: with a provider, another thread applies.
+        // Unlock only here: with a provider, another thread applies.
         drop(applier);
         let snapshot = Snapshot {
             index,
@@ -585,17 +587,17 @@ impl Committer {
         Ok(Checkpoint { snapshot, unsynced })
     }
 
-    /// Clean end: everything synced, a snapshot if the next open would pay much
-    /// without one or the last one failed, then the clean mark.
+    /// Ends cleanly: syncs everything and closes the log with a clean mark. Writes a snapshot first
+    /// if the next open would be costly without one, or if the last snapshot failed.
     fn finish(mut self) -> Result<(), StoreError> {
         self.helper.end();
         self.engine.writable()?;
         let failed = self.engine.checkpoint_failure.lock().is_some();
         if failed || self.applier.lock().cost.is_due_at_close() {
-            // A checkpoint that is being written ends before.
+            // Waits until a running checkpoint has ended.
             let permit = self.maintenance.acquire();
             if let Ok(checkpoint) = self.begin_checkpoint() {
-                // A failure costs the next open its time; it was logged.
+                // A failure was logged; it only makes the next open slower.
                 drop(finish(&self.engine, &*self.disk, &checkpoint, &permit));
             }
             self.engine.writable()?;

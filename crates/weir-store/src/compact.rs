@@ -1,15 +1,23 @@
-//! Topic compaction: of each key the last record stays, offsets stay.
+//! Compaction of a topic: the last record of each key is retained, and offsets do not change.
 //!
-//! What goes: a PUT whose key has a newer record; a DELETE whose key was
-//! written or deleted again, or that is older than the tombstone time; records
-//! of earlier incarnations. What stays: records without key, CREATE, ALTER and
-//! REPLACE of the current incarnation, everything that is younger than the lag
-//! or that a group which is waited for has not passed. A record that stays
-//! keeps its offset, so a reader steps over holes.
+//! Removed are:
 //!
-//! The kept records are written to new segments by the calling thread while
-//! commits go on; the commit thread then swaps the block list in one step, and
-//! only when a snapshot lists the new segments are the old ones removed.
+//! - a PUT whose key has a newer record;
+//! - a DELETE whose key was written or deleted again, or that is older than the tombstone time;
+//! - records of earlier incarnations.
+//!
+//! Retained are:
+//!
+//! - records without a key;
+//! - CREATE, ALTER and REPLACE of the current incarnation;
+//! - records that are younger than the lag;
+//! - records that a group has not passed, if compaction waits for the group.
+//!
+//! A retained record keeps its offset, so readers step over gaps.
+//!
+//! The calling thread writes the retained records to new segments while commits continue. The
+//! commit thread then swaps the block list in one step. The old segments are removed only when a
+//! snapshot lists the new ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,18 +37,17 @@ use crate::topic::writer::{SEGMENT_BYTES, create};
 /// What a topic compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TopicCompactReport {
-    /// Records before.
+    /// Number of records before the compaction.
     pub records_before: u64,
-    /// Records that stay.
+    /// Number of records after the compaction.
     pub records_after: u64,
-    /// Bytes before, as stored.
+    /// Stored size in bytes before the compaction.
     pub bytes_before: u64,
-    /// Bytes now.
+    /// Stored size in bytes after the compaction.
     pub bytes_after: u64,
 }
 
-/// The part of a topic that is compacted: whole segments, nothing is added to
-/// them any more.
+/// The part of a topic that is compacted: whole segments that are no longer appended to.
 struct Input {
     files: Arc<TopicFiles>,
     blocks: Vec<BlockRef>,
@@ -50,11 +57,11 @@ struct Input {
     options: TopicOptions,
     incarnation: u64,
     now_ms: u64,
-    /// Records after this offset are held for a group.
+    /// Records after this offset are retained for a group.
     held: u64,
 }
 
-/// Decides about one record at a time.
+/// Decides for each record whether it is retained.
 struct Keep<'a> {
     engine: &'a Engine,
     input: &'a Input,
@@ -64,8 +71,8 @@ struct Keep<'a> {
 }
 
 impl Store {
-    /// Compacts a topic now, by its own options; a topic with compaction off
-    /// is refused. Writing and reading go on meanwhile.
+    /// Compacts a topic now, by its own options. Fails if compaction is off for the topic. Does not
+    /// block writes or reads.
     pub fn compact_topic(&self, topic: &str) -> Result<TopicCompactReport, StoreError> {
         let permit = self.maintenance.acquire();
         let unknown = || StoreError::TopicUnknown {
@@ -90,7 +97,7 @@ impl Store {
             }
         })?;
         let index = self.checkpoint_under(&permit)?;
-        // The older snapshot lists the old segments; the new one is in place.
+        // The older snapshot lists the old segments; the new snapshot is durable.
         snapshot::remove_before(&*self.disk, index)?;
         let mut removed = 0;
         for block in &input.blocks {
@@ -107,7 +114,7 @@ impl Store {
         Ok(report)
     }
 
-    /// Closes the current segment and hands out everything up to its end.
+    /// Closes the current segment and returns everything up to its end.
     fn compact_input(&self, id: TopicId) -> Result<Option<Input>, StoreError> {
         self.ask(move |committer| {
             let machine = committer.engine.machine.read();
@@ -168,8 +175,8 @@ impl Store {
         let mut kept = 0;
         for block in &input.blocks {
             each_record(&input.files, block, |record| {
-                // The record that ends an intention stays with any part of it,
-                // so that a reader still sees where the group ends.
+                // The last record of an intention is retained with any other record of that
+                // intention, so that a reader still sees where the intention ends.
                 let ends = record.flags.last() && kept == record.intention.0;
                 if ends || keep.keeps(record) {
                     kept = record.intention.0;
@@ -237,15 +244,15 @@ impl Keep<'_> {
         }
     }
 
-    /// Offset of the key's value at this moment. It may lie after the input;
-    /// then everything in the input is older.
+    /// Offset of the key's current value. If this offset is after the input, all records of the key
+    /// in the input are older.
     fn current(&self, key: &[u8]) -> Option<ConsequenceOffset> {
         let machine = self.engine.machine.read();
         machine.topic_by_id(self.id)?.keys?.get(key)
     }
 }
 
-/// Writes kept records to new segments.
+/// Writes the retained records to new segments.
 struct Output<'a> {
     input: &'a Input,
     builder: BlockBuilder,

@@ -1,5 +1,5 @@
-//! Answers those who wait for a batch that is applied, after the queue has learned what its calls
-//! used.
+//! Returns the verdicts of an applied batch to the waiting callers, and first reports the fuel of
+//! its calls to the queue.
 
 use weir_core::batch::Action;
 use weir_core::exact::to_u32;
@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::proposal::Answer;
 use crate::queue::{Change, Lesson, Pending, Used, fuel_of_a_call};
 
-/// Calls that are answered before those of them that wait are woken: some 10 us.
+/// Number of verdicts that are set before their waiting callers are woken: about 10 us.
 const WAKE_EVERY: usize = 128;
 
 /// Fuel that programs used for these outcomes.
@@ -25,8 +25,8 @@ pub(crate) fn fuel_of(outcomes: &Outcomes) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// Answers those who wait for a batch that is applied, after the queue has learned
-/// what it cost.
+/// Returns the verdicts of an applied batch to the waiting callers, and first reports the fuel of
+/// its calls to the queue.
 pub(crate) fn conclude(engine: &Engine, pending: &mut Pending, time_ms: u64, outcomes: &Outcomes) {
     if pending.calls > 0 {
         let batch = Batch {
@@ -43,7 +43,7 @@ pub(crate) fn conclude(engine: &Engine, pending: &mut Pending, time_ms: u64, out
     answer(outcomes, &mut pending.waiters);
 }
 
-/// Tells the queue what the calls of a batch used.
+/// Reports the fuel of the calls of a batch to the queue.
 fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pending) {
     let runs = outcomes.runs().iter();
     let results = runs.flat_map(|run| {
@@ -95,8 +95,9 @@ fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pend
         .learn(&lessons, pending.slow.as_ref(), fuel_of(outcomes));
 }
 
-/// Hands each waiter the outcomes of its own items. Waiters are woken some at a time: one that is
-/// woken for its first answer would take the processor and wait again for the next one.
+/// Returns to each waiting caller the outcomes of its own items. Callers are woken in groups: a
+/// caller that is woken for its first outcome would use the processor and then wait for the next
+/// one.
 fn answer(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answer)>) {
     let mut runs = outcomes.runs().iter();
     let mut current: Option<OutcomeRun> = None;

@@ -1,9 +1,8 @@
-//! What follows a sync: batches are applied in the order of the log, published,
-//! answered.
+//! Applies synced batches in the order of the log, publishes their records and returns their
+//! verdicts.
 //!
-//! A batch is applied in portions, and readers get the machine between two of
-//! them. What its programs used is told to the queue, which decides by it when
-//! later calls are admitted.
+//! A batch is applied in portions, and readers may lock the machine between two portions. The fuel
+//! that programs used is reported to the queue, which admits later calls by it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,27 +23,27 @@ use crate::log::LogIndex;
 use crate::queue::{COSTLY_FUEL, Pending};
 use crate::replay::{AppliedMembership, Content};
 
-/// For how long the machine is held in one piece: some 100 us, or one call.
+/// Bounds how long the machine stays locked: about 100 us, or one call.
 const PORTION: Portion = Portion {
     items_max: 1024,
     fuel_max: 2 * COSTLY_FUEL,
 };
 
-/// Batches that are in the log, with their stamps.
+/// Batches that are in the log, each with its stamp in milliseconds.
 pub(super) type Logged = VecDeque<(Pending, u64)>;
 
-/// What applies the log: the machine's one writer, and that of all topics.
+/// Applies the log. It is the only writer of the machine and of all topics.
 pub(crate) struct Applier {
     engine: Arc<Engine>,
     pub(crate) topics: Topics,
     outcomes: Outcomes,
     /// The newest entry that is applied.
     pub(crate) applied: LogIndex,
-    /// Its term; without a provider, that of the next batch as well.
+    /// The term of `applied`; without a provider, also the term of the next batch.
     pub(crate) term: u64,
     /// The newest membership entry that is applied.
     pub(crate) membership: Option<AppliedMembership>,
-    /// Time that batches of the slow lane took since it was looked at.
+    /// Time that batches of the slow lane took since this field was last read.
     pub(super) slow_time: Duration,
     /// What a replay from the newest snapshot would cost.
     pub(crate) cost: ReplayCost,
@@ -70,9 +69,8 @@ impl Applier {
         }
     }
 
-    /// Applies batches of the log, in their order, and answers them. A failure
-    /// poisons the store: the batches that are not applied are in the log, and
-    /// what becomes of them is not known.
+    /// Applies batches in the order of the log and returns their verdicts. A failure poisons the
+    /// store. The batches that were not applied are in the log, and their outcomes are unknown.
     pub(super) fn apply_all(&mut self, batches: Logged) -> Result<(), StoreError> {
         let mut batches = batches.into_iter();
         while let Some((mut pending, time_ms)) = batches.next() {
@@ -120,7 +118,7 @@ impl Applier {
         Ok(fuel)
     }
 
-    /// Applies a batch in portions and publishes what it causes.
+    /// Applies a batch in portions and publishes its records.
     fn run(
         &mut self,
         index: LogIndex,
@@ -150,8 +148,8 @@ impl Applier {
         self.engine.arrivals.notify();
     }
 
-    /// Applies an entry that a log provider has committed, and returns the
-    /// outcomes of its items; none for an entry that is no batch.
+    /// Applies an entry that a log provider has committed. Returns the outcomes of its items; none
+    /// for an entry that is not a batch.
     pub(crate) fn feed(
         &mut self,
         index: LogIndex,
@@ -177,7 +175,7 @@ impl Applier {
         Ok(outcomes)
     }
 
-    /// Counts what an entry that was fed has cost.
+    /// Adds the cost of an entry that `feed` applied.
     pub(crate) fn spent(&mut self, outcomes: &Outcomes, time: Duration) {
         let time = time + self.engine.take_compile_time();
         self.cost.add(fuel_of(outcomes), time);

@@ -1,5 +1,5 @@
-//! The thread that drops state which nothing refers to any more: that of a
-//! destroyed topic may have millions of keys. Made when it is first needed.
+//! The thread that drops unreferenced state. The state of a destroyed topic may have millions of
+//! keys. The thread starts when it is first needed.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ type State = Box<dyn Send + Sync>;
 pub(crate) struct Discard(Option<(mpsc::Sender<State>, JoinHandle<()>)>);
 
 impl Discard {
-    /// Drops the state on the thread; here if there is none to be had.
+    /// Drops the state on the thread, or on the calling thread if no thread can be started.
     pub(crate) fn add(&mut self, state: State) {
         if self.0.is_none() {
             let (sender, states) = mpsc::channel::<State>();
@@ -25,7 +25,7 @@ impl Discard {
             };
         }
         if let Some((sender, _)) = &self.0 {
-            // A thread that has ended gives the state back: dropped here.
+            // If the thread has ended, `send` returns the state, which is dropped here.
             drop(sender.send(state));
         }
     }
@@ -35,7 +35,7 @@ impl Drop for Discard {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
             drop(sender);
-            // It only drops; a panic in a destructor has nobody to hear of it.
+            // The thread only drops state; no caller needs to see a panic of a destructor.
             drop(thread.join());
         }
     }

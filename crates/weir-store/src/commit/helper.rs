@@ -1,5 +1,5 @@
-//! The thread that applies what is synced while the commit thread syncs what
-//! comes next. Made when it is first needed.
+//! The thread that applies synced batches while the commit thread syncs the next ones. It starts
+//! when it is first needed.
 
 use parking_lot::Mutex;
 use std::sync::{Arc, mpsc};
@@ -19,7 +19,7 @@ struct Job {
 impl Job {
     fn run(self) {
         let applied = self.applier.lock().apply_all(self.batches);
-        // Nobody listens when the commit thread has died.
+        // The send fails if the commit thread has died.
         drop(self.done.send(applied));
     }
 }
@@ -31,7 +31,7 @@ pub(super) struct Helper(Option<(mpsc::Sender<Job>, JoinHandle<()>)>);
 pub(super) struct Begun(mpsc::Receiver<Result<(), StoreError>>);
 
 impl Helper {
-    /// Has the batches applied. Without a thread it is done on the spot.
+    /// Applies the batches on the thread, or on the calling thread if no thread can be started.
     pub(super) fn begin(&mut self, applier: &Arc<Mutex<Applier>>, batches: Logged) -> Begun {
         let (done, result) = mpsc::sync_channel(1);
         let applier = Arc::clone(applier);
@@ -64,11 +64,11 @@ impl Helper {
         Begun(result)
     }
 
-    /// Ends the thread and waits for its end. It must have no job.
+    /// Ends the thread and blocks until it has ended. The thread must have no job.
     pub(super) fn end(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
             drop(sender);
-            // It had no job; a panic was returned as the result of its last one.
+            // The thread has no job; a panic was returned as the result of its last one.
             drop(thread.join());
         }
     }

@@ -1,30 +1,28 @@
-//! What the next open would pay for the intentions since the newest snapshot.
+//! What it would cost the next open to replay the intentions since the newest snapshot.
 
 use std::time::Duration;
 
-/// Fuel of replayed calls after which a snapshot is due: some 2.5 s of a fast
-/// machine.
+/// Fuel of replayed calls after which a snapshot is due: about 2.5 s on a fast machine.
 const FUEL_MAX: u64 = 10_000_000_000;
 /// Time of applies and compilations after which a snapshot is due.
 const TIME_MAX: Duration = Duration::from_secs(3);
-/// As `TIME_MAX`, for a store that is closed: fuel of some 0.25 s. A cheap history is
-/// replayed, which takes no longer than a snapshot.
+/// Fuel after which a close writes a snapshot: about 0.25 s. Replaying a cheaper history takes no
+/// longer than writing a snapshot.
 const CLOSE_FUEL_MAX: u64 = 1_000_000_000;
 /// Time of applies and compilations after which a close writes a snapshot.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Counted from the newest snapshot on; see the module.
+/// The cost since the newest snapshot; see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReplayCost {
     /// Fuel that programs used.
     pub(crate) fuel: u64,
-    /// Time that applying took, replays included, and that the modules which were proposed take
-    /// to compile.
+    /// Time of all applies, including replays, plus the time to compile the proposed modules.
     pub(crate) time: Duration,
 }
 
 impl ReplayCost {
-    /// More was applied.
+    /// Adds the cost of applied entries.
     pub(crate) fn add(&mut self, fuel: u64, time: Duration) {
         self.fuel = self.fuel.saturating_add(fuel);
         self.time += time;

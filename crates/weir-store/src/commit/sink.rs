@@ -1,4 +1,4 @@
-//! Where the machine's records go: the writers of all topics.
+//! The destination of the machine's records: the writers of all topics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use crate::topic::cache::FileCache;
 use crate::topic::files::{Contents, TopicFiles};
 use crate::topic::writer::{FLUSH_BYTES, TopicWriter};
 
-/// Closed blocks of all topics that may wait in memory before all are written.
+/// Bytes of closed blocks of all topics in memory above which all of them are written.
 const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
-/// Bytes of unwritten blocks above which a sink that cannot write takes no more.
+/// Bytes of unwritten blocks above which a sink that cannot write accepts no more records.
 const STUCK_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX;
 
-/// Writes the closed blocks of one topic. Returns whether it failed for want of a descriptor.
+/// Writes the closed blocks of one topic. Returns whether the write failed because no descriptor
+/// was free.
 fn flush(engine: &Engine, writer: &mut TopicWriter, unwritten_bytes: &mut usize) -> bool {
     *unwritten_bytes -= writer.unwritten_bytes();
     let flushed = writer.flush();
@@ -30,7 +31,7 @@ fn flush(engine: &Engine, writer: &mut TopicWriter, unwritten_bytes: &mut usize)
     flushed.is_err_and(|error| error.lacks_descriptors())
 }
 
-/// Writers that go on after the segments that a snapshot lists, by topic number.
+/// Writers that continue after the segments that a snapshot lists, by topic number.
 pub(crate) fn attached(
     cache: &Arc<FileCache>,
     tag: [u8; 8],
@@ -60,15 +61,15 @@ pub(crate) struct Topics {
     cache: Arc<FileCache>,
     pub(crate) writers: Vec<TopicWriter>,
     touched: Vec<TopicId>,
-    /// Topics with enough closed blocks for a write.
+    /// Topics with enough closed blocks to write.
     full: Vec<TopicId>,
     unwritten_bytes: usize,
-    /// Bytes of blocks that were published, in files or not.
+    /// Bytes of all published blocks, whether they are in files or not.
     published_bytes: u64,
     discard: Discard,
-    /// A write of the last round failed for want of a descriptor.
+    /// Whether a write of the last round failed because no descriptor was free.
     lack_descriptors: bool,
-    /// Highest segment number on disk of topics without writer.
+    /// For each topic without a writer, the highest segment number on disk.
     skip: BTreeMap<TopicId, u32>,
 }
 
@@ -88,7 +89,7 @@ impl Topics {
         }
     }
 
-    /// Makes writers for all topics up to this number.
+    /// Creates writers for all topics up to this number.
     pub(crate) fn grow(&mut self, id: TopicId) {
         while self.writers.len() <= id.index() {
             let number = to_u32(self.writers.len(), "there are at most 2^20 topics");
@@ -106,8 +107,8 @@ impl Topics {
         }
     }
 
-    /// Replaces all topics by those of a snapshot that was installed. Readers of a
-    /// topic go on in the new one at their offset.
+    /// Replaces all topics by those of an installed snapshot. Readers of a topic continue in the
+    /// new one at their offset.
     pub(crate) fn replace(&mut self, fresh: Vec<TopicWriter>) {
         let mut live = self.engine.topics.write();
         let mut before = std::mem::take(&mut self.writers).into_iter();
@@ -122,7 +123,7 @@ impl Topics {
             self.writers.push(writer);
         }
         drop(live);
-        // Topics that the new state does not have: only a state that had diverged has any.
+        // Topics that the new state lacks. Only a state that had diverged has such topics.
         for before in before {
             *before.files.contents.write() = Contents::default();
             self.writers.push(TopicWriter::new(before.files));
@@ -133,15 +134,15 @@ impl Topics {
         self.skip.clear();
     }
 
-    /// Wakes everybody who waits for a record.
+    /// Wakes all callers that wait for a record.
     pub(crate) fn notify_all(&self) {
         for writer in &self.writers {
             writer.files.notify();
         }
     }
 
-    /// Remembers that a segment file with this number is there. The topic may
-    /// not be known yet: its first records are still to be replayed.
+    /// Records that a segment file with this number exists. The topic may still be unknown, if its
+    /// first records have not been replayed yet.
     pub(crate) fn skip_segments(&mut self, id: TopicId, number: u32) {
         if let Some(writer) = self.writers.get_mut(id.index()) {
             writer.skip_segments(number);
@@ -151,8 +152,8 @@ impl Topics {
         }
     }
 
-    /// Makes everything applied so far visible. Called before the machine is
-    /// unlocked, so that nobody finds a key whose record is not there yet.
+    /// Makes all applied records visible. Must be called before the machine is unlocked, so that no
+    /// reader finds a key whose record is not visible.
     pub(crate) fn publish(&mut self) {
         for id in self.touched.drain(..) {
             let Some(writer) = self.writers.get_mut(id.index()) else {
@@ -170,13 +171,13 @@ impl Topics {
         }
     }
 
-    /// Bytes of closed blocks that were published so far, in files or not.
+    /// Bytes of all closed blocks that were published, whether they are in files or not.
     pub(crate) fn published_bytes(&self) -> u64 {
         self.published_bytes
     }
 
-    /// Writes what has piled up. A failed write is counted and tried again
-    /// later: the log has it all.
+    /// Writes the blocks of full topics, or of all topics if too many bytes are unwritten. A failed
+    /// write is counted and retried later; the log has the records.
     pub(crate) fn write_out(&mut self) {
         let all = self.unwritten_bytes > UNWRITTEN_BYTES_MAX;
         let full = std::mem::take(&mut self.full);
@@ -196,8 +197,8 @@ impl Topics {
         self.lack_descriptors = lack;
     }
 
-    /// Bytes that wait because nothing can be written, when there are too many
-    /// of them to take more. Tries once more to write.
+    /// Retries the writes. Returns the number of unwritten bytes if there are still too many to
+    /// accept more.
     pub(crate) fn stuck_bytes(&mut self) -> Option<u64> {
         if self.unwritten_bytes <= STUCK_BYTES_MAX {
             return None;
@@ -206,12 +207,12 @@ impl Topics {
         (self.unwritten_bytes > STUCK_BYTES_MAX).then_some(self.unwritten_bytes as u64)
     }
 
-    /// Whether the last round of writes failed for want of a descriptor.
+    /// Whether a write of the last round failed because no descriptor was free.
     pub(crate) fn lack_descriptors(&self) -> bool {
         self.lack_descriptors
     }
 
-    /// Closes, publishes and writes everything.
+    /// Closes, publishes and writes the open blocks of all topics.
     pub(crate) fn flush_all(&mut self) -> Result<(), StoreError> {
         for number in 0..self.writers.len() {
             let id = TopicId(to_u32(number, "there are at most 2^20 topics"));
@@ -220,7 +221,7 @@ impl Topics {
         Ok(())
     }
 
-    /// As `flush_all`, for one topic. Whatever comes of it is counted.
+    /// Like `flush_all`, for one topic. The counters include success and failure.
     pub(crate) fn flush_topic(&mut self, id: TopicId) -> Result<(), StoreError> {
         let Some(writer) = self.writers.get_mut(id.index()) else {
             return Ok(());

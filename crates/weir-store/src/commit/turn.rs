@@ -1,29 +1,29 @@
-//! When the commit thread admits the slow lane beside other work.
+//! Decides when the commit thread admits the slow lane beside other work.
 
 use std::time::{Duration, Instant};
 
-/// Share of the time that the slow lane may take for its applies while others
-/// propose batches; all of it while nobody else does.
+/// Percentage of time that the slow lane may use for its applies while other callers propose
+/// batches. It may use all the time while there are no other callers.
 const SLOW_SHARE_PERCENT: u32 = 25;
-/// Others count as waiting for this long after their last batch: a caller that
-/// was answered needs a moment for its next call.
+/// Other callers count as waiting for this long after their last batch, because a caller needs a
+/// moment before its next call.
 const OTHERS_FOR: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
 pub(super) struct SlowTurn {
-    /// When the slow lane may have its next turn beside others.
+    /// When the slow lane may have its next turn while others have work.
     due: Option<Instant>,
-    /// When somebody else is not taken into account any more.
+    /// Until when other callers count as waiting.
     others_until: Option<Instant>,
 }
 
 impl SlowTurn {
-    /// A batch of the quick lane was taken.
+    /// Records that a batch of the quick lane was taken.
     pub(super) fn others(&mut self, now: Instant) {
         self.others_until = now.checked_add(OTHERS_FOR);
     }
 
-    /// Batches of the slow lane were applied, and took so long.
+    /// Records that applying batches of the slow lane took `time`.
     pub(super) fn used(&mut self, time: Duration, now: Instant) {
         if !time.is_zero() {
             let pause = time * (100 - SLOW_SHARE_PERCENT) / SLOW_SHARE_PERCENT;
