@@ -1,9 +1,8 @@
 //! Batches: the unit of the log, of apply and of group commit.
 //!
-//! A batch is a 16-byte head and its items back to back, byte for byte as
-//! docs/formats/batch.md says. The builder checks every limit before it
-//! appends. The reader checks every byte and reports the position of the first
-//! one that is not valid.
+//! A batch consists of a 16-byte head and its items without gaps; docs/formats/batch.md specifies
+//! every byte. The builder checks every limit before it appends. The reader checks every byte and
+//! reports the position of the first invalid one.
 
 use thiserror::Error;
 
@@ -21,7 +20,7 @@ use crate::program::CodeHash;
 
 /// First byte of a batch.
 pub const BATCH_VERSION: u8 = 1;
-/// Bytes in front of the first item.
+/// Bytes before the first item.
 pub const BATCH_HEAD_BYTES: usize = 16;
 
 mod op {
@@ -46,28 +45,28 @@ mod flag {
     pub(super) const META: u8 = 0x20;
     pub(super) const PRINCIPAL: u8 = 0x40;
     pub(super) const ALL: u8 = 0x7f;
-    /// The flags of what is hashed as an item's content.
+    /// The flags that are hashed with the content of an item.
     pub(super) const CONTENT: u8 = EXPECT | META;
 }
 
-/// A batch that cannot be read: damage, or a newer writer.
+/// A batch that cannot be read: it is damaged, or a newer version wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("batch cannot be read at byte {at}, item {item}: {what}")]
 pub struct BatchError {
-    /// Byte of the batch at or after which the fault lies.
+    /// Position in the batch, in bytes: the fault is there or after it.
     pub at: usize,
-    /// Item that was being read, from 0.
+    /// Index of the item that was being read, from 0.
     pub item: u32,
     /// What was expected there.
     pub what: &'static str,
 }
 
-/// Whose intentions are collected, which decides about topic names.
+/// Author of the intentions, which decides the topic names that are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
-    /// A client: no topic with a leading dot.
+    /// A client: topic names with a leading dot are rejected.
     Client,
-    /// The process that has the store: its own topics too.
+    /// The process that opened the store: topics of the store are allowed too.
     Store,
 }
 
@@ -79,7 +78,7 @@ pub struct BatchBuilder {
     client: ClientId,
     nonce: u64,
     topic: Vec<u8>,
-    /// Whether the next item may leave out what equals the item before it.
+    /// Whether the next item may omit fields that equal those of the item before it.
     leans: bool,
 }
 
@@ -108,7 +107,7 @@ impl BatchBuilder {
         &self.items
     }
 
-    /// The head that goes in front of the items when they are logged.
+    /// The head that precedes the items in the log. `time_ms`: milliseconds since 1970-01-01 UTC.
     #[must_use]
     pub fn head(&self, time_ms: u64) -> [u8; BATCH_HEAD_BYTES] {
         let mut head = [0; BATCH_HEAD_BYTES];
@@ -118,7 +117,7 @@ impl BatchBuilder {
         head
     }
 
-    /// Head and items in one piece.
+    /// Head and items in one vector.
     #[must_use]
     pub fn to_bytes(&self, time_ms: u64) -> Vec<u8> {
         let mut bytes = self.head(time_ms).to_vec();
@@ -126,7 +125,7 @@ impl BatchBuilder {
         bytes
     }
 
-    /// Removes all items; keeps at most `keep_bytes` of memory.
+    /// Removes all items; retains at most `keep_bytes` of memory.
     pub fn clear(&mut self, keep_bytes: usize) {
         self.items.clear();
         self.items.shrink_to(keep_bytes);
@@ -134,8 +133,8 @@ impl BatchBuilder {
         self.leans = false;
     }
 
-    /// Adds all intentions of one call, or none of them. The error names the
-    /// one that was refused, from 0.
+    /// Adds all intentions of one call, or none of them. The error contains the index of the
+    /// rejected intention, from 0.
     pub fn push_all(
         &mut self,
         intentions: &[Intention<'_>],
@@ -144,8 +143,8 @@ impl BatchBuilder {
         self.push_all_from(Author::Client, intentions, limits)
     }
 
-    /// Adds intentions of a given author. Only the store itself may write to topics with a
-    /// leading dot.
+    /// As [`push_all`](Self::push_all), for the given author. Only the store itself may write to
+    /// topics with a leading dot.
     pub fn push_all_from(
         &mut self,
         author: Author,
@@ -157,7 +156,7 @@ impl BatchBuilder {
             if let Err(error) = self.push_from(author, intention, limits) {
                 self.items.truncate(bytes);
                 self.count = count;
-                // The next item must not refer to one that was removed.
+                // The next item must not refer to a removed item.
                 self.leans = false;
                 return Err((index, error));
             }
@@ -165,7 +164,7 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Adds an intention, or refuses it and changes nothing.
+    /// Adds an intention. If it is rejected, the batch does not change.
     pub fn push(
         &mut self,
         intention: &Intention<'_>,
@@ -345,7 +344,7 @@ fn put_step(out: &mut Vec<u8>, step: &TxnOp<'_>) {
     }
 }
 
-// An empty key stands for the item's own, which is always written so.
+// The intention's own key is always encoded as an empty key.
 fn put_expect(out: &mut Vec<u8>, expect: &Expect<'_>, own_key: &[u8]) {
     let (kind, key, number) = match *expect {
         Expect::KeyOffset(key, n) => (1, Some(key), Some(n)),
@@ -460,7 +459,7 @@ fn check(
                 });
             }
             not_taken("a transaction", "metadata", intention.meta.is_empty())?;
-            // Asked before anything is copied: the steps may share a value.
+            // Checked before anything is copied: several steps may refer to one large value.
             let mut bytes = 0;
             for op in *ops {
                 let (key, value, meta, delete) = match op {
@@ -523,7 +522,7 @@ fn name_byte(byte: u8) -> bool {
 pub struct Batch<'a> {
     /// Number of items.
     pub count: u32,
-    /// When it was proposed, milliseconds since 1970-01-01 UTC.
+    /// Time of the proposal, milliseconds since 1970-01-01 UTC.
     pub time_ms: u64,
     /// Term of its log entry.
     pub term: u64,
@@ -574,32 +573,31 @@ impl<'a> Batch<'a> {
 /// An item of a batch. Slices point into the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
-    /// Who asked.
+    /// The client; [`ClientId::NONE`] without session.
     pub client: ClientId,
-    /// Its number; 0 without session.
+    /// Nonce of the intention; 0 without session.
     pub nonce: u64,
-    /// Topic name, that of the store's own topics included; empty exactly for
-    /// housekeeping.
+    /// Topic name, which may be a topic of the store. Empty only for housekeeping.
     pub topic: &'a [u8],
-    /// Whether `topic` is that of the item before.
+    /// Whether `topic` equals that of the item before.
     pub same_topic: bool,
-    /// Request fingerprint given by the edge.
+    /// Fingerprint of the request, from the HTTP edge.
     pub fingerprint: Option<u64>,
     /// Metadata.
     pub meta: &'a [u8],
-    /// Principal.
+    /// Name of the principal; empty for none.
     pub principal: &'a [u8],
-    /// The bytes that make up the content, for hashing.
+    /// The encoded content, for hashing.
     pub(crate) content: &'a [u8],
     /// Operation and content flags, for hashing.
     pub(crate) shape: u16,
     /// Conditions.
     pub expects: Expects<'a>,
-    /// What is asked for.
+    /// The requested operation.
     pub action: Action<'a>,
 }
 
-/// What an item asks for; the encoded form of [`Operation`].
+/// The requested operation of an item; the encoded form of [`Operation`].
 #[derive(Clone, Copy, Debug)]
 pub enum Action<'a> {
     /// CREATE with encoded options, program and arguments.
@@ -610,7 +608,7 @@ pub enum Action<'a> {
         code: &'a [u8],
         /// Arguments of the program.
         args: &'a [u8],
-        /// What its fuel is counted by; 0 for a plain topic.
+        /// Number of the meter that counts its fuel; 0 for a plain topic.
         meter: u32,
     },
     /// DESTROY.
@@ -634,39 +632,38 @@ pub enum Action<'a> {
     },
     /// REPLACE.
     Replace {
-        /// SHA-256 of the code that must be there; `None`: any.
+        /// Required SHA-256 of the current code; `None`: any code.
         expected: Option<CodeHash>,
         /// New module.
         code: &'a [u8],
         /// Its arguments.
         args: &'a [u8],
-        /// What its fuel is counted by.
+        /// Number of the meter that counts its fuel.
         meter: u32,
     },
     /// CURSOR, checked.
     Cursor {
         /// Name of the group.
         group: &'a str,
-        /// What is done to it.
+        /// The change of the group.
         step: GroupStep<'a>,
     },
     /// TXN.
     Txn(Steps<'a>),
-    /// Drop sessions idle for longer.
+    /// Drops idle sessions.
     ExpireSessions {
-        /// Milliseconds.
+        /// Minimum idle time in milliseconds.
         idle_ms: u64,
     },
-    /// Stops a topic, or lets it go on.
+    /// Stops a topic, or resumes it.
     Quarantine {
-        /// Whether it is stopped from now on.
+        /// `true` stops the topic, `false` resumes it.
         stopped: bool,
     },
 }
 
 impl Action<'_> {
-    /// Whether it is for the topic's program to judge: a PUT, a DELETE or a
-    /// transaction of them.
+    /// Whether the topic's program judges this action: a PUT, a DELETE or a transaction of them.
     #[inline]
     #[must_use]
     pub const fn is_write(&self) -> bool {
@@ -674,7 +671,7 @@ impl Action<'_> {
     }
 }
 
-/// Conditions of an item, still encoded; already checked to be readable.
+/// Conditions of an item, still encoded. They were validated when the item was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Expects<'a> {
     bytes: &'a [u8],
@@ -682,7 +679,7 @@ pub struct Expects<'a> {
 }
 
 impl<'a> Expects<'a> {
-    /// Whether there are none.
+    /// Whether there are no conditions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -695,7 +692,7 @@ impl<'a> Expects<'a> {
     }
 }
 
-/// Steps of a transaction, still encoded; already checked to be readable.
+/// Steps of a transaction, still encoded. They were validated when the item was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps<'a> {
     bytes: &'a [u8],
@@ -709,7 +706,7 @@ impl<'a> Steps<'a> {
         self.count
     }
 
-    /// Never: a transaction has a step.
+    /// Always `false`: a transaction has at least one step.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -762,7 +759,7 @@ impl<'a> Iterator for Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Number of items that are not read yet.
+    /// Number of unread items.
     #[must_use]
     pub fn left(&self) -> u32 {
         self.left
@@ -846,8 +843,8 @@ impl<'a> Items<'a> {
             fits(&action, &expects, meta)?;
         }
         let content = content.get(..r.at() - content_at).unwrap_or(&[]);
-        // After the content: the same request may come back through a build
-        // that counts by another meter.
+        // The meter is not part of the content: a retry of the request may come from a build with
+        // another meter.
         if let Action::Create { code, meter, .. } | Action::Replace { code, meter, .. } =
             &mut action
             && !code.is_empty()
@@ -870,12 +867,12 @@ impl<'a> Items<'a> {
     }
 }
 
-/// A string that must not be empty.
+/// A string that must not be empty; `None` if it is.
 fn filled(bytes: Result<&[u8], Short>) -> Option<&[u8]> {
     bytes.ok().filter(|bytes| !bytes.is_empty())
 }
 
-/// Whether conditions and metadata go with the action.
+/// Checks that the action permits these conditions and this metadata.
 fn fits(action: &Action<'_>, expects: &Expects<'_>, meta: &[u8]) -> Result<(), &'static str> {
     let own_key = match action {
         Action::Put { key, .. } | Action::Delete { key } => *key,

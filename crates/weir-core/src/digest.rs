@@ -1,7 +1,7 @@
-//! Hashes that every node must agree on: of an intention's content (to notice
-//! a nonce that is used for two different intentions) and of a topic's whole
-//! history (to notice replicas that disagree). XXH3-64 with fixed seeds; not
-//! cryptographic.
+//! Hashes that must be equal on every node: XXH3-64 with fixed seeds, not cryptographic.
+//!
+//! The hash of an intention's content detects a nonce that is used for two different intentions.
+//! The hash of a topic's history detects replicas that differ.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use twox_hash::XxHash3_64;
 pub struct Digest(pub u64);
 
 impl Digest {
-    /// The digest after one more number.
+    /// The digest after one more word.
     #[inline]
     #[must_use]
     pub fn fold(self, word: u64) -> Self {
@@ -26,18 +26,18 @@ impl fmt::Display for Digest {
     }
 }
 
-/// 64 bits of `bytes` under `seed`.
+/// The 64-bit hash of `bytes` with `seed`.
 #[inline]
 pub fn hash(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// Multiplies into 128 bits and folds the halves; both constants are the first
-/// digits of the fractional part of square roots (of 2 and 3), made odd.
+/// Multiplies to 128 bits and folds the halves. The constants are the first digits of the
+/// fractional parts of the square roots of 2 and 3, made odd.
 #[inline]
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "both halves of the product are wanted"
+    reason = "both halves of the product are used"
 )]
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a ^ 0x6a09_e667_f3bc_c909) * u128::from(b ^ 0xbb67_ae85_84ca_a73b);

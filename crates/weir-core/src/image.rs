@@ -1,34 +1,34 @@
 //! Memory of a program between two calls, in state mode `memory`.
 //!
-//! The image consists of pages. A page of zeros uses no memory. Clones share
-//! the pages that neither has changed, because a snapshot clones the machine
-//! while writers wait. Invariant: no page of zeros is stored, so equal memories
-//! have equal images.
+//! The image consists of pages. A page of zeros uses no memory. Clones share the pages that neither
+//! has changed, because a snapshot clones the machine while writers wait.
+//!
+//! Invariant: no page of zeros is stored, so equal memories have equal images.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a page of memory, as compared and stored.
+/// Bytes of a page of memory, the unit of comparison and storage.
 pub const IMAGE_PAGE_BYTES: usize = 4096;
 
-/// Linear memory and mutable globals after the last call that was kept.
+/// Linear memory and mutable globals after the last committed call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// The whole memory; empty before the first call that was kept.
+    /// The whole memory; empty before the first committed call.
     pub memory: ImageMemory,
-    /// Mutable globals, in order of their index, as bits.
+    /// Mutable globals, in order of their index, as raw bits.
     pub globals: Vec<u64>,
 }
 
-/// A memory whose length is a number of pages.
+/// A memory whose length is a multiple of the page size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageMemory {
-    /// `None` stands for zeros.
+    /// `None` is a page of zeros.
     pages: Vec<Option<Arc<[u8]>>>,
 }
 
 impl ImageMemory {
-    /// So many bytes of zeros, rounded down to pages.
+    /// A memory of `bytes` zeros, rounded down to whole pages.
     #[must_use]
     pub fn zeros(bytes: usize) -> Self {
         Self {
@@ -36,13 +36,13 @@ impl ImageMemory {
         }
     }
 
-    /// Bytes, zeros included.
+    /// Length in bytes, zeros included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pages.len() * IMAGE_PAGE_BYTES
     }
 
-    /// Whether there is none.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
@@ -54,7 +54,8 @@ impl ImageMemory {
         pages.filter_map(|(number, page)| Some((number, page.as_deref()?)))
     }
 
-    /// Copies all pages that are not zeros to a memory of the same length.
+    /// Copies the pages that are not all zeros to `memory`, which has the same length. Pages of
+    /// zeros are not written.
     pub fn copy_to(&self, memory: &mut [u8]) {
         for (number, page) in self.pages() {
             let from = number * IMAGE_PAGE_BYTES;
@@ -64,7 +65,7 @@ impl ImageMemory {
         }
     }
 
-    /// Puts a part of a memory of the same length back as it was. O(part).
+    /// Restores the range `part` of `memory`, which has the same length as the image. O(part).
     pub fn restore(&self, part: Range<usize>, memory: &mut [u8]) {
         let mut at = part.start;
         while at < part.end {
@@ -81,12 +82,12 @@ impl ImageMemory {
         }
     }
 
-    /// Has this length from now on; new bytes are zeros.
+    /// Sets the length in bytes, rounded down to whole pages. New bytes are zeros.
     pub fn resize(&mut self, bytes: usize) {
         self.pages.resize(bytes / IMAGE_PAGE_BYTES, None);
     }
 
-    /// Takes a page over; whether it was another one.
+    /// Stores a page. Returns whether it differs from the old one.
     pub fn keep(&mut self, number: usize, new: &[u8]) -> bool {
         let Some(page) = self.pages.get_mut(number) else {
             return false;

@@ -1,4 +1,4 @@
-//! Intentions: what a client asks for, before it has a place in the log.
+//! Intentions: requests of clients, before they have a position in the log.
 
 use crate::error_code::ErrorCode;
 use crate::group::GroupStep;
@@ -8,9 +8,9 @@ use crate::options::TopicOptions;
 use crate::program::CodeHash;
 use thiserror::Error;
 
-/// A condition on the state in which an intention meets its topic. All
-/// conditions of an intention must hold, else it is INVALID/CONFLICT and
-/// changes nothing. A `key` of `None` is the intention's own key.
+/// A condition on the state of the topic when the intention is applied. All conditions of an
+/// intention must hold. Otherwise the verdict is INVALID/CONFLICT and nothing changes. A `key` of
+/// `None` is the intention's own key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expect<'a> {
@@ -22,11 +22,11 @@ pub enum Expect<'a> {
     KeyPresent(Option<&'a [u8]>),
     /// The topic's last record has this offset.
     TopicOffset(u64),
-    /// The topic does not live, or its last record has this offset.
+    /// The topic does not exist, or its last record has this offset.
     TopicAbsentOr(u64),
-    /// The topic lives, and has no record after the one that created it.
+    /// The topic exists, and has no record after the one that created it.
     TopicEmpty,
-    /// The topic lives since this intention offset.
+    /// The topic exists, and the CREATE at this intention offset created it.
     Incarnation(u64),
 }
 
@@ -35,7 +35,7 @@ pub enum Expect<'a> {
 pub enum TxnOp<'a> {
     /// Sets a key.
     Put {
-        /// Key; may be empty for "no key".
+        /// Key; empty for a record without key.
         key: &'a [u8],
         /// Value.
         value: &'a [u8],
@@ -51,38 +51,38 @@ pub enum TxnOp<'a> {
     },
 }
 
-/// What is asked for.
+/// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation<'a> {
-    /// Makes the topic live.
+    /// Creates the topic.
     Create {
         /// Its options.
         options: &'a TopicOptions,
     },
-    /// Makes the topic live, with a program that judges each write to it.
+    /// Creates the topic with a program that judges each write to it.
     CreateProgram {
         /// Its options.
         options: &'a TopicOptions,
         /// The module's bytes.
         code: &'a [u8],
-        /// What the program is told about its task.
+        /// Arguments of the program.
         args: &'a [u8],
     },
-    /// Puts another program in the place of the one that the topic has.
+    /// Replaces the program of the topic.
     Replace {
-        /// SHA-256 of the code that must be there; `None`: any.
+        /// Required SHA-256 of the current code; `None`: any code.
         expected: Option<CodeHash>,
         /// The new module's bytes.
         code: &'a [u8],
         /// Its arguments.
         args: &'a [u8],
     },
-    /// Ends the topic.
+    /// Destroys the topic.
     Destroy,
-    /// Appends a record; with a key, sets the key.
+    /// Appends a record. If the key is not empty, sets the key.
     Put {
-        /// Key; empty for "no key".
+        /// Key; empty for a record without key.
         key: &'a [u8],
         /// Value.
         value: &'a [u8],
@@ -97,7 +97,7 @@ pub enum Operation<'a> {
         /// The new options.
         options: &'a TopicOptions,
     },
-    /// All or none of these, in order.
+    /// Executes all steps in order, or none of them.
     Txn {
         /// At least one step.
         ops: &'a [TxnOp<'a>],
@@ -106,54 +106,52 @@ pub enum Operation<'a> {
     Cursor {
         /// Name of the group.
         group: &'a str,
-        /// What is done to it.
+        /// The change of the group.
         step: GroupStep<'a>,
     },
-    /// Drops every session that was last used more than this many
-    /// milliseconds of log time ago. Names no topic.
+    /// Drops every session that was last used more than this many milliseconds of log time ago. The
+    /// topic name is empty.
     ExpireSessions {
         /// Idle time in milliseconds.
         idle_ms: u64,
     },
-    /// Stops a topic, or resumes it. An operator stops a topic on which nodes
-    /// disagree. A stopped topic responds with
-    /// ERROR/QUARANTINED to PUT, DELETE and transactions.
+    /// Stops a topic, or resumes it. An operator stops a topic whose state differs between nodes. A
+    /// stopped topic responds with ERROR/QUARANTINED to PUT, DELETE and transactions.
     Quarantine {
-        /// Whether it is stopped from now on.
+        /// `true` stops the topic, `false` resumes it.
         stopped: bool,
     },
 }
 
-/// The nonce of an intention whose client id is good for it alone: it is
-/// executed once, and its outcome is kept for
-/// [`ONCE_MS_MAX`](crate::limits::ONCE_MS_MAX), for
-/// [`ONCE_MS_MIN`](crate::limits::ONCE_MS_MIN) at least. The id may be the hash
-/// of an idempotency key; it takes no session and cannot have one. Sessions
-/// never count so far.
+/// The nonce of an intention whose client id is used only once.
+///
+/// The intention is executed once. Its outcome is retained for at least
+/// [`ONCE_MS_MIN`](crate::limits::ONCE_MS_MIN) and at most
+/// [`ONCE_MS_MAX`](crate::limits::ONCE_MS_MAX). The id may be the hash of an idempotency key. It
+/// occupies no session, and no session can have it. The nonces of sessions never reach this number.
 pub const ONCE: u64 = 1 << 63;
 
-/// An intention as a client hands it over. Nothing is copied until it is
-/// pushed into a batch.
+/// An intention as a client passes it. Nothing is copied until it is pushed into a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Intention<'a> {
-    /// Who asks; [`ClientId::NONE`] for no session.
+    /// The client; [`ClientId::NONE`] for no session.
     pub client: ClientId,
-    /// The client's number, 1 for its first; 0 without session; [`ONCE`] for
-    /// an id that is good for one intention.
+    /// Nonce of the intention: the client's first is 1; 0 without session; [`ONCE`] for an id that
+    /// is used only once.
     pub nonce: u64,
-    /// Topic name; empty for operations that name none.
+    /// Topic name; empty for operations without topic.
     pub topic: &'a str,
-    /// What is asked for.
+    /// The requested operation.
     pub operation: Operation<'a>,
     /// Conditions.
     pub expect: &'a [Expect<'a>],
-    /// Metadata for the record, at most 4 KiB, not read by the store. The
-    /// steps of a transaction have their own instead.
+    /// Metadata for the record, at most 4 KiB, not read by the store. Must be empty for a
+    /// transaction, whose steps have their own metadata.
     pub meta: &'a [u8],
     /// Name of the authenticated principal; empty when there is none.
     pub principal: &'a [u8],
-    /// Identity of the request beyond its content, for edges that must notice
-    /// one idempotency key on two requests; none: the content's own hash.
+    /// Identity of the request beyond its content, for an edge that must detect one idempotency key
+    /// on two requests. `None`: the hash of the content is used.
     pub fingerprint: Option<u64>,
 }
 
@@ -173,7 +171,7 @@ impl<'a> Intention<'a> {
         }
     }
 
-    /// Puts the intention under a nonce of a session.
+    /// Sets the client and the nonce.
     #[must_use]
     pub const fn under(mut self, client: ClientId, nonce: u64) -> Self {
         self.client = client;
@@ -181,7 +179,7 @@ impl<'a> Intention<'a> {
         self
     }
 
-    /// About how many bytes it takes in a batch.
+    /// Estimate of its encoded size in bytes.
     #[must_use]
     pub fn size_hint(&self) -> usize {
         let step = |step: &TxnOp<'_>| match step {
@@ -215,30 +213,30 @@ impl<'a> Intention<'a> {
     }
 }
 
-/// Why an intention is refused before it gets a place in the log: nothing was
-/// written and its nonce is not used up.
+/// Why an intention is rejected before it has a position in the log. Nothing was written, and its
+/// nonce is not consumed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum IntentionError {
-    /// The topic name is no name.
+    /// The topic name is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Something is too large.
+    /// A part of the intention has too many bytes.
     #[error("{what} of {actual} bytes is over the limit of {max}")]
     TooLarge {
-        /// What it is: "key", "value", "metadata", ...
+        /// The part: "key", "value", "metadata", ...
         what: &'static str,
-        /// Its bytes.
+        /// Its size in bytes.
         actual: usize,
-        /// The limit.
+        /// The limit in bytes.
         max: usize,
     },
-    /// Too many of something.
+    /// The intention has too many parts of one kind.
     #[error("{actual} {what} are over the limit of {max}")]
     TooMany {
-        /// What they are.
+        /// The kind of the parts.
         what: &'static str,
-        /// How many.
+        /// Their number.
         actual: usize,
         /// The limit.
         max: usize,
@@ -246,33 +244,33 @@ pub enum IntentionError {
     /// A DELETE, a key condition or a transaction step needs a key.
     #[error("{0} needs a key")]
     KeyMissing(&'static str),
-    /// Something that this operation has no place for and would lose.
+    /// A field that this operation does not support and would ignore.
     #[error("{operation} takes no {what}")]
     NotTaken {
         /// The operation.
         operation: &'static str,
-        /// What was given: "topic", "condition" or "metadata".
+        /// The field: "topic", "condition" or "metadata".
         what: &'static str,
     },
     /// A program without code.
     #[error("a program needs code")]
     CodeMissing,
-    /// Something about a group that can never be.
+    /// A step of a group with a field that is never valid.
     #[error("a step of a group has a wrong {0}")]
     Group(&'static str),
     /// A transaction without steps.
     #[error("a transaction needs at least one operation")]
     TxnEmpty,
-    /// An option has a value that can never hold.
+    /// An option has a value outside of its range.
     #[error("topic option {0} is out of its range")]
     Option(&'static str),
-    /// A session's nonces start at 1; without session there is none.
+    /// The nonces of a session start at 1; without session the nonce must be 0.
     #[error("nonce {0} does not fit the client id: sessions count from 1, no session has 0")]
     Nonce(u64),
 }
 
 impl IntentionError {
-    /// Its number, which is the same in every language.
+    /// Its error code, which is the same in every language.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -287,9 +285,9 @@ impl IntentionError {
 /// Limits that a store may set below the model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntentionLimits {
-    /// Bytes of a key.
+    /// Maximum bytes of a key.
     pub key_bytes_max: usize,
-    /// Bytes of a value.
+    /// Maximum bytes of a value.
     pub value_bytes_max: usize,
 }
 

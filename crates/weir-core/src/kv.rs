@@ -1,8 +1,7 @@
-//! An ordered map that can take back what was done since the last commit.
+//! An ordered map that can revert all changes since the last commit.
 //!
-//! Changes are made in place and the old values noted, so that the common
-//! case, a call that is kept, costs no merge, and a change of an existing key
-//! no allocation.
+//! Changes are made in place, and the old values are saved in an undo log. In the common case a
+//! call is committed, which needs no merge. A change of an existing key needs no allocation.
 
 mod key_prefixes;
 mod node;
@@ -15,12 +14,12 @@ use tree::Tree;
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     key: (usize, usize),
-    /// The value before; `None` when there was none.
+    /// The value before the change; `None` if the key was absent.
     old: Option<(usize, usize)>,
 }
 
-/// A map of byte strings with one level of undo. A clone takes O(1) and shares
-/// what neither has changed since.
+/// A map of byte strings with one level of undo. A clone takes O(1) and shares all nodes that
+/// neither side has changed since.
 #[derive(Clone, Debug, Default)]
 pub struct KvMap {
     map: Tree,
@@ -30,9 +29,9 @@ pub struct KvMap {
     noted: Vec<u8>,
 }
 
-/// Bytes of notes that are kept for the next call.
+/// Bytes of the undo log whose memory is retained for the next call.
 const NOTED_KEEP_BYTES: usize = 64 << 10;
-/// Changes of which the room is kept for the next call.
+/// Entries of the undo log whose memory is retained for the next call.
 const UNDO_KEEP: usize = 1024;
 
 impl KvMap {
@@ -42,7 +41,7 @@ impl KvMap {
         self.map.len()
     }
 
-    /// Whether there is none.
+    /// Whether the map has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.map.len() == 0
@@ -66,25 +65,25 @@ impl KvMap {
         self.map.next(key)
     }
 
-    /// Bytes that are noted so that they can be taken back, with
-    /// [`UNDO_ENTRY_BYTES`] for each change: equal on every machine.
+    /// Bytes of the undo log, with [`UNDO_ENTRY_BYTES`] for each change. The number is equal on
+    /// every machine.
     #[must_use]
     pub fn noted_bytes(&self) -> u64 {
         self.noted.len() as u64 + self.undo.len() as u64 * UNDO_ENTRY_BYTES
     }
 
-    /// Bytes that are held for notes.
+    /// Bytes of memory that the undo log has allocated.
     #[cfg(test)]
     pub(crate) fn room_of_notes(&self) -> usize {
         self.noted.capacity() + self.undo.capacity() * size_of::<Undo>()
     }
 
-    /// All entries, by key.
+    /// All entries, in ascending order of keys.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.map.iter()
     }
 
-    /// Sets a key to the parts one after the other.
+    /// Sets a key to the concatenation of the two parts.
     pub fn put(&mut self, key: &[u8], value: [&[u8]; 2]) {
         let noted_key = note(&mut self.noted, key);
         self.bytes += (value[0].len() + value[1].len()) as u64;
@@ -104,7 +103,7 @@ impl KvMap {
         });
     }
 
-    /// Removes a key; whether it was there.
+    /// Removes a key. Returns whether it was present.
     pub fn delete(&mut self, key: &[u8]) -> bool {
         let Some(old) = self.map.remove(key) else {
             return false;
@@ -116,7 +115,7 @@ impl KvMap {
         true
     }
 
-    /// Keeps everything that was done.
+    /// Makes all changes since the last commit permanent.
     #[inline]
     pub fn commit(&mut self) {
         if !self.undo.is_empty() {
@@ -124,7 +123,7 @@ impl KvMap {
         }
     }
 
-    /// Takes everything back that was done since the last commit.
+    /// Reverts all changes since the last commit.
     pub fn rollback(&mut self) {
         let noted = std::mem::take(&mut self.noted);
         let part = |(start, len): (usize, usize)| noted.get(start..start + len).unwrap_or(&[]);
@@ -151,7 +150,7 @@ impl KvMap {
         self.forget();
     }
 
-    /// Drops the notes, and the room of many.
+    /// Clears the undo log and frees memory that exceeds what the next call usually needs.
     fn forget(&mut self) {
         self.undo.clear();
         self.undo.shrink_to(UNDO_KEEP);

@@ -1,13 +1,11 @@
-//! What an intention means.
+//! The deterministic model of Weir: it decides the outcome of every intention.
 //!
-//! `weir-core` is the deterministic heart of Weir: the model (topics,
-//! intentions, consequences, effects, sessions), the bytes of a batch, and the
-//! [`Machine`] that turns one into the other. Equal batches in equal order
-//! give equal state, equal records and equal digests on every node.
+//! `weir-core` contains the model (topics, intentions, consequences, effects, sessions), the
+//! encoding of a batch, and the [`Machine`] that applies batches. Equal batches in equal order give
+//! equal state, equal records and equal digests on every node.
 //!
-//! This crate has no I/O, clock, randomness, floating point or threads, and no
-//! outcome depends on the order of a hash table. Time and the seed of the hash
-//! tables are arguments.
+//! This crate has no I/O, clock, randomness, floating point or threads, and no outcome depends on
+//! the order of a hash table. Time and the seed of the hash tables are arguments.
 #![forbid(unsafe_code)]
 
 pub mod batch;
@@ -16,7 +14,7 @@ mod code;
 pub mod codec;
 pub mod digest;
 pub mod effect;
-#[allow(clippy::match_same_arms, reason = "made from a table, one arm a code")]
+#[allow(clippy::match_same_arms, reason = "generated, one arm for each code")]
 pub mod error_code;
 pub mod exact;
 pub mod group;

@@ -1,9 +1,9 @@
-//! The machine: batches in, records and verdicts out.
+//! The machine: applies batches and produces records and verdicts.
 //!
-//! It is a deterministic function of the batches applied so far. Offsets are
-//! assigned here and nowhere else, so that every node assigns the same ones
-//! (I1); an intention whose effect is not VALID leaves no record (I10); a
-//! repeated nonce is answered and not executed (I6).
+//! Its state is a deterministic function of the batches applied so far. Invariants:
+//! - Only the machine assigns offsets, so every node assigns the same ones (I1).
+//! - An intention whose effect is not VALID leaves no record (I10).
+//! - An intention with a repeated nonce is not executed again; its first outcome is returned (I6).
 
 mod change;
 pub mod groups;
@@ -42,63 +42,62 @@ use states::States;
 use topic::{Live, Topic, holds};
 pub use view::TopicView;
 
-/// A batch could not be applied. The machine must not be used afterwards: it
-/// may have applied a part.
+/// A batch could not be applied. The machine must not be used afterwards, because it may have
+/// applied a part of the batch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// The bytes are no batch.
+    /// The bytes are not a valid batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// The log names a program and this build runs none; skipping it would
-    /// make another history.
+    /// The log contains a program, and this build cannot run programs. To skip it would produce a
+    /// different history.
     #[error("intention {0} creates a topic with a program, which this build cannot run")]
     ProgramNeeded(IntentionOffset),
     /// This node cannot run a program that other nodes may have run.
     #[error("intention {intention} needs a program that this node cannot run: {why}")]
     ProgramUnable {
-        /// The intention.
+        /// Offset of the intention.
         intention: IntentionOffset,
-        /// What is missing.
+        /// The missing feature or resource.
         why: String,
     },
 }
 
-/// What an applied batch amounted to.
+/// Result of an applied batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Intentions that took an offset.
+    /// Number of intentions that were assigned an offset.
     pub executed: u64,
-    /// The newest intention offset afterwards.
+    /// The newest intention offset after the batch.
     pub last: IntentionOffset,
 }
 
-/// How much of a batch [`Machine::apply_some`] applies in one piece.
+/// Limits on the part of a batch that [`Machine::apply_some`] applies in one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Portion {
-    /// Items, at most.
+    /// Maximum number of items.
     pub items_max: u32,
-    /// Ends after the item with which the programs of this portion have used
-    /// as much fuel.
+    /// Fuel: the portion ends after the item with which its programs have used this much.
     pub fuel_max: u64,
 }
 
 impl Portion {
-    /// All that is left of a batch.
+    /// The whole rest of a batch.
     pub const WHOLE: Self = Self {
         items_max: u32::MAX,
         fuel_max: u64::MAX,
     };
 }
 
-/// The state of a store's model. Cloning it takes time and memory linear in
-/// the number of keys, unless it was [frozen](Self::freeze), topics and sessions.
+/// The state of a store's model. A clone takes time and memory linear in the number of topics,
+/// sessions and keys. After [`freeze`](Self::freeze), a clone shares nearly all keys.
 #[derive(Clone, Debug)]
 pub struct Machine {
     seed: u64,
     applied: IntentionOffset,
     time_ms: u64,
-    /// Folds what belongs to no topic.
+    /// Digest of everything that belongs to no topic.
     digest: Digest,
     topics: Vec<Topic>,
     by_name: BTreeMap<TopicName, TopicId>,
@@ -106,9 +105,9 @@ pub struct Machine {
     host: Option<Arc<dyn ProgramHost>>,
     codes: Codes,
     states: States,
-    /// Entries of all groups.
+    /// Number of entries of all groups.
     pending: usize,
-    /// Intention that made the newest topic.
+    /// Intention offset of the newest CREATE.
     newest: IntentionOffset,
 }
 
@@ -119,16 +118,15 @@ struct Stamp {
     time_ms: u64,
     client: ClientId,
     nonce: u64,
-    /// Fuel that the program used; the caller that ran it sets it.
+    /// Fuel that the program used; set by the code that ran the program.
     fuel: Cell<u64>,
 }
 
-/// First record and number of records.
+/// Offset of the first record, and number of records.
 type Emitted = (ConsequenceOffset, u32);
 
 impl Machine {
-    /// A machine that has seen nothing. `seed` goes into hash tables only and
-    /// changes no outcome.
+    /// An empty machine. `seed` is used only in hash tables and changes no outcome.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -147,44 +145,43 @@ impl Machine {
         }
     }
 
-    /// Sets the engine for programs.
+    /// Sets the engine that runs programs.
     #[must_use]
     pub fn with_host(mut self, host: Option<Arc<dyn ProgramHost>>) -> Self {
         self.host = host;
         self
     }
 
-    /// Makes the next clone cheap: it shares the keys of topics that have many.
+    /// Makes the next clone cheap: the clone shares the keys of topics that have many.
     pub fn freeze(&mut self) {
         for live in self.topics.iter_mut().filter_map(|t| t.live.as_mut()) {
             live.keys.freeze();
         }
     }
 
-    /// Bytes of state that the programs of all topics are charged for, and of the
-    /// topics that a principal created; at most
-    /// [`STATES_BYTES_MAX`](crate::limits::STATES_BYTES_MAX) and
+    /// Bytes charged for the state of programs: of all topics, and of the topics that `principal`
+    /// created. The limits are [`STATES_BYTES_MAX`](crate::limits::STATES_BYTES_MAX) and
     /// [`PRINCIPAL_STATES_BYTES_MAX`](crate::limits::PRINCIPAL_STATES_BYTES_MAX).
     #[must_use]
     pub fn state_bytes(&self, principal: &[u8]) -> (u64, u64) {
         (self.states.total(), self.states.principal(principal))
     }
 
-    /// Newest intention offset.
+    /// The newest intention offset.
     #[must_use]
     pub fn applied(&self) -> IntentionOffset {
         self.applied
     }
 
-    /// The newest CREATE that a topic which lives came from; what has listed
-    /// topics since then knows them all.
+    /// Intention offset of the newest CREATE of a topic. A list of topics that was read at or after
+    /// this offset contains every live topic.
     #[must_use]
     pub fn newest_topic(&self) -> IntentionOffset {
         self.newest
     }
 
-    /// Newest stamp, milliseconds since 1970-01-01 UTC. A proposer stamps the
-    /// next batch with at least this.
+    /// The newest time stamp, milliseconds since 1970-01-01 UTC. The next batch must not have an
+    /// earlier one.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.time_ms
@@ -204,15 +201,15 @@ impl Machine {
         self.sessions.fold(topics)
     }
 
-    /// The digest of each topic that was created so far, in the order of their numbers: which
-    /// topics differ between two machines after one log.
+    /// The name and digest of each topic that was ever created, in order of topic ids. Shows which
+    /// topics differ between two machines that applied the same log.
     pub fn topic_digests(&self) -> impl Iterator<Item = (&str, Digest)> {
         let topics = self.topics.iter();
         topics.map(|topic| (topic.name.as_str(), topic::fold(Digest::default(), topic)))
     }
 
-    /// Applies a batch. Each item is answered in `outcomes`, in order, after
-    /// what is there already; records go to `sink`.
+    /// Applies a batch. Appends the outcome of each item to `outcomes`, in item order, and sends
+    /// the records to `sink`.
     pub fn apply<S: ConsequenceSink + ?Sized>(
         &mut self,
         batch: &Batch<'_>,
@@ -234,10 +231,10 @@ impl Machine {
         !self.codes.is_empty()
     }
 
-    /// Applies the next items of a batch, for a caller that lets readers in
-    /// between two portions. Takes items from `items` until it is empty or the
-    /// portion is used up. The rest of the batch must be applied before any
-    /// other batch. The outcome does not depend on the portions.
+    /// Applies the next items of a batch, for a caller that admits readers between two portions.
+    /// Reads from `items` until it is empty or the limits of the portion are reached. The rest of
+    /// the batch must be applied before any other batch. The outcome does not depend on the
+    /// portions.
     pub fn apply_some<S: ConsequenceSink + ?Sized>(
         &mut self,
         batch: &Batch<'_>,
@@ -327,7 +324,7 @@ impl Machine {
         Ok(Outcome::Committed(commit))
     }
 
-    /// Hash of what an item says about which topic.
+    /// Hash of the content of an item and of its topic name.
     #[inline]
     fn content(&self, item: &Item<'_>, topic: Option<TopicId>) -> u64 {
         let known = topic.and_then(|id| self.topics.get(id.index()));
@@ -335,7 +332,7 @@ impl Machine {
         hash(name_hash ^ u64::from(item.shape), item.content)
     }
 
-    /// Folds an executed intention into its history.
+    /// Folds an executed intention into the digest of its topic, or of the machine.
     #[inline]
     fn conclude(
         &mut self,
@@ -361,7 +358,7 @@ impl Machine {
         if commit.fuel == 0 {
             self.sessions.executed(client, commit, fingerprint, time_ms);
         } else {
-            // Fuel is no part of an outcome: engines count it differently.
+            // Fuel is not part of an outcome: engines count it differently.
             let commit = Commit {
                 fuel: 0,
                 ..commit.clone()
@@ -420,7 +417,7 @@ impl Machine {
         Ok(change(id, topic, item, stamp, sink))
     }
 
-    /// What is asked before an intention is executed.
+    /// Checks that precede the execution of an intention.
     #[inline]
     fn guard(&self, item: &Item<'_>, topic: Option<TopicId>) -> Result<(), Rejection> {
         let seen = topic.and_then(|id| self.topics.get(id.index()));
@@ -546,7 +543,7 @@ fn commit(stamp: &Stamp, verdict: Result<Emitted, Rejection>) -> Commit {
             ..base
         },
         Err(Rejection { reason, detail }) => {
-            // Reasons are numbered by their effect: 1xx said no, 2xx fell over.
+            // Reasons are numbered by effect: 1xx is INVALID, 2xx is ERROR.
             let effect = if reason.number() < 200 {
                 Effect::Invalid
             } else {

@@ -1,23 +1,23 @@
-//! What a node knows of its keys without looking at one: the bytes that all of
-//! them begin with, and the four that follow, as a number that sorts like they do.
+//! A summary of the keys of a node: the bytes that all of them begin with, and the next four bytes
+//! of each key. Those four bytes are a number that sorts as the keys do.
 //!
-//! A search then reads one piece of memory for each node, instead of one for each key that it
-//! compares. Invariant: prefixes only limit where a key may be, and never change the result. Keys
-//! with equal prefixes need not be equal.
+//! A search reads one piece of memory for each node, instead of one for each key that it compares.
+//!
+//! Invariant: prefixes only limit where a key may be, and never change the result. Keys with equal
+//! prefixes need not be equal.
 
 use std::ops::Range;
 
-/// Most keys of a node.
+/// Maximum number of keys of a node.
 pub(super) const PREFIXES_MAX: usize = 32;
-/// Bytes that all keys begin with, at most so many of them. Longer ones only make
-/// prefixes equal more often.
+/// Maximum number of common bytes that are stored. If keys share more, their prefixes are only
+/// equal more often.
 const PREFIX_BYTES: usize = 22;
 
 /// The prefixes of up to [`PREFIXES_MAX`] keys in ascending order.
 #[derive(Clone, Debug)]
 pub(super) struct KeyPrefixes {
-    /// Of keys that are not there: the greatest, so that none is smaller than what
-    /// is looked for.
+    /// Slots without a key have the greatest value, so that none is smaller than the searched key.
     words: [u32; PREFIXES_MAX],
     len: u8,
     skip: u8,
@@ -35,7 +35,7 @@ impl Default for KeyPrefixes {
     }
 }
 
-/// The four bytes of a key after the first `skip`, zeros where it has none.
+/// The four bytes of a key after the first `skip`, padded with zeros.
 fn prefix_of(key: &[u8], skip: usize) -> u32 {
     let rest = key.get(skip..).unwrap_or(&[]);
     if let Some(head) = rest.first_chunk() {
@@ -55,7 +55,7 @@ impl KeyPrefixes {
         let (Some(first), Some(last)) = (keys.clone().next(), keys.clone().next_back()) else {
             return key_prefixes;
         };
-        // What the first and the last begin with, those between them do as well.
+        // The bytes that the first and the last key share are shared by all keys between them.
         for (to, (a, b)) in key_prefixes.prefix.iter_mut().zip(first.iter().zip(last)) {
             if a != b {
                 break;
@@ -74,13 +74,13 @@ impl KeyPrefixes {
         self.prefix.get(..self.skip.into()).unwrap_or(&[])
     }
 
-    /// Where a key may be: each one before the range is smaller than it, each one
-    /// after it greater.
+    /// The range in which a key may be. All keys before the range are smaller, all keys after it
+    /// are greater.
     #[inline]
     pub(super) fn range(&self, key: &[u8]) -> Range<usize> {
         let (prefix, len) = (self.prefix(), usize::from(self.len));
         if !key.starts_with(prefix) {
-            // A key that is shorter than the prefix and begins like it is smaller.
+            // A proper prefix of the common bytes is smaller than every key.
             let at = if key < prefix { 0 } else { len };
             return at..at;
         }
@@ -93,8 +93,8 @@ impl KeyPrefixes {
         below.into()..usize::from(up_to).min(len)
     }
 
-    /// Notes a key that was put in at a place; `false` when all prefixes have to be
-    /// made anew.
+    /// Records a key that is inserted at index `at`. Returns `false` if all prefixes must be
+    /// recomputed.
     pub(super) fn insert(&mut self, at: usize, key: &[u8]) -> bool {
         let len = usize::from(self.len);
         if len == 0 || len == PREFIXES_MAX || !key.starts_with(self.prefix()) {
@@ -112,7 +112,7 @@ impl KeyPrefixes {
         true
     }
 
-    /// Forgets the key at a place.
+    /// Removes the prefix of the key at index `at`.
     pub(super) fn remove(&mut self, at: usize) {
         let Some(after) = self.words.get_mut(at..self.len.into()) else {
             return;

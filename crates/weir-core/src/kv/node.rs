@@ -9,16 +9,16 @@
 use super::key_prefixes::{KeyPrefixes, PREFIXES_MAX};
 use std::sync::Arc;
 
-/// Most entries of a node.
+/// Maximum number of entries of a node.
 pub(super) const WIDE: usize = PREFIXES_MAX - 1;
-/// A node with fewer is joined with one beside it, if both fit into one.
+/// A node with fewer entries is merged with a neighbour, if both fit into one node.
 pub(super) const NARROW: usize = WIDE / 4;
 
-/// Room that a small entry may keep, so that values whose length changes by some
-/// bytes are changed in place.
+/// Spare bytes that a small entry may retain, so that small changes of the length of a value need
+/// no allocation.
 const SPARE_BYTES: usize = 64;
 
-/// A key and its value, one after the other.
+/// A key followed by its value.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Takes a key of at most `KEY_BYTES_MAX` bytes and the parts of a value.
+    /// Creates an entry from a key of at most `KEY_BYTES_MAX` bytes and the two parts of a value.
     pub(super) fn new(key: &[u8], value: [&[u8]; 2]) -> Self {
         Self {
             key_len: key.len(),
@@ -42,8 +42,8 @@ impl Entry {
         self.bytes.get(self.key_len..).unwrap_or(&[])
     }
 
-    /// Changes the value, in place where it fits. What a larger one took is given
-    /// back: only the bytes of keys and values count against a limit.
+    /// Changes the value, in place if it fits. Frees the memory of a much larger old value, because
+    /// limits count only the bytes of keys and values.
     pub(super) fn set(&mut self, value: [&[u8]; 2]) {
         self.bytes.truncate(self.key_len);
         let len = self.key_len + value[0].len() + value[1].len();
@@ -55,13 +55,12 @@ impl Entry {
     }
 }
 
-/// The smallest key that was ever below the child, and the child. The first
-/// bound of a node is not looked at.
+/// A lower bound of the keys of the child, and the child. The bound of the first child is not used.
 pub(super) type Child = (Box<[u8]>, Arc<Node>);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
-    /// Of all entries; of all bounds but the first.
+    /// The prefixes of all entries, or of all bounds except the first.
     pub(super) key_prefixes: KeyPrefixes,
     pub(super) body: Body,
 }
@@ -85,7 +84,7 @@ impl From<Body> for Node {
     }
 }
 
-/// The child in which a key is, or would be.
+/// The index of the child that contains the key, or would contain it.
 pub(super) fn child_of(key_prefixes: &KeyPrefixes, children: &[Child], key: &[u8]) -> usize {
     let range = key_prefixes.range(key);
     let bounds = children.get(1..).and_then(|rest| rest.get(range.clone()));
@@ -95,7 +94,7 @@ pub(super) fn child_of(key_prefixes: &KeyPrefixes, children: &[Child], key: &[u8
     range.start + bounds.partition_point(|child| child.0.as_ref() <= key)
 }
 
-/// The place of a key, or where it would be put.
+/// The index of a key, or `Err` with the index at which it would be inserted.
 pub(super) fn entry_of(
     key_prefixes: &KeyPrefixes,
     entries: &[Entry],
@@ -124,15 +123,14 @@ impl Body {
         }
     }
 
-    /// Cuts off and returns the upper part when there is too much, with its
-    /// smallest key; `is_last` when that is what was put in and nothing in the
-    /// tree is greater.
+    /// Splits off the upper part of a node that is too wide. Returns this part with its smallest
+    /// key. `is_last`: the new entry is the greatest of the tree.
     fn split(&mut self, is_last: bool) -> Option<Child> {
         let len = self.len();
         if len <= WIDE {
             return None;
         }
-        // Keys that come in order leave full nodes after.
+        // If keys are inserted in ascending order, this split leaves full nodes.
         let cut = if is_last { len - 1 } else { len / 2 };
         let (bound, upper) = match self {
             Self::Leaf(entries) => {
@@ -155,8 +153,8 @@ impl Body {
 }
 
 impl Node {
-    /// Puts in a key that is not there; gives the upper part back when the node
-    /// got too wide. `is_right` when no node is right of this one.
+    /// Inserts an entry whose key is absent. Returns the upper part if the node became too wide.
+    /// `is_right`: no node is to the right of this one.
     pub(super) fn insert(&mut self, new: Entry, is_right: bool) -> Option<Child> {
         let at = match &mut self.body {
             Body::Leaf(entries) => {
@@ -204,7 +202,7 @@ impl Node {
     }
 }
 
-/// Puts a narrow child into one beside it, or away when it is empty.
+/// Merges a narrow child with a neighbour if both fit into one node. Removes an empty child.
 fn join(children: &mut Vec<Child>, at: usize) {
     if children
         .get(at)
@@ -229,7 +227,7 @@ fn join(children: &mut Vec<Child>, at: usize) {
     match (&mut left.body, right.body) {
         (Body::Leaf(entries), Body::Leaf(more)) => entries.extend(more),
         (Body::Inner(children), Body::Inner(mut more)) => {
-            // The first bound was not looked at; inside it is.
+            // The first bound was unused in `right`, but is used after the merge.
             if let Some(first) = more.first_mut() {
                 first.0 = bound;
             }
@@ -240,7 +238,7 @@ fn join(children: &mut Vec<Child>, at: usize) {
     left.key_prefixes = left.body.key_prefixes();
 }
 
-/// The smallest key below a node.
+/// The smallest key in the subtree of a node.
 pub(super) fn first(mut node: &Node) -> Option<&[u8]> {
     loop {
         match &node.body {

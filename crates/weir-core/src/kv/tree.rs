@@ -1,20 +1,20 @@
-//! An ordered map that is cheap to clone: a snapshot takes the state of a
-//! program while writers wait, so taking it must not depend on its size.
+//! An ordered map that is cheap to clone. A snapshot clones the state of a program while writers
+//! wait, so the cost of a clone must not depend on the size of the state.
 //!
-//! A tree whose nodes are shared between clones. A change copies the nodes on
-//! the path from the root, but only those that a clone still holds; other nodes
-//! change in place. The cost of a large tree is the cache misses: one node for
-//! each level, and one entry. Invariant: no result depends on the shape of the
-//! tree, which differs between machines.
+//! Clones share the nodes of the tree. A change copies the nodes on the path from the root, but
+//! only those that a clone still shares; other nodes change in place. In a large tree, an operation
+//! costs one cache miss for each level and one for the entry.
+//!
+//! Invariant: no result depends on the shape of the tree, which differs between machines.
 
 use super::node::{Body, Child, Entry, Node, child_of, entry_of, first};
 use crate::exact::to_u8;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The path to the entry that was found last: one byte for the index in each node, the
-/// lowest one for the root. A program gets a value, then puts one: the second search
-/// compares one key. It is a hint: a search that follows it compares the key it finds.
+/// The path to the entry that was found last: the index in each node is one byte, and the lowest
+/// byte is that of the root. A program often gets a value and then puts it, so the second search
+/// compares one key. The path is a hint: a search verifies the key that it finds there.
 #[derive(Debug, Default)]
 struct PathHint(AtomicU64);
 
@@ -34,8 +34,8 @@ impl PathHint {
     }
 }
 
-/// A map of byte strings. Clone: O(1). Get, put and remove: O(log n), and after
-/// a clone the copy of at most one node a level, while the clone lives.
+/// A map of byte strings. Clone: O(1). Get, put and remove: O(log n). While a clone lives, a change
+/// also copies at most one node for each level.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
     root: Arc<Node>,
@@ -48,7 +48,7 @@ impl Tree {
         self.len
     }
 
-    /// The entry of a key, if it is where the last one was.
+    /// The entry of a key, if the search that ran last found it.
     #[inline]
     fn again(&self, key: &[u8]) -> Option<&Entry> {
         let mut node = self.root.as_ref();
@@ -96,7 +96,7 @@ impl Tree {
     /// The smallest key greater than the given one.
     pub(super) fn next(&self, key: &[u8]) -> Option<&[u8]> {
         let mut node = self.root.as_ref();
-        // The nearest subtree to the right of the way down.
+        // The nearest subtree to the right of the path.
         let mut right: Option<&Node> = None;
         loop {
             match &node.body {
@@ -119,9 +119,9 @@ impl Tree {
         }
     }
 
-    /// The entry of a key, its value to be changed in place.
+    /// The entry of a key, for a change of its value in place.
     pub(super) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Entry> {
-        // Nothing is copied for a key that is not there, and the way is known.
+        // An absent key causes no copy. `find` also stores the path.
         self.find(key)?;
         let mut path = self.last.get().into_iter().map(usize::from);
         let mut node = Arc::make_mut(&mut self.root);
@@ -140,7 +140,7 @@ impl Tree {
         }
     }
 
-    /// Puts in a key that is not there.
+    /// Inserts an entry whose key is absent.
     pub(super) fn insert(&mut self, new: Entry) {
         if let Some(upper) = Arc::make_mut(&mut self.root).insert(new, true) {
             let lower = (Box::default(), std::mem::take(&mut self.root));
@@ -149,9 +149,9 @@ impl Tree {
         self.len += 1;
     }
 
-    /// Takes a key and its value away.
+    /// Removes a key and returns its entry.
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
-        // Nothing is copied for a key that is not there.
+        // An absent key causes no copy.
         self.find(key)?;
         let removed = Arc::make_mut(&mut self.root).remove(key)?;
         self.len -= 1;
@@ -166,7 +166,7 @@ impl Tree {
         Some(removed)
     }
 
-    /// All entries, by key.
+    /// All entries, in ascending order of keys.
     pub(super) fn iter(&self) -> Iter<'_> {
         let mut iter = Iter {
             entries: [].iter(),
@@ -184,7 +184,7 @@ pub(super) struct Iter<'a> {
 }
 
 impl<'a> Iter<'a> {
-    /// To the first leaf below a node.
+    /// Descends to the first leaf below a node.
     fn down(&mut self, mut node: &'a Node) {
         loop {
             match &node.body {
@@ -269,10 +269,10 @@ mod tests {
             // Keys of 0 to 3 bytes, so that some are prefixes of others.
             let random = (seed >> 33).to_be_bytes();
             let key = &random[8 - (seed >> 62) as usize..];
-            // It grows, shrinks to next to nothing, and grows again.
+            // The map grows, shrinks to almost empty, and grows again.
             let removes = n / 15_000 % 2 == 1;
             if (seed >> 20) & 7 < if removes { 7 } else { 1 } {
-                // One that is there, if there is one after.
+                // Removes the next key that is present, if there is one.
                 let mut after = model.range::<[u8], _>((Bound::Included(key), Bound::Unbounded));
                 let key = after.next().map_or(key.to_vec(), |e| e.0.clone());
                 assert_eq!(remove(&mut tree, &key), model.remove(&key));
@@ -313,7 +313,7 @@ mod tests {
             put(&mut tree, &n.to_be_bytes(), b"");
         }
         assert!(leaves(&tree.root) <= 10_000 / WIDE + 1);
-        // The other way round they are at least half full, after a full one too.
+        // With descending keys the nodes are at least half full, also the ones next to a full node.
         let mut other = tree.clone();
         let last = &(3 * WIDE - 1).to_be_bytes()[size_of::<usize>() - 4..];
         for n in (0..10_000_u32).rev() {
@@ -325,7 +325,7 @@ mod tests {
                 tree.remove(&n.to_be_bytes());
             }
         }
-        // What is left of narrow nodes is joined.
+        // The remaining narrow nodes are merged.
         assert!(leaves(&tree.root) <= 100 / NARROW * 4);
     }
 

@@ -1,10 +1,8 @@
-//! What an intention does to a plain topic that lives: its records, and what
-//! they leave in the index.
+//! Applies an intention to a live plain topic: its records and its key index.
 //!
 //! Invariants:
-//! - A record is emitted only after every check that can reject the intention
-//!   (I10).
-//! - The offset of a record is the next one of its topic (I1).
+//! - A record is emitted only after every check that can reject the intention (I10).
+//! - A record gets the next offset of its topic (I1).
 
 use super::topic::Topic;
 use super::{Emitted, Stamp};
@@ -116,8 +114,7 @@ pub(super) fn delete<S: ConsequenceSink + ?Sized>(
     offset
 }
 
-/// All steps or none: everything that can say no is asked before the first
-/// record is written.
+/// Writes all steps or none: every check runs before the first record is written.
 fn transaction<S: ConsequenceSink + ?Sized>(
     id: TopicId,
     topic: &mut Topic,

@@ -1,10 +1,10 @@
-//! Groups as part of the machine: who has which record until when.
+//! Groups as part of the machine: which member has which record, and until when.
 //!
-//! Between the cursor and the frontier everything is done but what is listed,
-//! so the list is the set of acknowledged offsets, turned round: its length is
-//! bounded by what members hold. The only clock is the stamp of the batch. A
-//! claim names what it would like to have; what it gets is decided here, so
-//! two claims never have one record at a time.
+//! Between the cursor and the frontier, every record is acknowledged unless it has an entry. The
+//! entries are therefore the complement of the acknowledged offsets, and their number is limited by
+//! `pending_max`. The only clock is the stamp of the batch. A claim lists the records that it
+//! requests. This module decides which of them it gets, so two claims never have one record at a
+//! time.
 
 pub(super) mod saved;
 
@@ -22,7 +22,7 @@ use crate::limits::{GROUP_LETTERS_MAX, GROUPS_MAX, GROUPS_PENDING_MAX};
 /// The groups of one topic.
 pub(crate) type Groups = BTreeMap<GroupName, Group>;
 
-/// A group, as it is after the newest intention.
+/// A group, with the state after the newest intention.
 #[derive(Clone, Debug)]
 pub struct Group {
     mode: GroupMode,
@@ -30,7 +30,7 @@ pub struct Group {
     attempts_max: u32,
     pending_max: u32,
     dead_letters: Box<str>,
-    /// Intention that made it.
+    /// Intention offset at which the group was created.
     created: u64,
     cursor: u64,
     frontier: u64,
@@ -40,53 +40,54 @@ pub struct Group {
     letters: BTreeMap<u64, Letter>,
     deaths: u64,
     redeliveries: u64,
-    /// When each entry may be claimed, and its offset. Derived.
+    /// The log time at which each entry may be claimed, and its offset. Derived from `entries`.
     due: BTreeSet<(u64, u64)>,
-    /// Offsets of the entries of each key. Derived; empty but in keyed groups.
+    /// Offsets of the entries of each key hash. Derived from `entries`; empty unless the group is
+    /// keyed.
     by_key: BTreeMap<u64, BTreeSet<u64>>,
 }
 
-/// Who reads an exclusive group.
+/// The member that reads an exclusive group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Intention offset of the JOIN.
     pub generation: u64,
-    /// Name the member gave.
+    /// Name of the member.
     pub member: Box<[u8]>,
-    /// Log time at which somebody else may join.
+    /// Log time from which another member may join, in milliseconds since 1970-01-01 UTC.
     pub until_ms: u64,
 }
 
-/// A record that is neither done nor new.
+/// A record up to the frontier that is not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// How often it was delivered.
+    /// Number of deliveries.
     pub attempts: u32,
-    /// Hash of its key in a keyed group, 0 for none.
+    /// Hash of its key in a keyed group; 0 for none.
     pub key: u64,
-    /// Where it is.
+    /// Whether a member has it.
     pub place: EntryState,
 }
 
-/// Where a record is that was seen and is not done.
+/// State of a record that was delivered or skipped, and is not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
-    /// With nobody; may be claimed from this log time on.
+    /// No member has the record.
     Waiting {
-        /// Milliseconds since 1970-01-01 UTC.
+        /// Log time from which it may be claimed, in milliseconds since 1970-01-01 UTC.
         from_ms: u64,
     },
-    /// With a member.
+    /// A member has the record.
     Leased {
-        /// The claim.
+        /// Number of the claim.
         claim: u64,
-        /// Log time at which others may claim it.
+        /// Log time from which other members may claim it, in milliseconds since 1970-01-01 UTC.
         until_ms: u64,
     },
 }
 
 impl EntryState {
-    /// Log time from which it may be claimed.
+    /// Log time from which it may be claimed, in milliseconds since 1970-01-01 UTC.
     #[must_use]
     pub const fn due_ms(self) -> u64 {
         match self {
@@ -99,50 +100,50 @@ impl EntryState {
 #[derive(Clone, Debug)]
 struct Claim {
     member: Box<[u8]>,
-    /// Leases that it still has.
+    /// Number of its current leases.
     leases: u32,
 }
 
-/// A record that was delivered too often, until its letter is written.
+/// A record that reached the maximum of deliveries, until its dead letter is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
     /// Offset of the record.
     pub offset: u64,
-    /// How often it was delivered.
+    /// Number of deliveries.
     pub attempts: u32,
-    /// Log time at which it was given up.
+    /// Log time at which the group gave it up, in milliseconds since 1970-01-01 UTC.
     pub time_ms: u64,
-    /// What the last member said; empty: its lease ran out.
+    /// The reason that the last member gave; empty if its lease expired.
     pub reason: Box<str>,
 }
 
-/// When a step happens.
+/// Position and time of a step.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     intention: u64,
     time_ms: u64,
     /// Newest record of the topic.
     last: u64,
-    /// New entries that all groups together may take.
+    /// Number of entries that all groups together may still add.
     room: usize,
 }
 
 impl Machine {
-    /// A group; `None` when the topic or the group is not there.
+    /// A group; `None` if the topic or the group does not exist.
     #[must_use]
     pub fn group(&self, topic: &str, group: &str) -> Option<&Group> {
         let id = *self.by_name.get(topic)?;
         self.topics.get(id.index())?.groups.get(group)
     }
 
-    /// The groups of a topic, by name.
+    /// The groups of a topic, in order of their names.
     pub fn groups(&self, id: TopicId) -> impl Iterator<Item = (&GroupName, &Group)> {
         let topic = self.topics.get(id.index());
         topic.into_iter().flat_map(|topic| &topic.groups)
     }
 
-    /// Everything up to here was passed by all groups that the topic's options
-    /// wait for; `None` when they wait for none.
+    /// The offset that all groups in the option `hold_for_groups` of the topic have passed. `None`
+    /// if the option is empty.
     #[must_use]
     pub fn held(&self, id: TopicId) -> Option<u64> {
         let topic = self.topics.get(id.index())?;
@@ -229,13 +230,13 @@ impl Group {
         }
     }
 
-    /// How its members share the topic.
+    /// How the members share the topic.
     #[must_use]
     pub fn mode(&self) -> GroupMode {
         self.mode
     }
 
-    /// How it was made; `start` is where it is now.
+    /// Settings of the group; `start` is the current cursor.
     #[must_use]
     pub fn setup(&self) -> GroupSetup<'_> {
         GroupSetup {
@@ -248,72 +249,72 @@ impl Group {
         }
     }
 
-    /// Intention that made it.
+    /// Intention offset at which the group was created.
     #[must_use]
     pub fn created(&self) -> u64 {
         self.created
     }
 
-    /// Everything up to here is done.
+    /// All records up to this offset are acknowledged.
     #[must_use]
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
 
-    /// Everything after here is new.
+    /// All records after this offset are new to the group.
     #[must_use]
     pub fn frontier(&self) -> u64 {
         self.frontier
     }
 
-    /// Everything up to here is done, and no dead letter needs it any more.
+    /// All records up to this offset are acknowledged, and no pending dead letter needs them.
     #[must_use]
     pub fn passed(&self) -> u64 {
         let letters = self.letters.values().map(|letter| letter.offset - 1);
         letters.fold(self.cursor, u64::min)
     }
 
-    /// Offsets above the cursor that are done.
+    /// Number of acknowledged offsets above the cursor.
     #[must_use]
     pub fn done_above(&self) -> u64 {
         (self.frontier - self.cursor).saturating_sub(self.entries.len() as u64)
     }
 
-    /// Who reads an exclusive group.
+    /// The owner of an exclusive group.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref()
     }
 
-    /// What is neither done nor new, by offset.
+    /// The entries: records up to the frontier that are not acknowledged, by offset.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (u64, &Entry)> {
         self.entries.iter().map(|(offset, entry)| (*offset, entry))
     }
 
-    /// One of these.
+    /// The entry of an offset.
     #[must_use]
     pub fn entry(&self, offset: u64) -> Option<&Entry> {
         self.entries.get(&offset)
     }
 
-    /// When entries may be claimed, earliest first, with their offsets.
+    /// The log times at which entries may be claimed, earliest first, with their offsets.
     pub fn due(&self) -> impl Iterator<Item = (u64, u64)> {
         self.due.iter().copied()
     }
 
-    /// Claims that still have leases: number, member, leases.
+    /// Claims that still have leases: number, member, number of leases.
     pub fn claims(&self) -> impl Iterator<Item = (u64, &[u8], u32)> {
         let claims = self.claims.iter();
         claims.map(|(id, claim)| (*id, &*claim.member, claim.leases))
     }
 
-    /// Offsets of the entries of a key, by its hash, in a keyed group.
+    /// Offsets of the entries with this key hash, in a keyed group.
     pub fn of_key(&self, key: u64) -> impl Iterator<Item = u64> {
         let offsets = self.by_key.get(&key);
         offsets.into_iter().flatten().copied()
     }
 
-    /// Who made a claim that still has leases.
+    /// The member of a claim that still has leases.
     #[must_use]
     pub fn member_of(&self, claim: u64) -> Option<&[u8]> {
         self.claims.get(&claim).map(|claim| &*claim.member)
@@ -326,19 +327,19 @@ impl Group {
             .map(|(number, letter)| (*number, letter))
     }
 
-    /// Records that were given up since it was made.
+    /// Number of records that the group has given up since its creation.
     #[must_use]
     pub fn deaths(&self) -> u64 {
         self.deaths
     }
 
-    /// Deliveries beyond the first of a record, since it was made.
+    /// Number of deliveries after the first one of each record, since the creation of the group.
     #[must_use]
     pub fn redeliveries(&self) -> u64 {
         self.redeliveries
     }
 
-    /// Whether new records may be claimed, for now.
+    /// Whether the group admits claims of new records now.
     #[must_use]
     pub fn takes_new(&self) -> bool {
         self.mode != GroupMode::Exclusive
@@ -478,7 +479,7 @@ impl Group {
         Ok(())
     }
 
-    /// The owner says something, so it is there.
+    /// Checks the owner of an exclusive group and renews its lease.
     fn owned(&mut self, generation: u64, moment: &Moment) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
             return Err(Rejection::bare(ErrorCode::GroupMode));
@@ -496,8 +497,7 @@ impl Group {
         }
     }
 
-    /// Somebody acts without owning; an owner whose time is over is one no
-    /// more.
+    /// Checks that an exclusive group has no owner. Removes an owner whose lease has expired.
     fn unowned(&mut self, moment: &Moment) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
             return Err(Rejection::bare(ErrorCode::GroupMode));
@@ -511,8 +511,8 @@ impl Group {
         Ok(())
     }
 
-    /// Whether all these are with the claim; if `done` counts, also those that
-    /// are done: an answer may have been lost.
+    /// Checks that the claim has leases of all these offsets. With `done`, acknowledged offsets
+    /// pass too: the response to an earlier request may have been lost.
     fn all_leased(&self, claim: u64, offsets: Offsets<'_>, done: bool) -> Result<(), Rejection> {
         if self.mode == GroupMode::Exclusive {
             return Err(Rejection::bare(ErrorCode::GroupMode));
@@ -542,7 +542,7 @@ impl Group {
         if paused {
             through = start;
         }
-        // Of all groups together, so many more may be listed.
+        // All groups together may add at most `moment.room` entries.
         let full = self.entries.len().saturating_add(moment.room);
         let full = full.min(self.pending_max as usize);
         self.claims.insert(
@@ -573,7 +573,7 @@ impl Group {
                 self.insert(offset, key);
             }
             let Some(entry) = self.entries.get(&offset).copied() else {
-                continue; // done
+                continue; // acknowledged
             };
             if entry.place.due_ms() > moment.time_ms {
                 continue;
@@ -597,8 +597,8 @@ impl Group {
         self.settle();
     }
 
-    /// Whether a record of this key may go to the member: nobody else has one
-    /// of the key, and everything before it is with the member or done. Asked
+    /// Whether the member may get a record of this key. No other member may have a record of the
+    /// key, and the member must have every earlier record that is not acknowledged. Must be called
     /// in ascending order of offsets.
     #[must_use]
     pub fn admits(
@@ -655,7 +655,7 @@ impl Group {
         self.put_at(offset, EntryState::Leased { claim, until_ms });
     }
 
-    /// Moves an entry, and keeps what is derived from its place.
+    /// Changes the state of an entry, and updates the data derived from it.
     fn put_at(&mut self, offset: u64, place: EntryState) {
         let Some(entry) = self.entries.get_mut(&offset) else {
             return;
@@ -671,7 +671,7 @@ impl Group {
         self.release(before);
     }
 
-    /// One lease less for the claim that had this place.
+    /// Removes a lease from the claim of this state. Removes the claim with its last lease.
     fn release(&mut self, place: EntryState) {
         if let EntryState::Leased { claim, .. } = place
             && let Slot::Occupied(mut slot) = self.claims.entry(claim)
@@ -708,7 +708,7 @@ impl Group {
         self.put_at(offset, EntryState::Waiting { from_ms });
     }
 
-    /// Gives a record up, if there is room for its letter.
+    /// Gives a record up, if the table of dead letters is not full. Returns whether it did.
     fn bury(&mut self, offset: u64, reason: &str, moment: &Moment) -> bool {
         if self.letters.len() >= GROUP_LETTERS_MAX {
             return false;
@@ -727,14 +727,14 @@ impl Group {
         true
     }
 
-    /// The cursor is where the first record begins that is not done.
+    /// Sets the cursor to the offset before the first entry.
     fn settle(&mut self) {
         let first = self.entries.first_key_value();
         self.cursor = first.map_or(self.frontier, |(offset, _)| offset - 1);
     }
 }
 
-/// What a claim of a keyed group has found out about keys so far: none when
-/// the key is with somebody else, else up to where its records were looked at.
+/// Results of a claim of a keyed group, by key hash. `None`: the claim must skip the key. `Some`:
+/// the offset up to which the records of the key were checked.
 #[derive(Clone, Debug, Default)]
 pub struct KeyGate(BTreeMap<u64, Option<u64>>);

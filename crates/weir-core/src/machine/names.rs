@@ -1,4 +1,4 @@
-//! Looking things up: topics by name, some at a time; modules by their hash.
+//! Lookup of topics by name, in pages, and of modules by hash.
 
 use std::ops::Bound;
 
@@ -9,15 +9,15 @@ use super::{Machine, TopicView};
 use crate::program::CodeHash;
 
 impl Machine {
-    /// The bytes of a module that a topic has.
+    /// The bytes of a module that at least one topic runs.
     #[must_use]
     pub fn module(&self, code: CodeHash) -> Option<Arc<[u8]>> {
         let code = self.codes.get(code)?;
         Some(Arc::clone(&code.bytes))
     }
 
-    /// Every name that ever was created and begins so, in byte order, from the
-    /// first one after `after` on. Costs what is taken of it.
+    /// The names, ever created, that start with a prefix and are greater than `after`, in byte
+    /// order. The cost is linear in the number of names that the caller reads.
     pub fn topics_by_name<'a>(
         &'a self,
         after: &str,

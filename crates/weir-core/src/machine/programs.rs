@@ -1,8 +1,8 @@
-//! The part of the machine that lets programs judge.
+//! Calls programs to judge writes, and keeps the modules.
 //!
-//! A call that is not VALID leaves nothing behind: neither record nor key nor
-//! state nor memory (I10). Records reach the sink only when the whole
-//! intention has been judged.
+//! Invariants:
+//! - A call that is not VALID changes nothing: no record, key, state or memory (I10).
+//! - Records reach the sink only after the whole intention was judged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,28 +24,28 @@ use crate::intention::TxnOp;
 use crate::program::{CodeHash, Entry, Program, ProgramHost, Refusal, Setup};
 use crate::record::{ConsequenceSink, RecordFlags};
 
-/// A module and how many topics run it.
+/// A module and the number of topics that run it.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) topics: u32,
 }
 
-/// Modules by their hash, each once.
+/// Modules by hash, each stored once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Codes {
     by_hash: BTreeMap<CodeHash, Code>,
-    /// Bytes of all.
+    /// Sum of the bytes of all modules.
     bytes: u64,
 }
 
 impl Codes {
-    /// Whether so many bytes more may be kept, whatever modules they are.
+    /// Whether `bytes` more may be stored, within a limit of `max` bytes.
     pub(super) fn fits(&self, bytes: u64, max: u64) -> bool {
         self.bytes.saturating_add(bytes) <= max
     }
 
-    /// Whether a module may be kept beside the others.
+    /// Whether a module is stored already, or fits within a limit of `max` bytes.
     pub(super) fn has_room(&self, host: &dyn ProgramHost, code: &[u8], max: u64) -> bool {
         self.fits(code.len() as u64, max) || self.by_hash.contains_key(&host.hash(code))
     }
@@ -54,7 +54,7 @@ impl Codes {
         self.by_hash.get(&hash)
     }
 
-    /// All of them, in order of their hashes.
+    /// All modules, in order of their hashes.
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Code> {
         self.by_hash.values()
     }
@@ -63,7 +63,7 @@ impl Codes {
         self.by_hash.is_empty()
     }
 
-    /// Keeps a module that no topic runs yet.
+    /// Stores a module without counting a topic that runs it.
     pub(super) fn insert(&mut self, hash: CodeHash, bytes: Arc<[u8]>) -> &mut Code {
         let sum = &mut self.bytes;
         self.by_hash.entry(hash).or_insert_with(|| {
@@ -106,17 +106,17 @@ pub(super) fn info(stamp: &Stamp, op: u32) -> CallInfo {
     }
 }
 
-/// A limit was reached.
+/// A rejection because a limit was reached.
 pub(super) fn limited(max: u64) -> Rejection {
     Rejection::limit(ErrorCode::Limit, max)
 }
 
-/// What a CREATE or REPLACE record tells about the program.
+/// The value of a CREATE or REPLACE record: the hash of the module, then the arguments.
 pub(super) fn announcement(hash: CodeHash, args: &[u8]) -> Vec<u8> {
     [&hash.0[..], args].concat()
 }
 
-/// Lets the topic's program judge a write.
+/// Executes a write that the topic's program judges.
 pub(super) fn write<S: ConsequenceSink + ?Sized>(
     id: TopicId,
     topic: &mut Topic,
@@ -138,7 +138,7 @@ pub(super) fn write<S: ConsequenceSink + ?Sized>(
     settle((id, topic), states, running, judged, (item, stamp), sink)
 }
 
-/// Draws the consequences of what a program said.
+/// Commits or reverts the calls of an intention, according to the verdict of the program.
 pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     (id, topic): (TopicId, &mut Topic),
     states: &mut States,
@@ -155,7 +155,7 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     });
     let judged = judged.and_then(|()| running.charge(states));
     running.settle(judged.is_ok());
-    // After that, which may have a bill of its own.
+    // Read after `settle`, which may use fuel itself.
     stamp.fuel.set(running.context.fuel());
     let verdict = judged.map(|()| {
         topic.digest = topic.digest.fold(running.context.folded());
@@ -181,7 +181,7 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     Ok(verdict)
 }
 
-/// What a verdict says beyond its reason, in one number.
+/// The detail of a verdict as one number, for the digest.
 fn told(detail: &Detail) -> u64 {
     match detail {
         Detail::Rejected { code, text } => mix(u64::from(*code), hash(4, text.as_bytes())),
@@ -192,7 +192,7 @@ fn told(detail: &Detail) -> u64 {
     }
 }
 
-/// Calls the program once for each operation. Touches nothing but the program.
+/// Calls the program once for each operation. Changes only the program.
 pub(super) fn judge(
     running: &mut Running,
     bounds: Bounds,
@@ -241,7 +241,7 @@ fn aborted(index: u32, no: &Rejection) -> Rejection {
     }
 }
 
-/// Whether the wanted records keep the number of keys in its quota.
+/// Whether the topic stays within its quota of keys after the requested records.
 pub(super) fn within_quota(
     context: &CallContext,
     live: &Live,
@@ -270,7 +270,7 @@ pub(super) fn within_quota(
     })
 }
 
-/// Key, value and metadata of each operation, asked for in ascending order.
+/// Key, value and metadata of each operation. Must be read in ascending order of indexes.
 struct Inputs<'a> {
     item: Item<'a>,
     steps: Option<Box<dyn Iterator<Item = TxnOp<'a>> + 'a>>,
@@ -313,7 +313,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Writes the wanted records. The last one closes the intention.
+/// Writes the requested records. The last record has the flag LAST.
 pub(super) fn publish<S: ConsequenceSink + ?Sized>(
     id: TopicId,
     topic: &mut Topic,
@@ -356,7 +356,7 @@ pub(super) fn publish<S: ConsequenceSink + ?Sized>(
     }
 }
 
-/// What a host must know about a topic with these options.
+/// Asks the host to admit a module for a topic with these options.
 pub(super) fn admit(
     host: &dyn ProgramHost,
     code: &[u8],

@@ -1,4 +1,4 @@
-//! A program at work in a topic: its calls, its state, and what it is charged for.
+//! A program that runs in a topic: its calls, its state, and the bytes that are charged for it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::program::{
     CodeHash, Decision, Entry, Facts, Program, ProgramCounts, Setup, StateMode, Trap, Verdicts,
 };
 
-/// A program at work in a topic.
+/// A program that runs in a topic.
 pub(crate) struct Running {
     pub(crate) code: CodeHash,
     pub(crate) args: Arc<[u8]>,
@@ -25,11 +25,11 @@ pub(crate) struct Running {
     pub(super) facts: Facts,
     pub(super) program: Box<dyn Program>,
     pub(crate) context: Box<CallContext>,
-    /// The topic's keys are kept in the context.
+    /// Whether the context keeps the topic's keys and values.
     pub(crate) watches: bool,
-    /// Principal of the CREATE, to whom the state is charged.
+    /// Principal of the CREATE, which is charged for the state.
     pub(crate) owner: Arc<[u8]>,
-    /// Bytes that it is charged for.
+    /// Bytes that are charged for it now.
     pub(crate) charged: u64,
     pub(crate) counts: ProgramCounts,
     pub(crate) verdicts: Verdicts,
@@ -89,7 +89,7 @@ impl Running {
         }
     }
 
-    /// One call; everything but VALID is an `Err`.
+    /// Runs one call. Every result other than VALID is an `Err`.
     pub(super) fn call(
         &mut self,
         entry: Entry,
@@ -98,7 +98,7 @@ impl Running {
     ) -> Result<Result<(), Rejection>, ApplyError> {
         let copies = self.facts.reads_input || self.watches;
         self.context.lay(info, key, value, copies);
-        // The calls of a transaction share what one start may use.
+        // All calls of a transaction together may use at most the fuel of one start.
         let most = self.context.limits().fuel_max.max(START_FUEL);
         let left = most.saturating_sub(self.context.fuel());
         let fuel = match entry {
@@ -132,13 +132,13 @@ impl Running {
         }
     }
 
-    /// Makes ready for an intention whose first record has this offset.
+    /// Prepares for an intention whose first record gets the offset `first`.
     pub(super) fn open(&mut self, first: ConsequenceOffset, item: &Item<'_>) {
         self.context.open(first);
         self.context.lay_principal(item.principal);
     }
 
-    /// Keeps what the calls of an intention did, or takes it back.
+    /// Commits the changes of an intention's calls if `kept`, otherwise reverts them.
     pub(super) fn settle(&mut self, kept: bool) {
         self.program.settle(kept, &mut self.context);
         if kept {
@@ -148,8 +148,7 @@ impl Running {
         }
     }
 
-    /// Whether the topic may have these options from now on; a sentence if
-    /// not.
+    /// Checks whether the topic may change to these options. The error has a text.
     pub(super) fn may_have(&self, options: &TopicOptions) -> Result<(), Rejection> {
         if options.program.state != self.mode {
             return Err(bad("the state mode of a topic is fixed when it is created"));
@@ -158,17 +157,17 @@ impl Running {
         self.program.fits(&setup).map_err(|sentence| bad(&sentence))
     }
 
-    /// Whether its module can have left these memory and globals.
+    /// Whether the module could have produced this memory and these globals.
     pub(super) fn accepts_image(&self) -> bool {
         self.program.accepts(self.context.image())
     }
 
-    /// Whether its module needs the topic's keys.
+    /// Whether the module needs the topic's keys.
     pub(super) fn reads_keys(&self) -> bool {
         self.facts.reads_keys
     }
 
-    /// Bytes that its state as it is now should be charged with.
+    /// Bytes that its current state should be charged for.
     pub(super) fn weight(&self) -> u64 {
         let of = |map: &KvMap| map.bytes() + STATE_ENTRY_BYTES * map.len() as u64;
         let own = match self.mode {
@@ -179,7 +178,7 @@ impl Running {
         own + self.context.keys().map_or(0, of)
     }
 
-    /// Charges its state, or says which cap that would break.
+    /// Charges its state. Fails with the cap that would be exceeded.
     pub(super) fn charge(&mut self, states: &mut States) -> Result<(), Rejection> {
         let weight = self.weight();
         if weight != self.charged {
@@ -189,7 +188,7 @@ impl Running {
         Ok(())
     }
 
-    /// Bytes of what it keeps.
+    /// Bytes of its state: keys and values, or memory.
     pub(crate) fn state_bytes(&self) -> u64 {
         self.context.state().bytes() + self.context.image().memory.len() as u64
     }

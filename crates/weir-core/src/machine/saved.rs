@@ -18,16 +18,16 @@ use crate::snapshot::{Input, SnapshotError, Writer};
 
 /// Tag of a topic's section with its program.
 pub(super) const PROGRAM: u64 = 50;
-/// Tag of the mark of a topic in quarantine.
+/// Tag that marks a topic in quarantine.
 pub(super) const STOPPED: u64 = 52;
 /// Tag of the machine's section with all modules.
 pub(super) const CODES: u64 = 51;
-/// Bytes of a section: two maps of state, and room to spare.
+/// Maximum bytes of a section: two maps of state, and a reserve.
 const SECTION_BYTES_MAX: u64 = 2 << 30;
 
 const BROKEN: SnapshotError = SnapshotError::Malformed("the state of a program");
 
-/// What a topic's section says, before its module is known.
+/// Content of a topic's section, before its module is loaded.
 #[derive(Debug)]
 pub(super) struct Saved {
     code: CodeHash,
@@ -55,7 +55,7 @@ pub(super) fn save(
     }
     put_varint(&mut bytes, u64::from(running.watches));
     if let Some(keys) = running.context.keys() {
-        // Keys and offsets are those of the topic.
+        // Keys and offsets must equal those of the topic.
         assert_eq!(keys.len(), index.len(), "each key has a kept value");
         for (_, value) in keys.iter() {
             let Some((_, value)) = value.split_at_checked(OFFSET_BYTES) else {
@@ -142,7 +142,7 @@ fn state(r: &mut Reader<'_>, context: &mut CallContext) -> Result<(), Short> {
         }
         let value = r.bytes()?;
         context.state_mut().put(key, [value, &[]]);
-        // Nothing of it is ever taken back.
+        // These entries must never be reverted.
         context.state_mut().commit();
         before = key;
     }
@@ -158,7 +158,7 @@ fn image(r: &mut Reader<'_>) -> Result<Image, Short> {
     let mut next = 0;
     for _ in 0..r.varint()? {
         let number = usize::try_from(r.varint()?).map_err(|_| Short)?;
-        // No page twice, none after the end, and none of zeros.
+        // Pages must be in ascending order, within the memory, and not all zeros.
         if number < next || !memory.keep(number, r.take(IMAGE_PAGE_BYTES)?) {
             return Err(Short);
         }
@@ -205,7 +205,7 @@ pub(super) fn load_codes(
     if r.is_empty() { Ok(codes) } else { Err(BROKEN) }
 }
 
-/// Puts a program to work again.
+/// Restores the program of a topic.
 pub(super) fn revive(
     topic: &mut Topic,
     saved: Saved,

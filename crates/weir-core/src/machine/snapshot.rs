@@ -22,7 +22,7 @@ use crate::session::SessionTable;
 use crate::snapshot::{Input, SnapshotError, SnapshotSink, SnapshotSource, Writer};
 
 impl Machine {
-    /// Writes the state. Equal states give equal bytes, whatever the seeds.
+    /// Writes the state. Equal states give equal bytes, independent of the seeds.
     pub fn save(&self, to: &mut dyn SnapshotSink) -> Result<(), SnapshotError> {
         let mut out = Writer::new(to);
         out.number(u64::from(MACHINE_VERSION))?;
@@ -35,7 +35,7 @@ impl Machine {
             out.number(topic.last.0)?;
             out.word(topic.digest.0)?;
             let Some(live) = &topic.live else {
-                out.number(0)?; // does not live
+                out.number(0)?; // not live
                 out.number(u64::from(!topic.groups.is_empty()))?; // further sections
                 if !topic.groups.is_empty() {
                     groups::saved::save(&topic.groups, &mut out)?;
@@ -75,13 +75,12 @@ impl Machine {
         out.finish()
     }
 
-    /// Reads a state without programs that [`save`](Self::save) wrote.
+    /// Reads a state without programs, as written by [`save`](Self::save).
     pub fn load(from: &mut dyn SnapshotSource, seed: u64) -> Result<Self, SnapshotError> {
         Self::load_with(from, seed, None)
     }
 
-    /// Reads a state that [`save`](Self::save) wrote; its programs run on
-    /// `host`.
+    /// Reads a state that [`save`](Self::save) wrote. `host` runs its programs.
     pub fn load_with(
         from: &mut dyn SnapshotSource,
         seed: u64,
@@ -141,7 +140,7 @@ impl Machine {
     }
 }
 
-/// What a snapshot of this version has none of.
+/// Message for a section that this version does not know.
 const SECTIONS: &str = "no sections that this build does not know";
 
 fn section(input: &mut Input<'_>, tag: u64) -> Result<(), SnapshotError> {

@@ -26,7 +26,7 @@ use crate::options::TopicOptions;
 use crate::program::{CodeHash, Entry, Program, ProgramHost, StateMode};
 use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
 
-/// Whether a program begins with it.
+/// Whether the action starts a program.
 pub(super) fn is_start(action: &Action<'_>) -> bool {
     match action {
         Action::Create { code, .. } => !code.is_empty(),
@@ -35,25 +35,25 @@ pub(super) fn is_start(action: &Action<'_>) -> bool {
     }
 }
 
-/// A program on its way into a topic.
+/// A program that is being started for a topic.
 #[derive(Debug)]
 pub(super) struct Start {
     host: Arc<dyn ProgramHost>,
     options: TopicOptions,
     /// Offset of the topic's newest record.
     last: ConsequenceOffset,
-    /// Its module is kept already, or may be.
+    /// Whether its module is stored already, or fits.
     has_room: bool,
     place: Target,
     begun: Option<Begun>,
 }
 
-/// Where it begins.
+/// Where the program will run.
 #[derive(Debug)]
 enum Target {
-    /// In a topic that is to come.
+    /// In a new topic.
     New(Box<Live>),
-    /// Instead of another one.
+    /// In place of another program.
     Old(Box<Old>),
 }
 
@@ -61,12 +61,12 @@ enum Target {
 #[derive(Debug)]
 struct Old {
     running: Box<Running>,
-    /// The topic has keys now.
+    /// Whether the topic has keys.
     has_keys: bool,
     image: Image,
 }
 
-/// A program that may take its place.
+/// A program whose start succeeded.
 #[derive(Debug)]
 struct Begun {
     code: Arc<[u8]>,
@@ -74,7 +74,7 @@ struct Begun {
 }
 
 impl Start {
-    /// Lets the program begin, for as long as that takes.
+    /// Admits the program and runs its start, which may take long.
     pub(super) fn run(
         &mut self,
         item: &Item<'_>,
@@ -119,13 +119,13 @@ impl Start {
     }
 }
 
-/// A module that was admitted, and what it is to do.
+/// An admitted module and its setup.
 struct Brought {
     code: (CodeHash, u32),
     args: Arc<[u8]>,
     mode: StateMode,
     program: Box<dyn Program>,
-    /// Offset of its first record.
+    /// Offset of the first record of the start.
     first: ConsequenceOffset,
 }
 
@@ -163,8 +163,8 @@ impl Brought {
         Ok(Ok(Box::new(running)))
     }
 
-    /// The new program works with what the old one left, and gives it back
-    /// when it is refused.
+    /// Starts the new program with the state of the old one. If the start is rejected, the old
+    /// program gets its state back.
     fn take_over(
         self,
         old: &mut Old,
@@ -225,7 +225,8 @@ impl Brought {
 }
 
 impl Old {
-    /// The new program was refused: what it did is taken back.
+    /// Reverts the changes of a new program that was rejected, and restores the state of the old
+    /// one.
     fn take_back(&mut self, mut new: Running) {
         new.settle(false);
         let mut context = new.context;
@@ -241,9 +242,8 @@ impl Old {
 }
 
 impl Machine {
-    /// What can be said of a CREATE with a program or a REPLACE before the
-    /// program is known. The topic of a REPLACE lends its program until the
-    /// start has [begun](Self::begun).
+    /// Checks a CREATE with a program, or a REPLACE, as far as possible without the program. A
+    /// REPLACE takes the program out of the topic until [`begun`](Self::begun) returns.
     pub(super) fn begin(
         &mut self,
         item: &Item<'_>,
@@ -324,9 +324,9 @@ impl Machine {
         }))
     }
 
-    /// Draws the consequences of a start. A topic comes into being only when
-    /// the start of its program succeeded (T2); a new program takes over the
-    /// state, or the old one stays.
+    /// Executes the result of a start. A topic is created only if the start of its program
+    /// succeeded (T2). In a REPLACE, the new program takes over the state, or the old program
+    /// stays.
     pub(super) fn begun<S: ConsequenceSink + ?Sized>(
         &mut self,
         start: Start,
@@ -415,8 +415,8 @@ impl Machine {
     }
 }
 
-/// Writes the CREATE or REPLACE record and what the program began with, and
-/// puts the program to work.
+/// Writes the CREATE or REPLACE record and the records of the start, and installs the program in
+/// the topic.
 fn announce<S: ConsequenceSink + ?Sized>(
     (id, topic): (TopicId, &mut Topic),
     kind: RecordKind,

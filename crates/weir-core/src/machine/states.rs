@@ -1,12 +1,12 @@
-//! The memory that the programs of all topics keep, and who may use how much.
+//! Limits the memory for the states of programs, in all topics and for each principal.
 //!
-//! Each program is charged for its state, to the store and to the principal that created its
-//! topic. A call that would take more than either cap is refused with QUOTA before it is kept; one
-//! that takes no more than before always passes, so state can be deleted when a cap is reached.
-//! The caps decide outcomes: they are constants of the machine version, and what is charged
-//! follows from the log alone (docs/decisions/0054).
+//! The state of a program is charged to the store and to the principal that created its topic. A
+//! call that would exceed either cap is rejected with QUOTA before it is committed. A call that
+//! needs no more bytes than before always passes, so state can be deleted when a cap is reached.
+//! The caps decide outcomes: they are constants of the machine version, and the charges follow from
+//! the log alone (docs/decisions/0054).
 //!
-//! Invariant: the sums are those of the programs that exist.
+//! Invariant: the sums are those of the existing programs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::effect::Rejection;
 use crate::error_code::ErrorCode;
 use crate::limits::{PRINCIPAL_STATES_BYTES_MAX, STATES_BYTES_MAX};
 
-/// What is charged to whom.
+/// Bytes charged to the store and to each principal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct States {
     total: u64,
@@ -23,7 +23,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Charges `new` bytes in the place of `old` ones.
+    /// Replaces a charge of `old` bytes by one of `new` bytes.
     pub(super) fn charge(
         &mut self,
         principal: &Arc<[u8]>,
@@ -47,13 +47,13 @@ impl States {
         Ok(())
     }
 
-    /// Charges what is there already: a snapshot is no request.
+    /// Charges state that exists already, without a check: a snapshot is not a request.
     pub(super) fn add(&mut self, principal: &Arc<[u8]>, bytes: u64) {
         let own = self.principal(principal);
         self.set(principal, self.total + bytes, own + bytes);
     }
 
-    /// Charges nothing any more for a program that had so many bytes.
+    /// Releases the charge of a program, of `bytes` bytes.
     pub(super) fn release(&mut self, principal: &Arc<[u8]>, bytes: u64) {
         let own = self.principal(principal);
         let is_charged = principal.is_empty() || bytes <= own;
@@ -61,7 +61,7 @@ impl States {
             bytes <= self.total && is_charged,
             "what is released was charged"
         );
-        // Nobody in particular is charged to the store alone.
+        // An empty principal has no sum of its own: only the store is charged.
         let own = if principal.is_empty() { 0 } else { own - bytes };
         self.set(principal, self.total - bytes, own);
     }

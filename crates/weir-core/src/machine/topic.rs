@@ -1,4 +1,4 @@
-//! State of one topic name: its last offset for ever, and what is live now.
+//! State of one topic name: its last offset, which survives destruction, and the live topic.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::keys::KeyIndex;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::options::TopicOptions;
 
-/// A name that was created at least once.
+/// A topic name that was created at least once.
 #[derive(Clone, Debug)]
 pub(crate) struct Topic {
     pub(crate) name: TopicName,
@@ -21,14 +21,14 @@ pub(crate) struct Topic {
     pub(crate) name_hash: u64,
     /// Offset of the newest record; survives destruction (T4).
     pub(crate) last: ConsequenceOffset,
-    /// Folded history (G11).
+    /// Digest of the history (G11).
     pub(crate) digest: Digest,
     pub(crate) live: Option<Live>,
-    /// Survive destruction, like the offsets they count.
+    /// Groups survive destruction, as their offsets do.
     pub(crate) groups: Groups,
 }
 
-/// What exists only while the topic lives.
+/// State that exists only while the topic lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     /// Intention offset of the CREATE.
@@ -37,13 +37,13 @@ pub(crate) struct Live {
     pub(crate) created: ConsequenceOffset,
     pub(crate) options: TopicOptions,
     pub(crate) keys: KeyIndex,
-    /// What judges each write; none in a plain topic.
+    /// The program that judges each write; `None` in a plain topic.
     pub(crate) program: Option<Box<Running>>,
-    /// In quarantine (P8): no write is taken.
+    /// In quarantine (P8): no write is accepted.
     pub(crate) stopped: bool,
 }
 
-/// Folds what counts of a topic into a digest.
+/// Folds the state of a topic into a digest.
 pub(super) fn fold(digest: Digest, topic: &Topic) -> Digest {
     let live = topic.live.as_ref();
     let groups = topic.groups.values();
@@ -55,7 +55,7 @@ pub(super) fn fold(digest: Digest, topic: &Topic) -> Digest {
         .fold(live.map_or(0, |live| live.keys.len() as u64))
 }
 
-/// Checks one condition against the topic, which may be unknown or dead.
+/// Checks one condition against the topic, which may be unknown or destroyed.
 pub(crate) fn holds(
     expect: &Expect<'_>,
     topic: Option<&Topic>,
@@ -92,7 +92,7 @@ pub(crate) fn holds(
     })
 }
 
-/// How long keys and values of a topic may be, where its options say so.
+/// Limits on keys and values from the options of a topic; `None`: no limit in the options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     key_max: Option<u64>,
@@ -118,15 +118,14 @@ impl Bounds {
 }
 
 impl Live {
-    /// Whether a record with this key may be written: with a value, or with
-    /// none to delete it. What could ever be set can be deleted, whatever the
-    /// options say by now.
+    /// Checks the limits for a record: a PUT with a value, or a DELETE with `None`. Every key that
+    /// could ever be set can be deleted, whatever the current options are.
     #[inline]
     pub(crate) fn admits(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Rejection> {
         self.bounds().admit(key, value)
     }
 
-    /// How long keys and values may be.
+    /// Limits on the bytes of keys and values.
     #[inline]
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
@@ -135,7 +134,7 @@ impl Live {
         }
     }
 
-    /// Whether one more PUT of `key` keeps the number of keys in its quota.
+    /// Checks that the topic stays within its quota of keys after a PUT of `key`.
     #[inline]
     pub(crate) fn has_room(&self, key: &[u8]) -> Result<(), Rejection> {
         let Some(max) = self.options.keys_max else {
@@ -147,8 +146,8 @@ impl Live {
         Err(Rejection::limit(ErrorCode::Quota, max))
     }
 
-    /// Checks the steps of a transaction in order, each seeing the ones
-    /// before it, without changing anything.
+    /// Checks the steps of a transaction in order. Each step sees the effect of the steps before
+    /// it. Changes nothing.
     pub(crate) fn admits_all<'a>(
         &self,
         steps: impl Iterator<Item = TxnOp<'a>>,

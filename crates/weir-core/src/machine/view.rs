@@ -1,4 +1,4 @@
-//! Topics, as they can be seen from outside.
+//! Topics as callers of the machine see them.
 
 use super::Machine;
 use super::topic::{Live, Topic};
@@ -8,46 +8,46 @@ use crate::keys::KeyIndex;
 use crate::options::TopicOptions;
 use crate::program::ProgramView;
 
-/// A live topic, as it can be seen from outside.
+/// A topic as callers of the machine see it, live or destroyed.
 #[derive(Clone, Copy, Debug)]
 pub struct TopicView<'a> {
     /// Its name.
     pub name: &'a TopicName,
-    /// Its number.
+    /// Its id.
     pub id: TopicId,
     /// Offset of its newest record.
     pub last: ConsequenceOffset,
-    /// Intention offset of its CREATE; `None` when it does not live.
+    /// Intention offset of its CREATE; `None` if the topic is not live.
     pub incarnation: Option<IntentionOffset>,
-    /// Offset of its CREATE record; `None` when it does not live.
+    /// Offset of its CREATE record; `None` if the topic is not live.
     pub created: Option<ConsequenceOffset>,
-    /// Options; `None` when it does not live.
+    /// Options; `None` if the topic is not live.
     pub options: Option<&'a TopicOptions>,
-    /// Keys; `None` when it does not live.
+    /// Keys; `None` if the topic is not live.
     pub keys: Option<&'a KeyIndex>,
-    /// Its program; `None` for a plain topic and one that does not live.
+    /// Its program; `None` for a plain topic and for one that is not live.
     pub program: Option<ProgramView<'a>>,
-    /// In quarantine: it takes no PUT, DELETE or transaction.
+    /// In quarantine: it accepts no PUT, DELETE or transaction.
     pub quarantined: bool,
-    /// Folded history.
+    /// Digest of its history.
     pub digest: Digest,
 }
 
 impl Machine {
-    /// Every name that ever was created, in order of its number.
+    /// Every topic that was ever created, in order of ids.
     pub fn topics(&self) -> impl Iterator<Item = TopicView<'_>> {
         (0_u32..)
             .zip(&self.topics)
             .map(|(number, topic)| view(TopicId(number), topic))
     }
 
-    /// A topic by name, live or not; `None` when it never was created.
+    /// A topic by name, live or not; `None` if it was never created.
     #[must_use]
     pub fn topic(&self, name: &str) -> Option<TopicView<'_>> {
         self.topic_by_id(*self.by_name.get(name)?)
     }
 
-    /// A topic by number.
+    /// A topic by id.
     #[must_use]
     pub fn topic_by_id(&self, id: TopicId) -> Option<TopicView<'_>> {
         self.topics.get(id.index()).map(|topic| view(id, topic))

@@ -84,8 +84,8 @@ fn put(group: &Group, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the groups of a topic with this newest record, of a machine with this
-/// newest intention.
+/// Reads the groups of a topic. `last` is the topic's newest record, `applied` the machine's newest
+/// intention.
 pub(in crate::machine) fn load(
     input: &mut Input<'_>,
     topic: &str,
@@ -238,8 +238,8 @@ fn read_entries(r: &mut Reader<'_>, group: &mut Group, applied: u64) -> Result<(
             group.by_key.entry(key).or_default().insert(offset);
         }
     }
-    // One form for each state: the cursor is where the list says, and a claim
-    // without leases is none.
+    // Each state has exactly one encoding: the cursor follows from the entries, and every claim has
+    // a lease.
     let first = group.entries.first_key_value();
     let cursor = first.map_or(group.frontier, |(offset, _)| offset - 1);
     if cursor != group.cursor || group.claims.values().any(|claim| claim.leases == 0) {
