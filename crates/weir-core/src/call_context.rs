@@ -1,9 +1,8 @@
-//! The context: everything that a program sees and changes during an intention.
+//! The context of a call: all data that a program can read or change during an intention.
 //!
-//! The machine lays the input on it, an engine runs the program against it,
-//! and the machine keeps or reverts what is there afterwards. All limits are
-//! checked here, before anything is stored. The memory of a context is used again
-//! for the next call.
+//! The machine sets the input, an engine runs the program with the context, and the machine then
+//! commits or reverts the changes. All limits are checked here, before anything is stored. The
+//! memory of a context is reused for the next call.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,25 +18,25 @@ use crate::options::ProgramLimits;
 
 /// Bytes of the header that a program reads.
 pub const HEADER_BYTES: usize = 128;
-/// Bytes in front of a value in the copy of the topic's keys: its offset.
+/// Bytes before a value in the copy of the topic's keys: the offset of its record.
 pub(crate) const OFFSET_BYTES: usize = 8;
-/// Bytes of an arena that are kept for the next call.
+/// Maximum bytes of a buffer that are retained for the next call.
 const KEEP_BYTES: usize = 256 << 10;
-/// Emissions of which the room is kept between calls.
+/// Maximum number of emits whose memory is retained for the next call.
 const KEEP_EMITS: usize = 1024;
 
-/// Why the context refuses something: the call ends with it.
+/// Why the context rejects a request of the program. The call ends with this error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The program did what no program may do.
+    /// The program did something that is not permitted.
     Trap(TrapKind),
-    /// A limit; its value.
+    /// A limit was exceeded; its value.
     Limit(u64),
-    /// It costs more fuel than is left.
+    /// The request costs more fuel than is left.
     OutOfFuel,
 }
 
-/// What the call is about, beyond key and value.
+/// Properties of the call other than key and value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallInfo {
     pub(crate) op: u32,
@@ -51,7 +50,7 @@ pub(crate) struct CallInfo {
     pub(crate) op_count: u32,
 }
 
-/// Numbers of the operations in the header.
+/// Operation numbers in the header.
 pub(crate) mod op {
     pub(crate) const INIT: u32 = 0;
     pub(crate) const PUT: u32 = 1;
@@ -59,7 +58,7 @@ pub(crate) mod op {
     pub(crate) const UPGRADE: u32 = 3;
 }
 
-/// Where the bytes of an emitted key or value are.
+/// Location of the bytes of an emitted key or value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// In the context's arena: start and length.
@@ -70,20 +69,20 @@ pub(crate) enum Source {
     Value(usize, usize),
 }
 
-/// A record that a program wants.
+/// A record that a program requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Emit {
-    /// The operation that was being judged.
+    /// Index of the operation that was being judged.
     pub(crate) op_index: u32,
     pub(crate) delete: bool,
     pub(crate) key: Source,
     pub(crate) value: Source,
 }
 
-/// See the module.
+/// The context of a call; see the module.
 #[derive(Debug, Default)]
 pub struct CallContext {
-    /// For those who tell what a program said; no program can see it.
+    /// Name of the topic, for reports about the program. Programs cannot read it.
     topic: Arc<str>,
     info: CallInfo,
     mode: StateMode,
@@ -104,11 +103,11 @@ pub struct CallContext {
     emit_bytes_max: u64,
     text: Vec<u8>,
     state: KvMap,
-    /// The topic's own keys, for programs that read them: offset (8 bytes) and
-    /// value. `None` for the others.
+    /// The topic's keys, for programs that read them: offset (8 bytes) and value. `None` for other
+    /// programs.
     keys: Option<KvMap>,
     image: Image,
-    /// Everything that changed, folded.
+    /// Hash of all changes.
     fold: u64,
     fuel: u64,
 }
@@ -123,8 +122,8 @@ impl CallContext {
         }
     }
 
-    /// What the program keeps between intentions, without what the last one laid
-    /// down. A snapshot takes it while writers wait: O(1).
+    /// A copy of the state that the program keeps between intentions, without the data of the last
+    /// intention. O(1), because a snapshot calls this while writers wait.
     pub(crate) fn kept(&self) -> Self {
         Self {
             topic: Arc::clone(&self.topic),
@@ -142,7 +141,7 @@ impl CallContext {
         self.topic = Arc::from(topic);
     }
 
-    /// A new intention whose first record would have this offset.
+    /// Starts an intention. Its first record would have this offset.
     pub(crate) fn open(&mut self, first: ConsequenceOffset) {
         self.first = first;
         self.emits.clear();
@@ -154,8 +153,8 @@ impl CallContext {
         self.fuel = 0;
     }
 
-    /// The intention is over: gives back what a large one took, so that a topic
-    /// that rests holds little.
+    /// Ends an intention: frees the memory that a large one used, so that an idle topic uses
+    /// little.
     pub(crate) fn rest(&mut self) {
         for bytes in [&mut self.arena, &mut self.value] {
             if bytes.capacity() > KEEP_BYTES {
@@ -169,12 +168,11 @@ impl CallContext {
         }
     }
 
-    /// Lays down one operation. The bytes are copied only for a program that
-    /// may look at them.
+    /// Sets the operation. The bytes are copied only if `copies`, for a program that may read them.
     pub(crate) fn lay(&mut self, info: CallInfo, key: &[u8], value: &[u8], copies: bool) {
         self.info = info;
         (self.key_bytes, self.value_bytes) = (key.len(), value.len());
-        // What came in may go out again once, whatever the limit is.
+        // The program may emit one copy of the input in addition to the limit.
         self.emit_bytes_max += (key.len() + value.len()) as u64;
         if copies {
             self.key.clear();
@@ -206,7 +204,7 @@ impl CallContext {
         self.args = args;
     }
 
-    /// Keeps a copy of the topic's keys from now on.
+    /// Starts to keep a copy of the topic's keys, or stops.
     pub(crate) fn watch_keys(&mut self, watch: bool) {
         self.keys = watch.then(KvMap::default);
     }
@@ -259,7 +257,7 @@ impl CallContext {
         bytes.get(start..start + len).unwrap_or(&[])
     }
 
-    /// What changed, in one number.
+    /// Hash of all changes of the intention.
     pub(crate) fn folded(&self) -> u64 {
         self.fold
     }
@@ -268,9 +266,9 @@ impl CallContext {
         &self.text
     }
 
-    // ---- what engines use ----
+    // ---- interface for engines ----
 
-    /// What the program keeps between calls.
+    /// The state mode of the program.
     #[must_use]
     pub fn mode(&self) -> StateMode {
         self.mode
@@ -294,19 +292,19 @@ impl CallContext {
         &self.topic
     }
 
-    /// Offset of the intention that is judged.
+    /// Offset of the current intention.
     #[must_use]
     pub fn intention(&self) -> IntentionOffset {
         self.info.intention
     }
 
-    /// Which step of a transaction is judged, from 0; 0 for other writes.
+    /// Index of the current step of a transaction, from 0; 0 for other writes.
     #[must_use]
     pub fn step(&self) -> u32 {
         self.info.op_index
     }
 
-    /// Stamp of the intention, milliseconds since 1970-01-01 UTC.
+    /// Time stamp of the intention, milliseconds since 1970-01-01 UTC.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.info.time_ms
@@ -317,7 +315,7 @@ impl CallContext {
         self.fuel = self.fuel.saturating_add(fuel);
     }
 
-    /// Fuel that the calls of this intention used, and what was billed.
+    /// Fuel charged to the calls of this intention so far.
     #[must_use]
     pub fn fuel(&self) -> u64 {
         self.fuel
@@ -361,8 +359,8 @@ impl CallContext {
         self.first.0 + self.emits.len() as u64
     }
 
-    /// A part of the input: 0 key, 1 value, 2 arguments, 3 principal, 4 hash
-    /// of the code that is replaced. After its end there is nothing.
+    /// A part of the input, from the byte `from` on. `what` is 0 key, 1 value, 2 arguments, 3
+    /// principal, 4 hash of the replaced code. Empty if `from` is after the end.
     pub fn input(&self, what: u32, from: usize) -> Result<&[u8], Stop> {
         let bytes = match what {
             0 => &self.key[..],
@@ -375,9 +373,9 @@ impl CallContext {
         Ok(bytes.get(from..).unwrap_or(&[]))
     }
 
-    /// Wants a PUT record. Before anything is copied, `pay` hears how many
-    /// bytes of keys and values will be noted so that they can be put back;
-    /// when it refuses, nothing is done. So do all that change something.
+    /// Requests a PUT record. Before anything is copied, `pay` is called with the bytes of keys and
+    /// values that will be saved for a revert. If `pay` fails, nothing changes. All methods with
+    /// `pay` work like this.
     pub fn emit_put(
         &mut self,
         key: &[u8],
@@ -393,7 +391,7 @@ impl CallContext {
         Ok(())
     }
 
-    /// Wants a DELETE record; `pay` as for [`emit_put`](Self::emit_put).
+    /// Requests a DELETE record; `pay` as for [`emit_put`](Self::emit_put).
     pub fn emit_delete(
         &mut self,
         key: &[u8],
@@ -413,8 +411,8 @@ impl CallContext {
         Ok(())
     }
 
-    /// Wants the operation itself as a record. `pay` hears of the bytes of its
-    /// key and value and of those that will be noted, together.
+    /// Requests the operation itself as a record. `pay` gets the sum of the bytes of its key and
+    /// value and of the bytes that will be saved for a revert.
     pub fn emit_input(&mut self, pay: impl FnOnce(usize) -> Result<(), Stop>) -> Result<(), Stop> {
         let delete = match self.info.op {
             op::PUT => false,
@@ -426,7 +424,7 @@ impl CallContext {
             self.may_emit(self.key_bytes, self.value_bytes)?;
             pay(bytes)?;
         } else {
-            // Copied in for a context that keeps the topic's keys.
+            // The input was copied, because the context keeps the topic's keys.
             let (key, value) = (
                 std::mem::take(&mut self.key),
                 std::mem::take(&mut self.value),
@@ -441,7 +439,7 @@ impl CallContext {
         Ok(())
     }
 
-    /// Wants a PUT record with a part of the operation's value; `pay` as for
+    /// Requests a PUT record with a part of the operation's value; `pay` as for
     /// [`emit_put`](Self::emit_put).
     pub fn emit_value(
         &mut self,
@@ -484,9 +482,8 @@ impl CallContext {
         Ok(())
     }
 
-    /// The limits of a PUT record; the bytes that will be noted. What can be
-    /// deleted has none of them: it was set once, whatever the options say by
-    /// now.
+    /// Checks the limits of a PUT record. Returns the bytes that will be saved for a revert. A
+    /// DELETE has no such limits: the key could be set once, whatever the current options are.
     fn may_put(&mut self, key: &[u8], value: usize) -> Result<usize, Stop> {
         let limits = &self.limits;
         if key.len() as u64 > limits.key_bytes_max {
@@ -518,7 +515,7 @@ impl CallContext {
         Ok(noted)
     }
 
-    /// Bytes that will be noted of a key when it is deleted.
+    /// Bytes that will be saved for a revert if the key is deleted.
     fn unwatched(&self, key: &[u8]) -> usize {
         let old = self.keys.as_ref().and_then(|keys| keys.get(key));
         old.map_or(0, |old| key.len() + old.len())
@@ -569,7 +566,7 @@ impl CallContext {
         });
     }
 
-    /// The text of a reject; the last one counts.
+    /// Sets the text of a rejection. The last call counts.
     pub fn reject_text(&mut self, text: &[u8]) -> Result<(), Stop> {
         if text.len() > REJECT_TEXT_BYTES_MAX {
             return Err(Stop::Trap(TrapKind::Pointer));
@@ -587,13 +584,13 @@ impl CallContext {
         }
     }
 
-    /// A value of the state.
+    /// The value of a key of the state.
     pub fn state_get(&self, key: &[u8]) -> Result<Option<&[u8]>, Stop> {
         self.in_kv()?;
         Ok(self.state.get(key))
     }
 
-    /// Sets a value of the state; `pay` as for [`emit_put`](Self::emit_put).
+    /// Sets the value of a key of the state; `pay` as for [`emit_put`](Self::emit_put).
     pub fn state_put(
         &mut self,
         key: &[u8],
@@ -624,7 +621,7 @@ impl CallContext {
         Ok(())
     }
 
-    /// Whether so many bytes more may be replaced in this intention.
+    /// Checks that the undo log has space for `bytes` more in this intention.
     fn may_note(&self, bytes: usize) -> Result<(), Stop> {
         let max = UNDO_BYTES_MIN.max(2 * self.limits.state_bytes_max);
         if self.state.noted_bytes() + bytes as u64 > max {
@@ -633,7 +630,7 @@ impl CallContext {
         Ok(())
     }
 
-    /// Removes a value of the state; `pay` as for [`emit_put`](Self::emit_put).
+    /// Removes a key of the state; `pay` as for [`emit_put`](Self::emit_put).
     pub fn state_delete(
         &mut self,
         key: &[u8],
@@ -654,17 +651,15 @@ impl CallContext {
         Ok(self.state.next(key))
     }
 
-    /// Offset and value of a key of the topic, the records of this intention
-    /// included.
+    /// Offset and value of a key of the topic, including the records of this intention.
     #[must_use]
     pub fn key(&self, key: &[u8]) -> Option<(u64, &[u8])> {
         let (offset, value) = self.keys.as_ref()?.get(key)?.split_first_chunk::<8>()?;
         Some((u64::from_le_bytes(*offset), value))
     }
 
-    /// The memory after a call is the state from now on. Only the parts in
-    /// `written`, in ascending order, are looked at; all of it when none was
-    /// kept before.
+    /// Stores the memory after a call as the new state. Compares only the ranges in `written`,
+    /// which are ascending; if no memory was stored before, compares all of it.
     pub fn keep_memory(&mut self, memory: &[u8], written: impl Iterator<Item = Range<usize>>) {
         let fresh = self.image.memory.is_empty();
         if self.image.memory.len() != memory.len() {
@@ -690,7 +685,7 @@ impl CallContext {
         }
     }
 
-    /// The globals after a call, as bits, are the state from now on.
+    /// Stores the globals after a call, as raw bits, as the new state.
     pub fn keep_globals(&mut self, globals: impl Iterator<Item = u64>) {
         self.image.globals.clear();
         self.image.globals.extend(globals);

@@ -1,4 +1,4 @@
-//! The words for code of programs: its identity, what it keeps between calls, how it traps.
+//! Types for the code of programs: its identity, its state mode, and its kinds of traps.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ impl fmt::Display for CodeHash {
     }
 }
 
-/// What a program keeps between two calls.
+/// The state that a program keeps between two calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StateMode {
-    /// Nothing.
+    /// No state.
     None = 1,
     /// A map of keys and values, ordered by the bytes of the keys.
     #[default]
@@ -26,7 +26,7 @@ pub enum StateMode {
 }
 
 impl StateMode {
-    /// The mode with this number, if there is one.
+    /// The mode with this number; `None` if there is none.
     #[must_use]
     pub const fn from_number(number: u64) -> Option<Self> {
         Some(match number {
@@ -50,21 +50,20 @@ impl StateMode {
 
 macro_rules! trap_kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
-        /// What a program did that no program may do. Numbers are kept in
-        /// snapshots and never reused.
+        /// Why a program trapped. The numbers are stored in snapshots and never reused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
         pub enum TrapKind { $($(#[$doc])* $name = $number,)* }
 
         impl TrapKind {
-            /// The kind with this number, if there is one.
+            /// The kind with this number; `None` if there is none.
             #[must_use]
             pub const fn from_number(number: u8) -> Option<Self> {
                 match number { $($number => Some(Self::$name),)* _ => None }
             }
 
-            /// Its name in words, equal on every engine.
+            /// Its description, equal on every engine.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -88,17 +87,17 @@ trap_kinds! {
     Overflow = 6, "integer overflow";
     /// A division by zero.
     Division = 7, "division by zero";
-    /// A float that fits no integer.
+    /// A float that fits in no integer.
     Conversion = 8, "bad conversion to integer";
     /// Calls nested too deeply.
     Stack = 9, "stack overflow";
-    /// A pointer or length that a host function refused.
+    /// A pointer or length that a host function rejected.
     Pointer = 10, "bad pointer or length";
-    /// An argument that a host function does not know.
+    /// An argument that a host function does not support.
     Argument = 11, "bad argument";
-    /// A return value that is no verdict.
+    /// A return value that is not a valid decision.
     Return = 12, "bad return value";
-    /// A function that does not belong to the topic's state mode.
+    /// A call of a host function that belongs to another state mode.
     Mode = 13, "function of another state mode";
     /// Anything else.
     Other = 14, "trap";

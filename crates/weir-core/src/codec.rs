@@ -1,11 +1,11 @@
-//! Bytes in, numbers out: the few primitives that every binary format of Weir
-//! shares (batch, snapshot, block). Little-endian; variable numbers are LEB128
-//! in their shortest form, so that equal content has equal bytes.
+//! Primitives that every binary format of Weir shares (batch, snapshot, block).
 //!
-//! Invariant: no input causes a panic, or an allocation of a size that the
-//! input chooses.
+//! Numbers are little-endian. Variable-length numbers are LEB128 in their shortest form, so that
+//! equal content has equal bytes.
+//!
+//! Invariant: no input causes a panic, or an allocation of a size that the input chooses.
 
-/// The input ends early, or holds something that is no such value.
+/// The input ends too early, or its next bytes are not a valid value of the requested type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short;
 
@@ -26,8 +26,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes on in `bytes` after the first `at` of them; at their end if there
-    /// are fewer.
+    /// Reads from byte `at` of `bytes`, or from their end if there are fewer.
     pub fn after(bytes: &'a [u8], at: usize) -> Self {
         Self {
             rest: bytes.get(at..).unwrap_or_default(),
@@ -47,7 +46,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// What was not read yet.
+    /// The unread bytes.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -105,20 +104,20 @@ impl<'a> Reader<'a> {
         Err(Short)
     }
 
-    /// A number that counts bytes in memory.
+    /// A LEB128 number of bytes that fits in memory.
     #[inline]
     pub fn length(&mut self) -> Result<usize, Short> {
         usize::try_from(self.varint()?).map_err(|_| Short)
     }
 
-    /// Bytes after their length.
+    /// A byte string, preceded by its LEB128 length.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], Short> {
         let len = self.length()?;
         self.take(len)
     }
 
-    /// Bytes after a one-byte length.
+    /// A byte string, preceded by a one-byte length.
     #[inline]
     pub fn short_bytes(&mut self) -> Result<&'a [u8], Short> {
         let len = self.u8()?;
@@ -141,14 +140,14 @@ fn low_byte(value: u64) -> u8 {
     value.to_le_bytes()[0] & 0x7f
 }
 
-/// Appends bytes after their length.
+/// Appends the LEB128 length of `bytes`, then `bytes`.
 #[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Appends bytes after a one-byte length. The caller has checked the length.
+/// Appends a one-byte length, then `bytes`. The caller must have checked the length.
 pub fn put_short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     assert!(bytes.len() <= 255, "length was checked by the caller");
     out.push(bytes.len().to_le_bytes()[0]);

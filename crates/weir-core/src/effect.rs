@@ -1,4 +1,4 @@
-//! Verdicts: what became of an intention.
+//! Verdicts: the results of intentions.
 
 use crate::code::TrapKind;
 use crate::error_code::{Class, ErrorCode};
@@ -11,9 +11,9 @@ use std::sync::Arc;
 pub enum Effect {
     /// Executed; 0 or more records.
     Valid = 0,
-    /// Understood, and said no to, by a rule or a program. No records.
+    /// Rejected by a rule or a program. No records.
     Invalid = 1,
-    /// Could not be carried out. No records.
+    /// Could not be executed. No records.
     Error = 2,
 }
 
@@ -28,8 +28,7 @@ impl Effect {
         }
     }
 
-    /// The effect that goes with a reason; `None` for a code that is no
-    /// reason of an effect.
+    /// The effect that belongs to a reason; `None` for a code that is not a reason.
     pub const fn of(reason: Option<ErrorCode>) -> Option<Self> {
         match reason {
             None => Some(Self::Valid),
@@ -51,37 +50,37 @@ impl Effect {
     }
 }
 
-/// What a verdict that is not VALID says beyond its reason.
+/// Details of a verdict that is not VALID, beyond its reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Nothing.
+    /// No details.
     #[default]
     None,
-    /// The offset that a failed condition found (0 when there was none).
+    /// The offset that a failed condition found; 0 if there was none.
     Actual(u64),
     /// The limit that was exceeded.
     Limit(u64),
-    /// A transaction: which operation (from 0) failed, and why.
+    /// A step of a transaction failed.
     Operation {
-        /// Index of the operation.
+        /// Index of the step, from 0.
         index: u32,
-        /// Its reason.
+        /// Reason of the failure.
         reason: ErrorCode,
     },
-    /// The topic's program said no.
+    /// The topic's program rejected the write.
     Rejected {
-        /// Its own code, 1 to 65,535.
+        /// Code of the program, 1 to 65,535.
         code: u16,
-        /// Its own words, at most 256 bytes; may be empty.
+        /// Text of the program, at most 256 bytes; may be empty.
         text: Arc<str>,
     },
-    /// What the topic's program did that no program may do.
+    /// The topic's program trapped.
     Trapped(TrapKind),
-    /// Which rule the code breaks, and where.
+    /// An explanation, for example which rule the code breaks, and where.
     Text(Arc<str>),
 }
 
-/// Why an intention is not VALID: the reason and what is known beyond it.
+/// Why an intention is not VALID: the reason and its details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) reason: ErrorCode,
@@ -104,30 +103,29 @@ impl Rejection {
     }
 }
 
-/// Final answer to one intention, or to the first of a run of them.
+/// Final outcome of one intention, or of the first one of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// The client's number; 0 without session.
+    /// Nonce of the intention; 0 without session.
     pub nonce: u64,
     /// The verdict.
     pub effect: Effect,
-    /// Why, when the effect is not VALID.
+    /// The reason, if the effect is not VALID.
     pub reason: Option<ErrorCode>,
-    /// More about the reason.
+    /// Details of the reason.
     pub detail: Detail,
     /// Position in the global order.
     pub intention: IntentionOffset,
-    /// Offset of its first record; zero when there is none.
+    /// Offset of the first record; 0 if there are no records.
     pub first: ConsequenceOffset,
     /// Number of records.
     pub records: u32,
-    /// Fuel that the topic's program used; 0 without one, and in an answer
-    /// that is given again.
+    /// Fuel that the topic's program used; 0 without program, and 0 in a replayed outcome.
     pub fuel: u64,
 }
 
 impl Commit {
-    /// The commit `n` places further in the same run (see [`OutcomeRun`]).
+    /// The commit of the item `n` items later in the same run (see [`OutcomeRun`]).
     #[must_use]
     pub fn nth(&self, n: u64) -> Self {
         let mut commit = self.clone();
@@ -141,8 +139,7 @@ impl Commit {
         commit
     }
 
-    /// Whether `next` is what this commit would be `n` places further, so
-    /// that one run can stand for both.
+    /// Whether `next` equals `self.nth(n)`, so that one run can contain both.
     #[inline]
     pub fn runs_into(&self, next: &Self, n: u64) -> bool {
         next.effect == self.effect
@@ -157,26 +154,25 @@ impl Commit {
     }
 }
 
-/// What became of one item of a batch.
+/// The outcome of one item of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Executed now.
     Committed(Commit),
-    /// Executed before under the same nonce; this is the first answer again.
+    /// Executed before under the same nonce; this is its first outcome.
     Replayed(Commit),
-    /// Not executed: it took no offset and left no trace. The code is
-    /// `NonceGap`, `NonceReused` or `SessionExpired`; `expected` is the next
-    /// nonce of the session.
+    /// Not executed: no offset was assigned and nothing changed. The code is `NonceGap`,
+    /// `NonceReused`, `SessionExpired` or `Busy`.
     Refused {
-        /// Which refusal.
+        /// Code of the refusal.
         code: ErrorCode,
-        /// Next nonce that the session would take.
+        /// Next nonce that the session accepts.
         expected: u64,
     },
 }
 
 impl Outcome {
-    /// The answer `n` places further in a run.
+    /// The outcome of the item `n` items later in the same run.
     #[must_use]
     pub fn nth(&self, n: u64) -> Self {
         match self {
@@ -186,7 +182,7 @@ impl Outcome {
         }
     }
 
-    /// The commit, unless it was refused.
+    /// The commit; `None` if the item was refused.
     #[must_use]
     pub const fn commit(&self) -> Option<&Commit> {
         match self {
@@ -196,18 +192,17 @@ impl Outcome {
     }
 }
 
-/// Equal answers to neighbouring items: item `i` of the run has the answer
-/// `outcome.nth(i)`.
+/// Outcomes of successive items, stored once: item `i` of the run has the outcome `outcome.nth(i)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutcomeRun {
     /// Items in the run, at least 1.
     pub count: u32,
-    /// Answer to the first item.
+    /// Outcome of the first item.
     pub outcome: Outcome,
 }
 
-/// Answers to the items of a batch, in item order, run-length coded. A single
-/// run, which is what one call usually gets, takes no allocation.
+/// Outcomes of the items of a batch, in item order, run-length coded. A single run, the usual
+/// result of one call, needs no allocation.
 #[derive(Clone, Debug, Default)]
 pub struct Outcomes {
     runs: Runs,
@@ -230,7 +225,7 @@ impl PartialEq for Outcomes {
 impl Eq for Outcomes {}
 
 impl Outcomes {
-    /// Forgets everything, keeps the memory.
+    /// Removes all outcomes; retains the memory.
     pub fn clear(&mut self) {
         match &mut self.runs {
             Runs::Many(runs) => runs.clear(),
@@ -249,26 +244,26 @@ impl Outcomes {
         }
     }
 
-    /// Number of items answered.
+    /// Number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.runs().iter().map(|run| run.count as usize).sum()
     }
 
-    /// Whether no item is answered.
+    /// Whether there are no outcomes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs().is_empty()
     }
 
-    /// Each item's answer.
+    /// The outcome of each item.
     pub fn iter(&self) -> impl Iterator<Item = Outcome> + '_ {
         self.runs()
             .iter()
             .flat_map(|run| (0..u64::from(run.count)).map(|n| run.outcome.nth(n)))
     }
 
-    /// Adds the answer to the next item.
+    /// Appends the outcome of the next item.
     #[inline]
     pub fn push(&mut self, outcome: Outcome) {
         let last = match &mut self.runs {
@@ -286,7 +281,7 @@ impl Outcomes {
         self.push_run(OutcomeRun { count: 1, outcome });
     }
 
-    /// Adds a whole run.
+    /// Appends a whole run.
     #[inline]
     pub fn push_run(&mut self, run: OutcomeRun) {
         match &mut self.runs {

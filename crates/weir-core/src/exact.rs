@@ -1,15 +1,15 @@
 //! Conversions of numbers that always fit.
 //!
-//! A limit elsewhere makes sure of it, and each call says which one. A number
-//! that does not fit is a mistake of ours: a panic, and never another number in
-//! a log or a table.
+//! Another limit guarantees that the number fits, and each call names this limit. A number that
+//! does not fit is a bug in Weir: it causes a panic, so that no wrong number gets into a log or a
+//! table.
 
 macro_rules! conversions {
     ($($name:ident $to:ident $what:literal,)*) => {$(
         #[doc = concat!("`number` as `", stringify!($to), "`. `why` says what makes it fit.")]
         ///
         /// # Panics
-        /// When it does not fit.
+        /// If the number does not fit.
         #[inline]
         #[track_caller]
         pub fn $name<N>(number: N, why: &str) -> $to

@@ -1,9 +1,9 @@
-//! What can be asked of a group: a durable position in a topic that several
-//! readers share (docs/formats/batch.md, "Groups").
+//! Requests to groups. A group is a durable position in a topic that several readers share
+//! (docs/formats/batch.md, "Groups").
 //!
-//! Lists of offsets are read in place from the batch; a declared count
-//! allocates nothing. Invariant: each meaning has one form, so that equal
-//! requests have equal bytes.
+//! Lists of offsets are read in place from the batch, and a declared count allocates no memory.
+//!
+//! Invariant: each request has exactly one encoding.
 
 use std::fmt;
 
@@ -14,13 +14,12 @@ use crate::limits::{
     GROUP_NAME_BYTES_MAX, GROUP_PENDING_MAX,
 };
 
-/// Name of a group within its topic: 1 to 64 bytes of `A-Z a-z 0-9 . _ -`, no
-/// leading dot.
+/// Name of a group within its topic: 1 to 64 bytes of `A-Z a-z 0-9 . _ -`, without a leading dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupName(Box<str>);
 
 impl GroupName {
-    /// Checks a name; `None` when it is none.
+    /// Checks a name; `None` if it is not valid.
     #[must_use]
     pub fn new(name: &str) -> Option<Self> {
         let bytes = name.as_bytes();
@@ -52,16 +51,16 @@ impl fmt::Display for GroupName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum GroupMode {
-    /// One member reads; another can take over.
+    /// One member reads the topic; another member can take over.
     Exclusive = 1,
-    /// A work queue in which each key is with one member at a time, in order.
+    /// A work queue in which one member at a time has the records of a key, in order.
     Keyed = 2,
-    /// A work queue: each record goes to one member.
+    /// A work queue in which each record goes to one member.
     Shared = 3,
 }
 
 impl GroupMode {
-    /// The mode with this number, if there is one.
+    /// The mode with this number; `None` if there is none.
     #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
@@ -83,29 +82,29 @@ impl GroupMode {
     }
 }
 
-/// How a group is made. Fixed for its life.
+/// Settings of a group, fixed at its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupSetup<'a> {
     /// How its members share the topic.
     pub mode: GroupMode,
-    /// Everything up to this offset counts as done; an offset beyond the end
-    /// means the end.
+    /// Records up to this offset count as acknowledged. An offset after the newest record means the
+    /// newest record.
     pub start: u64,
-    /// Milliseconds of log time that a member may be silent, 1 to 24 hours.
+    /// Milliseconds of log time after which a lease expires, from 1 to 86,400,000 (24 hours).
     pub lease_ms: u64,
-    /// Deliveries of a record, after which it goes to `dead_letters`; 0: any
-    /// number. 0 in an exclusive group.
+    /// Maximum number of deliveries of a record, after which it goes to `dead_letters`. 0: no
+    /// maximum. Must be 0 in an exclusive group.
     pub attempts_max: u32,
-    /// Records that may be with members, and records that may be done above
-    /// the first one that is not. Not written for an exclusive group.
+    /// Maximum number of entries, and maximum number of acknowledged records above the first entry.
+    /// Not encoded for an exclusive group.
     pub pending_max: u32,
-    /// Topic for records that were delivered too often; empty exactly when
-    /// `attempts_max` is 0.
+    /// Topic for records that reached the maximum of deliveries. Empty exactly if `attempts_max` is
+    /// 0.
     pub dead_letters: &'a str,
 }
 
 impl GroupSetup<'_> {
-    /// A group of this mode with default numbers, from the first record on.
+    /// Default settings for a mode, starting at the first record.
     #[must_use]
     pub const fn new(mode: GroupMode) -> Self {
         Self {
@@ -123,118 +122,117 @@ impl GroupSetup<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupStep<'a> {
-    /// Makes it.
+    /// Creates the group.
     Open(GroupSetup<'a>),
-    /// Ends it; its position is forgotten.
+    /// Deletes the group and its position.
     Delete,
-    /// Puts the cursor anywhere. All leases end, and so does ownership.
+    /// Sets the cursor to any offset. Ends all leases and the ownership.
     Reset {
-        /// Everything up to here counts as done.
+        /// Records up to this offset count as acknowledged.
         offset: u64,
     },
-    /// Exclusive: asks to be the owner. The generation of the ownership is the
-    /// intention offset of this.
+    /// Exclusive: requests the ownership. Its generation is the intention offset of this step.
     Join {
-        /// Who asks: 1 to 64 bytes.
+        /// Name of the member, 1 to 64 bytes.
         member: &'a [u8],
-        /// Also while another owner's lease runs.
+        /// Whether to take over while the lease of another owner runs.
         takeover: bool,
     },
-    /// Exclusive: the owner is still there.
+    /// Exclusive: renews the lease of the owner.
     Renew {
-        /// Its generation.
+        /// Generation of the owner.
         generation: u64,
     },
-    /// Exclusive: the owner goes.
+    /// Exclusive: ends the ownership.
     Leave {
-        /// Its generation.
+        /// Generation of the owner.
         generation: u64,
     },
     /// Exclusive: moves the cursor forward, never back.
     Move {
-        /// The owner's generation; 0 while there is none.
+        /// Generation of the owner; 0 if there is no owner.
         generation: u64,
-        /// Everything up to here is done.
+        /// Records up to this offset are acknowledged.
         offset: u64,
     },
-    /// Keyed and shared: takes records. The id of the claim is the intention
-    /// offset of this.
+    /// Keyed and shared: claims records. The number of the claim is the intention offset of this
+    /// step.
     Claim {
-        /// Who asks: 1 to 64 bytes.
+        /// Name of the member, 1 to 64 bytes.
         member: &'a [u8],
-        /// Milliseconds; 0: the group's own.
+        /// Lease in milliseconds; 0: the default of the group.
         lease_ms: u64,
-        /// The frontier that the list was made from.
+        /// Frontier of the group when the list was made.
         seen: u64,
-        /// Everything after the frontier up to here was looked at; what is
-        /// not in the list is passed.
+        /// Last offset that was considered for the list. Records between the frontier and this
+        /// offset that are not in the list count as acknowledged.
         through: u64,
-        /// Records to be leased, ascending.
+        /// Offsets of the requested records, ascending.
         offsets: Offsets<'a>,
-        /// Keyed: hash of each record's key, 0 for none.
+        /// Keyed: the hash of each record's key, 0 for none.
         keys: Option<Hashes<'a>>,
     },
-    /// Records are done.
+    /// Acknowledges records.
     Ack {
-        /// The claim that leased them.
+        /// Number of the claim that leased them.
         claim: u64,
-        /// Which, ascending.
+        /// Their offsets, ascending.
         offsets: Offsets<'a>,
     },
-    /// Records are given back.
+    /// Returns records to the group, for another delivery.
     Nack {
-        /// The claim that leased them.
+        /// Number of the claim that leased them.
         claim: u64,
         /// Milliseconds before they may be claimed again.
         delay_ms: u64,
-        /// Why, for the dead letter: at most 255 bytes.
+        /// Reason for the dead letter, at most 255 bytes.
         reason: &'a str,
-        /// Which, ascending.
+        /// Their offsets, ascending.
         offsets: Offsets<'a>,
     },
-    /// Leases are made longer: from now on so many milliseconds.
+    /// Extends leases: they expire `lease_ms` after the time of this step.
     Extend {
-        /// The claim that leased them.
+        /// Number of the claim that leased them.
         claim: u64,
-        /// Milliseconds.
+        /// Lease in milliseconds.
         lease_ms: u64,
-        /// Which, ascending.
+        /// Their offsets, ascending.
         offsets: Offsets<'a>,
     },
-    /// Dead letters were written.
+    /// Reports that dead letters were written.
     Buried {
         /// Their numbers, ascending.
         letters: Offsets<'a>,
     },
 }
 
-/// Ascending numbers above 0: a slice, or as they lie in a batch.
+/// Ascending numbers above 0: a slice, or in their encoding in a batch.
 #[derive(Clone, Copy)]
 pub enum Offsets<'a> {
-    /// As a caller has them; checked when they are put into a batch.
+    /// Numbers from a caller; checked when they are pushed into a batch.
     Plain(&'a [u64]),
-    /// As read from a batch, checked.
+    /// Numbers read from a batch, already checked.
     Coded(Coded<'a>),
 }
 
-/// A list in its encoded form.
+/// A list of numbers in its encoding.
 #[derive(Clone, Copy)]
 pub struct Coded<'a> {
     bytes: &'a [u8],
     count: u32,
 }
 
-/// Hashes of keys: a slice, or as they lie in a batch.
+/// Hashes of keys: a slice, or in their encoding in a batch.
 #[derive(Clone, Copy)]
 pub enum Hashes<'a> {
-    /// As a caller has them.
+    /// Hashes from a caller.
     Plain(&'a [u64]),
-    /// As read from a batch: 8 bytes each.
+    /// Hashes read from a batch, 8 bytes each.
     Coded(&'a [u8]),
 }
 
 impl<'a> Offsets<'a> {
-    /// How many there are.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -243,7 +241,7 @@ impl<'a> Offsets<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -321,7 +319,7 @@ impl fmt::Debug for Offsets<'_> {
 }
 
 impl<'a> Hashes<'a> {
-    /// How many there are.
+    /// Number of hashes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -330,7 +328,7 @@ impl<'a> Hashes<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -362,7 +360,7 @@ impl fmt::Debug for Hashes<'_> {
     }
 }
 
-/// Hash of a key, as claims of a keyed group carry it; never 0 for a key.
+/// Hash of a key for claims of a keyed group; 0 only for the empty key.
 #[must_use]
 pub fn key_hash(key: &[u8]) -> u64 {
     if key.is_empty() {
@@ -386,8 +384,7 @@ mod verb {
     pub(super) const BURIED: u8 = 12;
 }
 
-/// Checks a group step before it is put into a batch; the error names what is
-/// wrong.
+/// Checks a step before it is pushed into a batch. The error names the invalid field.
 pub(crate) fn check(topic: &str, group: &str, step: &GroupStep<'_>) -> Result<(), &'static str> {
     if GroupName::new(group).is_none() {
         return Err("name of a group");
@@ -546,8 +543,8 @@ fn put_numbers(out: &mut Vec<u8>, verb: u8, numbers: &[u64]) {
     }
 }
 
-/// Reads the payload of a CURSOR on the topic with this name. What could not
-/// be put into a batch cannot be read from one.
+/// Reads the payload of a CURSOR for the topic with this name. Rejects every step that cannot be
+/// pushed into a batch.
 pub(crate) fn read<'a>(
     r: &mut Reader<'a>,
     topic: &[u8],

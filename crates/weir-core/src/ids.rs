@@ -1,5 +1,5 @@
-//! Names and numbers of the model, each its own type so that an offset of one
-//! kind cannot be passed where another is meant.
+//! Names and numbers of the model. Each has its own type, so that one kind of offset cannot be
+//! passed in place of another.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ macro_rules! number {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The number before the first one.
+            /// 0, the number before the first one.
             pub const ZERO: Self = Self(0);
 
             /// The number `n` after this one.
@@ -34,18 +34,18 @@ macro_rules! number {
 }
 
 number! {
-    /// Position of an intention in the one global order: 1-based, dense,
-    /// assigned on apply and therefore equal on every node.
+    /// Position of an intention in the global order of the store: 1-based and dense. Assigned on
+    /// apply, and therefore equal on every node.
     IntentionOffset
 }
 number! {
-    /// Position of a record in its topic: 1-based, dense when assigned, never
-    /// reused, never renumbered; compaction may leave holes.
+    /// Position of a record in its topic: 1-based, dense when assigned, never reused or renumbered.
+    /// Compaction may leave gaps.
     ConsequenceOffset
 }
 
-/// Dense number of a topic name within one store, in order of first creation.
-/// A name keeps its number for ever, across destroy and create.
+/// Number of a topic name within one store, dense and in order of first creation. A name keeps its
+/// number across destroy and create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId(pub u32);
 
@@ -62,8 +62,7 @@ impl TopicId {
 pub struct ClientId(pub [u8; 16]);
 
 impl ClientId {
-    /// No session: the intention is executed when it is applied and its
-    /// outcome is not kept.
+    /// No session: the intention is executed when it is applied, and its outcome is not stored.
     pub const NONE: Self = Self([0; 16]);
 
     /// Whether this is [`ClientId::NONE`].
@@ -79,11 +78,11 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// Why a text is no topic name.
+/// Why a text is not a topic name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// No bytes at all.
+    /// The name is empty.
     #[error("a topic name must not be empty")]
     Empty,
     /// Longer than [`TOPIC_NAME_BYTES_MAX`].
@@ -97,18 +96,17 @@ pub enum NameError {
         /// The byte.
         byte: u8,
     },
-    /// A leading dot: names of the store itself.
+    /// A leading dot: reserved for topics of the store.
     #[error("topic names with a leading dot are reserved for the store")]
     Reserved,
 }
 
-/// Name of a topic: 1 to 255 bytes of `A-Z a-z 0-9 . _ -`; dots make a
-/// hierarchy by convention.
+/// Name of a topic: 1 to 255 bytes of `A-Z a-z 0-9 . _ -`. By convention, dots form a hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicName(Box<str>);
 
 impl TopicName {
-    /// Checks a name that a client gave.
+    /// Checks a name from a client.
     pub fn new(name: &str) -> Result<Self, NameError> {
         if name.starts_with('.') {
             return Err(NameError::Reserved);
@@ -116,7 +114,7 @@ impl TopicName {
         Self::any(name)
     }
 
-    /// Checks a name, the store's own ones included.
+    /// Checks a name, including names reserved for the store.
     pub fn any(name: &str) -> Result<Self, NameError> {
         let bytes = name.as_bytes();
         if bytes.is_empty() {

@@ -1,16 +1,14 @@
-//! The key index of one topic: which record holds the current value of a key.
+//! The key index of one topic: the record with the current value of each key.
 //!
-//! A slot has a number that never changes while the index lives in one
-//! generation, so that a reader can keep its own sorted view and ask only for
-//! the slots that are new to it. A deleted key keeps its slot until a rebuild.
-//! Nothing here depends on the order of the hash table: it is only searched,
-//! never walked.
+//! The number of a slot never changes within a generation. A reader can therefore keep its own
+//! sorted view and request only the new slots. A deleted key keeps its slot until a rebuild.
+//! Nothing depends on the order of the hash table, which is searched but never iterated.
 //!
-//! The cost of an operation is its cache misses: a new key touches one random
-//! place (the table), a known key touches three (table, slot, key).
+//! The cost of an operation is its cache misses: a new key touches one random place (the table), a
+//! known key touches three (table, slot, key).
 //!
-//! A snapshot shares nearly all of the index (`freeze`), because writers wait
-//! while the snapshot is taken.
+//! A snapshot shares nearly all of the index (`freeze`), because writers wait while the snapshot is
+//! taken.
 
 mod pages;
 mod table;
@@ -24,7 +22,7 @@ use table::Table;
 
 /// Bytes of one chunk of key storage.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Dead slots that are always tolerated before a rebuild.
+/// Number of dead slots that never cause a rebuild.
 const DEAD_SLOTS_MIN: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +33,8 @@ struct Slot {
     offset: u64,
 }
 
-/// Keys of a topic with the offset of their last PUT record. Lookup, insert
-/// and remove take expected O(1) of the number of keys; a growth step is
-/// linear and amortised.
+/// Keys of a topic with the offset of their last PUT record. Lookup, insert and remove take
+/// expected O(1) in the number of keys. Growth is linear and amortised.
 #[derive(Clone, Debug)]
 pub struct KeyIndex {
     seed: u64,
@@ -49,8 +46,7 @@ pub struct KeyIndex {
 }
 
 impl KeyIndex {
-    /// An empty index. `seed` protects against chosen keys; it changes no
-    /// answer.
+    /// An empty index. `seed` protects against keys chosen to collide, and changes no result.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -63,8 +59,8 @@ impl KeyIndex {
         }
     }
 
-    /// Makes the next clone cheap: O(1) for each thousand keys, and at most a
-    /// mebibyte is copied. What either side changes then is copied by pieces.
+    /// Makes the next clone cheap: O(1) for each thousand keys, with at most one MiB copied. Later,
+    /// each side copies only the pages that it changes.
     pub fn freeze(&mut self) {
         self.table.freeze();
         self.slots.freeze();
@@ -82,19 +78,19 @@ impl KeyIndex {
         self.live == 0
     }
 
-    /// Changes when slot numbers lose their meaning.
+    /// Number of the generation. It changes when slot numbers become invalid.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Number of slots handed out in this generation.
+    /// Number of slots assigned in this generation.
     #[must_use]
     pub fn slots(&self) -> u32 {
         count(self.slots.len())
     }
 
-    /// Key of a slot, and the offset of its record while it has a value.
+    /// Key of a slot, and the offset of its record if it has a value.
     #[must_use]
     pub fn slot(&self, number: u32) -> Option<(&[u8], Option<ConsequenceOffset>)> {
         let slot = self.slots.get(number as usize)?;
@@ -157,7 +153,7 @@ impl KeyIndex {
         had
     }
 
-    /// Forgets slots without value. Linear; called after as many removals.
+    /// Removes all slots without value. Linear; amortised by the same number of removals.
     fn rebuild(&mut self) {
         let mut fresh = Self::new(self.seed);
         fresh.generation = self.generation + 1;
@@ -180,7 +176,7 @@ impl KeyIndex {
 }
 
 #[inline]
-#[allow(clippy::cast_possible_truncation, reason = "half of it is wanted")]
+#[allow(clippy::cast_possible_truncation, reason = "half of the hash is used")]
 fn half(seed: u64, key: &[u8]) -> u32 {
     hash(seed, key) as u32
 }
@@ -191,8 +187,8 @@ fn count(n: usize) -> u32 {
     n as u32
 }
 
-/// The bytes of all keys, in chunks; none is ever taken out. A clone shares all
-/// chunks but the last.
+/// The bytes of all keys, in chunks. Keys are never removed. A clone shares all chunks except the
+/// last.
 #[derive(Clone, Debug, Default)]
 struct Keys {
     full: Vec<Bytes>,

@@ -1,6 +1,6 @@
-//! What can be set for a topic, and its bytes: a list of `tag, value` pairs,
-//! tags ascending; the value of an odd tag is a variable number, that of an
-//! even one a byte string (docs/formats/batch.md).
+//! Options of a topic, and their encoding: a list of `tag, value` pairs in ascending order of tags.
+//! The value of an odd tag is a variable-length number, that of an even tag a byte string
+//! (docs/formats/batch.md).
 
 use crate::code::StateMode;
 use crate::codec::{Reader, Short, put_bytes, put_short_bytes, put_varint};
@@ -14,52 +14,53 @@ use crate::limits::{
 /// Which old records a compaction may remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compaction {
-    /// None.
+    /// No records.
     #[default]
     Off,
-    /// All but the last one of each key.
+    /// All records of a key except the last one.
     Latest,
 }
 
-/// Options of a topic. `None` means "not set": the store's default holds.
+/// Options of a topic. `None` means not set: the store's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicOptions {
-    /// What compaction may remove.
+    /// Which records compaction may remove.
     pub compaction: Compaction,
-    /// Milliseconds of log time for which compaction keeps the DELETE record
-    /// of a key; none: for ever.
+    /// Milliseconds of log time for which compaction keeps the DELETE record of a key. `None`: for
+    /// ever.
     pub tombstone_ttl_ms: Option<u64>,
-    /// Milliseconds of log time during which a record is too young to be
-    /// compacted; none: 0.
+    /// Milliseconds of log time before a record may be compacted. `None`: 0.
     pub compaction_lag_ms: Option<u64>,
-    /// Bytes of a key; a PUT of a longer one is ERROR/LIMIT.
+    /// Maximum bytes of a key. A PUT of a longer key is ERROR/LIMIT.
     pub key_bytes_max: Option<u64>,
-    /// Bytes of a value; a longer one is ERROR/LIMIT.
+    /// Maximum bytes of a value. A longer value is ERROR/LIMIT.
     pub value_bytes_max: Option<u64>,
-    /// Keys with a value; one more is INVALID/QUOTA.
+    /// Maximum number of keys with a value. One more is INVALID/QUOTA.
     pub keys_max: Option<u64>,
-    /// What the topic's program may use. Without meaning for a plain topic.
+    /// Limits of the topic's program. Ignored in a plain topic.
     pub program: ProgramOptions,
-    /// Which records may be removed from the front.
+    /// Which of the oldest records may be removed.
     pub retention: Retention,
 }
 
-/// Which records a node may remove from the front of a topic, whole segments
-/// at a time: those that are over any of the limits, unless a group that is
-/// waited for has not passed them. No limit: none.
+/// Which of the oldest records a node may remove from a topic, in whole segments.
+///
+/// A record may be removed if it exceeds any of the limits, and all groups in `hold_for_groups`
+/// have passed it. Without a limit, none may be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
-    /// Milliseconds of log time after which a record may go.
+    /// Age in milliseconds of log time after which a record may be removed.
     pub age_ms: Option<u64>,
-    /// Bytes of records, as stored, that stay.
+    /// Bytes of records, as stored, that must remain.
     pub bytes: Option<u64>,
-    /// Records that stay; 0 with `hold_for_groups`: all go that are done.
+    /// Number of records that must remain. With 0 and `hold_for_groups`, all acknowledged records
+    /// may be removed.
     pub records: Option<u64>,
-    /// Nothing goes, by retention or compaction, before each of these groups
-    /// has passed it; one that does not exist has passed nothing. Ascending,
-    /// each once, at most [`HOLD_GROUPS_MAX`].
+    /// Neither retention nor compaction removes a record before each of these groups has passed it.
+    /// A group that does not exist has passed nothing. Ascending, without duplicates, at most
+    /// [`HOLD_GROUPS_MAX`].
     pub hold_for_groups: Vec<GroupName>,
 }
 
@@ -71,30 +72,30 @@ impl Retention {
     }
 }
 
-/// What a topic's program may use. `None` means the default.
+/// Limits of a topic's program. `None` means the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgramOptions {
-    /// What it keeps between calls. Fixed when the topic is created.
+    /// The kind of its state. Fixed when the topic is created.
     pub state: StateMode,
-    /// Fuel of one call.
+    /// Maximum fuel of one call.
     pub fuel_max: Option<u64>,
-    /// Bytes of its memory.
+    /// Maximum bytes of its memory.
     pub memory_bytes_max: Option<u64>,
-    /// Records of one intention.
+    /// Maximum number of records of one intention.
     pub emits_max: Option<u64>,
-    /// Bytes of keys and values of these records, beyond one copy of the
-    /// input.
+    /// Maximum bytes of the keys and values of the records of one intention, in addition to one
+    /// copy of the input.
     pub emit_bytes_max: Option<u64>,
-    /// Entries of its state.
+    /// Maximum number of entries of its state.
     pub state_entries_max: Option<u64>,
-    /// Bytes of its state.
+    /// Maximum bytes of its state.
     pub state_bytes_max: Option<u64>,
 }
 
-/// The numbers that hold for a program, defaults filled in.
+/// The effective limits of a program, with defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_field_names, reason = "named as the options are")]
+#[allow(clippy::struct_field_names, reason = "named like the options")]
 pub(crate) struct ProgramLimits {
     pub(crate) fuel_max: u64,
     pub(crate) memory_bytes_max: u64,
@@ -125,8 +126,7 @@ const STATE_ENTRIES: u64 = 61;
 const STATE_BYTES: u64 = 63;
 
 impl TopicOptions {
-    /// Checks the values against the limits of the model; the error names the
-    /// field.
+    /// Checks the values against the limits of the model. The error is the name of the field.
     pub fn check(&self) -> Result<(), &'static str> {
         let over = |value: Option<u64>, max: usize| value.is_some_and(|v| v > max as u64 || v == 0);
         if over(self.key_bytes_max, KEY_BYTES_MAX) {
@@ -178,7 +178,7 @@ impl TopicOptions {
         }
     }
 
-    /// Appends the bytes. Options that are not set take none.
+    /// Appends the encoding. Options that are not set take no bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut field = |tag: u64, value: Option<u64>| {
             if let Some(value) = value {
@@ -224,10 +224,10 @@ impl TopicOptions {
         field(STATE_BYTES, program.state_bytes_max);
     }
 
-    /// Reads the options of an item, which were read when the batch was.
+    /// Decodes the options of an item. They were validated when the batch was read.
     ///
     /// # Panics
-    /// When they cannot be read.
+    /// If the options are not valid.
     pub(crate) fn of_item(bytes: &[u8]) -> Self {
         let Some(options) = Self::decode(bytes) else {
             unreachable!("a batch with options that cannot be read is refused")
@@ -235,8 +235,8 @@ impl TopicOptions {
         options
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `None` for anything else,
-    /// an unknown tag included.
+    /// Decodes the output of [`encode`](Self::encode). `None` if the bytes are anything else, for
+    /// example if a tag is unknown.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         Self::read(bytes).ok()
@@ -270,7 +270,7 @@ impl TopicOptions {
                 STATE => {
                     let mode = StateMode::from_number(value).ok_or(Short)?;
                     if mode == StateMode::default() {
-                        return Err(Short); // one form for each meaning
+                        return Err(Short); // each state has one encoding
                     }
                     options.program.state = mode;
                 }
@@ -288,7 +288,7 @@ impl TopicOptions {
     }
 }
 
-/// At least one name of a group; their order is checked with the rest.
+/// Reads one or more names of groups. [`TopicOptions::check`] checks their order.
 fn read_names(bytes: &[u8]) -> Result<Vec<GroupName>, Short> {
     let mut names = Vec::new();
     let mut reader = Reader::new(bytes);

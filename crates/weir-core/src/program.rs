@@ -1,12 +1,11 @@
-//! Programs: what a topic may ask before a write becomes history.
+//! Interfaces for programs, which judge the writes to a topic.
 //!
-//! The machine owns everything that a program can see or change (its
-//! [`CallContext`]); an engine, which implements [`ProgramHost`], only runs
-//! code. So the rules of limits, revert and state are here, once, whatever
-//! engine is used, and two engines can be compared.
+//! The machine owns all data that a program can see or change (its [`CallContext`]). An engine,
+//! which implements [`ProgramHost`], only runs code. The rules for limits, reverts and state are
+//! therefore independent of the engine, and two engines can be compared.
 //!
-//! What no implementation of these traits may do: give an outcome that depends on
-//! anything but the code, the call and the context.
+//! Invariant: no implementation of these traits gives an outcome that depends on anything except
+//! the code, the call and the context.
 
 use std::fmt;
 
@@ -15,118 +14,117 @@ pub use crate::code::{CodeHash, StateMode, TrapKind};
 use crate::error_code::ErrorCode;
 use crate::kv::KvMap;
 
-/// Bytes of stack of a thread that applies, so that no call of a program needs
-/// another one. Address space: what no call touches takes no memory.
+/// Stack bytes of a thread that applies, enough for every call of a program without a second stack.
+/// This is address space: pages that no call touches use no memory.
 pub const PROGRAM_STACK_BYTES: usize = 8 << 20;
 
-/// What a host must know to judge whether code may run in a topic.
+/// The properties of a topic that decide whether a host admits code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// What is kept between calls.
+    /// The state mode of the topic.
     pub mode: StateMode,
-    /// Bytes that the module's memory may declare as its maximum.
+    /// Maximum bytes of memory that the module may declare.
     pub memory_bytes_max: u64,
-    /// By what fuel is counted and the stack measured: the number that the
-    /// CREATE or REPLACE carries.
+    /// Number of the meter that counts fuel and measures the stack, from the CREATE or REPLACE.
     pub meter: u32,
 }
 
-/// Why a host has no program for some code.
+/// Why a host does not admit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The code breaks a rule. The sentence says which and where; every node
-    /// says the same.
+    /// The code breaks a rule. The text names the rule and the position, and is equal on every
+    /// node.
     Bad(String),
-    /// This node cannot hold or compile it, whatever the code is. The node
-    /// must stop: going on would make another history.
+    /// This node cannot store or compile the code, although other nodes may. The node must stop,
+    /// because its history would differ from theirs.
     Unable(String),
 }
 
-/// What is true of a module for as long as it exists.
+/// Properties of a module, which never change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "four independent facts")]
 pub struct Facts {
-    /// It may ask for the bytes of key, value or principal.
+    /// Whether it may read the bytes of key, value or principal.
     pub reads_input: bool,
-    /// It may ask for the topic's own keys.
+    /// Whether it may read the topic's keys.
     pub reads_keys: bool,
-    /// It has something to run when the topic is created.
+    /// Whether it exports a function that runs at the CREATE.
     pub has_init: bool,
-    /// It has something to run when it replaces another program.
+    /// Whether it exports a function that runs at the REPLACE of another program.
     pub has_upgrade: bool,
-    /// Version of the layout of its state: a program of another version takes over only if it
-    /// has something to run then. 0 unless the module says it.
+    /// Version of the layout of its state, 0 if the module declares none. A program can replace one
+    /// of another version only if it has `has_upgrade`.
     pub state_version: i32,
-    /// Bytes that its linear memory may have.
+    /// Maximum bytes of its linear memory.
     pub memory_bytes_max: u64,
-    /// Time to compile it, in microseconds: an estimate from its code, which
-    /// decides no outcome.
+    /// Estimate of the time to compile it, in microseconds, from its code. Decides no outcome.
     pub compile_us: u64,
 }
 
-/// An engine that runs programs. Shared by all topics of a store.
+/// An engine that runs programs. All topics of a store share it.
 pub trait ProgramHost: Send + Sync + fmt::Debug {
     /// SHA-256 of the bytes.
     fn hash(&self, code: &[u8]) -> CodeHash;
 
-    /// A program for one topic. A host keeps what it compiled and answers the
-    /// same code again at once, refusals included. A meter that it does not
-    /// know is [`Refusal::Unable`]: another one would make another history.
+    /// Returns a program for one topic. A host caches results, refusals included, so a second call
+    /// for the same code returns at once. An unknown meter is [`Refusal::Unable`], because another
+    /// meter would produce a different history.
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal>;
 
-    /// As `admit`, for code that was admitted before and stands in a snapshot. It is checked again,
-    /// and may be compiled later: by [`compile_restored`](Self::compile_restored), or in its first
-    /// call, which is [`Trap::Unable`] when that fails.
+    /// As `admit`, for code in a snapshot that was admitted before. The code is checked again, but
+    /// may be compiled later: by [`compile_restored`](Self::compile_restored), or in its first
+    /// call. If that compilation fails, the call is [`Trap::Unable`].
     fn restore(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
         self.admit(code, setup)
     }
 
-    /// Compiles a module that [`restore`](Self::restore) put off: `first` if it is one of them.
-    /// Returns which one; `None` when none is left. A module that cannot be compiled is met again in
-    /// its first call.
+    /// Compiles one module whose compilation [`restore`](Self::restore) deferred: `first` if it is
+    /// one of them. Returns the compiled module, or `None` if none is left. If a module cannot be
+    /// compiled, its first call reports it.
     fn compile_restored(&self, first: Option<CodeHash>) -> Option<CodeHash> {
         let _ = first;
         None
     }
 
-    /// Whether this module will be compiled by [`compile_restored`](Self::compile_restored).
+    /// Whether the compilation of this module is deferred to
+    /// [`compile_restored`](Self::compile_restored).
     fn is_put_off(&self, code: CodeHash) -> bool {
         let _ = code;
         false
     }
 
-    /// Runs `work` on a stack that is large enough for any call, so that no call
-    /// has to make one. For threads that make many calls.
+    /// Runs `work` on a stack that is large enough for any call, so that no call must allocate one.
+    /// For threads that make many calls.
     fn on_deep_stack(&self, work: &mut dyn FnMut()) {
         work();
     }
 
-    /// What decides fuel: two nodes of different fingerprints may disagree about
-    /// `OUT_OF_FUEL`.
+    /// Identifies everything that determines fuel. Two nodes with different fingerprints may differ
+    /// in `OUT_OF_FUEL`.
     fn fingerprint(&self) -> String;
 }
 
-/// A program bound to one topic. Between two calls it keeps nothing that could
-/// change an answer: state is in the context.
+/// A program bound to one topic. All state that can change a result is in the context.
 pub trait Program: Send + Sync {
-    /// What is true of its module.
+    /// Properties of its module.
     fn facts(&self) -> Facts;
 
-    /// Whether a topic set up so may go on with it.
+    /// Checks that the program can run in a topic with this setup.
     ///
     /// # Errors
-    /// A sentence about what does not fit.
+    /// A text that names the property that does not fit.
     fn fits(&self, setup: &Setup) -> Result<(), String>;
 
-    /// Whether its memory and globals can have been left like this: none at
-    /// all, or a size that the module allows and as many globals as it has.
+    /// Whether the module could have produced this memory and these globals: none at all, or a size
+    /// that the module permits and its number of globals.
     fn accepts(&self, image: &Image) -> bool;
 
-    /// Runs one call. Whatever it did is in the context afterwards, also when it
-    /// failed; the machine keeps or reverts it. `fuel` is the limit; the context
-    /// is told how much was used. The context is in a box so that an engine can
-    /// take it to where its host functions find it, and give it back: it is
-    /// large, and a call is short.
+    /// Runs one call. Its changes are in the context afterwards, also after a failure; the machine
+    /// commits or reverts them.
+    ///
+    /// `fuel` is the limit in units of the meter; the fuel that was used is added to the context.
+    /// The context is in a box because it is large: an engine moves it to its host functions and
+    /// back without copying.
     fn judge(
         &mut self,
         entry: Entry,
@@ -134,12 +132,11 @@ pub trait Program: Send + Sync {
         context: &mut Box<CallContext>,
     ) -> Result<Decision, Trap>;
 
-    /// The intention is over: with `kept` the memory after its last call is
-    /// the state from now on (mode `memory`), else it is as it was before.
+    /// Ends the intention. With `kept`, the memory after its last call is the new state (mode
+    /// `memory`); otherwise the memory before the intention is restored.
     fn settle(&mut self, kept: bool, context: &mut CallContext);
 
-    /// Another program of the same module, for another topic or for a copy of
-    /// this one.
+    /// Returns another program of the same module, for another topic or for a copy of this topic.
     fn fork(&self) -> Box<dyn Program>;
 }
 
@@ -166,32 +163,33 @@ pub enum Decision {
 /// Why a call ended without a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trap {
-    /// It did what no program may do.
+    /// It did something that is not permitted.
     Trapped(TrapKind),
     /// It used up its fuel.
     OutOfFuel,
-    /// It went over a limit of its topic; the number is the limit.
+    /// It exceeded a limit of its topic; the number is the limit.
     Limit(u64),
-    /// This node cannot go on; never an outcome.
+    /// This node cannot run the call. Never an outcome.
     Unable(String),
 }
 
-/// What the programs of a topic did since the machine was made or loaded, what
-/// was replayed included. For people and metrics: no part of state or digest.
+/// Counters of the calls of a topic's programs since the machine was created or loaded, including
+/// replayed intentions. For display and metrics: not part of the state or digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramCounts {
-    /// Calls of any entry.
+    /// Number of calls, of every entry.
     pub calls: u64,
-    /// Fuel that they used.
+    /// Fuel used by these calls.
     pub fuel: u64,
-    /// Calls that rejected.
+    /// Number of calls that rejected.
     pub rejects: u64,
-    /// Calls that ended without a decision: trapped, out of fuel, over a limit.
+    /// Number of calls that ended without a decision: trapped, out of fuel, over a limit.
     pub traps: u64,
 }
 
-/// What became of the writes that the programs of a topic judged, since the machine was made or
-/// loaded: a transaction is one. For people and metrics, as [`ProgramCounts`].
+/// Counters of the verdicts on writes that the programs of a topic judged, since the machine was
+/// created or loaded. A transaction counts as one write. For display and metrics, as
+/// [`ProgramCounts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
     /// VALID.
@@ -200,7 +198,7 @@ pub struct Verdicts {
     pub rejected: u64,
     /// INVALID: `QUOTA`.
     pub over_quota: u64,
-    /// INVALID: `TXN_ABORTED`, whatever the program said of the step.
+    /// INVALID: `TXN_ABORTED`, for whatever reason the step failed.
     pub aborted: u64,
     /// ERROR: `TRAP`.
     pub trapped: u64,
@@ -213,7 +211,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Counts a write; no reason is VALID.
+    /// Counts a write; `None` is VALID.
     pub(crate) fn count(&mut self, reason: Option<ErrorCode>) {
         let count = match reason {
             None => &mut self.valid,
@@ -229,25 +227,25 @@ impl Verdicts {
     }
 }
 
-/// A module and its arguments, as a topic runs them.
+/// A module and its arguments in a topic.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramView<'a> {
     /// Identity of the module.
     pub code: CodeHash,
     /// Its arguments.
     pub args: &'a [u8],
-    /// By what its fuel is counted.
+    /// Number of the meter that counts its fuel.
     pub meter: u32,
-    /// What it keeps.
+    /// Its state mode.
     pub mode: StateMode,
     /// The entries of mode `kv`.
     pub state: Option<&'a KvMap>,
-    /// Their number.
+    /// Number of these entries.
     pub state_entries: u64,
     /// Bytes of its state: keys and values, or memory.
     pub state_bytes: u64,
-    /// What it and those before it did.
+    /// Counters of the calls of this program and of earlier programs of the topic.
     pub counts: ProgramCounts,
-    /// What became of the writes that they judged.
+    /// Counters of the verdicts of these programs.
     pub verdicts: Verdicts,
 }

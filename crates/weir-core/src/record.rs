@@ -1,4 +1,4 @@
-//! Records: the consequences that listeners see.
+//! Records: the consequences of intentions, which readers of a topic see.
 
 use crate::effect::Effect;
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset, TopicId, TopicName};
@@ -7,28 +7,28 @@ use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset, TopicId, TopicNam
 /// (docs/formats/native.md).
 pub const PAGE_HEAD_BYTES: usize = 48;
 
-/// What a record says happened to its topic.
+/// The kind of a change of the topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum RecordKind {
-    /// The topic came into being. Value: program hash (32 bytes or none) and
-    /// arguments, empty for a plain topic.
+    /// The topic was created. The value is the program hash (32 bytes or none) and the arguments;
+    /// it is empty for a plain topic.
     Create = 1,
-    /// The topic is gone, with its keys.
+    /// The topic was destroyed, with its keys.
     Destroy = 2,
-    /// A key, or no key, has a value.
+    /// A value was written, for a key or without one.
     Put = 3,
-    /// A key has no value any more.
+    /// The value of a key was removed.
     Delete = 4,
-    /// The options changed. Value: the encoded options.
+    /// The options changed. The value is the encoded options.
     Alter = 5,
-    /// The program changed. Value: as for `Create`.
+    /// The program changed. The value is as for `Create`.
     Replace = 6,
 }
 
 impl RecordKind {
-    /// The kind with this number, if there is one.
+    /// The kind with this number; `None` if there is none.
     #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
@@ -56,7 +56,7 @@ impl RecordKind {
     }
 }
 
-/// Marks of a record.
+/// Flags of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordFlags(pub u8);
 
@@ -84,45 +84,42 @@ impl RecordFlags {
 pub struct Record<'a> {
     /// Position in the topic.
     pub offset: ConsequenceOffset,
-    /// Position of the intention that caused it.
+    /// Offset of the intention that caused the record.
     pub intention: IntentionOffset,
     /// Term of the log entry.
     pub term: u64,
-    /// Milliseconds since 1970-01-01 UTC, stamped when the batch was proposed;
-    /// never goes back.
+    /// Milliseconds since 1970-01-01 UTC, stamped when the batch was proposed. Never decreases.
     pub time_ms: u64,
-    /// Who asked.
+    /// The client of the intention; [`ClientId::NONE`] without session.
     pub client: ClientId,
-    /// The client's number of the intention; 0 without session.
+    /// Nonce of the intention; 0 without session.
     pub nonce: u64,
-    /// Marks.
+    /// Flags.
     pub flags: RecordFlags,
-    /// What happened.
+    /// The kind of the change.
     pub kind: RecordKind,
     /// Key; empty when the record has none.
     pub key: &'a [u8],
     /// Value; empty for kinds without one.
     pub value: &'a [u8],
-    /// Metadata the store does not read.
+    /// Metadata, not read by the store.
     pub meta: &'a [u8],
 }
 
-/// Takes what [`Machine::apply`](crate::Machine::apply) decides, in order.
+/// Receives the results of [`Machine::apply`](crate::Machine::apply), in order.
 pub trait ConsequenceSink {
-    /// A topic name was seen for the first time and has this number. Called
-    /// before its first record.
+    /// A new topic name was assigned this id. Called before the first record of the topic.
     fn topic(&mut self, id: TopicId, name: &TopicName);
-    /// A record of that topic. Offsets of one topic are dense and ascending
-    /// (I1).
+    /// A record of the topic. Offsets of one topic are dense and ascending (I1).
     fn record(&mut self, id: TopicId, record: &Record<'_>);
-    /// An intention took its offset with this effect. Called once for each
-    /// executed intention, after its records; the default does nothing.
+    /// An intention was assigned its offset and has this effect. Called once for each executed
+    /// intention, after its records. The default does nothing.
     fn executed(&mut self, intention: IntentionOffset, effect: Effect) {
         let _ = (intention, effect);
     }
-    /// State that nothing refers to any more: the keys and the program state of
-    /// a destroyed topic or of a replaced program. Dropping it may take long; an
-    /// implementation may do so on another thread. The default drops it here.
+    /// State that is no longer referenced: the keys and the program state of a destroyed topic or
+    /// of a replaced program. To drop it may take long, so an implementation may do it on another
+    /// thread. The default drops it at once.
     fn discard(&mut self, state: Box<dyn Send + Sync>) {
         drop(state);
     }

@@ -1,11 +1,12 @@
-//! Client sessions: which nonces were executed and what came of them.
+//! Client sessions: the nonces that were executed, and their outcomes.
 //!
-//! The table makes a repeated intention harmless: the nonce check that counts
-//! is made here, on apply, against state that is part of the machine. It keeps
-//! the outcomes of the last [`SESSION_WINDOW`] nonces of each session,
-//! run-length coded, and at most [`SESSIONS_MAX`] sessions (I6); of the texts in
-//! them so many bytes (`texts`). Ids that are
-//! good for one intention are kept beside them, see [`ONCE`].
+//! The table makes retries harmless: the decisive nonce check is done here, on apply, against state
+//! that is part of the machine. The limits (I6):
+//! - at most [`SESSIONS_MAX`] sessions
+//! - the outcomes of the last [`SESSION_WINDOW`] nonces of each session, run-length coded
+//! - a limited number of bytes of the texts in these outcomes (`texts`)
+//!
+//! Ids that are used for one intention only are stored in a separate table, see [`ONCE`].
 
 use crate::exact::to_usize;
 use std::collections::{BTreeMap, VecDeque};
@@ -32,24 +33,24 @@ struct Run {
     commit: Commit,
 }
 
-/// What the table says about a nonce before it is executed.
+/// Result of the check of a nonce before execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// The next one: execute it.
+    /// The next nonce: the intention is executed.
     New,
-    /// Executed before with the same content.
+    /// The nonce was executed before with the same content.
     Before(Commit),
-    /// Not to be executed; the number is the next nonce of the session.
+    /// The nonce is refused. The number is the next nonce of the session.
     Refuse(ErrorCode, u64),
 }
 
-/// One client's history.
+/// The history of one client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
     last: u64,
     runs: VecDeque<Run>,
     texts: Texts,
-    /// Hashes of the contents of the newest nonces, oldest first.
+    /// Content hashes of the newest nonces, oldest first.
     fingerprints: VecDeque<u64>,
     used: IntentionOffset,
     used_ms: u64,
@@ -130,10 +131,10 @@ impl Session {
 #[derive(Clone, Debug, Default)]
 pub struct SessionTable {
     sessions: BTreeMap<ClientId, Session>,
-    /// Clients by their last use when they were last sorted, oldest first.
-    /// A client used since then is younger than every client in this list, so the first
-    /// client whose listed use is still its last one is the oldest. Derived; it
-    /// saves a walk through a full table for each new client.
+    /// Clients by their last use at the time of the last sort, oldest first. A client used since
+    /// then is younger than every client in this list. The first client whose listed use is still
+    /// its last one is therefore the oldest. Derived from `sessions`; avoids a scan of a full table
+    /// for each new client.
     ages: VecDeque<(IntentionOffset, ClientId)>,
     once: OnceTable,
 }
@@ -145,7 +146,7 @@ impl SessionTable {
         self.sessions.len()
     }
 
-    /// Number of ids that were good for one intention and are kept.
+    /// Number of stored ids that are used for one intention only.
     #[must_use]
     pub fn once_len(&self) -> usize {
         self.once.len()
@@ -157,13 +158,13 @@ impl SessionTable {
         self.sessions.is_empty()
     }
 
-    /// Last executed nonce of a client; 0 for one that is not known.
+    /// Last executed nonce of a client; 0 for an unknown client.
     #[must_use]
     pub fn last_nonce(&self, client: ClientId) -> u64 {
         self.sessions.get(&client).map_or(0, |session| session.last)
     }
 
-    /// The kept outcome of a nonce.
+    /// The stored outcome of a nonce.
     #[must_use]
     pub fn outcome(&self, client: ClientId, nonce: u64) -> Option<Commit> {
         if nonce == ONCE {
@@ -172,8 +173,8 @@ impl SessionTable {
         self.sessions.get(&client)?.outcome(nonce)
     }
 
-    /// What to do with a client's nonce. Changes nothing that can be seen: a
-    /// refused nonce must leave no trace.
+    /// Checks a client's nonce. Changes nothing observable, because a refused nonce must leave no
+    /// trace.
     #[inline]
     pub(crate) fn check(
         &mut self,
@@ -204,8 +205,8 @@ impl SessionTable {
         }
     }
 
-    /// The session that was used longest ago, if its time is over. A younger
-    /// one is never dropped: its client would be executed twice.
+    /// The session that was used longest ago, if it is older than [`SESSION_TTL_MS`]. A younger
+    /// session is never evicted, because a retry of its client would then be executed twice.
     fn idle(&mut self, time_ms: u64) -> Option<ClientId> {
         let session = |(used, client): &(IntentionOffset, ClientId)| {
             let session = self.sessions.get(client);
@@ -225,8 +226,8 @@ impl SessionTable {
         (time_ms.saturating_sub(used_ms) >= SESSION_TTL_MS).then_some(oldest.1)
     }
 
-    /// Keeps the outcome of the client's next nonce. A new client in a full
-    /// table takes the place of the session whose time is over (I6).
+    /// Stores the outcome of the client's next nonce. If the table is full, a new client evicts an
+    /// expired session (I6).
     #[inline]
     pub(crate) fn executed(
         &mut self,
@@ -252,8 +253,8 @@ impl SessionTable {
         session.executed(commit, fingerprint, time_ms);
     }
 
-    /// Forgets the sessions that were last used before a time, but not that of
-    /// the client that asks for it: it is in use.
+    /// Drops the sessions that were last used before `before_ms`, except that of the client
+    /// `asking`, which is in use.
     pub(crate) fn expire(&mut self, before_ms: u64, asking: ClientId) {
         self.sessions
             .retain(|client, session| session.used_ms >= before_ms || *client == asking);
@@ -321,8 +322,8 @@ impl SessionTable {
     }
 }
 
-/// Added to the number of sessions in a snapshot when ids that were good for
-/// one intention follow them; states without any keep the bytes they had.
+/// Added to the number of sessions in a snapshot if ids that are used once follow the sessions. The
+/// encoding of states without such ids did not change.
 const MORE: u64 = SESSIONS_MAX as u64 + 1;
 
 fn load_session(input: &mut Input<'_>, applied: IntentionOffset) -> Result<Session, SnapshotError> {
@@ -393,7 +394,7 @@ fn save_commit(commit: &Commit, out: &mut Writer<'_>) -> Result<(), SnapshotErro
     }
 }
 
-/// Kinds of details that have a text after the commit, and of a trap.
+/// Numbers of the details that have data after the commit: a text, or the kind of a trap.
 const REJECTED: u64 = 4;
 const TRAPPED: u64 = 5;
 const TEXT: u64 = 6;

@@ -1,13 +1,13 @@
 //! The state of a machine as bytes (docs/formats/snapshot.md).
 //!
-//! Equal states have equal bytes: everything is written in a fixed order, keys
-//! ascending. The store that writes the bytes adds checksums.
+//! Equal states have equal bytes: the order is fixed, with keys ascending. The store that writes
+//! the bytes adds checksums.
 
 use thiserror::Error;
 
 use crate::codec::{put_bytes, put_varint};
 
-/// Takes the bytes of a snapshot, piece by piece.
+/// Receives the bytes of a snapshot, in pieces.
 pub trait SnapshotSink {
     /// Appends `bytes`.
     fn write(&mut self, bytes: &[u8]) -> Result<(), SnapshotError>;
@@ -20,9 +20,9 @@ impl SnapshotSink for Vec<u8> {
     }
 }
 
-/// Gives the bytes of a snapshot back, in order.
+/// Returns the bytes of a snapshot, in order.
 pub trait SnapshotSource {
-    /// Fills `buffer`, or fails when fewer bytes are left.
+    /// Fills `buffer`. Fails if fewer bytes are left.
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), SnapshotError>;
 }
 
@@ -41,10 +41,10 @@ impl SnapshotSource for &[u8] {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// The bytes are no snapshot of this version.
+    /// The bytes are not a snapshot of this version.
     #[error("snapshot cannot be read: expected {0}")]
     Malformed(&'static str),
-    /// Written by rules this build does not know.
+    /// The snapshot has a machine version that this build does not know.
     #[error("snapshot has machine version {found}, this build knows up to {known}")]
     Version {
         /// Version in the snapshot.
@@ -52,10 +52,10 @@ pub enum SnapshotError {
         /// Newest version of this build.
         known: u16,
     },
-    /// It holds programs and this build runs none.
+    /// The snapshot contains programs, and this build cannot run programs.
     #[error("snapshot has topics with programs, which this build cannot run")]
     ProgramNeeded,
-    /// A program of it cannot be run.
+    /// A program of the snapshot cannot be run.
     #[error("snapshot has a program that cannot be run: {0}")]
     Program(String),
     /// The storage failed.
@@ -63,10 +63,9 @@ pub enum SnapshotError {
     Storage(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Bytes gathered before a sink is called.
+/// Bytes that are buffered before the sink is called.
 const WRITE_BYTES: usize = 64 << 10;
-/// Numbers of a snapshot that counting goes on from stay below this, so that
-/// no sum of two of them overflows.
+/// Counters in a snapshot must be below this, so that the sum of two of them never overflows.
 const COUNTER_END: u64 = 1 << 62;
 
 pub(crate) struct Writer<'a> {
@@ -142,7 +141,7 @@ impl<'a> Input<'a> {
         Err(SnapshotError::Malformed("a variable number"))
     }
 
-    /// A number of things, at most `max`.
+    /// A number of elements, at most `max`.
     pub(crate) fn count(&mut self, max: u64, what: &'static str) -> Result<u64, SnapshotError> {
         let n = self.number()?;
         if n > max {
@@ -158,13 +157,13 @@ impl<'a> Input<'a> {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// A number that counting goes on from.
+    /// A counter that the machine continues from.
     pub(crate) fn counter(&mut self) -> Result<u64, SnapshotError> {
         self.count(COUNTER_END - 1, "a number below 2^62")
     }
 
-    /// A string of at most `max` bytes: what a wrong length can make us
-    /// allocate before the end of the input is noticed.
+    /// A string of at most `max` bytes. A wrong length can allocate `max` bytes before the end of
+    /// the input is detected.
     pub(crate) fn bytes(
         &mut self,
         max: usize,
@@ -177,8 +176,7 @@ impl<'a> Input<'a> {
         Ok(bytes)
     }
 
-    /// A long string of at most `max` bytes. Memory grows only as the bytes
-    /// really come.
+    /// A long string of at most `max` bytes. Memory grows only with the bytes that are really read.
     pub(crate) fn section(
         &mut self,
         max: u64,

@@ -1,16 +1,17 @@
-//! An array in pages that clones share once it was frozen. Freezing and cloning
-//! touch each page once, not what is in it; the first change of a shared page
-//! copies that page alone, and not even that when no clone has it any more.
+//! An array in pages that clones share after a freeze. Freezing and cloning touch each page once,
+//! but none of its elements. The first change of a shared page copies only that page. If no clone
+//! uses the page any more, nothing is copied.
 
 use std::sync::Arc;
 
-/// Elements of a page: few enough that a copy is over in microseconds, so many
-/// that the list of pages stays in the cache.
+/// Elements of a page. A page is small enough to be copied in microseconds, and large enough that
+/// the list of pages stays in the cache.
 const PAGE: usize = 1 << 12;
 
 #[derive(Clone, Debug)]
 struct Page<T> {
-    /// Nobody else's: changes cost no counter. Empty while `shared` is there.
+    /// Elements that no clone shares, so that a change needs no reference count. Empty if `shared`
+    /// is set.
     own: Vec<T>,
     shared: Option<Arc<Vec<T>>>,
 }
@@ -38,10 +39,10 @@ impl<T: Copy> Page<T> {
     }
 }
 
-/// The array. Elements are found in O(1); none is ever taken out.
+/// The array. Access by index takes O(1). Elements are never removed.
 #[derive(Clone, Debug)]
 pub(super) struct Pages<T> {
-    /// Full but for the last one.
+    /// All pages except the last are full.
     pages: Vec<Page<T>>,
     len: usize,
 }
@@ -56,7 +57,7 @@ impl<T> Default for Pages<T> {
 }
 
 impl<T: Copy> Pages<T> {
-    /// So many times the same.
+    /// An array of `len` copies of `element`.
     pub(super) fn filled(element: T, len: usize) -> Self {
         let page = |at| Page {
             own: vec![element; PAGE.min(len - at)],
@@ -87,7 +88,7 @@ impl<T: Copy> Pages<T> {
     pub(super) fn push(&mut self, element: T) {
         if self.len.is_multiple_of(PAGE) {
             self.pages.push(Page {
-                // The first one grows with what is in it: most arrays are small.
+                // The first page grows with its elements, because most arrays are small.
                 own: Vec::with_capacity(if self.len == 0 { 0 } else { PAGE }),
                 shared: None,
             });
@@ -102,8 +103,8 @@ impl<T: Copy> Pages<T> {
         self.pages.iter().flat_map(Page::get)
     }
 
-    /// Clones share all pages from now on, until one is changed. An array of one
-    /// page is left alone: to copy it costs as little.
+    /// Lets later clones share all pages until a page is changed. An array of one page is not
+    /// frozen: a copy of it is as cheap.
     pub(super) fn freeze(&mut self) {
         if self.pages.len() < 2 {
             return;

@@ -1,20 +1,20 @@
-//! Half a hash to a slot number: open addressing, one array, nothing is ever
-//! taken out.
+//! A hash table from half a hash to a slot number: open addressing in one array, without removal.
 //!
-//! An entry is the half above the number plus 1; 0 is free. The place of a half
-//! is monotone in its bits after mixing, so that growing copies the array from
-//! front to back. Invariant: at most three quarters are taken, so every search
-//! ends.
+//! An entry is the half hash in the upper 32 bits and the number plus 1 in the lower 32; 0 is a
+//! free entry. The index of a half hash is monotone in its bits after mixing, so that growth copies
+//! the array from front to back.
+//!
+//! Invariant: at most three quarters of the entries are used, so every search ends.
 
 use super::pages::Pages;
 
-/// Entries of the first array.
+/// Number of entries of the first array.
 const ENTRIES_MIN: usize = 8;
 
-/// The table. The caller knows the keys; halves of different keys may be equal.
+/// The hash table. The caller compares the keys, because different keys may have equal half hashes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// A power of two of entries, or none.
+    /// Its length is a power of two, or 0.
     entries: Pages<u64>,
     used: usize,
 }
@@ -25,7 +25,7 @@ impl Table {
         self.entries.freeze();
     }
 
-    /// The slot of the key with this half for which `same` holds.
+    /// The slot number with this half hash for which `same` returns true.
     #[inline]
     pub(super) fn find(&self, half: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.place(half);
@@ -55,7 +55,7 @@ impl Table {
     #[inline]
     fn put(&mut self, half: u32, entry: u64) {
         let mut at = self.place(half);
-        // What is only looked at is not copied.
+        // `get` copies no page, unlike `get_mut`.
         while self.entries.get(at).is_some_and(|taken| *taken != 0) {
             at = self.after(at);
         }
@@ -72,8 +72,8 @@ impl Table {
         }
     }
 
-    /// Where a search begins: the top bits, spread by 2^64 over the golden
-    /// ratio.
+    /// Index at which a search begins: the top bits after multiplication by 2^64 divided by the
+    /// golden ratio.
     #[inline]
     #[allow(
         clippy::cast_possible_truncation,
@@ -108,7 +108,7 @@ mod tests {
     fn every_number_is_found_through_all_growth_and_equal_halves() {
         let mut table = Table::default();
         assert_eq!(table.find(1, |_| true), None);
-        // 16 keys share each half.
+        // 16 keys share each half hash.
         let half = |n: u32| (n / 16).wrapping_mul(0x0101_0101);
         for n in 0..20_000 {
             table.insert(half(n), n);

@@ -1,6 +1,6 @@
-//! A queue and an index that are cheap to clone: a snapshot copies the machine
-//! while writers wait. Clones share what neither has changed since; a change
-//! copies one piece.
+//! A queue and an index that are cheap to clone, because a snapshot copies the machine while
+//! writers wait. Clones share the pieces that neither side has changed since; a change copies one
+//! piece.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::ids::ClientId;
 
 /// Entries of a piece of the queue.
 const PIECE: usize = 512;
-/// Parts of the index.
+/// Number of parts of the index.
 const PARTS: usize = 256;
 
-/// First in, first out, with access by place.
+/// A queue with access by index.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
-    /// Full but for the last one.
+    /// All pieces except the last are full.
     pieces: VecDeque<Arc<Vec<T>>>,
-    /// Entries of the first piece that are gone; fewer than it has.
+    /// Number of removed entries of the first piece; fewer than it has.
     gone: usize,
     len: usize,
 }
@@ -63,7 +63,7 @@ impl<T: Clone> Queue<T> {
         }
     }
 
-    /// Takes the first entry away. The memory goes with its whole piece.
+    /// Removes the first entry. Its memory is freed with the whole piece.
     pub(super) fn drop_front(&mut self) {
         if self.len == 0 {
             return;
@@ -92,7 +92,7 @@ impl Index {
         self.parts.get(part(client))?.get(&client).copied()
     }
 
-    /// Sets a number; returns the one before.
+    /// Sets the number of a client; returns the previous one.
     pub(super) fn insert(&mut self, client: ClientId, number: u64) -> Option<u64> {
         if self.parts.is_empty() {
             self.parts.resize_with(PARTS, Arc::default);
@@ -118,7 +118,7 @@ mod tests {
         let mut state = 1_u32;
         for n in 0..20_000_u32 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // It grows for a while, then it shrinks to nothing, and again.
+            // The queue grows for a while, then shrinks to nothing, and so on.
             let grows = n / 4_000 % 2 == 0;
             if (state >> 16).is_multiple_of(4) || !grows {
                 queue.drop_front();

@@ -1,11 +1,11 @@
-//! Ids that are good for one intention: what is kept of them.
+//! The table of ids that are used for one intention only.
 //!
-//! An intention with the nonce [`ONCE`] is executed once for its client id,
-//! which stands for nothing else: the hash of an idempotency key. Such an id
-//! takes no session. The table is a queue in order of execution with an index.
-//! An id expires after a day. When the table is full, the oldest id is evicted if
-//! it is older than [`ONCE_MS_MIN`]; otherwise a new id is refused. A look-up does
-//! not renew an id.
+//! An intention with the nonce [`ONCE`] is executed once for its client id, which has no other use:
+//! it is the hash of an idempotency key. Such an id occupies no session. The table is a queue in
+//! order of execution, with an index.
+//!
+//! An id expires after a day. If the table is full, the oldest id is evicted if it is older than
+//! [`ONCE_MS_MIN`]; otherwise a new id is refused. A lookup does not renew an id.
 //!
 //! Invariants:
 //! - No id is forgotten before [`ONCE_MS_MIN`].
@@ -29,7 +29,7 @@ struct Entry {
     commit: Commit,
 }
 
-/// What is kept of an outcome: a text no longer than each id may have.
+/// The stored form of an outcome, with a text of at most [`ONCE_TEXT_BYTES_MAX`] bytes.
 fn kept(mut commit: Commit) -> Commit {
     if let Detail::Rejected { text, .. } | Detail::Text(text) = &mut commit.detail
         && text.len() > ONCE_TEXT_BYTES_MAX
@@ -51,7 +51,7 @@ fn is_kept_whole(commit: &Commit) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OnceTable {
     entries: Queue<Entry>,
-    /// Number of each id; that of the oldest entry is `gone`. Derived.
+    /// Number of each id; the oldest entry has the number `gone`. Derived from `entries`.
     index: Index,
     gone: u64,
 }
@@ -78,7 +78,7 @@ impl OnceTable {
         Some(self.find(client)?.commit.clone())
     }
 
-    /// What to do with an id. Changes nothing.
+    /// Checks an id. Changes nothing.
     pub(crate) fn check(&self, client: ClientId, fingerprint: u64, time_ms: u64) -> Seen {
         if let Some(entry) = self.find(client)
             && !is_over(entry, time_ms, ONCE_MS_MAX)
@@ -99,7 +99,7 @@ impl OnceTable {
         }
     }
 
-    /// Keeps the outcome of an id that [`check`](Self::check) called new.
+    /// Stores the outcome of an id for which [`check`](Self::check) returned [`Seen::New`].
     pub(crate) fn executed(
         &mut self,
         client: ClientId,
@@ -139,7 +139,7 @@ impl OnceTable {
         }
     }
 
-    /// Forgets the ids that were executed before a time.
+    /// Drops the ids that were executed before `before_ms`.
     pub(crate) fn expire(&mut self, before_ms: u64) {
         while (self.entries.front()).is_some_and(|entry| entry.time_ms < before_ms) {
             self.forget_oldest();
@@ -162,7 +162,7 @@ impl OnceTable {
             out.word(entry.fingerprint)?;
             out.number(entry.time_ms - time_ms)?;
             time_ms = entry.time_ms;
-            // Its nonce goes without saying.
+            // The nonce is always [`ONCE`], so it is not stored.
             let commit = Commit {
                 nonce: 0,
                 ..entry.commit.clone()

@@ -1,12 +1,12 @@
-//! Texts of verdicts in a session, bounded in bytes.
+//! Limits the bytes of the texts of verdicts in a session.
 //!
-//! An outcome is of a fixed size but for the text that a program gives with a
-//! reject, and the sentence about a refused module. A session keeps
-//! [`SESSION_TEXT_BYTES_MAX`] of them, a run's once; beyond that the oldest
-//! ones are dropped. Effect, reason and code stay.
+//! Outcomes have a fixed size except for two texts: the text of a program's rejection, and the
+//! explanation of a rejected module. A session stores [`SESSION_TEXT_BYTES_MAX`] of them, and the
+//! text of a run only once. Beyond this limit the oldest texts are dropped; effect, reason and code
+//! remain.
 //!
-//! Invariant: runs are as long as they can be, also where outcomes differed in
-//! their texts only: equal histories give equal sessions.
+//! Invariant: runs are as long as possible, also if outcomes differed only in texts that were
+//! dropped. Equal histories give equal sessions.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use super::{Run, Session};
 use crate::effect::{Commit, Detail};
 use crate::limits::{DETAIL_TEXT_BYTES_MAX, SESSION_TEXT_BYTES_MAX};
 
-// The newest text always stays.
+// The newest text is never dropped.
 const _: () = assert!(DETAIL_TEXT_BYTES_MAX as u64 <= SESSION_TEXT_BYTES_MAX);
 
-/// What is kept of texts. Derived.
+/// Size and position of the stored texts. Derived from the runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Texts {
     bytes: u64,
-    /// Runs that begin with smaller nonces have none.
+    /// Runs whose first nonce is smaller have no text.
     from: u64,
 }
 
@@ -37,19 +37,19 @@ impl Texts {
         self.bytes > SESSION_TEXT_BYTES_MAX
     }
 
-    /// There is one run more.
+    /// Adds the text of a new run.
     pub(super) fn come(&mut self, commit: &Commit) {
         self.bytes += bytes(commit);
     }
 
-    /// There is one run less.
+    /// Removes the text of a run.
     pub(super) fn go(&mut self, commit: &Commit) {
         self.bytes -= bytes(commit);
     }
 }
 
 impl Session {
-    /// Drops the oldest texts, as many as are too many.
+    /// Drops the oldest texts until the rest is within the limit.
     pub(super) fn drop_texts(&mut self) {
         while self.texts.are_too_many() {
             let from = self.texts.from;
@@ -70,7 +70,7 @@ impl Session {
         }
     }
 
-    /// Makes one of a run and the one before it, if they are one now.
+    /// Merges a run with the one before it, if they now form one run.
     fn join(&mut self, at: usize) {
         let Some(before) = at.checked_sub(1) else {
             return;
@@ -104,8 +104,8 @@ mod tests {
     const CLIENT: ClientId = ClientId([7; 16]);
     const FULL: u64 = SESSION_TEXT_BYTES_MAX / REJECT_TEXT_BYTES_MAX as u64;
 
-    /// Rejects with texts of this many bytes, all different; every `gap`th
-    /// intention is this client's.
+    /// A history of rejections with different texts. Every `gap`th intention belongs to this
+    /// client.
     struct Story {
         table: SessionTable,
         next: u64,
@@ -144,7 +144,7 @@ mod tests {
             self.table.executed(CLIENT, &commit, nonce, 5);
         }
 
-        /// Bytes of text that are left of an outcome.
+        /// Bytes of the text that an outcome still has.
         fn left(&self, nonce: u64) -> u64 {
             let commit = self.table.outcome(CLIENT, nonce).unwrap();
             assert_eq!(commit.reason, Some(ErrorCode::Rejected));
@@ -160,7 +160,7 @@ mod tests {
             bytes
         }
 
-        /// Returns this table after a snapshot and a reload.
+        /// The table after a snapshot and a reload.
         fn reloaded(&self) -> Self {
             let bytes = self.saved();
             let mut from = &bytes[..];
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_oldest_texts_go_and_their_codes_stay() {
-        // Bytes of the last text; what is left of the first and the second.
+        // Bytes of the last text, and the expected bytes of the first text.
         let most = REJECT_TEXT_BYTES_MAX as u64;
         for (last, first) in [(most - 1, most), (most, most), (most + 1, 0)] {
             let mut story = Story::new(2);
