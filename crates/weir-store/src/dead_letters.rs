@@ -1,11 +1,11 @@
-//! Dead letters: what became of a record that was delivered too often.
+//! Dead letters: records that a group gave up after too many deliveries.
 //!
-//! A letter is a transaction of its own in the topic for dead letters: first
-//! why, as JSON, under `TOPIC/GROUP/LETTER/why`, then the record's value and
-//! metadata under `TOPIC/GROUP/LETTER`. LETTER is the intention that made the
-//! group, a dot and the letter's number, so no two letters of a store have one
-//! name. It is written on the condition that it is not there, and taken off the
-//! group's list afterwards: a crash in between makes it twice nothing.
+//! A letter is one transaction in the topic for dead letters. The transaction first writes the
+//! reason, as JSON, under `TOPIC/GROUP/LETTER/why`, then the record's value and metadata under
+//! `TOPIC/GROUP/LETTER`. LETTER is the intention that created the group, a dot and the letter's
+//! number, so names of letters are unique in a store. A letter is written only if it does not
+//! exist, and is then removed from the group's list. A crash between the two steps therefore does
+//! not write the letter twice.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::reader::Page;
 use crate::store::Store;
 
-/// Letters that are written together.
+/// Maximum number of letters that are written together.
 const LETTERS: usize = 100;
 
 /// A letter that is ready to be written.
@@ -33,12 +33,10 @@ struct Ready {
 }
 
 impl Store {
-    /// Writes the dead letters of a group that wait. Happens by itself with
-    /// each claim; returns how many are written now, and leaves those that the
-    /// other topic does not take.
+    /// Writes the waiting dead letters of a group. Each claim also does this. Returns the number of
+    /// letters that are now written. Letters that the topic for dead letters rejects stay waiting.
     ///
-    /// # Errors
-    /// Those of writing.
+    /// # Errors The errors of a write.
     pub fn write_letters(&self, topic: &str, group: &str) -> Result<u64, StoreError> {
         let mut after = 0;
         let mut written = 0;
@@ -103,7 +101,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the letter is there now.
+    /// Writes a letter. Returns whether the letter exists now.
     fn write_letter(&self, dead: &str, letter: &Ready) -> Result<bool, StoreError> {
         let record = letter.page.as_ref().and_then(|page| page.iter().next());
         let record = record.transpose()?;
@@ -128,7 +126,7 @@ impl Store {
     }
 }
 
-/// What happened, as JSON.
+/// The reason, as JSON.
 fn why(
     topic: &str,
     group: &str,

@@ -1,12 +1,11 @@
-//! The one seam between the store and a file system.
+//! The interface between the store and a file system.
 //!
-//! Everything the store keeps goes through [`Disk`], so that the same log,
-//! topic and snapshot code runs on a real directory ([`FileDisk`]) and on a
-//! simulated one that cuts power at a chosen sync. Paths are relative to the
-//! store directory, with `/` between the parts.
+//! All files of the store are accessed through [`Disk`]. The same log, topic and snapshot code
+//! therefore runs on a real directory ([`FileDisk`]) and on a simulated one that cuts power at a
+//! chosen sync. Paths are relative to the store directory, with `/` between the parts.
 //!
-//! Invariant: a disk decides nothing. It executes a call or returns the error
-//! of the operating system; the caller decides whether an error is final.
+//! Invariant: a disk makes no decisions. It executes a call or returns the error of the operating
+//! system; the caller decides whether an error is final.
 
 mod file;
 mod prefix;
@@ -53,7 +52,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Names in `dir` (not paths), in ascending byte order; empty when the
     /// directory does not exist.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
-    /// Makes `dir` and its parents; nothing happens when it exists.
+    /// Creates `dir` and its parents. A no-op if `dir` exists.
     fn create_dir(&self, dir: &str) -> io::Result<()>;
     /// Renames a file, replacing the target.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -63,37 +62,34 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn remove_dir(&self, dir: &str) -> io::Result<()>;
     /// Makes the names of `dir` durable.
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
-    /// Bytes a writer could still add.
+    /// Bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
-    /// Fails when the directory is not found any more under the name by which
-    /// it was opened.
+    /// Fails if the path by which the directory was opened no longer leads to this directory.
     fn check_place(&self) -> io::Result<()> {
         Ok(())
     }
-    /// Kind of the file system, if what is synced on it may not survive a power
-    /// cut.
+    /// Kind of the file system, if synced data may be lost in a power cut on it; otherwise `None`.
     fn volatile(&self) -> Option<&'static str> {
         None
     }
-    /// Whether files that another process wrote are only read, so that they may
-    /// be removed at any time.
+    /// Whether this disk only reads files of another process, which may remove them at any time.
     fn is_read_only(&self) -> bool {
         false
     }
-    /// The file system and its space; `None` when there is none to ask about.
+    /// The file system and its space; `None` if the disk has no file system.
     fn space(&self) -> Option<DiskSpace> {
         None
     }
 }
 
-/// A file system with its space.
+/// A file system and its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Its name; `unknown` for one that Weir has no name for.
+    /// Name of the file system; `unknown` if Weir does not know its type.
     pub file_system: &'static str,
     /// Bytes that this process may still write.
     pub free_bytes: u64,
-    /// Bytes in all.
+    /// Total size in bytes.
     pub total_bytes: u64,
 }
 
@@ -107,16 +103,16 @@ pub(crate) fn check_place(disk: &dyn Disk) -> Result<(), StoreError> {
 /// writes may be called from several threads at once.
 #[expect(clippy::len_without_is_empty, reason = "a file is not a collection")]
 pub trait DiskFile: Send + Sync + fmt::Debug {
-    /// Fills `buffer` from `offset`; `UnexpectedEof` when the file is shorter.
+    /// Fills `buffer` from `offset`; `UnexpectedEof` if the file is shorter.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
-    /// As `read_exact_at`, if no device has to be waited for. Whether it was done; if
-    /// not, what is in `buffer` means nothing.
+    /// Like `read_exact_at`, but never waits for a device. Returns whether `buffer` was filled; if
+    /// not, the contents of `buffer` are undefined.
     fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> bool {
         let _ = (buffer, offset);
         false
     }
-    /// Writes all of `parts`, one after the other, from `offset`. The caller
-    /// may not assume that any part of a failed write is absent.
+    /// Writes all of `parts` in order, from `offset`. After a failed write, any part of the data
+    /// may have been written.
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()>;
     /// Makes the written bytes and the length durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;

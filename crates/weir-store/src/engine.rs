@@ -1,4 +1,4 @@
-//! What the commit thread and all readers share.
+//! The state that the commit thread and all readers share.
 
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,37 +23,37 @@ use crate::queue::{Prepared, Queue, Shut};
 use crate::topic::files::TopicFiles;
 use crate::topic::signal::Signal;
 
-/// The shared state of an open store. Lock order: queue, machine, topics,
-/// contents of a topic; none is held across I/O while the store is open.
+/// The shared state of an open store. Lock order: queue, machine, topics, contents of a topic. No
+/// lock is held across I/O while the store is open.
 pub(crate) struct Engine {
     pub(crate) identity: Identity,
     pub(crate) durability: Durability,
     pub(crate) machine: FairRwLock<Machine>,
     pub(crate) topics: RwLock<Vec<Arc<TopicFiles>>>,
     pub(crate) queue: Queue,
-    /// Told when a topic is made.
+    /// Signalled when a topic is created.
     pub(crate) arrivals: Signal,
     pub(crate) counters: Counters,
-    /// What scrubbing has found.
+    /// Findings of the scrub.
     pub(crate) damage: Mutex<Vec<Finding>>,
-    /// What stamps intentions and ends leases; made when the log was replayed.
+    /// The time that stamps intentions and ends leases; set after the log was replayed.
     pub(crate) clock: OnceLock<StoreClock>,
     /// Runs the programs of topics.
     pub(crate) host: Option<Arc<dyn ProgramHost>>,
-    /// Fuel of a call that options may ask for.
+    /// Maximum fuel of a call that topic options may set.
     pub(crate) fuel_max: u64,
-    /// Why nothing is written any more: the first failed write or sync.
+    /// The first failed write or sync, after which nothing is written.
     pub(crate) poison: OnceLock<Arc<StoreError>>,
-    /// Why the last checkpoint failed; `None` after one that succeeded.
+    /// Why the last checkpoint failed; `None` if it succeeded.
     pub(crate) checkpoint_failure: Mutex<Option<String>>,
-    /// Digests that nodes compare.
+    /// Digests that the nodes of a cluster compare.
     pub(crate) samples: DigestSamples,
-    /// Time to compile the modules that were proposed, in microseconds, as far as the cost of a
-    /// replay does not contain it.
+    /// Time to compile the proposed modules, in microseconds, that is not yet part of the replay
+    /// cost.
     pub(crate) compile_us: AtomicU64,
 }
 
-/// Numbers that only grow, readable at any time.
+/// Counters and positions, readable at any time.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) batches: Counter,
@@ -73,17 +73,17 @@ pub(crate) struct Counters {
     pub(crate) snapshot_index: Counter,
     pub(crate) purged_index: Counter,
     pub(crate) log_bytes: Counter,
-    /// Snapshots of other nodes that took the place of the state.
+    /// Installed snapshots of other nodes.
     pub(crate) installs: Counter,
     pub(crate) scrubbed_bytes: Counter,
     pub(crate) scrub_rounds: Counter,
     pub(crate) damage: Counter,
 }
 
-/// How far the parts of a store are, in entries of the log.
+/// Positions of the parts of a store, as log indexes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Positions {
-    /// Newest entry that the log lets go, or has let go.
+    /// Newest entry that is purged or may be purged.
     pub(crate) purged: LogIndex,
     /// Newest entry that a durable snapshot covers; 0 without one.
     pub(crate) snapshot: LogIndex,
@@ -93,8 +93,8 @@ pub(crate) struct Positions {
 }
 
 impl Positions {
-    /// What is purged is in a snapshot, what is in a snapshot was applied, and
-    /// what was applied is in the log.
+    /// Purged entries are in a snapshot, entries in a snapshot were applied, and applied entries
+    /// are in the log.
     pub(crate) fn assert_order(self) {
         // I3
         assert!(
@@ -124,7 +124,7 @@ impl Counter {
     }
 }
 
-/// The setup that admits every module which some topic may run.
+/// The setup that admits every module that any topic may run.
 pub(crate) fn widest() -> Setup {
     Setup {
         mode: StateMode::Kv,
@@ -144,7 +144,7 @@ impl Engine {
         time_ms.max(self.machine.read().time_ms())
     }
 
-    /// Whether the operator lets topics have what they ask for.
+    /// Fails if a topic option exceeds a limit that the operator has set.
     fn allows(&self, intention: &Intention<'_>) -> Result<(), StoreError> {
         let (Operation::Create { options }
         | Operation::CreateProgram { options, .. }
@@ -160,9 +160,9 @@ impl Engine {
         Err(StoreError::LimitExceeded { what, limit, value })
     }
 
-    /// Compiles the programs that intentions bring, on the caller's thread,
-    /// before they are logged: afterwards everything would wait for it. A module
-    /// that breaks a rule is not refused here; that becomes an effect.
+    /// Compiles the programs of these intentions on the caller's thread before the intentions are
+    /// logged, so that the commit thread does not wait for compilation. A module that breaks a rule
+    /// is not rejected here; the machine returns that as an effect.
     pub(crate) fn prepare(&self, intentions: &[Intention<'_>]) -> Result<Prepared, StoreError> {
         let mut prepared = Prepared {
             programs: Vec::new(),
@@ -185,32 +185,31 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Counts the time that a replay needs to compile the modules of a batch. To be called before
-    /// it is appended, and not earlier: a snapshot that does not hold the batch forgets what was
-    /// counted.
+    /// Adds the time that a replay needs to compile the modules of a batch. Must be called just
+    /// before the batch is appended: a snapshot without the batch resets the counter.
     pub(crate) fn count_compile_time(&self, programs: &[Box<dyn Program>]) {
-        // Also for those that are compiled already: another process will compile them.
+        // Modules that are already compiled count too, because another process will compile them.
         let time_us: u64 = programs.iter().map(|one| one.facts().compile_us).sum();
         if time_us > 0 {
             self.compile_us.fetch_add(time_us, Ordering::Relaxed);
         }
     }
 
-    /// Time that a replay will need to compile the modules that were counted since the last call.
+    /// Returns the compile time that was counted since the last call, and resets it.
     pub(crate) fn take_compile_time(&self) -> Duration {
         Duration::from_micros(self.compile_us.swap(0, Ordering::Relaxed))
     }
 
-    /// Whether, as the state is now, every program start among these intentions
-    /// will be refused before its program is called: its topic lives already, or
-    /// has no program to replace. Then it need not wait in the slow lane.
+    /// Whether the current state rejects every program start among these intentions before its
+    /// program is called. The reason is that the topic already exists, or has no program to
+    /// replace. Such intentions need not wait in the slow lane.
     pub(crate) fn refuses_starts(&self, intentions: &[Intention<'_>]) -> bool {
         let mut machine = None;
         intentions.iter().all(|intention| {
             let is_create = match intention.operation {
                 Operation::CreateProgram { .. } => true,
                 Operation::Replace { .. } => false,
-                // What it leaves is not known yet.
+                // The state after this operation is not known yet.
                 Operation::Create { .. } | Operation::Destroy => return false,
                 _ => return true,
             };
@@ -222,14 +221,14 @@ impl Engine {
         })
     }
 
-    /// The records of a topic that was created once.
+    /// The files of a topic that exists or existed.
     pub(crate) fn files_by_name(&self, name: &str) -> Option<Arc<TopicFiles>> {
         let id = self.machine.read().topic(name).map(|view| view.id);
         self.files(id?)
     }
 
-    /// Stops all writes for good. The first cause is kept and logged once.
-    /// Returns it as the error that every later write gets.
+    /// Stops all writes permanently. The first cause is stored and logged once. Returns that cause
+    /// as the error of every later write.
     pub(crate) fn poison(&self, error: StoreError) -> StoreError {
         let mut first = false;
         let cause = self.poison.get_or_init(|| {
@@ -244,7 +243,7 @@ impl Engine {
         StoreError::Poisoned { cause }
     }
 
-    /// Fails with the cause when the store is poisoned.
+    /// Fails with the cause if the store is poisoned.
     pub(crate) fn writable(&self) -> Result<(), StoreError> {
         match self.poison.get() {
             None => Ok(()),
@@ -254,7 +253,7 @@ impl Engine {
         }
     }
 
-    /// Keeps why a checkpoint failed; logged when the one before succeeded.
+    /// Records why a checkpoint failed. Logs the failure if the previous checkpoint succeeded.
     pub(crate) fn checkpoint_failed(&self, error: &StoreError) {
         let mut failure = self.checkpoint_failure.lock();
         if failure.is_none() {

@@ -1,8 +1,8 @@
 //! The errors of the store.
 //!
-//! Each error says what was touched, whose fault it is ([`StoreError::fault`]),
-//! and whether a retry can help ([`StoreError::retry`]). Invariant: no error is
-//! only a text, and none hides its place.
+//! Each error names the file or item that failed, whose fault it is ([`StoreError::fault`]), and
+//! whether a retry can help ([`StoreError::retry`]). Invariant: no error is only a text, and none
+//! omits the file and position that it concerns.
 
 use std::fmt;
 use std::io;
@@ -17,9 +17,9 @@ use crate::log_index::LogIndex;
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The caller asked for something that cannot be.
+    /// The caller requested something that is not possible.
     Caller,
-    /// Disk, file system, limits of the process, another process.
+    /// The disk, the file system, limits of the process, or another process.
     Environment,
     /// The bytes on disk are not what was written.
     Data,
@@ -28,15 +28,15 @@ pub enum Fault {
 /// Whether the same call can succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Not with these arguments or these bytes.
+    /// No; these arguments or bytes always fail.
     Never,
-    /// Yes, once the cause is gone (space, the other process).
+    /// Yes, once the cause is removed (space, the other process).
     Later,
-    /// Only after the store was closed and opened again.
+    /// Only after the store is closed and opened again.
     Reopen,
 }
 
-/// What was being done to a file or directory when the system refused.
+/// The operation on a file or directory that the operating system rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoVerb {
     /// Opening or creating.
@@ -45,7 +45,7 @@ pub enum IoVerb {
     Read,
     /// Writing bytes.
     Write,
-    /// Making durable.
+    /// Syncing.
     Sync,
     /// Reserving space or setting the length.
     Resize,
@@ -78,24 +78,24 @@ impl fmt::Display for IoVerb {
     }
 }
 
-/// Any failure of the store. Paths are relative to the store directory unless
-/// a field says otherwise; positions are byte offsets in that file.
+/// Any failure of the store. Paths are relative to the store directory unless a field states
+/// otherwise. Positions are byte offsets in the named file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Bytes that must be there are missing or wrong. Nothing was changed.
+    /// Required bytes are missing or wrong. Nothing was changed.
     #[error("damaged: {file} at byte {position}: {what} (from sequence {sequence})")]
     Damage {
         /// The file.
         file: String,
-        /// Offset of the first wrong thing.
+        /// Offset of the first wrong byte.
         position: u64,
         /// What is wrong with it.
         what: &'static str,
-        /// First batch sequence concerned, 0 when not known or not a log file.
+        /// First affected batch sequence; 0 if unknown or not a log file.
         sequence: u64,
     },
-    /// A file of a later format; it was left untouched.
+    /// A file of a later format; the file was not changed.
     #[error("{file} has format {found}, this program knows up to {supported}")]
     NewerFormat {
         /// The file.
@@ -105,13 +105,13 @@ pub enum StoreError {
         /// Highest format number known here.
         supported: u16,
     },
-    /// Bytes with a right checksum that this format does not know; written by a
-    /// later program. Left untouched.
+    /// Bytes with a valid checksum that this format does not define; a later program wrote them.
+    /// The file was not changed.
     #[error("{file} holds something of a later program at byte {position}")]
     UnknownContent {
         /// The file.
         file: String,
-        /// Where.
+        /// Byte offset in the file.
         position: u64,
     },
     /// A file that belongs to another store.
@@ -120,7 +120,7 @@ pub enum StoreError {
         /// The file.
         file: String,
     },
-    /// There is no log, and creating one was not allowed.
+    /// The log, or another item that was looked for, does not exist and was not created.
     #[error("there is no {what} in this directory")]
     Missing {
         /// What was looked for.
@@ -131,79 +131,78 @@ pub enum StoreError {
     Locked {
         /// Directory as given by the caller.
         directory: String,
-        /// Process id of the holder, 0 when it could not be read.
+        /// Process id of the holder; 0 if it could not be read.
         pid: u32,
-        /// Name of the holder's program, may be empty.
+        /// Program name of the holder; may be empty.
         program: String,
-        /// When the holder opened the store, Unix time in seconds, 0 unknown.
+        /// When the holder opened the store, in seconds since 1970-01-01 UTC; 0 if unknown.
         started_unix_s: u64,
-        /// Socket in the directory on which a server of it may be reached,
-        /// unless there is none; a server that was killed leaves one behind.
+        /// Socket in the directory on which the holder's server may be reachable; `None` if there
+        /// is no socket. A killed server leaves its socket behind.
         socket: Option<PathBuf>,
     },
-    /// A write or sync failed; nothing more can be written through this handle.
-    /// Reads continue. Every later write returns the same cause.
+    /// A write or sync failed; nothing more can be written through this handle. Reads continue.
+    /// Every later write returns this cause.
     #[error("the store takes no more writes: {cause}; close and open the store again")]
     Poisoned {
         /// The first failure. Never itself `Poisoned`.
         cause: Arc<StoreError>,
     },
-    /// The write or sync of the log that this call was part of failed, or the
-    /// log could not be applied. Whether its intentions are in the log is not
-    /// known before the store is opened again; under a session, the same nonces
-    /// sent again tell. The store takes no more writes.
+    /// The log write or sync of this call failed, or the log could not be applied. Whether the
+    /// intentions are in the log is unknown until the store is opened again. Under a session,
+    /// sending the same nonces again returns their outcomes. The store accepts no more writes.
     #[error("the outcome of the write is not known: {cause}; close and open the store again")]
     InDoubt {
         /// The failure. Never itself `Poisoned` or `InDoubt`.
         cause: Arc<StoreError>,
     },
-    /// A part of the call is or will be in the log, and the rest is not. Under a
-    /// session, the same nonces sent again execute what is missing, each at most
-    /// once. The store goes on.
+    /// A part of the call is or will be in the log, and the rest is not. Under a session, sending
+    /// the same nonces again executes the missing intentions, each at most once. The store still
+    /// accepts writes.
     #[error("a part of the call may have been executed, the rest was not: {cause}")]
     PartlyLogged {
         /// Why the rest is not in the log. Never itself `Poisoned`, `InDoubt` or
         /// `PartlyLogged`.
         cause: Box<StoreError>,
     },
-    /// A thread of this process panicked before it answered.
+    /// A thread of this process panicked before it returned a result.
     #[error("{thread} panicked before it answered")]
     Panicked {
-        /// What the thread did.
+        /// Description of the thread.
         thread: &'static str,
     },
-    /// Not enough space; nothing was written. Reads go on.
+    /// Not enough space; nothing was written. Reads continue.
     #[error("disk full: {}", no_room(*needed_bytes, *free_bytes))]
     DiskFull {
-        /// Bytes asked for, the reserve included.
+        /// Bytes requested, including the reserve.
         needed_bytes: u64,
-        /// Bytes the file system reported free.
+        /// Bytes that the file system reported as free.
         free_bytes: u64,
     },
     /// A size or count above its limit; nothing was written.
     #[error("{what} is {value}, the limit is {limit}")]
     LimitExceeded {
-        /// What was measured, with its unit.
+        /// The measured quantity, with its unit.
         what: &'static str,
         /// The limit.
         limit: u64,
         /// The value.
         value: u64,
     },
-    /// A log index outside of what the call accepts.
+    /// A log index outside of the range that the call accepts.
     #[error("index {index} is outside {low}..={high}: {what}")]
     IndexOutOfRange {
-        /// What the index was for.
+        /// The purpose of the index.
         what: &'static str,
         /// The index given.
         index: u64,
-        /// Lowest accepted.
+        /// Lowest accepted index.
         low: u64,
-        /// Highest accepted.
+        /// Highest accepted index.
         high: u64,
     },
-    /// An intention that cannot be run again: the log before it was compacted
-    /// away, and no snapshot is old enough.
+    /// An intention that cannot be replayed: the log before it was purged, and no snapshot is old
+    /// enough.
     #[error(
         "intention {intention} cannot be run again: the log before it was compacted away and no \
          snapshot is older; the first that can be is {first}"
@@ -214,22 +213,21 @@ pub enum StoreError {
         /// The first one that can be run again.
         first: IntentionOffset,
     },
-    /// An intention that is over a limit or makes no sense. None of its call
-    /// was written.
+    /// An intention exceeds a limit or is invalid. Nothing of its call was written.
     #[error("intention {index} of the call is refused: {error}")]
     Refused {
-        /// Which intention of the call, from 0.
+        /// Position of the intention in the call, from 0.
         index: usize,
         /// Why.
         error: IntentionError,
     },
-    /// A name that never was a topic.
+    /// A name that no topic has ever had.
     #[error("there is no topic {name}")]
     TopicUnknown {
         /// The name.
         name: String,
     },
-    /// A topic has no group of this name.
+    /// The topic has no group of this name.
     #[error("topic {topic} has no group {group}")]
     GroupUnknown {
         /// The topic.
@@ -237,11 +235,10 @@ pub enum StoreError {
         /// The name.
         group: String,
     },
-    /// The records that were asked for are not there any more: retention has
-    /// removed them. Reading can start at `first`.
+    /// Retention has removed the requested records. Reading can start at `first`.
     #[error("records before {first} are gone; there are {first} to {last}")]
     RecordsGone {
-        /// Offset of the first record that is left, or that will come.
+        /// Offset of the first record that exists, or of the next record if none exists.
         first: u64,
         /// Offset of the newest record.
         last: u64,
@@ -254,58 +251,57 @@ pub enum StoreError {
         /// Why.
         error: ApplyError,
     },
-    /// The store has topics with programs, or is asked for one, and was opened
-    /// without an engine that runs them.
+    /// The store has topics with programs, or the call creates one, but the store was opened
+    /// without an engine for programs.
     #[error("the store was opened without an engine for programs")]
     ProgramsOff,
-    /// This machine cannot run a program.
+    /// This computer cannot run a program.
     #[error("a program cannot be run here: {why}")]
     ProgramUnable {
         /// What is missing.
         why: String,
     },
-    /// The directory is not what was asked for: a node of this cluster, or a store
-    /// that is no node.
+    /// The directory is not of the requested kind: a node of this cluster, or a store that is not a
+    /// node.
     #[error("{why}")]
     NodeRefused {
-        /// What it is, and what to do.
+        /// What the directory contains, and what to do.
         why: String,
     },
-    /// Another process reported this error, or cannot be reached: the server of a
-    /// remote store, or the log provider of a replica.
+    /// Another process reported this error or cannot be reached: the server of a remote store, or
+    /// the log provider of a replica.
     #[error("{text}")]
     Remote {
-        /// Which error it is.
+        /// Its error code.
         code: ErrorCode,
-        /// What it says.
+        /// Its message.
         text: String,
     },
-    /// Another node of the cluster leads. Nothing was appended.
+    /// Another node of the cluster is the leader. Nothing was appended.
     #[error("node {node} leads; its clients connect to {client}")]
     Elsewhere {
-        /// Number of the node that leads.
+        /// Number of the leader.
         node: u64,
-        /// Addresses of that node for clients, separated by spaces; empty if they
-        /// are not known.
+        /// Client addresses of the leader, separated by spaces; empty if they are unknown.
         client: String,
     },
     /// The store is being closed.
     #[error("the store is closed")]
     Closed,
-    /// The store was opened for reading only, and the call writes.
+    /// The call writes, but the store was opened for reading only.
     #[error("the store was opened for reading only")]
     ReadOnly,
-    /// The process that writes the store changed or removed files while a
-    /// read-only open of it, or a reader of it, read them.
+    /// The process that writes the store changed or removed files while a read-only open or its
+    /// reader read them.
     #[error("the store was changed while it was read ({attempts} attempts): {cause}")]
     ChangedWhileRead {
         /// How often the files were read.
         attempts: u32,
-        /// What the last attempt met.
+        /// The error of the last attempt.
         cause: Box<StoreError>,
     },
-    /// The log after the newest snapshot makes more records than a read-only open
-    /// may keep outside of the directory.
+    /// The log after the newest snapshot creates more records than a read-only open may store
+    /// outside of the directory.
     #[error(
         "the log after the newest snapshot makes {bytes} bytes of records so far, and an open for \
          reading only keeps {limit_bytes} at most"
@@ -313,31 +309,31 @@ pub enum StoreError {
     ReadOnlyLimit {
         /// [`OpenOptions::read_only_bytes_max`](crate::OpenOptions::read_only_bytes_max).
         limit_bytes: u64,
-        /// Bytes of records when the open stopped.
+        /// Bytes of records when the open failed.
         bytes: u64,
     },
-    /// A topic whose options do not allow a compaction.
+    /// The topic has compaction off.
     #[error("topic {name} has compaction off")]
     CompactionOff {
         /// The topic.
         name: String,
     },
-    /// A directory that has to be empty is not.
+    /// The directory must be empty, but is not.
     #[error("{directory} is not empty")]
     NotEmpty {
         /// Directory as given by the caller.
         directory: String,
     },
-    /// The system refused.
+    /// The operating system rejected an operation.
     #[error("cannot {verb} {subject}{}: {source}", at_byte(*offset))]
     Io {
         /// File or directory.
         subject: String,
-        /// Byte offset of a read or write, where it is known.
+        /// Byte offset of a read or write, if known.
         offset: Option<u64>,
-        /// What was being done.
+        /// The operation.
         verb: IoVerb,
-        /// The answer of the system.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -359,7 +355,7 @@ fn at_byte(offset: Option<u64>) -> String {
 }
 
 impl StoreError {
-    /// Builds [`StoreError::Io`]; made for `map_err`.
+    /// Builds [`StoreError::Io`], for use in `map_err`.
     pub fn io(verb: IoVerb, subject: &str) -> impl FnOnce(io::Error) -> Self + use<'_> {
         move |source| Self::Io {
             subject: subject.to_owned(),
@@ -402,8 +398,8 @@ impl StoreError {
         }
     }
 
-    /// This error of a part of a call, for the whole call: an earlier part may be
-    /// in the log.
+    /// Converts the error of a part of a call into the error of the whole call: an earlier part may
+    /// be in the log.
     #[must_use]
     pub(crate) fn after_a_part(self) -> Self {
         match self.in_doubt() {
@@ -422,7 +418,7 @@ impl StoreError {
         }
     }
 
-    /// This failure for another one of the callers that share a batch.
+    /// A copy of this failure for another caller that shares the batch.
     pub(crate) fn for_another(&self) -> Self {
         match self {
             Self::DiskFull {
@@ -474,7 +470,7 @@ impl StoreError {
         }
     }
 
-    /// [`root`](Self::root) by value, if nobody else keeps the cause.
+    /// [`root`](Self::root) by value, if the cause has no other owner.
     pub(crate) fn into_root(self) -> Self {
         match self {
             Self::Poisoned { cause } => {
@@ -494,7 +490,7 @@ impl StoreError {
         }
     }
 
-    /// Its number, which is the same in every language.
+    /// The error code, which is equal in every language.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Damage { .. } | Self::ForeignStore { .. } => ErrorCode::Damaged,
@@ -569,7 +565,7 @@ impl StoreError {
         }
     }
 
-    /// Whether trying again can help.
+    /// Whether a retry can succeed.
     pub fn retry(&self) -> Retry {
         match self {
             Self::Locked { .. } | Self::DiskFull { .. } => Retry::Later,
@@ -584,18 +580,18 @@ impl StoreError {
         }
     }
 
-    /// True when the process or the system has no free descriptor (EMFILE, ENFILE). Another try
-    /// can succeed.
+    /// Whether the process or the system has no free descriptor (EMFILE, ENFILE). A retry can
+    /// succeed.
     pub(crate) fn lacks_descriptors(&self) -> bool {
         matches!(self, Self::Io { source, .. } if lacks_descriptors(source))
     }
 
-    /// True when a file that should be there is not.
+    /// Whether a file does not exist.
     pub fn is_missing_file(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// True for [`StoreError::Damage`].
+    /// Whether this is [`StoreError::Damage`].
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damage { .. })
     }

@@ -1,21 +1,20 @@
-//! A reader-writer lock whose writer lets waiting readers in.
+//! A reader-writer lock whose writer yields to waiting readers.
 //!
-//! The writer releases the lock every so often while it works through a batch.
-//! That alone does not help a reader: a waiting thread takes longer to wake than
-//! the writer to lock again. So the writer asks whether readers wait, and does
-//! not lock again until they have the lock, for a bounded time.
+//! The writer regularly releases the lock while it works through a batch. Releasing alone does not
+//! help readers: a waiting thread wakes more slowly than the writer locks again. The writer
+//! therefore checks whether readers wait, and waits for a bounded time until they have the lock.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// For how long the writer waits for readers, at most.
+/// Maximum time for which the writer waits for readers.
 const READERS_WAIT_MAX: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(crate) struct FairRwLock<T> {
     lock: RwLock<T>,
-    /// Readers that found it locked and do not have it yet.
+    /// Readers that found the lock taken and do not have it yet.
     waiting: AtomicUsize,
 }
 
@@ -27,7 +26,7 @@ impl<T> FairRwLock<T> {
         }
     }
 
-    /// For reading.
+    /// Locks for reading.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
         if let Some(guard) = self.lock.try_read() {
             return guard;
@@ -38,18 +37,18 @@ impl<T> FairRwLock<T> {
         guard
     }
 
-    /// For reading, if that does not block.
+    /// Locks for reading if that does not block.
     pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.lock.try_read()
     }
 
-    /// For writing.
+    /// Locks for writing.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.lock.write()
     }
 
-    /// Called by the writer between two turns: waits until the readers that wait
-    /// have the lock.
+    /// Called by the writer between two portions of work. Blocks until the waiting readers have the
+    /// lock, for at most [`READERS_WAIT_MAX`].
     pub(crate) fn yield_to_readers(&self) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;

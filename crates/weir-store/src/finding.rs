@@ -1,6 +1,6 @@
-//! What a check of a store finds, and how bad it is.
+//! The findings of a check of a store, and their severity.
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// A leftover of a crash, or records after the last snapshot: the next open removes or
@@ -8,18 +8,18 @@ pub enum Severity {
     Note,
     /// Damage in a file that can be derived again from the log.
     Derived,
-    /// Damage in the only copy of something.
+    /// Damage in data that has no other copy.
     Damage,
 }
 
-/// Something that is not as it was written.
+/// Data that differs from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad.
+    /// Severity.
     pub severity: Severity,
     /// File, relative to the store directory.
     pub file: String,
-    /// Byte in it.
+    /// Byte offset in the file.
     pub position: u64,
     /// What is wrong.
     pub what: String,

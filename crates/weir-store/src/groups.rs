@@ -1,10 +1,9 @@
-//! Groups of an open store: finding what a claim can ask for, and reading what
-//! it got.
+//! Groups of an open store: finds the records that a claim can request, and reads the claimed
+//! records.
 //!
-//! The machine decides on apply which records a claim gets; this module only
-//! proposes claims. Claims of one group take turns here, so that they rarely
-//! propose the same records. Invariant: no record is returned before its lease
-//! is in the log.
+//! When a claim is applied, the machine decides which records it gets; this module only proposes
+//! claims. Claims of one group run one after the other, so that they rarely propose the same
+//! records. Invariant: a record is returned only after its lease is in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,104 +19,101 @@ use crate::error::StoreError;
 use crate::reader::{Page, TopicReader};
 use crate::store::Store;
 
-/// Times that a claim is made anew when the group was put back meanwhile.
+/// Maximum number of attempts of a claim that conflicts because the group was reset meanwhile.
 const TRIES: usize = 3;
 
-/// A group as it is now.
+/// The current state of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupInfo {
-    /// Topic it reads.
+    /// Topic that the group reads.
     pub topic: String,
-    /// Its name.
+    /// Name of the group.
     pub name: String,
     /// How its members share the topic.
     pub mode: GroupMode,
-    /// Everything up to here is done.
+    /// All records up to this offset are done.
     pub cursor: ConsequenceOffset,
-    /// Everything after here is new.
+    /// All records after this offset are new.
     pub frontier: ConsequenceOffset,
     /// Newest record of the topic.
     pub last: ConsequenceOffset,
-    /// Offsets that are not done, holes and records that groups do not deliver
-    /// included.
+    /// Number of offsets that are not done, including gaps and records that groups do not deliver.
     pub lag: u64,
-    /// Records that members have.
+    /// Records that members have claimed.
     pub leased: u64,
-    /// Records that were seen and wait to be claimed.
+    /// Records up to the frontier that wait to be claimed.
     pub waiting: u64,
-    /// Stamp of the first record that is not done, milliseconds since
-    /// 1970-01-01 UTC.
+    /// Stamp of the first record that is not done, in milliseconds since 1970-01-01 UTC.
     pub oldest_ms: Option<u64>,
-    /// Deliveries beyond the first of a record.
+    /// Number of deliveries beyond the first delivery of each record.
     pub redeliveries: u64,
-    /// Records that were given up.
+    /// Number of records that were given up.
     pub deaths: u64,
     /// Dead letters that are not written yet.
     pub letters: u64,
-    /// Owner of an exclusive group.
+    /// Owner of the group, if its mode is exclusive.
     pub owner: Option<Owner>,
-    /// Members that have records, and how many.
+    /// Number of claimed records of each member that has any.
     pub members: BTreeMap<Box<[u8]>, u64>,
-    /// Milliseconds of a lease.
+    /// Duration of a lease in milliseconds.
     pub lease_ms: u64,
-    /// Deliveries after which a record is given up; 0: never.
+    /// Deliveries after which a record is given up; 0 for no limit.
     pub attempts_max: u32,
-    /// Bound of what is with members, and of what is done above the cursor.
+    /// Maximum number of claimed records, and of records above the cursor that are done.
     pub pending_max: u32,
     /// Topic for dead letters; empty for none.
     pub dead_letters: String,
 }
 
-/// What a member would like to have.
+/// A request of a member for records.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Its name, 1 to 64 bytes.
+    /// Name of the member, 1 to 64 bytes.
     pub member: &'a [u8],
-    /// Records. More come only when keys become free while it asks.
+    /// Maximum number of records. A claim may return more only if keys become free during the call.
     pub max: usize,
-    /// Milliseconds; 0: the group's own.
+    /// Duration of the lease in milliseconds; 0 for the group's setting.
     pub lease_ms: u64,
-    /// Bytes of records: keys, values and metadata. The first one comes
-    /// however long it is.
+    /// Maximum total bytes of keys, values and metadata. The first record is returned whatever its
+    /// size.
     pub bytes_max: usize,
 }
 
-/// A record that a member has.
+/// A claimed record.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The claim: what acknowledges it.
+    /// Number of the claim, which acknowledges the record.
     pub claim: u64,
-    /// Its offset.
+    /// Offset of the record.
     pub offset: ConsequenceOffset,
-    /// How often it was delivered, this time included.
+    /// Number of deliveries of the record, including this one.
     pub attempts: u32,
-    /// A page whose first record it is.
+    /// A page that starts with the record.
     pub page: Page,
 }
 
-/// What a claim got.
+/// The result of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Claimed {
-    /// The verdict; none when there was nothing to ask for.
+    /// The verdict; `None` if there was nothing to claim.
     pub commit: Option<Commit>,
     /// The records, by offset.
     pub deliveries: Vec<Delivery>,
-    /// When a record that somebody has, or that waits, may be claimed:
-    /// milliseconds since 1970-01-01 UTC.
+    /// When the next leased or waiting record may be claimed, in milliseconds since 1970-01-01 UTC.
     pub due_ms: Option<u64>,
-    /// After this is what was not looked at.
+    /// Records after this offset were not examined.
     pub frontier: ConsequenceOffset,
 }
 
-/// What a claim is going to ask for.
+/// The records that a claim will request.
 struct Plan {
     mode: GroupMode,
     frontier: u64,
     takes_new: bool,
     again: Vec<u64>,
-    /// Hash of the key of each of these.
+    /// Key hash of each offset in `again`.
     again_keys: Vec<u64>,
-    /// Of these, the ones that are not given up.
+    /// Number of offsets in `again` that are not given up.
     count: usize,
     due_ms: Option<u64>,
 }
@@ -129,12 +125,12 @@ struct Fresh {
     keys: Vec<u64>,
     pages: BTreeMap<u64, Page>,
     through: u64,
-    /// Bytes of the records that are asked for.
+    /// Total bytes of the requested records.
     bytes: usize,
 }
 
 impl Fresh {
-    /// Counts a record; false, and nothing is counted, when it is too much.
+    /// Counts a record. Returns `false`, and counts nothing, if the record exceeds `bytes_max`.
     fn fits(&mut self, record: &Record<'_>, bytes_max: usize) -> bool {
         let size = record.key.len() + record.value.len() + record.meta.len();
         let then = self.bytes.saturating_add(size);
@@ -147,7 +143,7 @@ impl Fresh {
 }
 
 impl Store {
-    /// A group of a topic; `None` when there is none.
+    /// A group of a topic; `None` if the group does not exist.
     #[must_use]
     pub fn group(&self, topic: &str, group: &str) -> Option<GroupInfo> {
         let mut info = {
@@ -159,7 +155,7 @@ impl Store {
         Some(info)
     }
 
-    /// This group with the stamp of its oldest record, which is read.
+    /// Returns `info` with the stamp of the oldest record, which this call reads.
     #[must_use]
     pub fn with_oldest(&self, info: GroupInfo) -> GroupInfo {
         let oldest_ms = self.oldest(&info);
@@ -185,8 +181,8 @@ impl Store {
         Ok(infos)
     }
 
-    /// All groups, topic by topic in order of their numbers, at most `limit`,
-    /// without the stamps of their oldest records; and how many there are.
+    /// At most `limit` groups, ordered by topic number, and the total number of groups. `oldest_ms`
+    /// is not set.
     #[must_use]
     pub fn all_groups(&self, limit: usize) -> (Vec<GroupInfo>, usize) {
         let machine = self.engine.machine.read();
@@ -203,7 +199,7 @@ impl Store {
         (infos, count)
     }
 
-    /// Stamp of the first record after the cursor that a group delivers.
+    /// Stamp of the first record after the cursor that the group delivers.
     fn oldest(&self, info: &GroupInfo) -> Option<u64> {
         let mut reader = self.read(&info.topic, info.cursor).ok()?.or_earliest();
         while let Ok(Some(page)) = reader.next_page() {
@@ -217,7 +213,7 @@ impl Store {
         None
     }
 
-    /// Does one step of a group and waits for the verdict.
+    /// Executes one step of a group and blocks until the verdict returns.
     pub fn group_step(
         &self,
         topic: &str,
@@ -232,10 +228,10 @@ impl Store {
         }
     }
 
-    /// Moves the cursor of an exclusive group forward. It is written within
-    /// [`OpenOptions::cursor_flush`](crate::OpenOptions), each group at most so
-    /// often, or by [`flush_cursors`](Self::flush_cursors) or a close; the
-    /// verdict is not seen. [`group_step`](Self::group_step) moves it at once.
+    /// Moves the cursor of an exclusive group forward, later and without returning the verdict. The
+    /// cursor is written within [`OpenOptions::cursor_flush`](crate::OpenOptions), at most once per
+    /// group in this time. [`flush_cursors`](Self::flush_cursors) and a close write it earlier.
+    /// [`group_step`](Self::group_step) moves the cursor at once.
     pub fn move_cursor(
         &self,
         topic: &str,
@@ -256,8 +252,8 @@ impl Store {
         self.group_step(topic, group, step).map(drop)
     }
 
-    /// Moves the cursor and waits for the verdict; what waits for this group is
-    /// taken back.
+    /// Moves the cursor and blocks until the verdict returns. Discards a deferred cursor of this
+    /// group.
     pub fn move_cursor_now(
         &self,
         topic: &str,
@@ -271,28 +267,24 @@ impl Store {
         self.group_step(topic, group, step)
     }
 
-    /// Writes all cursors that wait, and waits until these and the ones that
-    /// are being written are in the log; for none that is moved later. Those of
-    /// topics with costly programs wait after the calls that were handed over
-    /// before.
+    /// Writes all deferred cursors. Blocks until these cursors, and those that are already being
+    /// written, are in the log. Does not wait for cursors that are moved later. Cursors of topics
+    /// with costly programs wait after the calls that were proposed before.
     pub fn flush_cursors(&self) {
         self.background.flush(&self.maintenance_handle(), None);
     }
 
-    /// As `flush_cursors`, for the cursor of one group: those of others are not waited
-    /// for.
+    /// Like `flush_cursors`, for the cursor of one group. Does not wait for cursors of other
+    /// groups.
     pub fn flush_cursor(&self, topic: &str, group: &str) {
         self.background
             .flush(&self.maintenance_handle(), Some((topic, group)));
     }
 
-    /// Claims records for a member of a keyed or shared group. Never waits for
-    /// records; an answer without any tells in `due_ms` and `frontier` what to
-    /// wait for.
+    /// Claims records for a member of a keyed or shared group. Never waits for records. If no
+    /// record is returned, `due_ms` and `frontier` specify when a new claim can succeed.
     ///
-    /// # Errors
-    /// `TopicUnknown`, `GroupUnknown`; a verdict that is not VALID is in the
-    /// answer.
+    /// # Errors `TopicUnknown`, `GroupUnknown`. A verdict other than VALID is a part of the result.
     pub fn claim(&self, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Claimed, StoreError> {
         let turn = self.turns.take(topic, group);
         for _ in 1..TRIES {
@@ -352,8 +344,8 @@ impl Store {
         Ok(claimed)
     }
 
-    /// Reads the records that were seen before, and asks only for those that
-    /// fit. Whether all did.
+    /// Reads the records that were seen before, and removes from the plan those that do not fit.
+    /// Returns whether all records fit.
     fn look_again(
         &self,
         topic: &str,
@@ -364,7 +356,7 @@ impl Store {
         let mut last: Option<Page> = None;
         for (at, &offset) in plan.again.iter().enumerate() {
             let offset = ConsequenceOffset(offset);
-            // Neighbours are often in one page.
+            // Adjacent records are often in one page.
             let near = last.take().filter(|page| page.last() >= offset);
             let near = near.map(|page| page.starting(offset));
             let page = match near {
@@ -385,7 +377,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Looks for new records after the frontier.
+    /// Searches for new records after the frontier.
     fn look(
         &self,
         topic: &str,
@@ -397,7 +389,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let after = ConsequenceOffset(plan.frontier);
         let mut reader = self.read(topic, after)?.or_earliest();
-        // What comes after the last page up to here was removed.
+        // Records after the last page, up to `end`, were removed.
         let end = reader.last().0;
         let mut left = max - plan.count;
         let list_max = GROUP_LIST_MAX - plan.again.len();
@@ -445,8 +437,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads the records that the claim got. Those that are not there any more
-    /// are done.
+    /// Reads the claimed records. Claimed records that no longer exist are marked as done.
     fn fetch(
         &self,
         topic: &str,
@@ -491,7 +482,7 @@ impl Store {
         Ok(())
     }
 
-    /// The page whose first record is this one, if it is still there.
+    /// The page that starts with the record at `offset`, if the record still exists.
     pub(crate) fn page_at(
         &self,
         topic: &str,
@@ -523,12 +514,12 @@ pub(crate) fn no_group(topic: &str, group: &str) -> StoreError {
     }
 }
 
-/// Whether groups deliver records of this kind; others are passed.
+/// Whether groups deliver records of this kind; other kinds are skipped.
 fn delivers(kind: RecordKind) -> bool {
     matches!(kind, RecordKind::Put | RecordKind::Delete)
 }
 
-/// Which records that were seen before can be had now.
+/// Selects the records that were seen before and can be claimed now.
 fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
     let mut again: Vec<u64> = Vec::new();
     let mut later = group.due().skip_while(|(due, _)| *due <= now_ms);
@@ -548,7 +539,7 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
         let Some(entry) = group.entry(offset) else {
             continue;
         };
-        // One that is given up is not had, but only a claim gives it up.
+        // A record without attempts left is not returned, but only a claim gives it up.
         let spent = attempts_max > 0 && entry.attempts >= attempts_max;
         if !spent && !group.admits(&mut gate, offset, entry.key, member, now_ms) {
             continue;
@@ -568,8 +559,8 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
     }
 }
 
-/// Whether a new record of this key can be had: every one before it is with
-/// the member, or is asked for in the same claim.
+/// Whether a new record of this key can be claimed: the member has every earlier record of the key,
+/// or requests it in this claim.
 fn is_free(group: &Group, key: u64, member: &[u8], now_ms: u64, again: &BTreeSet<u64>) -> bool {
     group.of_key(key).all(|offset| {
         let held = group.entry(offset).and_then(|entry| match entry.place {

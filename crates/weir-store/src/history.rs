@@ -164,7 +164,7 @@ impl History {
         Self::on(Arc::new(disk), host)
     }
 
-    /// As [`open`](Self::open), on the directory of a store wherever it is.
+    /// Like [`open`](Self::open), for any disk that contains a store.
     ///
     /// # Errors
     /// As for `open`.
@@ -266,7 +266,7 @@ impl History {
     }
 
     /// Returns the state to replay from: the newest snapshot that is old enough, or the empty
-    /// state. If the log after neither is there, returns the first intention that can be replayed.
+    /// state. If the log after both is purged, returns the first intention that can be replayed.
     fn start(
         &self,
         old_enough: &dyn Fn(&Machine) -> bool,

@@ -1,4 +1,4 @@
-//! The files from which a history is read, for a reader elsewhere.
+//! The files of a history, for a reader that has no access to the directory.
 //!
 //! Invariant: no other file of the directory is read, and none is written.
 
@@ -22,13 +22,13 @@ use crate::topic::files::{parse_directory, parse_segment};
 pub struct HistoryPath(String);
 
 impl HistoryPath {
-    /// The path if a history is read from it: the identity, log, snapshots, topic segments, and
-    /// what a node knows to be committed.
+    /// Returns the path if a history is read from it: the identity, the log, snapshots, topic
+    /// segments, and the committed index of a node. Otherwise returns `None`.
     #[must_use]
     pub fn new(path: &str) -> Option<Self> {
         let mut parts = path.split('/');
         let fits = match (parts.next()?, parts.next(), parts.next()) {
-            // The first is the directory itself.
+            // The empty path is the directory itself.
             (only, None, None) => {
                 ["", identity::PATH, LOG_DIR, snapshot::DIRECTORY, CLUSTER].contains(&only)
             }
@@ -45,7 +45,7 @@ impl HistoryPath {
 }
 
 impl Store {
-    /// The past of this store, read from its files; programs run on `host`.
+    /// The history of this store, read from its files; programs run on `host`.
     ///
     /// # Errors
     /// As for [`History::open`].
@@ -53,15 +53,15 @@ impl Store {
         History::on(Arc::clone(&self.disk), host)
     }
 
-    /// Names of the files in a directory of a history; none where it does not exist.
+    /// Names of the files in a directory of a history; empty if the directory does not exist.
     pub fn history_names(&self, directory: &HistoryPath) -> Result<Vec<String>, StoreError> {
         let path = directory.0.as_str();
         let names = self.disk.list(path);
         names.map_err(StoreError::io(IoVerb::List, path))
     }
 
-    /// Length of a file of a history, and its bytes from `at`, at most `bytes` of them; `None`
-    /// where it does not exist.
+    /// The length of a file of a history, and at most `bytes` of its bytes from offset `at`. `None`
+    /// if the file does not exist.
     pub fn history_part(
         &self,
         path: &HistoryPath,

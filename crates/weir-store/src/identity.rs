@@ -9,7 +9,7 @@ use crate::error::{IoVerb, StoreError};
 
 /// Name of the file.
 pub(crate) const PATH: &str = "weir.id";
-/// Its name until the log is there.
+/// Name of the file until the log exists.
 pub(crate) const NEW: &str = "weir.id.new";
 const BYTES: usize = 512;
 const MAGIC: &[u8; 8] = b"WEIRSTOR";
@@ -23,12 +23,12 @@ fn array<const N: usize>(bytes: &[u8; BYTES], at: usize) -> [u8; N] {
     *field
 }
 
-/// What never changes about a store.
+/// The identity of a store, which never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Random, made once.
+    /// Random, generated once.
     pub store_id: [u8; 16],
-    /// When the store was made, milliseconds since 1970-01-01 UTC.
+    /// When the store was created, in milliseconds since 1970-01-01 UTC.
     pub created_ms: u64,
 }
 
@@ -41,7 +41,7 @@ impl Identity {
         *tag
     }
 
-    /// Reads the file; `None` when there is none.
+    /// Reads the file; `None` if it does not exist.
     pub(crate) fn read(disk: &dyn Disk, path: &str) -> Result<Option<Self>, StoreError> {
         if !disk
             .list("")
@@ -110,7 +110,7 @@ impl Identity {
         bytes
     }
 
-    /// Writes the file of a new store under its first name, durable.
+    /// Writes the file of a new store durably, under the name [`NEW`].
     pub(crate) fn prepare(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         let names = disk.list("").map_err(StoreError::io(IoVerb::List, "."))?;
         if names.iter().any(|name| name == NEW) {
@@ -128,8 +128,8 @@ impl Identity {
         disk.sync_dir("").map_err(StoreError::io(IoVerb::Sync, "."))
     }
 
-    /// Makes a file durable that an earlier process may not have synced: one
-    /// sector, written again with the same bytes.
+    /// Makes the file durable, because an earlier process may not have synced it. Rewrites its one
+    /// sector with the same bytes.
     pub(crate) fn settle(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         let file = disk
             .open(NEW, OpenMode::Write)
@@ -141,7 +141,7 @@ impl Identity {
         disk.sync_dir("").map_err(StoreError::io(IoVerb::Sync, "."))
     }
 
-    /// Gives the file its name: the store exists from here on.
+    /// Renames the file to [`PATH`]. From then on, the store exists.
     pub(crate) fn name(disk: &dyn Disk) -> Result<(), StoreError> {
         disk.rename(NEW, PATH)
             .map_err(StoreError::io(IoVerb::Rename, PATH))?;

@@ -1,9 +1,11 @@
-//! Puts a staged snapshot of another node in the place of a node's state
-//! (docs/formats/cluster.md, "Install").
+//! Replaces the state of a node by a staged snapshot of another node (docs/formats/cluster.md,
+//! "Install").
 //!
-//! Invariants: nothing of the old state is removed before the staged one is durable and
-//! checked; an open that finds a manifest ends the switch before it reads anything else;
-//! the log keeps what follows the snapshot, because others may have counted it.
+//! Invariants:
+//!
+//! - The old state is removed only after the staged snapshot is durable and checked.
+//! - An open that finds a manifest completes the switch before it reads anything else.
+//! - The log retains the entries after the snapshot, because other nodes may have counted them.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use crate::permit::ExclusivePermit;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
 
-/// Directory of a snapshot that is on its way in.
+/// Directory of a snapshot that is being received.
 pub(crate) const STAGED: &str = "staged";
 pub(crate) const MANIFEST: &str = "staged/manifest";
 const MANIFEST_NEW: &str = "staged/manifest.new";
@@ -27,12 +29,12 @@ const MAGIC: &[u8; 8] = b"WEIRINST";
 const FORMAT: u16 = 1;
 const MANIFEST_BYTES: usize = 512;
 
-/// How far a switch is.
+/// Progress of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The old snapshots and segments are being removed.
     Clear = 1,
-    /// They are gone; the staged files get their names.
+    /// The old files are removed; the staged files are being renamed.
     Move = 2,
 }
 
@@ -100,7 +102,7 @@ impl Manifest {
         Ok((manifest, phase))
     }
 
-    /// Writes the manifest: durable when this returns.
+    /// Writes the manifest durably.
     fn write(self, disk: &dyn Disk, phase: Phase, store_id: &[u8; 16]) -> Result<(), StoreError> {
         remove_if_there(disk, STAGED, "manifest.new")?;
         let file = disk
@@ -169,7 +171,7 @@ fn empty(disk: &dyn Disk, dir: &str, is_ours: impl Fn(&str) -> bool) -> Result<(
     }
 }
 
-/// Directories of topics below `root`, without it.
+/// Names of the topic directories in the directory `topics` below `root`.
 fn topic_directories(disk: &dyn Disk, root: &str) -> Result<Vec<String>, StoreError> {
     let mut found = names(disk, &format!("{root}topics"))?;
     found.retain(|name| crate::topic::files::parse_directory(name).is_some());
@@ -185,7 +187,7 @@ fn is_snapshot(name: &str) -> bool {
     stem.strip_suffix(".snap").is_some()
 }
 
-/// Removes what is staged. The caller knows that no manifest is there.
+/// Removes the staged files. The caller must have checked that no manifest exists.
 pub(crate) fn clear_staged(disk: &dyn Disk) -> Result<(), StoreError> {
     let found = names(disk, STAGED)?;
     if found.is_empty() {
@@ -209,9 +211,9 @@ pub(crate) fn clear_staged(disk: &dyn Disk) -> Result<(), StoreError> {
     remove_if_there(disk, STAGED, "manifest.new")
 }
 
-/// A switch that was begun and not ended, for those who only read.
+/// An unfinished switch, for callers that only read.
 pub(crate) struct Pending {
-    /// The disk at the end of the switch.
+    /// The disk as it will be after the switch.
     pub(crate) disk: Arc<dyn Disk>,
     manifest: Manifest,
 }
@@ -230,7 +232,7 @@ impl Pending {
         Ok(Some(Self { disk, manifest }))
     }
 
-    /// Lets a log end and begin where the switch will let it.
+    /// Gives the log the bounds that it will have after the switch.
     pub(crate) fn switch_log(&self, log: &LogReaders) {
         let Manifest { index, term } = self.manifest;
         if is_replaced(log.last_index(), log.term_at(index), self.manifest) {
@@ -239,14 +241,14 @@ impl Pending {
     }
 }
 
-/// Whether a log does not continue a snapshot: it ends before it, or has another entry
-/// at its index.
+/// Whether a log does not continue a snapshot: the log ends before the snapshot, or has a different
+/// entry at its index.
 fn is_replaced(last: LogIndex, term: Option<u64>, manifest: Manifest) -> bool {
     last < manifest.index || term.is_some_and(|found| found != manifest.term)
 }
 
-/// Ends a switch that was begun, and removes what is staged without one. `log` then
-/// reaches to the snapshot.
+/// Completes an unfinished switch, or removes staged files that have no manifest. Afterwards, `log`
+/// reaches the snapshot.
 pub(crate) fn resume(
     disk: &dyn Disk,
     log: &mut Log,
@@ -290,7 +292,7 @@ fn switch(
     clear_staged(disk)
 }
 
-/// Gives the files of a staged directory their names.
+/// Renames the files of a staged directory to their final paths.
 fn move_files(disk: &dyn Disk, dir: &str) -> Result<(), StoreError> {
     disk.create_dir(dir)
         .map_err(StoreError::io(IoVerb::Open, dir))?;
@@ -304,11 +306,10 @@ fn move_files(disk: &dyn Disk, dir: &str) -> Result<(), StoreError> {
 }
 
 impl Committer {
-    /// Puts a staged snapshot, which was checked, in the place of the state.
+    /// Replaces the state by a staged snapshot that was checked.
     ///
-    /// # Errors
-    /// Before the manifest is written the state stays as it was, also on a full disk; after
-    /// a later error the store is poisoned, and the next open ends the switch.
+    /// # Errors Before the manifest is written, an error (also a full disk) leaves the state
+    /// unchanged. A later error poisons the store, and the next open completes the switch.
     pub(crate) fn install(
         &mut self,
         cache: &Arc<FileCache>,
@@ -332,10 +333,10 @@ impl Committer {
             index: snapshot.index,
             term: snapshot.term,
         };
-        // What comes after the manifest frees space, except the new log.
+        // Steps after the manifest free space, except creating the new log.
         self.log.check_room_for_reset()?;
         if let Err(error) = manifest.write(&*self.disk, Phase::Clear, &store_id) {
-            // The next open would find it.
+            // A manifest that was written would be found by the next open.
             let is_absent = names(&*self.disk, STAGED)
                 .is_ok_and(|names| names.iter().all(|name| name != "manifest"));
             return Err(if is_absent {
@@ -397,17 +398,17 @@ impl Committer {
         Ok(())
     }
 
-    /// Bytes that must be free beside those of the files of a snapshot.
+    /// Bytes that must be free in addition to the files of a snapshot.
     pub(crate) fn install_bytes(&self) -> u64 {
         self.log.reset_bytes_needed()
     }
 
-    /// Fails with `DiskFull` if a staged snapshot could not be installed.
+    /// Fails with `DiskFull` if a staged snapshot cannot be installed.
     pub(crate) fn check_room_for_install(&self) -> Result<(), StoreError> {
         self.log.check_room_for_reset()
     }
 
-    /// What maintenance knows of files that are gone does not hold.
+    /// Resets the maintenance state, which refers to removed files.
     fn installed(&mut self, _permit: &ExclusivePermit) {
         self.read_back.marks.lock().clear();
         self.replayed_bytes = 0;
@@ -417,7 +418,7 @@ impl Committer {
 }
 
 impl Engine {
-    /// Whether `found` snapshots of other nodes were installed so far.
+    /// Whether exactly `found` snapshots of other nodes have been installed so far.
     pub(crate) fn has_installed(&self, found: u64) -> bool {
         self.counters.installs.get() == found
     }

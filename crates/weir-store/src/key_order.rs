@@ -3,7 +3,7 @@
 /// Keys of one topic in ascending byte order, with their slots.
 #[derive(Debug, Default)]
 pub(crate) struct KeyOrder {
-    /// Snapshots of other nodes that were installed before it was made.
+    /// Number of installed snapshots of other nodes when this view was built.
     pub(crate) installs: u64,
     pub(crate) incarnation: u64,
     pub(crate) generation: u64,

@@ -1,4 +1,4 @@
-//! Reading what holds now before what comes: each key once, then new records.
+//! Reads the current value of each key once, then new records.
 
 use std::collections::VecDeque;
 
@@ -9,31 +9,31 @@ use crate::reader::{Page, TopicReader};
 use crate::scan::{KeyEntry, key_after};
 use crate::store::Store;
 
-/// Keys that are looked up together.
+/// Number of keys that are looked up together.
 const KEYS: usize = 1000;
 
-/// The values of keys, in byte order of keys, each once. Costs one list of keys
-/// and one page.
+/// The values of keys, in byte order of keys, each key once. Uses memory for one list of keys and
+/// one page.
 ///
-/// Of [`Store::latest`] it is the value that each key had when the reading
-/// began; a key that changes meanwhile is left out and comes with the new
-/// records. Of [`Store::current`] it is the value that each key has when its
-/// turn comes, and no key is left out that has one all the time.
+/// [`Store::latest`] returns the value that each key had when the read started. A key that changes
+/// meanwhile is omitted; its new value is among the new records. [`Store::current`] returns the
+/// value that each key has when it is read. A key that has a value during the whole read is not
+/// omitted.
 #[derive(Debug)]
 pub struct Latest {
     topic: String,
-    /// Newest record when it began.
+    /// Offset of the newest record when the read started.
     until: ConsequenceOffset,
-    /// Keys below it were looked up.
+    /// Keys below this key were looked up.
     from: Vec<u8>,
     found: VecDeque<KeyEntry>,
     ended: bool,
-    /// Whether keys that changed are part of it.
+    /// Whether keys that changed during the read are included.
     current: bool,
 }
 
 impl Store {
-    /// Begins to read what holds now. The topic need not be there yet.
+    /// Starts to read the current values. The topic may be created later.
     #[must_use]
     pub fn latest(&self, topic: &str) -> Latest {
         let files = self.engine.files_by_name(topic);
@@ -47,8 +47,8 @@ impl Store {
         }
     }
 
-    /// Begins to read what each key has when it is read, from a key on (empty: the
-    /// first one), for who reads nothing after it.
+    /// Starts to read the value that each key has when it is read, from key `from` (empty: the
+    /// first key). For callers that do not follow the new records.
     #[must_use]
     pub fn current(&self, topic: &str, from: &[u8]) -> Latest {
         Latest {
@@ -60,7 +60,7 @@ impl Store {
 }
 
 impl Latest {
-    /// The next key's record, the first of the page; `None` after the last.
+    /// Returns a page that starts with the record of the next key; `None` after the last key.
     pub fn next(&mut self, store: &Store) -> Result<Option<Page>, StoreError> {
         if self.until == ConsequenceOffset::ZERO {
             return Ok(None);
@@ -81,7 +81,7 @@ impl Latest {
             if entry.offset > self.until && !self.current {
                 continue;
             }
-            // The list may be older than the value.
+            // The list of keys may be older than the value.
             let page = if self.current {
                 store.get(&self.topic, &entry.key)?
             } else {
@@ -93,13 +93,13 @@ impl Latest {
         }
     }
 
-    /// Reads on with the records that came since it began.
+    /// Follows the topic with the records after the start of the read.
     #[must_use]
     pub fn live(&self, store: &Store) -> TopicReader {
         store.listen(&self.topic, self.until).or_earliest()
     }
 
-    /// The newest record when it began.
+    /// Offset of the newest record when the read started.
     #[must_use]
     pub fn until(&self) -> ConsequenceOffset {
         self.until

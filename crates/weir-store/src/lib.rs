@@ -1,14 +1,13 @@
-//! Make it durable, read it back.
+//! The storage engine of Weir: writes intentions durably and reads records back.
 //!
-//! A store is a directory: a log that is the truth, topic segments and
-//! snapshots that are derived from it, and one commit thread that appends,
-//! syncs, applies and answers, in this order. It knows the model of
-//! `weir-core` and nothing of networks or consensus.
+//! A store is a directory. Its log is the truth; topic segments and snapshots are derived from the
+//! log. One commit thread appends, syncs, applies and returns verdicts, in this order. The store
+//! uses the model of `weir-core` and knows nothing of networks or consensus.
 //!
 //! Invariants:
 //! - A write is acknowledged only after it is as durable as its level promises.
 //! - Nothing is written after a failed sync.
-//! - No byte is returned before its checksum was checked.
+//! - Bytes are returned only after their checksum was checked.
 #![forbid(unsafe_code)]
 
 mod agreement;

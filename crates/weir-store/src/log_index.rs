@@ -1,4 +1,4 @@
-//! The number of a log entry, which errors name too.
+//! The index of a log entry, which errors also name.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct LogIndex(pub u64);
 
 impl LogIndex {
-    /// The one before the first entry.
+    /// The index before the first entry.
     pub const ZERO: Self = Self(0);
 
     /// The index after this one.
@@ -23,11 +23,11 @@ impl fmt::Display for LogIndex {
     }
 }
 
-/// Names one entry for good: two entries with equal ids are equal.
+/// Identifies one entry permanently: two entries with equal ids are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryId {
-    /// Term of the leader that appended it.
+    /// Term of the leader that appended the entry.
     pub term: u64,
-    /// Its place in the log.
+    /// Index of the entry in the log.
     pub index: LogIndex,
 }

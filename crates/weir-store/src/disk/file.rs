@@ -1,4 +1,4 @@
-//! A real directory.
+//! A [`Disk`] on a real directory.
 //!
 //! All paths are opened relative to one directory descriptor, without following
 //! symbolic links. Files are created with mode 0600, directories with 0700.
@@ -20,9 +20,9 @@ use rustix::io::Errno;
 use super::{Disk, DiskFile, OpenMode};
 use crate::lock::{DirLock, LOCK_FILE};
 
-/// Slices handed to the kernel in one call; the usual `IOV_MAX`.
+/// Maximum number of slices in one write call; the usual `IOV_MAX`.
 const SLICES_PER_WRITE: usize = 1024;
-/// Bytes of zeros written at a time where the file system cannot reserve.
+/// Bytes of zeros in one write, where the file system cannot reserve space.
 const ZERO_STEP_BYTES: usize = 1 << 20;
 const FILE_MODE: Mode = Mode::from_bits_truncate(0o600);
 const DIR_MODE: Mode = Mode::from_bits_truncate(0o700);
@@ -32,13 +32,13 @@ const DIR_MODE: Mode = Mode::from_bits_truncate(0o700);
 pub struct FileDisk {
     root: OwnedFd,
     path: PathBuf,
-    /// The directory's path whatever becomes of the working directory.
+    /// The absolute path of the directory, which stays valid if the working directory changes.
     absolute: PathBuf,
-    /// The file of the lock that protects the directory.
+    /// The identity of the lock file that protects the directory.
     lock: OnceLock<FileId>,
 }
 
-/// What names a file whatever its path: device and inode.
+/// Identifies a file independently of its path: device and inode.
 type FileId = (u64, u64);
 
 fn file_id(stat: &rustix::fs::Stat) -> FileId {
@@ -48,8 +48,8 @@ fn file_id(stat: &rustix::fs::Stat) -> FileId {
 const REPLACED: &str = "it was removed or replaced while the store was open";
 
 impl FileDisk {
-    /// Opens the directory `path`, making it (mode 0700) and its parents if
-    /// they are missing.
+    /// Opens the directory `path`. Creates the directory (mode 0700) and its parents if they do not
+    /// exist.
     pub fn open(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new()
@@ -74,8 +74,8 @@ impl FileDisk {
         })
     }
 
-    /// From now on the lock's file has to stay in the directory too: without it
-    /// another process could lock a new one.
+    /// From now on, `check_place` also requires that the lock file stays in the directory. Without
+    /// the lock file, another process could lock a new one.
     pub(crate) fn guard(&self, lock: &DirLock) -> io::Result<()> {
         let id = file_id(&rustix::fs::fstat(lock.file())?);
         self.lock.get_or_init(|| id);
@@ -99,7 +99,7 @@ impl FileDisk {
         loop {
             match rustix::fs::openat2(&self.root, path, flags, mode, resolve) {
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                // Kernels before 5.6 and some sandboxes have no openat2.
+                // Kernels before 5.6 and some sandboxes lack openat2.
                 Err(Errno::NOSYS | Errno::PERM) => {
                     return Ok(rustix::fs::openat(&self.root, path, flags, mode)?);
                 }
@@ -229,8 +229,8 @@ impl DiskFile for RealFile {
                     IoSliceMut::advance_slices(&mut rest, read);
                 }
                 Err(Errno::INTR) => {}
-                // Not in the page cache, or not known, or an error, which
-                // comes again where it is waited for.
+                // Not in the page cache, or unknown, or an error. The blocking read reports an
+                // error again.
                 Ok(_) | Err(_) => return false,
             }
         }
@@ -281,7 +281,7 @@ impl DiskFile for RealFile {
 }
 
 impl RealFile {
-    /// For file systems without reservation: what is written is reserved.
+    /// For file systems that cannot reserve space: writing zeros reserves it.
     fn fill_with_zeros(&self, len: u64) -> io::Result<()> {
         let zeros = vec![0_u8; ZERO_STEP_BYTES];
         let mut at = self.len()?;
@@ -337,7 +337,7 @@ mod tests {
         let mut found = vec![1; 5000];
         file.read_exact_at(&mut found, 0).unwrap();
         assert!(found.starts_with(b"abc") && found[3..].iter().all(|byte| *byte == 0));
-        // What a file system without reservation gets.
+        // The fallback for a file system that cannot reserve space.
         let file = disk.open("g", OpenMode::CreateNew).unwrap();
         std::fs::write(disk.path().join("h"), b"abc").unwrap();
         drop(file);

@@ -1,4 +1,5 @@
-//! A directory of a disk as a disk of its own: a snapshot of another node is staged in one.
+//! A directory of a disk as a separate disk. A snapshot of another node is staged in such a
+//! directory.
 
 use std::io;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! A disk that is read and never changed, with a scratch file beside it.
+//! A disk that is only read, with a scratch file for new files.
 //!
-//! [`ReadOnlyDisk`] lets a store replay its log without a change to its
-//! directory: topic segments that the replay creates go to one anonymous file
-//! in the directory for temporary files (in memory where that directory cannot
-//! be used). The scratch file has no name and ends with the process.
+//! [`ReadOnlyDisk`] lets a store replay its log without changing its directory. Topic segments that
+//! the replay creates go to one anonymous file in the directory for temporary files, or in memory
+//! if that directory cannot be used. The scratch file has no name and disappears when the process
+//! ends.
 //!
 //! Invariant: no call of this module changes the disk below it.
 
@@ -19,14 +19,14 @@ use rustix::fs::{MemfdFlags, Mode, OFlags};
 
 use super::{Disk, DiskFile, DiskSpace, OpenMode};
 
-/// Files below this directory can be created, in the scratch file.
+/// Files in this directory can be created; their bytes go to the scratch file.
 const SCRATCH_DIR: &str = "topics/";
 
 fn refused() -> io::Error {
     io::ErrorKind::ReadOnlyFilesystem.into()
 }
 
-/// A [`Disk`] over another one, which it only reads.
+/// A [`Disk`] that only reads another disk, `base`.
 #[derive(Debug)]
 pub(crate) struct ReadOnlyDisk {
     base: Arc<dyn Disk>,
@@ -45,7 +45,7 @@ impl ReadOnlyDisk {
 }
 
 impl Disk for ReadOnlyDisk {
-    /// A file of the base is opened for reading in every mode.
+    /// Opens files of `base` for reading, whatever the mode.
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut files = self.files.lock();
         if let Some(file) = files.get(path) {
@@ -70,7 +70,7 @@ impl Disk for ReadOnlyDisk {
         self.base.list(dir)
     }
 
-    /// A directory of the scratch file needs no creation.
+    /// Directories of the scratch file need not be created.
     fn create_dir(&self, dir: &str) -> io::Result<()> {
         if dir.starts_with(SCRATCH_DIR) {
             return Ok(());
@@ -111,17 +111,16 @@ impl Disk for ReadOnlyDisk {
     }
 }
 
-/// One anonymous file for everything that is written; created by the first
-/// write.
+/// One anonymous file for all written data; the first write creates the file.
 #[derive(Debug, Default)]
 struct Scratch {
     file: OnceLock<File>,
-    /// Length in bytes; the lock also makes one caller create the file.
+    /// Length in bytes. The lock also ensures that only one caller creates the file.
     end: Mutex<u64>,
 }
 
 impl Scratch {
-    /// Appends `parts` and returns where they begin.
+    /// Appends `parts` and returns the offset at which they start.
     fn append(&self, parts: &[IoSlice<'_>]) -> io::Result<u64> {
         let mut end = self.end.lock();
         let file = if let Some(file) = self.file.get() {
@@ -159,7 +158,7 @@ fn anonymous() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Bytes of a file that stand together in the scratch file.
+/// Bytes of a file that are contiguous in the scratch file.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     /// Offset in the file.
@@ -173,7 +172,7 @@ struct Extent {
 #[derive(Debug)]
 struct ScratchFile {
     scratch: Arc<Scratch>,
-    /// Ascending and without gaps.
+    /// Ascending, without gaps.
     extents: Mutex<Vec<Extent>>,
 }
 
@@ -204,7 +203,7 @@ impl DiskFile for ScratchFile {
         }
         let mut rest = buffer;
         for (place, bytes) in places {
-            // It is at most the length of the buffer.
+            // `bytes` is at most the length of the buffer.
             let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
             let (now, later) = rest.split_at_mut(bytes);
             self.scratch.read_exact_at(now, place)?;
@@ -232,7 +231,7 @@ impl DiskFile for ScratchFile {
         Ok(())
     }
 
-    /// The file ends with the process, so nothing has to be durable.
+    /// A no-op: the file disappears when the process ends.
     fn sync_data(&self) -> io::Result<()> {
         Ok(())
     }

@@ -1,18 +1,16 @@
-//! A disk in memory that loses power.
+//! A disk in memory that simulates power cuts and failures.
 //!
-//! It keeps for every file what is durable and what is only written, for each
-//! 512-byte sector, and for every directory the changes of names that were not
-//! synced. [`power_cut`](SimDisk::power_cut) makes one of the disks that could
-//! be left: each unsynced sector survives or not on its own, so does each
-//! change of a name (in order), so does a changed length. Everything is drawn
-//! from a seed; the same seed gives the same disk.
+//! For each file, the disk stores the durable content and the unsynced 512-byte sectors. For
+//! directories, it stores the changes of names that were not synced.
+//! [`power_cut`](SimDisk::power_cut) returns one of the disks that a power cut could leave. Each
+//! unsynced sector, each change of a name (in order) and each changed length is independently
+//! retained or lost. A seed determines every choice; equal seeds return equal disks.
 //!
-//! Faults are scripted: the n-th write, sync, read or other operation fails in
-//! a chosen way. [`cut_at`](SimDisk::cut_at) turns the power off at the n-th
-//! operation, so that a test which counted them once can stop at every one.
+//! Faults are scripted: the n-th write, sync, read or other operation fails in a chosen way.
+//! [`cut_at`](SimDisk::cut_at) turns the power off at the n-th operation. A test that counted the
+//! operations once can thus cut the power at each of them.
 //!
-//! Invariant: outcomes depend on the calls and the seed alone; there is no
-//! clock.
+//! Invariant: outcomes depend only on the calls and the seed; there is no clock.
 
 mod node;
 mod state;
@@ -30,8 +28,8 @@ thread_local! {
     static TRUSTS_PAYLOADS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on, logs that this thread reads do not compare checksums of payloads: proves
-/// that a simulation finds what they are there for.
+/// From now on, logs that this thread reads skip the comparison of payload checksums. A simulation
+/// uses this to prove that it finds the errors which the checksums prevent.
 pub fn trust_payloads() {
     TRUSTS_PAYLOADS.set(true);
 }
@@ -56,30 +54,30 @@ impl SimDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts since the disk was made.
+    /// Counts since the disk was created.
     pub fn counts(&self) -> SimCounts {
         self.state().counts
     }
 
-    /// Lets the `nth` operation of kind `op` from now on (1 = the next) fail.
-    /// Several may be scripted.
+    /// Makes the `nth` operation of kind `op` from now on (1 = the next) fail. Several failures may
+    /// be scripted.
     pub fn fail(&self, op: SimOp, nth: u64, failure: SimFailure) {
         self.state().script(op, nth, failure);
     }
 
-    /// Turns the power off at the operation number `op` of [`SimCounts::ops`]:
-    /// a write or change of a name still reaches the volatile part, a sync does
-    /// nothing. Every later call fails.
+    /// Turns the power off at operation number `op` of [`SimCounts::ops`]. A write or change of a
+    /// name at this operation still reaches the volatile state; a sync has no effect. Every later
+    /// call fails.
     pub fn cut_at(&self, op: u64) {
         self.state().cut_at = Some(op);
     }
 
-    /// Whether [`cut_at`](Self::cut_at) has struck.
+    /// Whether [`cut_at`](Self::cut_at) has turned the power off.
     pub fn is_off(&self) -> bool {
         self.state().off
     }
 
-    /// One of the disks that a power cut at this moment could leave.
+    /// Returns one of the disks that a power cut at this moment could leave.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
         Self {
@@ -87,8 +85,8 @@ impl SimDisk {
         }
     }
 
-    /// What a killed process leaves: everything written is still in the page
-    /// cache, nothing scripted is left.
+    /// Returns the disk after the process was killed: all writes are still in the page cache, and
+    /// scripted faults are removed.
     #[must_use]
     pub fn killed(&self) -> Self {
         Self {
@@ -96,7 +94,7 @@ impl SimDisk {
         }
     }
 
-    /// Bytes that fit the disk.
+    /// Sets the capacity of the disk in bytes.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes;
     }
@@ -106,17 +104,17 @@ impl SimDisk {
         self.state().files()
     }
 
-    /// Content of a file as a process sees it, `None` if it is not there.
+    /// Content of a file as a process sees it; `None` if the file does not exist.
     pub fn content(&self, path: &str) -> Option<Vec<u8>> {
         self.state().content(path)
     }
 
-    /// Puts a file there, durable, whatever was there before.
+    /// Creates or replaces a file, durably.
     pub fn put(&self, path: &str, content: Vec<u8>) {
         self.state().put(path, content);
     }
 
-    /// Takes a file away, durably.
+    /// Removes a file durably and returns its content.
     pub fn take(&self, path: &str) -> Option<Vec<u8>> {
         self.state().take(path)
     }
@@ -130,7 +128,7 @@ impl SimDisk {
         });
     }
 
-    /// Cuts a file to `len` bytes, durably.
+    /// Truncates a file to `len` bytes, durably.
     pub fn shorten(&self, path: &str, len: usize) {
         self.state().change(path, |content| content.truncate(len));
     }

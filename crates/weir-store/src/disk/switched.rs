@@ -1,4 +1,4 @@
-//! A disk on which the install of a snapshot was begun, as it will be at the end of it.
+//! A view of a disk with an unfinished snapshot install, as the disk will be after the install.
 //!
 //! Invariant: no call of this module changes the disk below it.
 
@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use super::{Disk, DiskFile, DiskSpace, OpenMode};
 
-/// What an install replaces.
+/// Directories that an install replaces.
 const REPLACED: [&str; 2] = ["topics", "snapshots"];
 
-/// A [`Disk`] with staged files in their places, to be read only.
+/// A read-only [`Disk`] that shows staged files at their final paths.
 #[derive(Debug)]
 pub(crate) struct SwitchedDisk {
     base: Arc<dyn Disk>,
     staged: &'static str,
-    /// Whether files of the old state may still be in their places. Otherwise all that are
-    /// there were staged before.
+    /// Whether files of the old state may still exist at their paths. If not, all files at these
+    /// paths were staged.
     old_remain: bool,
 }
 
@@ -41,7 +41,7 @@ fn refused() -> io::Error {
 }
 
 impl Disk for SwitchedDisk {
-    /// A file is opened for reading in every mode.
+    /// Opens a file for reading, whatever the mode.
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         if mode == OpenMode::CreateNew {
             return Err(refused());

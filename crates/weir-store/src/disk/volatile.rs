@@ -1,8 +1,8 @@
-//! The kind of a file system, and whether what is synced on it survives a power cut.
+//! The kind of a file system, and whether synced data on it survives a power cut.
 //!
-//! The kind is read from the kernel (`statfs`): file systems in memory lose
-//! everything, and those of the network promise what their server promises. An
-//! overlay is as volatile as the directory that takes its writes.
+//! The kernel reports the kind (`statfs`). File systems in memory lose everything. Network file
+//! systems are only as durable as their server. An overlay is as volatile as the directory that
+//! receives its writes.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,14 +15,14 @@ use super::DiskSpace;
 /// The type of an overlay (`f_type`, `linux/magic.h`).
 const OVERLAY: u64 = 0x794c_7630;
 
-/// What a sync on a file system means.
+/// The durability of synced data on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
     /// Synced data survives a power cut.
     Survives,
-    /// The program that implements the file system decides, or the type is not known.
+    /// Unknown: a user program implements the file system, or its type is not in the table.
     Unknown,
-    /// Synced data is in memory only, or on another machine.
+    /// Synced data may be lost: it is only in memory, or on another machine.
     Volatile,
 }
 
@@ -31,11 +31,12 @@ pub enum Survival {
 pub struct FileSystem {
     /// Name; `unknown` for a type that is not in the table.
     pub name: &'static str,
-    /// What a sync means.
+    /// Durability of synced data.
     pub survival: Survival,
 }
 
-/// Types of file systems (`f_type`, `linux/magic.h`), their names, and what a sync means.
+/// Types of file systems (`f_type`, `linux/magic.h`), their names, and the durability of synced
+/// data.
 const KINDS: [(u64, &str, Survival); 18] = [
     (0xef53, "ext", Survival::Survives),
     (0x5846_5342, "xfs", Survival::Survives),
@@ -43,7 +44,7 @@ const KINDS: [(u64, &str, Survival); 18] = [
     (0x2fc1_2fc1, "zfs", Survival::Survives),
     (0xf2f5_2010, "f2fs", Survival::Survives),
     (0xca45_1a4e, "bcachefs", Survival::Survives),
-    // Where the layer that takes the writes is not known.
+    // Used if the upper directory of the overlay is unknown.
     (OVERLAY, "overlay", Survival::Survives),
     (0x6573_5546, "fuse", Survival::Unknown),
     (0x0102_1994, "tmpfs", Survival::Volatile),
@@ -60,14 +61,13 @@ const KINDS: [(u64, &str, Survival); 18] = [
 
 /// The kind of the file system that holds `path`, which must exist.
 ///
-/// # Errors
-/// Those of `statfs` and `stat`.
+/// # Errors The errors of `statfs` and `stat`.
 pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     Ok(look_up(&statfs(path)?, stat(path)?.st_dev))
 }
 
-/// Kind of the file system that holds `path`, or that would if it were made;
-/// `None` when what is synced there survives.
+/// Kind of the file system that contains `path`, or that would contain it if it were created.
+/// `None` if synced data survives a power cut there.
 #[must_use]
 pub fn volatile_kind(path: &Path) -> Option<&'static str> {
     let absolute = std::path::absolute(path).ok()?;
@@ -76,7 +76,7 @@ pub fn volatile_kind(path: &Path) -> Option<&'static str> {
     kind(&found, device)
 }
 
-/// As `volatile_kind`, for an open directory.
+/// Like `volatile_kind`, for an open directory.
 pub(super) fn kind_of(directory: &impl AsFd) -> Option<&'static str> {
     kind(&fstatfs(directory).ok()?, fstat(directory).ok()?.st_dev)
 }
@@ -127,7 +127,7 @@ fn of_type(magic: u64) -> FileSystem {
     FileSystem { name, survival }
 }
 
-/// Where an overlay writes, as far as the process may see it.
+/// The upper directory of an overlay, if it is visible to the process.
 fn upper_directory(device: u64) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let wanted = format!("{}:{}", major(device), minor(device));

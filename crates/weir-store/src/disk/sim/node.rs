@@ -1,13 +1,13 @@
-//! One file of the simulated disk: what is durable, what is written, and which
-//! sectors differ because nobody synced them.
+//! One file of the simulated disk: its durable content, its written content, and its unsynced
+//! sectors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Written whole or not at all.
+/// Bytes that are written completely or not at all.
 const SECTOR: usize = 512;
 
-/// Draws numbers from a seed (the splitmix generator).
+/// A generator of pseudo-random numbers from a seed (splitmix).
 #[derive(Debug)]
 pub(super) struct Draw(pub(super) u64);
 
@@ -20,7 +20,7 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).unwrap_or(0)
     }
@@ -31,13 +31,13 @@ impl Draw {
     }
 }
 
-/// A file. Both contents are shared until one is changed.
+/// A file. The two contents share memory until one is changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     durable: Arc<Vec<u8>>,
     current: Arc<Vec<u8>>,
-    /// Unsynced sectors, each with the contents it had between the durable and
-    /// the current one.
+    /// Unsynced sectors, each with the contents that it had between the durable and the current
+    /// content.
     dirty: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
@@ -86,7 +86,7 @@ impl Node {
         }
     }
 
-    /// Makes what is dirty durable.
+    /// Makes all unsynced data durable.
     pub(super) fn sync(&mut self) {
         let len = self.current.len();
         if self.dirty.is_empty() && self.durable.len() == len {
@@ -103,13 +103,13 @@ impl Node {
         }
     }
 
-    /// A sync that fails: what was dirty is forgotten and counts as clean.
+    /// A failed sync: unsynced sectors are lost and count as clean.
     pub(super) fn lose_dirty(&mut self) {
         self.dirty.clear();
     }
 
-    /// A content that a power cut could leave. `likely` of 8 dirty sectors get
-    /// their latest content.
+    /// Returns a content that a power cut could leave. On average, `likely` of 8 unsynced sectors
+    /// get their latest content.
     pub(super) fn after_cut(&self, draw: &mut Draw, likely: u64) -> Vec<u8> {
         let mut left = Vec::clone(&self.durable);
         if self.current.len() != left.len() && draw.chance(likely) {
@@ -120,7 +120,7 @@ impl Node {
             let content = if draw.chance(likely) {
                 slice_of(&self.current, *sector)
             } else {
-                // The durable one, or one in between.
+                // The durable content, or one between the durable and the current content.
                 match older.get(draw.below(older.len() + 1)) {
                     Some(older) => older,
                     None => continue,

@@ -6,7 +6,7 @@ use std::io;
 use super::node::{Draw, Node};
 use crate::disk::OpenMode;
 
-/// What an operation does to the disk; for scripting faults.
+/// The kind of an operation, for scripted faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimOp {
     /// A positioned write.
@@ -23,26 +23,26 @@ pub enum SimOp {
     Rename,
     /// A removal.
     Remove,
-    /// A positioned read. Not among [`SimCounts::ops`].
+    /// A positioned read. Not counted in [`SimCounts::ops`].
     Read,
 }
 
 /// How a scripted operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimFailure {
-    /// I/O error. A write leaves nothing; a sync forgets what was dirty and
-    /// later syncs of the same data say that all is well.
+    /// I/O error. A failed write changes nothing. A failed sync loses the unsynced data, and later
+    /// syncs of that data succeed.
     Io,
-    /// No space; nothing was done.
+    /// No space; the operation has no effect.
     Full,
     /// I/O error after about half of the sectors were written.
     Short,
 }
 
-/// How often what was called.
+/// Number of calls, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounts {
-    /// Everything that changes the disk or makes changes durable.
+    /// All operations that change the disk or make changes durable.
     pub ops: u64,
     /// Writes.
     pub writes: u64,
@@ -58,7 +58,7 @@ enum Entry {
     File(u64),
 }
 
-/// A change of names that was not synced.
+/// An unsynced change of a name.
 #[derive(Clone, Debug)]
 enum NameOp {
     Set {
@@ -115,10 +115,10 @@ impl Default for State {
     }
 }
 
-/// What becomes of an operation.
+/// The outcome of an operation.
 enum Fate {
     Done,
-    /// Done as far as the volatile part goes, then the power is off.
+    /// The volatile state is changed, then the power is off.
     ThenOff,
     Fails(SimFailure),
 }
@@ -145,7 +145,7 @@ impl State {
         self.faults.push(Fault { op, at, failure });
     }
 
-    /// Counts an operation and says what becomes of it.
+    /// Counts an operation and returns its outcome.
     fn meet(&mut self, op: SimOp) -> io::Result<Fate> {
         if self.off {
             return Err(power_is_off());
@@ -173,7 +173,8 @@ impl State {
         Ok(fault.map_or(Fate::Done, |fault| Fate::Fails(fault.failure)))
     }
 
-    /// For operations that are done or not, without a half way.
+    /// Like `meet`, for operations that cannot be executed in part. Returns whether the power is
+    /// off afterwards.
     fn meet_whole(&mut self, op: SimOp) -> io::Result<bool> {
         match self.meet(op)? {
             Fate::Done => Ok(false),
@@ -376,7 +377,7 @@ impl State {
             Fate::Fails(SimFailure::Io) => return Err(io_error()),
             Fate::Fails(SimFailure::Full) => return Err(io::ErrorKind::StorageFull.into()),
             Fate::Fails(SimFailure::Short) => {
-                // Kernels copy whole pages, so what is left ends at a sector.
+                // Kernels copy whole pages, so the retained data ends at a sector boundary.
                 let half = (offset + bytes.len() / 2) / 512 * 512;
                 let kept = half.saturating_sub(offset);
                 self.node(node)?.write(&bytes[..kept], offset);
@@ -421,8 +422,7 @@ impl State {
     /// See [`SimDisk::power_cut`](super::SimDisk::power_cut).
     pub(super) fn power_cut(&self, seed: u64) -> Self {
         let mut draw = Draw(seed);
-        // From "hardly anything" to "nearly all", so that rare subsets of many
-        // sectors come up too.
+        // The probability ranges from 1/8 to 7/8, so that rare subsets of many sectors occur too.
         let likely = 1 + draw.next() % 7;
         let mut names = self.durable_names.clone();
         for change in &self.pending {
