@@ -1,6 +1,6 @@
-//! Any bytes as a batch: reading never panics, an error lies within the bytes,
-//! what can be read can be applied unless it needs a program, and the state
-//! after it can be saved and loaded.
+//! Any bytes as a batch. Reading never panics, an error has a position within the bytes, and a
+//! batch that can be read can be applied unless it needs a program. The resulting state can be
+//! saved and loaded.
 
 use weir_core::record::ConsequenceSink;
 use weir_core::{ApplyError, Batch, Machine, Outcomes, Record, TopicId, TopicName};
@@ -12,7 +12,7 @@ impl ConsequenceSink for Nothing {
     fn record(&mut self, _: TopicId, _: &Record<'_>) {}
 }
 
-/// The target.
+/// The fuzz target.
 pub fn run(bytes: &[u8]) {
     let Ok(batch) = Batch::read(bytes, 1) else {
         return;
@@ -20,7 +20,7 @@ pub fn run(bytes: &[u8]) {
     let broken = batch.items().find_map(Result::err);
     assert!(broken.is_none_or(|error| error.at <= bytes.len()));
     let (mut machine, mut outcomes) = (Machine::new(1), Outcomes::default());
-    // Twice: the second time sessions and topics are there already.
+    // Applied twice: the second time, sessions and topics exist already.
     for _ in 0..2 {
         match machine.apply(&batch, &mut Nothing, &mut outcomes) {
             Ok(_) => assert!(broken.is_none()),

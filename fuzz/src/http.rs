@@ -1,10 +1,9 @@
-//! Any bytes as a stream of HTTP/1.1 requests, cut anywhere: nothing panics, and
-//! neither the requests nor the end of the stream depend on the cut. The first
-//! bytes say where the pieces end and which limits hold.
+//! Any bytes as a stream of HTTP/1.1 requests, divided into pieces at any positions. Nothing
+//! panics, and neither the requests nor the end of the stream depend on the division.
 
 use weir_server::pieces::{Limits, read};
 
-/// The target: the first three bytes choose limits and cut.
+/// The fuzz target. The first three bytes choose the limits and the position of a cut.
 pub fn run(input: &[u8]) {
     let [low, cut_low, cut_high, bytes @ ..] = input else {
         return;
@@ -12,7 +11,7 @@ pub fn run(input: &[u8]) {
     let (low, cut) = (*low, u16::from_le_bytes([*cut_low, *cut_high]));
     let mut limits = Limits::default();
     if low != 0 {
-        // Heads that are about as long as is allowed are short this way.
+        // Low limits, so that short heads reach them.
         limits.line = 16 + usize::from(low);
         limits.head = 16 + usize::from(low);
         limits.fields = 1 + usize::from(low % 8);

@@ -1,8 +1,8 @@
-//! Fuzz targets: one entry function for each parser of bytes from strangers.
+//! Fuzz targets: one entry function for each parser of untrusted bytes.
 //!
-//! A target panics when it finds a fault. cargo-fuzz runs a target with coverage
-//! (`fuzz_targets/`); the test `short` runs every target without it, over seeds
-//! and mutations of them ([`mutate`]).
+//! A target panics when it finds a fault. cargo-fuzz runs a target with coverage (`fuzz_targets/`).
+//! The test `short` runs every target without coverage, on seeds and on mutations of them
+//! ([`mutate`]).
 #![forbid(unsafe_code)]
 #![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a target reports")]

@@ -1,8 +1,8 @@
-//! Mutations of seeds, from a number: equal numbers give equal inputs.
+//! Mutations of seeds by a random generator: equal generator seeds give equal inputs.
 
-/// Bytes of an input at most.
+/// Maximum bytes of an input.
 const INPUT_BYTES_MAX: usize = 4096;
-/// Bytes that parsers treat apart.
+/// Bytes that parsers treat specially.
 const TELLING: &[u8] = b"\0\x01\x7f\x80\xff\n\r\t \"'\\,:;.$*@?[](){}<>=+-_0129aeEnrtux|/";
 
 /// Changes inputs at random.
@@ -10,7 +10,7 @@ const TELLING: &[u8] = b"\0\x01\x7f\x80\xff\n\r\t \"'\\,:;.$*@?[](){}<>=+-_0129a
 pub struct Mutator(u64);
 
 impl Mutator {
-    /// Begins with this number.
+    /// A mutator with this generator seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)

@@ -1,11 +1,11 @@
-//! Any bytes as a stream of the native protocol, cut anywhere: nothing panics,
-//! packets and errors do not depend on the cut, and what was read can be
+//! Any bytes as a stream of the native protocol, divided into pieces at any positions. Nothing
+//! panics, packets and errors do not depend on the division, and a packet that was read can be
 //! rendered and read again.
 
 use weir_core::ClientId;
 use weir_protocol::{Deframer, Encoder, Message, OutcomeLines, Packet, TopicLines, read_items};
 
-/// Sizes of the packets up to the end or the first error, and its place.
+/// Sizes of the packets up to the end or the first error, and the position of the error.
 fn sizes(bytes: &[u8], step: usize) -> (Vec<usize>, Option<u64>) {
     let (mut deframer, mut sizes) = (Deframer::default(), Vec::new());
     let (mut start, mut end) = (0, 0);
@@ -22,7 +22,7 @@ fn sizes(bytes: &[u8], step: usize) -> (Vec<usize>, Option<u64>) {
     }
 }
 
-/// The target.
+/// The fuzz target.
 pub fn run(bytes: &[u8]) {
     let whole = sizes(bytes, bytes.len().max(1));
     assert_eq!(whole, sizes(bytes, 1));

@@ -1,10 +1,10 @@
-//! Any bytes as a stream of packets, whole and in pieces: the parser never
-//! panics, never stands still, and ends at the same place however the stream
-//! was cut. The first two bytes choose the mode and the cutting.
+//! Any bytes as a stream of packets, whole and in pieces. The parser never panics, always
+//! progresses, and gives the same result for both. The first two bytes choose the mode and the size
+//! of the pieces.
 
 use weir_psyc::{ErrorCode, Mode, ParseStep, Parser};
 
-/// Offset of the end, whether it lies between two packets, and the error.
+/// Offset of the end, whether the end is between two packets, and the error.
 fn parse(mode: Mode, bytes: &[u8], piece: usize) -> (u64, bool, Option<ErrorCode>) {
     let mut parser = Parser::new(mode);
     let mut given = 0;
@@ -23,7 +23,7 @@ fn parse(mode: Mode, bytes: &[u8], piece: usize) -> (u64, bool, Option<ErrorCode
     }
 }
 
-/// The target.
+/// The fuzz target.
 pub fn run(input: &[u8]) {
     let [mode, piece, bytes @ ..] = input else {
         return;

@@ -1,9 +1,9 @@
-//! Any bytes at the port for the other nodes of a cluster: nothing panics, and what a stranger
-//! sends changes nothing.
+//! Any bytes at the port for the other nodes of a cluster. Nothing panics, and bytes from a
+//! stranger change nothing.
 //!
-//! The first byte says what comes after it: bytes as they are, or the kind and the body of a
-//! frame, after a HELLO or without. The frames are read by the parsers of peers; those that
-//! cannot be a true leader's are sent to a node that runs.
+//! The first byte chooses the form of the rest: raw bytes, or the kind and the body of a frame,
+//! after a HELLO or without one. The parsers of peers read all frames. A running node gets only the
+//! frames that a true leader could not have sent.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -21,11 +21,12 @@ use weir_raft::{
 use weir_store::OpenOptions;
 
 const CLUSTER: [u8; 16] = [5; 16];
-/// Far beyond what an answer takes: only a hang reaches it.
+/// Far longer than a response takes: only a hang reaches it.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// After a HELLO, who sends one of these may be a true leader: append, vote, pre-vote, transfer.
+/// Kinds of frames that may come from a true leader after a HELLO: append, vote, pre-vote,
+/// transfer.
 const OF_LEADERS: std::ops::RangeInclusive<u8> = 16..=19;
-/// Panics in the threads of the node, which end a task and nothing else.
+/// Number of panics in the threads of the node. Such a panic ends only a task.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// A cluster of one node.
@@ -85,7 +86,7 @@ impl Target {
     fn send(&self, bytes: &[u8]) {
         let mut stream = TcpStream::connect(self.node.address()).expect("the port is open");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        // The node closes the connection when it has seen enough.
+        // The node may close the connection before it has read everything.
         drop(stream.write_all(bytes));
         drop(stream.shutdown(Shutdown::Write));
         let mut said = Vec::new();
@@ -106,7 +107,7 @@ impl Target {
     }
 }
 
-/// The target.
+/// The fuzz target.
 pub fn run(bytes: &[u8]) {
     static TARGET: OnceLock<Target> = OnceLock::new();
     let target = TARGET.get_or_init(Target::new);
@@ -121,7 +122,7 @@ pub fn run(bytes: &[u8]) {
         }
         (2, [kind, body @ ..]) if !is_join(body) => target.send(&peer_frame(*kind, 1, body)),
         (3, [kind, body @ ..]) => {
-            // Of another cluster.
+            // A HELLO of another cluster.
             let hello = peer_frame(1, 0, &peer_hello([6; 16], 2, 1));
             target.send(&[hello, peer_frame(*kind, 1, body)].concat());
         }

@@ -1,8 +1,9 @@
-//! Any bytes as a module: looking at it never panics; what passes the rules is
-//! taken by both engines or refused by both in the same words; and where
-//! neither runs out of fuel or stack, both give the same verdicts, records and
-//! bytes of state. The first two bytes choose the state mode and how many
-//! bytes in front are keys and values instead.
+//! Any bytes as a module. Its validation never panics. Both engines accept a module, or both reject
+//! it with the same text. If neither engine runs out of fuel or stack, both give the same verdicts,
+//! records and bytes of state.
+//!
+//! The first byte chooses the state mode. The second byte is the number of bytes before the module
+//! that are used as keys and values.
 
 use std::sync::{Arc, LazyLock};
 
@@ -31,7 +32,7 @@ impl ConsequenceSink for Lines {
     }
 }
 
-/// The outcome without fuel; `None` when an engine ran out of something.
+/// The outcome without its fuel; `None` if the engine ran out of fuel or stack.
 fn send(machine: &mut Machine, lines: &mut Lines, operation: Operation<'_>) -> Option<Outcome> {
     let mut builder = BatchBuilder::default();
     let intention = Intention::new("t", operation);
@@ -50,7 +51,7 @@ fn send(machine: &mut Machine, lines: &mut Lines, operation: Operation<'_>) -> O
     (!stack && commit.reason != Some(ErrorCode::OutOfFuel)).then_some(Outcome::Committed(commit))
 }
 
-/// The target.
+/// The fuzz target.
 pub fn run(input: &[u8]) {
     let [mode, split, rest @ ..] = input else {
         return;

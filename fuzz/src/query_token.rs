@@ -1,7 +1,7 @@
-//! Resume tokens: any bytes are refused or resumed, never trusted. What is
-//! resumed runs to its end on pages that fit and pages that do not, and gives
-//! a token again. The checksum is put right for half of the inputs, so that
-//! what is after it is reached.
+//! Any bytes as a resume token, which is either rejected or resumed. A resumed query runs to its
+//! end, on pages that fit and on pages that do not, and returns tokens again.
+//!
+//! Half of the inputs get a correct checksum, so that the code after the checksum test is reached.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use weir_query::{
     Bounds, Budgets, Mode, PushdownFilter, Query, QueryText, Shape, SourceOptions, Step, TopicToken,
 };
 
-/// Turns after which a run is let go.
+/// Number of turns after which a run is stopped.
 const TURNS_MAX: usize = 64;
 
 fn texts() -> [QueryText; 5] {
@@ -34,8 +34,8 @@ fn texts() -> [QueryText; 5] {
     ]
 }
 
-/// The token with the print of the query and a right checksum, made from a real
-/// one: whatever stands between is the fuzzer's.
+/// A token with the fingerprint of the query and a correct checksum. The bytes between them come
+/// from the fuzzer.
 fn forged(query: &Query, data: &[u8]) -> Vec<u8> {
     let mut token = query.token().unwrap_or_default();
     token.truncate(17);
@@ -45,7 +45,7 @@ fn forged(query: &Query, data: &[u8]) -> Vec<u8> {
     token
 }
 
-/// The target.
+/// The fuzz target.
 pub fn run(data: &[u8]) {
     let Some((which, data)) = data.split_first() else {
         return;
@@ -80,7 +80,7 @@ pub fn run(data: &[u8]) {
         match query.next(Bounds::default()) {
             Ok(Step::Need(needs)) => {
                 for need in needs {
-                    // Wherever it stands, it moves, or falls into two.
+                    // Replaces the source, at any position, by one part or by several.
                     if usize::from(which & 3) > turn {
                         let parts = (0..=turn).map(|part| SourceOptions {
                             first: need.continuation.clone(),

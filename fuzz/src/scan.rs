@@ -1,6 +1,10 @@
-//! Any bytes as a page: every kernel gives the answer of the portable one, a scan in parts finds the
-//! same, spans lie inside the page and hold what they say, what is accepted strictly is accepted structurally with the same values,
-//! and a value found in the page is found in its item alone. The first byte chooses the plan.
+//! Any bytes as a page. The first byte chooses the plan. Checked:
+//! - Every kernel gives the result of the portable one.
+//! - A scan in parts finds the same.
+//! - Spans are inside the page, and their content has the reported type.
+//! - A page that is valid at level `strict` is also valid at level `structural`, with the same
+//!   values.
+//! - A value found in the page is also found in its item alone.
 
 use weir_scan::{
     BadItem, Items, Level, Limits, Path, Plan, Shape, Simd, Tag, find, scan, scan_parts,
@@ -38,7 +42,7 @@ fn plan(choice: u8, level: Level, simd: Simd) -> Plan {
     }
 }
 
-/// What begins with this byte is of this type.
+/// Whether a value of this type can begin with this byte.
 fn fits(tag: Tag, bytes: &[u8]) -> bool {
     match tag {
         Tag::Undefined => bytes.is_empty(),
@@ -52,7 +56,7 @@ fn fits(tag: Tag, bytes: &[u8]) -> bool {
     }
 }
 
-/// The target.
+/// The fuzz target.
 pub fn run(input: &[u8]) {
     let [choice, page @ ..] = input else {
         return;
@@ -67,7 +71,7 @@ pub fn run(input: &[u8]) {
                 "{simd:?}"
             );
         }
-        // In parts, which is the same found one after the other.
+        // A scan in parts must find the same items, in several steps.
         let (mut parts, mut spans, mut values) = (Items::default(), Vec::new(), Vec::new());
         let best = plan(
             *choice,
@@ -117,7 +121,8 @@ pub fn run(input: &[u8]) {
         for (value, again) in items.values(index).iter().zip(&found) {
             assert!(fits(value.tag, value.span.of(page)));
             let same = value.span.of(page) == again.span.of(item.of(page));
-            // A bad item that was handed on shows nothing, and a limit of depth is not that of `find`.
+            // A bad item that is passed on has undefined values, and `find` has another limit of
+            // depth.
             assert!(same || value.tag == Tag::Undefined || alone.is_err());
         }
     }

@@ -1,10 +1,12 @@
-//! Any text as a path, a query and an expression, any bytes as an item: reading never panics, an error
-//! lies within the text, what was read can be evaluated, and every value is a part of the item. Up to
-//! the first zero byte it is text, after it the item.
+//! Any text as a path, a query and an expression, and any bytes as an item. The bytes before the
+//! first zero byte are the text, the bytes after it are the item.
+//!
+//! Reading never panics, an error has a position within the text, a parsed text can be evaluated,
+//! and every value is a part of the item.
 
 use weir_scan::{Filter, Path, Query, equal, fingerprint};
 
-/// The target.
+/// The fuzz target.
 pub fn run(input: &[u8]) {
     let cut = input
         .iter()

@@ -1,9 +1,9 @@
-//! Any bytes as the state of a machine: loading never panics and takes only
-//! what `save` would have written.
+//! Any bytes as the state of a machine. Loading never panics, and accepts only bytes that `save`
+//! could have written.
 
 use weir_core::Machine;
 
-/// The target.
+/// The fuzz target.
 pub fn run(bytes: &[u8]) {
     let mut rest = bytes;
     if let Ok(machine) = Machine::load(&mut rest, 1) {

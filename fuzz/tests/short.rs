@@ -1,6 +1,6 @@
-//! Every fuzz target, over its seeds and mutations of them, for `WEIR_FUZZ_SECONDS`
-//! seconds each (2 without it; `make fuzz` asks for hours). `WEIR_FUZZ_SEED` asks for
-//! other mutations. An input that panics is written to a file whose name is printed.
+//! Runs every fuzz target on its seeds and on mutations of them, for `WEIR_FUZZ_SECONDS` seconds
+//! each (default 2; `make fuzz` sets hours). `WEIR_FUZZ_SEED` selects other mutations. An input
+//! that panics is written to a file whose name is printed.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,7 +13,7 @@ use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::{Batch, BatchBuilder, ClientId, ConsequenceSink, Machine, Outcomes, Record};
 use weir_core::{TopicId, TopicName, TopicOptions};
 
-/// Inputs that every target runs even where the time is over at once.
+/// Number of inputs that every target runs, even if the time is over at once.
 const INPUTS_MIN: u64 = 200;
 
 fn asked(name: &str, default: u64) -> u64 {
@@ -46,7 +46,7 @@ fn short(name: &str, run: fn(&[u8]), seeds: &[Vec<u8>]) {
     println!("{name}: {} seeds, {inputs} mutations", seeds.len());
 }
 
-/// The pieces of all files below a folder of `vectors/`, cut at empty lines.
+/// All files below a folder of `vectors/`, split at empty lines.
 fn vectors(folder: &str) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../vectors")
@@ -65,7 +65,7 @@ fn vectors(folder: &str) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Each seed with these bytes in front.
+/// Each seed with the bytes `front` before it.
 fn after(front: &[u8], seeds: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let with = |seed: Vec<u8>| [front, &seed].concat();
     seeds.into_iter().map(with).collect()
@@ -242,7 +242,7 @@ fn adf() {
     short("adf", fuzz::adf::run, &[seeds, alone].concat());
 }
 
-/// The kind of each frame after a HELLO, and its body.
+/// Every kind of frame after a HELLO, each with several bodies.
 fn frames() -> Vec<Vec<u8>> {
     let join = b"WEIRPEER\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b127.0.0.1:9";
     let bodies = [

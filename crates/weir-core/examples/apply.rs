@@ -1,7 +1,6 @@
-//! What one PUT costs in the machine alone: nanoseconds per intention, for
-//! batches of several sizes and keys of several kinds, with records going
-//! nowhere. A sanity check after a change of the machine; experiments
-//! make comparisons.
+//! Measures the cost of one PUT in the machine alone: nanoseconds per intention, for batches of
+//! several sizes and keys of several kinds. The records are discarded. A sanity check after a
+//! change of the machine; experiments make comparisons.
 //!
 //! `cargo run --release -p weir-core --example apply [KIND [BATCH]]`
 #![allow(
@@ -22,7 +21,7 @@ use weir_core::{ClientId, Machine, Operation, Outcomes, Record, TopicId, TopicNa
 const PUTS: u64 = 1_000_000;
 const VALUE: [u8; 100] = [0x61; 100];
 
-/// Looks at what it gets, keeps nothing.
+/// Reads the records without storing them.
 #[derive(Default)]
 struct Sum(u64);
 
@@ -37,7 +36,7 @@ impl ConsequenceSink for Sum {
     }
 }
 
-/// The bytes of the n-th key of a kind, spread by an odd factor.
+/// The bytes of the n-th key of a kind. An odd factor spreads the keys.
 fn key(kind: &str, n: u64, out: &mut Vec<u8>) {
     out.clear();
     let number = match kind {
@@ -120,7 +119,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds per put of a fresh machine.
+/// Nanoseconds per PUT in a new machine.
 fn round(all: &[Vec<u8>]) -> f64 {
     let (mut machine, mut sink) = (Machine::new(9), Sum::default());
     create(&mut machine, &mut sink);
@@ -137,8 +136,8 @@ fn round(all: &[Vec<u8>]) -> f64 {
     took as f64 / PUTS as f64
 }
 
-/// Nanoseconds for which this process has been computing, so that neighbours
-/// disturb less; where the system does not tell, those that have gone by.
+/// CPU time of this process in nanoseconds, so that other processes disturb less. If the system
+/// does not report it, the elapsed time.
 fn busy_ns() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let told = std::fs::read_to_string("/proc/self/schedstat").ok();

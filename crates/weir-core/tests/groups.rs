@@ -1,7 +1,9 @@
-//! Random histories of groups against a model that keeps every record by
-//! itself: who has it, since when, how often. No record is with two members,
-//! none is lost, none that is done comes again, keys keep their order, and a
-//! saved machine goes on like the one that was not saved.
+//! Random histories of groups against a model that stores the state of each record. Checked:
+//! - No two members have one record.
+//! - No record is lost.
+//! - No acknowledged record is delivered again.
+//! - The records of a key stay in order.
+//! - A machine that was saved and loaded behaves like one that was not.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -36,7 +38,7 @@ impl ConsequenceSink for Nowhere {
 #[derive(Clone, Debug)]
 enum Act {
     Put(usize),
-    /// Member, wanted records, how many of the new ones, stale view.
+    /// Member, requested old records, number of new records, whether the view is stale.
     Claim(usize, Vec<u8>, u8, bool),
     Ack(u8, u8),
     Nack(u8, u8, u64),
@@ -63,7 +65,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..80)
 }
 
-/// What the model knows of a record.
+/// State of a record in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
     New,
@@ -83,7 +85,7 @@ struct World {
     mode: GroupMode,
     attempts_max: u32,
     pending: usize,
-    /// By offset; the first one stands for the CREATE.
+    /// Keys by offset; the first entry is the CREATE.
     keys: Vec<usize>,
     fates: Vec<Fate>,
     letters: BTreeMap<u64, u64>,
@@ -216,7 +218,7 @@ impl World {
         let back = if stale { self.frontier.min(2) } else { 0 };
         let seen = self.frontier - back;
         let through = (seen + usize::from(new)).min(self.fates.len());
-        // The CREATE is passed.
+        // Claims skip the CREATE record.
         list.extend(
             (seen + 1..=through)
                 .filter(|at| *at > 1)
@@ -240,7 +242,7 @@ impl World {
         self.expect_claim(member, &list, through, commit.intention.0);
     }
 
-    /// The rules again, one record at a time and without any index.
+    /// The rules of a claim, applied to one record at a time without an index.
     fn expect_claim(&mut self, member: usize, list: &[u64], through: usize, claim: u64) {
         let start = self.frontier;
         let done_above = start - self.cursor() - self.open().len();
@@ -309,7 +311,7 @@ impl World {
         self.letters.insert(self.deaths, at);
     }
 
-    /// Acknowledges, or gives back, a claim's record, or one that it has not.
+    /// Acknowledges or returns a record of a claim, or one that the claim does not have.
     fn answer(&mut self, which: u8, foreign: u8, delay: Option<u64>) {
         let open = self.open();
         let Some(at) = open.get(usize::from(which) % open.len().max(1)).copied() else {
@@ -380,7 +382,7 @@ impl World {
         }
     }
 
-    /// The machine says of every record what the model says.
+    /// Checks that machine and model agree on every record.
     fn check(&self) {
         let group = self.machine.group("t", "g").unwrap();
         assert_eq!(group.frontier(), self.frontier as u64);

@@ -1,6 +1,5 @@
-//! A machine gives the same outcomes, records, digest and snapshot however a
-//! batch is divided into portions, and whether or not its state was saved and
-//! loaded between two batches (I4).
+//! A machine gives the same outcomes, records, digest and snapshot for every division of a batch
+//! into portions, and also if its state is saved and loaded between two batches (I4).
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -19,8 +18,8 @@ use weir_core::{
     TopicOptions, TxnOp,
 };
 
-/// Counts in its state and in a record. The first byte of a value, or of the
-/// arguments when it begins, says what a call costs and whether it is refused.
+/// A program that counts its calls in its state and in a record. The first byte of a value, or of
+/// the arguments at the start, decides the fuel and the decision of the call.
 #[derive(Debug)]
 struct Counting;
 
@@ -99,7 +98,7 @@ impl Program for Counting {
     }
 }
 
-/// The records of each topic, as they would be read.
+/// The records of each topic, as text.
 #[derive(Debug, Default, PartialEq)]
 struct Records(BTreeMap<u32, Vec<String>>);
 
@@ -165,7 +164,7 @@ fn start() -> Machine {
     machine
 }
 
-/// Sessions count up; some nonces come again, some leave a gap.
+/// Encodes wishes. Nonces of sessions ascend, with some repeats and some gaps.
 fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> BatchBuilder {
     let mut builder = BatchBuilder::default();
     for wish in wishes {
@@ -243,7 +242,7 @@ fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> Bat
                 if wish.what % 4 != 0 {
                     *once += 1;
                 }
-                // Some are ids that a session has, or once had.
+                // Some of these ids belong to a session, or did earlier.
                 intention.client = ClientId([1 + *once % 100; 16]);
                 intention.nonce = ONCE;
             }
@@ -262,7 +261,7 @@ fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> Bat
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// What one batch after the other came to.
+/// The results of a sequence of batches.
 #[derive(Debug, PartialEq)]
 struct History {
     outcomes: Vec<Outcomes>,
@@ -277,8 +276,8 @@ fn saved(machine: &Machine) -> Vec<u8> {
     state
 }
 
-/// Applies batches, each in such portions; before some of them the machine is
-/// loaded again from its saved state.
+/// Applies batches, each in the given portions. Before the batches marked in `reload`, the machine
+/// is loaded again from its saved state.
 fn history(batches: &[Vec<u8>], portions: &[Portion], reload: &[bool]) -> History {
     let mut machine = start();
     let mut records = Records::default();
@@ -316,7 +315,7 @@ proptest! {
     #[test]
     fn portions_and_reloads_change_nothing(
         script in prop::collection::vec(prop::collection::vec(wish(), 1..12), 1..10),
-        // Ids end after a day.
+        // Ids expire after a day.
         jumps in prop::collection::vec(prop_oneof![Just(1), Just(DAY_MS)], 1..10),
         sizes in prop::collection::vec((1_u32..5, 1_u64..3_000), 1..6),
         reload in prop::collection::vec(any::<bool>(), 10),

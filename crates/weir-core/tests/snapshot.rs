@@ -1,7 +1,8 @@
-//! The bytes of a machine's state (docs/formats/snapshot.md): cut and changed
-//! at every place. Loading never panics, never asks for more than a key's
-//! length at once, and takes only what `save` would have written; what it takes
-//! is a machine that can go on.
+//! The bytes of a machine's state (docs/formats/snapshot.md), truncated and changed at every
+//! position.
+//!
+//! Loading never panics, never requests more than the length of a key at once, and accepts only
+//! bytes that `save` could have written. A loaded machine can continue.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,7 +27,7 @@ impl ConsequenceSink for Nothing {
     fn record(&mut self, _: TopicId, _: &Record<'_>) {}
 }
 
-/// Remembers the largest request.
+/// A source that records the size of the largest read.
 struct Measured<'a> {
     rest: &'a [u8],
     largest: usize,
@@ -58,8 +59,7 @@ const PUT: Operation<'static> = Operation::Put {
     value: b"value",
 };
 
-/// A machine with live and dead topics, keys, and sessions with runs of every
-/// kind of outcome.
+/// A machine with live and destroyed topics, keys, and sessions with runs of every kind of outcome.
 fn machine() -> Machine {
     let mut machine = Machine::new(1);
     let (a, b) = (ClientId([3; 16]), ClientId([1; 16]));
@@ -135,7 +135,7 @@ fn saved(machine: &Machine) -> Vec<u8> {
     bytes
 }
 
-/// What must hold for any bytes. Returns whether they were taken.
+/// Checks the invariants for any bytes. Returns whether they were accepted.
 fn check(bytes: &[u8]) -> bool {
     let mut source = Measured {
         rest: bytes,
@@ -201,12 +201,12 @@ fn every_byte_may_be_any_other() {
     }
 }
 
-/// Equal states have equal bytes, so a run of outcomes must not come in two
-/// pieces, although it would mean the same.
+/// Equal states have equal bytes, so a run of outcomes must not be split, although two pieces would
+/// mean the same.
 #[test]
 fn a_run_in_two_pieces_is_refused() {
     let bytes = saved(&machine());
-    // 7 runs, the first of 4 nonces from 1 on: VALID, one record each.
+    // 7 runs. The first has 4 nonces, starting at 1: VALID, one record each.
     let whole = [7, 4, 1, 0, 0, 0, 0, 0, 1, 1, 1];
     let pieces = [
         8, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 3, 2, 0, 0, 0, 0, 0, 2, 2, 1,
@@ -228,7 +228,7 @@ fn another_machine_version_is_named() {
     assert_eq!((found, known), (MACHINE_VERSION + 1, MACHINE_VERSION));
 }
 
-/// A storage that fails is not a snapshot that is wrong.
+/// An error of the storage must not be reported as a malformed snapshot.
 #[test]
 fn errors_of_the_storage_come_through() {
     struct Failing;

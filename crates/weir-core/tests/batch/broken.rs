@@ -1,6 +1,5 @@
-//! Bytes that nobody wrote: cut, changed, invented. Reading them never panics,
-//! every error names a place in the batch, and what can be read can be
-//! applied.
+//! Bytes that no builder wrote: truncated, changed, or random. Reading them never panics, every
+//! error has a position within the batch, and a batch that can be read can be applied.
 
 use proptest::prelude::*;
 use weir_core::batch::{Action, Batch, BatchBuilder};
@@ -22,7 +21,7 @@ impl ConsequenceSink for Nothing {
     fn record(&mut self, _: TopicId, _: &Record<'_>) {}
 }
 
-/// A batch with one of everything.
+/// A batch with every kind of item.
 fn everything() -> Vec<u8> {
     let mut options = TopicOptions::default();
     options.compaction = Compaction::Latest;
@@ -74,7 +73,7 @@ fn everything() -> Vec<u8> {
     builder.to_bytes(123_456)
 }
 
-/// What must hold for any bytes.
+/// Checks the invariants for any bytes.
 fn check(bytes: &[u8]) {
     let read = read(bytes);
     if let Err(error) = &read {
@@ -84,7 +83,7 @@ fn check(bytes: &[u8]) {
     if let Ok((batch, items)) = &read
         && let Ok(written) = again(batch, items)
     {
-        // What is given although it could be left out goes; the rest stays.
+        // The builder omits redundant fields and writes everything else again.
         assert!(written.len() <= bytes.len());
         let (second, items) = crate::text::read(&written).unwrap();
         assert_eq!(again(&second, &items), Ok(written.clone()));
@@ -138,7 +137,7 @@ fn every_byte_may_be_any_other() {
     }
 }
 
-/// A declared count or length of any size is noticed without room for it.
+/// A declared count or length of any size is rejected without an allocation of that size.
 #[test]
 fn declared_sizes_are_not_believed() {
     let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
@@ -164,7 +163,7 @@ fn declared_sizes_are_not_believed() {
         assert!(error.at <= bytes.len());
         check(&bytes);
     }
-    // A mark for metadata and none: another encoding of the same content.
+    // A flag for metadata, but empty metadata: a second encoding of the same content.
     let empty = [&item(3, 0x20)[..], &[0, 1, b'k', 0]].concat();
     assert_eq!(
         read(&empty).unwrap_err().what,

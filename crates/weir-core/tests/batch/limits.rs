@@ -1,5 +1,5 @@
-//! Every limit at one below, at, and one above: taken, taken, refused with the
-//! error that names it, and the builder as it was.
+//! Every limit at one below, at, and one above. The first two are accepted. The third is rejected
+//! with the error that names the limit, and the builder does not change.
 
 use weir_core::batch::{Batch, BatchBuilder};
 use weir_core::intention::{Intention, IntentionError, IntentionLimits};
@@ -25,7 +25,7 @@ fn put() -> Intention<'static> {
     Intention::new("orders", PUT)
 }
 
-/// Pushes the intention, reads it back and writes it again.
+/// Pushes the intention, reads it back and encodes it again.
 fn taken(intention: &Intention<'_>, limits: &IntentionLimits) {
     let mut builder = BatchBuilder::default();
     builder.push(intention, limits).unwrap();
@@ -35,7 +35,7 @@ fn taken(intention: &Intention<'_>, limits: &IntentionLimits) {
     assert_eq!(again(&batch, &items), Ok(bytes));
 }
 
-/// Pushes it between two others, which must not notice.
+/// Pushes the intention between two others, which must not be affected.
 fn refused(intention: &Intention<'_>, limits: &IntentionLimits, error: &IntentionError) {
     let mut builder = BatchBuilder::default();
     let mut other = BatchBuilder::default();
@@ -57,7 +57,7 @@ fn too_large(what: &'static str, max: usize) -> IntentionError {
     IntentionError::TooLarge { what, actual, max }
 }
 
-/// Tries `max - 1`, `max` and `max + 1` of something.
+/// Tries the sizes `max - 1`, `max` and `max + 1`.
 fn around(
     max: usize,
     limits: &IntentionLimits,
@@ -176,7 +176,7 @@ fn items_of_a_batch() {
     assert_eq!(builder.items(), fresh.items(), "a cleared builder is new");
 }
 
-/// A transaction whose encoded size is `VALUE_BYTES_MAX` plus `more` or so.
+/// A transaction whose encoded size is about `VALUE_BYTES_MAX` plus `more`.
 fn large<T>(more: usize, take: impl FnOnce(&Intention<'_>) -> T) -> T {
     let (key, meta) = (&b"k"[..], &[][..]);
     let (first, second) = (vec![1; VALUE_BYTES_MAX], vec![2; more]);
@@ -218,7 +218,7 @@ fn bytes_of_an_item_and_of_a_batch() {
     assert_eq!(read(&builder.to_bytes(0)).unwrap().1.len(), 2);
 }
 
-/// The steps may share one value: 640 GB in words, one MiB in memory.
+/// All steps refer to one value, so that 640 GB of content need only little memory.
 #[test]
 fn a_transaction_is_measured_before_it_is_copied() {
     let value = vec![0; VALUE_BYTES_MAX];
@@ -289,7 +289,7 @@ fn what_an_operation_has_no_place_for() {
     }
 }
 
-/// A value at the hard limit goes through the machine in one piece.
+/// The machine applies a value of maximum size as one record.
 #[test]
 fn the_largest_value_is_applied() {
     struct Largest(usize);

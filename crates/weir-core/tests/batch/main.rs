@@ -1,5 +1,5 @@
-//! The bytes of batches: vectors, limits at one below, at and one above, and
-//! bytes that nobody wrote.
+//! The encoding of batches: vectors, limits at one below, at and one above, and bytes that no
+//! builder wrote.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

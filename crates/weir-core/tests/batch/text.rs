@@ -1,4 +1,4 @@
-//! Batches as text, and items back into intentions.
+//! Batches as text, and items as intentions.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use weir_core::intention::{Intention, IntentionError, IntentionLimits};
 use weir_core::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use weir_core::{BatchError, Expect, Operation, ProgramOptions, Retention, TopicOptions, TxnOp};
 
-/// The widest limits there are.
+/// The largest limits that the model permits.
 pub(crate) const WIDE: IntentionLimits = IntentionLimits {
     key_bytes_max: KEY_BYTES_MAX,
     value_bytes_max: VALUE_BYTES_MAX,
@@ -21,7 +21,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Batch<'_>, Vec<Item<'_>>), BatchErro
     Ok((batch, items))
 }
 
-/// A batch, item by item, and what the builder makes of the same items.
+/// Describes a batch item by item, and what the builder writes for the same items.
 pub(crate) fn describe(bytes: &[u8]) -> String {
     let (batch, items) = match read(bytes) {
         Ok(read) => read,
@@ -122,7 +122,7 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
     };
 }
 
-/// Options in words; what a program may use only where it is said.
+/// Options as text. Options of programs are shown only if they are set.
 fn shown(bytes: &[u8]) -> String {
     let options = TopicOptions::decode(bytes).unwrap();
     let text = format!("{options:?}");
@@ -136,8 +136,8 @@ fn shown(bytes: &[u8]) -> String {
     cut(text, ", program:", plain)
 }
 
-/// The bytes that the builder makes of items; the error of the first one that
-/// it would not take.
+/// The bytes that the builder writes for these items, or the error of the first item that it
+/// rejects.
 pub(crate) fn again(batch: &Batch<'_>, items: &[Item<'_>]) -> Result<Vec<u8>, IntentionError> {
     let mut builder = BatchBuilder::default();
     for item in items {
@@ -146,7 +146,7 @@ pub(crate) fn again(batch: &Batch<'_>, items: &[Item<'_>]) -> Result<Vec<u8>, In
     Ok(builder.to_bytes(batch.time_ms))
 }
 
-/// Lends an item as the intention it was.
+/// Calls `take` with the intention that the item encodes.
 pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_>) -> T) -> T {
     let expect: Vec<Expect<'_>> = item.expects.iter().collect();
     let (options, ops): (TopicOptions, Vec<TxnOp<'_>>);

@@ -1,6 +1,5 @@
-//! `vectors/record/batch-*.txt`: bytes in hexadecimal with an explanation
-//! after `|`, a rule, what they mean, an empty line, and so on.
-//! `WEIR_REWRITE=1` writes the meanings anew.
+//! `vectors/record/batch-*.txt`. Each entry has bytes in hexadecimal with an explanation after `|`,
+//! then a rule, the decoded meaning, and an empty line. `WEIR_REWRITE=1` rewrites the meanings.
 
 use std::path::Path;
 
@@ -62,7 +61,7 @@ fn every_vector_means_what_it_says() {
     println!("{count} batches");
 }
 
-/// The example of docs/formats/batch.md, taken from the document.
+/// Reads the example from docs/formats/batch.md.
 #[test]
 fn the_example_of_the_document_is_what_the_builder_writes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/batch.md");

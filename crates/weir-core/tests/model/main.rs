@@ -1,7 +1,8 @@
-//! The machine against a model: random scripts must have the same effects,
-//! reasons, details, offsets, records, keys and sessions; and machines that
-//! see the same log must agree, however it is cut, whatever seeds their hash
-//! tables have, and wherever they are saved and loaded.
+//! Compares the machine with a model: random scripts must have the same effects, reasons, details,
+//! offsets, records, keys and sessions.
+//!
+//! Machines that apply the same log must also agree for every division into batches, for every seed
+//! of their hash tables, and after every save and load.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -95,7 +96,7 @@ fn the_window_of_a_session_agrees_with_the_model() {
                 2 => (nonce.saturating_sub(1).max(1), nonce),
                 _ => (nonce, nonce + 1),
             };
-            // Failures in between keep the runs short.
+            // Interspersed failures keep the runs short.
             let mut step = put(1, again, &again.to_le_bytes());
             if again.is_multiple_of(7) {
                 step.topic = "nowhere".into();
@@ -115,8 +116,8 @@ fn a_full_table_of_sessions_agrees_with_the_model() {
     let mut author = Author::new(4);
     let steps = vec![create()];
     pair.apply(&Entry { time_ms: 0, steps });
-    // More new clients a day than there is room for: some find a session whose
-    // time is over, others find none.
+    // More new clients arrive in a day than the table can have. Some evict a session that has
+    // expired, others find none.
     let pause = 86_400_000 * 5 / (SESSIONS_MAX as u64 * 8);
     for round in 1..=3 * SESSIONS_MAX as u64 {
         let client = match author.below(8) {

@@ -1,6 +1,6 @@
-//! What the machine should do, in as few words as possible: sorted maps and
-//! lists, no bytes, no run lengths, no digests. Written from the rules, not
-//! from the machine; slow, and plain enough to be read.
+//! The model: the expected behavior of the machine, written as simply as possible with sorted maps
+//! and lists, without bytes, run lengths or digests. It follows the rules, not the code of the
+//! machine, and may be slow.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use weir_core::limits::{SESSION_WINDOW, SESSIONS_MAX};
 
 use crate::script::{Ask, If, Limits, Step};
 
-/// What was decided about an intention.
+/// The verdict on an intention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) nonce: u64,
@@ -17,12 +17,12 @@ pub(crate) struct Answer {
     /// Actual offset, limit, or failed step with the name of its reason.
     pub(crate) detail: Option<(u64, &'static str)>,
     pub(crate) intention: u64,
-    /// Offset of the first record, 0 without one.
+    /// Offset of the first record; 0 if there is none.
     pub(crate) first: u64,
     pub(crate) records: u64,
 }
 
-/// What became of an item.
+/// The outcome of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Done(Answer),
@@ -84,12 +84,12 @@ pub(crate) struct Oracle {
     pub(crate) time_ms: u64,
     pub(crate) topics: BTreeMap<String, Topic>,
     pub(crate) sessions: BTreeMap<u64, Session>,
-    /// Every record there ever was, in order.
+    /// All records, in order.
     pub(crate) records: Vec<Entry>,
 }
 
 impl Oracle {
-    /// The stamp of a batch: time never goes back.
+    /// Sets the stamp of a batch. Time never decreases.
     pub(crate) fn begin(&mut self, time_ms: u64) {
         self.time_ms = self.time_ms.max(time_ms);
     }
@@ -98,7 +98,7 @@ impl Oracle {
         self.step_of(u64::from(step.client), step)
     }
 
-    /// Judges a step of a client with this number.
+    /// Executes a step of the client with this number.
     pub(crate) fn step_of(&mut self, client: u64, step: &Step) -> Fate {
         let content = content(step);
         if client != 0 {
@@ -126,7 +126,7 @@ impl Oracle {
         Fate::Done(self.execute(client, step, content))
     }
 
-    /// The session that was used longest ago, if that is a day ago.
+    /// The session that was used longest ago, if that was at least a day ago.
     fn oldest(&self) -> Option<u64> {
         let oldest = self.sessions.iter().min_by_key(|(_, s)| s.used);
         let (id, session) = oldest?;
@@ -249,7 +249,7 @@ impl Oracle {
     }
 }
 
-/// What makes two intentions the same one for a session.
+/// The properties that must be equal for two intentions to be repeats of each other.
 fn content(step: &Step) -> Content {
     match step.fingerprint {
         Some(fingerprint) => Content::Fingerprint(fingerprint),
@@ -262,7 +262,7 @@ fn content(step: &Step) -> Content {
     }
 }
 
-/// Sets or removes a key in a draft, whose record is going to be the next.
+/// Sets or removes a key in a draft, for the record with the next offset.
 fn set(draft: &mut Topic, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
     let offset = draft.last + 1;
     let life = draft.life.as_mut().unwrap();
@@ -294,7 +294,7 @@ fn set(draft: &mut Topic, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
     Ok(())
 }
 
-/// Whether a condition holds; if not, what there is instead.
+/// Checks a condition. The error is the actual offset.
 fn holds(condition: &If, topic: &Topic, step: &Step) -> Result<(), u64> {
     let own = match &step.ask {
         Ask::Put(key, _) | Ask::Delete(key) => key.clone(),
@@ -325,7 +325,7 @@ fn holds(condition: &If, topic: &Topic, step: &Step) -> Result<(), u64> {
 }
 
 impl Session {
-    /// Every answer that is kept.
+    /// All stored answers.
     pub(crate) fn answers(&self) -> impl Iterator<Item = (u64, &Answer)> {
         self.answers
             .iter()

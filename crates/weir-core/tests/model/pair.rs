@@ -1,6 +1,6 @@
-//! The machine and the model side by side, with three more machines that must
-//! agree with the first: one gets the items one by one, one is saved and
-//! loaded between every two batches, one has another seed.
+//! Runs the machine and the model side by side, with three more machines that must agree with the
+//! first. One applies the items one by one, one is saved and loaded between every two batches, and
+//! one has another seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use weir_core::{
 use crate::oracle::{self, Answer, Fate, Oracle};
 use crate::script::{Entry, Step, client};
 
-/// Keeps records and checks that what must hold for each does.
+/// Stores the records, and checks the invariants of each record.
 #[derive(Debug, Default)]
 struct Sink {
     names: Vec<String>,
@@ -48,7 +48,7 @@ impl ConsequenceSink for Sink {
             txn: record.flags.txn(),
             kind: record.kind.name(),
             key: record.key.to_vec(),
-            // The bytes of options are a format of their own.
+            // The encoding of options is a separate format, which the model does not have.
             value: if alter { &[] } else { record.value }.to_vec(),
             meta: record.meta.to_vec(),
         });
@@ -125,7 +125,7 @@ impl Pair {
         self.first.machine.sessions().last_nonce(client(number)) + 1
     }
 
-    /// Applies an entry everywhere and compares every answer and record.
+    /// Applies an entry everywhere, and compares all answers and records.
     pub(crate) fn apply(&mut self, entry: &Entry) {
         self.oracle.begin(entry.time_ms);
         let fates: Vec<Fate> = entry
@@ -174,7 +174,7 @@ impl Pair {
         }
     }
 
-    /// Saves, loads with a new seed, and goes on with what was loaded.
+    /// Saves a machine, loads it with a new seed, and continues with the loaded one.
     fn reload(&mut self) {
         let sessions = self.reloaded.machine.sessions().len();
         if sessions > 100 && !self.reloaded.machine.applied().0.is_multiple_of(499) {
@@ -187,7 +187,7 @@ impl Pair {
         assert_eq!(self.reloaded.bytes(), bytes);
     }
 
-    /// A put of one of very many clients, at its next nonce or beyond.
+    /// A PUT of one of very many clients, at its next nonce or a later one.
     pub(crate) fn apply_one_of(&mut self, number: u64, gap: u64, time_ms: u64) {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&number.to_le_bytes());
@@ -217,8 +217,8 @@ impl Pair {
         assert_eq!(sessions.last_nonce(id), known);
     }
 
-    /// Compares all that can be seen of the machine with the model, and the
-    /// bytes of the machines with each other.
+    /// Compares the observable state of the machine with the model, and the saved bytes of the
+    /// machines with each other.
     pub(crate) fn compare_states(&self) {
         let (machine, oracle) = (&self.first.machine, &self.oracle);
         assert_eq!(machine.applied().0, oracle.applied);
@@ -261,12 +261,12 @@ impl Pair {
         }
     }
 
-    /// Whether there was an answer of this name.
+    /// Whether an answer with this name occurred.
     pub(crate) fn saw(&self, name: &str) -> bool {
         self.seen.contains(name)
     }
 
-    /// A run that misses a kind of answer proves nothing about it.
+    /// Asserts that every kind of answer occurred: a run without one does not test it.
     pub(crate) fn every_effect_was_seen(&self) {
         let all = [
             "CONFLICT",
@@ -302,7 +302,7 @@ fn fate_of(outcome: &Outcome) -> Fate {
     }
 }
 
-/// A commit in the words of the model; the effect must follow from the reason.
+/// Converts a commit to an answer of the model. The effect must follow from the reason.
 fn answer_of(commit: &Commit) -> Answer {
     let reason = commit.reason.map(ErrorCode::name);
     let effect = match reason {

@@ -1,10 +1,10 @@
-//! Random scripts: batches of intentions over a few topics, keys and clients,
-//! so that everything meets everything. One seed is one script.
+//! Random scripts: batches of intentions over few topics, keys and clients, so that all of them
+//! interact. A script is determined by its seed.
 
 use weir_core::intention::Intention;
 use weir_core::{ClientId, Expect, Operation, TopicOptions, TxnOp};
 
-/// What is asked for, with its own bytes.
+/// A requested operation that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Create(Limits),
@@ -12,12 +12,12 @@ pub(crate) enum Ask {
     Destroy,
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
-    /// Key, and value or none for a deletion.
+    /// Key and value of each step; a value of `None` is a DELETE.
     Txn(Vec<(Vec<u8>, Option<Vec<u8>>)>),
     Expire(u64),
 }
 
-/// The options that decide about effects.
+/// The options that can change effects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) key_bytes: Option<u64>,
@@ -25,7 +25,7 @@ pub(crate) struct Limits {
     pub(crate) keys: Option<u64>,
 }
 
-/// A condition; the key `None` is the intention's own.
+/// A condition. A key of `None` is the intention's own key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum If {
     KeyOffset(Option<Vec<u8>>, u64),
@@ -40,7 +40,7 @@ pub(crate) enum If {
 /// One intention.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// 0: no session.
+    /// Number of the client; 0 for no session.
     pub(crate) client: u8,
     pub(crate) nonce: u64,
     pub(crate) topic: String,
@@ -51,7 +51,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Lends the step as an intention.
+    /// Calls `take` with the step as an intention.
     pub(crate) fn lend<T>(&self, take: impl FnOnce(&Intention<'_>) -> T) -> T {
         let expect: Vec<Expect<'_>> = self.conditions.iter().map(If::lend).collect();
         let (mut ops, mut options) = (Vec::new(), TopicOptions::default());
@@ -102,25 +102,25 @@ impl If {
     }
 }
 
-/// The id of a small number.
+/// The client id for a small number.
 pub(crate) fn client(number: u8) -> ClientId {
     ClientId([number; 16])
 }
 
-/// Steps that are proposed together, with their stamp.
+/// Steps that are proposed together, with their time stamp.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) time_ms: u64,
     pub(crate) steps: Vec<Step>,
 }
 
-/// Makes steps; keeps what a client side would know, to be mostly right.
+/// Generates steps. It stores what a client would know, so that most steps are valid.
 pub(crate) struct Author {
     state: u64,
     time_ms: u64,
-    /// Next nonce of each client, and what it sent last.
+    /// The next nonce of each client, and the steps that it sent.
     clients: [(u64, Vec<Step>); 4],
-    /// A guess at the newest offsets, so that conditions sometimes hold.
+    /// An estimate of the newest offsets, so that conditions sometimes hold.
     writes: u64,
 }
 
@@ -147,7 +147,7 @@ impl Author {
         self.below(n) == 0
     }
 
-    /// What a client is told: its next nonce.
+    /// Reports the next nonce to a client.
     pub(crate) fn told(&mut self, client: u8, next: u64) {
         self.clients[usize::from(client)].0 = next;
     }
@@ -203,7 +203,7 @@ impl Author {
         step
     }
 
-    /// Takes away what the operation has no place for.
+    /// Removes the fields that the operation does not support.
     fn settle(&mut self, step: &mut Step) {
         let own_key = match &step.ask {
             Ask::Put(key, _) | Ask::Delete(key) => key.clone(),

@@ -1,6 +1,6 @@
-//! The records a machine has handed out, and what must hold for each: dense
-//! offsets (I1), none for an effect that is not VALID (I10), those of one
-//! intention contiguous and ended by exactly one final record.
+//! The records that a machine has emitted, and checks of their invariants: offsets are dense (I1),
+//! an effect that is not VALID has no record (I10), and the records of one intention are
+//! contiguous, with LAST on exactly the final one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ struct OwnedRecord {
     intention: u64,
 }
 
-/// Keeps the records and checks what must hold for each (I1, I10, R2).
+/// Stores the records and checks their invariants (I1, I10, R2).
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     names: Vec<TopicName>,
@@ -86,18 +86,18 @@ impl ConsequenceSink for Books {
 }
 
 impl Books {
-    /// Number of records there are.
+    /// Number of records.
     pub(crate) fn count(&self) -> usize {
         self.records.values().map(Vec::len).sum()
     }
 
-    /// The records of a topic with all that is known of them.
+    /// The records of a topic, with all their fields.
     pub(crate) fn lines(&self, topic: &str) -> impl Iterator<Item = &str> {
         let records = self.records.get(topic).into_iter().flatten();
         records.map(|kept| kept.long.as_str())
     }
 
-    /// The records of a commit, as it describes them.
+    /// The records of a commit, as text.
     pub(crate) fn of(&self, commit: &Commit) -> String {
         let mut out = String::new();
         let mut found = 0;

@@ -1,5 +1,5 @@
-//! A transcript file: what it shows, then blocks of commands, a rule, and all
-//! that the commands print.
+//! A transcript file: a description, then blocks of commands, a rule, and the complete output of
+//! the commands.
 //!
 //! ```text
 //! # Prose: what this file shows.
@@ -11,17 +11,17 @@
 //! 2 VALID: orders 2 PUT a=1 last
 //! ```
 //!
-//! The output of a block ends at the first empty line. A line that is indented
-//! below a command belongs to it. Rewriting a file changes outputs only.
+//! The output of a block ends at the first empty line. An indented line belongs to the command
+//! above it. A rewrite of a file changes outputs only.
 
 use std::fmt::Write as _;
 
-/// Commands, and what they are expected to print.
+/// Commands and their expected output.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Line of the rule, from 1.
+    /// Number of the line with the rule, from 1.
     pub(crate) line: usize,
-    /// Everything above the rule, as it stands in the file.
+    /// The text above the rule, unchanged.
     text: String,
     pub(crate) commands: Vec<Command>,
     pub(crate) expected: String,
@@ -34,7 +34,7 @@ pub(crate) struct Command {
     pub(crate) below: Vec<Command>,
 }
 
-/// Splits a file. Fails with the number of a line that has no place.
+/// Splits a file into blocks. Fails with the number of a misplaced line.
 pub(crate) fn read(text: &str) -> Result<Vec<Block>, String> {
     if !text.starts_with("# ") {
         return Err("line 1: the file must begin by saying what it shows".into());
@@ -65,7 +65,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Block>, String> {
     Ok(blocks)
 }
 
-/// The file again, with other outputs.
+/// The text of a file with new outputs.
 pub(crate) fn write(blocks: &[Block], outputs: &[String]) -> String {
     let parts = blocks.iter().zip(outputs);
     let texts: Vec<String> = parts

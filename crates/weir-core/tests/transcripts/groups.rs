@@ -1,7 +1,7 @@
-//! Words about groups into steps, and groups into words.
+//! Converts words to steps of groups, and prints groups.
 //!
-//! `group TOPIC NAME VERB[=VALUE] [WORD=VALUE ...]`; lists are `take=2,3` and
-//! `keys=a,b,-`, with `-` for a record without key.
+//! `group TOPIC NAME VERB[=VALUE] [WORD=VALUE ...]`; lists are `take=2,3` and `keys=a,b,-`, with
+//! `-` for a record without key.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use weir_core::{GroupMode, GroupName, GroupSetup, GroupStep, Machine};
 
 use crate::words::{number, pair, print};
 
-/// A step with its own bytes.
+/// A step that owns its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupWish {
     pub(crate) name: String,
@@ -23,7 +23,7 @@ pub(crate) struct GroupWish {
 }
 
 impl GroupWish {
-    /// Takes the words that belong to the step.
+    /// Reads the words that belong to the step.
     pub(crate) fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Self {
         let name = words.next().unwrap_or_default().to_owned();
         let (verb, value) = pair(words.next().unwrap_or_default());
@@ -37,7 +37,7 @@ impl GroupWish {
         }
     }
 
-    /// One more word of the step.
+    /// Sets a property of the step from a word.
     pub(crate) fn set(&mut self, word: &str, value: &str) {
         match word {
             "take" => self.take = value.split(',').map(number).collect(),
@@ -58,7 +58,7 @@ impl GroupWish {
         self.text(word).map_or(0, number)
     }
 
-    /// Lends it as a step.
+    /// The step, borrowed.
     pub(crate) fn lend(&self) -> GroupStep<'_> {
         let value = || number(&self.value);
         let offsets = Offsets::Plain(&self.take);
@@ -121,7 +121,7 @@ impl GroupWish {
     }
 }
 
-/// The groups of a topic.
+/// Prints the groups of a topic.
 pub(crate) fn print_groups(machine: &Machine, topic: &str, out: &mut String) {
     let Some(id) = machine.topic(topic).map(|view| view.id) else {
         out.push_str("no topic\n");

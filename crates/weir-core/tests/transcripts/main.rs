@@ -1,9 +1,11 @@
-//! Runs every transcript of `vectors/machine`, each in four ways that must
-//! print the same: command by command; each intention sent twice; saved and
-//! loaded between every two commands; neighbours in one batch.
+//! Runs every transcript of `vectors/machine` in four ways, which must print the same output:
+//! - each command as a separate batch
+//! - each intention sent twice
+//! - the machine saved and loaded between every two commands
+//! - successive intentions in one batch
 //!
-//! `WEIR_REWRITE=1` writes what the first way prints into the files instead;
-//! the change is then reviewed like code.
+//! `WEIR_REWRITE=1` writes the output of the first way to the files. Such a change is reviewed like
+//! code.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

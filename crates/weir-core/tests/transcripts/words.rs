@@ -1,8 +1,7 @@
-//! Words of a command into intentions that own their bytes, and bytes back
-//! into words.
+//! Converts words of a command to intentions that own their bytes, and bytes to words.
 //!
-//! Bytes are written as they are when they print; `\xff` is any byte, and
-//! `{x*100}` is a hundred times `x`, in both directions.
+//! Printable bytes are written as they are. `\xff` is any byte, and `{x*100}` is a hundred times
+//! `x`, in both directions.
 
 use weir_core::intention::Intention;
 use weir_core::options::Compaction;
@@ -11,11 +10,11 @@ use weir_core::{ClientId, Expect, GroupName, Operation, TopicOptions, TxnOp};
 use crate::file::Command;
 use crate::groups::GroupWish;
 
-/// An intention with its own bytes.
+/// An intention that owns its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) client: Option<ClientId>,
-    /// `None`: the session's next one.
+    /// Nonce; `None` for the next one of the session.
     pub(crate) nonce: Option<u64>,
     pub(crate) topic: String,
     act: Act,
@@ -40,7 +39,7 @@ enum Act {
 #[derive(Clone, Debug)]
 struct Step {
     key: Vec<u8>,
-    /// `None`: delete.
+    /// Value; `None` for a DELETE.
     value: Option<Vec<u8>>,
     meta: Vec<u8>,
 }
@@ -53,7 +52,7 @@ struct Condition {
 }
 
 impl Wish {
-    /// Reads a command; `None` when it is none that asks for something.
+    /// Parses a command; `None` if the command is not an intention.
     pub(crate) fn parse(command: &Command) -> Option<Self> {
         let mut words = command.words.iter().map(String::as_str);
         let name = words.next()?;
@@ -112,12 +111,12 @@ impl Wish {
         Some(wish)
     }
 
-    /// Whether it may drop sessions.
+    /// Whether the intention may drop sessions.
     pub(crate) fn expires(&self) -> bool {
         matches!(self.act, Act::Expire(_))
     }
 
-    /// Lends the wish as an intention.
+    /// Calls `take` with the wish as an intention.
     pub(crate) fn lend<T>(&self, nonce: u64, take: impl FnOnce(&Intention<'_>) -> T) -> T {
         let expect: Vec<Expect<'_>> = self.expect.iter().map(Condition::lend).collect();
         let steps: Vec<TxnOp<'_>>;
@@ -176,7 +175,7 @@ impl Condition {
     }
 }
 
-/// A topic name; `''` is the empty one.
+/// Parses a topic name; `''` is the empty name.
 fn text(word: &str) -> String {
     String::from_utf8(bytes(word.strip_prefix("''").unwrap_or(word))).unwrap()
 }
@@ -196,7 +195,7 @@ fn step(command: &Command) -> Step {
     }
 }
 
-/// `key_offset(b)=3` and shorter forms.
+/// Parses a condition, such as `key_offset(b)=3` or a shorter form.
 fn condition(word: &str) -> Condition {
     let (head, value) = match word.split_once(")=") {
         Some((head, value)) => (head, value),
@@ -233,7 +232,7 @@ fn set_option(options: &mut TopicOptions, option: &str, value: &str) {
     }
 }
 
-/// A client whose id is its name, padded with zeros.
+/// The client whose id is its name, padded with zeros.
 pub(crate) fn named_client(name: &str) -> ClientId {
     let mut id = [0; 16];
     id[..name.len()].copy_from_slice(name.as_bytes());
@@ -255,7 +254,7 @@ pub(crate) fn number(word: &str) -> u64 {
         .unwrap_or_else(|_| panic!("{word} is no number"))
 }
 
-/// The bytes a word stands for.
+/// The bytes that a word denotes.
 pub(crate) fn bytes(word: &str) -> Vec<u8> {
     if let Some((byte, count)) = word
         .strip_prefix('{')
@@ -281,7 +280,7 @@ pub(crate) fn bytes(word: &str) -> Vec<u8> {
     out
 }
 
-/// The word for some bytes.
+/// The word that denotes some bytes.
 pub(crate) fn print(bytes: &[u8]) -> String {
     let one = |byte: u8| {
         if byte.is_ascii_graphic() && byte != b'\\' {

@@ -1,7 +1,5 @@
-//! A machine with everything it ever handed out, driven by the commands of a
-//! transcript.
-//!
-//! The way in which it is driven ([`Way`]) must not change what is printed.
+//! A machine with all its records, driven by the commands of a transcript. The output must not
+//! depend on the [`Way`] in which it is driven.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,17 +13,16 @@ use crate::books::Books;
 use crate::file::Command;
 use crate::words::{Wish, bytes, client_name, named_client, number, pair, print};
 
-/// How the commands of a transcript are carried out.
+/// How the commands of a transcript are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Each command is a batch of its own.
+    /// Each command is a separate batch.
     Plain,
     /// Each intention is sent a second time under the same nonce.
     Twice,
-    /// The machine is saved, and loaded with another seed, between every two
-    /// commands.
+    /// Between every two commands, the machine is saved, and loaded with another seed.
     Reloaded,
-    /// Neighbouring intentions of a block make one batch.
+    /// Successive intentions of a block are one batch.
     Together,
 }
 
@@ -33,13 +30,13 @@ impl Way {
     pub(crate) const ALL: [Self; 4] = [Self::Plain, Self::Twice, Self::Reloaded, Self::Together];
 }
 
-/// What was sent for an intention, to send it again.
+/// A sent intention, to be sent again.
 struct Sent {
     wish: Wish,
     nonce: u64,
 }
 
-/// A machine, its books and the client side of its sessions.
+/// A machine, its records, and the client side of its sessions.
 pub(crate) struct World {
     way: Way,
     machine: Machine,
@@ -65,7 +62,7 @@ impl World {
         }
     }
 
-    /// Carries out the commands of a block and prints what came of them.
+    /// Executes the commands of a block and prints the results.
     pub(crate) fn block(&mut self, commands: &[Command]) -> String {
         let mut out = String::new();
         let mut waiting = Vec::new();
@@ -166,8 +163,8 @@ impl World {
         outcomes.iter().collect()
     }
 
-    /// In the way `Twice`: whatever was committed is sent again, and nothing
-    /// may come of it but the same answer (I6).
+    /// With `Way::Twice`, sends all committed intentions again. The outcomes must equal the first
+    /// ones, and nothing else may change (I6).
     fn again(&mut self, sent: &[Sent], outcomes: &[Outcome]) {
         if self.way != Way::Twice {
             return;
@@ -188,8 +185,8 @@ impl World {
         assert_eq!(self.fingerprint(), before, "a repetition changes nothing");
     }
 
-    /// What a repetition must not change. The digest is linear in the number
-    /// of sessions: with very many of them it is asked now and then.
+    /// State that a repeat must not change. The digest takes time linear in the number of sessions,
+    /// so with very many sessions it is computed only sometimes.
     fn fingerprint(&self) -> (u64, usize, Option<Digest>) {
         let applied = self.machine.applied().0;
         let ask = self.machine.sessions().len() < 100 || applied.is_multiple_of(256);
@@ -197,7 +194,7 @@ impl World {
         (applied, records, ask.then(|| self.machine.digest()))
     }
 
-    /// Saves, loads with another seed, and goes on with what was loaded.
+    /// Saves the machine, loads it with another seed, and continues with the loaded one.
     fn reload(&mut self) {
         let mut bytes = Vec::new();
         self.machine.save(&mut bytes).unwrap();
@@ -273,7 +270,7 @@ impl World {
         }
     }
 
-    /// `repeat N command`, `{n}` in it being 1 to N; prints a summary.
+    /// Executes `repeat N command`, in which `{n}` is 1 to N, and prints a summary.
     fn repeat(&mut self, count: u64, words: &[&str], out: &mut String) {
         let mut counts = [0_u64; 3];
         let mut last = String::new();
@@ -312,7 +309,7 @@ impl World {
         }
     }
 
-    /// `3 c1/2 VALID: orders 2 PUT a=1 last`; the runner's own client has no
+    /// Prints a commit, such as `3 c1/2 VALID: orders 2 PUT a=1 last`. The default client has no
     /// name.
     fn print_commit(&self, commit: &Commit, client: Option<ClientId>, out: &mut String) {
         let _ = write!(out, "{}", commit.intention);
@@ -420,8 +417,8 @@ fn print_options(options: &TopicOptions) -> String {
     out
 }
 
-// `bytes` and `print` must be each other's inverse, or a transcript would
-// show something else than what was sent.
+// `bytes` and `print` must be inverse. Otherwise a transcript would show something other than what
+// was sent.
 #[test]
 fn words_and_bytes_lead_back_to_each_other() {
     for word in ["a", "", "{x*1024}", "\\xff\\x00", "\\x5c", "{\\x00*21}"] {
