@@ -1,9 +1,9 @@
-//! Bytes that several hold and nobody copies.
+//! Shared bytes of pages, without copies.
 //!
-//! A page arrives as [`Bytes`], which owns its memory or borrows that of its
-//! owner (`Bytes::from_owner`). Everything returned later is a span of the page
-//! and keeps it alive. When the last reference is dropped, on any thread, the
-//! memory returns to its owner, and the account of the query is updated.
+//! A page arrives as [`Bytes`], which owns its memory or borrows that of its owner
+//! (`Bytes::from_owner`). Everything returned later is a span of the page and keeps the
+//! page alive. When the last reference is dropped, on any thread, the memory returns to its
+//! owner and the account of the query is updated.
 //! Invariant: no payload byte is copied.
 
 use std::fmt;
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// Bytes of pages that are referenced by anybody.
+/// Number of bytes of pages that are still referenced.
 #[derive(Debug, Default)]
 pub(crate) struct Account(AtomicU64);
 
 impl Account {
-    /// Bytes held now.
+    /// Returns the current number of bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
@@ -36,8 +36,8 @@ impl Drop for AccountedBytes {
     }
 }
 
-/// A page's bytes, shared: cloning counts, it does not copy. `Send` and `Sync`;
-/// outlives its query.
+/// The shared bytes of a page. Cloning increments a reference count and copies nothing.
+/// `Send` and `Sync`; may outlive its query.
 #[derive(Clone)]
 pub struct Buffer(Arc<AccountedBytes>);
 
@@ -50,14 +50,14 @@ impl Buffer {
         }))
     }
 
-    /// The bytes between two places; nothing when they are not inside (I8).
+    /// Returns `len` bytes from `offset`; empty if they are not inside of the buffer (I8).
     pub(crate) fn span(&self, offset: u32, len: u32) -> &[u8] {
         let (offset, len) = (offset as usize, len as usize);
         self.get(offset..offset.saturating_add(len))
             .unwrap_or_default()
     }
 
-    /// Whether two are the same memory.
+    /// Returns whether both are the same memory.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

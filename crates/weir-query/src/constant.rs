@@ -13,7 +13,7 @@ pub(crate) struct Constant {
 }
 
 impl Constant {
-    /// Of a JSON scalar; nothing if it is none.
+    /// Parses a JSON scalar; `None` for any other text.
     pub(crate) fn parse(text: &str, strings: Strings) -> Option<Self> {
         let kind = json::scalar(text.as_bytes())?;
         let literal = text.trim().as_bytes();

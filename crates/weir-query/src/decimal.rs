@@ -1,8 +1,8 @@
-//! Numbers as their literals say, without a float.
+//! Numbers with the exact value of their literals, without floats.
 //!
-//! A JSON number is a sign, decimal digits and a power of ten. [`Number`] is a
-//! view of a literal. [`Sum`] adds any number of them exactly within ±10^400.
-//! [`Decimal`] is a result; equal values have equal text.
+//! A JSON number is a sign, decimal digits and a power of ten. [`Number`] is a view of a
+//! literal. [`Sum`] adds any number of literals exactly within ±10^400. [`Decimal`] is a
+//! result; equal values have equal text.
 //!
 //! Invariants:
 //! - Nothing is rounded, except by [`Decimal::divided`], which documents it,
@@ -11,42 +11,41 @@
 
 use weir_core::exact::{to_u8, to_u32, to_usize};
 
-/// Largest exponent a term of a sum may have: below 10^401 in magnitude.
+/// Largest exponent of a term of a sum: its magnitude is below 10^401.
 const EXPONENT_MAX: i64 = 401;
-/// Power of ten of the lowest digit a sum can hold.
+/// Power of ten of the lowest digit of a sum.
 const LOWEST: i64 = -405;
-/// Powers of ten below this are counted in an integer of the machine, the place of the point
-/// included, which is at most the length of a literal.
+/// Exponents below this magnitude fit a machine integer, even after the position of the
+/// decimal point is added. That position is at most the length of the literal.
 const EXACT_BELOW: u64 = 1 << 60;
 /// Digits in a limb.
 const LIMB_DIGITS: i64 = 9;
-/// A limb is below this, in magnitude.
+/// The magnitude of a limb is below this.
 const LIMB: i64 = 1_000_000_000;
-/// Limbs of a wide sum: from 10^-405 to 10^441, so that 2^64 of the largest
-/// terms fit.
+/// Limbs of a wide sum, from 10^-405 to 10^441: room for 2^64 of the largest terms.
 const LIMBS: usize = 94;
-/// Terms after which carries are moved up, long before a limb could overflow.
+/// Number of terms after which carries are propagated, long before a limb could overflow.
 const TERMS_MAX: u32 = 1 << 30;
 /// Significant digits of a quotient.
 const QUOTIENT_DIGITS: usize = 17;
-/// Up to this many places before the point, a number is written without `e`.
+/// A number with at most this many digits before the point is written without `e`.
 const PLAIN_BEFORE: i64 = 40;
-/// Up to this many zeros after the point, a number is written without `e`.
+/// A number with at most this many zeros after the point is written without `e`.
 const PLAIN_AFTER: i64 = 6;
 
-/// A literal taken apart: `0.DIGITS * 10^exponent`, the first digit not 0.
+/// A parsed literal: `0.DIGITS * 10^exponent`. The first digit is not 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number<'a> {
-    /// Whether it is below zero; never for a zero.
+    /// Whether the number is below zero; `false` for zero.
     pub(crate) negative: bool,
-    /// Power of ten, exact where its magnitude is below [`EXACT_BELOW`]; saturates beyond.
+    /// Power of ten: exact below [`EXACT_BELOW`] in magnitude, saturated beyond.
     pub(crate) exponent: i64,
-    /// From the first to the last digit that is not 0, a point in between.
+    /// The digits from the first to the last that is not 0, with a point between them.
     digits: &'a [u8],
 }
 
 impl<'a> Number<'a> {
-    /// Of a literal that the scanner has checked. Other bytes give some
+    /// Parses a literal that the scanner has checked. Other bytes give an unspecified
     /// number.
     pub(crate) fn parse(literal: &'a [u8]) -> Self {
         let (sign, rest) = match literal.split_first() {
@@ -80,7 +79,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// The digits, 0 to 9 each.
+    /// Returns the digits, each 0 to 9.
     pub(crate) fn digits(&self) -> impl Iterator<Item = u8> + use<'a> {
         let digits = self.digits.iter();
         digits
@@ -98,7 +97,7 @@ fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The number after `e`, saturated.
+/// Parses the exponent after `e`, saturated.
 fn power_of(text: &[u8]) -> i64 {
     let text = text.get(1..).unwrap_or_default();
     let (negative, digits) = match text.split_first() {
@@ -111,7 +110,7 @@ fn power_of(text: &[u8]) -> i64 {
         let digit = i64::from(byte.wrapping_sub(b'0'));
         power = power.saturating_mul(10).saturating_add(digit);
     }
-    // Room for what the place of the point adds.
+    // Leave room for adding the position of the point.
     let power = power.min(i64::MAX / 4);
     if negative { -power } else { power }
 }
@@ -119,9 +118,9 @@ fn power_of(text: &[u8]) -> i64 {
 /// An exact sum of literals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sum {
-    /// Integers of up to 18 digits: 2^64 of them fit.
+    /// Sum of the integers of up to 18 digits: room for 2^64 of them.
     small: i128,
-    /// Everything else.
+    /// Sum of all other literals.
     wide: Option<Box<Wide>>,
 }
 
@@ -132,7 +131,7 @@ struct Wide {
 }
 
 impl Sum {
-    /// Whether a literal is in the range of what is added up.
+    /// Returns whether a literal is in the range of a sum.
     pub(crate) fn takes(literal: &[u8]) -> bool {
         small(literal).is_some() || Self::in_range(&Number::parse(literal))
     }
@@ -142,7 +141,7 @@ impl Sum {
         number.is_zero() || (number.exponent <= EXPONENT_MAX && number.exponent - count >= LOWEST)
     }
 
-    /// Adds a literal; false, and nothing added, when it is out of range.
+    /// Adds a literal. Returns `false` and adds nothing if it is out of range.
     #[must_use]
     pub(crate) fn add(&mut self, literal: &[u8]) -> bool {
         if let Some(integer) = small(literal) {
@@ -159,8 +158,7 @@ impl Sum {
         true
     }
 
-    /// Adds a value that a sum had before, which may be above what a term may
-    /// be.
+    /// Adds an earlier value of a sum, which may exceed the range of a term.
     pub(crate) fn restore(&mut self, number: &Number<'_>) {
         let wide = self.wide.get_or_insert_with(|| {
             Box::new(Wide {
@@ -171,7 +169,7 @@ impl Sum {
         wide.add(number);
     }
 
-    /// The exact value.
+    /// Returns the exact value.
     pub(crate) fn value(&self) -> Decimal {
         let small = self.small.to_string();
         let small = Number::parse(small.as_bytes());
@@ -186,7 +184,7 @@ impl Sum {
     }
 }
 
-/// An integer of up to 18 digits.
+/// Parses an integer of up to 18 digits.
 fn small(literal: &[u8]) -> Option<i64> {
     let (negative, digits) = match literal.split_first()? {
         (b'-', digits) => (true, digits),
@@ -205,13 +203,13 @@ fn small(literal: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Appends a literal as a JSON number; equal values give equal bytes.
+/// Appends a literal as a JSON number. Equal values give equal bytes.
 pub(crate) fn write_literal(literal: &[u8], out: &mut Vec<u8>) {
     let number = Number::parse(literal);
     if number.exponent.unsigned_abs() < EXACT_BELOW {
         return Decimal::of(&number).write(out);
     }
-    // The power of ten may be any number, as the scanner counts.
+    // The exponent may have any size, so the scanner parses it.
     let Some(whole) = weir_scan::Number::parse(literal) else {
         return;
     };
@@ -222,7 +220,7 @@ pub(crate) fn write_literal(literal: &[u8], out: &mut Vec<u8>) {
     whole.write_power(out);
 }
 
-/// Appends digits, the first before the point, and `e`.
+/// Appends the digits, the first of them before the point, and `e`.
 fn put_scientific(mut digits: impl Iterator<Item = u8>, out: &mut Vec<u8>) {
     out.extend(digits.next());
     let point = out.len();
@@ -252,7 +250,7 @@ impl Wide {
         }
     }
 
-    /// Brings all limbs but the last into 0..10^9.
+    /// Propagates carries, so that all limbs except the last are in 0..10^9.
     fn carry(&mut self) {
         self.terms = 0;
         let mut carry = 0;
@@ -290,7 +288,7 @@ impl Wide {
     }
 }
 
-/// A number as a result: `0.DIGITS * 10^exponent` without zeros at either end.
+/// A number of a result: `0.DIGITS * 10^exponent`, without zeros at either end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decimal {
     negative: bool,
@@ -299,7 +297,7 @@ pub(crate) struct Decimal {
 }
 
 impl Decimal {
-    /// The value of a literal.
+    /// Converts a literal.
     pub(crate) fn of(number: &Number<'_>) -> Self {
         Self::normal(number.negative, number.digits().collect(), number.exponent)
     }
@@ -321,8 +319,8 @@ impl Decimal {
         }
     }
 
-    /// This by `count`, rounded half to even at 17 significant digits. `count`
-    /// must not be 0.
+    /// Divides by `count`, rounded half to even at 17 significant digits. `count` must not
+    /// be 0.
     pub(crate) fn divided(&self, count: u64) -> Self {
         let count = u128::from(count.max(1));
         let mut quotient: Vec<u8> = Vec::with_capacity(QUOTIENT_DIGITS + 1);
@@ -360,7 +358,7 @@ impl Decimal {
         Self::normal(self.negative, quotient, exponent)
     }
 
-    /// Appends it as a JSON number; equal values give equal bytes.
+    /// Appends the number as a JSON number. Equal values give equal bytes.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let count = signed(self.digits.len());
         let digits = |from: usize, to: usize| {
@@ -477,7 +475,7 @@ mod tests {
         check("12.5e60", "1.25e61");
         check("1E3", "1000");
         check("-1.50", "-1.5");
-        // Powers that no integer of the machine holds.
+        // Exponents that exceed a machine integer.
         check("1e2305843009213693953", "1e2305843009213693953");
         check("-1e-2305843009213693953", "-1e-2305843009213693953");
         check("10e9223372036854775807", "1e9223372036854775808");
@@ -488,7 +486,7 @@ mod tests {
         check("1e00000000000000000000000000002", "100");
     }
 
-    /// A value written with its point in any place, and its power accordingly.
+    /// Writes a value with its point at any position, and the exponent to match.
     #[test]
     fn numbers_of_any_size_are_written_alike_and_apart() {
         let mut power: i128 = 1;
@@ -513,7 +511,7 @@ mod tests {
                         let literal = format!("{whole}{dot}{fraction}e{}", power + 1 - point);
                         let written = text_of(&literal);
                         assert!(plain || written == expect, "{literal}: {written}, {expect}");
-                        // And with a zero that says nothing.
+                        // With an additional leading zero.
                         let less = i128::from(dot.is_empty());
                         let padded =
                             format!("{whole}{dot}{fraction}0e{}", power + 1 - point - less);

@@ -1,4 +1,4 @@
-//! The first of each equal value.
+//! Keeps the first item of each distinct value.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use crate::error::QueryError;
 use weir_core::digest::hash;
 use weir_core::error_code::ErrorCode;
 
-/// Which values were seen: 128 bits of each, or of the last one where equal
-/// values come together.
+/// Hashes of 128 bits of the values seen so far; only that of the last value if equal
+/// values are adjacent.
 #[derive(Debug, Default)]
 pub(crate) struct Distinct {
     in_order: bool,
@@ -22,7 +22,8 @@ fn hash_128(bytes: &[u8]) -> u128 {
     u128::from(hash(3, bytes)) << 64 | u128::from(hash(4, bytes))
 }
 
-/// A print of the value in this span of a page, equal for equal values; 0 where there is none.
+/// Returns a hash of the value at this span of a page: equal values have equal hashes. 0
+/// for an empty span.
 pub(crate) fn print(page: &[u8], span: Span) -> Result<u128, QueryError> {
     if span.len == 0 {
         return Ok(0);
@@ -35,7 +36,7 @@ pub(crate) fn print(page: &[u8], span: Span) -> Result<u128, QueryError> {
     })
 }
 
-/// A print of several values, in their order.
+/// Returns a hash of several values, in their order.
 pub(crate) fn print_all(
     page: &[u8],
     spans: impl Iterator<Item = Span>,
@@ -56,7 +57,7 @@ impl Distinct {
         }
     }
 
-    /// Whether what has this print was not seen before; it is from now on.
+    /// Adds a hash. Returns whether it was not there before.
     pub(crate) fn is_new(&mut self, print: u128) -> Result<bool, QueryError> {
         if self.in_order {
             return Ok(self.last.replace(print) != Some(print));

@@ -1,4 +1,4 @@
-//! The engine: pages in, results out, in a fixed order.
+//! The engine: accepts pages, and returns results in a fixed order.
 //!
 //! The engine is sans-I/O: the caller fetches pages and supplies them, and [`Query::next`] returns
 //! what the query needs.
@@ -34,81 +34,81 @@ use crate::token::Token;
 use crate::tournament::Tournament;
 use weir_core::error_code::ErrorCode;
 
-/// What [`Query::next`] answers.
+/// The result of [`Query::next`].
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Results, at least one.
+    /// At least one result.
     Ready(ResultPage),
-    /// Nothing can be said before these pages come; required ones first.
+    /// The engine needs these pages before it can continue; required pages come first.
     Need(Vec<Need>),
-    /// That was all.
+    /// All results were returned.
     Done,
 }
 
-/// A run of a query. Used by one thread at a time; may move between threads.
+/// A run of a query. Must be used by one thread at a time; may move between threads.
 #[derive(Debug)]
 pub struct Query {
     pub(super) plan: Arc<Plan>,
     pub(super) budgets: Budgets,
     pub(super) account: Arc<Account>,
     pub(super) sources: Vec<Source>,
-    /// Sources by rank.
+    /// Sources, ordered by rank.
     pub(super) order: Vec<u32>,
     /// Fixed by the first call of `next`.
     pub(super) mode: Option<Mode>,
     pub(super) flow: Flow,
     pub(super) stages: Stages,
-    /// What earlier runs handed out: up to the first one, and of whole sources
-    /// that its source is a part of, up to those after it.
+    /// Boundaries of earlier runs: first that of the last item; the others apply to sources
+    /// that were split, and to their parts.
     pub(super) boundary: Vec<Boundary>,
     pub(super) resumed: Option<Token>,
-    /// The mode of the run that the token is of.
+    /// The mode of the run that created the token.
     pub(super) forced: Option<Mode>,
     scratch: Items,
     skipped: u64,
     serial: u64,
     done: bool,
-    /// What the next call fails with: results came before it.
+    /// Error that the next call returns, after the results before it.
     pub(super) fault: Option<QueryError>,
     failed: Option<QueryError>,
     stop: Option<Arc<AtomicBool>>,
 }
 
-/// What the modes remember.
+/// State of the modes.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
-    /// Where the sources of a merge stand.
+    /// The current item of each source of a merge.
     pub(super) heads: Tournament,
-    /// The source that was on top last.
+    /// The source of the last item of a merge.
     pub(super) streak: Option<u32>,
     pub(super) sorter: Sorter,
-    /// Of each page in memory its source, as they came.
+    /// The source of each page in memory, in order of arrival.
     pub(super) arrivals: VecDeque<u32>,
-    /// Bytes of the largest page that came: what room a page ahead needs.
+    /// Size in bytes of the largest page so far: the room that a page read ahead needs.
     pub(super) page_seen: u64,
     /// Rank of the source whose turn it is.
     pub(super) turn: usize,
-    /// The source of the last item, where they come one after the other.
+    /// The source of the last item, if items come from one source after the other.
     pub(super) used: Option<u32>,
-    /// Keys and source of the last item handed on, once its page is gone.
+    /// Keys and source of the last item that was passed on, after its page is dropped.
     pub(super) last: Option<Last>,
-    /// Source and row of that item while its page is there.
+    /// Source and row of that item while its page is in memory.
     pub(super) last_row: Option<(u32, usize)>,
-    /// Results handed out, in earlier runs too.
+    /// Number of results returned, including those of earlier runs.
     pub(super) results: u64,
 }
 
-/// The last item handed on by a merge.
+/// The last item that a merge passed on.
 #[derive(Clone, Debug)]
 pub(super) struct Last {
     pub(super) source: u32,
     pub(super) keys: Vec<OwnedKey>,
     pub(super) tie: Option<OwnedKey>,
-    /// Items in a row with these keys.
+    /// Number of consecutive items with these keys.
     pub(super) run: u64,
 }
 
-/// What comes after the merge.
+/// The stages after the merge.
 #[derive(Debug)]
 pub(super) struct Stages {
     pub(super) fold: Option<Fold>,
@@ -117,29 +117,29 @@ pub(super) struct Stages {
     pub(super) limit: Option<u64>,
 }
 
-/// A result page that is being filled.
+/// A result page under construction.
 pub(super) struct Filling {
     page: ResultPage,
     bounds: Bounds,
     serial: u64,
-    /// What the engine made.
+    /// Bytes of the results that the engine constructed.
     made: Vec<u8>,
 }
 
-/// Where the next item is.
+/// The location of the next item.
 pub(super) enum Pull {
     /// At the front of a source.
     Source(u32),
     /// In the sorter.
     Sorted,
-    /// Pages are missing.
+    /// Unknown, because pages are missing.
     Blocked,
-    /// There is none.
+    /// There are no more items.
     End,
 }
 
 impl Query {
-    /// A run of a compiled query.
+    /// Creates a run of a compiled query.
     #[must_use]
     pub fn new(plan: Arc<Plan>, budgets: Budgets) -> Self {
         let stages = Stages {
@@ -171,25 +171,25 @@ impl Query {
         }
     }
 
-    /// The compiled query.
+    /// Returns the compiled query.
     #[must_use]
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// Bytes of pages that are referenced, by result pages too.
+    /// Returns the number of bytes of pages that are referenced, by result pages too.
     #[must_use]
     pub fn buffered_bytes(&self) -> u64 {
         self.account.bytes()
     }
 
-    /// Bad items that were left out so far.
+    /// Returns the number of bad items omitted so far.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Name of a source.
+    /// Returns the name of a source.
     #[must_use]
     pub fn source_name(&self, source: SourceId) -> Option<&[u8]> {
         self.sources.get(source.index()).map(|source| &*source.name)
@@ -203,14 +203,14 @@ impl Query {
         })
     }
 
-    /// Takes a page of a source. `next` names the page after it; without one
-    /// this was the last. Pages of a source come in their order; sources need
-    /// not be asked first.
+    /// Adds a page of a source. `next` is the continuation of the following page; without
+    /// it, this page is the last. Pages of a source must come in order, but need not be
+    /// requested first.
     ///
     /// # Errors
-    /// `UNKNOWN_SOURCE`, `SOURCE_FINISHED`, `OVER_BUDGET`, what is wrong with
-    /// the page, `SOURCE_NOT_SORTED`, `ORDER_KEY_TYPE`; of a query that failed,
-    /// why it did. Nothing has changed then, and the page is not kept.
+    /// `UNKNOWN_SOURCE`, `SOURCE_FINISHED`, `OVER_BUDGET`, `SOURCE_NOT_SORTED`,
+    /// `ORDER_KEY_TYPE`, or the error of a malformed page. After the query has failed, its
+    /// error. On an error, nothing changes and the page is dropped.
     pub fn enqueue(
         &mut self,
         id: SourceId,
@@ -257,11 +257,12 @@ impl Query {
         Ok(())
     }
 
-    /// Whether a page of so many bytes may come from a source now, whatever is in it: to be asked
-    /// before a page is copied.
+    /// Checks whether a source may supply a page of `bytes` bytes now, whatever its
+    /// content. A caller can check this before it copies the page.
     ///
     /// # Errors
-    /// Those of [`enqueue`](Self::enqueue) that need no look into the page.
+    /// Those errors of [`enqueue`](Self::enqueue) that do not depend on the content of the
+    /// page.
     pub fn admits(&self, id: SourceId, bytes: u64) -> Result<(), QueryError> {
         let source = self.source(id)?;
         if source.ended {
@@ -287,7 +288,7 @@ impl Query {
         Ok(())
     }
 
-    /// Looks at a page; nothing when no page is wanted any more.
+    /// Loads a page; `None` if the query needs no more pages.
     pub(super) fn load(
         &self,
         id: SourceId,
@@ -311,7 +312,7 @@ impl Query {
         Ok(Some(load))
     }
 
-    /// Says that a source has no more pages.
+    /// Ends a source: it has no more pages.
     ///
     /// # Errors
     /// `UNKNOWN_SOURCE`, `SOURCE_FINISHED`.
@@ -324,7 +325,8 @@ impl Query {
         if let Some(source) = self.sources.get_mut(id.index()) {
             source.ended = true;
             source.asked = None;
-            // Where pages are not the same again, it is asked again.
+            // Without names of items, the rest of a stable page is read again after a
+            // resume.
             let paged = |page: &Loaded| page.starts.is_empty() && !sorts;
             if source.stable && source.pages.front().is_some_and(paged) {
                 source.left = Some(0);
@@ -334,14 +336,13 @@ impl Query {
         Ok(())
     }
 
-    /// Results if there are any, else what is needed, else the end. Everything
-    /// that can be decided is handed out first, also before an error.
+    /// Returns results if there are any, else the pages that the engine needs, else the
+    /// end. All results that can be determined are returned first, also before an error.
     ///
     /// # Errors
-    /// `SOURCES_OWED` of a run that goes on from a token, until each source that
-    /// has rows left was added or [abandoned](Self::abandon). All others are
-    /// final: each further call repeats them. Result pages that were handed out
-    /// stay valid.
+    /// `SOURCES_OWED` after a resume, until each source with remaining rows was added or
+    /// [abandoned](Self::abandon). All other errors are final: each further call repeats
+    /// them. Result pages returned earlier stay valid.
     pub fn next(&mut self, bounds: Bounds) -> Result<Step, QueryError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -386,7 +387,7 @@ impl Query {
         Ok(Step::Need(self.needs()))
     }
 
-    /// Puts results on the page until it is full; true at the end of all.
+    /// Fills the page with results. Returns `true` at the end of all results.
     fn fill(&mut self, out: &mut Filling) -> Result<bool, QueryError> {
         let runs = self.mode == Some(Mode::Merge) && self.stages.fold.is_none();
         while !out.is_full() && self.stages.limit != Some(0) {
@@ -420,7 +421,7 @@ impl Query {
         self.flow.arrivals.clear();
     }
 
-    /// Whether the query has ended or failed.
+    /// Returns whether the query has ended or failed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.done || self.failed.is_some()
@@ -430,8 +431,8 @@ impl Query {
         self.failed.is_some()
     }
 
-    /// Items after the filter that can still make a difference, of each source:
-    /// nothing where all of them can.
+    /// Returns how many items of each source, after the filter, can still change the
+    /// result; `None` if all can.
     #[must_use]
     pub fn wanted(&self) -> Option<u64> {
         let whole = self.stages.fold.is_some() || self.stages.distinct.is_some();
@@ -442,7 +443,7 @@ impl Query {
         Some(limit.saturating_add(self.stages.offset))
     }
 
-    /// Ends the query: every further `next` fails with `CANCELLED`.
+    /// Cancels the query: each further `next` fails with `CANCELLED`.
     pub fn cancel(&mut self) {
         if self.failed.is_none() && !self.done {
             self.failed = Some(QueryError::new(ErrorCode::Cancelled));
@@ -450,14 +451,14 @@ impl Query {
         }
     }
 
-    /// Ends the work on a page when the flag is set, by any thread: where there
-    /// is a filter, `enqueue` fails with `CANCELLED` at the next item, or within
-    /// a long one. It says nothing of further calls.
+    /// Makes `enqueue` stop when any thread sets the flag. With a filter, `enqueue` then
+    /// fails with `CANCELLED` at the next item, or within a long one. The flag does not
+    /// affect other calls.
     pub fn stop_by(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
     }
 
-    /// Brings the front item of a source through the stages.
+    /// Passes the front item of a source through the stages.
     fn hand_on(&mut self, source: u32, out: &mut Filling) -> Result<(), QueryError> {
         let id = SourceId(source);
         let Some(from) = self.sources.get_mut(source as usize) else {
@@ -487,7 +488,7 @@ impl Query {
         Ok(())
     }
 
-    /// As `hand_on`, with the next item of the sorter; false at the end.
+    /// As `hand_on`, with the next item of the sorter. Returns `false` at the end.
     fn hand_on_sorted(&mut self, out: &mut Filling) -> Result<bool, QueryError> {
         let (mut made, mut fault) = (None, Ok(()));
         let sorter = &mut self.flow.sorter;
@@ -513,7 +514,7 @@ impl Query {
         Ok(true)
     }
 
-    /// Hands out what was aggregated; false when there is no more.
+    /// Returns the aggregated results. Returns `false` when there are no more.
     fn drain(&mut self, out: &mut Filling) -> bool {
         while !out.is_full() && self.stages.limit != Some(0) {
             let fold = self.stages.fold.as_mut();
@@ -533,7 +534,7 @@ pub(super) fn placed(error: QueryError, id: SourceId, from: &Source, page: u64) 
 }
 
 impl Stages {
-    /// Distinct, offset, limit, select.
+    /// Applies distinct, offset, limit and select to an item.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -592,7 +593,7 @@ impl Stages {
         Ok(())
     }
 
-    /// As `take`, for what the engine made.
+    /// As `take`, for a constructed result.
     fn take_made(&mut self, made: &[u8], out: &mut Filling) {
         if self.offset > 0 {
             self.offset -= 1;
@@ -622,7 +623,7 @@ impl Filling {
         items > 0 && (items >= self.bounds.items_max || self.page.bytes >= self.bounds.bytes_max)
     }
 
-    /// The index of a page among the buffers.
+    /// Returns the index of a page among the buffers.
     fn buffer(&mut self, page: &mut Loaded) -> u32 {
         if page.mark.0 != self.serial {
             let at = to_u32(
@@ -636,7 +637,7 @@ impl Filling {
         page.mark.1
     }
 
-    /// The page, if there is anything on it.
+    /// Returns the page, or `None` if it is empty.
     fn finish(mut self, account: &Arc<Account>, skipped: u64) -> Option<ResultPage> {
         if self.page.items.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! What can go wrong in a query, and where.
+//! Errors of a query, and their locations.
 
 use std::fmt;
 
@@ -7,51 +7,50 @@ use weir_scan::PathErrorKind;
 use crate::input::SourceId;
 use weir_core::error_code::ErrorCode;
 
-/// An error of a query: its number (which says whose fault it is and whether a
-/// retry can help), the place, and the values involved.
+/// An error of a query: its code, the location, and the values involved. The code
+/// determines the cause and whether a retry can help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryError {
     pub(crate) code: ErrorCode,
-    /// Boxed, so that a result is not mostly room for its error.
+    /// Boxed, so that a `Result` stays small.
     pub(crate) place: Box<ErrorLocation>,
     pub(crate) detail: Detail,
 }
 
-/// Where a query failed.
+/// The location of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorLocation {
     /// The source, if one was involved.
     pub source: Option<SourceId>,
     /// The name of that source.
     pub name: Box<[u8]>,
-    /// The number of the page within its source, from 0.
+    /// Index of the page within its source, from 0.
     pub page: Option<u64>,
-    /// The number of the item within its source, from 0.
+    /// Index of the item within its source, from 0.
     pub item: Option<u64>,
-    /// The offset of the record in its topic, from 1; `offset` is then a byte
-    /// of its value.
+    /// Offset of the record in its topic, from 1. If set, `offset` is a byte of its value.
     pub record: Option<u64>,
-    /// First offending byte: of the page, or of the text of the query.
+    /// First wrong byte of the page, or of the text of the query.
     pub offset: Option<u64>,
-    /// Which field of the query the text is of.
+    /// Field of the query that contains the text.
     pub field: Option<&'static str>,
 }
 
 /// The values involved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// The sentence of the number says it all.
+    /// The sentence of the code is complete.
     #[default]
     None,
-    /// What stood there or should have.
+    /// An explanation.
     Text(&'static str),
-    /// What should have stood there.
+    /// The expected input.
     Expected(&'static str),
-    /// A name or a value that was given.
+    /// A name or a value of the caller.
     Given(&'static str, Box<str>),
     /// Names of sources.
     Names(Vec<Box<str>>),
-    /// More than a limit allows.
+    /// A limit was exceeded.
     Limit {
         what: &'static str,
         max: u64,
@@ -59,10 +58,10 @@ pub(crate) enum Detail {
     },
 }
 
-/// Names that the text of an error lists.
+/// Most names that the text of an error lists.
 const NAMES_SHOWN_MAX: usize = 16;
-/// Why an item is `TOO_COMPLEX`. With the sentence of the code and the place, it fits the 240 bytes of a
-/// message of the C interface.
+/// Explains `TOO_COMPLEX`. With the sentence of the code and the location, it fits the 240
+/// bytes of a message of the C interface.
 const FILTER_STEPS: &str = "the filter takes more steps than the size of the item allows: 128 a byte \
                             and walk (1 to 9 walks), at least 4194304";
 
@@ -73,7 +72,7 @@ const _: () = assert!(
 );
 
 impl QueryError {
-    /// The filter took too long in an item.
+    /// The filter exceeded its steps in an item.
     pub(crate) fn out_of_steps() -> Self {
         Self::new(ErrorCode::TooComplex).because(FILTER_STEPS)
     }
@@ -86,7 +85,7 @@ impl QueryError {
         }
     }
 
-    /// An error in the text of a field.
+    /// An error at a byte of the text of a field.
     pub(crate) fn text(
         code: ErrorCode,
         field: &'static str,
@@ -98,14 +97,14 @@ impl QueryError {
         error
     }
 
-    /// More than a limit allows.
+    /// A limit was exceeded.
     pub(crate) fn limit(code: ErrorCode, what: &'static str, max: u64, found: u64) -> Self {
         let mut error = Self::new(code);
         error.detail = Detail::Limit { what, max, found };
         error
     }
 
-    /// An error about a query as a whole, and what is wrong.
+    /// An error about a query as a whole, with an explanation.
     #[must_use]
     pub fn about(code: ErrorCode, what: &'static str) -> Self {
         Self::new(code).because(what)
@@ -143,7 +142,7 @@ impl QueryError {
         self
     }
 
-    /// The error about a record of a topic, as another process found it.
+    /// An error about a record of a topic that another process found.
     #[must_use]
     pub fn of_record(code: ErrorCode, topic: &str, record: u64, byte: Option<u64>) -> Self {
         let error = match code {
@@ -153,8 +152,8 @@ impl QueryError {
         error.in_record(topic, record, byte)
     }
 
-    /// This error about a topic as a whole: without places that depend on
-    /// how its records came.
+    /// Changes the location to a topic as a whole, without positions that depend on how its
+    /// records arrived.
     #[must_use]
     pub fn in_topic(mut self, topic: &str) -> Self {
         self.place.name = topic.as_bytes().into();
@@ -164,7 +163,7 @@ impl QueryError {
         self
     }
 
-    /// This error, with the record in the place of page and item.
+    /// Changes the location to a record, instead of page and item.
     #[must_use]
     pub fn in_record(mut self, topic: &str, record: u64, byte: Option<u64>) -> Self {
         self.place.name = topic.as_bytes().into();
@@ -175,13 +174,13 @@ impl QueryError {
         self
     }
 
-    /// The number.
+    /// Returns the code.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         self.code
     }
 
-    /// Where it went wrong.
+    /// Returns the location of the error.
     #[must_use]
     pub fn place(&self) -> &ErrorLocation {
         &self.place
@@ -189,7 +188,7 @@ impl QueryError {
 }
 
 impl QueryError {
-    /// What is wrong and the values involved, without the place.
+    /// Returns the cause and the values involved, without the location.
     #[must_use]
     pub fn reason(&self) -> String {
         let sentence = self.code.sentence().trim_end_matches('.');
@@ -252,7 +251,7 @@ impl fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
-/// What is wrong with a path, in a field.
+/// An error in a path of a field.
 pub(crate) fn path_error(
     field: &'static str,
     at: usize,

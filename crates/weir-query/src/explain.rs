@@ -1,4 +1,4 @@
-//! What a query will do, said before it sees data.
+//! Describes the plan of a query before the query reads data.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use crate::plan::{Column, Function, Select};
 /// The plan of a query, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explain {
-    /// In which order results come.
+    /// Order of the results.
     pub mode: Mode,
-    /// Whether results come before all pages have.
+    /// Whether results are returned before all pages have arrived.
     pub streaming: bool,
-    /// What is found while a page is scanned.
+    /// Paths that the scan of a page finds.
     pub paths: Vec<String>,
-    /// Properties of records that are read.
+    /// Properties of records that the query reads.
     pub properties: Vec<String>,
-    /// Names of steps, deepest path.
+    /// Number of name steps of the deepest path.
     pub depth: usize,
-    /// What is decoded beside the names on the way to the paths.
+    /// Values that are decoded, in addition to the names on the paths.
     pub decoded: Vec<String>,
-    /// What has to be held, and its bound.
+    /// Data that the query must store, and the bound of each.
     pub holds: Vec<String>,
-    /// Why there will be no resume token; nothing if there will.
+    /// The reason why the query has no resume token; `None` if it has one.
     pub no_token: Option<&'static str>,
 }
 
 impl Query {
-    /// What the query will do with the sources it has. Needs no data.
+    /// Returns the plan of the query for its current sources. Needs no data.
     #[must_use]
     pub fn explain(&self) -> Explain {
         let plan = &self.plan;

@@ -1,9 +1,9 @@
 //! The filter of a query: a logical expression of RFC 9535, compiled once.
 //!
-//! Its singular paths are the first columns of the plan, found while the page
-//! is scanned; what else it looks at is walked in place. An expression is true
-//! or false, whatever the data, unless it takes more steps in an item than
-//! that has room for (docs/decisions/0051).
+//! The singular paths of the filter are the first columns of the plan, which the scan of a
+//! page finds. Other values are walked in place. An expression is true or false for any
+//! data, unless evaluating it takes more steps than the size of the item allows
+//! (docs/decisions/0051).
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +24,11 @@ pub(crate) struct Filter {
     expression: weir_scan::Filter,
     /// JSON scalars by name.
     params: Vec<(String, Box<[u8]>)>,
-    /// Of each property that is named, its index in the plan.
+    /// Name of each property, and its index in the plan.
     metas: Vec<(String, usize)>,
 }
 
-/// What a filter looks at.
+/// The input of a filter.
 pub(crate) struct Row<'a> {
     pub(crate) page: &'a Buffer,
     pub(crate) item: Span,
@@ -36,7 +36,7 @@ pub(crate) struct Row<'a> {
     pub(crate) metas: &'a [Meta],
     pub(crate) texts: &'a [u8],
     pub(crate) constants: &'a [Option<Constant>],
-    /// Set when nobody wants to know any more.
+    /// The caller sets it to stop the evaluation.
     pub(crate) stop: Option<&'a AtomicBool>,
 }
 
@@ -89,8 +89,9 @@ impl Bindings for Bound<'_> {
 }
 
 impl Filter {
-    /// Parses the text of a field. `meta` returns the column of a property and adds it if it is
-    /// missing. The paths of the filter must become the first columns of the plan.
+    /// Compiles the text of a field. `meta` returns the column of a property, and adds the
+    /// column if it is missing. The paths of the filter must become the first columns of
+    /// the plan.
     pub(crate) fn compile(
         text: &str,
         params: &[(String, String)],
@@ -118,19 +119,19 @@ impl Filter {
         })
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub(crate) fn bound_param(&self, name: &str) -> Option<&[u8]> {
         let mut params = self.params.iter();
         let found = params.find(|(known, _)| known == name);
         found.map(|(_, value)| &**value)
     }
 
-    /// Names of the properties it reads.
+    /// Returns the names of the properties that the filter reads.
     pub(crate) fn meta_names(&self) -> impl Iterator<Item = &str> {
         self.metas.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Whether an item that no page holds is let through.
+    /// Returns whether an item outside of any page passes the filter.
     pub(crate) fn matches_item(
         &self,
         item: &[u8],
@@ -139,12 +140,12 @@ impl Filter {
         self.expression.matches(item, bound)
     }
 
-    /// The paths it reads, in the order of the first columns.
+    /// Returns the paths that the filter reads, in the order of the first columns.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.expression.paths().iter()
     }
 
-    /// What there is to say about patterns that are none and so match nothing.
+    /// Returns a note for each invalid pattern, which matches nothing.
     pub(crate) fn notes(&self) -> Vec<String> {
         let patterns = self.expression.patterns().iter().filter_map(|pattern| {
             let text: Cow<'_, str> = match pattern {
@@ -163,12 +164,12 @@ impl Filter {
         patterns.collect()
     }
 
-    /// Whether it walks over parts of items that no column holds.
+    /// Returns whether the filter walks over parts of items that are not columns.
     pub(crate) fn walks(&self) -> bool {
         self.expression.walks()
     }
 
-    /// Whether an item is let through.
+    /// Returns whether an item passes the filter.
     pub(crate) fn matches(&self, row: &Row<'_>) -> Result<bool, OutOfSteps> {
         let bound = Bound { filter: self, row };
         let values = row.values.get(..self.expression.paths().len());
@@ -177,8 +178,7 @@ impl Filter {
             .matches_found(row.page, row.item, values, &bound)
     }
 
-    /// Whether an item is let through of which nothing is known but its
-    /// properties.
+    /// Returns whether an item without paths passes the filter, with only its properties.
     pub(crate) fn matches_nothing(&self, row: &Row<'_>) -> Result<bool, OutOfSteps> {
         let bound = Bound { filter: self, row };
         self.expression

@@ -1,4 +1,4 @@
-//! Where the next item comes from, in each mode; and what is missing.
+//! Finds the next item in each mode, and the missing pages.
 
 use std::collections::VecDeque;
 use weir_core::exact::to_u32;
@@ -50,7 +50,7 @@ impl Query {
         Ok(())
     }
 
-    /// The mode that holds, or will with the sources that are there.
+    /// Returns the fixed mode, or the mode that the current sources imply.
     pub(super) fn planned_mode(&self) -> Mode {
         let fixed = self.mode.or(self.forced).or(self.plan.mode);
         fixed.unwrap_or_else(|| {
@@ -64,14 +64,14 @@ impl Query {
         })
     }
 
-    /// Tells the merge where a source stands, after anything that changes that.
+    /// Updates a source in the merge. To be called after each change of the source.
     pub(super) fn join(&mut self, source: u32) {
         if self.mode == Some(Mode::Merge) {
             self.refresh(source);
         }
     }
 
-    /// Where the next item is.
+    /// Returns the location of the next item.
     pub(super) fn pull(&mut self) -> Result<Pull, QueryError> {
         Ok(match self.mode {
             Some(Mode::Merge) => self.pull_merged(),
@@ -90,7 +90,7 @@ impl Query {
         }
     }
 
-    /// Makes the head of a source in the merge what it is now.
+    /// Sets the head of a source in the merge to its current item.
     fn refresh(&mut self, source: u32) {
         let new = entry(&self.plan, &self.sources, source);
         let (plan, sources) = (&self.plan, &self.sources);
@@ -98,9 +98,9 @@ impl Query {
         heads.set(source, new, |a, b| less_in_full(plan, sources, a, b));
     }
 
-    /// Up to where a source stays on top of the merge, if it was there before:
-    /// while its keys are below this. Nothing when that is not worth asking, or
-    /// not known.
+    /// Returns a bound of key prefixes: the source stays on top of the merge while its keys
+    /// are below it. `None` if the source was not on top before: then the comparison is not
+    /// worth its cost.
     fn reach(&mut self, source: u32) -> Option<u128> {
         let again = self.flow.streak == Some(source);
         self.flow.streak = Some(source);
@@ -113,8 +113,8 @@ impl Query {
         Some(next.map_or(u128::MAX, |next| next.key() & PREFIX))
     }
 
-    /// Brings items of the source on top of a merge through the stages, as long
-    /// as it stays there.
+    /// Passes items of the top source of a merge through the stages while the source stays
+    /// on top.
     pub(super) fn hand_on_run(&mut self, source: u32, out: &mut Filling) -> Result<(), QueryError> {
         let reach = self.reach(source);
         let descending = self.plan.keys.first().is_some_and(|key| key.descending);
@@ -132,7 +132,7 @@ impl Query {
             if let Err(error) = taken {
                 let number = page.number;
                 let error = placed(error, SourceId(source), from, number);
-                // What came before it has been handed on.
+                // The items before it were passed on.
                 if row > began {
                     flow.last_row = Some((source, row - 1));
                     self.refresh(source);
@@ -209,7 +209,7 @@ impl Query {
         Pull::End
     }
 
-    /// Goes on after the front item of a source.
+    /// Moves a source past its front item.
     pub(super) fn advance(&mut self, source: u32) {
         let Some(from) = self.sources.get_mut(source as usize) else {
             return;
@@ -242,7 +242,7 @@ impl Query {
         }
     }
 
-    /// What is known of the last item handed on by a merge.
+    /// Returns the last item that a merge passed on.
     pub(super) fn last(&self) -> Option<Last> {
         match self.flow.last_row {
             Some((source, row)) => {
@@ -253,8 +253,8 @@ impl Query {
         }
     }
 
-    /// The pages the query would like now, required ones first. After `Ready`
-    /// these are the pages ahead.
+    /// Returns the pages that the query needs now, required pages first. After `Ready`,
+    /// these are pages to read ahead.
     #[must_use]
     pub fn needs(&self) -> Vec<Need> {
         let mut needs = Vec::new();
@@ -346,7 +346,7 @@ impl Query {
             .filter(|at| self.is_waiting_at(*at))
     }
 
-    /// The least item that is there.
+    /// Returns the least item in memory.
     fn least(&self) -> Option<Entry> {
         let (plan, sources) = (&self.plan, &self.sources);
         let heads = self.flow.heads.iter().filter(|entry| !entry.is_bound());
@@ -359,7 +359,7 @@ impl Query {
         least
     }
 
-    /// Whether a waiting source could still give something below that.
+    /// Returns whether a waiting source may still supply an item below `least`.
     fn blocks(&self, at: u32, least: Option<&Entry>) -> bool {
         let Some(own) = entry(&self.plan, &self.sources, at) else {
             return false;
@@ -369,7 +369,7 @@ impl Query {
 }
 
 impl Flow {
-    /// Whether anything was handed on by a merge.
+    /// Returns whether a merge has passed on an item.
     pub(super) fn has_begun(&self) -> bool {
         self.last.is_some() || self.last_row.is_some()
     }
@@ -387,7 +387,7 @@ fn last(plan: &Plan, from: &Source, source: u32, row: usize) -> Option<Last> {
     })
 }
 
-/// What a source is in the merge; nothing when it is over.
+/// Returns the entry of a source in the merge; `None` if the source is over.
 fn entry(plan: &Plan, sources: &[Source], source: u32) -> Option<Entry> {
     let from = sources.get(source as usize)?;
     let descending = plan.keys.first().is_some_and(|key| key.descending);
@@ -403,7 +403,7 @@ fn entry(plan: &Plan, sources: &[Source], source: u32) -> Option<Entry> {
     Some(Entry::new(key, source, true))
 }
 
-/// Whether `a` comes before `b`: by keys, then by rank.
+/// Returns whether `a` comes before `b`, by keys, then by rank.
 #[inline]
 fn less(plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> bool {
     if (a.key() ^ b.key()) & PREFIX != 0 {
@@ -424,7 +424,7 @@ fn less_in_full(plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> bool {
     if decided && Reduced::is_exact_turned(a.key(), descending) {
         return x.rank < y.rank;
     }
-    // A source that may still give anything is below everything.
+    // A source without a bound may supply any item, so it comes before all items.
     let open = |entry: &Entry, source: &Source| entry.is_bound() && source.watermark.is_none();
     match (open(a, x), open(b, y)) {
         (true, false) => return true,

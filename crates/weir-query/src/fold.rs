@@ -1,8 +1,11 @@
-//! Aggregates and groups: many items become one result.
+//! Aggregates and groups: combine many items to one result.
 //!
-//! Sums are exact. Minimum and maximum use the order of values. Equal results
-//! have one form, so that equal data gives equal bytes in any order of arrival.
-//! Invariants: no sum wraps, and no result is partial.
+//! Sums are exact. Minimum and maximum use the order of values. Equal results have equal
+//! bytes, in any order of arrival.
+//!
+//! Invariants:
+//! - No sum wraps.
+//! - No result is partial.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -20,11 +23,11 @@ use crate::source::Source;
 use weir_core::codec::{Reader, Short, put_bytes, put_varint};
 use weir_core::error_code::ErrorCode;
 
-/// One aggregate of one group, under way.
+/// The state of one aggregate of one group.
 #[derive(Clone, Debug)]
 enum Tally {
     Count(u64),
-    /// Of numbers; `spoilt` by a value of another type.
+    /// A sum of numbers; a value of another type sets `spoilt`.
     Sum {
         sum: Sum,
         count: u64,
@@ -36,7 +39,7 @@ enum Tally {
     },
 }
 
-/// A value that is added to an aggregate, so many times.
+/// A value to add to an aggregate, and how often.
 struct Input<'a> {
     kind: Kind,
     literal: &'a [u8],
@@ -59,7 +62,7 @@ impl Tally {
         }
     }
 
-    /// Whether the value can be added: a number may be out of range.
+    /// Returns whether the value can be added: a number may be out of range.
     fn takes(&self, input: &Input<'_>) -> bool {
         match self {
             Self::Sum { .. } if input.kind == Kind::Number => Sum::takes(input.literal),
@@ -67,7 +70,7 @@ impl Tally {
         }
     }
 
-    /// Adds a value; false, and nothing is added, when a number is out of range.
+    /// Adds a value. Returns `false` and adds nothing if a number is out of range.
     fn add(&mut self, function: Function, input: &Input<'_>, strings: Strings) -> bool {
         if input.kind == Kind::Undefined {
             return true;
@@ -110,7 +113,7 @@ impl Tally {
         true
     }
 
-    /// Appends the result; false when it is undefined.
+    /// Appends the result. Returns `false` if it is undefined.
     fn write(&self, function: Function, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Count(count) => out.extend_from_slice(count.to_string().as_bytes()),
@@ -181,25 +184,25 @@ impl Tally {
     }
 }
 
-/// One group: its keys, each in its one form and after a line feed (which no
-/// JSON has; an undefined one is empty), and its aggregates.
+/// One group: its keys and its aggregates. Each key is in canonical form after a line feed,
+/// which canonical JSON never contains; an undefined key is empty.
 #[derive(Clone, Debug)]
 struct Group {
     key: Box<[u8]>,
     tallies: Vec<Tally>,
 }
 
-/// All groups, or the one under way.
+/// All groups, or only the current one if the items are ordered by group.
 #[derive(Debug)]
 pub(crate) struct Fold {
-    /// Whether a group is complete once another begins.
+    /// Whether a group is complete when another one begins.
     in_order: bool,
     groups_max: usize,
     groups: Vec<Group>,
     places: BTreeMap<Box<[u8]>, usize>,
-    /// Of groups in no order, those that were handed out after the end.
+    /// Number of groups returned after the end, if the items are not ordered by group.
     out: usize,
-    /// Whether the groups stand in the order of the results.
+    /// Whether the groups are in the order of the results.
     sorted: bool,
     parts: Option<PathSet>,
     scratch: Vec<u8>,
@@ -207,7 +210,7 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// For a plan that makes its results.
+    /// Creates the state for a plan with groups or aggregates.
     pub(crate) fn new(plan: &Plan, groups_max: usize) -> Self {
         let name = |name: &str| Path::new(vec![Step::Name(name.into())]).unwrap_or_default();
         let parts = ["count", "sum", "min", "max"].map(name);
@@ -228,8 +231,8 @@ impl Fold {
         new
     }
 
-    /// Takes an item; `complete` is the group that is complete by that, if any, also
-    /// where the item is refused.
+    /// Adds an item. Sets `complete` to the group that the item completes, if any, also if
+    /// the item itself is refused.
     pub(crate) fn add(
         &mut self,
         plan: &Plan,
@@ -256,13 +259,14 @@ impl Fold {
             group.add(plan, page, row)
         };
         if added.is_err() && fresh {
-            // A token of the page that the complete one is on knows of no other.
+            // Remove the new group: a token for the page with the completed group must not
+            // contain it.
             self.groups.pop();
         }
         added
     }
 
-    /// Writes the group key of an item into the scratch.
+    /// Writes the group key of an item to the scratch buffer.
     fn key(
         &mut self,
         plan: &Plan,
@@ -295,7 +299,8 @@ impl Fold {
         Ok(())
     }
 
-    /// Where the group of the scratch is, and whether it begins now in the place of another one.
+    /// Returns the index of the group whose key is in the scratch buffer, and whether it is
+    /// a new current group.
     fn place(
         &mut self,
         plan: &Plan,
@@ -327,10 +332,10 @@ impl Fold {
         Ok((at, false))
     }
 
-    /// The next group after the end of the items.
+    /// Returns the next group after the end of the items.
     pub(crate) fn drain(&mut self, plan: &Plan) -> Option<Vec<u8>> {
         if self.places.is_empty() {
-            // There is only the one under way, and after it none.
+            // There is only the current group, and none after it.
             return self.groups.pop().and_then(|group| group.write(plan));
         }
         if !std::mem::replace(&mut self.sorted, true) {
@@ -346,8 +351,7 @@ impl Fold {
         }
     }
 
-    /// Brings the groups into the order of the results; equal ones stay in the order in which they
-    /// appeared.
+    /// Sorts the groups in the order of the results. The sort is stable.
     fn sort(&mut self, plan: &Plan) {
         let groups = std::mem::take(&mut self.groups);
         let keyed = groups
@@ -369,8 +373,8 @@ impl Fold {
         self.groups = keyed.into_iter().map(|(_, group)| group).collect();
     }
 
-    /// The one group under way, or that it was handed out, for a token. Groups in no order have
-    /// none.
+    /// Writes the current group for a token, or that it was returned already. Queries with
+    /// groups in no order have no token.
     pub(crate) fn save(&self, out: &mut Vec<u8>) {
         out.push(u8::from(!self.groups.is_empty()));
         for group in &self.groups {
@@ -381,7 +385,7 @@ impl Fold {
         }
     }
 
-    /// Takes back what `save` wrote.
+    /// Restores the state that `save` wrote.
     pub(crate) fn load(&mut self, plan: &Plan, from: &mut Reader<'_>) -> Result<(), Short> {
         self.groups.clear();
         if from.u8()? == 0 {
@@ -419,7 +423,8 @@ impl Group {
         })
     }
 
-    /// Adds a value to each aggregate, or to none: the first that cannot take its own.
+    /// Adds a value to each aggregate, or to none if one of them cannot accept its value:
+    /// the result is the first such aggregate.
     fn add_all<'a>(
         &mut self,
         plan: &Plan,
@@ -440,7 +445,7 @@ impl Group {
         None
     }
 
-    /// Takes an item that is `{"count":..,"sum":..,"min":..,"max":..}`.
+    /// Adds an item of the form `{"count":..,"sum":..,"min":..,"max":..}`.
     fn add_partial(
         &mut self,
         plan: &Plan,
@@ -467,7 +472,7 @@ impl Group {
                 Function::Min => part(2),
                 Function::Max => part(3),
             };
-            // Of so many values nothing came of it: one of them was of another type.
+            // Values were counted, but they have no result: one of them had another type.
             let kind = match (value.tag, count) {
                 (Kind::Undefined, Some(1..)) => Kind::Object,
                 (kind, _) => kind,
@@ -484,7 +489,7 @@ impl Group {
         }
     }
 
-    /// What the results are sorted by.
+    /// Returns the keys by which the results are sorted.
     fn result_keys(&self, plan: &Plan) -> Vec<OwnedKey> {
         let keys = plan.result_keys.iter().map(|key| {
             let mut written = Vec::new();
@@ -496,7 +501,7 @@ impl Group {
                 Some(at) => {
                     if let Some((tally, named)) = self.tallies.get(at).zip(plan.aggregates.get(at))
                     {
-                        // Nothing is written of a result that is undefined.
+                        // An undefined result writes nothing.
                         tally.write(named.what.function, &mut written);
                     }
                 }

@@ -1,4 +1,4 @@
-//! What comes into the engine: pages with the records in them, and names of sources.
+//! Input of the engine: pages with their records, and ids of sources.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use weir_scan::Span;
 
 use weir_core::record::RecordKind;
 
-/// A source within its query.
+/// Identifies a source within its query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
 impl SourceId {
-    /// No source: results that the engine made.
+    /// No source: results that the engine constructed.
     pub const NONE: Self = Self(u32::MAX);
 
     pub(crate) const fn index(self) -> usize {
@@ -26,45 +26,46 @@ impl fmt::Display for SourceId {
     }
 }
 
-/// Where the records of a framed page lie, and their properties.
+/// The records of a framed page, and their properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
-    /// The value of each record. An empty span is a record without one: all
+    /// Span of the value of each record. An empty span is a record without a value: all
     /// paths are undefined.
     pub spans: Vec<Span>,
-    /// For each record the properties that the query asks for
+    /// For each record, the properties that the query reads
     /// ([`Plan::meta_names`](crate::Plan::meta_names)), in that order.
     pub meta: Vec<Meta>,
-    /// For each record what names a page that begins with it: a number in
-    /// decimal digits, or bytes. Empty where only pages have names; with them,
-    /// resume tokens do not depend on how records came in pages.
+    /// For each record, the continuation of a page that begins with it: a number in decimal
+    /// digits, or bytes. Empty if only pages have continuations. With them, resume tokens
+    /// do not depend on how records were grouped into pages.
     pub starts: Vec<Meta>,
-    /// Bytes of properties that do not lie in the page.
+    /// Bytes of properties that are not in the page.
     pub texts: Vec<u8>,
 }
 
 /// A property of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Meta {
-    /// It has none.
+    /// The record does not have the property.
     #[default]
     Nothing,
     /// A number.
     Number(u64),
-    /// Bytes of the page, ordered as they are.
+    /// Bytes of the page, in byte order.
     Bytes(Span),
-    /// Bytes of [`Frames::texts`], ordered as they are.
+    /// Bytes of [`Frames::texts`], in byte order.
     Text(Span),
-    /// What happened to its topic, ordered by the bytes of its name.
+    /// Kind of the record, ordered by the bytes of its name.
     Kind(RecordKind),
 }
 
-/// A page as it comes in.
+/// A page that a caller supplies.
 #[derive(Clone, Debug)]
 pub struct PageIn {
-    /// Its bytes: owned, or lent by a caller who is told when they are dropped.
+    /// Bytes of the page: owned, or borrowed from an owner that is notified when they are
+    /// dropped.
     pub bytes: Bytes,
-    /// For sources of the shape `Framed`.
+    /// The records of the page, for sources of the shape `Framed`.
     pub frames: Option<Frames>,
 }
 
@@ -77,14 +78,14 @@ impl From<Bytes> for PageIn {
     }
 }
 
-/// A page that the engine would like.
+/// A page that the engine needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// Of which source.
+    /// Source of the page.
     pub source: SourceId,
-    /// What names the page; nothing for a first one that needs no name.
+    /// Continuation of the page; `None` for a first page without one.
     pub continuation: Option<Bytes>,
-    /// Whether the next result needs it; else it is a page ahead.
+    /// Whether the next result needs the page; else it is read ahead.
     pub required: bool,
     /// Suggested size in bytes.
     pub bytes: u64,

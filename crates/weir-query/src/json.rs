@@ -1,4 +1,4 @@
-//! Strings and scalars of JSON, as the engine needs them beside the scanner.
+//! Strings and scalars of JSON, for the engine; the scanner has the rest.
 
 use std::cmp::Ordering;
 
@@ -6,18 +6,18 @@ use weir_scan::{Level, Path, Plan, Shape, Text};
 
 use crate::kind::{Kind, Strings};
 
-/// What is between the quotes of a literal.
+/// Returns the bytes between the quotes of a literal.
 pub(crate) fn inside(literal: &[u8]) -> &[u8] {
     let len = literal.len();
     literal.get(1..len.saturating_sub(1)).unwrap_or_default()
 }
 
-/// Order of two number literals by value.
+/// Compares two number literals by value.
 pub(crate) fn compare_numbers(a: &[u8], b: &[u8]) -> Ordering {
     weir_scan::compare_numbers(a, b)
 }
 
-/// Order of two string literals.
+/// Compares two string literals.
 pub(crate) fn compare_strings(a: &[u8], b: &[u8], strings: Strings) -> Ordering {
     let (a, b) = (Text::new(a), Text::new(b));
     match strings {
@@ -26,7 +26,7 @@ pub(crate) fn compare_strings(a: &[u8], b: &[u8], strings: Strings) -> Ordering 
     }
 }
 
-/// The kind of a text that is one JSON scalar; nothing if it is something else.
+/// Returns the kind of a text that is one JSON scalar; `None` for any other text.
 pub(crate) fn scalar(text: &[u8]) -> Option<Kind> {
     let plan = Plan::new(Shape::Single, Level::Strict, &[Path::default()]).ok()?;
     let items = weir_scan::scan(text, &plan).ok()?;
@@ -34,7 +34,7 @@ pub(crate) fn scalar(text: &[u8]) -> Option<Kind> {
     (tag != Kind::Undefined && tag < Kind::Array).then_some(tag)
 }
 
-/// UTF-8 of a code point; half of a surrogate pair keeps its code value.
+/// Encodes a code point as UTF-8. Half of a surrogate pair is encoded by its own value.
 pub(crate) fn encode(unit: u32, out: &mut [u8; 4]) -> &mut [u8] {
     let low = |shift: u32| 0x80 | byte(unit >> shift & 0x3f);
     let (bytes, len) = match unit {
@@ -51,7 +51,7 @@ fn byte(bits: u32) -> u8 {
     bits.to_le_bytes()[0]
 }
 
-/// Appends a character of a string as JSON writes it with the fewest escapes.
+/// Appends a character of a JSON string with the fewest escapes.
 pub(crate) fn escape(unit: u32, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let hex = |shift: u32| {
@@ -74,7 +74,7 @@ pub(crate) fn escape(unit: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// The text of a JSON string with its quotes; half of a surrogate pair becomes U+FFFD.
+/// Returns the text of a JSON string literal. Half of a surrogate pair becomes U+FFFD.
 #[must_use]
 pub fn text(literal: &[u8]) -> String {
     let units = Text::new(literal).chars();
@@ -83,7 +83,7 @@ pub fn text(literal: &[u8]) -> String {
         .collect()
 }
 
-/// The kind of a literal that the engine wrote, by its first byte.
+/// Returns the kind of a literal that the engine wrote, by its first byte.
 pub(crate) fn kind_of(literal: &[u8]) -> Kind {
     match literal.first() {
         None => Kind::Undefined,
@@ -97,7 +97,7 @@ pub(crate) fn kind_of(literal: &[u8]) -> Kind {
     }
 }
 
-/// Appends a scalar in the one form that equal scalars share.
+/// Appends a scalar in canonical form: equal scalars give equal bytes.
 pub(crate) fn canonical(kind: Kind, literal: &[u8], out: &mut Vec<u8>) {
     match kind {
         Kind::Undefined => {}

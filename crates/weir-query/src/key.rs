@@ -1,5 +1,5 @@
-//! Order of values: keys that are reduced to 16 bytes, and what decides when
-//! those do not.
+//! Order of values: keys reduced to 16 bytes, and the comparison of values whose reduced
+//! keys are equal.
 //!
 //! ```text
 //! byte   0     type: undefined 0, null 1, false 2, true 3, number 4, string 5, array 6, object 7
@@ -7,10 +7,13 @@
 //!        15    exact: 1 + length of a string, or 1; else 0
 //! ```
 //!
-//! A number is 2 bytes of sign and power of ten, then two digits in each byte, all inverted below
-//! zero; a string is its UTF-8. So the first 11 bytes order any two values that differ in them, and
-//! all 16 bytes order two exact values. Invariants: the order is that of the values themselves, and
-//! no float is used.
+//! A number is 2 bytes of sign and power of ten, then two digits in each byte; below zero,
+//! all bytes are inverted. A string is its UTF-8. The first 11 bytes order any two values
+//! that differ in them, and all 16 bytes order two exact values.
+//!
+//! Invariants:
+//! - The order is that of the values themselves.
+//! - No float is used.
 
 use std::cmp::Ordering;
 use weir_core::exact::{to_u8, to_u16, to_u32};
@@ -21,10 +24,10 @@ use crate::decimal::Number;
 use crate::json;
 use crate::kind::{Kind, Strings};
 
-/// The bytes of a value, as they lie somewhere.
+/// The bytes of a value, in a page or elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Literal<'a> {
-    /// JSON.
+    /// A JSON literal.
     Json(&'a [u8]),
     /// The bytes of a property, not JSON.
     Raw(&'a [u8]),
@@ -34,19 +37,19 @@ pub(crate) enum Literal<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reduced(u128);
 
-/// The bytes that order any two keys: type and ten more.
+/// Mask of the bytes that order any two keys: the type and ten more bytes.
 pub(crate) const PREFIX: u128 = !0 << 40;
-/// Bytes of a value in an exact key.
+/// Number of bytes of a value in an exact key.
 const EXACT: usize = 14;
-/// Bytes of a value in one that is not.
+/// Number of bytes of a value in an inexact key.
 const INEXACT: usize = 10;
-/// A power of ten of 0 in the two bytes of a number.
+/// The exponent 0 in the two exponent bytes of a number.
 const BIAS: i64 = 0x4000;
-/// Stands before a half of a pair where strings are ordered by code units.
+/// First byte of half of a surrogate pair, if strings are ordered by code units.
 const PAIR: u8 = 0xee;
 
 impl Reduced {
-    /// Below all keys of items.
+    /// A key below those of all items.
     pub(crate) const LEAST: Self = Self(0);
 
     pub(crate) fn of(kind: Kind, literal: Literal<'_>, strings: Strings) -> Self {
@@ -68,13 +71,13 @@ impl Reduced {
         }
     }
 
-    /// Of an integer that is written plainly; nothing for any other literal.
+    /// Reduces an integer in plain notation; `None` for any other literal.
     #[inline]
     pub(crate) fn plain(literal: &[u8]) -> Option<Self> {
         digits(literal).map(|(negative, digits)| whole(digits, negative))
     }
 
-    /// Of a number of the engine.
+    /// Reduces a number of the engine.
     #[inline]
     pub(crate) fn integer(value: u64) -> Self {
         const PART: u64 = 100_000_000;
@@ -103,17 +106,17 @@ impl Reduced {
         Self::tagged(kind, content, 0)
     }
 
-    /// As it is written down.
+    /// Returns the stored form.
     pub(crate) const fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
-    /// What `to_bytes` wrote.
+    /// Converts the stored form back.
     pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
 
-    /// What it is of.
+    /// Returns the type of the value.
     pub(crate) const fn kind(self) -> Kind {
         match self.0 >> 120 {
             0 => Kind::Undefined,
@@ -127,34 +130,34 @@ impl Reduced {
         }
     }
 
-    /// Whether it is the whole value.
+    /// Returns whether the key contains the whole value.
     pub(crate) const fn is_exact(self) -> bool {
         self.0 & 0xff != 0
     }
 
-    /// As `is_exact`, of what [`turned`](Self::turned) gave.
+    /// As `is_exact`, for a result of [`turned`](Self::turned).
     pub(crate) const fn is_exact_turned(key: u128, descending: bool) -> bool {
         let key = if descending { !key } else { key };
         key & 0xff != 0
     }
 
-    /// The part that may be compared without a look at the value; turned round
-    /// for a descending key.
+    /// Returns the part that may be compared without the value; inverted for a descending
+    /// key.
     #[inline]
     pub(crate) const fn prefix(self, descending: bool) -> u128 {
         self.turned(descending) & PREFIX
     }
 
-    /// All of it, turned round for a descending key. Of two that differ in the
-    /// prefix, the lower one comes first.
+    /// Returns the whole key; inverted for a descending key. If the prefixes of two keys
+    /// differ, the lower key comes first.
     #[inline]
     pub(crate) const fn turned(self, descending: bool) -> u128 {
         if descending { !self.0 } else { self.0 }
     }
 }
 
-/// The four-bit digits of a number below 10^8, all at once: by pairs of four,
-/// of two, of one.
+/// Converts a number below 10^8 to four-bit digits, in parallel: first groups of four
+/// digits, then of two, then of one.
 const fn decimal(value: u32) -> u32 {
     let (high, low) = (value / 10_000, value % 10_000);
     let fours = (high as u64) << 32 | low as u64;
@@ -171,8 +174,8 @@ const fn decimal(value: u32) -> u32 {
     low
 }
 
-/// Sign and four-bit digits of an integer that is written plainly, as nearly all
-/// are; nothing for any other literal.
+/// Returns the sign and the four-bit digits of an integer in plain notation, the most
+/// frequent form; `None` for any other literal.
 #[inline]
 fn digits(literal: &[u8]) -> Option<(bool, u128)> {
     let (negative, rest) = match literal.split_first()? {
@@ -205,7 +208,7 @@ fn digits(literal: &[u8]) -> Option<(bool, u128)> {
     Some((negative, digits))
 }
 
-/// Of an integer by its four-bit digits, at most 24: what [`number`] makes of it.
+/// Reduces an integer by its four-bit digits, at most 24; the result is that of [`number`].
 #[inline]
 fn whole(digits: u128, negative: bool) -> Reduced {
     /// Bits of digits.
@@ -269,7 +272,7 @@ fn string(bytes: &[u8], exact: bool) -> Reduced {
     }
 }
 
-/// Of a string with escapes, or one that is not ordered by its bytes.
+/// Reduces a string with escapes, or one that is not ordered by its bytes.
 fn escaped(literal: &[u8], strings: Strings) -> Reduced {
     let mut bytes = [0u8; EXACT + 4];
     let mut length = 0;
@@ -278,7 +281,8 @@ fn escaped(literal: &[u8], strings: Strings) -> Reduced {
         let mut encoded = [0; 4];
         let encoded = json::encode(unit, &mut encoded);
         if strings == Strings::Utf16 {
-            // All units of pairs are one here, and then the units say.
+            // All code units of surrogate pairs are equal at this position; the units
+            // themselves decide later.
             if (0xd800..0xe000).contains(&unit) || unit >= 0x1_0000 {
                 if let Some(to) = bytes.get_mut(length) {
                     *to = PAIR;
@@ -301,7 +305,7 @@ fn escaped(literal: &[u8], strings: Strings) -> Reduced {
     string(bytes.get(..length).unwrap_or_default(), exact)
 }
 
-/// A reduced key as two words, so that it takes its place in 8 bytes, not 16.
+/// A reduced key as two words, so that its alignment is 8 bytes instead of 16.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Packed(u64, u64);
 
@@ -320,7 +324,7 @@ impl From<Reduced> for Packed {
     }
 }
 
-/// A key with the bytes it was made from.
+/// A key with the bytes of its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     pub(crate) reduced: Reduced,
@@ -328,7 +332,7 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// Order of two values of one column.
+    /// Compares two values of one column.
     #[inline]
     pub(crate) fn compare(&self, other: &Self, strings: Strings) -> Ordering {
         let (a, b) = (self.reduced, other.reduced);
@@ -363,8 +367,8 @@ impl Key<'_> {
     }
 }
 
-/// An exact number or string against one that is not and begins alike. Rows keep
-/// no literal of exact keys: the key itself says what it is of.
+/// Compares an exact number or string with an inexact one that has the same prefix. Rows do
+/// not store the literals of exact keys, so this function derives the value from the key.
 fn compare_exact(exact: Reduced, kind: Kind, other: Literal<'_>, strings: Strings) -> Ordering {
     let [_, content @ .., end] = exact.to_bytes();
     match (kind, other) {
@@ -380,7 +384,7 @@ fn compare_exact(exact: Reduced, kind: Kind, other: Literal<'_>, strings: String
     }
 }
 
-/// A literal of the number that an exact key is of.
+/// Returns a literal of the number in an exact key.
 fn spelt(content: [u8; EXACT]) -> Vec<u8> {
     let negative = content.first().is_some_and(|byte| *byte < 0x80);
     let content = content.map(|byte| if negative { !byte } else { byte });
@@ -398,8 +402,7 @@ fn spelt(content: [u8; EXACT]) -> Vec<u8> {
     out
 }
 
-/// Bytes of a string that are ordered as the strings are: those that a reduced
-/// key begins with.
+/// Returns bytes of a string that are ordered like strings; a reduced key begins with them.
 fn sortable(literal: &[u8], strings: Strings) -> impl Iterator<Item = u8> {
     Text::new(literal).chars().flat_map(move |unit| {
         let mut bytes = [0; 6];
@@ -431,7 +434,8 @@ fn sortable(literal: &[u8], strings: Strings) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Half of a pair: after all that is below, before what [`raise`] lifts.
+/// Encodes half of a surrogate pair: after all smaller characters, and before those that
+/// [`raise`] moves up.
 fn surrogate(unit: u32, to: &mut [u8]) {
     let [.., high, low] = unit.to_be_bytes();
     for (to, byte) in to.iter_mut().zip([PAIR, high, low]) {
@@ -439,19 +443,19 @@ fn surrogate(unit: u32, to: &mut [u8]) {
     }
 }
 
-/// Makes room for pairs below U+E000.
+/// Moves characters from U+E000 on up, to leave room for pairs below them.
 fn raise(encoded: &mut [u8]) {
     if let Some(lead @ (0xee | 0xef)) = encoded.first_mut() {
         *lead += 5;
     }
 }
 
-/// A key with its own memory, for what outlives its page.
+/// A key that owns its bytes, because it outlives its page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedKey {
     pub(crate) reduced: Reduced,
     pub(crate) literal: Box<[u8]>,
-    /// Whether the bytes are those of a property.
+    /// Whether the bytes are those of a property, not JSON.
     pub(crate) raw: bool,
 }
 
@@ -494,7 +498,7 @@ mod tests {
     fn compare<'a>(a: &'a str, b: &'a str, strings: Strings) -> Ordering {
         let kind = |text: &str| kind_of(text.as_bytes());
         let of = |text: &'a str| Reduced::of(kind(text), Literal::Json(text.as_bytes()), strings);
-        // As of a row: what is exact has no literal.
+        // As in a row: an exact key has no literal.
         let key = |text: &'a str| {
             let reduced: Reduced = of(text);
             let literal: &[u8] = if reduced.is_exact() {

@@ -1,6 +1,6 @@
 //! The types of JSON values, in their order, and how strings are ordered.
 
-/// What a value is, in the ascending order of types.
+/// The type of a value, in the ascending order of types.
 pub use weir_scan::Tag as Kind;
 
 /// How strings are ordered.

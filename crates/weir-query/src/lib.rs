@@ -1,11 +1,10 @@
-//! Queries: ordered merge, filter, groups and limits over items that stay where
-//! they are.
+//! Queries over JSON items: ordered merge, filter, groups and limits, without a copy of the
+//! items.
 //!
-//! Pages of JSON items come in from any number of sources (partitions of a
-//! foreign database, files, topics) and spans of the same pages go out, in
-//! order: payloads are not parsed into trees, not written again, not copied.
-//! The engine does no I/O; its caller fetches the pages it asks for. See
-//! `docs/guide/query.md`.
+//! The caller supplies pages of JSON items from any number of sources (partitions of a
+//! foreign database, files, topics). Results are spans of these pages, in order. Payloads
+//! are not parsed into trees, rewritten or copied. The engine has no I/O: its caller
+//! fetches the pages that the engine requests. See `docs/guide/query.md`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -27,18 +26,22 @@
 //! # Ok::<(), weir_query::QueryError>(())
 //! ```
 //!
-//! | file | is |
+//! | file | purpose |
 //! |---|---|
 //! | `options`, `text`, `plan` | the text of a query and its compiled form |
-//! | `input`, `source`, `constant` | pages and names that come in; a source and its state; its constant properties |
-//! | `load`, `rows` | a page becomes rows; the rows of a page |
-//! | `kind`, `key`, `order` | types of values; keys; order of items, and where a run ended |
+//! | `input`, `source`, `constant` | input pages and names; a source and its state; its
+//! constant properties |
+//! | `load`, `rows` | turns a page into rows; the rows of a page |
+//! | `kind`, `key`, `order` | types of values; keys; order of items, and the boundary of a
+//! run |
 //! | `decimal`, `json` | exact numbers; strings and scalars |
 //! | `engine`, `flow`, `tournament`, `sort` | stages, modes, the merge, the sort |
-//! | `filter`, `fold`, `distinct` | what the stages do |
-//! | `manage`, `resume`, `token`, `topic_token` | sources come and split; stopping and going on |
-//! | `records`, `pushdown`, `record_filter` | records of topics as items; what of a query runs beside them |
-//! | `explain` | what a query will do |
+//! | `filter`, `fold`, `distinct` | the stages |
+//! | `manage`, `resume`, `token`, `topic_token` | adding and splitting sources; stopping
+//! and resuming |
+//! | `records`, `pushdown`, `record_filter` | records of topics as items; the part of a
+//! query that runs at the records |
+//! | `explain` | the plan of a query, for people |
 //!
 //! Invariants:
 //! - The crate has no I/O, clock, thread or float.

@@ -1,4 +1,4 @@
-//! Sources come, go, split, and promise.
+//! Adds, removes and splits sources, and records lower bounds of their keys.
 
 use weir_core::exact::to_u32;
 use weir_scan::{BadItem, Level, Limits, Path, PlanError, Shape};
@@ -17,19 +17,19 @@ use crate::source::{Clip, Pages, Source};
 use crate::token::At;
 use weir_core::error_code::ErrorCode;
 
-/// Splits in a row, without a page, that a source may have.
+/// Most consecutive splits of a source without a page between them.
 pub const SPLITS_MAX: u32 = 10;
 /// Most bytes in the name of a source.
 pub const SOURCE_NAME_BYTES_MAX: usize = 1024;
 
 impl Query {
-    /// Adds a source. Before the first `next` at will; later to a query without
-    /// order after the source in use, or to a merge with a lower bound of its
-    /// keys that is not below what was handed out.
+    /// Adds a source. A source can always be added before the first `next`. Later, a query
+    /// without order accepts only a source after the one in use, and a merge only a source
+    /// with a lower bound of its keys that is not below the last returned item.
     ///
     /// # Errors
-    /// `TOO_COMPLEX` above the limit of sources; `BAD_OPTION`, `SYNTAX`,
-    /// `NOT_SINGULAR` for options that cannot be.
+    /// `TOO_COMPLEX` above the limit of sources; `BAD_OPTION`, `SYNTAX`, `NOT_SINGULAR` for
+    /// invalid options.
     pub fn add_source(&mut self, options: SourceOptions) -> Result<SourceId, QueryError> {
         let name = self.name_of(&options, 0);
         let precedence = self.precedence_for(&name, &options)?;
@@ -41,7 +41,7 @@ impl Query {
         self.insert(source, place)
     }
 
-    /// The name of a source, if so many are made before it.
+    /// Returns the name of a source, if `before` sources are created before it.
     fn name_of(&self, options: &SourceOptions, before: usize) -> Vec<u8> {
         if options.name.is_empty() {
             (self.sources.len() + before).to_string().into_bytes()
@@ -50,8 +50,8 @@ impl Query {
         }
     }
 
-    /// Where a source belongs: as in the run before, else where it says, else
-    /// after all.
+    /// Returns the precedence of a source: that of the run before, else that of its
+    /// options, else one after all sources.
     fn precedence_for(
         &self,
         name: &[u8],
@@ -83,7 +83,7 @@ impl Query {
         Ok(Precedence::whole(ordinal))
     }
 
-    /// The place of a precedence among all sources.
+    /// Returns the position of a precedence among all sources.
     fn place_of(&self, precedence: &Precedence) -> usize {
         self.order.partition_point(|at| {
             let source = self.sources.get(*at as usize);
@@ -91,7 +91,7 @@ impl Query {
         })
     }
 
-    /// Whether a source may come now; its lower bound, if it has one.
+    /// Checks that a source may be added now. Returns its lower bound, if it has one.
     fn may_join(
         &self,
         options: &SourceOptions,
@@ -128,8 +128,8 @@ impl Query {
         Ok(bound)
     }
 
-    /// Whether a source that comes whole has given a part of it, in this run or
-    /// in one before.
+    /// Returns whether a sequential query has returned a part of the source, in this run or
+    /// an earlier one.
     fn is_in_use(&self, place: usize) -> bool {
         let Some(at) = self.order.get(place) else {
             return false;
@@ -224,7 +224,7 @@ impl Query {
         })
     }
 
-    /// How pages of a source are scanned.
+    /// Returns the scan plan for pages of a source.
     fn scan_of(
         &self,
         options: &SourceOptions,
@@ -256,7 +256,7 @@ impl Query {
             .map_err(plan_error)
     }
 
-    /// Takes from the token where the source stood.
+    /// Restores the position of a source from the token.
     fn apply_token(&self, source: &mut Source) -> Result<(), QueryError> {
         let Some(token) = &self.resumed else {
             return Ok(());
@@ -276,7 +276,7 @@ impl Query {
                 source.equal = *equal;
                 source.left = *left;
                 source.ended = *left == Some(0);
-                // What was handed out is not above what comes.
+                // The returned items are not above the next items.
                 if *skip == 0 && source.sorted {
                     source.last_raw = token.boundary.first().map(|last| last.keys.clone());
                 }
@@ -286,7 +286,7 @@ impl Query {
                 source.clip = Clip::Boundary;
             }
             Some(At::Boundary) => source.clip = Clip::Boundary,
-            // A part of what was there, perhaps.
+            // The source may be a part of an earlier one.
             None if !token.boundary.is_empty() => source.clip = Clip::Boundary,
             None => {}
         }
@@ -331,13 +331,13 @@ impl Query {
         Ok(SourceId(at))
     }
 
-    /// Retires a source at the end of the pages that came, and puts others in
-    /// its place: the parts it was split into, or the one it was moved to. Each
-    /// begins with its own first continuation.
+    /// Replaces a source after the pages that have arrived: by the parts it was split into,
+    /// or by the source that it moved to. Each new source begins with its own first
+    /// continuation.
     ///
     /// # Errors
     /// `UNKNOWN_SOURCE`, `SOURCE_FINISHED`, `SPLIT_LOOP`, and those of
-    /// [`add_source`](Self::add_source). Nothing has changed then.
+    /// [`add_source`](Self::add_source). On an error, nothing changes.
     pub fn replace(
         &mut self,
         old: SourceId,
@@ -356,11 +356,12 @@ impl Query {
         if splits > SPLITS_MAX {
             return Err(QueryError::new(ErrorCode::SplitLoop).of(old, &name));
         }
-        // The first items of its parts were handed out in an earlier run.
+        // An earlier run has returned the first items of the parts.
         let within = (parent.pages_in == 0 && parent.skip > 0).then_some(parent.equal);
         let clip = match within {
             Some(_) => Clip::Boundary,
-            // It gave what is after the boundary, and they come after that.
+            // The source has supplied items after the boundary, and the parts come after
+            // those.
             None if parent.last_kept.is_some() => Clip::No,
             None => parent.clip,
         };
@@ -420,22 +421,20 @@ impl Query {
         Ok(ids)
     }
 
-    /// Promises that nothing with keys below these will come from a source, so
-    /// that a merge need not wait for it. Keys are JSON scalars, one for each
-    /// order key.
+    /// Declares that a source will supply no items with keys below these, so that a merge
+    /// does not wait for it. Keys are JSON scalars, one for each order key.
     ///
-    /// An item below that comes all the same is an error of its page,
-    /// `SOURCE_NOT_SORTED`.
+    /// A page with a lower item then fails with `SOURCE_NOT_SORTED`.
     ///
     /// # Errors
-    /// `UNKNOWN_SOURCE`; `BAD_OPTION` for keys that are none.
+    /// `UNKNOWN_SOURCE`; `BAD_OPTION` for invalid keys.
     pub fn watermark(&mut self, id: SourceId, keys: &[String]) -> Result<(), QueryError> {
         self.source(id)?;
         let keys = self.row_of(keys)?;
         let (plan, source) = (&self.plan, self.sources.get_mut(id.index()));
         if let Some(source) = source {
             let before = source.watermark.as_deref();
-            // A promise is not taken back.
+            // A bound only rises.
             if before.is_none_or(|before| compare(plan, row(before), row(&keys)).is_lt()) {
                 source.watermark = Some(keys);
             }
@@ -444,7 +443,8 @@ impl Query {
         Ok(())
     }
 
-    /// Order keys from JSON scalars; for properties, strings are their bytes.
+    /// Parses order keys from JSON scalars. The key of a property is the bytes of the
+    /// string.
     fn row_of(&self, texts: &[String]) -> Result<Vec<OwnedKey>, QueryError> {
         if texts.len() != self.plan.keys.len() {
             return Err(bad("there is one value for each order key"));

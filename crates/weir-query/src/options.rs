@@ -1,4 +1,4 @@
-//! What is asked: the fields of a query, of its sources, and its budgets.
+//! The options of a query and of its sources, and its budgets.
 
 use bytes::Bytes;
 use weir_core::error_code::ErrorCode;
@@ -7,8 +7,9 @@ use weir_scan::{BadItem, Level, Shape};
 use crate::error::{QueryError, path_error};
 use crate::kind::Strings;
 
-/// The fields of a query as text, the same on every door: the command line, an
-/// HTTP query string, the C interface. All empty: every item, source by source.
+/// The fields of a query as text, equal in all interfaces: the command line, an HTTP query
+/// string, the C interface. If all fields are empty, the results are all items, source by
+/// source.
 ///
 /// ```
 /// use weir_query::QueryText;
@@ -22,90 +23,89 @@ use crate::kind::Strings;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryText {
-    /// `where`: a logical expression of RFC 9535 in which `@` and `$` stand for
-    /// the item. Empty: all items.
+    /// `where`: a logical expression of RFC 9535 in which `@` and `$` are the item. Empty:
+    /// all items.
     pub filter: String,
-    /// `order`: keys with commas between, each a singular path or `meta.NAME`,
-    /// then optionally `asc` or `desc`. At most 8. Of groups and aggregates also
-    /// names of results (`count desc`): then the results are sorted, not the
-    /// items.
+    /// `order`: keys separated by commas, at most 8. A key is a singular path or
+    /// `meta.NAME`, optionally followed by `asc` (default) or `desc`. With groups or
+    /// aggregates, a key may also be the name of a result (`count desc`): then the results
+    /// are sorted, not the items.
     pub order: String,
-    /// `select`: singular paths with commas between, or aggregates (`count`,
-    /// `sum(PATH)`, `min`, `max`, `avg`), each optionally followed by
-    /// `as NAME`. One path without a name: its value. Several, or one with a
-    /// name: a projection, see [`ResultPage::values`](crate::ResultPage::values).
-    /// Empty: the item.
+    /// `select`: singular paths separated by commas, or aggregates (`count`, `sum(PATH)`,
+    /// `min`, `max`, `avg`), each optionally followed by `as NAME`. One path without a name
+    /// gives its value. Several paths, or one with a name, give a projection, see
+    /// [`ResultPage::values`](crate::ResultPage::values). Empty: the item.
     pub select: String,
-    /// `group`: singular paths with commas between, each optionally followed by
-    /// `as NAME`. At most 8.
+    /// `group`: singular paths separated by commas, at most 8, each optionally followed by
+    /// `as NAME`.
     pub group: String,
-    /// Keep the first of each equal selected value.
+    /// Keep only the first result of each distinct selected value.
     pub distinct: bool,
-    /// Results to leave out first.
+    /// Number of results to omit at the start; 0 by default.
     pub offset: u64,
-    /// Most results.
+    /// Most results; `None`: no limit.
     pub limit: Option<u64>,
-    /// Most results, as in `limit`; with both, the smaller counts.
+    /// Most results, as `limit`; with both, the smaller one applies.
     pub top: Option<u64>,
-    /// Values for `param(NAME)`: name, and a JSON scalar.
+    /// Values for `param(NAME)`: the name, and a JSON scalar.
     pub params: Vec<(String, String)>,
     /// How strings are ordered.
     pub strings: Strings,
-    /// What an array or object as order key is.
+    /// Treatment of arrays and objects as order keys.
     pub complex: Complex,
-    /// What becomes of items without an order key.
+    /// Treatment of items without an order key.
     pub missing: Missing,
-    /// How much of each page is checked, where its source does not say. At
-    /// `Structural` framed items that the query does not look into
-    /// (see [`Plan::reads_items`](crate::Plan::reads_items)) go through unread,
-    /// and those that are not JSON with them; `Strict` checks all.
+    /// Level of checking of each page, if its source does not set one. At `Structural`,
+    /// framed items that the query does not read (see
+    /// [`Plan::reads_items`](crate::Plan::reads_items)) are passed on unchecked, even if
+    /// they are not JSON. `Strict` checks all items.
     pub level: Level,
-    /// What becomes of items that are not JSON, or in which the filter takes
-    /// too many steps, where items are framed independently.
+    /// Treatment of items that are not JSON, or in which the filter takes too many steps,
+    /// on pages whose items are framed independently.
     pub on_bad_item: BadItem,
-    /// In which order results come. `None`: by source without `order`; with it,
-    /// a merge if all sources are sorted, else a sort.
+    /// Order of the results. `None`: by source without `order`; with `order`, a merge if
+    /// all sources are sorted, else a sort.
     pub mode: Option<Mode>,
 }
 
 /// Arrays and objects as order keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Complex {
-    /// An error.
+    /// The query fails.
     #[default]
     Error,
-    /// All arrays equal, all objects equal, arrays first.
+    /// All arrays are equal, all objects are equal, and arrays come before objects.
     Rank,
 }
 
 /// Items without an order key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
-    /// They sort before everything else.
+    /// They sort before all other items.
     #[default]
     First,
-    /// They are left out.
+    /// They are omitted.
     Drop,
 }
 
-/// In which order results come.
+/// Order of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// All of the first source, then all of the next.
+    /// All items of the first source, then all of the next.
     Sequential,
-    /// As pages come. Not reproducible.
+    /// Order of arrival of the pages. Not reproducible.
     Arrival,
-    /// One item of each source in turn, of those that the filter lets through:
-    /// a turn that nobody sees would only depend on where the filter runs.
+    /// One item of each source in turn. Only items that pass the filter count, because the
+    /// result must not depend on where the filter runs.
     RoundRobin,
     /// By the order keys; every source is sorted.
     Merge,
-    /// By the order keys; everything is held, or offset + limit items.
+    /// By the order keys; all items are stored, or offset + limit items.
     Sort,
 }
 
 impl Mode {
-    /// Its name.
+    /// Returns the name of the mode.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -118,42 +118,41 @@ impl Mode {
     }
 }
 
-/// One source.
+/// Options of a source.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "a form with boxes to tick, not a state"
 )]
 pub struct SourceOptions {
-    /// For messages and resume tokens. Empty: its number. Where two are the same
-    /// there are no tokens.
+    /// Name for messages and resume tokens. Empty: the number of the source. If two sources
+    /// have one name, the query has no tokens.
     pub name: Vec<u8>,
-    /// Rank among equal items; no two sources that are added have the same.
-    /// `None`: that of the run that a token is of, else after those that are
-    /// there.
+    /// Rank among equal items, unique among the added sources. `None`: its rank in the run
+    /// before if there is a token, else the next one after all sources.
     pub ordinal: Option<u64>,
-    /// Where items are in a page.
+    /// Location of the items in a page.
     pub shape: Shape,
-    /// How much of a page is checked. `None`: as the query says.
+    /// Level of checking of a page. `None`: that of the query.
     pub level: Option<Level>,
-    /// What names the first page, handed back when it is wanted.
+    /// Continuation of the first page, which the engine returns when it needs that page.
     pub first: Option<Bytes>,
-    /// Whether the items come in the order of the query.
+    /// Whether the items arrive in the order of the query.
     pub sorted: bool,
-    /// Whether sortedness is taken on trust. For measurements.
+    /// Whether the order of items is not checked. For measurements.
     pub trust_order: bool,
-    /// Whether the same continuation gives the same items again.
+    /// Whether equal continuations always give equal items.
     pub stable: bool,
-    /// A singular path that orders and identifies items of equal keys: for
-    /// tokens where sources are not stable. Empty: none.
+    /// A singular path that orders and identifies items with equal keys, for tokens if
+    /// sources are not stable. Empty: none.
     pub tie: String,
-    /// Values of `meta.NAME` that all items of the source share: JSON scalars.
+    /// Values of `meta.NAME` that all items of the source share, as JSON scalars.
     pub meta: Vec<(String, String)>,
-    /// A lower bound for the order keys of its items, JSON scalars; needed to
-    /// add a source to an ordered query that has handed out results.
+    /// A lower bound for the order keys of the items, as JSON scalars. Needed to add a
+    /// source to a merge that has returned results.
     pub bound: Option<Vec<String>>,
-    /// Whether its items are partial aggregates (`{"count":..,"sum":..,
-    /// "min":..,"max":..}`) in place of what is aggregated.
+    /// Whether the items are partial aggregates (`{"count":..,"sum":..,"min":..,"max":..}`)
+    /// instead of values to aggregate.
     pub partial: bool,
 }
 
@@ -176,14 +175,14 @@ impl Default for SourceOptions {
     }
 }
 
-/// The word of a shape with a path.
+/// Prefix of a shape with a path.
 const MEMBER: &str = "member:";
 
-/// Reads where the items of a page are, as every surface spells it: `array`, `lines`, `values`,
-/// `single`, `framed`, or `member:PATH` with the singular path of their array.
+/// Parses the location of the items in a page: `array`, `lines`, `values`, `single`,
+/// `framed`, or `member:PATH` with the singular path of their array.
 ///
 /// # Errors
-/// `BadOption` for any other word; what is wrong with the path, at its byte.
+/// `BadOption` for any other word, or the error of the path, at its byte.
 pub fn parse_shape(text: &str) -> Result<Shape, QueryError> {
     Ok(match text {
         "array" => Shape::Array,
@@ -204,29 +203,29 @@ pub fn parse_shape(text: &str) -> Result<Shape, QueryError> {
     })
 }
 
-/// What a query may hold. See `docs/guide/query.md`.
+/// Memory limits of a query. See `docs/guide/query.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Bytes of all pages that are referenced, by result pages too. One page
-    /// of each source is taken beyond it when nothing can go on without.
+    /// Most bytes of referenced pages, including those of result pages; default 256 MiB.
+    /// One page of each source may exceed it if the query cannot continue without it.
     pub buffer_bytes_max: u64,
-    /// Pages asked for ahead of the one in use, per source.
+    /// Number of pages of each source to read ahead; default 1.
     pub pages_ahead: u32,
-    /// Bytes that a sort holds: pages, and what is known of each of their items.
+    /// Most bytes that a sort stores: pages, and the keys of their items; default 256 MiB.
     pub sort_bytes_max: u64,
-    /// Groups at a time.
+    /// Most groups at a time; default 1,000,000.
     pub groups_max: usize,
-    /// Distinct values at a time.
+    /// Most distinct values at a time; default 1,000,000.
     pub distinct_max: usize,
-    /// Sources, finished ones included.
+    /// Most sources, including finished ones; default 4096.
     pub sources_max: usize,
-    /// Bytes in one page.
+    /// Largest page in bytes; default 1 GiB.
     pub page_bytes_max: u64,
-    /// Bytes in one item.
+    /// Largest item in bytes; default 64 MiB.
     pub item_bytes_max: u64,
-    /// Levels of nesting in a page.
+    /// Deepest nesting in a page; default 512.
     pub depth_max: u32,
-    /// What a need suggests as the size of a page, in bytes.
+    /// Suggested size of a page in bytes; default 1 MiB.
     pub page_bytes_hint: u64,
 }
 
@@ -247,12 +246,13 @@ impl Default for Budgets {
     }
 }
 
-/// How much one call hands out.
+/// Limits of the results of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Most items.
+    /// Most items; default 256.
     pub items_max: usize,
-    /// Bytes of items after which no other is added; at least one item comes.
+    /// Number of bytes of items after which no further item is added; default 1 MiB. One
+    /// item is always returned.
     pub bytes_max: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Order of items by the keys of a query, and the place in it up to which a run has come.
+//! Order of items by the keys of a query, and the boundary of a run in this order.
 
 use std::cmp::Ordering;
 
 use crate::key::{Key, Literal, OwnedKey, Reduced};
 use crate::plan::Plan;
 
-/// Order of two rows of keys, as the query says.
+/// Compares two rows of keys by the order of the query.
 pub(crate) fn compare<'a>(
     plan: &Plan,
     a: impl Fn(usize) -> Key<'a>,
@@ -24,7 +24,7 @@ pub(crate) fn compare<'a>(
     Ordering::Equal
 }
 
-/// Whether two ties are equal, or there is none.
+/// Returns whether two ties are equal, or at least one is absent.
 pub(crate) fn same_tie(plan: &Plan, a: Option<&OwnedKey>, b: Option<&OwnedKey>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => a.key().compare(&b.key(), plan.strings) == Ordering::Equal,
@@ -32,7 +32,7 @@ pub(crate) fn same_tie(plan: &Plan, a: Option<&OwnedKey>, b: Option<&OwnedKey>) 
     }
 }
 
-/// A row of kept keys.
+/// Returns a row of stored keys.
 pub(crate) fn row<'a>(keys: &'a [OwnedKey]) -> impl Fn(usize) -> Key<'a> {
     move |at| {
         keys.get(at).map_or(
@@ -45,17 +45,18 @@ pub(crate) fn row<'a>(keys: &'a [OwnedKey]) -> impl Fn(usize) -> Key<'a> {
     }
 }
 
-/// Order of the sources among equal items: by ordinal, the parts of a source
-/// directly after it, each followed by its own parts.
+/// Order of sources among equal items: by ordinal; the parts of a source follow it
+/// directly, each followed by its own parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Precedence {
     pub(crate) ordinal: u64,
-    /// Of a part: which it is of the whole, of that part, and so on, from 1.
+    /// For a part of a source, its numbers from 1: within the whole source, within that
+    /// part, and so on.
     pub(crate) part: Vec<u32>,
 }
 
 impl Precedence {
-    /// Of a source that was added.
+    /// Precedence of a source that was added.
     pub(crate) const fn whole(ordinal: u64) -> Self {
         Self {
             ordinal,
@@ -63,35 +64,35 @@ impl Precedence {
         }
     }
 
-    /// Of a part of this one.
+    /// Precedence of part `number` of this source.
     pub(crate) fn below(&self, number: u32) -> Self {
         let mut precedence = self.clone();
         precedence.part.push(number);
         precedence
     }
 
-    /// Whether this is the other one, or of a part of it.
+    /// Returns whether this source is `other`, or a part of it.
     pub(crate) fn is_in(&self, other: &Self) -> bool {
         self.ordinal == other.ordinal && self.part.starts_with(&other.part)
     }
 }
 
-/// Up to where an earlier run has handed out.
+/// A position up to which an earlier run has returned items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Boundary {
     pub(crate) keys: Vec<OwnedKey>,
-    /// Of the source of the last item.
+    /// Precedence of the source of the last item.
     pub(crate) precedence: Precedence,
     pub(crate) tie: Option<OwnedKey>,
-    /// Items with exactly these keys (and tie) that were handed out.
+    /// Number of returned items with exactly these keys and this tie.
     pub(crate) equal: u64,
-    /// It counts those of the page that the parts of its source begin with: what is
-    /// around it does not hold for them.
+    /// Whether `equal` counts only items of the page with which the parts of the source
+    /// begin. The boundaries of enclosing sources do not apply to these parts.
     pub(crate) alone: bool,
 }
 
 impl Boundary {
-    /// The one that says where a source stands among items with its keys.
+    /// Returns the boundary for a source among items with its keys.
     pub(crate) fn innermost<'a>(all: &'a [Self], precedence: &Precedence) -> Option<&'a Self> {
         let around = all
             .iter()
@@ -99,19 +100,20 @@ impl Boundary {
         around.max_by_key(|boundary| boundary.precedence.part.len())
     }
 
-    /// Whether both are at the same place in the order.
+    /// Returns whether both are at one position in the order.
     pub(crate) fn is_at(&self, other: &Self, plan: &Plan) -> bool {
         self.precedence == other.precedence && self.has_keys_of(other, plan)
     }
 
-    /// Whether the same items of a source are at both.
+    /// Returns whether both have equal keys and ties.
     pub(crate) fn has_keys_of(&self, other: &Self, plan: &Plan) -> bool {
         compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
             && same_tie(plan, self.tie.as_ref(), other.tie.as_ref())
     }
 
-    /// Whether this still says something of sources that another one, at equal
-    /// keys in a part of its source or before that, does not.
+    /// Returns whether this boundary still restricts sources that `other` does not
+    /// restrict. Then `other` has equal keys and is of a part of this source, or of an
+    /// earlier source.
     pub(crate) fn is_around(&self, other: &Self, plan: &Plan) -> bool {
         self.precedence != other.precedence
             && (other.precedence.is_in(&self.precedence) || other.precedence < self.precedence)

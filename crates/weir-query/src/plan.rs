@@ -1,8 +1,8 @@
-//! The text of a query, compiled.
+//! Compiles the text of a query.
 //!
-//! Everything that a query reads of an item is a column: the value at a
-//! singular path, found while the page is scanned, or a property of its record.
-//! Equal columns are stored once. Planning reads no data.
+//! Each part of an item that a query reads is a column: the value at a singular path, found
+//! by the scan of a page, or a property of its record. Equal columns are stored once.
+//! Planning reads no data.
 
 use weir_scan::{BadItem, Level, Path};
 
@@ -15,22 +15,23 @@ use crate::text::{self, Piece};
 use weir_core::digest::hash;
 use weir_core::error_code::ErrorCode;
 
-/// Most order keys, and most group keys.
+/// Most order keys, and most group keys, of a query.
 pub const KEYS_MAX: usize = 8;
-/// Most aggregates.
+/// Most aggregates of a query.
 pub const AGGREGATES_MAX: usize = 32;
-/// Most bytes in the text of one field.
+/// Largest size in bytes of the text of one field.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// A compiled query: parsed once, used for any number of runs. Immutable.
+/// A compiled query, reusable for any number of runs. Immutable.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Singular paths, in the order in which the scan is asked for them.
+    /// Singular paths, in the order of the scan.
     pub(crate) paths: Vec<Path>,
     /// Names of properties.
     pub(crate) metas: Vec<String>,
     pub(crate) keys: Vec<OrderKey>,
-    /// Order of what is made: places among the group keys and then the aggregates.
+    /// Order keys of constructed results: positions among the group keys, followed by the
+    /// aggregates.
     pub(crate) result_keys: Vec<ResultKey>,
     pub(crate) filter: Option<Filter>,
     pub(crate) select: Select,
@@ -50,7 +51,7 @@ pub struct Plan {
     pub(crate) fingerprint: [u64; 2],
 }
 
-/// What a query reads of an item.
+/// A part of an item that a query reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// The value at the path of this index.
@@ -65,27 +66,26 @@ pub(crate) struct OrderKey {
     pub(crate) descending: bool,
 }
 
-/// A column of what is made, by which the results are sorted.
+/// A column of constructed results, by which they are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResultKey {
-    /// Place among the group keys and then the aggregates.
+    /// Position among the group keys, followed by the aggregates.
     pub(crate) place: usize,
     pub(crate) descending: bool,
 }
 
-/// What a result is.
+/// The form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Select {
-    /// The item as it lies there.
+    /// The item, as it is in its page.
     Item,
-    /// The value at the path of this index; items without it give no result.
+    /// The value at the path with this index; items without it give no result.
     Path(usize),
-    /// The values at the paths of a projection, side by side; items without any of them give no
-    /// result.
+    /// The values at the paths of a projection; items without any of them give no result.
     Columns,
-    /// An object or value that the engine makes.
+    /// An object or value that the engine constructs.
     Made {
-        /// Whether it is the value of the one aggregate, without an object.
+        /// Whether the result is the value of the only aggregate, without an object.
         bare: bool,
     },
 }
@@ -119,7 +119,7 @@ impl Function {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aggregate {
     pub(crate) function: Function,
-    /// The path of this index; without one, items are counted.
+    /// Index of the path; `None`: items are counted.
     pub(crate) path: Option<usize>,
 }
 
@@ -127,8 +127,8 @@ impl QueryText {
     /// Checks and compiles the fields.
     ///
     /// # Errors
-    /// `SYNTAX`, `NOT_SINGULAR`, `TOO_COMPLEX`, `NO_PARAM` with the byte in the
-    /// field that is named; `BAD_OPTION` for fields that contradict each other.
+    /// `SYNTAX`, `NOT_SINGULAR`, `TOO_COMPLEX`, `NO_PARAM` with the byte in the named
+    /// field; `BAD_OPTION` for fields that contradict each other.
     pub fn compile(&self) -> Result<Plan, QueryError> {
         let mut plan = Plan {
             paths: Vec::new(),
@@ -154,7 +154,7 @@ impl QueryText {
             mode: self.mode,
             fingerprint: self.fingerprint(),
         };
-        // First, because its paths are the first columns.
+        // The filter is compiled first, because its paths are the first columns.
         if !self.filter.trim().is_empty() {
             let meta = |name: &str| plan.meta(name);
             let filter = Filter::compile(&self.filter, &self.params, meta)?;
@@ -174,7 +174,7 @@ impl QueryText {
         Ok(plan)
     }
 
-    /// Whether the results are made of many items: groups and aggregates.
+    /// Returns whether results are groups or aggregates, which combine many items.
     #[must_use]
     pub fn makes_results(&self) -> bool {
         let select = self.select.trim();
@@ -182,7 +182,8 @@ impl QueryText {
         !shows || !self.group.trim().is_empty()
     }
 
-    /// Whether the order is one of results that are made, by their names, and not of items.
+    /// Returns whether `order` refers to the names of constructed results, and not to
+    /// items.
     fn orders_results(&self) -> Result<bool, QueryError> {
         if !self.makes_results() {
             return Ok(false);
@@ -195,7 +196,7 @@ impl QueryText {
         }))
     }
 
-    /// Two hashes of everything that decides what the results are.
+    /// Returns two hashes of everything that affects the results.
     fn fingerprint(&self) -> [u64; 2] {
         let mut bytes = Vec::new();
         let fields = [&self.filter, &self.order, &self.select, &self.group];
@@ -220,14 +221,14 @@ impl QueryText {
     }
 }
 
-/// How properties of records begin.
+/// Prefix of the properties of records.
 const META: &str = "meta.";
 
 fn is_path(text: &str) -> bool {
     text.starts_with(['$', '@'])
 }
 
-/// An order key without `asc` or `desc`, and whether it descends.
+/// Returns an order key without `asc` or `desc`, and whether it is descending.
 fn direction(piece: Piece<'_>) -> (Piece<'_>, bool) {
     match piece.last_word() {
         (_, Some((before, "asc"))) => (before, false),
@@ -256,7 +257,7 @@ fn too_many(
 }
 
 impl Plan {
-    /// The index of a path, which is asked for from now on.
+    /// Returns the index of a path. Adds the path if it is missing.
     pub(crate) fn path(&mut self, path: Path) -> usize {
         let known = self.paths.iter().position(|known| *known == path);
         known.unwrap_or_else(|| {
@@ -265,7 +266,7 @@ impl Plan {
         })
     }
 
-    /// The index of a property, which is asked for from now on.
+    /// Returns the index of a property. Adds the property if it is missing.
     pub(crate) fn meta(&mut self, name: &str) -> usize {
         let known = self.metas.iter().position(|known| known == name);
         known.unwrap_or_else(|| {
@@ -274,28 +275,28 @@ impl Plan {
         })
     }
 
-    /// Whether it has order keys.
+    /// Returns whether the query has order keys.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// Whether it looks into items. One that does not hands items of framed
-    /// pages on unread at the level `Structural`.
+    /// Returns whether the query reads items. If not, items of framed pages are passed on
+    /// unread at the level `Structural`.
     #[must_use]
     pub fn reads_items(&self) -> bool {
         !self.paths.is_empty() || self.filter.as_ref().is_some_and(Filter::walks)
     }
 
-    /// What a person should know about the query, though it is none of the errors: patterns of the filter
-    /// that RFC 9485 does not know, which match nothing.
+    /// Returns notes about the query that are not errors: patterns of the filter that are
+    /// invalid in RFC 9485, which match nothing.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         self.filter.as_ref().map(Filter::notes).unwrap_or_default()
     }
 
-    /// Names of the columns of a result: of a projection its paths, of groups and aggregates the
-    /// members of the object. None where a result is one value.
+    /// Returns the names of the columns of a result: the paths of a projection, or the
+    /// members of the object of groups and aggregates. Empty if a result is one value.
     #[must_use]
     pub fn columns(&self) -> Vec<String> {
         let bare = self.select == (Select::Made { bare: true });
@@ -306,7 +307,7 @@ impl Plan {
         names.map(|name| json::text(name)).collect()
     }
 
-    /// Names of the properties a framed page has to bring, in this order.
+    /// Returns the names of the properties that a framed page must contain, in this order.
     pub fn meta_names(&self) -> impl Iterator<Item = &str> {
         self.metas.iter().map(String::as_str)
     }
@@ -344,7 +345,7 @@ impl Plan {
         too_many("order", "order keys", self.keys.len(), KEYS_MAX)
     }
 
-    /// The order of results that are made: by their names, or by paths that are grouped by.
+    /// Parses the order of constructed results: by their names, or by paths in `group`.
     fn result_order(&mut self, text: &str) -> Result<(), QueryError> {
         for piece in text::list("order", text)? {
             let (piece, descending) = direction(piece);
@@ -405,7 +406,7 @@ impl Plan {
             let path = self.singular("select", one)?;
             let whole = self.paths.get(path).is_some_and(|p| p.steps().is_empty());
             if whole {
-                // The item needs no column.
+                // An item needs no column.
                 self.paths.truncate(before);
             } else {
                 self.select = Select::Path(path);
@@ -437,7 +438,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Several paths, or one with a name.
+    /// Adds a projection: several paths, or one with a name.
     fn project(&mut self, pieces: &[Piece<'_>]) -> Result<(), QueryError> {
         for piece in pieces {
             let (piece, name) = piece.name("select")?;
@@ -500,7 +501,7 @@ impl Plan {
         })
     }
 
-    /// Refuses what contradicts itself.
+    /// Rejects contradictory options.
     fn check(&self) -> Result<(), QueryError> {
         let ordered = matches!(self.mode, Some(Mode::Merge | Mode::Sort));
         let bad = |what| Err(QueryError::new(ErrorCode::BadOption).because(what));
@@ -525,7 +526,7 @@ impl Plan {
         too_many("query", "paths", self.paths.len(), weir_scan::PATHS_MAX)
     }
 
-    /// Whether items come one group after the other.
+    /// Returns whether the items of a group are adjacent.
     pub(crate) fn groups_in_order(&self) -> bool {
         let keys = self.keys.get(..self.group.len()).unwrap_or_default();
         let among = |column: &Column| keys.iter().any(|key| key.column == *column);
@@ -535,7 +536,7 @@ impl Plan {
         }
     }
 
-    /// Whether equal selected values come one after the other.
+    /// Returns whether equal selected values are adjacent.
     pub(crate) fn distinct_in_order(&self) -> bool {
         match (self.select, self.keys.as_slice()) {
             (Select::Path(path), [key, ..]) => key.column == Column::Path(path),
@@ -543,7 +544,7 @@ impl Plan {
         }
     }
 
-    /// Whether the engine makes the results.
+    /// Returns whether the engine constructs the results.
     pub(crate) const fn makes(&self) -> bool {
         matches!(self.select, Select::Made { .. })
     }

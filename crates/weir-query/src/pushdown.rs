@@ -1,11 +1,11 @@
-//! The part of a query that runs beside the records: which of them the rest
-//! of the query has to see, and what of them.
+//! The part of a query that runs at the records: it selects the records that the rest of
+//! the query needs, and the parts of their values.
 //!
 //! Invariants:
-//! - A query over the records that passed a filter has the results of the query
-//!   over all records, including the first fault: the filter scans, checks and
-//!   filters with the code of the engine.
-//! - A stage needs one record only.
+//! - A query over the records that passed a filter has the results of the query over all
+//!   records, including the first fault: the filter scans, checks and filters with the code
+//!   of the engine.
+//! - Each stage needs only one record at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,7 +20,7 @@ use crate::options::{Budgets, Missing, QueryText, SourceOptions};
 use crate::plan::{Column, Plan, Select};
 use crate::records::Properties;
 
-/// Looks through pages of one topic.
+/// Filters pages of one topic.
 #[derive(Debug)]
 pub struct PushdownFilter {
     query: Query,
@@ -30,21 +30,21 @@ pub struct PushdownFilter {
     scratch: Items,
 }
 
-/// What a filter let through of a page.
+/// The records of a page that passed a filter.
 #[derive(Debug, Default)]
 pub struct Filtered {
-    /// Number of each record in the page, from 0, and where the part of its
-    /// value is that goes on.
+    /// Index of each record in the page, from 0, and the span of the part of its value that
+    /// is passed on.
     pub kept: Vec<(usize, Span)>,
-    /// Bad items that were left out.
+    /// Number of bad items that were omitted.
     pub skipped: u64,
-    /// What is wrong with the record after all these, and its number; nothing
-    /// after it was looked at. The byte is one of the page.
+    /// Index and error of the record at which the filter stopped, after all records in
+    /// `kept`; no later record was read. The byte of the error is a byte of the page.
     pub fault: Option<(usize, QueryError)>,
 }
 
 impl QueryText {
-    /// What of this query a filter does.
+    /// Returns the part of this query that a filter runs.
     fn pushed_down(&self) -> Self {
         Self {
             distinct: false,
@@ -58,7 +58,7 @@ impl QueryText {
 }
 
 impl Plan {
-    /// Whether records can be left out before the query sees them.
+    /// Returns whether a filter may omit records before the query.
     #[must_use]
     pub fn may_push_down(&self) -> bool {
         self.filter.is_some()
@@ -66,19 +66,19 @@ impl Plan {
             || matches!(self.select, Select::Path(_) | Select::Columns)
     }
 
-    /// Whether the selected values can stand for the items: nothing else looks
-    /// into them.
+    /// Returns whether the selected values can replace the items, because no other field
+    /// reads the items.
     #[must_use]
     pub fn may_cut(&self) -> bool {
         let outside = |column: &Column| matches!(column, Column::Meta(_));
         matches!(self.select, Select::Path(_)) && self.keys.iter().all(|key| outside(&key.column))
     }
 
-    /// This query for items that a filter let through; `cut`: for their selected
-    /// values. Its tokens are those of the whole query.
+    /// Returns the query to run over items that passed a filter; with `cut`, over their
+    /// selected values. Its tokens are those of the whole query.
     ///
     /// # Errors
-    /// None that the whole query has not.
+    /// Only errors of compiling the whole query.
     pub fn after_pushdown(&self, text: &QueryText, cut: bool) -> Result<Self, QueryError> {
         let mut rest = QueryText {
             filter: String::new(),
@@ -95,11 +95,12 @@ impl Plan {
 }
 
 impl PushdownFilter {
-    /// A filter for records of a topic; `cut`: only selected values go on.
+    /// Creates a filter for records of a topic. With `cut`, only selected values are passed
+    /// on.
     ///
     /// # Errors
-    /// Those of [`QueryText::compile`]; `BAD_OPTION` for properties that
-    /// records do not have, and for a cut that the query does not allow.
+    /// Those of [`QueryText::compile`]; `BAD_OPTION` for properties that records do not
+    /// have, and for `cut` if the query does not allow it.
     pub fn new(text: &QueryText, topic: &str, cut: bool) -> Result<Self, QueryError> {
         let plan = text.pushed_down().compile()?;
         let properties = Properties::of(&plan)?;
@@ -123,22 +124,21 @@ impl PushdownFilter {
         })
     }
 
-    /// Ends the work on a page when the flag is set: `filter` fails with
-    /// `CANCELLED` then.
+    /// Makes `filter` fail with `CANCELLED` when any thread sets the flag.
     pub fn stop_by(&mut self, flag: Arc<AtomicBool>) {
         self.query.stop_by(flag);
     }
 
-    /// What records have to bring.
+    /// Returns the properties that each record must have.
     #[must_use]
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// Looks through a page.
+    /// Filters a page.
     ///
     /// # Errors
-    /// Faults of the page as a whole; those of a record are part of the answer.
+    /// Errors of the page as a whole; an error of a record is in the result.
     pub fn filter(&mut self, page: &Bytes, mut frames: Frames) -> Result<Filtered, QueryError> {
         let mut fault = None;
         let load = loop {
@@ -150,7 +150,8 @@ impl PushdownFilter {
                 Ok(Some(load)) => break load,
                 Ok(None) => return Ok(Filtered::default()),
                 Err(error) => {
-                    // What stands before it counts; there may be another among that.
+                    // The records before it are valid results, unless the filter finds
+                    // another error among them.
                     let item = error.place.item.and_then(|at| usize::try_from(at).ok());
                     match item {
                         Some(at) if at < frames.spans.len() => {

@@ -1,4 +1,4 @@
-//! The filter of a query, asked about one record after the other by who reads records, not items.
+//! The filter of a query, for callers that check one record at a time.
 //!
 //! Invariant: the result is that of a query over the record.
 
@@ -15,8 +15,8 @@ use crate::records::{RECORD_PROPERTIES, item_of};
 
 /// A compiled `where` for records.
 ///
-/// As in a query with `on_bad_item` `Undefined`: a value that is not JSON has no paths, and so has a
-/// record without a value.
+/// As in a query with `on_bad_item` `Undefined`, all paths are undefined in a value that is
+/// not JSON, and in a record without a value.
 #[derive(Clone, Debug)]
 pub struct RecordFilter(Filter);
 
@@ -38,10 +38,10 @@ impl RecordFilter {
         Ok(Self(filter))
     }
 
-    /// Whether the filter lets a record of a topic through.
+    /// Returns whether a record of a topic passes the filter.
     ///
     /// # Errors
-    /// `TOO_COMPLEX` with the record.
+    /// `TOO_COMPLEX` with the offset of the record.
     pub fn matches(&self, topic: &str, record: &Record<'_>) -> Result<bool, QueryError> {
         let bound = Bound {
             filter: &self.0,
@@ -54,7 +54,7 @@ impl RecordFilter {
         })
     }
 
-    /// As [`Plan::notes`](crate::Plan::notes).
+    /// Returns notes, as [`Plan::notes`](crate::Plan::notes) does.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         self.0.notes()

@@ -1,5 +1,5 @@
-//! Records of topics as framed items: where their values lie, and the
-//! properties that a query asks for.
+//! Records of topics as framed items: the spans of their values, and the properties that a
+//! query reads.
 //!
 //! Invariant: no value is read.
 
@@ -12,8 +12,8 @@ use weir_core::ClientId;
 use weir_core::error_code::ErrorCode;
 use weir_core::record::{Record, RecordKind};
 
-/// Names of the properties of records, as in `meta.NAME`. `intention_offset` is
-/// another name of `intention`.
+/// Names of the properties of records, as in `meta.NAME`. `intention_offset` is another
+/// name for `intention`.
 pub const RECORD_PROPERTIES: &[&str] = &[
     "topic",
     "offset",
@@ -27,26 +27,26 @@ pub const RECORD_PROPERTIES: &[&str] = &[
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Property {
-    /// Equal for all records of a source, which names it.
+    /// Equal for all records of a source: the name of the source.
     Topic,
     Offset,
     Intention,
     Time,
     Key,
     Type,
-    /// As HTTP shows it, in hexadecimal digits; none without a session.
+    /// In hexadecimal digits, as in HTTP; undefined without a session.
     Client,
 }
 
-/// The properties that a query asks for, in its order.
+/// The properties that a query reads, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties(Vec<Property>);
 
 impl Properties {
-    /// Those of a compiled query.
+    /// Returns the properties of a compiled query.
     ///
     /// # Errors
-    /// `BAD_OPTION` with the first that records do not have.
+    /// `BAD_OPTION` with the first property that records do not have.
     pub fn of(plan: &Plan) -> Result<Self, QueryError> {
         let known = plan.meta_names().map(|name| {
             Ok(match name {
@@ -66,8 +66,8 @@ impl Properties {
         known.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Adds a record whose value and key lie there. `start` names a page that
-    /// would begin with it.
+    /// Adds a record with the spans of its value and its key. `start` is the continuation
+    /// of a page that would begin with the record.
     pub fn push(&self, record: &Record<'_>, value: Span, key: Span, start: Meta, out: &mut Frames) {
         out.spans.push(value);
         out.starts.push(start);
@@ -85,7 +85,7 @@ impl Properties {
             }));
     }
 
-    /// Takes away all records from this one on.
+    /// Removes all records from index `records` on.
     pub fn truncate(&self, frames: &mut Frames, records: usize) {
         frames.spans.truncate(records);
         frames.starts.truncate(records);
@@ -93,7 +93,8 @@ impl Properties {
     }
 }
 
-/// The text of a client id, after others; that of the record before is used again.
+/// Appends the text of a client id, unless the record before has an equal id: then returns
+/// the span of its text.
 fn append_client(client: ClientId, texts: &mut Vec<u8>) -> Span {
     let text = client.to_string();
     if !texts.ends_with(text.as_bytes()) {
@@ -105,7 +106,7 @@ fn append_client(client: ClientId, texts: &mut Vec<u8>) -> Span {
     }
 }
 
-/// What of a record is an item: its value if it is a PUT.
+/// Returns the item of a record: its value if the record is a PUT, else no bytes.
 #[must_use]
 pub fn item_of<'a>(record: &Record<'a>) -> &'a [u8] {
     match record.kind {
@@ -114,8 +115,8 @@ pub fn item_of<'a>(record: &Record<'a>) -> &'a [u8] {
     }
 }
 
-/// Where a part of a page lies in it. Parts that are not inside give a span
-/// that is not either, and is read as nothing (I8).
+/// Returns the span of a part of a page. For a part outside of the page, the span is
+/// outside too, and is read as empty (I8).
 #[must_use]
 pub fn span_in(page: &[u8], part: &[u8]) -> Span {
     if part.is_empty() {

@@ -1,4 +1,4 @@
-//! Stopping and going on: tokens of a run.
+//! Stopping and resuming a query with tokens.
 
 use std::sync::Arc;
 
@@ -15,9 +15,8 @@ use weir_core::codec::Reader;
 use weir_core::error_code::ErrorCode;
 
 impl Query {
-    /// A run that goes on where a token was taken. Sources are added as before,
-    /// with the same names; those that were finished are at once, those that
-    /// are stable continue where they stood.
+    /// Resumes a run from a token. The caller adds the sources again with their old names.
+    /// Finished sources stay finished, and stable sources continue at their old position.
     ///
     /// # Errors
     /// `TOKEN_CORRUPT`, `TOKEN_MISMATCH`.
@@ -47,26 +46,26 @@ impl Query {
             })?;
         }
         query.boundary = std::mem::take(&mut token.boundary);
-        // Whether there was one still says what unknown sources are.
+        // Whether the token had a boundary determines how unknown sources begin.
         token.boundary.clone_from(&query.boundary);
         query.resumed = Some(token);
         Ok(query)
     }
 
-    /// Why there can be no token now.
+    /// Returns the reason why there can be no token now; `None` if there can.
     fn token_obstacle(&self) -> Option<&'static str> {
         let retired = |source: &&Source| source.left.is_some() && !source.pages.is_empty();
         for source in self.sources.iter().filter(retired) {
             let page = source.pages.front();
             if !source.stable || page.is_some_and(|page| !page.starts.is_empty()) {
-                // It could not be asked for the rest alone.
+                // The remaining items cannot be requested alone.
                 return Some("a source without stable pages was replaced, and has items left");
             }
         }
         None
     }
 
-    /// Why no token can exist for this query; nothing if one can.
+    /// Returns the reason why this query can have no token; `None` if it can.
     pub(super) fn token_refusal(&self) -> Option<&'static str> {
         let plan = &self.plan;
         match self.planned_mode() {
@@ -102,12 +101,10 @@ impl Query {
         twice.then_some("two sources have one name")
     }
 
-    /// Where the query stands, to go on later from the next result: at most
-    /// 64 KiB.
+    /// Returns a token to resume the query from the next result; at most 64 KiB.
     ///
     /// # Errors
-    /// `NO_TOKEN` for what cannot be resumed, and for a query that failed;
-    /// `TOKEN_TOO_LARGE`.
+    /// `NO_TOKEN` for a query that cannot be resumed or that failed; `TOKEN_TOO_LARGE`.
     pub fn token(&self) -> Result<Vec<u8>, QueryError> {
         if self.has_failed() {
             let what = "it has failed, and what it held is gone";
@@ -152,7 +149,7 @@ impl Query {
                 },
             });
         }
-        // Sources that were not added again are still where they were.
+        // Sources that were not added again retain their position.
         for mark in self.resumed.iter().flat_map(|token| &token.sources) {
             if token.sources.iter().all(|known| known.name != mark.name) {
                 let mut mark = mark.clone();
@@ -165,8 +162,8 @@ impl Query {
         token.encode(&self.plan)
     }
 
-    /// The boundary of the run before. A tie says which items it counts: they are
-    /// left out whenever they come again. Without one they are only so many.
+    /// Returns the boundary of the run before. With a tie, the boundary identifies the
+    /// items to exclude, whenever they arrive again. Without a tie, it only counts them.
     fn boundary_before(&self) -> Vec<Boundary> {
         let mut left = self.boundary.clone();
         let before = self.resumed.iter().flat_map(|token| &token.boundary);
@@ -178,8 +175,8 @@ impl Query {
         left
     }
 
-    /// Lets the parts of a source leave out so many items at the boundary: those
-    /// of the page they begin with, whatever came before it.
+    /// Excludes `equal` items at the boundary from the parts of a source. Only items of the
+    /// page with which the parts begin count, whatever was before that page.
     pub(super) fn clip_page(&mut self, precedence: &Precedence, equal: u64) {
         let Some(innermost) = Boundary::innermost(&self.boundary, precedence) else {
             return;
@@ -202,8 +199,8 @@ impl Query {
         }
     }
 
-    /// The boundary after the last item, with those of earlier runs that are
-    /// equal to it, around it, or of parts after it.
+    /// Returns the boundary after the last item, with those boundaries of earlier runs that
+    /// are equal to it or still restrict other sources.
     fn boundary_at(&self, last: Last) -> Vec<Boundary> {
         let Some(source) = self.sources.get(last.source as usize) else {
             return Vec::new();
@@ -220,7 +217,8 @@ impl Query {
         let left = self.boundary_before();
         for ((before, now), left) in before.zip(&self.boundary).zip(left) {
             if before.is_at(&new, &self.plan) {
-                // One that is not clipped stood after them and did not see them again.
+                // A source that is not clipped began after these items and did not supply
+                // them again.
                 let unseen = if source.clip == Clip::Boundary {
                     now.equal
                 } else {
@@ -235,7 +233,7 @@ impl Query {
         around
     }
 
-    /// Where a source stands, if these are the boundaries.
+    /// Returns the position of a source for a token with these boundaries.
     fn mark(&self, source: &Source, boundary: &[Boundary]) -> At {
         if source.is_over() {
             return At::Over;
@@ -272,8 +270,8 @@ impl Query {
         }
     }
 
-    /// Where a sort begins with a source again; one that was replaced has the pages
-    /// that it had.
+    /// Returns the position where a sort reads a source again from its start. A replaced
+    /// source ends after the pages that it had.
     fn beginning(source: &Source) -> At {
         At::Position {
             asked: source.first.clone(),
@@ -283,11 +281,11 @@ impl Query {
         }
     }
 
-    /// How many items at the boundary are in the page at hand, before the place
-    /// where the source stands.
+    /// Returns the number of items at the boundary that are in the current page, before the
+    /// current position of the source.
     fn equal_in_page(&self, source: &Source, page: Option<&Loaded>, boundary: &[Boundary]) -> u64 {
         if source.left.is_some() {
-            // It cannot be split again.
+            // The source cannot be split again.
             return 0;
         }
         let left_out = page.map_or(source.equal, |page| page.left_out);
@@ -301,7 +299,7 @@ impl Query {
         left_out.saturating_add(given.count() as u64)
     }
 
-    /// So many items at the boundary of the run before, if it still is where it was.
+    /// Returns `equal` if the boundary of the run before is unchanged, else 0.
     fn still_at(&self, precedence: &Precedence, equal: u64, boundary: &[Boundary]) -> u64 {
         let before = self.resumed.as_ref().map(|token| &*token.boundary);
         let before = before.and_then(|before| Boundary::innermost(before, precedence));
@@ -311,15 +309,15 @@ impl Query {
         }
     }
 
-    /// Which source has its turn, where they have turns.
+    /// Returns the source whose turn it is, in the mode `RoundRobin`.
     fn turn(&self) -> Option<u32> {
         let at = self.order.get(self.flow.turn).or(self.order.first());
         at.copied()
             .filter(|_| self.planned_mode() == Mode::RoundRobin)
     }
 
-    /// Gives the turn to the source that had it, or the one after where that
-    /// would be.
+    /// Restores the turn: to the source that had it, or to the next source if that one is
+    /// missing.
     pub(super) fn restore_turn(&mut self) {
         let Some(token) = &self.resumed else {
             return;
@@ -336,14 +334,14 @@ impl Query {
         }
     }
 
-    /// Names of the sources of the run that the token is of. Nothing without one.
+    /// Returns the names of the sources in the token; `None` without a token.
     #[must_use]
     pub fn sources_before(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let token = self.resumed.as_ref()?;
         Some(token.sources.iter().map(|mark| &*mark.name))
     }
 
-    /// Names of sources that have rows left in the token, and are not there.
+    /// Returns the names of sources that have rows left in the token and were not added.
     pub(super) fn owed(&self) -> impl Iterator<Item = &[u8]> {
         let marks = self.resumed.iter().flat_map(|token| &token.sources);
         let left = marks.filter(|mark| mark.at != At::Over);
@@ -355,12 +353,12 @@ impl Query {
         self.sources.iter().any(|source| *source.name == *name)
     }
 
-    /// Says that a source of the run that the token is of is gone for good: what
-    /// it has left does not come, in this run and in those that go on from it.
+    /// Abandons a source of the token: its remaining items are omitted, in this run and in
+    /// those that resume from it.
     ///
     /// # Errors
-    /// `BAD_OPTION` if the token knows no such source, or it was added; of a sort,
-    /// which begins again and counts what it handed out of all sources together.
+    /// `BAD_OPTION` if the token has no such source, or if the source was added. Also for a
+    /// sort, which begins again and counts the returned items of all sources together.
     pub fn abandon(&mut self, name: &[u8]) -> Result<(), QueryError> {
         let bad = |what| QueryError::new(ErrorCode::BadOption).because(what);
         if self.has_source(name) {
@@ -381,7 +379,7 @@ impl Query {
         Ok(())
     }
 
-    /// Where a source was in the run that the token is of.
+    /// Returns the precedence of a source in the token.
     pub(super) fn precedence_before(&self, name: &[u8]) -> Option<&Precedence> {
         let token = self.resumed.as_ref()?;
         let mark = token.sources.iter().find(|mark| *mark.name == *name);

@@ -1,11 +1,10 @@
-//! Rows: the items of a page that the filter let through, with their keys.
+//! Rows: the items of a page that passed the filter, with their keys.
 //!
-//! A row has 24 bytes for an item. Until an item is left out, the number of an
-//! item in its page is its position. The sources of keys are stored only if
-//! they are needed again.
+//! A row uses 24 bytes for an item. Until an item is omitted, the index of an item in its
+//! page is its row number. The values of keys are stored only if they are needed again.
 //!
 //! Invariants:
-//! - What is not stored for a row is never requested.
+//! - Data that is not stored for a row is never requested.
 //! - A row in a merge does not change.
 
 use bytes::Bytes;
@@ -19,57 +18,58 @@ use crate::key::{Key, Literal, OwnedKey, Packed, Reduced};
 use crate::kind::Kind;
 use crate::plan::{Column, Plan};
 
-/// What a merge looks at of an item: 24 bytes.
+/// The part of an item that a merge compares: 24 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Head {
-    /// The first key; nothing without an order.
+    /// The first key; 0 without an order.
     pub(crate) key: Packed,
-    /// Where the item is.
+    /// Location of the item.
     pub(crate) span: Span,
 }
 
 const _: () = assert!(size_of::<Head>() == 24);
 
-/// A page in memory, with the items that the filter let through.
+/// A page in memory, with the items that passed the filter.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) buffer: Buffer,
-    /// Its number within the source, from 0.
+    /// Index of the page within the source, from 0.
     pub(crate) number: u64,
-    /// What named it.
+    /// Continuation of the page.
     pub(crate) asked: Option<Bytes>,
-    /// Kept items.
+    /// Heads of the kept items.
     pub(crate) heads: Vec<Head>,
-    /// Of each kept item its number among all of the page; empty while that is
-    /// its place.
+    /// For each kept item, its index among all items of the page. Empty while each index is
+    /// the row number.
     pub(super) indexes: Vec<u32>,
-    /// `width` values an item, as far as they are looked at again: up to the
-    /// last item with a key that is not exact, or all.
+    /// `width` values for each item, up to the last item whose values are needed again: the
+    /// last one with an inexact key, or all.
     pub(super) values: Vec<Value>,
     pub(super) width: usize,
-    /// As many properties an item as the plan has, as far as the values.
+    /// For each item, the properties of the plan; for as many items as `values`.
     pub(super) metas: Vec<Meta>,
-    /// Of each item, kept or not, what names a page that begins with it; or
-    /// nothing at all.
+    /// For each item, kept or not, the continuation of a page that begins with it; or
+    /// empty.
     pub(super) starts: Vec<Meta>,
-    /// Bytes of properties that do not lie in the page.
+    /// Bytes of properties that are not in the page.
     pub(super) texts: Vec<u8>,
-    /// The keys after the first: one fewer an item than the plan has.
+    /// The reduced keys after the first key of the plan, for each item.
     pub(super) keys: Vec<Reduced>,
-    /// The first item that was not handed out.
+    /// Row of the first item that was not returned.
     pub(crate) next: usize,
-    /// Items at the boundary that were left out, as handed out in an earlier run.
+    /// Number of items at the boundary that were omitted because an earlier run returned
+    /// them.
     pub(crate) left_out: u64,
-    /// How many items right before the first one had equal keys.
+    /// Number of consecutive items with equal keys directly before the first one.
     pub(crate) run_before: u64,
-    /// The result page that has this buffer, and its index there.
+    /// The result page that contains this buffer, and the index of the buffer there.
     pub(crate) mark: (u64, u32),
 }
 
-/// The values of an item that a query uses.
+/// The values of an item that a query reads.
 #[derive(Clone, Copy)]
 pub(super) struct ItemValues<'a> {
-    /// Its number among all of the page.
+    /// Index among all items of the page.
     pub(super) raw: usize,
     pub(super) span: Span,
     pub(super) values: &'a [Value],
@@ -83,14 +83,14 @@ impl Loaded {
         value.copied().unwrap_or_default()
     }
 
-    /// The number of a row among all items of the page.
+    /// Returns the index of a row among all items of the page.
     #[inline]
     pub(crate) fn index(&self, row: usize) -> u32 {
         let place = || to_u32(row, "a page has fewer than 2^32 items");
         self.indexes.get(row).copied().unwrap_or_else(place)
     }
 
-    /// Adds a row; `whole`: with what its keys were made from.
+    /// Adds a row. With `whole`, also stores the values of its keys.
     pub(super) fn push(&mut self, key: Reduced, found: &ItemValues<'_>, metas: usize, whole: bool) {
         let row = self.heads.len();
         self.heads.push(Head {
@@ -110,14 +110,14 @@ impl Loaded {
         }
     }
 
-    /// Writes down the numbers of rows that are their places.
+    /// Stores the indexes of rows that are equal to their row numbers.
     fn number_all(&mut self, rows: usize) {
         let known = self.indexes.len();
         let places = (known..rows).map(|row| to_u32(row, "a page has fewer than 2^32 items"));
         self.indexes.extend(places);
     }
 
-    /// Removes the last row but one, or the last.
+    /// Removes the last row or the row before it.
     pub(super) fn remove(&mut self, row: usize, plan: &Plan) {
         fn cut<T: Copy>(all: &mut Vec<T>, row: usize, width: usize) {
             let (from, to) = (row * width, ((row + 1) * width).min(all.len()));
@@ -136,7 +136,7 @@ impl Loaded {
         cut(&mut self.metas, row, plan.metas.len());
     }
 
-    /// Gives back memory that turned out not to be needed.
+    /// Releases unused memory.
     pub(super) fn shrink(&mut self) {
         if self.heads.capacity() > self.heads.len() + self.heads.len() / 8 {
             self.heads.shrink_to_fit();
@@ -146,7 +146,7 @@ impl Loaded {
         }
     }
 
-    /// Bytes in memory: those of the page, and what is known of its items.
+    /// Returns the bytes in memory: those of the page, and those of its rows.
     pub(crate) fn held_bytes(&self) -> u64 {
         let rows = size_of_val(self.heads.as_slice())
             + size_of_val(self.indexes.as_slice())
@@ -158,13 +158,13 @@ impl Loaded {
         (self.buffer.len() as u64).saturating_add(rows as u64)
     }
 
-    /// A row of the page.
+    /// Returns the head of a row.
     #[inline]
     pub(crate) fn head(&self, row: usize) -> Head {
         self.heads.get(row).copied().unwrap_or_default()
     }
 
-    /// A key of a row, reduced.
+    /// Returns a reduced key of a row.
     #[inline]
     pub(super) fn reduced(&self, plan: &Plan, row: usize, at: usize) -> Reduced {
         match at.checked_sub(1) {
@@ -181,7 +181,7 @@ impl Loaded {
         span.of(&self.buffer)
     }
 
-    /// What names a page that begins with a row, if that has a name.
+    /// Returns the continuation of a page that begins with a row, if there is one.
     pub(crate) fn start(&self, row: usize) -> Option<Bytes> {
         Some(match *self.starts.get(self.index(row) as usize)? {
             Meta::Nothing => return None,
@@ -192,7 +192,8 @@ impl Loaded {
         })
     }
 
-    /// The value of a column: its kind, bytes, and number of the engine.
+    /// Returns the value of a column: its kind, its bytes, and its number if the engine
+    /// stores one.
     pub(crate) fn column<'a>(
         &'a self,
         constants: &'a [Option<Constant>],
@@ -211,7 +212,7 @@ impl Loaded {
         found.column(&self.buffer, constants, column)
     }
 
-    /// A key of a row.
+    /// Returns a key of a row.
     #[inline]
     pub(crate) fn key<'a>(
         &'a self,
@@ -230,7 +231,7 @@ impl Loaded {
         Key { reduced, literal }
     }
 
-    /// All keys of a row, to be kept.
+    /// Returns copies of all keys of a row.
     pub(crate) fn owned(
         &self,
         plan: &Plan,

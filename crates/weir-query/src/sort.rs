@@ -1,14 +1,14 @@
-//! Order over sources that have none: everything is held, or as many items as
-//! can still be results.
+//! Sorts items of unsorted sources. Stores all items, or only as many as can still be
+//! results.
 //!
-//! Items stay where they are; a page is let go when none of its items can be a
-//! result any more. Ties are broken by source, page and place, so that the
-//! order of arrival does not show.
+//! Items are not moved; a page is dropped when none of its items can be a result any more.
+//! Ties are broken by source, page and position, so that the result does not depend on the
+//! order of arrival.
 //!
-//! Prefixes are memory of the engine; what decides between equal ones lies in
-//! pages, and bytes that a caller lent may change between two looks. Then the
-//! order of such items is any order, and each item still comes once: no sort of
-//! the standard library is asked, because these may panic.
+//! Key prefixes are in memory of the engine. The bytes that decide between equal prefixes
+//! are in pages, and borrowed pages may change between two comparisons. Then the order of
+//! such items is unspecified, but each item is still returned once. The sorts of the
+//! standard library are not used, because they may panic then.
 
 use std::cmp::Ordering;
 use weir_core::exact::to_u32;
@@ -21,7 +21,7 @@ use crate::rows::Loaded;
 use crate::source::Source;
 use weir_core::error_code::ErrorCode;
 
-/// An item in a sort.
+/// An item of a sort.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     prefix: u128,
@@ -33,21 +33,21 @@ pub(crate) struct Entry {
 struct SortPage {
     source: SourceId,
     page: Loaded,
-    /// Entries that lie in it.
+    /// Number of entries with items in the page.
     entries: usize,
-    /// What it takes in memory, without them.
+    /// Memory of the page in bytes, without its entries.
     bytes: u64,
 }
 
-/// A sort under way, and then its result.
+/// A sort in progress, and its result.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
     pages: Vec<Option<SortPage>>,
-    /// Places in `pages` that are empty.
+    /// Unused indexes of `pages`.
     free: Vec<u32>,
-    /// With a limit a heap, the last on top; sorted once all is there.
+    /// With a limit, a heap with the last entry on top; sorted when all items have arrived.
     entries: Vec<Entry>,
-    /// Items that can be results.
+    /// Number of items that can be results; `None`: all.
     items_max: Option<usize>,
     bytes_max: u64,
     bytes: u64,
@@ -64,7 +64,7 @@ impl Sorter {
         }
     }
 
-    /// Takes a page.
+    /// Adds a page.
     pub(crate) fn add(
         &mut self,
         plan: &Plan,
@@ -121,7 +121,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Frees a page without entries.
+    /// Drops a page without entries.
     fn let_go(&mut self, page: u32) {
         if let Some(slot) = self.pages.get_mut(page as usize)
             && let Some(held) = slot
@@ -133,7 +133,7 @@ impl Sorter {
         }
     }
 
-    /// A new entry when there are enough: the last of all goes.
+    /// Adds an entry to a full heap, and drops the last of all entries.
     fn challenge(&mut self, plan: &Plan, sources: &[Source], entry: Entry) {
         let last = self.entries.first().copied();
         let goes = match last {
@@ -154,7 +154,7 @@ impl Sorter {
         }
     }
 
-    /// Moves the newest entry up to its place.
+    /// Moves the newest entry up to its position in the heap.
     fn rise(&mut self, plan: &Plan, sources: &[Source]) {
         let mut at = self.entries.len().saturating_sub(1);
         while at > 0 {
@@ -171,7 +171,7 @@ impl Sorter {
         }
     }
 
-    /// Moves the top down to its place.
+    /// Moves the top entry down to its position in the heap.
     fn sink(&mut self, plan: &Plan, sources: &[Source]) {
         let mut at = 0;
         loop {
@@ -213,7 +213,7 @@ impl Sorter {
         })
     }
 
-    /// The next item; nothing at the end. Everything must be there.
+    /// Returns the next item; `None` at the end. All items must have arrived.
     pub(crate) fn next(
         &mut self,
         plan: &Plan,
@@ -234,7 +234,7 @@ impl Sorter {
         Some((held.source, &mut held.page, entry.row as usize))
     }
 
-    /// Lets go of the page of the item handed out last if it was its last.
+    /// Drops the page of the item returned last, if it has no more items.
     pub(crate) fn done(&mut self) {
         let Some(entry) = self.next.checked_sub(1).and_then(|at| self.entries.get(at)) else {
             return;
@@ -246,18 +246,18 @@ impl Sorter {
         self.let_go(page);
     }
 
-    /// Forgets everything.
+    /// Drops all pages and entries.
     pub(crate) fn clear(&mut self) {
         *self = Self::new(self.items_max, self.bytes_max);
         self.sorted = true;
     }
 }
 
-/// Entries that are brought in order in their place, before runs are merged.
+/// Number of entries that are sorted in place, before runs are merged.
 const RUN: usize = 16;
 
-/// A sort that ends, moves entries only, and loses none, whatever `order` says;
-/// the order is right if what it says is one.
+/// A sort that ends and only moves entries, without losing one, for any `order`. The result
+/// is sorted if `order` is consistent.
 fn merge_sort(entries: &mut [Entry], order: impl Fn(&Entry, &Entry) -> Ordering) {
     for run in entries.chunks_mut(RUN) {
         for end in 1..run.len() {
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// As bytes do that change under the sort.
+    /// Behaves like bytes that change during the sort.
     #[test]
     fn an_order_that_is_none_breaks_nothing() {
         for seed in 1..50u64 {

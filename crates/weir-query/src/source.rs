@@ -1,4 +1,4 @@
-//! Sources: what the engine knows of each supply of items.
+//! Sources: the state of each sequence of pages.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -12,10 +12,11 @@ use crate::order::{Boundary, Precedence, compare, row, same_tie};
 use crate::plan::Plan;
 use crate::rows::Loaded;
 
-/// Keys and tie of the last item that was kept, and how many in a row had them.
+/// Keys and tie of the last kept item, and the number of consecutive items with them.
 pub(crate) type LastKept = (Vec<OwnedKey>, Option<OwnedKey>, u64);
 
-/// The pages of a source in memory, the one in use without another step.
+/// The pages of a source in memory. The current page is a separate field, for direct
+/// access.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     front: Option<Loaded>,
@@ -58,12 +59,12 @@ impl Pages {
     }
 }
 
-/// What is left to do at the place where an earlier run stopped.
+/// Filter for items that an earlier run returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clip {
-    /// Nothing: the source begins where it should.
+    /// No filter: the source begins at the correct item.
     No,
-    /// Items up to the boundary are left out.
+    /// Items up to the boundary are excluded.
     Boundary,
 }
 
@@ -73,7 +74,7 @@ pub(crate) enum Clip {
 pub(crate) struct Source {
     pub(crate) name: Box<[u8]>,
     pub(crate) precedence: Precedence,
-    /// Place among all sources, by their precedences.
+    /// Position among all sources, by precedence.
     pub(crate) rank: u32,
     pub(crate) scan: weir_scan::Plan,
     pub(crate) framed: bool,
@@ -81,51 +82,51 @@ pub(crate) struct Source {
     pub(crate) trust_order: bool,
     pub(crate) stable: bool,
     pub(crate) partial: bool,
-    /// Index among the values of an item, if the source has a tie.
+    /// Index of the tie among the values of an item, if the source has one.
     pub(crate) tie: Option<usize>,
     pub(crate) tie_path: Option<Path>,
-    /// For each property of the plan.
+    /// Constant of each property of the plan, if the source has one.
     pub(crate) constants: Vec<Option<Constant>>,
     pub(crate) pages: Pages,
     pub(crate) ended: bool,
-    /// What names its first page.
+    /// Continuation of the first page.
     pub(crate) first: Option<Bytes>,
-    /// What names the page that comes next.
+    /// Continuation of the next page.
     pub(crate) asked: Option<Bytes>,
-    /// Pages that still come, where that is known: others were put in its place,
-    /// or it was finished with pages in memory.
+    /// Number of pages that will still arrive. Known after the source was replaced, or was
+    /// finished with pages in memory.
     pub(crate) left: Option<u64>,
-    /// Raw items of the next page that were handed out in an earlier run.
+    /// Number of items of the next page, before the filter, that an earlier run returned.
     pub(crate) skip: u32,
-    /// Of these, items at the boundary of that run.
+    /// How many of the items in `skip` are at the boundary of that run.
     pub(crate) equal: u64,
     pub(crate) clip: Clip,
-    /// Keys below which nothing comes.
+    /// Lower bound of the keys of all further items.
     pub(crate) watermark: Option<Vec<OwnedKey>>,
-    /// Keys of the last item that came, kept or not.
+    /// Keys of the last item that arrived, kept or not.
     pub(crate) last_raw: Option<Vec<OwnedKey>>,
     pub(crate) last_kept: Option<LastKept>,
-    /// Pages and items that came so far.
+    /// Number of pages that arrived so far, and below that of items.
     pub(crate) pages_in: u64,
     pub(crate) items_in: u64,
-    /// Splits in a row without a page.
+    /// Number of consecutive splits without a page between them.
     pub(crate) splits: u32,
 }
 
 impl Source {
-    /// Whether nothing can come any more.
+    /// Returns whether no more items will arrive.
     pub(crate) fn is_over(&self) -> bool {
         self.ended && self.pages.is_empty()
     }
 
-    /// Whether it has to be asked before it can say anything.
+    /// Returns whether the next item is unknown until a page arrives.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.ended && self.pages.is_empty()
     }
 }
 
 impl Loaded {
-    /// What orders a row among equal ones, if the source has that.
+    /// Returns the tie of a row, which orders it among equal ones, if the source has one.
     pub(crate) fn tie(&self, plan: &Plan, source: &Source, row: usize) -> Option<OwnedKey> {
         let value = self.value(row, source.tie?);
         let literal = Literal::Json(self.bytes(value.span));
@@ -135,7 +136,7 @@ impl Loaded {
         }))
     }
 
-    /// How many rows up to this one have its keys and its tie.
+    /// Returns the number of consecutive rows, up to this one, with its keys and its tie.
     pub(crate) fn run(&self, plan: &Plan, source: &Source, row: usize) -> usize {
         let key = |row: usize| move |at| self.key(plan, &source.constants, row, at);
         let tie = self.tie(plan, source, row);
@@ -153,7 +154,7 @@ impl Loaded {
         run
     }
 
-    /// Whether a row has the keys of a boundary, and its tie.
+    /// Returns whether a row has the keys and the tie of a boundary.
     pub(crate) fn is_at(
         &self,
         plan: &Plan,

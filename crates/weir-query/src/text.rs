@@ -1,4 +1,4 @@
-//! Lists in the text of a query: pieces with their places.
+//! Splits lists in the text of a query to pieces with their positions.
 
 use crate::error::QueryError;
 use weir_core::error_code::ErrorCode;
@@ -7,12 +7,12 @@ use weir_core::error_code::ErrorCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece<'a> {
     pub(crate) text: &'a str,
-    /// Where it begins in the field, in bytes.
+    /// Position in the field, in bytes.
     pub(crate) offset: usize,
 }
 
 impl<'a> Piece<'a> {
-    /// Text at a place, trimmed.
+    /// Creates a trimmed piece from the text at an offset.
     pub(crate) fn new(text: &'a str, offset: usize) -> Self {
         let start = text.trim_start();
         Self {
@@ -21,8 +21,8 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Itself, and if there is white space outside of brackets and quotes: what
-    /// stands before the last, and the word after it.
+    /// Returns the piece. If it has white space outside of brackets and quotes, also
+    /// returns the part before the last such space, and the word after it.
     pub(crate) fn last_word(self) -> (Self, Option<(Self, &'a str)>) {
         let mut depth = Depth::default();
         let mut last = None;
@@ -36,7 +36,7 @@ impl<'a> Piece<'a> {
         (self, split)
     }
 
-    /// Cuts off `as NAME`.
+    /// Removes `as NAME` from the end, and returns the name.
     pub(crate) fn name(self, field: &'static str) -> Result<(Self, Option<&'a str>), QueryError> {
         let (_, Some((before, name))) = self.last_word() else {
             return Ok((self, None));
@@ -54,7 +54,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Where in a path a byte stands.
+/// Nesting of brackets and quotes at a byte.
 #[derive(Clone, Copy, Default)]
 struct Depth {
     brackets: u32,
@@ -63,7 +63,7 @@ struct Depth {
 }
 
 impl Depth {
-    /// Goes over a byte; whether it stands outside of brackets and quotes.
+    /// Processes a byte. Returns whether it is outside of brackets and quotes.
     fn outside(&mut self, byte: u8) -> bool {
         if let Some(quote) = self.quote {
             match byte {
@@ -84,7 +84,7 @@ impl Depth {
     }
 }
 
-/// The pieces between commas; none of an empty text.
+/// Returns the pieces between commas; an empty text has none.
 pub(crate) fn list<'a>(field: &'static str, text: &'a str) -> Result<Vec<Piece<'a>>, QueryError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
@@ -110,7 +110,7 @@ pub(crate) fn list<'a>(field: &'static str, text: &'a str) -> Result<Vec<Piece<'
     Ok(pieces)
 }
 
-/// A text as a JSON string.
+/// Converts a text to a JSON string.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);

@@ -1,4 +1,4 @@
-//! Resume tokens: where a query stands, in bytes for somebody else to keep
+//! Resume tokens: the position of a query, as bytes that the caller stores
 //! (`docs/formats/query-token.md`).
 //!
 //! ```text
@@ -8,11 +8,11 @@
 //! checksum     8 bytes: XXH3-64, seed 5, of all before
 //! ```
 //!
-//! Of the payload, a token has only order keys, ties, and the current values of
+//! Of the payload, a token contains only order keys, ties, and the current values of
 //! aggregates.
 //!
 //! Invariants:
-//! - No bytes cause a panic, or an allocation of a size that they choose.
+//! - No input causes a panic, or an allocation of a size that the input chooses.
 //! - A token of another version is an error.
 
 use bytes::Bytes;
@@ -25,30 +25,29 @@ use weir_core::codec::{Reader, Short, put_bytes, put_varint};
 use weir_core::digest::hash;
 use weir_core::error_code::ErrorCode;
 
-/// Most bytes of a token.
+/// Largest size of a token in bytes.
 pub const TOKEN_BYTES_MAX: usize = 64 << 10;
-/// Most bytes of one key in a token.
+/// Largest size in bytes of one key in a token.
 pub const TOKEN_KEY_BYTES_MAX: usize = 4 << 10;
 const VERSION: u8 = 4;
 const HEAD: usize = 17;
 
-/// Where a source stands.
+/// Position of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// It is finished.
+    /// The source is finished.
     Over,
-    /// In the page of this name, after so many items, of which so many are at
-    /// the boundary; with it so many pages come, if that is known.
+    /// In the page `asked`, after `skip` items. `equal` of these are at the boundary.
+    /// `left` is the number of pages from this one on, if known.
     Position {
         asked: Option<Bytes>,
         skip: u32,
         equal: u64,
         left: Option<u64>,
     },
-    /// Before the page of this name, and nothing of it was beyond the boundary
-    /// yet.
+    /// Before the page `asked`, of which no item was beyond the boundary yet.
     Clipped { asked: Option<Bytes> },
-    /// Its items say it: those up to the boundary were handed out.
+    /// Determined by the items themselves: those up to the boundary were returned.
     Boundary,
 }
 
@@ -59,21 +58,22 @@ pub(crate) struct Mark {
     pub(crate) at: At,
 }
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Token {
     /// Number of the mode.
     pub(crate) mode: u8,
-    /// Results handed out, for a query that has to sort again.
+    /// Number of returned results, for a query that has to sort again.
     pub(crate) results: u64,
     pub(crate) offset: u64,
     pub(crate) limit: Option<u64>,
-    /// Which of the sources has its turn.
+    /// Index of the source whose turn it is.
     pub(crate) turn: u64,
     pub(crate) distinct: Option<u128>,
-    /// The last item of a merge, and those around it.
+    /// The boundary after the last item of a merge, and those that still restrict other
+    /// sources.
     pub(crate) boundary: Vec<Boundary>,
-    /// The group under way.
+    /// The current group.
     pub(crate) fold: Vec<u8>,
     pub(crate) sources: Vec<Mark>,
 }
@@ -102,7 +102,7 @@ fn too_large(what: &'static str, max: usize, found: usize) -> QueryError {
 }
 
 impl Token {
-    /// The bytes.
+    /// Encodes the token.
     pub(crate) fn encode(&self, plan: &Plan) -> Result<Vec<u8>, QueryError> {
         let mut out = vec![VERSION];
         for half in plan.fingerprint {
@@ -171,7 +171,7 @@ impl Token {
         Ok(out)
     }
 
-    /// Reads the bytes for the query they were made for.
+    /// Decodes a token of the query `plan`.
     pub(crate) fn decode(bytes: &[u8], plan: &Plan) -> Result<Self, QueryError> {
         let corrupt = |what| QueryError::new(ErrorCode::TokenCorrupt).because(what);
         if bytes.len() > TOKEN_BYTES_MAX {
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::TokenMismatch);
     }
 
-    /// Tokens of other versions, older ones too, are refused as a whole.
+    /// Tokens of any other version, including older ones, are refused as a whole.
     #[test]
     fn a_token_of_another_version_is_refused() {
         let plan = plan("$.a");
@@ -434,7 +434,7 @@ mod tests {
         }
     }
 
-    /// Bytes with a right checksum, whatever they say.
+    /// Adds a valid checksum to any bytes.
     #[test]
     fn nothing_that_a_token_says_is_taken_on_trust() {
         let plan = plan("$.a, $.b");

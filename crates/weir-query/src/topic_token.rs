@@ -1,4 +1,4 @@
-//! Tokens of queries over topics: the token of the engine, and the cut
+//! Tokens of queries over topics: the token of the engine, and the last intention to read
 //! (`docs/formats/query-token.md`).
 
 use crate::error::QueryError;
@@ -10,17 +10,17 @@ use weir_core::error_code::ErrorCode;
 
 const VERSION: u8 = 1;
 
-/// What a token of a query over topics says.
+/// The content of a token of a query over topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicToken<'a> {
-    /// The last intention of the query; none when it follows.
+    /// The last intention that the query reads; `None` if the query follows.
     pub cut: Option<IntentionOffset>,
-    /// Where the engine stood.
+    /// Token of the engine.
     pub engine: &'a [u8],
 }
 
 impl<'a> TopicToken<'a> {
-    /// The bytes.
+    /// Encodes the token.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, u8::from(self.cut.is_some())];
@@ -31,7 +31,7 @@ impl<'a> TopicToken<'a> {
         out
     }
 
-    /// Reads the bytes; the engine reads its own part.
+    /// Decodes the token, except the part of the engine.
     ///
     /// # Errors
     /// `TOKEN_CORRUPT`.
@@ -58,7 +58,7 @@ impl<'a> TopicToken<'a> {
 }
 
 impl Plan {
-    /// This query over these sources: its tokens are of no others.
+    /// Binds the query to these sources: its tokens are valid only for them.
     #[must_use]
     pub fn over(mut self, sources: &[u8]) -> Self {
         let mut bytes = self.fingerprint.map(u64::to_le_bytes).concat();

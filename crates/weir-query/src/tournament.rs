@@ -1,13 +1,13 @@
-//! The heads of the sources of a merge, in a tournament: the least wins.
+//! The current item of each source of a merge, in a tournament tree: the least item wins.
 //!
-//! A full binary tree in an array. Leaf `n` is the head of source `n`; every
-//! node above holds a copy of the lesser of the two below it, key and all, so
-//! that a comparison follows no pointer. After a change of a source, only the path from its
-//! leaf to the top is compared again, with one comparison for each level. The address of
-//! the other side is known in advance, and the result selects values without a branch.
+//! A full binary tree in an array. Leaf `n` is the head of source `n`. Every inner node is
+//! a copy of the lesser of its two children, including the key, so that a comparison
+//! follows no pointer. After a change of a source, only the path from its leaf to the top
+//! is compared again, with one comparison for each level. The address of the sibling is
+//! known in advance, and the result selects values without a branch.
 //!
-//! Invariant: each node is the least of its leaves, by `less` as it was when
-//! they were set. A caller that changes what `less` returns for a head sets that head again.
+//! Invariant: each node is the least of its leaves, by the results of `less` when they were
+//! set. A caller that changes what `less` returns for a head sets that head again.
 
 use std::hint::select_unpredictable;
 
@@ -67,16 +67,16 @@ impl Entry {
         (!self.is_none()).then_some(self)
     }
 
-    /// Whether the other one comes first, where the prefix is the same. Not
-    /// inlined: known answers in here would turn the choice in `least` into a
-    /// jump again.
+    /// Returns whether `other` comes first when the prefixes are equal. Not inlined:
+    /// results known in advance would let the compiler turn the selection in `least` into a
+    /// branch.
     #[inline(never)]
     fn loses_tie(&self, other: &Self, less: &impl Fn(&Self, &Self) -> bool) -> bool {
         // A source without a head sorts last.
         !other.is_none() && (self.is_none() || less(other, self))
     }
 
-    /// The lesser of two.
+    /// Returns the lesser of two entries.
     #[inline]
     fn least(self, other: Self, less: &impl Fn(&Self, &Self) -> bool) -> Self {
         let mut second = other.key < self.key;
@@ -90,30 +90,30 @@ impl Entry {
     }
 }
 
-/// The tree.
+/// The tournament tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tournament {
-    /// Node 1 is the top; those below node `n` are `2n` and `2n + 1`.
+    /// Node 1 is the top; the children of node `n` are `2n` and `2n + 1`.
     nodes: Vec<Entry>,
-    /// A power of two, or 0: the first leaf.
+    /// Index of the first leaf: a power of two, or 0.
     leaves: usize,
 }
 
 impl Tournament {
-    /// The least head.
+    /// Returns the least head.
     #[inline]
     pub(crate) fn top(&self) -> Option<Entry> {
         self.nodes.get(1).copied().and_then(Entry::some)
     }
 
-    /// All heads, in the order of sources.
+    /// Returns all heads, in the order of sources.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         let leaves = self.nodes.get(self.leaves..).unwrap_or_default();
         leaves.iter().filter(|entry| !entry.is_none()).copied()
     }
 
-    /// Sets the head of a source. `less` decides between two that do not differ
-    /// in the prefix. O(log sources).
+    /// Sets the head of a source. `less` decides between entries with equal prefixes. O(log
+    /// sources).
     #[inline]
     pub(crate) fn set(
         &mut self,
@@ -137,7 +137,7 @@ impl Tournament {
         }
     }
 
-    /// The least head of all sources but this one.
+    /// Returns the least head of all other sources.
     pub(crate) fn challenger(
         &self,
         source: u32,
@@ -201,7 +201,7 @@ mod tests {
             (state >> 33) % end
         };
         for step in 0..20_000u64 {
-            // Sources come now and then, and by far not all are there at first.
+            // Sources are added over time; few of them exist at first.
             let count = 1 + step / 200;
             let source = below(count);
             let head = (below(4) > 0).then(|| below(30));
