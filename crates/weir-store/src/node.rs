@@ -1,5 +1,5 @@
-//! A directory that is a node of a cluster: its number, its vote, and what the writer thread keeps of
-//! it (docs/decisions/0064).
+//! The state of a directory that is a node of a cluster: its number, its vote, and the files that
+//! the writer thread updates (docs/decisions/0064).
 
 pub(crate) mod files;
 
@@ -16,37 +16,38 @@ use crate::permit::Exclusive;
 use crate::provider::IntentionLog;
 use crate::replay::Appended;
 
-/// The vote of a node: in one term it votes once.
+/// The vote of a node. A node votes once in a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vote {
     /// The term.
     pub term: u64,
-    /// The node that was voted for.
+    /// Number of the node that got the vote.
     pub voted_for: u64,
-    /// Whether a majority is known to have granted it: that node leads the term.
+    /// Whether this node knows that a majority granted the vote. Then `voted_for` leads the term.
     pub is_committed: bool,
 }
 
-/// What a node reports of its directory to the others, by which an older copy of it is found.
+/// A report of a node about its directory. The other nodes use it to detect that the directory was
+/// replaced by an older copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectoryReport {
-    /// Which disk it is on.
+    /// Identifies the disk of the directory.
     pub incarnation: u64,
-    /// Writes of its vote file so far, one of them by each open.
+    /// Number of writes of the vote file so far. Each open writes the file once.
     pub generation: u64,
-    /// Random, made by each open.
+    /// Random number that each open chooses anew.
     pub run: u64,
-    /// The newest entry that is both committed and on its disk: no later state of the directory
-    /// lacks it.
+    /// The newest entry that is committed and on the disk of the node. Every later state of the
+    /// directory has this entry.
     pub newest: Option<EntryId>,
 }
 
 impl DirectoryReport {
-    /// Takes a later report of the same node into account. One of an older copy is ignored.
+    /// Updates this report with a later one of the same node. Ignores a report of an older copy.
     pub fn observe(&mut self, report: &Self) {
         let newest = self.newest.max(report.newest);
         if self.incarnation == 0 {
-            // Nothing but entries was seen so far.
+            // So far, only `newest` is known.
             *self = *report;
             self.newest = newest;
         } else if self.incarnation != report.incarnation {
@@ -61,24 +62,24 @@ impl DirectoryReport {
     }
 }
 
-/// How a directory is opened as a node.
+/// Options to open a directory as a node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Number of the node. A directory that is a node already has to be this one.
+    /// Number of the node. The open fails if the directory belongs to a node with another number.
     pub node: u64,
-    /// Id of the cluster, which becomes the id of a store that is made.
+    /// Id of the cluster. A store that the open creates gets this id.
     pub cluster: [u8; 16],
-    /// Which disk of the node a directory is on: an empty directory gets this
-    /// incarnation, any other one must have it. 0: a random one, and any.
+    /// Identifies the disk of the directory. An empty directory gets this incarnation; any
+    /// other directory must already have it. With 0, an empty directory gets a random
+    /// incarnation, and any other directory may have any incarnation.
     pub incarnation: u64,
-    /// Whether the log may begin at any entry, and entries may be applied that
-    /// the log lacks. Only for openraft's storage suite, which does both; default
-    /// no.
+    /// Whether the log may begin at any entry, and entries that the log lacks may be applied.
+    /// Only for the storage suite of openraft, which does both. A product sets `false`.
     #[doc(hidden)]
     pub holes: bool,
 }
 
-/// What the writer thread and its callers share.
+/// State that the writer thread and its callers share.
 pub(crate) struct Shared {
     pub(crate) node: u64,
     pub(crate) incarnation: u64,
@@ -86,9 +87,9 @@ pub(crate) struct Shared {
     pub(crate) vote: Mutex<Option<Vote>>,
     pub(crate) committed: Mutex<CommittedFile>,
     pub(crate) seen: Mutex<SeenFile>,
-    /// Random, made by this open.
+    /// Random number that this open chose.
     pub(crate) run: u64,
-    /// Generation of the vote file after this open, and now.
+    /// Generation of the vote file after this open; `generation` is the present one.
     pub(crate) opened_generation: u64,
     pub(crate) generation: AtomicU64,
     /// Index up to which the log is synced.
@@ -97,24 +98,24 @@ pub(crate) struct Shared {
     pub(crate) staging: Arc<Exclusive>,
 }
 
-/// Called with the result of an operation, on the writer thread.
+/// A callback that the writer thread calls with the result of an operation.
 pub type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// What the writer thread needs beyond the log.
+/// State of the writer thread in a cluster, besides the log.
 pub(crate) struct ReplicaWriter {
     pub(crate) provider: Arc<dyn IntentionLog>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) vote: VoteFile,
-    /// Who hears of the next sync.
+    /// Callbacks to call after the next sync.
     pub(crate) flushes: Vec<Done>,
-    /// The newest stamp that was appended or proposed here.
+    /// The newest stamp that this node appended or proposed, in milliseconds.
     pub(crate) stamp_ms: u64,
-    /// Compiles the modules of what was appended here.
+    /// Compiles the modules in the entries that this node appended.
     pub(crate) appended: Appended,
 }
 
 impl ReplicaWriter {
-    /// A stamp that is not before any that was appended.
+    /// Returns the stamp for a batch: `now_ms`, or the newest stamp so far if that is later.
     pub(crate) fn stamp(&mut self, now_ms: u64) -> u64 {
         self.stamp_ms = self.stamp_ms.max(now_ms);
         self.stamp_ms
@@ -130,14 +131,14 @@ impl ReplicaWriter {
     }
 }
 
-/// What an open of a node found beside the store.
+/// The files of a node that an open found or created beside the store.
 pub(crate) struct NodeFiles {
     pub(crate) vote: VoteFile,
     pub(crate) committed: CommittedFile,
     pub(crate) seen: SeenFile,
 }
 
-/// Why a directory is not opened.
+/// The error for an open that does not name the node of the directory.
 pub(crate) fn refuse_node(node: u64) -> StoreError {
     let why = format!(
         "this directory is node {node} of a cluster; open it as that node, or read it with \
@@ -146,7 +147,7 @@ pub(crate) fn refuse_node(node: u64) -> StoreError {
     StoreError::NodeRefused { why }
 }
 
-/// An incarnation that no other directory has: random, never 0.
+/// Returns a random incarnation, never 0, so that practically no other directory has the same.
 #[must_use]
 pub fn new_incarnation() -> u64 {
     loop {
@@ -157,7 +158,7 @@ pub fn new_incarnation() -> u64 {
     }
 }
 
-/// Opens or makes the files of a node.
+/// Opens the files of a node, or creates them if the store is empty.
 pub(crate) fn node_files(
     disk: &Arc<dyn Disk>,
     store_id: [u8; 16],

@@ -1,10 +1,13 @@
-//! Reads that do not wait: for callers that must not stop, such as the threads
-//! of a server's reactor.
+//! Reads that never block, for callers such as the reactor threads of a server.
 //!
-//! Each function either has the answer at once (it is in memory, or in the page
-//! cache of the system) or reports that it would have to wait. The caller then
-//! uses the blocking function, on a thread that may wait. Invariants: an answer
-//! equals that of the blocking function; no call waits for a device.
+//! A function returns its result at once if the data is in memory or in the page cache of the
+//! system. Otherwise it returns `Poll::Pending`, and the caller calls the blocking function on a
+//! thread that may block.
+//!
+//! Invariants:
+//!
+//! - A result equals the result of the blocking function.
+//! - No call waits for a device.
 
 use std::task::Poll;
 
@@ -14,20 +17,21 @@ use crate::error::StoreError;
 use crate::reader::{Page, TopicReader};
 use crate::store::Store;
 
-/// What a key stands for.
+/// The present value of a key.
 #[derive(Clone, Debug)]
 pub enum Current {
-    /// The record with its value is the first one of the page.
+    /// The first record of the page has the value of the key.
     Record(Page),
-    /// The topic lives and holds no value for it.
+    /// The topic exists and has no value for the key.
     NoKey,
-    /// The topic does not live.
+    /// The topic does not exist.
     NoTopic,
 }
 
 impl Store {
-    /// What [`get`](Self::get) and [`standing`](Self::standing) would say, if
-    /// it can be had without waiting. Everything that is unusual waits.
+    /// Returns the result of [`get`](Self::get) and [`standing`](Self::standing), or
+    /// `Poll::Pending` if this could block. Rare cases return `Poll::Pending` too, for example a
+    /// concurrent compaction.
     pub fn get_now(&self, topic: &str, key: &[u8]) -> Poll<Current> {
         let found = {
             let Some(machine) = self.engine.machine.try_read() else {
@@ -53,12 +57,12 @@ impl Store {
             Poll::Ready(Some(page)) if starts_at(&page, offset) => {
                 Poll::Ready(Current::Record(page))
             }
-            // Compaction may have moved it in between.
+            // A compaction may have moved the record since the lookup.
             _ => Poll::Pending,
         }
     }
 
-    /// What [`read`](Self::read) would say, if it can be had without waiting.
+    /// Returns the result of [`read`](Self::read), or `Poll::Pending` if this could block.
     pub fn read_now(
         &self,
         topic: &str,

@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The options to open a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,26 +13,25 @@ use weir_core::limits::FUEL_DEFAULT;
 use crate::clock::{Clock, SystemClock};
 use crate::lock::OnLocked;
 
-/// When an intention is answered. What survives a crash is a prefix of the log
-/// at every level.
+/// The durability level: when an intention is acknowledged. At every level, the log after a crash
+/// is a prefix of the log before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// When the write that holds it is synced; everything that waits shares
-    /// one write and one sync. A crash loses nothing that was answered.
+    /// Acknowledged after the sync of its batch. All waiting calls share one write and one sync.
+    /// A crash loses no acknowledged intention.
     Group,
-    /// As `Group`, with a write and a sync of its own for each call. For
-    /// measuring.
+    /// As `Group`, but each call has a separate write and sync. For measurements.
     Each,
-    /// When it is written; synced after this time. A power cut loses at most
-    /// that much.
+    /// Acknowledged after the write of its batch, which is synced within this time. A power cut
+    /// loses at most the writes of this time.
     Interval(Duration),
-    /// When it is written; never synced before the store is closed. A power
-    /// cut can lose everything since it was opened; a killed process cannot.
+    /// Acknowledged after the write of its batch. The log is not synced before the store is closed.
+    /// A power cut can lose all writes since the open; the death of the process loses none.
     Memory,
 }
 
 impl Durability {
-    /// The level's name.
+    /// Returns the name of the level.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,106 +42,100 @@ impl Durability {
         }
     }
 
-    /// Whether an answer means "synced".
+    /// Whether an acknowledged intention is synced.
     #[must_use]
     pub const fn is_synced(self) -> bool {
         matches!(self, Self::Group | Self::Each)
     }
 }
 
-/// How a store is scrubbed in the background.
+/// Options of the background scrub of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
-    /// Bytes read in a second, at most.
+    /// Maximum number of bytes read in a second.
     pub bytes_per_s: u64,
-    /// Time from the beginning of a round to that of the next, at least. The
-    /// first round begins so long after the open, and at most 10 minutes.
+    /// Minimum time between the starts of two rounds. The first round starts this time after the
+    /// open, or after 10 minutes if that is earlier.
     pub every: Duration,
 }
 
 /// Options for [`Store::open`](crate::Store::open).
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// When an intention is answered; default `Group`.
+    /// When an intention is acknowledged; default `Group`.
     pub durability: Durability,
-    /// Whether a directory without a store becomes one; default yes.
+    /// Whether the open creates a store in a directory without one; default `true`.
     pub create: bool,
-    /// Whether the store is only read; default no. Nothing is written into the
-    /// directory, no file is created there, and no lock is taken, so that
-    /// another process may write to the store meanwhile. What can be read is
-    /// the state at the moment of the open: everything that was acknowledged by
+    /// Whether the store is only read; default `false`. A read-only open writes nothing into the
+    /// directory and acquires no lock, so another process can write to the store at the same
+    /// time. Reads return the state at the moment of the open: all writes acknowledged until
     /// then. Writes fail with [`StoreError::ReadOnly`](crate::StoreError).
     /// See docs/decisions/0059.
     pub read_only: bool,
-    /// Bytes of records that a read-only open keeps outside of the directory, at
-    /// most: those that only the log has, in a file without a name in the
-    /// directory for temporary files, and in memory where that file cannot be
-    /// written. Default 4 GiB. The open fails with
-    /// [`StoreError::ReadOnlyLimit`](crate::StoreError) when there are more.
+    /// Maximum bytes of records that a read-only open stores outside of the directory; default
+    /// 4 GiB. These are the records that only the log has. They are stored in an unnamed file in
+    /// the directory for temporary files, or in memory if that file cannot be written. Above the
+    /// limit, the open fails with [`StoreError::ReadOnlyLimit`](crate::StoreError).
     pub read_only_bytes_max: u64,
     /// How long an open waits while another process has the directory open for
     /// writing; default 0. A read-only open never waits.
     pub lock_wait: Duration,
-    /// Is called when another process has the directory open for writing.
+    /// Called when another process has the directory open for writing.
     pub on_locked: Option<OnLocked>,
-    /// Limits for keys and values, below those of the model.
+    /// Limits for the bytes of keys and values. The limits of the model apply too.
     pub limits: IntentionLimits,
-    /// Bytes of log after the newest snapshot that make a new one; default
-    /// 1 GiB (docs/decisions/0008). One is made earlier, and at a close, when
-    /// the programs in it would make a replay take long (docs/decisions/0058).
+    /// A checkpoint starts when the log after the newest snapshot has this many bytes; default
+    /// 1 GiB (docs/decisions/0008). If the programs in this log would make a replay slow, it
+    /// starts earlier, and at a close (docs/decisions/0058).
     pub snapshot_log_bytes: u64,
-    /// Newest bytes of log that stay when the log is purged after a snapshot;
-    /// default 256 MiB. A purge removes whole segments that the snapshot before
-    /// the newest one covers. `None`: only
+    /// Newest bytes of the log that a purge after a snapshot retains; default 256 MiB. A purge
+    /// removes whole segments that are covered by the second newest snapshot. With `None`, only
     /// [`Store::compact_log`](crate::Store::compact_log) purges.
     pub log_keep_bytes: Option<u64>,
-    /// Name of the program, for the message a second opener gets.
+    /// Name of this program, for the error message of another process that opens the store.
     pub program: String,
     /// Bytes of one ordinary log segment; default 64 MiB.
     pub log_segment_bytes: u64,
-    /// Seed of hash tables; changes no outcome. `None`: taken from the system.
+    /// Seed of hash tables; changes no outcome. `None`: chosen by the system.
     pub seed: Option<u64>,
-    /// How long a cursor of a group that is moved without waiting may wait to
-    /// be written; default 500 ms. Each group is written at most so often.
+    /// Maximum delay before a group cursor is written that was moved without waiting; default
+    /// 500 ms. Each group is written at most once in this time.
     pub cursor_flush: Duration,
-    /// How often topics with limits are looked at for records that may go;
-    /// default 60 s. `None`: only when [`Store::retain`](crate::Store::retain)
-    /// is called.
+    /// Interval at which retention checks topics with limits for records to remove; default 60 s.
+    /// With `None`, only [`Store::retain`](crate::Store::retain) removes records.
     pub retention_every: Option<Duration>,
-    /// Whether a thread reads the whole store again now and then, to find
-    /// damage early; default `None`: only [`Store::scrub`](crate::Store::scrub)
-    /// does. A server sets it.
+    /// Options of a thread that rereads the whole store periodically, to find damage early. With
+    /// `None`, the default, only [`Store::scrub`](crate::Store::scrub) rereads it. A server sets
+    /// this option.
     pub scrub: Option<Scrub>,
-    /// Runs the programs of topics. Without it a store that has any cannot be
-    /// opened, and none can be created.
+    /// Runs the programs of topics. With `None`, a store that has programs cannot be opened, and
+    /// no program can be created.
     pub host: Option<Arc<dyn ProgramHost>>,
-    /// Where time comes from; default the clocks of the system.
+    /// The source of time; default the clocks of the system.
     pub clock: Arc<dyn Clock>,
-    /// Whether a wall clock is believed that is more than
-    /// [`CLOSED_MS_MAX`](crate::clock::CLOSED_MS_MAX) ahead of the newest stamp
-    /// when the store is opened; default no.
+    /// Whether the open accepts a wall clock that is more than
+    /// [`CLOSED_MS_MAX`](crate::clock::CLOSED_MS_MAX) ahead of the newest stamp; default `false`.
     pub believe_clock: bool,
-    /// Fuel of one call that the options of a topic may ask for (`fuel_max`)
-    /// when they are handed over; default [`FUEL_ASKED_DEFAULT`]. What is less than
-    /// [`FUEL_DEFAULT`], which topics have that ask for nothing, counts as that.
-    /// Topics that have more already keep it, and replays ask nobody.
+    /// Maximum fuel of one call that the options of a topic may request (`fuel_max`); default
+    /// [`FUEL_ASKED_DEFAULT`]. Values below [`FUEL_DEFAULT`], the fuel of topics that request
+    /// none, count as [`FUEL_DEFAULT`]. The maximum is checked only when the options are
+    /// submitted: a topic that already has more keeps it, and a replay does not check it.
     pub program_fuel_max: u64,
-    /// Hears how far an open is with the replay of the log, after each entry of
-    /// it, on the thread that opens.
+    /// Called after each log entry that an open replays, on the thread of the open.
     pub on_progress: Option<OnProgress>,
 }
 
-/// How far an open is.
+/// The progress of an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenProgress {
-    /// Log entries that are replayed.
+    /// Number of log entries replayed so far.
     pub entries_done: u64,
-    /// Log entries to replay, these included.
+    /// Number of all log entries to replay, including `entries_done`.
     pub entries: u64,
 }
 
 impl OpenProgress {
-    /// The share of the entries that are replayed, in percent.
+    /// Returns the replayed share of the entries, in percent.
     #[must_use]
     pub fn percent(&self) -> u64 {
         let done = u128::from(self.entries_done) * 100;
@@ -156,7 +149,7 @@ impl OpenProgress {
 pub struct OnProgress(Arc<dyn Fn(OpenProgress) + Send + Sync>);
 
 impl OnProgress {
-    /// Calls `observer`, which should return soon.
+    /// Creates an observer that calls `observer`, which should return soon: the open waits for it.
     #[must_use]
     pub fn new(observer: impl Fn(OpenProgress) + Send + Sync + 'static) -> Self {
         Self(Arc::new(observer))
@@ -174,8 +167,7 @@ impl fmt::Debug for OnProgress {
 }
 
 impl OpenOptions {
-    /// Default options of a store that is only read; see
-    /// [`read_only`](Self::read_only).
+    /// Returns the default options of a read-only open; see [`read_only`](Self::read_only).
     #[must_use]
     pub fn read_only() -> Self {
         Self {

@@ -1,11 +1,11 @@
-//! A permit that one holder has at a time. Unlike the guard of a lock, it can move to
-//! another thread. Maintenance uses it (tasks that write or remove snapshots and segments),
-//! and so do claims of a group.
+//! A permit that one holder has at a time. Unlike the guard of a lock, the permit can move to
+//! another thread. Maintenance (tasks that write or remove snapshots and segments) and claims
+//! of a group use it.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
-/// Gives a permit to one holder at a time.
+/// Grants a permit to one holder at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Exclusive {
     busy: Mutex<bool>,
@@ -17,7 +17,7 @@ pub(crate) struct Exclusive {
 pub(crate) struct ExclusivePermit(Arc<Exclusive>);
 
 impl Exclusive {
-    /// Blocks until the permit is free, and takes it.
+    /// Blocks until the permit is free, and acquires it.
     pub(crate) fn acquire(self: &Arc<Self>) -> ExclusivePermit {
         let mut busy = self.busy.lock();
         while *busy {
@@ -27,7 +27,7 @@ impl Exclusive {
         ExclusivePermit(Arc::clone(self))
     }
 
-    /// Takes the permit if it is free now.
+    /// Acquires the permit if it is free now.
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<ExclusivePermit> {
         let mut busy = self.busy.lock();
         if std::mem::replace(&mut *busy, true) {

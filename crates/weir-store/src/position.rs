@@ -1,7 +1,7 @@
-//! Where reading of a topic starts, as a value and as a text.
+//! The position at which reading of a topic starts, as a value and as a text.
 //!
-//! The command, the HTTP API and the bindings read positions with
-//! [`ReadFrom::parse`], so that all of them take the same texts.
+//! The command, the HTTP API and the bindings parse positions with
+//! [`ReadFrom::parse`], so all of them accept the same texts.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,24 +17,23 @@ use crate::units;
 /// Milliseconds of a day.
 const DAY_MS: u64 = 86_400_000;
 
-/// Where reading a topic starts.
+/// The position at which reading of a topic starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// At the first record that is still there.
+    /// At the first record that still exists.
     Start,
     /// After the newest record.
     End,
     /// At the first record after this one.
     After(ConsequenceOffset),
-    /// This many offsets before the end; fewer records where a compaction left
-    /// holes.
+    /// This many offsets before the end. These are fewer records if a compaction removed some.
     Last(u64),
     /// At the first record stamped at this time or later (milliseconds since
     /// 1970-01-01 UTC).
     Time(u64),
 }
 
-/// A text that is no position.
+/// The error for a text that is not a position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text} is no position: write start, end, an offset, -N for the last N records, a time ago \
@@ -46,17 +45,17 @@ pub struct PositionError {
 }
 
 impl ReadFrom {
-    /// Reads a position:
+    /// Parses a position:
     ///
     /// - `start` and `end`;
-    /// - an offset: that record is the first one;
+    /// - an offset: the record with this offset is the first one;
     /// - `-N`: the last N records;
-    /// - a duration with its unit (`10m`, `2d`): records of that time up to now;
-    /// - `today` and `yesterday`: records since midnight UTC;
-    /// - a date (`2026-11-01`, midnight UTC) or a time of RFC 3339, whose seconds
-    ///   may be left out (`2026-11-01T08:30Z`).
+    /// - a duration with its unit (`10m`, `2d`): records since that time ago;
+    /// - `today` and `yesterday`: records since midnight UTC of that day;
+    /// - a date (`2026-11-01`, midnight UTC) or a time of RFC 3339. Its seconds are optional
+    ///   (`2026-11-01T08:30Z`).
     ///
-    /// Times before 1970 are 1970.
+    /// Times before 1970 count as 1970-01-01 UTC.
     ///
     /// # Errors
     /// [`PositionError`] for any other text.
@@ -106,7 +105,7 @@ fn time(text: &str, now_ms: u64) -> Option<u64> {
         return Some(now_ms.saturating_sub(ago));
     }
     let date = || {
-        // A time without an offset from UTC begins with a date, and is none.
+        // The parser of `Date` also accepts a time without an offset from UTC. Reject it.
         let day = text
             .bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'-');
@@ -118,10 +117,10 @@ fn time(text: &str, now_ms: u64) -> Option<u64> {
 }
 
 impl TopicReader {
-    /// Moves to a position. Only [`ReadFrom::Time`] reads the disk.
+    /// Moves to a position. Only [`ReadFrom::Time`] reads from disk.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub fn seek_from(&mut self, from: ReadFrom) -> Result<(), StoreError> {
         match from {
             ReadFrom::Start => self.seek(ConsequenceOffset::ZERO),

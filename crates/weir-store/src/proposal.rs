@@ -1,4 +1,5 @@
-//! The answer to a call, before and after it is there.
+//! The pending result of a call: [`Proposal`] for the caller that waits for the result, and
+//! [`Answer`] for the side that completes it.
 
 use parking_lot::{Condvar, Mutex};
 use std::future::Future;
@@ -11,8 +12,8 @@ use weir_core::Outcomes;
 
 use crate::error::StoreError;
 
-/// Outcomes that are on their way. Waiting blocks the thread; as a future it
-/// works with any runtime. Dropping it does not take the intentions back.
+/// Pending outcomes of a call. [`wait`](Self::wait) blocks the thread. As a future, a proposal
+/// works with any runtime. Dropping a proposal does not cancel its intentions.
 #[derive(Debug)]
 pub struct Proposal {
     slot: Arc<Slot>,
@@ -25,8 +26,8 @@ struct Slot {
     done: Condvar,
 }
 
-/// Kept small: a producer that does not wait has thousands of them, and the commit thread touches
-/// each.
+/// Must be small: a producer that does not wait has thousands of states, and the commit thread
+/// accesses each.
 #[derive(Debug, Default)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -34,13 +35,13 @@ struct Slot {
 )]
 struct State {
     result: Option<Result<Outcomes, StoreError>>,
-    /// Outcomes of the parts that are answered, while others are not.
+    /// Outcomes of the completed parts, until all parts are completed.
     gathered: Option<Box<Outcomes>>,
-    /// Parts that are not answered yet.
+    /// Number of parts that are not completed yet.
     parts: usize,
-    /// A part is admitted to the log.
+    /// Whether a part was admitted to the log.
     begun: bool,
-    /// All of it is queued for the log.
+    /// Whether all parts are queued for the log.
     received: bool,
     failed: bool,
     waker: Option<Waker>,
@@ -48,14 +49,14 @@ struct State {
 }
 
 impl Proposal {
-    /// A proposal and the duty to answer it, for those who hand intentions on
-    /// to a store that is elsewhere.
+    /// Returns a proposal and the [`Answer`] that completes it, for callers that send intentions
+    /// to a remote store.
     #[must_use]
     pub fn pair() -> (Self, Answer) {
         Self::made(false, false)
     }
 
-    /// A proposal whose intentions are in the queue when its caller gets it.
+    /// Returns a proposal whose intentions are in the queue before the caller receives it.
     pub(crate) fn new(costly: bool) -> (Self, Answer) {
         Self::made(costly, true)
     }
@@ -75,9 +76,9 @@ impl Proposal {
         (proposal, Answer { slot, is_later })
     }
 
-    /// Whether the intentions wait in the slow lane, because they are expected
-    /// to be costly or must not overtake a call there. The answer may take long:
-    /// a caller that bounds its proposals in flight should count these apart.
+    /// Whether the intentions wait in the slow lane, because they are expected to be costly or
+    /// must not overtake a call there. The result may take long. A caller that limits its
+    /// proposals in flight should count these separately.
     #[must_use]
     pub fn is_costly(&self) -> bool {
         self.costly
@@ -89,12 +90,12 @@ impl Proposal {
         self.slot.state.lock().result.is_some()
     }
 
-    /// Waits for the outcomes, in the order of the intentions.
+    /// Blocks until the outcomes are known, and returns them in the order of the intentions.
     ///
     /// # Errors
-    /// When the batch could not be made durable. Then nobody knows whether it
-    /// is in the log until the store is opened again; under a session, sending
-    /// the same nonces again tells.
+    /// Fails if the batch could not be made durable. Whether the batch is in the log is then
+    /// unknown until the store is opened again. With a session, a retry with the same nonces
+    /// returns the outcome.
     pub fn wait(self) -> Result<Outcomes, StoreError> {
         let mut state = self.slot.state.lock();
         loop {
@@ -108,15 +109,15 @@ impl Proposal {
 }
 
 impl Proposal {
-    /// Whether all intentions are queued for the log, or answered. Queued promises nothing: a
-    /// crash may lose them, and the verdict may be any.
+    /// Whether all intentions are queued for the log, or have a result. Queued intentions have no
+    /// guarantee: a crash may lose them, and their verdict can still be any.
     #[must_use]
     pub fn is_received(&self) -> bool {
         self.slot.state.lock().is_received()
     }
 
-    /// Waits for at most `time` until all intentions are queued for the log, or answered. Returns
-    /// `false` if they are not by then. In a store of this process they are from the start.
+    /// Blocks up to `time` until all intentions are queued for the log, or have a result. Returns
+    /// `false` if `time` elapses first. A local store returns `true` at once.
     #[must_use]
     pub fn wait_received(&self, time: Duration) -> bool {
         let deadline = Instant::now().checked_add(time);
@@ -132,8 +133,8 @@ impl Proposal {
         true
     }
 
-    /// Polls until all intentions are queued for the log, or answered. One task polls a proposal at
-    /// a time.
+    /// Returns `Ready` when all intentions are queued for the log, or have a result. Only one task
+    /// may poll a proposal at a time.
     pub fn poll_received(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.slot.state.lock();
         if state.is_received() {
@@ -143,11 +144,11 @@ impl Proposal {
         Poll::Pending
     }
 
-    /// Waits for at most `time`; gives the proposal back when it is not
-    /// answered by then. That says nothing about what will become of it.
+    /// Blocks up to `time` for the outcomes. Returns the proposal as `Err` if `time` elapses first;
+    /// the intentions may still be executed.
     ///
     /// # Errors
-    /// As for [`wait`](Self::wait), inside.
+    /// The inner result has the errors of [`wait`](Self::wait).
     pub fn wait_for(self, time: Duration) -> Result<Result<Outcomes, StoreError>, Self> {
         let deadline = Instant::now().checked_add(time);
         let mut state = self.slot.state.lock();
@@ -185,22 +186,21 @@ impl State {
     }
 }
 
-/// The duty to answer a proposal, or one part of it. Dropping it answers that the
-/// outcome is not known, because a thread panicked.
+/// Completes a proposal, or one part of a proposal. Dropping an `Answer` completes it with
+/// `InDoubt`: a thread panicked, and the outcome is unknown.
 #[derive(Debug)]
 pub struct Answer {
-    /// `None` once it is answered.
+    /// `None` after completion.
     slot: Option<Arc<Slot>>,
-    /// It is for a part that is not the first one. Parts are logged in order, so
-    /// until one of them fails, the parts before it are in the log or on their way
-    /// there.
+    /// Whether this is for a part after the first one. Parts are logged in order. Until one of
+    /// them fails, all earlier parts are in the log or about to be appended.
     is_later: bool,
 }
 
 impl Answer {
-    /// Answers the proposal, and wakes its waiter. Parts are answered in order. An
-    /// error of a later part says that the outcome of the call is not known: the
-    /// parts before it are in the log.
+    /// Completes the proposal, and wakes its waiter. Parts are completed in order. If a part after
+    /// the first one fails, the proposal fails with an unknown outcome, because the earlier parts
+    /// are in the log.
     pub fn complete(mut self, result: Result<Outcomes, StoreError>) {
         drop(self.give(result));
     }
@@ -211,8 +211,8 @@ impl Answer {
         self.give(result)
     }
 
-    /// Says that all intentions are queued for the log. The waiters are woken when the returned
-    /// value is dropped.
+    /// Reports that all intentions are queued for the log. Dropping the returned value wakes the
+    /// waiters.
     #[must_use]
     pub fn receive(&self) -> Option<Wake> {
         let slot = self.slot.as_ref()?;
@@ -224,8 +224,8 @@ impl Answer {
         (thread.is_some() || waker.is_some()).then_some(Wake { thread, waker })
     }
 
-    /// One answer for each part of the proposal: the waiter gets the outcomes of
-    /// all together, or the first error.
+    /// Returns one `Answer` for each part of the proposal. The waiter gets the outcomes of all
+    /// parts together, or the first error.
     pub(crate) fn split(mut self, parts: usize) -> Vec<Self> {
         let Some(slot) = self.slot.take() else {
             return Vec::new();
@@ -238,7 +238,7 @@ impl Answer {
         (0..parts).map(part).collect()
     }
 
-    /// A part is admitted to the log.
+    /// Reports that a part was admitted to the log.
     pub(crate) fn begin(&self) {
         if let Some(slot) = &self.slot {
             slot.state.lock().begun = true;
@@ -252,7 +252,7 @@ impl Answer {
             .is_some_and(|slot| slot.state.lock().begun)
     }
 
-    /// Whether a part was answered with an error.
+    /// Whether a part was completed with an error.
     pub(crate) fn has_failed(&self) -> bool {
         self.slot
             .as_ref()
@@ -301,7 +301,7 @@ impl Answer {
 /// Wakes the waiter of a proposal when it is dropped.
 #[derive(Debug)]
 pub struct Wake {
-    /// What a thread waits at.
+    /// The slot at which a thread waits.
     thread: Option<Arc<Slot>>,
     waker: Option<Waker>,
 }
@@ -312,7 +312,7 @@ impl Drop for Wake {
             slot.done.notify_all();
         }
         if let Some(waker) = self.waker.take() {
-            // Foreign code: a panic in it must not end the commit thread.
+            // The waker is code of the caller. A panic in it must not end the commit thread.
             let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
             drop(woken);
         }

@@ -1,6 +1,6 @@
-//! The seam to a log provider, which decides the order of batches (docs/decisions/0064).
+//! The interface to a log provider, which decides the order of batches (docs/decisions/0064).
 //!
-//! Invariant: each waiter of a batch is answered exactly once.
+//! Invariant: each waiter of a batch gets exactly one result.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::log_index::EntryId;
 use crate::queue::Pending;
 
-/// What a provider waits for before it reports an entry as committed.
+/// The kind of operation that a provider waits for before it reports an entry as committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyClass {
     /// A sync of a local disk: tens of microseconds to milliseconds.
@@ -25,8 +25,8 @@ pub enum LatencyClass {
 }
 
 impl LatencyClass {
-    /// Batches that may be proposed and not answered; further ones gather in the
-    /// queue, so that they become larger.
+    /// Maximum number of proposed batches without a result. Further intentions wait in the queue,
+    /// where they form larger batches.
     pub(crate) const fn in_flight_max(self) -> usize {
         match self {
             Self::Disk => 2,
@@ -38,34 +38,33 @@ impl LatencyClass {
 
 /// A log provider: decides the order of batches.
 pub trait IntentionLog: Send + Sync {
-    /// Proposes a batch. Called on the writer thread, so it must not block. The
-    /// provider answers `batch.waiters` after the entry was applied, or refuses
-    /// it.
+    /// Proposes a batch. The writer thread calls this function, so it must not block. The provider
+    /// completes `batch.waiters` after the entry was applied, or after it rejected the batch.
     fn propose(&self, batch: ProposedBatch);
 
-    /// What a proposal waits for.
+    /// Returns the kind of operation that a proposal waits for.
     fn latency_class(&self) -> LatencyClass;
 
-    /// This node needs the entries up to `id` no more: two snapshots from there on are in
-    /// place, and were read back. The provider lets them go by
+    /// Reports that this node no longer needs the entries up to `id`: two snapshots at or after
+    /// `id` exist and were read back. The provider calls
     /// [`Replica::purge_through`](crate::replica::Replica::purge_through) when it does not
-    /// need them either. Called on the writer thread, so it must not block.
+    /// need these entries either. The writer thread calls this function, so it must not block.
     fn purgeable(&self, id: EntryId);
 }
 
 /// A batch on its way to a provider.
 #[derive(Debug)]
 pub struct ProposedBatch {
-    /// Items in it.
+    /// Number of items in the batch.
     pub count: u32,
     /// The payload of its log entry.
     pub payload: Bytes,
-    /// Who waits for its outcomes.
+    /// The callers that wait for its outcomes.
     pub waiters: Waiters,
 }
 
-/// Those who wait for the outcomes of one batch. Dropping it answers that nobody
-/// knows what became of the batch (INDETERMINATE).
+/// The callers that wait for the outcomes of one batch. Dropping this value fails their calls with
+/// INDETERMINATE: whether the batch was committed is unknown.
 pub struct Waiters(Option<Box<Waiting>>);
 
 struct Waiting {
@@ -90,7 +89,7 @@ impl Waiters {
         })))
     }
 
-    /// Answers with the outcomes of the applied batch.
+    /// Returns the outcomes of the applied batch to the callers.
     pub fn answer(mut self, outcomes: &Outcomes) {
         if let Some(waiting) = self.0.take() {
             let Waiting {
@@ -104,8 +103,8 @@ impl Waiters {
         }
     }
 
-    /// Answers that the batch was not appended anywhere and never will be:
-    /// sending it again is safe even without a session.
+    /// Fails the calls. The batch must not be appended on any node, now or later: the callers may
+    /// retry safely even without a session.
     pub fn refuse(mut self, code: ErrorCode, text: &str) {
         self.fail(|| StoreError::Remote {
             code,
@@ -113,8 +112,8 @@ impl Waiters {
         });
     }
 
-    /// As [`refuse`](Self::refuse), because another node leads. `client` holds the
-    /// addresses of that node for clients, separated by spaces.
+    /// As [`refuse`](Self::refuse), because node `node` leads. `client` has the addresses of that
+    /// node for clients, separated by spaces.
     pub fn redirect(mut self, node: u64, client: &str) {
         self.fail(|| StoreError::Elsewhere {
             node,

@@ -1,12 +1,14 @@
-//! Purges the log after a snapshot, so that it does not grow for ever.
+//! Purges the log after a snapshot, so that the log does not grow without a limit.
 //!
-//! Two snapshots are kept. The log goes up to the older one, in whole segments,
-//! and keeps at least `OpenOptions::log_keep_bytes`. So the newest snapshot can
-//! be lost and the state still be derived.
+//! The store retains two snapshots. A purge removes whole segments of the log up to the older
+//! snapshot, and retains at least `OpenOptions::log_keep_bytes`. If the newest snapshot is lost,
+//! the state can still be derived from the older one and the log.
 //!
-//! Invariants: purged ≤ snapshot ≤ applied ≤ last (I3); nothing is purged before
-//! both snapshots, and every block that they list, were read from disk and
-//! checked.
+//! Invariants:
+//!
+//! - purged ≤ snapshot ≤ applied ≤ last (I3).
+//! - Nothing is purged before both snapshots, and every block that they list, were read from disk
+//!   and checked.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -25,7 +27,8 @@ use crate::snapshot;
 use crate::topic::block::HEADER_BYTES;
 use crate::topic::files::{BlockRef, Home, TopicFiles};
 
-/// Where a block ends, by its segment; `None` while it is only in memory.
+/// Returns the segment of a block and the position in bytes at which the block ends there. `None`
+/// if the block is only in memory.
 fn end_of(files: &TopicFiles, block: &BlockRef) -> Option<((TopicId, u32), u64)> {
     let Home::File(segment, position) = &block.home else {
         return None;
@@ -35,7 +38,7 @@ fn end_of(files: &TopicFiles, block: &BlockRef) -> Option<((TopicId, u32), u64)>
 }
 
 impl Committer {
-    /// How far this store is.
+    /// Returns the log positions of this store.
     pub(crate) fn positions(&self) -> Positions {
         Positions {
             purged: LogIndex(self.log.first_index().0 - 1),
@@ -45,7 +48,7 @@ impl Committer {
         }
     }
 
-    /// Purges the log up to an entry, or tells the log provider that it may do so.
+    /// Purges the log up to an entry. In a cluster, reports to the log provider that it may purge.
     pub(crate) fn purge(&mut self, through: LogIndex) -> Result<(), StoreError> {
         if let Some(replica) = &self.replica {
             if let Some(term) = self.log.term_at(through) {
@@ -67,8 +70,7 @@ impl Committer {
 }
 
 impl MaintenanceHandle {
-    /// Purges the log before the older one of the snapshots that are kept, if
-    /// a segment goes by that.
+    /// Purges the log before the older retained snapshot, if this removes a segment.
     pub(crate) fn purge_log(&self, permit: &ExclusivePermit) -> Result<(), StoreError> {
         let snapshots = snapshot::list(&*self.disk)?;
         let [_, .., older] = snapshots.as_slice() else {
@@ -83,7 +85,7 @@ impl MaintenanceHandle {
             return Ok(());
         };
         if self.unread_bytes() > AT_ONCE_BYTES_MAX {
-            // Others need the permit meanwhile: checkpoints, backups, retention.
+            // Reading back takes long, and checkpoints, backups and retention need the permit.
             self.read_back_in_background();
             return Ok(());
         }
@@ -94,7 +96,7 @@ impl MaintenanceHandle {
         self.ask(move |committer| committer.purge(through))?
     }
 
-    /// Bytes of blocks that were not read back.
+    /// Returns the bytes of the blocks that were not read back yet.
     fn unread_bytes(&self) -> u64 {
         let topics = self.engine.topics.read().clone();
         let marks = self.read_back.marks.lock();
@@ -111,13 +113,13 @@ impl MaintenanceHandle {
         bytes
     }
 
-    /// Reads back what was not, at a bounded rate and without the permit, and purges the log then.
+    /// Reads back the remaining blocks at a bounded rate, without the permit. Then purges the log.
     fn read_back_in_background(&self) {
         let handle = self.clone();
         self.read_back
             .begin(move || match handle.read_back_slowly() {
                 Ok(true) => {
-                    // Who has the permit purges after a checkpoint of its own, or the next one does.
+                    // If another task has the permit, a later checkpoint purges.
                     if let Some(permit) = handle.maintenance.try_acquire()
                         && let Err(error) = handle.purge_log(&permit)
                     {
@@ -129,7 +131,7 @@ impl MaintenanceHandle {
             });
     }
 
-    /// Returns whether it came to the end.
+    /// Reads back the remaining blocks. Returns `false` if it stopped before the end.
     fn read_back_slowly(&self) -> Result<bool, StoreError> {
         let (start, mut bytes) = (Instant::now(), 0);
         let installs = self.engine.counters.installs.get();
@@ -144,7 +146,8 @@ impl MaintenanceHandle {
                 if before.is_some_and(|before| before >= end) {
                     continue;
                 }
-                // No mark for a rebuild: it may be gone, because no permit is held here.
+                // Do not mark the block for a rebuild on an error: without the permit, the block
+                // may have been removed meanwhile.
                 let checked = files.check(block);
                 if checked.is_err() {
                     files.wait_installed();
@@ -154,7 +157,7 @@ impl MaintenanceHandle {
                     return Ok(false);
                 }
                 match checked {
-                    // Compaction or retention has removed it.
+                    // Compaction or retention has removed the block.
                     Err(_) if files.is_replaced(block) => continue,
                     checked => drop(checked?),
                 }
@@ -169,7 +172,7 @@ impl MaintenanceHandle {
         Ok(true)
     }
 
-    /// Reads every block from disk that was not read back before.
+    /// Reads from disk every block that was not read back before.
     fn read_back_blocks(&self, _permit: &ExclusivePermit) -> Result<(), StoreError> {
         let topics = self.engine.topics.read().clone();
         let mut found = BTreeMap::new();
@@ -190,8 +193,7 @@ impl MaintenanceHandle {
         Ok(())
     }
 
-    /// Reads a snapshot and every block from disk, before they become the only
-    /// copy.
+    /// Reads a snapshot and every block from disk, before they become the only copy of the state.
     pub(crate) fn read_back(
         &self,
         index: LogIndex,

@@ -1,16 +1,18 @@
-//! What waits for the commit thread.
+//! The queue of batches for the commit thread.
 //!
-//! Callers encode their intentions straight into the batch that will be
-//! logged, so a value is copied once. Everything in the quick lane when the
-//! commit thread returns from a sync goes into the next one: group commit
-//! without a timer. Calls that are expected to be costly wait in the slow lane
-//! (docs/decisions/0053), which is admitted in small batches. Both lanes are
+//! Callers encode their intentions directly into the batch that will be logged, so a value is
+//! copied once. When the commit thread returns from a sync, it takes everything in the quick lane
+//! for the next sync. This is group commit without a timer. Calls that are expected to be costly
+//! wait in the slow lane (docs/decisions/0053), which is admitted in small batches. Both lanes are
 //! bounded in bytes; a caller blocks while its lane is full.
 //!
-//! Invariant: calls that share a topic or a client are logged in the order in
-//! which they were proposed; so are the parts of one call. Group steps keep their order with writes of their
-//! client and with the start of their topic's program, not with other writes of
-//! their topic.
+//! Invariants:
+//!
+//! - Calls that share a topic or a client are logged in the order in which they were proposed. The
+//!   next item is the exception.
+//! - A step of a group is logged in order with the writes of its client and with the start of the
+//!   program of its topic. It has no order with other writes to its topic.
+//! - The parts of one call are logged in order.
 
 mod cost;
 mod lane;
@@ -33,50 +35,50 @@ pub(crate) use cost::{COSTLY_FUEL, Used, fuel_of_a_call};
 use cost::{CostModel, Expected};
 use lane::{Lane, Names};
 
-/// Bytes of encoded intentions that may wait in the quick lane. One call may
-/// exceed it.
+/// Maximum bytes of encoded intentions that wait in the quick lane. One call may exceed the
+/// maximum.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Bytes of encoded intentions that may wait in the slow lane. A server admits
-/// less there.
+/// Maximum bytes of encoded intentions that wait in the slow lane. A server admits less.
 pub(crate) const SLOW_BYTES_MAX: usize = 96 << 20;
-/// Fuel that the calls of one slow batch are expected to use together: one call
-/// at the default limit. One intention may exceed it.
+/// Maximum expected fuel of all calls in one slow batch: that of one call at the default limit. One
+/// intention may exceed the maximum.
 pub(crate) const SLOW_BATCH_FUEL: u64 = FUEL_DEFAULT;
-/// Calls of programs in one slow batch. It bounds for how long calls that turn
-/// out to be costlier than expected delay others.
+/// Maximum calls of programs in one slow batch. The maximum bounds the delay of other calls if
+/// these calls cost more than expected.
 const SLOW_BATCH_CALLS_MAX: usize = 256;
-/// Calls of programs in the batches of the quick lane that share a sync, for
-/// the same reason. One call may exceed it.
+/// Maximum calls of programs in the batches of the quick lane that share a sync. The maximum bounds
+/// the delay of other calls too. One call may exceed it.
 const QUICK_CALLS_MAX: usize = 1024;
-/// Memory that an emptied batch keeps.
+/// Maximum bytes of memory that a recycled batch keeps.
 const SPARE_BYTES: usize = BATCH_BYTES_MAX + (64 << 10);
 
-/// A batch being filled, and who waits for its items, in order.
+/// An open batch, and the callers that wait for its items, in order.
 #[derive(Default)]
 pub(crate) struct Pending {
     pub(crate) builder: BatchBuilder,
     pub(crate) waiters: Vec<(u32, Answer)>,
-    /// Compiled programs that its items bring: they stay known until then.
+    /// Compiled programs that its items contain. The batch owns them, so that the host does not
+    /// evict them before the apply.
     pub(crate) prepared: Vec<Box<dyn Program>>,
-    /// It came from the slow lane: its flow there, and its expected fuel.
+    /// For a batch of the slow lane: its flow, and its expected fuel.
     pub(crate) slow: Option<(Box<str>, u64)>,
-    /// Calls of programs in it; more than none also when programs start or end.
+    /// Number of calls of programs. Starts of programs and DESTROYs count too.
     pub(crate) calls: usize,
-    /// DESTROYs in it.
+    /// Number of DESTROYs.
     destroys: usize,
 }
 
-/// What was found out about intentions before they are queued.
+/// Results of the preparation of intentions, before they are queued.
 #[derive(Default)]
 pub(crate) struct Prepared {
     /// Programs that were compiled.
     pub(crate) programs: Vec<Box<dyn Program>>,
-    /// As the state is now, every program start among them will be refused
-    /// before its program is called.
+    /// Whether the present state implies that every program start among the intentions will be
+    /// rejected before its program is called.
     pub(crate) starts_refused: bool,
 }
 
-/// Why the queue takes nothing more.
+/// The reason why the queue rejects calls.
 #[derive(Clone, Debug)]
 pub(crate) enum Shut {
     Closed,
@@ -107,23 +109,24 @@ struct Inner {
     slow: Lane<Pending>,
     slow_bytes: usize,
     costs: CostModel,
-    /// Topics whose module was restored and is not compiled. Their calls are held in the slow lane,
-    /// for the thread that applies would compile it.
+    /// Topics whose module was restored and is not compiled. Their calls are held in the slow lane.
+    /// Otherwise the apply would compile the module.
     uncompiled: BTreeMap<Box<str>, CodeHash>,
-    /// Threads that compile modules which were restored.
+    /// Number of threads that compile restored modules.
     compilers: usize,
-    /// DESTROYs that are not applied yet: what a start will meet is not known.
+    /// Number of DESTROYs that are not applied yet. While there are any, the state that a program
+    /// start will find is unknown.
     destroys: usize,
-    /// Tasks that were sent to the commit thread and not taken.
+    /// Number of tasks in the channel of the commit thread.
     tasks: usize,
     spare: Vec<Pending>,
-    /// Only the store itself may still propose something.
+    /// Whether the store is being closed: only the store itself may still propose intentions.
     closing: bool,
     shut: Option<Shut>,
-    /// The commit thread has ended: nobody will answer.
+    /// Whether the commit thread has ended.
     gone: bool,
     asleep: bool,
-    /// Batches that a log provider has and did not answer.
+    /// Number of batches that a log provider has and that have no result yet.
     in_flight: usize,
 }
 
@@ -132,25 +135,25 @@ pub(crate) struct Queue {
     work: Condvar,
     room: Condvar,
     limits: IntentionLimits,
-    /// Batches that a log provider may have at a time; no provider, no bound.
+    /// Maximum number of batches that a log provider has at a time. Unbounded without a provider.
     in_flight_max: AtomicUsize,
-    /// Whether each call is a batch of its own.
+    /// Whether each call gets a separate batch.
     apart: bool,
 }
 
-/// When the commit thread is woken, if it sleeps.
+/// When a call wakes the commit thread, if that thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notify {
     Now,
     Deferred,
-    /// Now, and also while the store is being closed.
+    /// As `Now`, and the call is accepted even while the store is being closed.
     Last,
 }
 
-/// What the commit thread finds.
+/// The work that the commit thread takes from the queue.
 pub(crate) struct Work {
     pub(crate) batches: VecDeque<Pending>,
-    /// Tasks that wait in the channel of the commit thread.
+    /// Number of tasks in the channel of the commit thread.
     pub(crate) tasks: usize,
     pub(crate) shut: Option<Shut>,
 }
@@ -161,24 +164,23 @@ impl Work {
     }
 }
 
-/// What was done to the program of a topic.
+/// How applied calls changed the program of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Change {
     None,
-    /// The topic was destroyed, or an attempt to start a program was refused.
+    /// The topic was destroyed, or an attempt to start a program was rejected.
     Tried,
     /// The topic was created, or its program replaced.
     Program,
 }
 
-/// Program calls of one topic that were applied, one after the other.
+/// The cost of consecutive program calls of one topic that were applied.
 #[derive(Debug)]
 pub(crate) struct Lesson<'a> {
     pub(crate) topic: &'a str,
     used: Used,
     pub(crate) change: Change,
-    /// After a change: fuel that a call of the program may use which the topic
-    /// has now; none without a program.
+    /// After a change: maximum fuel of a call of the present program. `None` without a program.
     pub(crate) fuel_max: Option<u64>,
 }
 
@@ -192,7 +194,7 @@ impl<'a> Lesson<'a> {
         }
     }
 
-    /// More calls of the topic.
+    /// Adds calls of the topic.
     pub(crate) fn add(&mut self, used: Used, change: Change) {
         self.used.calls = self.used.calls.saturating_add(used.calls);
         self.used.fuel = self.used.fuel.saturating_add(used.fuel);
@@ -201,7 +203,7 @@ impl<'a> Lesson<'a> {
     }
 }
 
-/// What a call is expected to cost, and where it waits.
+/// The expected cost of a call, and the lane in which it waits.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     may_start: bool,
@@ -229,8 +231,7 @@ impl Inner {
         plan
     }
 
-    /// Whether something waits in the slow lane that an intention must not
-    /// overtake.
+    /// Whether a call waits in the slow lane that `intention` must not overtake.
     fn must_follow(&self, intention: &Intention<'_>) -> bool {
         let topic = intention.topic;
         let by_topic = match intention.operation {
@@ -240,15 +241,15 @@ impl Inner {
         by_topic || self.slow.has_client(intention.client)
     }
 
-    /// Why a call is not taken.
+    /// Returns the reason why a call is rejected; `None` if it is accepted.
     fn refuses(&self, notify: Notify) -> Option<Shut> {
         let closing = self.closing && notify != Notify::Last;
         let closing = closing.then_some(Shut::Closed);
         self.shut.clone().or(closing)
     }
 
-    /// Takes out what waits in the slow lane. A call of which a part was
-    /// admitted already stays, if it is `begun_too` that is false.
+    /// Removes the calls that wait in the slow lane, and returns their batches. With `begun_too`
+    /// false, calls stay if one of their parts was already admitted to the log.
     fn refuse_slow(&mut self, begun_too: bool) -> Vec<Pending> {
         let begun = |pending: &Pending| pending.waiters.iter().any(|(_, slot)| slot.has_begun());
         let refused = self.slow.take_if(|pending| begun_too || !begun(pending));
@@ -259,7 +260,7 @@ impl Inner {
         refused
     }
 
-    /// The next batches of the slow lane, for one sync.
+    /// Appends the next batches of the slow lane to `batches`, for one sync.
     fn take_slow(&mut self, batches: &mut VecDeque<Pending>) {
         let mut fuel = 0_u64;
         while let Some(cost) = self.slow.next_cost() {
@@ -270,7 +271,7 @@ impl Inner {
                 break;
             };
             self.slow_bytes -= pending.builder.bytes();
-            // A part of this call failed: the rest must not be executed.
+            // A part of this call failed: the other parts must not be executed.
             if pending.waiters.iter().any(|(_, slot)| slot.has_failed()) {
                 self.destroys -= pending.destroys;
                 continue;
@@ -283,7 +284,7 @@ impl Inner {
         }
     }
 
-    /// Lets the calls of topics go on.
+    /// Releases the held calls of topics for which `is_done` returns true.
     fn release(&mut self, is_done: impl Fn(&str, CodeHash) -> bool) {
         let slow = &mut self.slow;
         self.uncompiled.retain(|topic, code| {
@@ -300,7 +301,7 @@ impl Inner {
     }
 }
 
-/// A part of a call that is to be a batch of the slow lane.
+/// A part of a call that becomes one batch of the slow lane.
 struct Part<'a> {
     intentions: &'a [Intention<'a>],
     names: Names,
@@ -322,8 +323,8 @@ impl<'a> Part<'a> {
         };
         let mut most = 0;
         for (intention, cost) in intentions.iter().zip(costs) {
-            // A group step keeps its order with the start of a program alone:
-            // the name of its topic would make writes wait for it.
+            // A group step has an order only with the start of a program. If it always named its
+            // topic, writes to the topic would wait for it.
             let is_group_step = matches!(intention.operation, Operation::Cursor { .. });
             let topic = intention.topic;
             if !is_group_step || lane.has_start(topic) {
@@ -362,7 +363,7 @@ fn destroys(intentions: &[Intention<'_>]) -> usize {
     intentions.iter().filter(is_destroy).count()
 }
 
-/// How many of these intentions make up one slow batch: at least one.
+/// Returns how many of the first intentions fit into one slow batch; at least one.
 fn part_len(intentions: &[Intention<'_>], costs: &[Expected]) -> usize {
     let (mut fuel, mut calls, mut bytes) = (0_u64, 0, 0);
     let fits = |(intention, cost): &(&Intention<'_>, &Expected)| {
@@ -388,13 +389,12 @@ impl Queue {
         }
     }
 
-    /// The limits that intentions are checked against.
+    /// Returns the limits for intentions.
     pub(crate) fn limits(&self) -> IntentionLimits {
         self.limits
     }
 
-    /// Adds intentions that are answered together. Blocks while the lane is
-    /// full.
+    /// Queues the intentions of one call, which get one result. Blocks while the lane is full.
     pub(crate) fn propose(
         &self,
         author: Author,
@@ -426,7 +426,7 @@ impl Queue {
                 break plan;
             }
             if std::mem::take(&mut inner.asleep) {
-                // What was proposed without waking the thread makes the room.
+                // Deferred calls have not woken the thread; it must take them to free space.
                 self.work.notify_one();
             }
             self.room.wait(&mut inner);
@@ -459,7 +459,7 @@ impl Queue {
         answer: Answer,
     ) -> Result<(), StoreError> {
         let size = intentions.iter().map(Intention::size_hint).sum::<usize>();
-        // A call that is too large for company gets a batch of its own.
+        // A call that does not fit into the last batch starts a new one.
         let fits = inner.batches.back().is_some_and(|last| {
             !self.apart
                 && last.builder.bytes() + size <= BATCH_BYTES_MAX
@@ -554,7 +554,7 @@ impl Queue {
             pending.slow = Some((Box::from(part.flow), part.fuel));
             batches.push((pending, part));
         }
-        // Parts are applied in order: the programs stay known until the last one.
+        // Parts are applied in order: the last batch retains the programs until all are applied.
         if let Some((last, _)) = batches.last_mut() {
             last.prepared.extend(prepared.programs);
         }
@@ -572,7 +572,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The batch of the slow lane that a call can be added to.
+    /// Returns the batch of the slow lane to which a call can be added.
     fn joinable(&self, inner: &mut Inner, part: &Part<'_>) -> Option<u64> {
         let number = (!self.apart)
             .then(|| inner.slow.joinable(&part.names, part.fuel, SLOW_BATCH_FUEL))
@@ -584,7 +584,7 @@ impl Queue {
         fits.then_some(number)
     }
 
-    /// Wakes the commit thread if it sleeps beside work.
+    /// Wakes the commit thread if it sleeps although work is ready.
     pub(crate) fn wake(&self) {
         let mut inner = self.inner.lock();
         if !inner.asleep || (inner.batches.is_empty() && !inner.slow.is_ready()) {
@@ -600,8 +600,8 @@ impl Queue {
         self.inner.lock().plan(intentions, starts_refused).is_slow
     }
 
-    /// Counts a task for the commit thread and wakes it. `send` puts the task into the channel of
-    /// that thread; it is not called when nobody would take the task.
+    /// Counts a task for the commit thread, and wakes that thread. `send` puts the task into the
+    /// channel of the thread; it is not called if the thread has ended or the store is closed.
     pub(crate) fn task(&self, send: impl FnOnce()) -> Result<(), StoreError> {
         let mut inner = self.inner.lock();
         // A poisoned store still serves reads and tasks.
@@ -620,14 +620,14 @@ impl Queue {
         !self.inner.lock().batches.is_empty()
     }
 
-    /// Takes everything in the quick lane (of calls of programs no more than
-    /// [`QUICK_CALLS_MAX`]) and, when `slow_in` is over, one batch of the slow
-    /// lane. Blocks while there is neither, for `patience` at most.
+    /// Takes everything in the quick lane, with at most [`QUICK_CALLS_MAX`] calls of programs.
+    /// After `slow_in`, also takes batches of the slow lane for one sync. Blocks up to `patience`
+    /// while there is no work; `None` is no limit.
     pub(crate) fn take(&self, patience: Option<Duration>, slow_in: Duration) -> Work {
         let since = Instant::now();
         let mut inner = self.inner.lock();
         let in_flight_max = self.in_flight_max.load(Ordering::Relaxed);
-        // A provider that has enough gets no more until it has answered.
+        // At its maximum, a provider gets no batch until it completes one.
         let is_held = |inner: &Inner| inner.in_flight >= in_flight_max;
         let slow_is_due = |inner: &Inner| {
             inner.slow.is_ready()
@@ -668,7 +668,7 @@ impl Queue {
             inner.bytes -= next.builder.bytes();
             batches.extend(inner.batches.pop_front());
         }
-        // Not before a call of the quick lane that came earlier.
+        // A slow batch must not overtake earlier calls of the quick lane.
         if inner.batches.is_empty() && slow_is_due(&inner) {
             inner.take_slow(&mut batches);
         }
@@ -682,17 +682,17 @@ impl Queue {
         work
     }
 
-    /// Limits how many batches a log provider has at a time.
+    /// Sets the maximum number of batches that a log provider has at a time; at least 1.
     pub(crate) fn set_in_flight_max(&self, batches: usize) {
         self.in_flight_max.store(batches.max(1), Ordering::Relaxed);
     }
 
-    /// Counts a batch that is given to a log provider.
+    /// Counts a batch that is proposed to a log provider.
     pub(crate) fn admitted(&self) {
         self.inner.lock().in_flight += 1;
     }
 
-    /// Counts a batch that a log provider has answered.
+    /// Counts a batch that a log provider has completed.
     pub(crate) fn concluded(&self) {
         let mut inner = self.inner.lock();
         assert!(inner.in_flight > 0, "each admitted batch is answered once");
@@ -701,7 +701,7 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Keeps the memory of an answered batch for a later one.
+    /// Retains the memory of a completed batch for a later batch.
     pub(crate) fn recycle(&self, mut pending: Pending) {
         let mut inner = self.inner.lock();
         inner.destroys -= pending.destroys;
@@ -714,8 +714,9 @@ impl Queue {
         }
     }
 
-    /// Registers the programs of topics after an open, each with the fuel limit of a call. Calls of
-    /// a program for which `is_put_off` is true wait until it is compiled, if a thread compiles it.
+    /// Registers the programs of topics after an open, each with the fuel limit of a call. If a
+    /// thread compiles restored modules, calls of a program for which `is_put_off` is true wait
+    /// until the program is compiled.
     pub(crate) fn restored(
         &self,
         programs: &[(TopicName, u64, CodeHash)],
@@ -725,7 +726,7 @@ impl Queue {
         inner.release(|_, _| true);
         for (topic, fuel_max, code) in programs {
             inner.costs.started(topic.as_str(), *fuel_max);
-            // Asked under the lock: `compiled` comes after it.
+            // Call `is_put_off` under the lock, so that a concurrent `compiled` is not missed.
             if inner.compilers > 0 && is_put_off(*code) {
                 inner.slow.hold(topic.as_str());
                 inner.uncompiled.insert(Box::from(topic.as_str()), *code);
@@ -738,7 +739,7 @@ impl Queue {
         self.inner.lock().compilers += 1;
     }
 
-    /// Counts the end of such a thread. When the last one ends, no call waits for a module any more.
+    /// Counts a thread that ends compiling restored modules. The last one releases all held calls.
     pub(crate) fn compiler_ended(&self) {
         let mut inner = self.inner.lock();
         inner.compilers -= 1;
@@ -755,14 +756,14 @@ impl Queue {
         inner.uncompiled.get(inner.slow.held_first()?).copied()
     }
 
-    /// Lets the calls of a module proceed: it is compiled, or cannot be.
+    /// Releases the calls of a module that is compiled, or that cannot be compiled.
     pub(crate) fn compiled(&self, code: CodeHash) {
         self.inner.lock().release(|_, other| other == code);
         self.work.notify_one();
     }
 
-    /// Learns from a batch that was applied. `slow` is its flow in the slow
-    /// lane and its expected fuel, `fuel` what it used.
+    /// Updates the cost model after a batch was applied. `slow` is the flow of the batch in the
+    /// slow lane and its expected fuel; `fuel` is the fuel that it used.
     pub(crate) fn learn(&self, lessons: &[Lesson<'_>], slow: Option<&(Box<str>, u64)>, fuel: u64) {
         let mut inner = self.inner.lock();
         for lesson in lessons {
@@ -785,8 +786,7 @@ impl Queue {
         }
     }
 
-    /// The commit thread ends: what still waits is answered with an error, and
-    /// nothing is taken any more.
+    /// Fails all queued calls and rejects new ones, because the commit thread ends.
     pub(crate) fn leave(&self, why: &Shut) {
         let mut inner = self.inner.lock();
         inner.gone = true;
@@ -799,12 +799,12 @@ impl Queue {
         refuse(slow, why);
     }
 
-    /// The store is going to be closed: only the store itself still proposes,
-    /// and calls of the slow lane that have not begun are refused.
+    /// Begins the close of the store. From now on, only the store itself can propose. Calls of the
+    /// slow lane fail if none of their parts was admitted to the log.
     pub(crate) fn begin_close(&self) {
         let mut inner = self.inner.lock();
         inner.closing = true;
-        // What has begun goes on at once.
+        // Calls that have begun must not wait for a module.
         inner.release(|_, _| true);
         let slow = inner.refuse_slow(false);
         drop(inner);
@@ -812,12 +812,13 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// Whether calls are refused.
+    /// Whether calls are rejected.
     pub(crate) fn is_shut(&self) -> bool {
         self.inner.lock().shut.is_some()
     }
 
-    /// Refuses calls from now on, with the reason `why`. [`Shut::Closed`] replaces an earlier reason.
+    /// Rejects calls from now on, with the reason `why`. [`Shut::Closed`] replaces an earlier
+    /// reason.
     pub(crate) fn shut(&self, why: &Shut) {
         let mut inner = self.inner.lock();
         if inner.shut.is_none() || why.is_closed() {
@@ -836,7 +837,7 @@ fn count(intentions: &[Intention<'_>]) -> u32 {
     to_u32(intentions.len(), "a call has at most 10,000 intentions")
 }
 
-/// Adds intentions to a batch; in an error they are counted from `done` on.
+/// Adds intentions to a batch. An error counts the intentions of the call from `done`.
 fn encode(
     builder: &mut BatchBuilder,
     author: Author,
@@ -854,7 +855,7 @@ fn encode(
 fn refuse(batches: impl IntoIterator<Item = Pending>, why: &Shut) {
     for pending in batches {
         for (_, answer) in pending.waiters {
-            // The parts that began are in the log, or may be.
+            // Admitted parts of the call may be in the log.
             let error = if answer.has_begun() {
                 why.error().in_doubt()
             } else {

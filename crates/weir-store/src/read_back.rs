@@ -1,4 +1,4 @@
-//! How far the segments of topics were read back from the disk and checked.
+//! Records how far the topic segments were read back from disk and checked.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use weir_core::TopicId;
 
-/// Bytes of blocks that a purge reads back while it holds the permit for maintenance. More are read
-/// before, by a thread of their own.
+/// Maximum bytes of blocks that a purge reads back while it holds the permit for maintenance. If
+/// there are more, a separate thread reads them back before the purge.
 pub(crate) const AT_ONCE_BYTES_MAX: u64 = 8 << 20;
-/// Bytes that this thread reads in a second.
+/// Maximum bytes that the read-back thread reads in a second.
 const BYTES_PER_S: u64 = 64 << 20;
 
-/// How far each topic segment was read back since the store was opened. A
-/// segment is only appended to, and its number is never used again.
+/// The position up to which each topic segment was read back since the store was opened. These
+/// positions stay valid: segments are append-only, and segment numbers are never reused.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBack {
     pub(crate) marks: Mutex<BTreeMap<(TopicId, u32), u64>>,
@@ -24,7 +24,7 @@ pub(crate) struct ReadBack {
 }
 
 impl ReadBack {
-    /// Runs `work` on a thread of its own, unless one runs or the store ends.
+    /// Runs `work` on a new thread. A no-op if the thread already runs, or after `stop`.
     pub(crate) fn begin(&self, work: impl FnOnce() + Send + 'static) {
         let mut thread = self.thread.lock();
         let runs = thread.as_ref().is_some_and(|thread| !thread.is_finished());
@@ -32,12 +32,12 @@ impl ReadBack {
             return;
         }
         let name = "weir-read-back".to_owned();
-        // Without a thread the log stays; the next checkpoint tries again.
+        // If the thread cannot start, the log is not purged. The next checkpoint retries.
         *thread = std::thread::Builder::new().name(name).spawn(work).ok();
     }
 
-    /// So many bytes were read since `start`: waits until that was not too fast. Returns whether to
-    /// go on.
+    /// Limits the rate after `bytes` were read since `start`: blocks while the rate is above
+    /// [`BYTES_PER_S`]. Returns `false` if the thread must end.
     pub(crate) fn pause(&self, start: Instant, bytes: u64) -> bool {
         let millis = bytes / (BYTES_PER_S / 1_000);
         let due = start.checked_add(Duration::from_millis(millis));
@@ -53,7 +53,7 @@ impl ReadBack {
         }
     }
 
-    /// Ends the thread, for good.
+    /// Stops the thread, and blocks until it ends. [`begin`](Self::begin) is a no-op afterwards.
     pub(crate) fn stop(&self) {
         *self.stopped.lock() = true;
         self.changed.notify_all();

@@ -1,17 +1,18 @@
-//! Opening a store for reading only, possibly beside the process that writes it.
+//! Opens a store for reading only, while another process may write to it.
 //!
-//! The state is made in memory, of the newest snapshot and the log after it, as
-//! an open would make it; records that only the log has go to a scratch file
-//! outside the directory ([`ReadOnlyDisk`]).
+//! The state is derived in memory from the newest snapshot and the log after it, as in any open.
+//! Records that only the log has are written to a scratch file outside the directory
+//! ([`ReadOnlyDisk`]).
 //!
-//! The writer goes on meanwhile. It appends to the log: a batch that is written
-//! in part ends the log here, as after a crash. It purges the log and removes
-//! snapshots and topic segments: then an attempt meets a file that is missing or
-//! does not fit, and the next attempt begins with the names of that time. An
-//! error that several attempts meet in the same words is no race and is
-//! returned.
+//! The other process may change the directory during the open:
 //!
-//! Where the install of a snapshot was begun, the state is that of its end.
+//! - It appends to the log. A partially written batch ends the log, as after a crash.
+//! - It purges the log, and removes snapshots and topic segments. An attempt then fails at a file
+//!   that is missing or does not match, and the next attempt lists the files again.
+//!
+//! If several attempts fail with the same error text, the error is not a race and is returned.
+//!
+//! If the install of a snapshot has begun, the state is the state after the install.
 //!
 //! Invariant: nothing in the directory is changed, created or locked.
 
@@ -28,14 +29,14 @@ use crate::options::OpenOptions;
 use crate::recovery::{self, OpenReport};
 use crate::topic::cache::FileCache;
 
-/// Attempts to read the files, at most.
+/// Maximum number of attempts to read the files.
 const ATTEMPTS_MAX: u32 = 10;
-/// Attempts in a row that meet the same error before it is returned.
+/// Number of consecutive attempts with the same error after which the error is returned.
 const SAME_MAX: u32 = 3;
-/// Pause after an attempt, times the number of attempts so far.
+/// Pause after an attempt, multiplied by the number of attempts so far.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A state that is only read.
+/// The parts of a store that is open for reading only.
 pub(crate) struct Parts {
     pub(crate) files: Arc<FileCache>,
     pub(crate) engine: Arc<Engine>,
@@ -43,7 +44,7 @@ pub(crate) struct Parts {
     pub(crate) report: OpenReport,
 }
 
-/// Reads the state of the store on `disk`, to which another process may write.
+/// Reads the state of the store on `disk`. Another process may write to the disk.
 pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts, StoreError> {
     let mut same = 0;
     let mut before = String::new();
@@ -86,12 +87,12 @@ fn attempt(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts, StoreEr
     })
 }
 
-/// Whether the process that writes the store can have caused an error.
+/// Whether a concurrent writer may have caused the error.
 fn may_be_race(error: &StoreError) -> bool {
     match error {
         // Something was written, replaced or purged between two reads.
         StoreError::Damage { .. } | StoreError::IndexOutOfRange { .. } => true,
-        // A file was removed, or cut to the length that counts.
+        // A file was removed, or truncated to its valid length.
         StoreError::Io { source, .. } => matches!(
             source.kind(),
             std::io::ErrorKind::NotFound | std::io::ErrorKind::UnexpectedEof

@@ -1,4 +1,4 @@
-//! Readers: pages of records from an offset on.
+//! Readers of a topic, which return pages of records from an offset.
 
 use std::fmt;
 use std::future::Future;
@@ -18,21 +18,21 @@ use crate::topic::signal::{Registration, Signal};
 
 pub(crate) mod wire;
 
-/// Reads the records of one topic in ascending offset, each once, from any
-/// offset on. It needs nothing from the store between two calls, holds no
-/// lock, and costs one block of memory while a page is alive.
+/// Reads the records of one topic from any offset, in ascending order, each once. Between two
+/// calls, a reader holds no lock and uses no resource of the store. A page uses the memory of one
+/// block until it is dropped.
 #[derive(Clone, Debug)]
 pub struct TopicReader {
     source: Source,
     next: u64,
-    /// Whether it goes on at the first record that is left.
+    /// Whether the reader skips removed records, see [`or_earliest`](Self::or_earliest).
     skips: bool,
 }
 
 #[derive(Clone)]
 enum Source {
     Topic(Arc<TopicFiles>),
-    /// A name that was not created when it was last looked for.
+    /// The name of a topic that did not exist at the last lookup.
     Name(Arc<Engine>, Box<str>),
 }
 
@@ -54,8 +54,8 @@ impl Source {
     }
 }
 
-/// A run of records that lie together. The bytes stay valid as long as the
-/// page lives, whatever happens to the topic.
+/// Consecutive records of one block. The bytes stay valid until the page is dropped, whatever
+/// happens to the topic.
 #[derive(Clone, Debug)]
 pub struct Page {
     block: LoadedBlock,
@@ -87,16 +87,16 @@ impl TopicReader {
         }
     }
 
-    /// Lets the reader continue at the earliest record that is left when retention has removed
-    /// those that it would read next. Without this, such a read is an error unless the
-    /// reader starts at the first record.
+    /// Makes the reader continue at the earliest remaining record if retention has removed the next
+    /// records. Without this option, such a read fails with `RecordsGone`, unless the reader is at
+    /// the start of the topic.
     #[must_use]
     pub fn or_earliest(mut self) -> Self {
         self.skips = true;
         self
     }
 
-    /// Whether what it would read next was removed.
+    /// Fails with `RecordsGone` if the next record was removed and the reader must not skip it.
     fn gone(&self, files: &TopicFiles) -> Result<(), StoreError> {
         let removed = files.removed();
         if self.skips || self.next <= 1 || self.next > removed {
@@ -108,8 +108,7 @@ impl TopicReader {
         })
     }
 
-    /// Continues so many offsets before the end, or at the first record that
-    /// is left.
+    /// Moves to `n` offsets before the end, or to the first remaining record if that is later.
     pub fn seek_last(&mut self, n: u64) {
         let files = self.source.files();
         let (last, removed) = files.map_or((0, 0), |files| (files.last().0, files.removed()));
@@ -121,7 +120,7 @@ impl TopicReader {
         };
     }
 
-    /// The topic's records, once it is there.
+    /// Returns the files of the topic; `None` until the topic is created.
     fn files(&mut self) -> Option<Arc<TopicFiles>> {
         let files = self.source.files()?;
         if matches!(self.source, Source::Name(..)) {
@@ -130,18 +129,19 @@ impl TopicReader {
         Some(files)
     }
 
-    /// Offset from which the next page starts, or the first one after it.
+    /// Returns the offset of the next record. If no record has this offset, the next page starts at
+    /// the first record after it.
     #[must_use]
     pub fn position(&self) -> ConsequenceOffset {
         ConsequenceOffset(self.next)
     }
 
-    /// Continues at the first record after `after`.
+    /// Moves to the first record after `after`.
     pub fn seek(&mut self, after: ConsequenceOffset) {
         self.next = after.0.saturating_add(1);
     }
 
-    /// Offset of the newest record that can be read.
+    /// Returns the offset of the newest record; zero if the topic has none.
     #[must_use]
     pub fn last(&self) -> ConsequenceOffset {
         self.source
@@ -149,7 +149,7 @@ impl TopicReader {
             .map_or(ConsequenceOffset::ZERO, |files| files.last())
     }
 
-    /// Offset of the oldest record that is still there; zero for none.
+    /// Returns the offset of the oldest remaining record; zero if there is none.
     #[must_use]
     pub fn first(&self) -> ConsequenceOffset {
         self.source
@@ -157,9 +157,9 @@ impl TopicReader {
             .map_or(ConsequenceOffset::ZERO, |files| files.first())
     }
 
-    /// Bytes of memory that the next page takes: those of a block that has to be read or copied;
-    /// 0 without one. Reads nothing and never waits, so that a caller can reserve them first. A
-    /// compaction may change the block until the page is read.
+    /// Returns the bytes of memory that the next page needs: those of a block that must be read or
+    /// copied, otherwise 0. Never blocks and reads no file, so that a caller can reserve the memory
+    /// first. A compaction may replace the block before the page is read.
     #[must_use]
     pub fn next_page_bytes(&self) -> usize {
         match self.source.files() {
@@ -168,7 +168,7 @@ impl TopicReader {
         }
     }
 
-    /// The next records, or `None` when there is none yet. Never waits.
+    /// Returns the next page, or `None` at the end of the topic. Does not wait for new records.
     pub fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
         let Some(files) = self.files() else {
             return Ok(None);
@@ -178,15 +178,15 @@ impl TopicReader {
             return Ok(None);
         };
         if block.base.first > self.next {
-            // They may have been removed in between.
+            // The next records may have been removed since the first check.
             self.gone(&files)?;
         }
         Ok(Some(self.page(&files, block)))
     }
 
-    /// Returns the next page if no device has to be waited for. After `Pending`, the caller
-    /// calls [`next_page`](Self::next_page) on a thread that may block: for a
-    /// block that has to be read, for a long one, for an error.
+    /// Returns the next page if this needs no wait for a device. Returns `Pending` for a block that
+    /// must be read from a device, for a long block, and for an error. The caller then calls
+    /// [`next_page`](Self::next_page) on a thread that may block.
     pub fn next_page_now(&mut self) -> Poll<Option<Page>> {
         let files = match &self.source {
             Source::Topic(files) => Arc::clone(files),
@@ -197,7 +197,7 @@ impl TopicReader {
         }
         match files.load_from_now(self.next) {
             Poll::Ready(None) => Poll::Ready(None),
-            // They may have been removed in between.
+            // The next records may have been removed since the first check.
             Poll::Ready(Some(block))
                 if block.base.first <= self.next || self.gone(&files).is_ok() =>
             {
@@ -207,7 +207,7 @@ impl TopicReader {
         }
     }
 
-    /// A block that was read, as a page; the reader goes after it.
+    /// Returns a loaded block as a page, and moves the reader after the block.
     fn page(&mut self, files: &TopicFiles, block: LoadedBlock) -> Page {
         let page = Page {
             from: self.next,
@@ -218,8 +218,8 @@ impl TopicReader {
         page
     }
 
-    /// Waits for a record that was not read yet, until `deadline` at most.
-    /// Returns whether there is one.
+    /// Blocks until there is an unread record, or until `deadline`; `None` is no deadline. Returns
+    /// whether there is an unread record.
     #[must_use]
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
         if let Source::Name(engine, _) = &self.source
@@ -275,12 +275,12 @@ impl TopicReader {
     }
 }
 
-/// A record to come; see [`TopicReader::changed`].
+/// A future that waits for an unread record; see [`TopicReader::changed`].
 #[derive(Debug)]
 pub struct Changed {
     source: Source,
     after: u64,
-    /// Where the waker is kept, and its number there.
+    /// The signal at which the waker is registered, and the number of the registration.
     place: Option<(WaitSource, u64)>,
 }
 
@@ -354,7 +354,7 @@ impl Drop for Changed {
 }
 
 impl Page {
-    /// Returns the part of the page from this record on.
+    /// Returns the part of the page that starts at `offset`.
     #[must_use]
     pub fn starting(&self, offset: ConsequenceOffset) -> Self {
         Self {
@@ -363,7 +363,7 @@ impl Page {
         }
     }
 
-    /// The records, in order.
+    /// Returns the records, in order.
     #[must_use]
     pub fn iter(&self) -> Records<'_> {
         Records {
@@ -372,26 +372,26 @@ impl Page {
         }
     }
 
-    /// The bytes that the keys, values and metadata of its records lie in: to be
-    /// handed on without a copy.
+    /// Returns the bytes that contain the keys, values and metadata of the records. The bytes are
+    /// shared, not copied.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         self.block.bytes.clone()
     }
 
-    /// Offset of the last record.
+    /// Returns the offset of the last record.
     #[must_use]
     pub fn last(&self) -> ConsequenceOffset {
         ConsequenceOffset(self.block.last)
     }
 
-    /// Number of records at most.
+    /// Returns the number of records in the block of the page. The page may skip some of them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.block.records as usize
     }
 
-    /// Whether there is no record.
+    /// Whether the page has no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.block.records == 0

@@ -1,10 +1,11 @@
-//! Opening a store: identity, newest snapshot that can be used, replay of the
-//! log after it.
+//! Opens a store: reads its identity and the newest usable snapshot, and replays the log after the
+//! snapshot.
 //!
-//! The log decides what was acknowledged. A snapshot or topic segment that is
-//! damaged is left aside while the log reaches back far enough, and counted;
-//! where the log was purged, it is the only copy and the open is refused.
-//! Nothing is deleted because something else is missing.
+//! The log determines which writes were acknowledged. A damaged snapshot or topic segment is set
+//! aside and reported, if the log reaches back far enough to derive the state without it. If the
+//! log was purged, the snapshot is the only copy, and the open fails.
+//!
+//! Invariant: no file is deleted because another one is missing.
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
@@ -44,32 +45,32 @@ use crate::topic::writer::SegmentList;
 /// Bytes of replayed payload after which records are published and written.
 const PUBLISH_BYTES: usize = 1 << 20;
 
-/// What opening a store found and did.
+/// The report of an open.
 #[derive(Debug, Default)]
 pub struct OpenReport {
-    /// Whether the store was made by this open.
+    /// Whether this open created the store.
     pub created: bool,
-    /// What the log's recovery found.
+    /// The report of the recovery of the log.
     pub log: Recovery,
     /// Log index of the snapshot that was used.
     pub snapshot: Option<LogIndex>,
-    /// Snapshots that could not be used, each with what is wrong with it or a
-    /// segment it lists; the state was derived from an older one and the log.
-    /// They are kept in `cut/`.
+    /// Paths of snapshots that could not be used, each with the error of the snapshot or of a
+    /// segment that it lists. The state was derived from an older snapshot or the whole log. The
+    /// snapshots are moved to `cut/`.
     pub set_aside: Vec<(String, StoreError)>,
-    /// Log entries that were applied again.
+    /// Number of replayed log entries.
     pub replayed_entries: u64,
-    /// Intentions in them.
+    /// Number of intentions in the replayed entries.
     pub replayed_intentions: u64,
-    /// Fuel that programs used for them.
+    /// Fuel that programs used in the replay.
     pub replayed_fuel: u64,
-    /// How the wall clock stands to the newest stamp.
+    /// The wall clock compared with the newest stamp.
     pub clock: ClockReport,
 }
 
-/// Makes the state of a directory and everything the commit thread owns.
+/// Derives the state of a directory, and creates everything that the commit thread owns.
 ///
-/// `node`: as which node of a cluster; its files are returned.
+/// With `node`, opens the directory as this node of a cluster, and returns the files of the node.
 pub(crate) fn recover(
     files: &Arc<FileCache>,
     options: &OpenOptions,
@@ -90,8 +91,8 @@ pub(crate) fn recover(
         create: report.created,
         segment_bytes_max: options.log_segment_bytes,
         sync_on_roll: synced,
-        // Zeros ahead make later syncs cheap; a level that does not wait for
-        // them would only write everything twice.
+        // Zeros written in advance make later syncs cheap. Levels that do not wait for a sync would
+        // only write twice as much.
         zero_ahead_bytes: if synced { defaults.zero_ahead_bytes } else { 0 },
         now_unix_s: now_ms() / 1000,
         ..defaults
@@ -137,13 +138,13 @@ pub(crate) fn recover(
     } = start;
     start_clock(&engine, &*disk, options, &mut report);
     let term = match node {
-        // It is in the log, or is the newest one that was purged: a snapshot outside of the log
-        // was refused.
+        // The log knows this term: the entry is in the log, or is the newest purged entry. A
+        // snapshot outside of the log was rejected.
         Some(_) => log.term_at(through).ok_or_else(|| {
             let what = "the term of the newest applied entry";
             StoreError::damage("log", 0, what, 0)
         })?,
-        // Also that of the next batch.
+        // The next batch has this term too.
         None => log.last_term().max(1),
     };
     let applier = Applier::new(Arc::clone(&engine), topics, replayed, term, membership);
@@ -153,8 +154,8 @@ pub(crate) fn recover(
     Ok((committer, report, node_files))
 }
 
-/// The newest entry of the log that is known to be committed: what comes after it
-/// may still be taken back, and must not be applied.
+/// Returns the newest log entry that is known to be committed. Later entries may still be
+/// truncated, and must not be applied.
 fn committed_through(
     log: &LogReaders,
     committed: Option<(LogIndex, u64)>,
@@ -162,7 +163,7 @@ fn committed_through(
     let Some((index, term)) = committed else {
         return Ok(LogIndex::ZERO);
     };
-    // A power cut may have taken entries that others have.
+    // Entries may be missing after a power cut. Other nodes have them.
     let through = index.min(log.last_index());
     if through == index && log.term_at(index).is_some_and(|found| found != term) {
         let what = "the term of the committed entry";
@@ -171,10 +172,10 @@ fn committed_through(
     Ok(through)
 }
 
-/// Reads the state of a directory without a change to it. The disk of `files` is
-/// a [`ReadOnlyDisk`](crate::disk::ReadOnlyDisk), over that of `pending` if there is
-/// one. The process that writes the store may change files meanwhile: then the
-/// error says what was met, and another attempt may succeed.
+/// Reads the state of a directory without changing it. The disk of `files` is a
+/// [`ReadOnlyDisk`](crate::disk::ReadOnlyDisk), which reads through the disk of `pending` if there
+/// is one. Another process may change files at the same time. The read can then fail, and another
+/// attempt may succeed.
 pub(crate) fn read(
     files: &Arc<FileCache>,
     identity: &Identity,
@@ -183,8 +184,8 @@ pub(crate) fn read(
 ) -> Result<(Arc<Engine>, LogReaders, OpenReport), StoreError> {
     let disk: &Arc<dyn Disk> = &(Arc::clone(files) as Arc<dyn Disk>);
     let mut report = OpenReport::default();
-    // Listed before the log is read: each of them comes from entries that are
-    // in the log by now.
+    // List the snapshots before reading the log, so that the log contains the entries of every
+    // listed snapshot.
     let snapshots = snapshot::list(&**disk)?;
     let missing = || StoreError::Missing { what: "log" };
     let log = log::read_only(disk, &identity.store_id)?.ok_or_else(missing)?;
@@ -208,8 +209,8 @@ pub(crate) fn read(
     Ok((start.engine, log, report))
 }
 
-/// Starts the clock. What this open moves the time by is noted on the disk first; if it cannot be
-/// noted, the time is not moved.
+/// Starts the clock. Records on disk by how much this open advances the time, before it advances.
+/// If this fails, the time does not advance.
 fn start_clock(engine: &Engine, disk: &dyn Disk, options: &OpenOptions, report: &mut OpenReport) {
     let newest_ms = engine.machine.read().time_ms();
     let new = |most| StoreClock::new(Arc::clone(&options.clock), newest_ms, most);
@@ -240,7 +241,7 @@ fn start_clock(engine: &Engine, disk: &dyn Disk, options: &OpenOptions, report: 
     engine.clock.get_or_init(|| clock);
 }
 
-/// What a state is made from.
+/// The inputs from which the state is derived.
 struct Base<'a> {
     files: &'a Arc<FileCache>,
     identity: &'a Identity,
@@ -272,9 +273,9 @@ fn identity(
         return Err(StoreError::Missing { what: "store" });
     }
     report.created = true;
-    // A crash may have come between the identity's content and its name.
+    // A crash may have happened after the identity was written and before it was renamed.
     if let Ok(Some(identity)) = Identity::read(disk, identity::NEW) {
-        // What was read may be cache that never reached the disk.
+        // The bytes that were read may come from the cache of the system and not be on the disk.
         identity.settle(disk)?;
         return Ok(identity);
     }
@@ -305,8 +306,7 @@ fn identity(
 }
 
 impl Base<'_> {
-    /// The newest snapshot that can be used, or the empty state where the log has
-    /// everything.
+    /// Returns the state of the newest usable snapshot, or the empty state if the log is complete.
     fn start(&self, report: &mut OpenReport) -> Result<Start, StoreError> {
         let Self {
             files,
@@ -324,7 +324,7 @@ impl Base<'_> {
         let rebuild = whole && marks.iter().any(|name| name == REBUILD_MARK);
         for index in self.snapshots.iter().copied() {
             if index > log.last_index() {
-                // The log was synced before the snapshot was made.
+                // The log was synced before the snapshot was written, so the log lost entries.
                 let file = snapshot::path(index);
                 return Err(StoreError::damage(
                     &file,
@@ -347,7 +347,7 @@ impl Base<'_> {
                     }
                     return Ok(start);
                 }
-                // Damage, and nothing else, sets a snapshot aside.
+                // Only damage sets a snapshot aside. A missing file counts as damage.
                 Err(error) if error.is_damage() || error.is_missing_file() => {
                     report.set_aside.push((snapshot::path(index), error));
                 }
@@ -373,7 +373,7 @@ impl Base<'_> {
     }
 }
 
-/// A snapshot must come after the log entry that it names.
+/// Fails if the term in the snapshot differs from the term of the log entry with the same index.
 fn fits_log(snapshot: Snapshot, log: &LogReaders) -> Result<Snapshot, StoreError> {
     if log
         .term_at(snapshot.index)
@@ -449,7 +449,7 @@ fn attach(
 }
 
 impl Start {
-    /// No segment number is ever used twice: whatever lies there keeps its own.
+    /// Reserves the numbers of all segments on disk, because a segment number is never reused.
     fn skip_numbers(&mut self, found: &[(TopicId, u32)]) {
         for (id, number) in found {
             self.topics.skip_segments(*id, *number);
@@ -457,7 +457,7 @@ impl Start {
     }
 }
 
-/// Every topic segment that lies in the directory.
+/// Lists every topic segment in the directory.
 fn segments_on_disk(disk: &dyn Disk) -> Result<Vec<(TopicId, u32)>, StoreError> {
     let names = |dir: &str| disk.list(dir).map_err(StoreError::io(IoVerb::List, dir));
     let mut found = Vec::new();
@@ -474,9 +474,9 @@ fn segments_on_disk(disk: &dyn Disk) -> Result<Vec<(TopicId, u32)>, StoreError> 
     Ok(found)
 }
 
-/// Removes what the state does not need: segments that were there before the
-/// replay and are not listed, unfinished files, the mark. Only called when
-/// everything was read without damage.
+/// Removes files that the state does not need: segments that existed before the replay and are not
+/// listed, unfinished snapshots, and the rebuild mark. Moves the snapshots that were set aside to
+/// `cut/`. Called only after a successful replay.
 fn sweep(
     disk: &dyn Disk,
     lists: &[(TopicId, SegmentList)],
@@ -487,8 +487,8 @@ fn sweep(
         disk.remove(path)
             .map_err(StoreError::io(IoVerb::Remove, path))
     };
-    // What is removed here may be listed by a snapshot whose successor is not
-    // durable yet under its name.
+    // An older snapshot may list segments that are removed here. So first make the name of the
+    // newest snapshot durable.
     let sync = |dir: &str| {
         disk.sync_dir(dir)
             .map_err(StoreError::io(IoVerb::Sync, dir))
@@ -512,7 +512,7 @@ fn sweep(
     {
         remove(&format!("{}/{file}", snapshot::DIRECTORY))?;
     }
-    // A damaged snapshot must not count as one that is kept.
+    // A damaged snapshot must not count as one of the two retained snapshots.
     for (path, _) in &report.set_aside {
         disk.create_dir("cut")
             .map_err(StoreError::io(IoVerb::Open, "cut"))?;
@@ -528,7 +528,8 @@ fn sweep(
     Ok(())
 }
 
-/// Publishes what the replay made and writes it out.
+/// Publishes the records of the replay, and writes them to topic segments. Fails above the limit of
+/// a read-only open.
 fn publish(topics: &mut Topics, options: &OpenOptions) -> Result<(), StoreError> {
     topics.publish();
     topics.write_out();
@@ -539,7 +540,7 @@ fn publish(topics: &mut Topics, options: &OpenOptions) -> Result<(), StoreError>
     Ok(())
 }
 
-/// Applies the log entries after the state, up to `last`.
+/// Applies the log entries after the state in `start`, up to `last`. Returns the replayed bytes.
 fn replay(
     log: &LogReaders,
     start: &mut Start,

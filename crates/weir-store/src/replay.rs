@@ -1,5 +1,5 @@
-//! The loop that feeds log entries to a machine: an open, a check and a history
-//! replay through it, so that all of them read an entry alike.
+//! The loop that applies log entries to a machine. An open, `verify` and `history` use this loop,
+//! so that all of them interpret an entry in the same way.
 
 mod ahead;
 
@@ -11,30 +11,30 @@ use crate::error::StoreError;
 use crate::log::{Entry, LogIndex, LogReader};
 pub(crate) use ahead::{Ahead, Appended, compile_restored};
 
-/// Bytes before the body of an entry that is no batch.
+/// Bytes before the body of an entry that is not a batch.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 16;
 /// First payload byte of a blank entry (docs/formats/cluster.md).
 pub(crate) const BLANK: u8 = 0x80;
 /// First payload byte of a membership entry.
 pub(crate) const MEMBERSHIP: u8 = 0x81;
 
-/// What an entry of the log holds.
+/// The content of a log entry.
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
     /// Intentions.
     Batch(Batch<'a>),
-    /// Nothing; a leader appends it at the start of its term.
+    /// Empty. A leader appends a blank entry at the start of its term.
     Blank,
-    /// The members of the cluster; the body belongs to the log provider.
+    /// The members of the cluster. Only the log provider interprets the body.
     Membership,
 }
 
 impl<'a> Content<'a> {
-    /// Reads the payload of an entry. The items of a batch are not read yet.
+    /// Decodes the payload of an entry, but not the items of a batch.
     ///
     /// # Errors
-    /// `NewerFormat` for a kind of payload that a later program wrote, `Damage`
-    /// or `Apply` for one that contradicts its kind.
+    /// `NewerFormat` for a payload of a kind that only later versions know. `Damage` or `Apply` for
+    /// an invalid payload.
     pub(crate) fn read(
         payload: &'a [u8],
         index: LogIndex,
@@ -57,8 +57,8 @@ impl<'a> Content<'a> {
             });
         }
         let batch = Batch::read(payload, term).map_err(|error| match (error, payload.first()) {
-            // The first byte is the kind of payload: one that is not known
-            // comes from a later program.
+            // The first byte is the kind of the payload. An unknown kind comes from a later
+            // version.
             (BatchError { at: 0, .. }, Some(version)) => StoreError::NewerFormat {
                 file: file(),
                 found: u16::from(*version),
@@ -77,12 +77,12 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The payload of a blank entry.
+/// Returns the payload of a blank entry.
 pub(crate) fn blank_payload() -> Bytes {
     Bytes::from_static(&[BLANK, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 }
 
-/// The payload of a membership entry.
+/// Returns the payload of a membership entry.
 pub(crate) fn membership_payload(body: &[u8]) -> Bytes {
     let mut payload = Vec::with_capacity(ENTRY_HEAD_BYTES + body.len());
     payload.resize(ENTRY_HEAD_BYTES, 0);
@@ -96,19 +96,19 @@ pub(crate) fn membership_payload(body: &[u8]) -> Bytes {
 pub(crate) struct AppliedMembership {
     pub(crate) index: LogIndex,
     pub(crate) term: u64,
-    /// What follows the head of the entry.
+    /// The bytes after the head of the entry.
     pub(crate) body: Bytes,
 }
 
 impl AppliedMembership {
-    /// From the payload of a membership entry.
+    /// Creates the value from the payload of a membership entry.
     pub(crate) fn of(index: LogIndex, term: u64, payload: &Bytes) -> Self {
         let body = payload.slice(ENTRY_HEAD_BYTES.min(payload.len())..);
         Self { index, term, body }
     }
 }
 
-/// Entries of a log that are applied one after the other.
+/// A replay, which applies the entries of a log one after the other.
 pub(crate) struct Replay {
     reader: LogReader,
     last: LogIndex,
@@ -117,7 +117,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Replays what `reader` reads, up to the entry `last`.
+    /// Creates a replay of the entries of `reader`, up to the entry `last`.
     pub(crate) fn new(reader: LogReader, last: LogIndex) -> Self {
         Self {
             reader,
@@ -127,13 +127,13 @@ impl Replay {
         }
     }
 
-    /// Applies the next entry and returns it; `None` after the last one. An entry
-    /// that is no batch changes nothing and has no outcomes.
+    /// Applies the next entry and returns it; `None` after the last one. An entry that is not a
+    /// batch does not change the machine and has no outcomes.
     ///
     /// # Errors
-    /// `Damage` when the entry cannot be read, or holds another number of items
-    /// than the log says; `NewerFormat` for a batch of a later version; `Apply`
-    /// when it cannot be applied. The machine must not be used after that.
+    /// `Damage` if the entry cannot be read, or if its number of items differs from the number in
+    /// the log. `NewerFormat` for a batch of a later version. `Apply` if the entry cannot be
+    /// applied. The machine must not be used after an error.
     pub(crate) fn next<S: ConsequenceSink>(
         &mut self,
         machine: &mut Machine,
@@ -157,12 +157,12 @@ impl Replay {
         Ok(Some(entry))
     }
 
-    /// Outcomes of the entry that was applied last.
+    /// Returns the outcomes of the last applied entry.
     pub(crate) fn outcomes(&self) -> &Outcomes {
         &self.outcomes
     }
 
-    /// The newest membership entry of the replay.
+    /// Returns the newest membership entry of the replay.
     pub(crate) fn into_membership(self) -> Option<AppliedMembership> {
         self.membership
     }

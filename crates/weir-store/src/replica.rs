@@ -1,16 +1,21 @@
-//! A store whose order of batches is decided elsewhere: the seam between the
-//! commit path and a log provider (docs/decisions/0064).
+//! A store in a cluster: the calls that a log provider makes. The provider decides the order of
+//! batches (docs/decisions/0064).
 //!
-//! A provider implements [`IntentionLog`]: it is given batches with those who
-//! wait for them, and decides their order. It drives a [`Replica`]: the writer
-//! (append, vote, truncate, purge; one thread, in the order of the calls) and the
-//! applier (committed entries, in the order of the log). A store without a provider
-//! is its own: one thread appends, syncs and applies, and nothing here runs.
+//! A provider implements [`IntentionLog`]. It receives batches with the callers that wait for them,
+//! and decides their order. It calls a [`Replica`], which has two sides:
 //!
-//! Invariants: an entry is applied only after the provider has said that it is
-//! committed; a vote is durable before `save_vote` reports it, and so is every
-//! entry that was appended before it; each waiter of a batch is answered
-//! exactly once.
+//! - the writer: append, vote, truncate and purge, on one thread in the order of the calls;
+//! - the applier: applies committed entries in the order of the log.
+//!
+//! A store without a provider does not use this module: its commit thread appends, syncs and
+//! applies.
+//!
+//! Invariants:
+//!
+//! - An entry is applied only after the provider has reported it as committed.
+//! - A vote, and every entry that was appended before it, is durable before `save_vote` reports
+//!   success. At levels that do not sync, this holds for the vote only.
+//! - Each waiter of a batch gets exactly one result.
 
 use parking_lot::Mutex;
 use std::path::Path;
@@ -43,17 +48,17 @@ pub use crate::ship::{ShippedSnapshot, SnapshotFile, StagedSnapshot};
 use crate::store::Store;
 use crate::topic::cache::FileCache;
 
-/// What an entry holds.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryBody {
     /// A batch of intentions.
     Batch {
-        /// Items in it.
+        /// Number of items in the batch.
         count: u32,
-        /// The batch as it is logged.
+        /// The batch in the encoding of the log.
         payload: Bytes,
     },
-    /// Nothing: a leader appends it at the start of its term.
+    /// Empty. A leader appends a blank entry at the start of its term.
     Blank,
     /// The members of the cluster, as the provider encodes them.
     Membership(Bytes),
@@ -79,22 +84,22 @@ impl EntryBody {
     }
 }
 
-/// One entry, as providers know it.
+/// One log entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaEntry {
-    /// Which one.
+    /// Term and index.
     pub id: EntryId,
-    /// What is in it.
+    /// The content.
     pub body: EntryBody,
 }
 
-/// Entries that an append has not written, so that the caller can append them again.
+/// Entries that a failed append did not write. The caller can retry the append with them.
 pub struct Unwritten {
-    /// Why. After `DiskFull` the log is as it was, and a later append may succeed.
+    /// The error. After `DiskFull`, the log has no partial entry, and a later append may succeed.
     pub error: StoreError,
-    /// The entries that are not in the log. Those before them are.
+    /// The entries that are not in the log. The earlier entries of the append are in the log.
     pub entries: Vec<ReplicaEntry>,
-    /// The callback of that append; it was not called.
+    /// The `durable` callback of the append, which was not called.
     pub durable: Done,
 }
 
@@ -107,40 +112,40 @@ impl std::fmt::Debug for Unwritten {
     }
 }
 
-/// Called with the result of an append, on the writer thread.
+/// A callback that the writer thread calls with the result of an append.
 pub type Written = Box<dyn FnOnce(Result<(), Unwritten>) + Send>;
 
-/// What the log of a node holds.
+/// The bounds of the log of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogState {
-    /// The newest entry that was purged; none if the log begins at its first.
+    /// The newest purged entry; `None` if no entry was purged.
     pub purged: Option<EntryId>,
-    /// The newest entry, purged or not; none in an empty log.
+    /// The newest entry, purged or not; `None` in an empty log.
     pub last: Option<EntryId>,
 }
 
-/// What the machine of a node stands for.
+/// The log position of the machine of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedState {
-    /// The newest applied entry.
+    /// The newest applied entry; `None` if there is none.
     pub last: Option<EntryId>,
-    /// The newest applied membership entry, and its body.
+    /// The newest applied membership entry, and its body; `None` if there is none.
     pub membership: Option<(EntryId, Bytes)>,
 }
 
-/// Which node of which cluster a directory is.
+/// Identifies the node and the cluster of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeIdentity {
     /// Number of the node.
     pub node: u64,
     /// Id of the cluster.
     pub cluster: [u8; 16],
-    /// Which disk of the node it is: random, made with the directory. 0: not known; an
-    /// empty directory gets a random one.
+    /// Identifies the disk of the directory: a random number, chosen when the directory becomes a
+    /// node. 0 if unknown.
     pub incarnation: u64,
 }
 
-/// The seam's half of an open store: what a provider drives. Cheap to clone.
+/// The interface of an open store for a log provider. Cheap to clone.
 #[derive(Clone)]
 pub struct Replica {
     pub(crate) handle: MaintenanceHandle,
@@ -148,7 +153,7 @@ pub struct Replica {
     applier: Arc<Mutex<Applier>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) cache: Arc<FileCache>,
-    /// Seed of the hashes of a machine that is loaded; `None`: random.
+    /// Seed of the hash tables of a loaded machine; `None`: random.
     pub(crate) seed: Option<u64>,
 }
 
@@ -161,8 +166,8 @@ impl std::fmt::Debug for Replica {
 }
 
 impl Store {
-    /// Which node a directory is; `None` if it is no node of a cluster, or does not
-    /// exist. Changes nothing, and does not wait for a process that has it open.
+    /// Returns the node of a directory; `None` if the directory does not exist or is not a node of
+    /// a cluster. Changes no file, and does not wait for a process that has the directory open.
     pub fn node_identity(directory: &Path) -> Result<Option<NodeIdentity>, StoreError> {
         let text = directory.display().to_string();
         if !directory.join(files::DIRECTORY).is_dir() {
@@ -181,12 +186,12 @@ impl Store {
         }))
     }
 
-    /// Opens the directory as a node of a cluster; makes the node if there is no
-    /// store. `provider` gets what is proposed.
+    /// Opens the directory as a node of a cluster. Creates the node if the directory has no store.
+    /// `provider` receives the proposed batches.
     ///
     /// # Errors
-    /// As [`Store::open`]; `BAD_OPTION` for a directory that is another node or a
-    /// store of its own (see [`Store::into_node`]).
+    /// As [`Store::open`]. `BAD_OPTION` for a directory of another node, and for a store with data
+    /// outside of a cluster (see [`Store::into_node`]).
     pub fn open_node(
         directory: &Path,
         options: &OpenOptions,
@@ -201,7 +206,7 @@ impl Store {
         Self::open_node_on(Arc::new(disk), options, node, provider, Some(lock))
     }
 
-    /// As `open_node`, on a disk that nobody else uses.
+    /// As `open_node`, on a disk that no one else uses.
     pub fn open_node_disk(
         disk: Arc<dyn Disk>,
         options: &OpenOptions,
@@ -223,7 +228,7 @@ impl Store {
         let (mut committer, report, Some(files)) = recovered else {
             return Err(StoreError::Missing { what: "node" });
         };
-        // A simulation gives each open another seed.
+        // A simulation sets a different seed for each open.
         let run = options.seed.unwrap_or_else(new_incarnation);
         let shared = committer.follow(files, node, provider, run)?;
         let applier = Arc::clone(&committer.applier);
@@ -239,9 +244,9 @@ impl Store {
         Ok((store, replica))
     }
 
-    /// Makes the directory of this store the first node of a cluster, without
-    /// conversion of data, and closes it: a membership entry follows the log, and a
-    /// vote for `node` stands beside it. Returns the entry.
+    /// Makes the directory of this store the first node of a cluster, and closes the store. Appends
+    /// a membership entry to the log, and creates a vote file with a vote for `node`. Converts no
+    /// data. Returns the id of the membership entry.
     pub fn into_node(
         self,
         node: u64,
@@ -256,22 +261,23 @@ impl Store {
 }
 
 impl Replica {
-    /// Number of the node.
+    /// Returns the number of the node.
     #[must_use]
     pub fn node(&self) -> u64 {
         self.shared.node
     }
 
-    /// Which disk of the node it is on.
+    /// Returns the incarnation, which identifies the disk of the directory.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.shared.incarnation
     }
 
-    /// What the node reports of its directory.
+    /// Returns the report of the node about its directory.
     #[must_use]
     pub fn report(&self) -> DirectoryReport {
-        // In this order: what is committed is never truncated, so it is still what was synced.
+        // Read the committed entry before the synced index: committed entries are never truncated,
+        // so the entry is still in the log when the synced index is read.
         let committed = self.committed().filter(|id| id.index > LogIndex::ZERO);
         let synced = LogIndex(self.shared.synced.load(Ordering::SeqCst));
         let newest = committed.and_then(|committed| {
@@ -308,14 +314,14 @@ impl Replica {
         is_older_run || seen.newest.is_some_and(lacks)
     }
 
-    /// What was saved of the reports of other nodes, by their numbers.
+    /// Returns the saved reports of other nodes, in ascending order of node numbers.
     #[must_use]
     pub fn seen(&self) -> Vec<(u64, DirectoryReport)> {
         self.shared.seen.lock().nodes.clone()
     }
 
-    /// Keeps reports of other nodes, so that the next open knows them. With `is_synced`, so that
-    /// a power cut does not take them.
+    /// Saves reports of other nodes for the next open. With `is_synced`, the reports survive a
+    /// power cut.
     pub fn save_seen(
         &self,
         nodes: Vec<(u64, DirectoryReport)>,
@@ -330,21 +336,21 @@ impl Replica {
         self.handle.engine.durability.is_synced()
     }
 
-    /// The vote that was saved last.
+    /// Returns the last saved vote.
     #[must_use]
     pub fn vote(&self) -> Option<Vote> {
         *self.shared.vote.lock()
     }
 
-    /// The newest entry that is known to be committed.
+    /// Returns the newest entry that this node knows to be committed.
     #[must_use]
     pub fn committed(&self) -> Option<EntryId> {
         let newest = self.shared.committed.lock().newest;
         newest.map(|(index, term)| EntryId { term, index })
     }
 
-    /// Keeps that an entry is committed. It is not synced: what a power cut takes
-    /// is learned again.
+    /// Saves that an entry is committed, without a sync. After a power cut, the leader reports the
+    /// position again.
     pub fn save_committed(&self, id: EntryId) -> Result<(), StoreError> {
         let mut file = self.shared.committed.lock();
         let saved = file.save(id.index, id.term);
@@ -352,7 +358,7 @@ impl Replica {
         saved.map_err(|error| self.handle.engine.poison(error))
     }
 
-    /// First and last entry of the log.
+    /// Returns the newest purged entry and the last entry of the log.
     #[must_use]
     pub fn log_state(&self) -> LogState {
         let ((purged, purged_term), (last, last_term)) = self.readers.bounds();
@@ -364,7 +370,7 @@ impl Replica {
         }
     }
 
-    /// A reader of entries.
+    /// Returns a reader of entries, at the first entry of the log.
     #[must_use]
     pub fn reader(&self) -> EntryReader {
         EntryReader {
@@ -373,9 +379,9 @@ impl Replica {
         }
     }
 
-    /// Appends entries that follow each other. `written` is called when they can be
-    /// read, or with those that were not written; `durable` is called when they are as
-    /// durable as the level of the store requires.
+    /// Appends entries with consecutive indexes. Calls `written` when the entries can be read, or
+    /// with the entries that were not written. Calls `durable` when the entries are as durable as
+    /// the level of the store requires.
     pub fn append(&self, mut entries: Vec<ReplicaEntry>, written: Written, durable: Done) {
         self.task(move |committer| {
             let result = match committer.append_entries(&mut entries) {
@@ -395,13 +401,12 @@ impl Replica {
         });
     }
 
-    /// Saves a vote. `done` hears when it is durable, and everything that was
-    /// appended before it.
+    /// Saves a vote. Calls `done` when the vote is durable. Flushes the earlier appends first.
     pub fn save_vote(&self, vote: Vote, done: Done) {
         self.task(move |committer| done(committer.save_vote(vote)));
     }
 
-    /// Takes back every entry above `index`; nothing happens when there is none.
+    /// Removes every entry after `index` from the log. A no-op if there is none.
     pub fn truncate_after(&self, index: LogIndex, done: Done) {
         self.task(move |committer| {
             committer.flush();
@@ -417,8 +422,8 @@ impl Replica {
         });
     }
 
-    /// Lets go of every entry up to `id`. For one above the last entry the log is
-    /// empty after it and continues after that one.
+    /// Purges every entry up to `id`. If `id` is after the last entry, the log is empty afterwards,
+    /// and its next entry follows `id`.
     pub fn purge_through(&self, id: EntryId, done: Done) {
         self.task(move |committer| {
             committer.flush();
@@ -426,9 +431,8 @@ impl Replica {
         });
     }
 
-    /// Does at once what the writer thread would do by and by: a sync for those who wait,
-    /// and the seal after it. `done` hears when the thread has nothing left to do. For
-    /// simulations.
+    /// Runs the deferred work of the writer thread at once: the sync for waiting callers, and the
+    /// seal after it. Calls `done` afterwards. For simulations.
     #[cfg(feature = "sim")]
     #[doc(hidden)]
     pub fn step(&self, done: Done) {
@@ -439,16 +443,16 @@ impl Replica {
         });
     }
 
-    /// Runs work on the writer thread. A closed store drops the work, and with it
-    /// the channel for its result.
+    /// Runs `work` on the writer thread. A closed store drops `work` without a call, together with
+    /// its callbacks.
     fn task(&self, work: impl FnOnce(&mut Committer) + Send + 'static) {
         if let Err(error) = self.handle.send(work) {
             tracing::debug!(%error, "the log of a closed store was asked for something");
         }
     }
 
-    /// Applies a committed entry, which must follow the one before, and publishes
-    /// what it causes. Programs need a thread with a stack of
+    /// Applies a committed entry and publishes its records. The entry must follow the last applied
+    /// one. Programs need a thread with a stack of
     /// [`PROGRAM_STACK_BYTES`](weir_core::program::PROGRAM_STACK_BYTES).
     pub fn apply(&self, entry: ReplicaEntry) -> Result<Outcomes, StoreError> {
         let engine = &self.handle.engine;
@@ -473,20 +477,20 @@ impl Replica {
         Ok(outcomes)
     }
 
-    /// The newest place of the log whose digest is compared between nodes, and the digest after it;
-    /// `None` before the first one since the store was opened.
+    /// Returns the newest log position whose digest nodes compare, and the digest at this position.
+    /// `None` before the first such position after the open.
     #[must_use]
     pub fn digest_sample(&self) -> Option<(LogIndex, Digest)> {
         self.handle.engine.samples.newest()
     }
 
-    /// The digest after an entry, if it is one of those that are remembered to be compared.
+    /// Returns the digest after an entry, if it is one of the stored digests for comparison.
     #[must_use]
     pub fn digest_at(&self, index: LogIndex) -> Option<Digest> {
         self.handle.engine.samples.at(index)
     }
 
-    /// What the machine stands for.
+    /// Returns the log position of the machine.
     #[must_use]
     pub fn applied(&self) -> AppliedState {
         let applier = self.applier.lock();
@@ -503,7 +507,7 @@ impl Replica {
     }
 }
 
-/// Reads entries of a log, written or committed.
+/// Reads entries of a log, committed or not.
 #[derive(Debug)]
 pub struct EntryReader {
     readers: LogReaders,
@@ -511,9 +515,8 @@ pub struct EntryReader {
 }
 
 impl EntryReader {
-    /// The entries from `first` to `last` that the log has; fewer only where it
-    /// begins later or ends before. Stops after `bytes_max` of payload, though not
-    /// before the first entry.
+    /// Returns the entries from `first` to `last` that are in the log. Stops when the payloads have
+    /// at least `bytes_max` bytes, which must not be 0.
     pub fn read(
         &mut self,
         first: LogIndex,
@@ -543,7 +546,7 @@ impl EntryReader {
 }
 
 impl Committer {
-    /// Gives the order to a provider.
+    /// Makes this committer a writer thread that appends in the order of `provider`.
     pub(crate) fn follow(
         &mut self,
         files: NodeFiles,
@@ -580,7 +583,7 @@ impl Committer {
             stamp_ms: 0,
             appended: Appended::default(),
         };
-        // The tail that is not applied has stamps that the machine does not know.
+        // The machine does not know the stamps of entries that are not applied yet.
         let mut tail = self.log.reader(self.engine.applied_index().next());
         while let Some(entry) = tail.next(self.log.last_index())? {
             replica.saw(&entry.payload);
@@ -589,7 +592,7 @@ impl Committer {
         Ok(shared)
     }
 
-    /// Appends in order, and removes from `entries` what is in the log.
+    /// Appends `entries` in order. Removes the entries from `entries` that are in the log.
     fn append_entries(&mut self, entries: &mut Vec<ReplicaEntry>) -> Result<(), StoreError> {
         let mut done = 0;
         let result = self.append_counted(entries, &mut done);
@@ -658,7 +661,7 @@ impl Committer {
                     .store(generation, Ordering::SeqCst);
                 Ok(())
             }
-            // What of it is on the disk is not known.
+            // After a failed write, the content of the vote file on disk is unknown.
             Err(error) => Err(self.engine.poison(error)),
         }
     }
@@ -668,7 +671,7 @@ impl Committer {
             let reset = self.log.reset(id.index.next(), id.term);
             reset.map_err(|error| self.fail(error))?;
         } else if id.index >= self.log.first_index() {
-            // A purge takes what is synced.
+            // Only synced entries can be purged.
             self.sync()?;
             let purged = self.log.purge_through(id.index);
             purged.map_err(|error| self.fail(error))?;
@@ -679,7 +682,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Shows how far the log is synced.
+    /// Publishes the index up to which the log is synced.
     pub(crate) fn note_synced(&self) {
         if let Some(replica) = &self.replica {
             let synced = self.log.durable_index().0;
@@ -687,7 +690,7 @@ impl Committer {
         }
     }
 
-    /// Syncs what was appended and tells those who wait for it.
+    /// Syncs the appended entries if the level requires it, and calls the waiting callbacks.
     pub(crate) fn flush(&mut self) {
         let Some(replica) = &mut self.replica else {
             return;
@@ -740,7 +743,7 @@ impl Committer {
             voted_for: node,
             is_committed: true,
         };
-        // The vote file comes last: it makes the directory that of a node.
+        // Create the vote file last: with this file, the directory belongs to a node.
         self.disk
             .create_dir(files::DIRECTORY)
             .map_err(StoreError::io(IoVerb::Open, files::DIRECTORY))?;

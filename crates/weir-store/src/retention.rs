@@ -1,14 +1,15 @@
-//! Retention: whole segments go from the front of a topic.
+//! Retention: removes whole segments from the front of a topic.
 //!
-//! A node does this by itself, without an intention: keys and offsets do not
-//! change, and another node may be at another segment. First the records are
-//! hidden from readers. Then a snapshot stops listing the segment. The files
-//! are removed only after this snapshot is durable and the older ones that list
-//! them are removed.
+//! Each node does this separately and without an intention: keys and offsets do not change, and
+//! other nodes may have removed other segments. A removal has three steps:
+//!
+//! 1. The records are hidden from readers.
+//! 2. A new snapshot is written, which does not list the segments.
+//! 3. The older snapshots, and then the files of the segments, are removed.
 //!
 //! Invariants:
-//! - A record is not removed before every group that retention waits for has
-//!   passed it.
+//!
+//! - A record is not removed before every group that retention waits for has passed the record.
 //! - The only clock is the time in the log.
 
 use std::sync::Arc;
@@ -23,26 +24,26 @@ use crate::snapshot;
 use crate::topic::block::{BlockCursor, HEADER_BYTES};
 use crate::topic::files::{BlockRef, Home, Segment, TopicFiles};
 
-/// A segment is closed when it has this part of what may stay, so that there
-/// is something whole to remove.
+/// The newest segment is closed when it reaches this fraction (1/8) of a limit, because only closed
+/// segments can be removed.
 const PARTS: u64 = 8;
-/// While a group holds its records, a smaller segment is not closed for that.
+/// Minimum bytes of a segment to close it while a group still needs its records.
 const HELD_BYTES_MIN: u64 = 1 << 20;
 
-/// What retention removed.
+/// The report of a run of retention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetainReport {
-    /// Topics that lost records.
+    /// Number of topics from which records were removed.
     pub topics: u64,
-    /// Segments removed.
+    /// Number of removed segments.
     pub segments: u64,
-    /// Records in them.
+    /// Number of removed records.
     pub records: u64,
-    /// Their bytes, as stored.
+    /// Bytes of the removed records, as stored.
     pub bytes: u64,
 }
 
-/// A topic with something that may go.
+/// A topic whose options allow to remove records.
 struct Candidate {
     id: TopicId,
     files: Arc<TopicFiles>,
@@ -52,14 +53,14 @@ struct Candidate {
     blocks: Vec<BlockRef>,
 }
 
-/// A run of blocks in one segment.
+/// Consecutive blocks in one segment.
 struct Run<'a> {
     blocks: &'a [BlockRef],
     records: u64,
     bytes: u64,
 }
 
-/// Does it for one topic or for all.
+/// Runs retention for the topic `only`, or for all topics.
 pub(crate) fn retain(
     handle: &MaintenanceHandle,
     only: Option<TopicId>,
@@ -91,7 +92,7 @@ pub(crate) fn retain(
     Ok(report)
 }
 
-/// The topics whose options allow to remove something, flushed.
+/// Flushes and returns the topics whose options allow to remove records.
 fn candidates(
     committer: &mut Committer,
     only: Option<TopicId>,
@@ -145,7 +146,7 @@ fn size(block: &BlockRef) -> u64 {
     u64::from(block.bytes) + HEADER_BYTES as u64
 }
 
-/// The segments of a topic, in order.
+/// Groups the blocks of a topic by segment, in order.
 fn runs(blocks: &[BlockRef]) -> impl Iterator<Item = Run<'_>> {
     let same = |a: &BlockRef, b: &BlockRef| match (&a.home, &b.home) {
         (Home::File(a, _), Home::File(b, _)) => a.number == b.number,
@@ -158,7 +159,7 @@ fn runs(blocks: &[BlockRef]) -> impl Iterator<Item = Run<'_>> {
     })
 }
 
-/// Whether the newest segment is large or old enough to be closed.
+/// Whether the newest segment is large or old enough to close it.
 fn closes(topic: &Candidate) -> bool {
     let Some(run) = runs(&topic.blocks).last() else {
         return false;
@@ -176,7 +177,7 @@ fn closes(topic: &Candidate) -> bool {
     over && (passed || run.bytes >= HELD_BYTES_MIN)
 }
 
-/// Up to which offset whole segments may go; 0 for none.
+/// Returns the offset up to which whole segments may be removed; 0 for none.
 fn through(topic: &Candidate) -> Result<u64, StoreError> {
     let limits = &topic.retention;
     let mut records: u64 = topic
@@ -213,7 +214,7 @@ fn through(topic: &Candidate) -> Result<u64, StoreError> {
     Ok(through)
 }
 
-/// Stamp of the last record of a block.
+/// Returns the stamp of the last record of a block, in milliseconds.
 fn newest_ms(files: &TopicFiles, block: &BlockRef) -> Result<u64, StoreError> {
     let loaded = files.load(block)?;
     let mut cursor = BlockCursor::new(&loaded.base, loaded.records);
@@ -226,8 +227,8 @@ fn newest_ms(files: &TopicFiles, block: &BlockRef) -> Result<u64, StoreError> {
     Ok(newest)
 }
 
-/// Takes the segments out of what readers see. A group may have been put back
-/// since they were chosen.
+/// Hides the segments from readers, and returns them. Checks the groups again, because a group may
+/// have been moved back since the segments were chosen.
 fn cut(committer: &mut Committer, cuts: &[(TopicId, u64)]) -> (Vec<Arc<Segment>>, RetainReport) {
     let engine = Arc::clone(&committer.engine);
     let mut applier = committer.applier.lock();

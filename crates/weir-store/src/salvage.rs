@@ -1,15 +1,19 @@
-//! Makes a store of what can be read of a damaged one (IN4), or says what it would hold.
+//! Creates a store from the readable part of a damaged one (IN4), or reports the content of such a
+//! store without creating it.
 //!
 //! The damaged store is only read. There are two cases:
 //!
-//! - The log reaches back to its first entry: the new store is that log up to
-//!   its first damage. All topics are derived again from it.
-//! - The log was purged: the new store is the newest snapshot that can be read,
-//!   the blocks of topics that can be read, and the log after the snapshot up to
-//!   its first damage. A topic whose blocks are damaged has a hole there.
+//! - The log reaches back to its first entry. The new store has this log up to its first damage.
+//!   All topics are derived again from the log.
+//! - The log was purged. The new store has the newest readable snapshot, the readable blocks of
+//!   topics, and the log after the snapshot up to its first damage. A topic with damaged blocks
+//!   lacks their records.
 //!
-//! Invariants: a state that the store once had, never one with entries left
-//! out; every byte that is copied was checked; nothing is written to the source.
+//! Invariants:
+//!
+//! - The state of the new store is one that the old store once had. No log entry is left out.
+//! - Every copied byte was checked.
+//! - Nothing is written to the source.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -35,7 +39,7 @@ use crate::topic::files::{directory, parse_directory, parse_segment, path as seg
 use crate::topic::writer::SegmentEntry;
 use crate::verify::open_closed;
 
-/// Offsets of a topic among which records are missing from the new store.
+/// A range of offsets of a topic in which the new store lacks records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// Name of the topic.
@@ -51,43 +55,43 @@ pub struct Lost {
 pub struct SalvagedTopic {
     /// Name of the topic.
     pub topic: String,
-    /// Offset of the oldest record; zero for none.
+    /// Offset of the oldest record; zero if there is none.
     pub first: u64,
-    /// Offset of the newest record; zero for none.
+    /// Offset of the newest record; zero if there is none.
     pub last: u64,
 }
 
-/// What a salvage kept and lost.
+/// The report of a salvage: the content of the new store, and the losses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// Newest log entry in the new store.
+    /// Index of the newest log entry in the new store.
     pub index: LogIndex,
-    /// Newest intention in it. Those after it are lost.
+    /// Offset of the newest intention in the new store. Later intentions are lost.
     pub applied: IntentionOffset,
-    /// Digest of its state.
+    /// Digest of the state of the new store.
     pub digest: Digest,
-    /// Damage that was met in the source.
+    /// Damage that was found in the source.
     pub findings: Vec<Finding>,
-    /// What the new store has of each topic, by name, destroyed topics included.
+    /// The records that the new store has, for each topic by name. Includes destroyed topics.
     pub kept: Vec<SalvagedTopic>,
-    /// Records that the new store lacks although their intentions are in it.
+    /// Records that the new store lacks although their intentions are in the new store.
     pub lost: Vec<Lost>,
-    /// Records of later intentions: topic files of the source prove that they existed. A topic
-    /// that was created after the newest intention has the name `#` and its number.
+    /// Lost records of lost intentions, as found in the topic files of the source. A topic that
+    /// was created after the newest intention has the name `#` and its number.
     pub lost_later: Vec<Lost>,
-    /// Whether the log was read to its end. Without it, entries after `index` may be lost, those
-    /// included that left no record in a topic.
+    /// Whether the log was read to its end. If not, entries after `index` may be lost, including
+    /// entries without a record in a topic.
     pub log_complete: bool,
 }
 
 impl SalvageReport {
-    /// Whether nothing is lost: the new store has the newest state of the old one, and all records.
+    /// Whether nothing is lost: the new store has the newest state and all records of the old one.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.log_complete && self.lost.is_empty() && self.lost_later.is_empty()
     }
 
-    /// Notes damage; passes every other error on.
+    /// Adds damage to the findings, and returns `None` for it. Returns every other error.
     fn damage<T>(
         &mut self,
         file: &str,
@@ -122,13 +126,13 @@ impl SalvageReport {
     }
 }
 
-/// Makes a store in `target`, which must not exist or be empty, of what can be
-/// read of the store in `source`, which nobody may have open. Programs run on
-/// `host`. The new store has the identity of the old one.
+/// Creates a store in `target` from the readable part of the store in `source`. `target` must be
+/// missing or an empty directory; no process may have `source` open. Programs run on `host`. The
+/// new store has the identity of the old one.
 ///
 /// # Errors
-/// `Damage` when no state can be made: the identity cannot be read, or neither
-/// a snapshot nor the beginning of the log. `NotEmpty` for the target.
+/// `Damage` if no state can be derived: the identity is not readable, or there is neither a
+/// readable snapshot nor a log from its first entry. `NotEmpty` if `target` is not empty.
 pub fn salvage(
     source: &Path,
     target: &Path,
@@ -139,8 +143,8 @@ pub fn salvage(
     into_place(target, &identity, |to| copy(&from, to, &identity, host))
 }
 
-/// Returns the report that [`salvage`] would return, and writes no store. Takes as long as a
-/// check: it reads all topics and applies the log in memory.
+/// Returns the report that [`salvage`] would return, without writing a store. Takes as long as
+/// `verify`: it reads all topics and applies the log in memory.
 ///
 /// # Errors
 /// As [`salvage`], without `NotEmpty`.
@@ -157,14 +161,14 @@ fn identity_of(from: &dyn Disk) -> Result<Identity, StoreError> {
     Identity::read(from, identity::PATH)?.ok_or_else(missing)
 }
 
-/// What the new store begins with.
+/// The inputs of the new store.
 struct Source {
     base: Option<Snapshot>,
-    /// The log after it, if there is one that continues it.
+    /// The log after `base`; `None` if no readable log continues `base`.
     readers: Option<LogReaders>,
 }
 
-/// Reads what there is.
+/// Finds the readable snapshot and log of the damaged store.
 fn look(
     from: &Arc<dyn Disk>,
     identity: &Identity,
@@ -204,7 +208,7 @@ fn look(
         let what = "a snapshot, or a log that begins with its first entry";
         return Err(StoreError::damage(snapshot::DIRECTORY, 0, what, 0));
     }
-    // Entries between the snapshot and the beginning of the log are missing.
+    // With a gap, entries between the snapshot and the beginning of the log are missing.
     let gap = readers
         .as_ref()
         .is_some_and(|readers| readers.first_index() > at.next());
@@ -252,7 +256,7 @@ fn copy(
     report.index = log.last_index();
     log.close()?;
     Identity::name(&**to)?;
-    // Whether it opens is seen before it gets its name.
+    // Open the new store, to check it before it gets its final name.
     let options = OpenOptions {
         create: false,
         host: host.cloned(),
@@ -283,7 +287,7 @@ impl ConsequenceSink for FirstOffsets {
     }
 }
 
-/// Reports what [`copy`] would make.
+/// Returns the report that [`copy`] would return, without writing.
 fn survey(
     from: &Arc<dyn Disk>,
     identity: &Identity,
@@ -321,8 +325,8 @@ fn survey(
 }
 
 impl SalvageReport {
-    /// Notes what the new store has of each topic (id, first and last offset), and which later
-    /// records the files of the source had.
+    /// Reports the records that the new store has of each topic (`kept`: id, first and last
+    /// offset), and the later records in the files of the source.
     fn compare(
         &mut self,
         from: &dyn Disk,
@@ -344,7 +348,7 @@ impl SalvageReport {
             }
             self.kept.push(SalvagedTopic { topic, first, last });
         }
-        // Topics that were created later.
+        // The remaining topics were created after the newest intention of the new store.
         for (id, last) in newest {
             let topic = format!("#{}", id.0);
             self.lost_later.push(Lost {
@@ -359,8 +363,8 @@ impl SalvageReport {
     }
 }
 
-/// The newest offset of each topic by the headers of its blocks. A segment is read up to its
-/// first header that is not whole.
+/// Returns the newest offset of each topic according to the headers of its blocks. Reads a segment
+/// up to its first invalid header.
 fn newest_offsets(
     from: &dyn Disk,
     identity: &Identity,
@@ -375,7 +379,7 @@ fn newest_offsets(
             .iter()
             .filter_map(|name| parse_segment(name))
         {
-            // What cannot be read was noted where it is needed.
+            // If the new store needs this segment, its damage was already reported.
             let Ok(file) = from.open(&segment_path(id, number), OpenMode::Read) else {
                 continue;
             };
@@ -399,8 +403,8 @@ fn newest_offsets(
     Ok(newest)
 }
 
-/// Copies the blocks that a snapshot lists and that can be read, and changes
-/// its list to them. Without `to` it only reads them.
+/// Copies the readable blocks that a snapshot lists, and changes the list of the snapshot to these
+/// blocks. Without `to`, only reads the blocks.
 fn topics(
     from: &dyn Disk,
     to: Option<&dyn Disk>,
@@ -457,15 +461,15 @@ fn topics(
     })
 }
 
-/// One topic segment on its way.
+/// The copy of one topic segment.
 struct SegmentCopy<'a> {
     /// `None`: nothing is written.
     to: Option<&'a dyn Disk>,
-    /// Where the next block goes.
+    /// The location of the next block in the copy.
     place: BlockLocation,
     path: String,
     file: Option<Arc<dyn DiskFile>>,
-    /// What was copied.
+    /// The list entry of the copied blocks.
     entry: Option<SegmentEntry>,
     lost: Vec<(u64, u64)>,
 }
@@ -480,7 +484,7 @@ impl SegmentCopy<'_> {
         let (mut position, mut next) = (0, listed.first);
         while position < listed.bytes {
             let read = report.damage(&self.path, self.read(from, position))?;
-            // Without its header nobody knows where the next block begins.
+            // Without a valid header, the start of the next block is unknown.
             let Some((header, records)) = read else { break };
             match records {
                 Ok(records) => self.write(&header, records)?,
@@ -502,7 +506,8 @@ impl SegmentCopy<'_> {
         Ok(())
     }
 
-    /// A header, and the records after it or what is wrong with them.
+    /// Reads a header, and the records after it. The outer error is damage of the header, the inner
+    /// one damage of the records.
     #[allow(clippy::type_complexity, reason = "two kinds of damage, named above")]
     fn read(
         &self,

@@ -1,5 +1,5 @@
-//! Keys in order: a sorted view of a topic's key index, made when somebody
-//! scans and kept up to date by sorting only what is new.
+//! Scans of keys in order, over a sorted view of the key index of a topic. The first scan creates
+//! the view. Later scans sort only the new keys.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::key_order::KeyOrder;
 use crate::reader::Page;
 use crate::store::Store;
 
-/// Most keys that one call returns.
+/// Maximum number of keys that one call returns.
 pub const SCAN_KEYS_MAX: usize = 10_000;
 
 /// A key and the offset of the record with its current value.
@@ -20,32 +20,33 @@ pub const SCAN_KEYS_MAX: usize = 10_000;
 pub struct KeyEntry {
     /// The key.
     pub key: Box<[u8]>,
-    /// The record's offset.
+    /// The offset of the record.
     pub offset: ConsequenceOffset,
 }
 
-/// The least key that is greater than this one.
+/// Returns the smallest key that is greater than `key`.
 #[must_use]
 pub fn key_after(key: &[u8]) -> Vec<u8> {
     [key, b"\0"].concat()
 }
 
-/// What a topic is at the moment, without its sizes; cheap at any size.
+/// The present state of a topic, without its sizes. Its cost does not depend on the size of the
+/// topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Intention offset of its CREATE, when it lives.
+    /// Intention offset of its CREATE; `None` if the topic is destroyed.
     pub incarnation: Option<IntentionOffset>,
-    /// Offset of the record of its CREATE, when it lives; those before it are
-    /// of earlier lives.
+    /// Offset of the record of its CREATE; `None` if the topic is destroyed. Earlier records belong
+    /// to earlier topics with the same name.
     pub created: Option<ConsequenceOffset>,
     /// Offset of its newest record.
     pub last: ConsequenceOffset,
-    /// What compaction may remove.
+    /// The records that compaction may remove.
     pub compaction: Compaction,
 }
 
 impl Store {
-    /// What a topic is now; `None` when it never was created.
+    /// Returns the present state of a topic; `None` if the topic was never created.
     #[must_use]
     pub fn standing(&self, topic: &str) -> Option<Standing> {
         let machine = self.engine.machine.read();
@@ -61,21 +62,21 @@ impl Store {
         })
     }
 
-    /// Why nothing is written any more: the first write or sync that failed.
+    /// Returns the error of the first failed write or sync, after which the store rejects writes.
     #[must_use]
     pub fn poison_cause(&self) -> Option<Arc<StoreError>> {
         self.engine.poison.get().map(Arc::clone)
     }
 
-    /// Why the last checkpoint failed; `None` when it succeeded. Until one
-    /// succeeds the log is not purged.
+    /// Returns the error of the last checkpoint; `None` if it succeeded. The log is not purged
+    /// until a checkpoint succeeds.
     #[must_use]
     pub fn checkpoint_failure(&self) -> Option<String> {
         self.engine.checkpoint_failure.lock().clone()
     }
 
-    /// What an operator should know: why nothing is written any more, or why
-    /// the last checkpoint failed. `None` when all is well.
+    /// Returns a text for the operator: why the store rejects writes, or why the last checkpoint
+    /// failed. `None` without such a failure.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         match self.poison_cause() {
@@ -86,48 +87,47 @@ impl Store {
         }
     }
 
-    /// Kind of the file system, if what is synced on it may not survive a power
-    /// cut: one in memory, or one of the network.
+    /// Returns the kind of the file system if synced data may not survive a power cut: a file
+    /// system in memory or on the network. Otherwise `None`.
     #[must_use]
     pub fn volatile(&self) -> Option<&'static str> {
         self.disk.volatile()
     }
 
-    /// The file system of the store and its space; `None` for a simulated one.
+    /// Returns the file system of the store and its space; `None` for a simulated one.
     #[must_use]
     pub fn space(&self) -> Option<DiskSpace> {
         self.disk.space()
     }
 
-    /// The store's time: what stamps the next intention, and what leases and
-    /// `due_ms` of claims are counted by. Milliseconds since 1970-01-01 UTC.
+    /// Returns the time of the store, in milliseconds since 1970-01-01 UTC. This time stamps the
+    /// next intention. Leases and `due_ms` of claims use it too.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.engine.now_ms()
     }
 
-    /// Compares the directory with the one that was opened. Every batch of a
-    /// level that syncs does, and every new segment; this is for stores without
-    /// writes.
+    /// Checks that the directory is still the one that was opened. Each new segment, and at levels
+    /// that sync each batch, includes this check. So only stores without writes need a call.
     ///
     /// # Errors
-    /// `Poisoned` when the directory was removed or replaced: a write would not
-    /// be found by the next open.
+    /// `Poisoned` if the directory was removed or replaced: the next open would not find later
+    /// writes.
     pub fn check_directory(&self) -> Result<(), StoreError> {
         let checked = check_place(&*self.disk);
         checked.map_err(|error| self.engine.poison(error))?;
         self.engine.writable()
     }
 
-    /// Whether a write or sync has failed, so that nothing is written any more.
+    /// Whether a write or sync has failed, so that the store rejects writes.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.engine.is_poisoned()
     }
 
-    /// Keys that start with `prefix` and are greater than `after`, in ascending
-    /// byte order, at most `limit` (and at most [`SCAN_KEYS_MAX`]). The first
-    /// scan of a topic sorts all its keys; later ones sort what is new.
+    /// Returns the keys that start with `prefix` and are greater than `after`, in ascending byte
+    /// order. Returns at most `limit` keys, and at most [`SCAN_KEYS_MAX`]. The first scan of a
+    /// topic sorts all its keys; later scans sort the new keys.
     pub fn scan(
         &self,
         topic: &str,
@@ -139,7 +139,7 @@ impl Store {
         self.scan_from(topic, prefix, &from, limit)
     }
 
-    /// As `scan`, of keys that are not below `from`.
+    /// As `scan`, but starts at the first key that is not below `from`.
     ///
     /// # Errors
     /// As for [`scan`](Self::scan).
@@ -161,7 +161,7 @@ impl Store {
             let machine = self.engine.machine.read();
             let view = machine.topic_by_id(id);
             let now = view.and_then(|v| Some((v.incarnation?.0, v.keys?.generation())));
-            // Slots may have been numbered anew between the two locks.
+            // The slots may have been renumbered while the machine was not locked.
             let is_known = |now| {
                 now == (order.incarnation, order.generation)
                     && self.engine.has_installed(order.installs)
@@ -191,17 +191,16 @@ impl Store {
         Ok(found)
     }
 
-    /// Offset of the record that holds the key's current value, without reading
-    /// it; `None` for a key or topic that is not there.
+    /// Returns the offset of the record with the current value of a key, without reading the
+    /// record. `None` if the key or the topic does not exist.
     #[must_use]
     pub fn key_offset(&self, topic: &str, key: &[u8]) -> Option<ConsequenceOffset> {
         let machine = self.engine.machine.read();
         machine.topic(topic)?.keys?.get(key)
     }
 
-    /// The page whose first record holds the value of a scanned key; `None`
-    /// when the key was changed or removed since, or retention has removed the
-    /// record.
+    /// Returns the page whose first record has the value of a scanned key. `None` if the record no
+    /// longer exists: after a change or removal of the key, compaction or retention may remove it.
     pub fn value(&self, topic: &str, entry: &KeyEntry) -> Result<Option<Page>, StoreError> {
         let id = self.engine.machine.read().topic(topic).map(|view| view.id);
         let id = id.ok_or_else(|| StoreError::TopicUnknown {
@@ -224,8 +223,7 @@ impl Store {
         }
     }
 
-    /// Copies the keys that are new under the lock of the machine, and sorts
-    /// them without it.
+    /// Copies the new keys while the machine is locked, and sorts them after the lock is released.
     fn catch_up(&self, id: TopicId, order: &mut KeyOrder) {
         let mut fresh = Vec::new();
         {

@@ -1,11 +1,13 @@
-//! Reads the whole store again at a low rate, so that damage is found while
-//! there are still copies to restore from (IN9).
+//! The scrub: rereads the whole store at a low rate, to find damage while copies to restore from
+//! still exist (IN9).
 //!
-//! Damage is reported: in `Stats`, in `Store::damage` and in a line of the
-//! log. Nothing is repaired here.
+//! The scrub reports damage in `Stats`, in `Store::damage` and as a log line. It repairs nothing.
 //!
-//! Invariants: no write to the disk; no lock is held across a read; the rate
-//! is never exceeded by more than one piece (a log entry, a block or a chunk).
+//! Invariants:
+//!
+//! - The scrub writes nothing to the disk.
+//! - It holds no lock across a read.
+//! - It exceeds the rate by at most one piece (a log entry, a block or a chunk).
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -21,23 +23,23 @@ use crate::snapshot;
 use crate::topic::block::HEADER_BYTES;
 use crate::topic::files::{Home, directory};
 
-/// Places of damage that a round reports and a store remembers.
+/// Maximum number of findings that a round reports and a store remembers.
 const DAMAGE_MAX: usize = 1_000;
-/// The first round begins at the latest so long after the open.
+/// Maximum time between the open and the first round.
 const FIRST_AFTER: Duration = Duration::from_mins(10);
 
-/// What one round found.
+/// The report of one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubReport {
-    /// Bytes that were read and checked.
+    /// Number of bytes that were read and checked.
     pub bytes: u64,
-    /// Places that are not as they were written.
+    /// Damage and failed reads.
     pub findings: Vec<Finding>,
-    /// Whether everything was read; false when the store was closed meanwhile.
+    /// Whether everything was read; false if the store was closed during the round.
     pub complete: bool,
 }
 
-/// Ends a round.
+/// A flag that ends a round.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     stopped: Mutex<bool>,
@@ -45,7 +47,7 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Waits until a time or until the end; returns whether to go on.
+    /// Blocks until `until`, or until the round must end. Returns `false` if it must end.
     fn wait_until(&self, until: Instant) -> bool {
         let mut stopped = self.stopped.lock();
         loop {
@@ -58,7 +60,7 @@ impl Stop {
     }
 }
 
-/// The thread that scrubs, if there is one.
+/// The scrub thread, if it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Scrubber {
     pub(crate) stop: Arc<Stop>,
@@ -69,14 +71,15 @@ pub(crate) struct Scrubber {
 struct RateLimiter<'a> {
     stop: &'a Stop,
     bytes_per_s: u64,
-    /// Bytes that were read, and when they may be, are counted from here.
+    /// The start of the interval for which the rate is computed.
     start: Instant,
+    /// Bytes that were read since `start`.
     since_start: u64,
     /// All bytes of the round.
     bytes: u64,
 }
 
-/// How long it takes to read so many bytes at a rate.
+/// Returns the time to read `bytes` at a rate.
 fn time_for(bytes: u64, bytes_per_s: u64) -> Duration {
     let per_s = u128::from(bytes_per_s.max(1));
     let micros = u128::from(bytes) * 1_000_000 / per_s;
@@ -84,7 +87,8 @@ fn time_for(bytes: u64, bytes_per_s: u64) -> Duration {
 }
 
 impl RateLimiter<'_> {
-    /// When reading may go on after so many more bytes, which were read by `now`.
+    /// Counts `bytes` that were read until `now`. Returns the time of the next read; `None` if this
+    /// time is beyond the range of the clock.
     fn due_after(&mut self, bytes: u64, now: Instant) -> Option<Instant> {
         self.bytes += bytes;
         let piece = time_for(bytes, self.bytes_per_s);
@@ -93,7 +97,8 @@ impl RateLimiter<'_> {
             .checked_add(time_for(self.since_start, self.bytes_per_s))
             .and_then(|due| due.checked_add(piece))?;
         if due < now {
-            // The disk was slower than the rate. What it owes is not caught up with.
+            // The disk was slower than the rate. Start a new interval, so that later reads do not
+            // exceed the rate to compensate.
             (self.start, self.since_start) = (now, 0);
             return Some(now);
         }
@@ -101,17 +106,17 @@ impl RateLimiter<'_> {
         Some(due)
     }
 
-    /// So many bytes were read: waits until that was not too fast. Returns
-    /// whether to go on.
+    /// Counts `bytes` that were read, and blocks while the rate is too high. Returns `false` if the
+    /// round must end.
     fn add(&mut self, bytes: u64) -> bool {
         let due = self.due_after(bytes, Instant::now());
-        // A time that no clock reaches: only the end of the store comes before.
+        // Without a due time, wait for a day; in practice the store is closed earlier.
         self.stop
             .wait_until(due.unwrap_or(self.start + Duration::from_hours(24)))
     }
 }
 
-/// What is read, and what was found.
+/// The state of one round.
 struct Round<'a> {
     handle: &'a MaintenanceHandle,
     readers: &'a LogReaders,
@@ -120,9 +125,9 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Takes what a read gave: damage and failed reads are findings.
+    /// Adds the error of a read to the findings.
     fn take(&mut self, file: &str, error: &StoreError) {
-        // Maintenance may have removed it since it was listed.
+        // Maintenance may have removed the file since it was listed.
         if error.is_missing_file() {
             return;
         }
@@ -158,7 +163,7 @@ impl Round<'_> {
                         return false;
                     }
                 }
-                // Purged since: go on where the log begins now.
+                // The entry was purged meanwhile: continue at the present start of the log.
                 Err(StoreError::IndexOutOfRange { .. }) => {
                     reader = self.readers.reader(self.readers.first_index());
                 }
@@ -215,7 +220,7 @@ impl Round<'_> {
     }
 }
 
-/// Reads everything once.
+/// Runs one round, which reads everything once.
 pub(crate) fn round(
     handle: &MaintenanceHandle,
     readers: &LogReaders,
@@ -265,7 +270,7 @@ pub(crate) fn round(
 }
 
 impl Scrubber {
-    /// Starts the thread that begins a round every so often.
+    /// Starts the thread that runs rounds periodically.
     pub(crate) fn start(&self, handle: MaintenanceHandle, readers: LogReaders, scrub: Scrub) {
         let stop = Arc::clone(&self.stop);
         let work = move || {
@@ -279,12 +284,12 @@ impl Scrubber {
             }
         };
         let name = "weir-scrub".to_owned();
-        // Without a thread nothing is scrubbed, and the counters say so.
+        // If the thread cannot start, nothing is scrubbed, which the counters show.
         let thread = std::thread::Builder::new().name(name).spawn(work);
         *self.thread.lock() = thread.ok();
     }
 
-    /// Ends a round that runs, and the thread.
+    /// Ends the present round and the thread, and blocks until the thread has ended.
     pub(crate) fn stop(&self) {
         *self.stop.stopped.lock() = true;
         self.stop.changed.notify_all();
@@ -312,7 +317,7 @@ mod tests {
         };
         let at = |ms| start + Duration::from_millis(ms);
         assert_eq!(pace.due_after(1_000, at(10)), Some(at(1_000)));
-        // The disk stood still for a minute.
+        // The disk did not respond for a minute.
         assert_eq!(pace.due_after(1_000, at(60_000)), Some(at(60_000)));
         assert_eq!(pace.due_after(1_000, at(60_010)), Some(at(61_000)));
     }

@@ -1,8 +1,10 @@
-//! Snapshots on their way from node to node (docs/formats/cluster.md, "Snapshots").
+//! The transfer of snapshots between nodes (docs/formats/cluster.md, "Snapshots").
 //!
-//! Invariants: the files of a shipped snapshot stay until it is dropped; a staged
-//! snapshot is installed only after every byte of it was read back and checked; one
-//! snapshot is staged at a time.
+//! Invariants:
+//!
+//! - The files of a [`ShippedSnapshot`] are not removed before it is dropped.
+//! - A staged snapshot is installed only after all its bytes were read back and checked.
+//! - One snapshot is staged at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -25,29 +27,30 @@ use crate::snapshot::{self, Description, Snapshot};
 use crate::topic::cache::{FileCache, Pin};
 use crate::topic::files;
 
-/// A file of a snapshot that is shipped.
+/// A file of a snapshot that is transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotFile {
     /// Topic number and segment number; `None` for the snapshot itself.
     pub segment: Option<(u32, u32)>,
-    /// Bytes that are shipped, from the start of the file.
+    /// Number of bytes to transfer, from the start of the file.
     pub bytes: u64,
 }
 
-/// A snapshot of this node that another one can read. It keeps its files.
+/// A snapshot of this node that another node can read. Its files are not removed before this value
+/// is dropped.
 #[derive(Debug)]
 pub struct ShippedSnapshot {
-    /// The newest entry in it.
+    /// The newest entry in the snapshot.
     pub id: EntryId,
-    /// The newest membership entry in it, and its body.
+    /// The newest membership entry in the snapshot, and its body.
     pub membership: Option<(EntryId, Bytes)>,
-    /// Its files; the snapshot itself is the first one.
+    /// The files to transfer. The first one is the snapshot file; the others are topic segments.
     pub files: Vec<SnapshotFile>,
     cache: Arc<FileCache>,
     _pin: Pin,
 }
 
-/// A snapshot of another node, as far as it has come.
+/// A snapshot of another node that is being received.
 #[derive(Debug)]
 pub struct StagedSnapshot {
     store_id: [u8; 16],
@@ -55,7 +58,7 @@ pub struct StagedSnapshot {
     files: Vec<(SnapshotFile, u64)>,
     disk: Arc<dyn Disk>,
     staging: Arc<PrefixDisk>,
-    /// What it says, after all of it was read and checked.
+    /// The loaded snapshot, after all its bytes were read and checked.
     checked: Option<Box<Snapshot>>,
     is_installing: bool,
     _permit: ExclusivePermit,
@@ -68,7 +71,7 @@ fn path(file: &SnapshotFile, index: LogIndex) -> String {
     }
 }
 
-/// The files of a snapshot, itself first.
+/// Returns the files of a snapshot: the snapshot file, then the segments.
 fn files_of(description: &Description) -> Vec<SnapshotFile> {
     let itself = SnapshotFile {
         segment: None,
@@ -88,7 +91,8 @@ fn membership_of(membership: Option<AppliedMembership>) -> Option<(EntryId, Byte
 }
 
 impl ShippedSnapshot {
-    /// Reads `len` bytes of a file, or what is left of it.
+    /// Reads up to `len` bytes from position `at` of the file with the index `file`. Fewer bytes
+    /// only at the end of the file; none if the file does not exist.
     pub fn read(&self, file: usize, at: u64, len: usize) -> Result<Vec<u8>, StoreError> {
         let Some(file) = self.files.get(file) else {
             return Ok(Vec::new());
@@ -105,22 +109,22 @@ impl ShippedSnapshot {
 }
 
 impl StagedSnapshot {
-    /// The newest entry in it.
+    /// Returns the newest entry in the snapshot.
     #[must_use]
     pub fn id(&self) -> EntryId {
         self.id
     }
 
-    /// The newest membership entry in it, and its body.
+    /// Returns the newest membership entry in the snapshot, and its body.
     ///
     /// # Errors
-    /// `Damage` while the first file has not come whole.
+    /// `Damage` until the first file is complete.
     pub fn membership(&self) -> Result<Option<(EntryId, Bytes)>, StoreError> {
         let description = snapshot::describe(&*self.staging, self.store_id, self.id.index)?;
         Ok(membership_of(description.membership))
     }
 
-    /// Writes the next bytes of a file.
+    /// Writes the next bytes of the file with the index `file`, at position `at`.
     ///
     /// # Errors
     /// `IndexOutOfRange` for bytes that are not the next ones of the file.
@@ -187,7 +191,7 @@ impl StagedSnapshot {
 
 impl Drop for StagedSnapshot {
     fn drop(&mut self) {
-        // The next open or the next snapshot removes what is left.
+        // On an error, the next open or the next staged snapshot removes the files.
         if !self.is_installing {
             drop(clear_staged(&*self.disk));
         }
@@ -195,14 +199,14 @@ impl Drop for StagedSnapshot {
 }
 
 impl Replica {
-    /// Writes a snapshot of the state as it is now, and returns the newest entry in it.
+    /// Writes a snapshot of the present state, and returns the index of its newest entry.
     pub fn checkpoint(&self) -> Result<LogIndex, StoreError> {
         let permit = self.handle.maintenance.acquire();
         self.handle.checkpoint(&permit)
     }
 
-    /// The newest snapshot of this node, to be read by another one; `None` before the
-    /// first. Waits for a checkpoint that is being written.
+    /// Returns the newest snapshot of this node, for the transfer to another node; `None` before
+    /// the first snapshot. Blocks while a checkpoint is being written.
     pub fn ship(&self) -> Result<Option<ShippedSnapshot>, StoreError> {
         let permit = self.handle.maintenance.acquire();
         let disk = &*self.handle.disk;
@@ -225,11 +229,12 @@ impl Replica {
         }))
     }
 
-    /// Begins to take a snapshot of another node, which replaces nothing yet.
+    /// Begins to receive a snapshot of another node. The state does not change before
+    /// [`install`](Self::install).
     ///
     /// # Errors
-    /// `NodeRefused` while another one is being taken, and for files that are none of a
-    /// snapshot; `DiskFull`; `Poisoned`.
+    /// `NodeRefused` while another snapshot is being received, and for files that are not those of
+    /// a snapshot; `DiskFull`; `Poisoned`.
     pub fn stage(
         &self,
         id: EntryId,
@@ -238,7 +243,7 @@ impl Replica {
         let refused = |why: &str| StoreError::NodeRefused {
             why: why.to_owned(),
         };
-        // A store that stopped during an install needs what is staged at its next open.
+        // A store that stopped during an install needs the staged files at its next open.
         self.handle.engine.writable()?;
         let permit = self.shared.staging.try_acquire();
         let permit = permit.ok_or_else(|| refused("another snapshot is being received"))?;
@@ -281,11 +286,11 @@ impl Replica {
         })
     }
 
-    /// Reads all of a staged snapshot, and checks whether it can be installed. The install does not
-    /// read it again.
+    /// Reads all bytes of a staged snapshot, and checks whether it can be installed. The install
+    /// does not read them again.
     ///
     /// # Errors
-    /// `Damage` for a snapshot that is not whole, and `DiskFull`.
+    /// `Damage` for an incomplete or damaged snapshot, and `DiskFull`.
     pub fn check(&self, staged: &mut StagedSnapshot) -> Result<(), StoreError> {
         if staged.checked.is_none() {
             staged.settle()?;
@@ -301,22 +306,22 @@ impl Replica {
         snapshot.ok_or(StoreError::Closed)
     }
 
-    /// Puts a staged snapshot in the place of the state, and lets the log begin after it
-    /// unless the log continues it. Readers go on at their offsets.
+    /// Replaces the state with a staged snapshot. If the log does not continue the snapshot, the
+    /// log is reset to begin after it. Readers continue at their offsets.
     ///
     /// # Errors
-    /// `Damage` for a snapshot that is not whole, `IndexOutOfRange` for one before what is
-    /// applied and `DiskFull` change nothing.
+    /// `Damage` for an incomplete or damaged snapshot, `IndexOutOfRange` for a snapshot before the
+    /// last applied entry, and `DiskFull`. After these errors, the state is unchanged.
     pub fn install(&self, mut staged: StagedSnapshot) -> Result<(), StoreError> {
         let snapshot = self.checked(&mut staged)?;
         self.put_in_place(staged, snapshot)
     }
 
-    /// As [`install`](Self::install), for the state after the entry that was applied last, which
-    /// another node has differently. Returns the names of the topics that differ.
+    /// As [`install`](Self::install), for a snapshot at the last applied entry of this node, to
+    /// replace a state that differs from other nodes. Returns the names of the topics that differ.
     ///
     /// # Errors
-    /// As for `install`; `IndexOutOfRange` for the state after another entry.
+    /// As for `install`; `IndexOutOfRange` for a snapshot at another entry.
     pub fn restore(&self, mut staged: StagedSnapshot) -> Result<Vec<String>, StoreError> {
         let snapshot = self.checked(&mut staged)?;
         let (index, applied) = (staged.id.index, self.handle.engine.applied_index());
@@ -338,7 +343,7 @@ impl Replica {
             names.map(str::to_owned).collect()
         };
         self.put_in_place(staged, snapshot)?;
-        // They are those of the other state.
+        // The samples are digests of the replaced state.
         self.handle.engine.samples.forget();
         Ok(differing)
     }
@@ -356,12 +361,12 @@ impl Replica {
             drop(permit);
             installed
         })?;
-        // Without an error that stopped the store there is no manifest: what is staged goes.
+        // If no error stopped the store, there is no manifest, and the staged files can be removed.
         staged.is_installing = self.handle.engine.writable().is_err();
         installed
     }
 
-    /// Reads a staged snapshot, and every block that it lists.
+    /// Reads and checks a staged snapshot, and every block that it lists.
     fn check_staged(&self, staged: &StagedSnapshot) -> Result<Snapshot, StoreError> {
         let engine = &self.handle.engine;
         let index = staged.id.index;

@@ -1,8 +1,10 @@
-//! Snapshots: the machine and the list of topic segments after one log entry,
-//! in one file (docs/formats/store.md, "Snapshot").
+//! Snapshots: one file with the machine and the list of topic segments after one log entry
+//! (docs/formats/store.md, "Snapshot").
 //!
-//! A snapshot has a name only when all of it, and every segment it lists, is
-//! durable. Nothing is loaded from one before all its checksums were checked.
+//! Invariants:
+//!
+//! - A snapshot gets its name only after its content and every segment that it lists are durable.
+//! - All checksums of a snapshot are checked before its machine is loaded.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -25,19 +27,19 @@ use crate::topic::writer::{SegmentEntry, SegmentList};
 const MAGIC: &[u8; 8] = b"WEIRSNAP";
 const FORMAT: u16 = 1;
 const HEADER_BYTES: usize = 512;
-/// Flag in byte 10: the members of a cluster precede the list of segments.
+/// Flag in byte 10 of the header: the members of a cluster precede the list of segments.
 const HAS_MEMBERSHIP: u8 = 1;
 const CHUNK_BYTES: usize = 64 << 10;
 const VARINT_BYTES_MAX: usize = 10;
 /// Directory of the snapshots.
 pub(crate) const DIRECTORY: &str = "snapshots";
 
-/// Path of the snapshot after a log entry.
+/// Returns the path of the snapshot after a log entry.
 pub(crate) fn path(index: LogIndex) -> String {
     format!("{DIRECTORY}/{:020}.snap", index.0)
 }
 
-/// The log index in the name of a snapshot that is in place.
+/// Returns the log index in the file name of a snapshot; `None` for other names.
 pub(crate) fn parse_name(name: &str) -> Option<LogIndex> {
     let digits = name
         .strip_suffix(".snap")
@@ -46,7 +48,7 @@ pub(crate) fn parse_name(name: &str) -> Option<LogIndex> {
     all.then(|| digits.parse().ok().map(LogIndex))?
 }
 
-/// Log indexes of the snapshots that are in place, newest first.
+/// Returns the log indexes of all snapshots, newest first.
 pub(crate) fn list(disk: &dyn Disk) -> Result<Vec<LogIndex>, StoreError> {
     let names = disk
         .list(DIRECTORY)
@@ -56,8 +58,8 @@ pub(crate) fn list(disk: &dyn Disk) -> Result<Vec<LogIndex>, StoreError> {
     Ok(indexes)
 }
 
-/// Removes the snapshots before `index`, and makes that durable. The caller has one at `index` in
-/// place.
+/// Removes the snapshots before `index`, and makes the removal durable. The snapshot at `index`
+/// must exist.
 pub(crate) fn remove_before(disk: &dyn Disk, index: LogIndex) -> Result<(), StoreError> {
     for old in list(disk)?.into_iter().filter(|old| *old < index) {
         let path = path(old);
@@ -68,18 +70,18 @@ pub(crate) fn remove_before(disk: &dyn Disk, index: LogIndex) -> Result<(), Stor
         .map_err(StoreError::io(IoVerb::Sync, DIRECTORY))
 }
 
-/// Everything a snapshot says.
+/// The content of a snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) index: LogIndex,
     pub(crate) term: u64,
     pub(crate) machine: Machine,
     pub(crate) topics: Vec<(TopicId, SegmentList)>,
-    /// The members of the cluster after `index`; none outside of one.
+    /// The members of the cluster after `index`; `None` outside of a cluster.
     pub(crate) membership: Option<AppliedMembership>,
 }
 
-/// A snapshot that is not written yet, with what must be synced before it.
+/// A snapshot that is not written yet, with the segments that must be synced before it.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
     pub(crate) snapshot: Snapshot,
@@ -109,12 +111,12 @@ impl Checkpoint {
         if !self.unsynced.is_empty() {
             sync_dir("topics")?;
         }
-        // The names of both directories, before a snapshot can be seen that
-        // relies on them.
+        // Make the names of both directories durable before a snapshot that relies on them gets
+        // its name.
         disk.create_dir(DIRECTORY)
             .map_err(StoreError::io(IoVerb::Open, DIRECTORY))?;
         sync_dir("")?;
-        // Not before: when a step fails, the next checkpoint has to do it all.
+        // Only now: if an earlier step fails, the next checkpoint must repeat all steps.
         for (segment, written) in durable {
             segment.settle(written);
         }
@@ -124,7 +126,7 @@ impl Checkpoint {
 }
 
 impl Snapshot {
-    /// Writes and names the file; the name is not durable yet.
+    /// Writes the file and gives it its name. The name is not durable yet.
     fn write(&self, disk: &dyn Disk, store_id: [u8; 16]) -> Result<(), StoreError> {
         let name = path(self.index);
         let new = format!("{name}.new");
@@ -134,7 +136,7 @@ impl Snapshot {
         }
         let written = self.write_content(disk, store_id, &new);
         if written.is_err() {
-            // Its file would take space, and a full disk may be why this failed.
+            // Free the space: a full disk may be the cause of the failure.
             drop(disk.remove(&new));
         }
         written?;
@@ -203,7 +205,7 @@ impl Snapshot {
                 out.extend_from_slice(&entry.chain.to_le_bytes());
             }
         }
-        // The list has its own length in front, so that it can be read apart.
+        // The length before the list allows to read the list without the machine.
         let mut framed = Vec::new();
         put_varint(&mut framed, out.len() as u64);
         framed.extend_from_slice(&out);
@@ -248,7 +250,7 @@ impl Snapshot {
     }
 }
 
-/// What a snapshot says of what is outside of the machine.
+/// The content of a snapshot without the machine.
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) term: u64,
@@ -258,7 +260,7 @@ pub(crate) struct Description {
     pub(crate) bytes: u64,
 }
 
-/// Reads members and segments of a snapshot, and not the machine.
+/// Reads the members and the segment list of a snapshot, but not the machine.
 pub(crate) fn describe(
     disk: &dyn Disk,
     store_id: [u8; 16],
@@ -278,7 +280,7 @@ pub(crate) fn describe(
 
 type Front = (Option<AppliedMembership>, Vec<(TopicId, SegmentList)>);
 
-/// What precedes the machine.
+/// Reads the part of a snapshot before the machine.
 fn read_front(
     source: &mut Chunks<'_>,
     header: &Header,
@@ -297,7 +299,7 @@ fn read_front(
     Ok((membership, topics))
 }
 
-/// Index and term of the entry, then its body, with their length before them.
+/// Encodes a membership entry: the length of the rest, then index, term and body.
 fn membership_bytes(membership: &AppliedMembership) -> Vec<u8> {
     let mut framed = Vec::new();
     put_varint(&mut framed, membership.body.len() as u64 + 16);
@@ -323,8 +325,8 @@ pub(crate) fn check(
     check_watched(disk, store_id, index, &mut |_| true)
 }
 
-/// As `check`. Calls `watch` with the number of bytes of each chunk, and stops
-/// when it returns false.
+/// As `check`. Calls `watch` with the number of bytes of each chunk, and stops if `watch` returns
+/// false.
 pub(crate) fn check_watched(
     disk: &dyn Disk,
     store_id: [u8; 16],
@@ -351,7 +353,7 @@ fn word(header: &Header, at: usize) -> u64 {
     u64::from_le_bytes(*bytes)
 }
 
-/// Opens a snapshot and checks its header; returns its length too.
+/// Opens a snapshot and checks its header. Returns the file, its length in bytes, and the header.
 fn open(
     disk: &dyn Disk,
     store_id: [u8; 16],
@@ -423,7 +425,7 @@ fn read_list(bytes: &[u8]) -> Option<Vec<(TopicId, SegmentList)>> {
             let last = first.checked_add(r.varint().ok()?)?;
             let chain = u32::from_le_bytes(r.array().ok()?);
             if number == 0 {
-                // No segment: what retention has removed.
+                // Number 0 is not a segment: it has the offsets that retention has removed.
                 let fits =
                     segments.is_empty() && removed == 0 && (bytes, first, chain) == (0, 1, 0);
                 removed = fits.then_some(last)?;
@@ -465,9 +467,9 @@ fn own_crc(header: &Header) -> u32 {
     u32::from_le_bytes(*crc)
 }
 
-/// CRC of a chunk: the checksum of the chunk before it (of the header for the
-/// first), its number, its length and its content. So a chunk of another
-/// snapshot never fits.
+/// Returns the CRC of a chunk. It covers `before` (the checksum of the chunk before, or of the
+/// header for the first chunk), and the number, length and content of the chunk. So a chunk of
+/// another snapshot does not match.
 fn chunk_crc(before: u32, number: u64, len: u32, content: &[u8]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(&before.to_le_bytes());
@@ -539,8 +541,8 @@ impl SnapshotSink for ChunkWriter<'_> {
     }
 }
 
-/// The content of a snapshot, chunk by chunk. Each chunk is checked before
-/// it is handed out; one of them is in memory.
+/// Reads the content of a snapshot chunk by chunk. Each chunk is checked before its bytes are
+/// returned. One chunk at a time is in memory.
 struct Chunks<'a> {
     file: &'a dyn DiskFile,
     name: &'a str,
@@ -551,7 +553,7 @@ struct Chunks<'a> {
     /// Bytes of content in the chunks so far.
     content: u64,
     chunk: Vec<u8>,
-    /// Bytes of `chunk` that were taken.
+    /// Bytes of `chunk` that were already returned.
     taken: usize,
     ended: bool,
 }
@@ -619,7 +621,7 @@ impl<'a> Chunks<'a> {
         Ok(true)
     }
 
-    /// Reads and checks the file to its end, as a whole.
+    /// Reads and checks the file to its end.
     fn check(mut self) -> Result<(), StoreError> {
         while self.advance()? {}
         Ok(())
@@ -643,7 +645,7 @@ impl<'a> Chunks<'a> {
         Ok(())
     }
 
-    /// Bytes with their length before them.
+    /// Reads a length, and returns that many bytes after it.
     fn framed(&mut self) -> Result<Vec<u8>, StoreError> {
         let mut number = Vec::new();
         let len = loop {
@@ -661,7 +663,7 @@ impl<'a> Chunks<'a> {
         }
         let len = usize::try_from(len).map_err(|_| self.damage("a length"))?;
         let mut bytes = Vec::new();
-        // By chunks: a false length takes no more memory than there are bytes.
+        // In steps, so that a wrong length does not allocate more memory than the file has bytes.
         while bytes.len() < len {
             let filled = bytes.len();
             bytes.resize(len.min(filled + CHUNK_BYTES), 0);
@@ -670,7 +672,7 @@ impl<'a> Chunks<'a> {
         Ok(bytes)
     }
 
-    /// Whether all content was taken, and the end is as written.
+    /// Whether all content was read. Fails if the end of the file is invalid.
     fn is_over(&mut self) -> Result<bool, StoreError> {
         Ok(self.taken == self.chunk.len() && !self.advance()?)
     }

@@ -1,4 +1,4 @@
-//! The store: a directory that was opened.
+//! The open store.
 
 use parking_lot::Mutex;
 use std::path::Path;
@@ -39,8 +39,8 @@ use crate::topic::cache::FileCache;
 
 mod maintenance;
 
-/// An open store. Cheap to share in an [`Arc`]; every method may be called
-/// from any thread. Dropping it closes it.
+/// An open store. Every method may be called from any thread; to share a store, use an [`Arc`].
+/// Dropping a store closes it.
 pub struct Store {
     pub(crate) engine: Arc<Engine>,
     tasks: Sender<Task>,
@@ -52,7 +52,7 @@ pub struct Store {
     pub(crate) background: BackgroundTasks,
     pub(crate) readers: LogReaders,
     pub(crate) scrubber: Scrubber,
-    /// One claim of a group at a time.
+    /// Serializes the claims of each group.
     pub(crate) turns: ClaimLocks,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
     lock: Mutex<Option<DirLock>>,
@@ -66,110 +66,111 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// A topic as it is now.
+/// The present state of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicInfo {
     /// Name.
     pub name: String,
     /// Number.
     pub id: TopicId,
-    /// Whether it lives.
+    /// Whether the topic exists: it was created and not destroyed since.
     pub live: bool,
-    /// Intention offset of its CREATE, when it lives.
+    /// Intention offset of its CREATE; `None` if the topic is destroyed.
     pub incarnation: Option<IntentionOffset>,
-    /// Offset of the oldest record that is still there; zero for none.
+    /// Offset of the oldest remaining record; zero if there is none.
     pub first: ConsequenceOffset,
     /// Offset of the newest record.
     pub last: ConsequenceOffset,
-    /// Keys with a value.
+    /// Number of keys with a value.
     pub keys: u64,
     /// Bytes of its records, as stored.
     pub bytes: u64,
-    /// Options, when it lives.
+    /// Options; the defaults if the topic is destroyed.
     pub options: TopicOptions,
 }
 
-/// The program of a topic as it is now.
+/// The present program of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramInfo {
     /// SHA-256 of its module.
     pub code: CodeHash,
     /// Its arguments.
     pub args: Vec<u8>,
-    /// What it keeps between calls.
+    /// The kind of state that the program retains between calls.
     pub mode: StateMode,
-    /// Entries of its state.
+    /// Number of entries of its state.
     pub state_entries: u64,
     /// Bytes of its state: keys and values, or memory.
     pub state_bytes: u64,
-    /// What the topic's programs did since the store was opened, the
-    /// intentions that were replayed then included.
+    /// Counters of all programs of the topic since the store was opened, including the replay of
+    /// the open.
     pub counts: ProgramCounts,
 }
 
-/// What the programs of a topic did since the store was opened, the intentions that were
-/// replayed then included.
+/// Counters of the programs of a topic since the store was opened, including the replay of the
+/// open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramTally {
     /// Name of the topic.
     pub topic: String,
-    /// Its calls.
+    /// Counters of the calls.
     pub counts: ProgramCounts,
-    /// What became of the writes that it judged.
+    /// Counters of the verdicts of the programs.
     pub verdicts: Verdicts,
 }
 
-/// Counts since the store was opened, and where it stands.
+/// Counters since the store was opened, and log positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Batches logged.
+    /// Number of logged batches.
     pub batches: u64,
-    /// Intentions logged.
+    /// Number of logged intentions.
     pub intentions: u64,
-    /// Syncs of the log.
+    /// Number of syncs of the log.
     pub syncs: u64,
-    /// Time spent in them, nanoseconds.
+    /// Time spent in syncs of the log, in nanoseconds.
     pub sync_ns: u64,
-    /// Effects by kind.
+    /// Number of intentions with the effect VALID.
     pub valid: u64,
-    /// Said no to.
+    /// Number of intentions with the effect INVALID.
     pub invalid: u64,
-    /// Could not be carried out.
+    /// Number of intentions with the effect ERROR.
     pub errors: u64,
-    /// Answered from the session table.
+    /// Number of retried intentions whose outcome came from the session table.
     pub replayed: u64,
-    /// Refused on apply.
+    /// Number of intentions that the apply refused.
     pub refused: u64,
-    /// Snapshots written.
+    /// Number of written snapshots.
     pub snapshots: u64,
-    /// Failed writes of topic segments; they are tried again.
+    /// Number of failed writes of topic segments. These writes are retried.
     pub derived_write_errors: u64,
-    /// Newest log entry that is applied.
+    /// Index of the newest applied log entry.
     pub applied_index: u64,
-    /// Newest log entry known to be synced.
+    /// Index of the newest log entry that is known to be synced.
     pub durable_index: u64,
-    /// Newest log entry that was purged.
+    /// Index of the newest purged log entry.
     pub purged_index: u64,
     /// Bytes of the files of the log.
     pub log_bytes: u64,
-    /// Bytes that scrubbing has read.
+    /// Number of bytes that scrubs have read.
     pub scrubbed_bytes: u64,
-    /// Times that scrubbing has read everything.
+    /// Number of complete scrub rounds.
     pub scrub_rounds: u64,
-    /// Places of damage that scrubbing has found.
+    /// Number of distinct findings of scrubs.
     pub damage: u64,
 }
 
 impl Store {
-    /// Opens the store in `directory`, or makes one.
+    /// Opens the store in `directory`. Creates it if it does not exist and the options allow this.
     ///
     /// # Errors
-    /// `Locked` when another process has it open for writing; `Damage` when
-    /// bytes that must be there are wrong, which changes nothing on disk. A
-    /// read-only open fails with `Missing` when there is no store, with
-    /// `ChangedWhileRead` when the process that writes the store changed its
-    /// files at every attempt, and with `ReadOnlyLimit` when the log makes more
-    /// records than it may keep.
+    /// - `Locked` if another process has the store open for writing.
+    /// - `Damage` if required bytes are wrong. The open then changes nothing on disk.
+    /// - `Missing` if there is no store, for a read-only open or without `create`.
+    /// - `ChangedWhileRead` if another process changed the files during every attempt of a
+    ///   read-only open.
+    /// - `ReadOnlyLimit` if a read-only open needs to store more records than
+    ///   [`OpenOptions::read_only_bytes_max`] allows.
     pub fn open(directory: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let text = directory.display().to_string();
         if options.read_only {
@@ -179,7 +180,7 @@ impl Store {
             })?;
             return Self::open_disk(Arc::new(disk), options);
         }
-        // Looked for before the lock, which would leave its file.
+        // Check before acquiring the lock, which would create its file.
         if !options.create && !directory.join(identity::PATH).is_file() {
             return Err(StoreError::Missing { what: "store" });
         }
@@ -191,8 +192,8 @@ impl Store {
         Self::open_on(Arc::new(disk), options, Some(lock))
     }
 
-    /// Opens the store on a disk that nobody else uses. A read-only open allows
-    /// one other user, who writes.
+    /// Opens the store on a disk that no one else uses. During a read-only open, one other user may
+    /// write to the disk.
     pub fn open_disk(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self, StoreError> {
         if options.read_only {
             return Ok(Self::read_only(read_only::open(&disk, options)?, options));
@@ -200,7 +201,7 @@ impl Store {
         Self::open_on(disk, options, None)
     }
 
-    /// A store without a commit thread, which refuses every write.
+    /// Returns a store without a commit thread, which rejects every write.
     fn read_only(parts: read_only::Parts, options: &OpenOptions) -> Self {
         let read_only::Parts {
             files,
@@ -210,11 +211,11 @@ impl Store {
         } = parts;
         engine.queue.leave(&Shut::ReadOnly);
         let background = BackgroundTasks::new(options.cursor_flush, None);
-        // A cursor is refused at once, and not after it was taken.
+        // So that cursors are rejected at once, and not after they were accepted.
         background.begin_stop();
         Self {
             engine,
-            // Nobody receives: the queue refuses tasks.
+            // The channel has no receiver: the queue rejects tasks.
             tasks: channel().0,
             disk: files,
             report,
@@ -246,7 +247,7 @@ impl Store {
         Self::start(files, options, lock, committer, report)
     }
 
-    /// Starts the commit thread of a state that was recovered.
+    /// Starts the commit thread for a recovered state.
     pub(crate) fn start(
         disk: Arc<dyn Disk>,
         options: &OpenOptions,
@@ -309,43 +310,42 @@ impl Store {
         self.maintenance_handle().ask(work)
     }
 
-    /// What opening found and did.
+    /// Returns the report of the open.
     #[must_use]
     pub fn report(&self) -> &OpenReport {
         &self.report
     }
 
-    /// Identity of the store.
+    /// Returns the identity of the store.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.engine.identity
     }
 
-    /// The level at which intentions are answered.
+    /// Returns the durability level at which intentions are acknowledged.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.engine.durability
     }
 
-    /// The limits for keys and values that it was opened with.
+    /// Returns the limits for keys and values, as set at the open.
     #[must_use]
     pub fn limits(&self) -> IntentionLimits {
         self.engine.queue.limits()
     }
 
-    /// Hands intentions over, to be executed in this order, one after the
-    /// other. Returns when they are queued; waits only while the queue is
-    /// full.
+    /// Proposes intentions, which are executed one after the other in this order. Returns when they
+    /// are queued. Blocks only while the queue is full.
     ///
     /// # Errors
-    /// `Refused` for an intention that is over a limit: then none of them is
-    /// queued. `Poisoned` after a failed write or sync.
+    /// `Refused` if an intention exceeds a limit; no intention is then queued. `Poisoned` after a
+    /// failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
         self.hand_over(intentions, Notify::Now)
     }
 
-    /// Proposes intentions without waking the commit thread: the caller proposes more in a
-    /// moment and must then call [`wake`](Self::wake).
+    /// Proposes intentions without waking the commit thread. For a caller that proposes more
+    /// intentions soon. After the last of them, it must call [`wake`](Self::wake).
     ///
     /// # Errors
     /// As for [`propose`](Self::propose).
@@ -375,14 +375,14 @@ impl Store {
         self.engine.queue.is_slow(intentions, refused)
     }
 
-    /// Tells the commit thread, if it sleeps, that something was handed over.
+    /// Wakes the commit thread if it sleeps although intentions are queued.
     pub fn wake(&self) {
         self.engine.queue.wake();
     }
 
-    /// Proposes intentions of the process that has the store, such as the records of a
-    /// server about refused requests. They may name topics with a leading dot, which
-    /// clients can read and not write. Intentions of clients must not be proposed here.
+    /// Proposes intentions of the process that owns the store, such as the records of a server
+    /// about rejected requests. They may name topics with a leading dot, which clients can read but
+    /// not write. Must not be used for intentions of clients.
     ///
     /// # Errors
     /// As for [`propose`](Self::propose).
@@ -393,29 +393,28 @@ impl Store {
             .propose(Author::Store, intentions, prepared, Notify::Now)
     }
 
-    /// Offset of the newest intention.
+    /// Returns the offset of the newest applied intention.
     #[must_use]
     pub fn applied(&self) -> IntentionOffset {
         self.engine.machine.read().applied()
     }
 
-    /// Returns the intention that created the newest topic. A list of topics that was made
-    /// since then is complete.
+    /// Returns the offset of the intention that created the newest topic. A list of topics that was
+    /// read after this intention is complete.
     #[must_use]
     pub fn newest_topic(&self) -> IntentionOffset {
         self.engine.machine.read().newest_topic()
     }
 
-    /// Blocks until [`applied`](Self::applied) is at least `intention`, until
-    /// `deadline` at most, or until the store is closed. Returns whether it is.
+    /// Blocks until [`applied`](Self::applied) is at least `intention`, until `deadline` (`None`:
+    /// no deadline), or until the store is closed. Returns whether `intention` is applied.
     #[must_use]
     pub fn wait_applied(&self, intention: IntentionOffset, deadline: Option<Instant>) -> bool {
         let there = || self.applied() >= intention;
         self.engine.arrivals.wait(there, deadline)
     }
 
-    /// The program of a topic; `None` for a plain topic and for one that does
-    /// not live.
+    /// Returns the program of a topic; `None` if the topic has no program or does not exist.
     #[must_use]
     pub fn program(&self, topic: &str) -> Option<ProgramInfo> {
         let machine = self.engine.machine.read();
@@ -423,13 +422,13 @@ impl Store {
         Some(program(&view))
     }
 
-    /// The bytes of a module that a topic has.
+    /// Returns the bytes of a module; `None` if no topic uses it.
     #[must_use]
     pub fn module(&self, code: CodeHash) -> Option<Arc<[u8]>> {
         self.engine.machine.read().module(code)
     }
 
-    /// The programs of all topics that live and have one, by name.
+    /// Returns the programs of all topics that have one, sorted by topic name.
     #[must_use]
     pub fn programs(&self) -> Vec<(String, ProgramInfo)> {
         let machine = self.engine.machine.read();
@@ -442,8 +441,8 @@ impl Store {
         programs
     }
 
-    /// What the programs of at most `limit` topics did since the store was opened, those that were
-    /// created first, and the number of topics that have one.
+    /// Returns the program counters of the first `limit` topics with a program, in the order of
+    /// their creation, and the number of all topics with a program.
     #[must_use]
     pub fn program_counts(&self, limit: usize) -> (Vec<ProgramTally>, usize) {
         let machine = self.engine.machine.read();
@@ -464,20 +463,20 @@ impl Store {
         (found, count)
     }
 
-    /// Hash of the intentions that are applied, a prefix of the log; equal for
-    /// equal histories.
+    /// Returns the digest of all applied intentions. Equal logs give equal digests.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.engine.machine.read().digest()
     }
 
-    /// Last nonce of a session that was executed; 0 for a new one.
+    /// Returns the last executed nonce of a session; 0 for a new session.
     #[must_use]
     pub fn last_nonce(&self, client: ClientId) -> u64 {
         self.engine.machine.read().sessions().last_nonce(client)
     }
 
-    /// Sessions that are known, and ids that were good for one intention.
+    /// Returns the number of stored sessions, and the number of stored client ids that were valid
+    /// for one intention only.
     #[must_use]
     pub fn sessions(&self) -> (usize, usize) {
         let machine = self.engine.machine.read();
@@ -485,13 +484,13 @@ impl Store {
         (sessions.len(), sessions.once_len())
     }
 
-    /// The outcome of a session's nonce, while it is kept.
+    /// Returns the outcome of a nonce of a session; `None` if it is not stored (any more).
     #[must_use]
     pub fn outcome(&self, client: ClientId, nonce: u64) -> Option<Commit> {
         self.engine.machine.read().sessions().outcome(client, nonce)
     }
 
-    /// A topic by name; `None` when it never was created.
+    /// Returns a topic by name; `None` if the topic was never created.
     #[must_use]
     pub fn topic(&self, name: &str) -> Option<TopicInfo> {
         let machine = self.engine.machine.read();
@@ -502,7 +501,7 @@ impl Store {
         Some(info)
     }
 
-    /// All topics that live, or all that ever did, by name.
+    /// Returns all topics, sorted by name. With `dead_too`, includes destroyed topics.
     #[must_use]
     pub fn topics(&self, dead_too: bool) -> Vec<TopicInfo> {
         let machine = self.engine.machine.read();
@@ -516,7 +515,7 @@ impl Store {
         infos
     }
 
-    /// How many topics live. Looks at each topic and copies nothing.
+    /// Returns the number of topics, without destroyed ones. Visits each topic and copies nothing.
     #[must_use]
     pub fn topic_count(&self) -> u64 {
         let machine = self.engine.machine.read();
@@ -524,9 +523,9 @@ impl Store {
         live.count() as u64
     }
 
-    /// Topics whose names begin so, by name, from the first one after `after`
-    /// on: at most `limit` that live, or ever did. What is looked at costs, not
-    /// what there is.
+    /// Returns up to `limit` topics whose names start with `prefix`, sorted by name, from the first
+    /// name after `after`. With `dead_too`, includes destroyed topics. The cost depends on the
+    /// visited topics, not on the number of all topics.
     #[must_use]
     pub fn topics_after(
         &self,
@@ -557,10 +556,10 @@ impl Store {
         }
     }
 
-    /// Reads a topic's records after `after`; zero: from the first.
+    /// Returns a reader of the records of a topic after the offset `after`. Zero is the start.
     ///
     /// # Errors
-    /// `TopicUnknown` when the name never was created.
+    /// `TopicUnknown` if the topic was never created.
     pub fn read(&self, topic: &str, after: ConsequenceOffset) -> Result<TopicReader, StoreError> {
         let files = self.engine.files_by_name(topic);
         let files = files.ok_or_else(|| StoreError::TopicUnknown {
@@ -569,8 +568,8 @@ impl Store {
         Ok(TopicReader::new(files, after))
     }
 
-    /// Returns a reader of a topic that may not exist yet: its first record is then the
-    /// one of its creation.
+    /// Returns a reader of a topic that may not exist yet. The topic may be created later; its
+    /// first record is then the record of its creation.
     #[must_use]
     pub fn listen(&self, topic: &str, after: ConsequenceOffset) -> TopicReader {
         match self.engine.files_by_name(topic) {
@@ -579,14 +578,15 @@ impl Store {
         }
     }
 
-    /// Finds the record that holds the key's current value. The value is the
-    /// first record of the page; `None` when the key has none.
+    /// Returns a page whose first record has the current value of the key; `None` if the key has no
+    /// value.
     ///
     /// # Errors
-    /// `RecordsGone` when retention has removed the record.
+    /// `RecordsGone` if retention has removed the record. `TopicUnknown` if the topic was never
+    /// created.
     pub fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
-        // A compaction may move the record between the two steps; the newer
-        // index then says where.
+        // A compaction may move the record after the lookup in the index. A second lookup then
+        // finds the new offset.
         for _ in 0..3 {
             let found = {
                 let machine = self.engine.machine.read();
@@ -608,7 +608,7 @@ impl Store {
         Err(StoreError::damage(topic, 0, "the record of a key", 0))
     }
 
-    /// The page whose first record is the one at `offset`, if it is there.
+    /// Returns the page whose first record has the offset `offset`; `None` if no record has it.
     pub(crate) fn record(
         &self,
         id: TopicId,
@@ -625,7 +625,7 @@ impl Store {
         Ok((first == Some(offset)).then_some(page))
     }
 
-    /// Counts and positions.
+    /// Returns counters and log positions.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let counters = &self.engine.counters;
@@ -651,9 +651,8 @@ impl Store {
         }
     }
 
-    /// Makes everything answered so far durable, at any level. Does not wait for
-    /// the slow lane: what waits there is not answered yet. Returns the newest
-    /// log entry that is applied.
+    /// Makes all writes acknowledged so far durable, at any level. Does not wait for the slow lane,
+    /// whose calls are not acknowledged yet. Returns the index of the newest applied log entry.
     pub fn sync(&self) -> Result<LogIndex, StoreError> {
         self.ask(|committer| {
             committer.sync()?;
@@ -661,45 +660,43 @@ impl Store {
         })?
     }
 
-    /// Finishes what is queued and closes the log cleanly. Dropping does the
-    /// same but cannot return an error. Calls that wait in the slow lane are
-    /// answered with `Closed` and not executed, unless a part of them is in the
-    /// log already.
+    /// Executes the queued calls and closes the log cleanly. Dropping the store does this too, but
+    /// cannot return an error. Calls that wait in the slow lane fail with `Closed` and are not
+    /// executed, except for calls that were partly admitted to the log.
     pub fn close(self) -> Result<(), StoreError> {
         self.stop()
     }
 
-    /// Closes the store while others still hold a handle: their writes fail with `Closed`
-    /// from now on, and the directory can be opened again.
+    /// Closes the store while others still own a handle to it. Their writes fail with `Closed` from
+    /// now on, and the directory can be opened again.
     pub fn shut_down(&self) -> Result<(), StoreError> {
         self.stop()
     }
 
     fn stop(&self) -> Result<(), StoreError> {
-        // Cursors that wait are written while something is still taken.
+        // Write the waiting cursors while the queue still accepts calls of the store itself.
         self.scrubber.stop();
         self.background.begin_stop();
         self.engine.queue.begin_close();
         self.background.stop(&self.maintenance_handle());
         self.engine.queue.shut(&Shut::Closed);
-        // Held to the end: a second caller must not release the directory
-        // while the first one still waits for the thread.
+        // Lock until the end of this function: a second caller must not release the directory while
+        // the first one still waits for the thread.
         let mut thread = self.thread.lock();
         let ended = thread.take().map_or(Ok(Ok(())), JoinHandle::join);
         self.engine.arrivals.close();
         for files in self.engine.topics.read().iter() {
             files.close();
         }
-        // A checkpoint may still be writing; the directory is ours until then.
+        // A checkpoint may still write to the directory: wait for it before releasing the lock.
         drop(self.maintenance.acquire());
         drop(self.lock.lock().take());
-        // A panic on the thread has already answered everybody who waited.
+        // After a panic on the thread, all waiting calls have already failed.
         let thread = "the commit thread";
         ended.unwrap_or(Err(StoreError::Panicked { thread }))
     }
 
-    /// Waits until a record after `after` can be read from the topic, at
-    /// most for `time`.
+    /// Blocks up to `time` until the topic has a record after `after`. Returns whether it has one.
     pub fn wait(
         &self,
         topic: &str,
@@ -713,7 +710,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Nobody is left to hear of it; the next open finds out.
+        // The error cannot be returned. The next open detects the cause.
         drop(self.stop());
     }
 }

@@ -1,8 +1,10 @@
-//! The files that make a directory a node of a cluster (docs/formats/cluster.md):
-//! the vote file, the committed file, and the file of what was seen of the others.
+//! The files that make a directory a node of a cluster (docs/formats/cluster.md): the vote file,
+//! the committed file, and the seen file, which has the reports of the other nodes.
 //!
-//! Invariants: a vote that was reported saved is found by every later open; a
-//! vote file of which both copies are bad opens nothing.
+//! Invariants:
+//!
+//! - Every later open finds a vote that was reported as saved.
+//! - An open fails if both copies of the vote file are bad.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use crate::error::{IoVerb, StoreError};
 use crate::log::LogIndex;
 use crate::log_index::EntryId;
 
-/// Directory of both files.
+/// Directory of these files.
 pub(crate) const DIRECTORY: &str = "cluster";
 const VOTE: &str = "cluster/vote";
 const VOTE_NEW: &str = "cluster/vote.new";
@@ -23,9 +25,10 @@ const VOTE_NEW: &str = "cluster/vote.new";
 pub(crate) const COMMITTED: &str = "cluster/committed";
 const SEEN: &str = "cluster/seen";
 const SECTOR: usize = 512;
-/// Bytes of a copy of the file of what was seen.
+/// Bytes of a copy in the seen file.
 const SEEN_BYTES: usize = 4096;
-/// Where its records begin, how long one is, and how many there are at most.
+/// Position of the first record in a copy of the seen file, bytes of a record, and the maximum
+/// number of records.
 const RECORDS_AT: usize = 40;
 const RECORD_BYTES: usize = 48;
 const RECORDS_MAX: usize = 64;
@@ -33,15 +36,16 @@ const SEEN_MAGIC: [u8; 8] = *b"WEIRSEEN";
 const VOTE_MAGIC: [u8; 8] = *b"WEIRVOTE";
 const COMMITTED_MAGIC: [u8; 8] = *b"WEIRCOMM";
 const FORMAT: u16 = 1;
-/// Flags of a vote: there is one; a majority has granted it.
+/// Flags of a vote: the node has voted; a majority has granted the vote.
 const HAS_VOTE: u8 = 1;
 const IS_COMMITTED: u8 = 2;
 
-/// What a sector of either file says: four numbers after the common head.
+/// The content of a sector of the vote file or the committed file: four numbers after the common
+/// head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sector {
     flags: u8,
-    /// Which of two copies is newer.
+    /// The copy with the larger generation is the newer one.
     generation: u64,
     numbers: [u64; 4],
 }
@@ -62,7 +66,7 @@ impl Sector {
         bytes
     }
 
-    /// `None` for bytes that no program has written as they are.
+    /// Decodes a sector. `None` if the checksum or the magic is wrong.
     fn decode(
         bytes: &[u8],
         magic: [u8; 8],
@@ -75,7 +79,7 @@ impl Sector {
         if crc32c(body).to_le_bytes() != *crc || !body.starts_with(&magic) {
             return Ok(None);
         }
-        // A copy of another length is none of ours.
+        // A copy with another length is not a sector.
         let Some((head, tail)) = body.split_first_chunk::<72>() else {
             return Ok(None);
         };
@@ -105,8 +109,7 @@ impl Sector {
     }
 }
 
-/// The newer one of the copies that are as they were written, and whether one
-/// is not.
+/// Returns the newest valid copy, and whether one of the two copies is invalid.
 fn read_copies(
     file: &dyn DiskFile,
     path: &str,
@@ -152,10 +155,10 @@ pub(crate) fn is_node(disk: &dyn Disk) -> Result<bool, StoreError> {
 }
 
 /// Returns number and incarnation of the node that owns the directory; `None` for a store
-/// outside of a cluster. Changes nothing.
+/// outside of a cluster. Changes no file.
 ///
 /// # Errors
-/// `Damage` when neither copy of the vote is as it was written.
+/// `Damage` if no copy of the vote is valid.
 pub(crate) fn node_of(
     disk: &dyn Disk,
     store_id: [u8; 16],
@@ -171,30 +174,30 @@ pub(crate) fn node_of(
     Ok(Some((sector.numbers[0], sector.numbers[3])))
 }
 
-/// Neither copy of the vote is as it was written.
+/// The error if no copy of the vote is valid.
 fn unknown_vote() -> StoreError {
     StoreError::damage(VOTE, 0, "a copy of the vote", 0)
 }
 
-/// The vote of a node, which it must never forget.
+/// The vote of a node. A node must never lose its vote.
 #[derive(Debug)]
 pub(crate) struct VoteFile {
     file: Arc<dyn DiskFile>,
     store_id: [u8; 16],
     pub(crate) node: u64,
-    /// Which disk of this node it is on; never 0.
+    /// Identifies the disk of the directory; never 0.
     pub(crate) incarnation: u64,
     pub(crate) vote: Option<Vote>,
-    /// One more with every write, and so with every open.
+    /// Number of writes so far. Each open writes the file once.
     pub(crate) generation: u64,
 }
 
 impl VoteFile {
-    /// Reads the file; `None` when the directory is not that of a node.
+    /// Opens the file; `None` if the directory does not belong to a node.
     ///
     /// # Errors
-    /// `Damage` when no copy is as it was written: what the node has promised is
-    /// not known, so it must not vote.
+    /// `Damage` if no copy is valid. The earlier votes of the node are then unknown, so it must not
+    /// vote.
     pub(crate) fn open(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Option<Self>, StoreError> {
         if !is_node(disk)? {
             return Ok(None);
@@ -214,7 +217,7 @@ impl VoteFile {
             file,
             store_id,
             node,
-            // A file that was made before there were incarnations has none.
+            // Files from before the introduction of incarnations have 0.
             incarnation: match incarnation {
                 0 => new_incarnation(),
                 known => known,
@@ -222,8 +225,8 @@ impl VoteFile {
             vote,
             generation: sector.generation,
         };
-        // The copies may differ after a crash, and what was read may be cache
-        // that never reached the disk.
+        // Write again: the copies may differ after a crash, and the bytes that were read may come
+        // from the cache of the system and not be on the disk.
         opened.write(vote)?;
         if is_worn {
             tracing::warn!("one copy of the vote was not as written; it was written again");
@@ -231,7 +234,8 @@ impl VoteFile {
         Ok(Some(opened))
     }
 
-    /// Makes a directory that of a node. Its name is durable when this returns.
+    /// Creates the file, so that the directory belongs to a node. The name of the file is durable
+    /// when this returns.
     pub(crate) fn create(
         disk: &dyn Disk,
         store_id: [u8; 16],
@@ -268,12 +272,13 @@ impl VoteFile {
         Ok(created)
     }
 
-    /// Saves a vote: durable when this returns.
+    /// Saves a vote. The vote is durable when this returns.
     pub(crate) fn save(&mut self, vote: Vote) -> Result<(), StoreError> {
         self.write(Some(vote))
     }
 
-    /// The second copy first, each synced: a crash leaves one of them whole.
+    /// Writes the second copy, then the first, and syncs after each. A crash leaves at least one
+    /// copy valid.
     fn write(&mut self, vote: Option<Vote>) -> Result<(), StoreError> {
         self.generation += 1;
         let (flags, term, voted_for) = vote.map_or((0, 0, 0), |vote| {
@@ -297,19 +302,19 @@ impl VoteFile {
     }
 }
 
-/// How far the log is known to be committed. Never synced: a value that was
-/// lost is learned again from the leader.
+/// The newest log entry that the node knows to be committed. The file is never synced: after a
+/// loss, the leader reports the position again.
 #[derive(Debug)]
 pub(crate) struct CommittedFile {
     file: Arc<dyn DiskFile>,
     store_id: [u8; 16],
     generation: u64,
-    /// Index and term.
+    /// Index and term of the newest committed entry.
     pub(crate) newest: Option<(LogIndex, u64)>,
 }
 
 impl CommittedFile {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     pub(crate) fn open(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Self, StoreError> {
         let names = disk.list(DIRECTORY);
         let names = names.map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
@@ -331,7 +336,8 @@ impl CommittedFile {
         })
     }
 
-    /// What a file says that may be open elsewhere; nothing is changed.
+    /// Returns the committed index in the file, which another process may have open. Zero if the
+    /// file is missing or has no valid copy; `None` outside of a cluster. Changes no file.
     pub(crate) fn peek(
         disk: &dyn Disk,
         store_id: [u8; 16],
@@ -349,7 +355,7 @@ impl CommittedFile {
         Ok(Some(LogIndex(sector.map_or(0, |sector| sector.numbers[0]))))
     }
 
-    /// Keeps an index that a majority has; the two copies in turn.
+    /// Saves the index and term of a committed entry. Writes the two copies alternately.
     pub(crate) fn save(&mut self, index: LogIndex, term: u64) -> Result<(), StoreError> {
         self.generation += 1;
         let sector = Sector {
@@ -365,19 +371,20 @@ impl CommittedFile {
     }
 }
 
-/// What a node has seen of the directories of the others. It is a help to find an older copy of
-/// one of them: what a power cut takes is seen again, or missed.
+/// The reports of the other nodes about their directories. They help to detect a directory that was
+/// replaced by an older copy. After a power cut, lost reports may not arrive again, and an older
+/// copy may stay undetected.
 #[derive(Debug)]
 pub(crate) struct SeenFile {
     file: Arc<dyn DiskFile>,
     store_id: [u8; 16],
     generation: u64,
-    /// By number, ascending.
+    /// In ascending order of node numbers.
     pub(crate) nodes: Vec<(u64, DirectoryReport)>,
 }
 
 impl SeenFile {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     pub(crate) fn open(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Self, StoreError> {
         let names = disk.list(DIRECTORY);
         let names = names.map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
@@ -412,7 +419,7 @@ impl SeenFile {
         })
     }
 
-    /// Keeps what was seen; the two copies in turn.
+    /// Saves the reports of the other nodes. Writes the two copies alternately.
     pub(crate) fn save(
         &mut self,
         nodes: Vec<(u64, DirectoryReport)>,
@@ -467,7 +474,7 @@ fn encode_seen(
     bytes
 }
 
-/// Generation and records of a copy; `None` for bytes that this program did not write as they are.
+/// Returns generation and records of a copy of the seen file; `None` if the copy is invalid.
 fn decode_seen(
     bytes: &[u8; SEEN_BYTES],
     store_id: &[u8; 16],

@@ -1,7 +1,6 @@
-//! What calls are expected to cost: fuel, learned for each topic that has a
-//! program.
+//! The cost model: estimates the fuel of calls for each topic that has a program.
 //!
-//! It decides when a call is admitted to the log, never what comes of it.
+//! The estimate decides when a call is admitted to the log. It never affects the outcome.
 
 use std::collections::HashMap;
 
@@ -9,30 +8,30 @@ use weir_core::TopicOptions;
 use weir_core::intention::{Intention, Operation};
 use weir_core::limits::{FUEL_DEFAULT, START_FUEL};
 
-/// Fuel from which on a call is costly: some 50 us of a fast machine.
+/// Minimum fuel of a costly call: about 50 us on a fast machine.
 pub(crate) const COSTLY_FUEL: u64 = 100_000;
-/// What an intention counts for that calls no program.
+/// Expected fuel of an intention that calls no program.
 pub(super) const PLAIN_FUEL: u64 = 1_000;
-/// What the start of a program counts for beside its compilation: nobody knows
-/// what it uses.
+/// Expected fuel of a program start, without the compilation. An assumption: the real fuel is
+/// unknown before the start.
 pub(super) const START_EXPECTED_FUEL: u64 = 1_000_000;
-/// What each byte of a module counts for: some 0.4 us of compilation.
+/// Expected fuel of the compilation for each byte of a module: about 0.4 us.
 const COMPILE_FUEL_PER_BYTE: u64 = 1_000;
-/// Cheap calls in a row after which a topic leaves the slow lane. The number
-/// doubles each time that a call of a topic outside the lane was costly.
+/// Consecutive cheap calls after which a topic leaves the slow lane. If a call of a topic outside
+/// the lane is costly, the number doubles for this topic.
 const PROBATION_CALLS: u32 = 16;
-/// How often it doubles.
+/// Maximum number of times that [`PROBATION_CALLS`] doubles.
 const STRIKES_MAX: u8 = 16;
 
-/// What is known of a topic's program.
+/// The cost estimate for the program of one topic.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
-    /// Fuel of a call, lately; the limit of one while nothing is known.
+    /// Recent fuel of a call. The fuel limit of a call before the first measurement.
     fuel: u64,
     /// Cheap calls since the last costly one.
     cheap: u32,
     strikes: u8,
-    /// Whether the topic has a program: strikes outlive it.
+    /// Whether the topic has a program. A topic without a program keeps its strikes.
     is_live: bool,
 }
 
@@ -42,24 +41,24 @@ impl Cost {
     }
 }
 
-/// What calls of one topic used, as it was applied.
+/// The fuel that applied calls of one topic used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
-    /// Calls of the program: each step of a transaction is one.
+    /// Number of calls of the program. Each step of a transaction is one call.
     pub(crate) calls: u32,
-    /// Fuel of all.
+    /// Fuel of all calls.
     pub(crate) fuel: u64,
-    /// Fuel a call of the intention that used most.
+    /// The largest fuel per call of any intention.
     pub(crate) most: u64,
 }
 
-/// What an intention is expected to cost.
+/// The expected cost of an intention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) fuel: u64,
-    /// Calls of a program.
+    /// Number of calls of a program.
     pub(super) calls: usize,
-    /// It belongs to the slow lane whatever its fuel is.
+    /// Whether the intention belongs to the slow lane, whatever its fuel is.
     pub(super) is_slow: bool,
 }
 
@@ -69,8 +68,8 @@ pub(super) struct CostModel {
 }
 
 impl CostModel {
-    /// What an intention is expected to cost. `may_start` is false for a
-    /// program start that will be refused before the program is called.
+    /// Returns the expected cost of an intention. `may_start` is false for a program start that
+    /// will be rejected before the program is called.
     pub(super) fn expected(&self, intention: &Intention<'_>, may_start: bool) -> Expected {
         let plain = Expected {
             fuel: PLAIN_FUEL,
@@ -79,7 +78,7 @@ impl CostModel {
         let refused = Expected { calls: 1, ..plain };
         let steps = match &intention.operation {
             Operation::CreateProgram { code, .. } | Operation::Replace { code, .. } => {
-                // Its topic may get a program before.
+                // An earlier intention in the queue may give the topic a program.
                 let is_known = matches!(intention.operation, Operation::Replace { .. })
                     && self
                         .topics
@@ -110,8 +109,7 @@ impl CostModel {
         }
     }
 
-    /// A program is about to start in a topic. What is known of one that the
-    /// topic has stays.
+    /// Registers a queued program start in a topic. Keeps the estimate if the topic has a program.
     pub(super) fn starting(&mut self, topic: &str, fuel_max: u64) {
         match self.topics.get_mut(topic) {
             Some(cost) if cost.is_live => {}
@@ -119,7 +117,7 @@ impl CostModel {
         }
     }
 
-    /// A topic has a program that nothing is known of.
+    /// Registers a new program of a topic, without measurements.
     pub(super) fn started(&mut self, topic: &str, fuel_max: u64) {
         let strikes = self.topics.get(topic).map_or(0, |cost| cost.strikes);
         let cost = Cost {
@@ -131,7 +129,7 @@ impl CostModel {
         self.topics.insert(Box::from(topic), cost);
     }
 
-    /// A topic has no program any more.
+    /// Registers that a topic has no program any more.
     pub(super) fn ended(&mut self, topic: &str) {
         if let Some(cost) = self.topics.get_mut(topic) {
             cost.is_live = false;
@@ -141,7 +139,7 @@ impl CostModel {
         }
     }
 
-    /// Learns what calls used.
+    /// Updates the estimate with the fuel that calls used.
     pub(super) fn learn(&mut self, topic: &str, used: Used) {
         let Some(cost) = self.topics.get_mut(topic).filter(|_| used.calls > 0) else {
             return;
@@ -162,7 +160,7 @@ impl CostModel {
     }
 }
 
-/// Fuel that one call of a program may use in a topic with these options.
+/// Returns the maximum fuel of one program call in a topic with these options.
 pub(crate) fn fuel_of_a_call(options: &TopicOptions) -> u64 {
     options.program.fuel_max.unwrap_or(FUEL_DEFAULT)
 }
@@ -214,7 +212,7 @@ mod tests {
             model.learn("t", used(1, COSTLY_FUEL));
             assert!(put(&model).is_slow);
             assert!(put(&model).fuel >= COSTLY_FUEL);
-            // Neither another program nor another topic of the name helps.
+            // The strikes survive another program and another topic with the same name.
             model.ended("t");
             assert!(!put(&model).is_slow);
             model.started("t", 1_000_000);

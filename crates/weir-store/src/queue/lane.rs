@@ -1,34 +1,36 @@
-//! The slow lane: calls that are expected to be costly, in a fair order.
+//! The slow lane: a fair queue of calls that are expected to be costly.
 //!
-//! Each call belongs to one flow (a topic) and has an expected cost in fuel.
-//! The lane is a start-time fair queue: a call gets a start tag when it
-//! arrives, and the lane hands out the call with the smallest one. So each flow
-//! gets an equal share of fuel, however many calls another flow has waiting.
+//! Each call belongs to one flow (a topic) and has an expected cost in fuel. The lane is a
+//! start-time fair queue: a call gets a start tag when it arrives, and the lane returns the call
+//! with the smallest tag. Each flow gets an equal share of fuel, however many calls wait in other
+//! flows.
 //!
-//! Invariant: calls that share a topic or a client leave in the order in which
-//! they came; so do the parts of one call.
+//! Invariants:
+//!
+//! - Calls that share a topic or a client leave the lane in the order of their arrival.
+//! - The parts of one call leave the lane in order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use weir_core::ClientId;
 
-/// Flows whose debt is remembered although they have no call here; more are
-/// looked through for those that have none.
+/// Bound on the flows that are remembered without a waiting call. Above it, [`Lane::pop`] removes
+/// the flows that have no debt.
 const IDLE_FLOWS_MAX: usize = 1024;
 
-/// What a call names: it must not overtake an earlier call that names the same.
+/// The names in a call. A call must not overtake an earlier call that shares a name with it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub(super) topics: BTreeSet<Box<str>>,
     pub(super) clients: BTreeSet<ClientId>,
-    /// Topics that a program start is for.
+    /// Topics for which the call starts a program.
     pub(super) starts: BTreeSet<Box<str>>,
-    /// The divided call that it is a part of.
+    /// Number of the divided call, if this is a part of one.
     pub(super) whole: Option<u64>,
 }
 
-/// The calls that name one topic, client or divided call, in order, and how many of them
-/// start a program.
+/// The calls that share one topic, client or divided call, in order, and the number of calls among
+/// them that start a program.
 #[derive(Debug, Default)]
 struct Line {
     calls: VecDeque<u64>,
@@ -39,7 +41,7 @@ struct Line {
 struct Entry<T> {
     work: T,
     names: Names,
-    /// Lines in which another call is before this one, and held topics that it names.
+    /// Number of lines in which another call is before this one, plus the held topics of this call.
     blocked: usize,
     start: u64,
     cost: u64,
@@ -52,15 +54,15 @@ pub(super) struct Lane<T> {
     topics: HashMap<Box<str>, Line>,
     clients: HashMap<ClientId, Line>,
     wholes: HashMap<u64, Line>,
-    /// Topics whose calls wait, although they may be first.
+    /// Topics whose calls wait for [`Lane::release`].
     held: BTreeSet<Box<str>>,
-    /// Divided calls so far.
+    /// Number of divided calls so far.
     divided: u64,
-    /// Start tag and number of each call that nothing blocks.
+    /// Start tag and number of each call that is not blocked.
     ready: BTreeSet<(u64, u64)>,
-    /// Where each flow's next call would start.
+    /// The earliest start tag of the next call of each flow.
     finish: HashMap<Box<str>, u64>,
-    /// Start tag of the call that was handed out last.
+    /// The largest start tag of a call that was returned.
     clock: u64,
 }
 
@@ -86,31 +88,31 @@ impl<T> Lane<T> {
         self.entries.is_empty()
     }
 
-    /// Whether a call that names this topic waits here.
+    /// Whether a call that names this topic waits.
     pub(super) fn has_topic(&self, topic: &str) -> bool {
         self.topics.contains_key(topic)
     }
 
-    /// Whether a program start for this topic waits here.
+    /// Whether a program start for this topic waits.
     pub(super) fn has_start(&self, topic: &str) -> bool {
         self.topics.get(topic).is_some_and(|line| line.starts > 0)
     }
 
-    /// Whether a call of this client waits here.
+    /// Whether a call of this client waits.
     pub(super) fn has_client(&self, client: ClientId) -> bool {
         self.clients.contains_key(&client)
     }
 
-    /// A number for a call that is divided.
+    /// Returns a new number for a divided call.
     pub(super) fn divide(&mut self) -> u64 {
         self.divided += 1;
         self.divided
     }
 
-    /// The call that another one may be added to: the last one in each line
-    /// that the other one would wait in, if the sum of both costs is at most
-    /// `cost_max`. A program start is added to none, and none to a call that would wait for a held
-    /// topic because of it.
+    /// Returns the waiting call to which a new call with these names can be added. The waiting call
+    /// must be the last one in each line of the new call, and the sum of both costs at most
+    /// `cost_max`. `None` if the new call starts a program, or would make the waiting call wait for
+    /// a held topic.
     pub(super) fn joinable(&mut self, names: &Names, cost: u64, cost_max: u64) -> Option<u64> {
         let held_anew = |name: &str| self.held.contains(name) && !self.has_topic(name);
         if !names.starts.is_empty() || names.topics.iter().any(|name| held_anew(name)) {
@@ -130,12 +132,12 @@ impl<T> Lane<T> {
         entry.unwrap_or_else(|| unreachable!("a call that can be joined is in the lane"))
     }
 
-    /// A call that is [joinable](Self::joinable).
+    /// Returns a call that is [joinable](Self::joinable).
     pub(super) fn get_mut(&mut self, number: u64) -> &mut T {
         &mut self.entry(number).work
     }
 
-    /// Counts what was added to a call that is [joinable](Self::joinable).
+    /// Registers the names and the cost that were added to a [joinable](Self::joinable) call.
     pub(super) fn join(&mut self, number: u64, names: &Names, flow: &str, cost: u64) {
         let finish = self.finish.entry(Box::from(flow)).or_default();
         *finish = finish.saturating_add(cost);
@@ -168,8 +170,8 @@ impl<T> Lane<T> {
         self.entries.insert(number, entry);
     }
 
-    /// Puts a call at the end of its lines. Returns in how many of them another
-    /// call is before it.
+    /// Adds a call at the end of its lines. Returns the number of lines in which another call is
+    /// before it.
     fn enter(&mut self, number: u64, names: &Names) -> usize {
         let mut blocked = 0;
         let mut enter = |line: &mut Line| {
@@ -192,7 +194,7 @@ impl<T> Lane<T> {
         blocked
     }
 
-    /// Lets calls that name this topic wait until it is released.
+    /// Holds all calls that name this topic until [`release`](Self::release).
     pub(super) fn hold(&mut self, topic: &str) {
         if !self.held.insert(Box::from(topic)) {
             return;
@@ -210,7 +212,7 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Ends [`hold`](Self::hold). A topic that is not held stays as it is.
+    /// Ends [`hold`](Self::hold). A no-op if the topic is not held.
     pub(super) fn release(&mut self, topic: &str) {
         if !self.held.remove(topic) {
             return;
@@ -230,7 +232,8 @@ impl<T> Lane<T> {
         }
     }
 
-    /// The held topic whose first call would be handed out first; none if no call waits for one.
+    /// Returns the held topic whose first call has the smallest start tag. `None` if no call waits
+    /// for a held topic.
     pub(super) fn held_first(&self) -> Option<&str> {
         let first = |topic: &str| {
             let number = self.topics.get(topic)?.calls.front()?;
@@ -243,18 +246,18 @@ impl<T> Lane<T> {
         waited_for.min().map(|(_, topic)| topic.as_ref())
     }
 
-    /// Whether [`pop`](Self::pop) would hand out a call.
+    /// Whether [`pop`](Self::pop) would return a call.
     pub(super) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Cost of the call that [`pop`](Self::pop) would hand out.
+    /// Returns the cost of the call that [`pop`](Self::pop) would return.
     pub(super) fn next_cost(&self) -> Option<u64> {
         let (_, number) = self.ready.first()?;
         self.entries.get(number).map(|entry| entry.cost)
     }
 
-    /// Hands out the next call in the fair order.
+    /// Removes and returns the next call in the fair order.
     pub(super) fn pop(&mut self) -> Option<T> {
         let (start, number) = self.ready.first().copied()?;
         self.clock = self.clock.max(start);
@@ -267,8 +270,7 @@ impl<T> Lane<T> {
         Some(work)
     }
 
-    /// Takes out the calls for which `wanted` is true, in the order in which
-    /// they came.
+    /// Removes and returns the calls for which `wanted` is true, in the order of their arrival.
     pub(super) fn take_if(&mut self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let found = self.entries.iter().filter(|(_, entry)| wanted(&entry.work));
         let numbers: Vec<u64> = found.map(|(number, _)| *number).collect();
@@ -320,8 +322,8 @@ impl<T> Lane<T> {
         Some(entry.work)
     }
 
-    /// A call of this flow cost more or less than expected: its next calls pay
-    /// the difference, or get it back.
+    /// Corrects the start of the next call of this flow by the difference between the expected and
+    /// the actual cost of an earlier call.
     pub(super) fn correct(&mut self, flow: &str, expected: u64, actual: u64) {
         if let Some(finish) = self.finish.get_mut(flow) {
             *finish = finish.saturating_add(actual).saturating_sub(expected);

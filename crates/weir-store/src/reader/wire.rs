@@ -1,8 +1,7 @@
-//! Pages on their way between processes (docs/formats/native.md, section 7):
-//! 48 bytes in front of records as they lie in a block.
+//! The encoding of pages between processes (docs/formats/native.md, section 7): a head of 48 bytes,
+//! then records in the encoding of a block.
 //!
-//! Invariant: no record is returned before the checksum of its page was
-//! checked.
+//! Invariant: the checksum of a page is checked before a record is returned.
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
@@ -16,9 +15,9 @@ use crate::error::StoreError;
 use crate::topic::block::{Base, BlockBuilder};
 use crate::topic::files::LoadedBlock;
 
-/// Bytes of the head in front of its checksum.
+/// Bytes of the head before its checksum.
 const COVERED: usize = PAGE_HEAD_BYTES - 4;
-/// What errors name instead of a file.
+/// The source of the bytes in errors, instead of a file.
 const SOURCE: &str = "a page from the network";
 
 fn checksum(head: &[u8], records: &[u8]) -> u32 {
@@ -29,7 +28,7 @@ fn checksum(head: &[u8], records: &[u8]) -> u32 {
 }
 
 impl Page {
-    /// Appends the page as it is sent.
+    /// Appends the encoded page to `out`.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let block = &self.block;
         let start = out.len();
@@ -49,23 +48,23 @@ impl Page {
         out.extend_from_slice(&block.bytes);
     }
 
-    /// Bytes that [`write_to`](Self::write_to) appends.
+    /// Returns the number of bytes that [`write_to`](Self::write_to) appends.
     #[must_use]
     pub fn wire_bytes(&self) -> usize {
         PAGE_HEAD_BYTES + self.block.bytes.len()
     }
 
-    /// Offset below which records of the page are skipped.
+    /// Returns the offset below which records of the page are skipped.
     #[must_use]
     pub fn from(&self) -> u64 {
         self.from
     }
 
-    /// A page that was received; records below `from` are skipped. The bytes
-    /// are shared, not copied.
+    /// Decodes a received page. Records with offsets below `from` are skipped. The bytes are
+    /// shared, not copied.
     ///
     /// # Errors
-    /// `Damage` when the checksum is wrong or a record cannot be read.
+    /// `Damage` if the head, the checksum or the offsets are wrong.
     pub fn read_from(bytes: &Bytes, from: u64) -> Result<Self, StoreError> {
         let damage = |what| StoreError::damage(SOURCE, 0, what, 0);
         let Some((head, records)) = bytes.split_at_checked(PAGE_HEAD_BYTES) else {
@@ -110,7 +109,7 @@ impl Page {
     }
 }
 
-/// Makes a page of chosen records, which are copied. Offsets must ascend.
+/// Builds a page from copies of records. Offsets must ascend.
 #[derive(Debug)]
 pub struct PageBuilder {
     block: BlockBuilder,
@@ -130,13 +129,13 @@ impl PageBuilder {
         self.block.push(record);
     }
 
-    /// Whether there is none.
+    /// Whether no record was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.block.records() == 0
     }
 
-    /// The page; `None` without a record. Starts over.
+    /// Returns the page, or `None` without a record. The builder is empty afterwards.
     pub fn take(&mut self) -> Option<Page> {
         if self.is_empty() {
             return None;

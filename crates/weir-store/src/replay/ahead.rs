@@ -1,8 +1,8 @@
-//! Compiles the modules of a replay, and those of entries that another node proposed, ahead of
-//! their apply, on a thread of its own.
+//! Compiles modules before their apply, on a separate thread: those of a replay, and those of
+//! entries that another node proposed.
 //!
-//! The thread of a replay reads the log a second time. It decides nothing: an entry that it cannot
-//! read, or a module that the host refuses, is met again by the apply.
+//! The thread for a replay reads the log a second time. It ignores entries that it cannot read and
+//! modules that the host rejects: the apply finds the same errors and reports them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,21 +18,21 @@ use super::Content;
 use crate::engine::{Engine, widest};
 use crate::log::{LogIndex, LogReader};
 
-/// Modules that are compiled and not applied, at most. A host keeps few modules that no topic
-/// runs: more would push each other out.
+/// Maximum number of modules that are compiled and not yet applied. A host retains few modules that
+/// no topic runs; with more modules, it would evict some before their apply.
 const MODULES_MAX: usize = 8;
-/// How every module begins.
+/// The first bytes of every module.
 const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
-/// The position that ends the thread.
+/// A position that tells the thread to end.
 const ENDED: u64 = u64::MAX;
 
 type Compiled = (LogIndex, Box<dyn Program>);
 
-/// Compiles the modules that a snapshot restored beside everything else, until all are compiled or
-/// the store is closed; first those that calls wait for. Without a thread each is compiled in its
-/// first call.
+/// Compiles the modules that a snapshot restored, on a background thread, until all are compiled or
+/// the store is closed. Modules for which calls wait are compiled first. If the thread cannot
+/// start, each module is compiled in its first call.
 pub(crate) fn compile_restored(engine: &Arc<Engine>) {
-    /// Calls wait for this thread no longer, however it ends.
+    /// Its drop releases the held calls, however the thread ends.
     struct Compiling(Weak<Engine>);
     impl Drop for Compiling {
         fn drop(&mut self) {
@@ -50,7 +50,7 @@ pub(crate) fn compile_restored(engine: &Arc<Engine>) {
         let engine = compiling.0.upgrade()?;
         let host = Arc::clone(engine.host.as_ref()?);
         let wanted = engine.queue.wanted();
-        // A store can be closed meanwhile.
+        // Without this reference, the store can be closed during the compilation.
         drop(engine);
         let code = host.compile_restored(wanted)?;
         compiling.0.upgrade()?.queue.compiled(code);
@@ -60,7 +60,7 @@ pub(crate) fn compile_restored(engine: &Arc<Engine>) {
     drop(thread.spawn(move || while next().is_some() {}));
 }
 
-/// What was compiled and not applied. The thread ends when this is dropped.
+/// The modules that are compiled and not yet applied. Dropping this value ends the thread.
 pub(crate) struct Ahead {
     programs: Receiver<Compiled>,
     next: Option<Compiled>,
@@ -69,8 +69,8 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Starts the thread; `None` if the system has none. `reader` stands where the replay begins,
-    /// `last` is the last entry of the replay.
+    /// Starts the thread; `None` if it cannot start. `reader` is at the first entry of the replay,
+    /// `last` is the last one.
     pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         reader: LogReader,
@@ -90,7 +90,8 @@ impl Ahead {
         })
     }
 
-    /// Everything up to this entry is applied: its programs are dropped here, and others compiled.
+    /// Reports that all entries up to `index` are applied. Drops their programs, so that the thread
+    /// can compile further ones.
     pub(crate) fn applied(&mut self, index: LogIndex) {
         self.applied.store(index.0, Ordering::Relaxed);
         loop {
@@ -140,7 +141,7 @@ fn compile(
     }
 }
 
-/// Compiles the modules that a batch brings.
+/// Compiles the modules in a batch.
 fn admit_all(
     batch: &Batch<'_>,
     host: &dyn ProgramHost,
@@ -159,13 +160,14 @@ fn admit_all(
     }
 }
 
-/// Compiles the modules of entries that were appended for another node, before they are committed.
-/// The host keeps them until the apply.
+/// Compiles the modules of entries that another node proposed, before the entries are committed.
+/// The host retains the modules until the apply.
 #[derive(Debug, Default)]
 pub(crate) struct Appended(Option<SyncSender<Bytes>>);
 
 impl Appended {
-    /// An entry was appended. One that finds the thread with enough to do is compiled by its apply.
+    /// Queues the modules of an appended entry. If the queue of the thread is full, the apply
+    /// compiles the modules.
     pub(crate) fn add(&mut self, payload: &Bytes, host: Option<&Arc<dyn ProgramHost>>) {
         let Some(host) = host else { return };
         if memmem::find(payload, MAGIC).is_none() {
@@ -176,13 +178,13 @@ impl Appended {
             let host = Arc::clone(host);
             let work = move || {
                 for payload in entries {
-                    // The term is that of records, which are not made here.
+                    // The term matters only for records. None are created here.
                     if let Ok(batch) = Batch::read(&payload, 0) {
                         admit_all(&batch, &*host, drop);
                     }
                 }
             };
-            // Without a thread the apply compiles.
+            // If the thread cannot start, the apply compiles.
             drop(Builder::new().name("weir-compile".to_owned()).spawn(work));
             sender
         });
