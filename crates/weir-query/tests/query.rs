@@ -1,6 +1,6 @@
-//! Queries against an oracle that parses everything, sorts and filters it, and
-//! cuts: random items in random pages, in every mode; any order of arrival;
-//! stopped and resumed after every result.
+//! Compares queries with an oracle that parses, sorts, filters and cuts all items: random
+//! items in random pages, in every mode, in any order of arrival, stopped and resumed after
+//! every result.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! A host: gives the engine the pages it asks for.
+//! A caller that supplies the pages that the engine requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) fn compile(text: &QueryText) -> Arc<Plan> {
     Arc::new(text.compile().unwrap())
 }
 
-/// A query with its sources, asked for by the number of the page.
+/// A query with its sources. The continuation of a page is its number.
 pub(crate) struct Host<'a> {
     pub(crate) query: Query,
     pub(crate) supplies: BTreeMap<SourceId, &'a Supply>,
@@ -45,7 +45,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Gives one page.
+    /// Supplies one page.
     pub(crate) fn serve(&mut self, need: &Need) -> Result<(), QueryError> {
         let supply = self.supplies[&need.source];
         let at = match &need.continuation {
@@ -61,7 +61,8 @@ impl<'a> Host<'a> {
             .enqueue(need.source, Bytes::from(page.clone()), next)
     }
 
-    /// One answer, all pages it needs given; nothing at the end.
+    /// Calls `next` once and supplies all pages that it requests. Returns `None` at the
+    /// end.
     pub(crate) fn turn(
         &mut self,
         bounds: Bounds,

@@ -1,4 +1,4 @@
-//! Loans, memory and threads.
+//! Tests of borrowed pages, memory and threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use weir_query::{
 
 use crate::drive::compile;
 
-/// Memory of somebody who counts how often it comes back.
+/// Memory whose owner counts how often it is returned.
 struct Lent {
     bytes: Vec<u8>,
     back: Arc<AtomicUsize>,
@@ -57,7 +57,7 @@ fn a_loan_comes_back_once_when_the_last_result_goes() {
     assert!(matches!(query.next(Bounds::default()).unwrap(), Step::Done));
     drop(query);
     assert_eq!(count(), 0);
-    // On another thread, and a copy of the list keeps it too.
+    // Results may be read on another thread, and a copy of the page keeps the memory alive.
     let twin = page.clone();
     let seen = std::thread::spawn(move || page.iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
     assert_eq!(seen.join().unwrap(), [b"1".to_vec(), b"2".to_vec()]);
@@ -76,7 +76,7 @@ fn a_refused_page_comes_back_at_once() {
     assert_eq!(error.code(), ErrorCode::Unbalanced);
     assert_eq!(back.load(Ordering::SeqCst), 1);
     assert_eq!(query.buffered_bytes(), 0);
-    // Pages that were not handed out come back with the query.
+    // Pages that were not returned are released with the query.
     query.enqueue(source, lend("[1]", &back), None).unwrap();
     query.cancel();
     assert_eq!(back.load(Ordering::SeqCst), 2);
@@ -100,8 +100,8 @@ fn what_the_budget_counts_is_what_is_referenced() {
     query.enqueue(source, page(), more()).unwrap();
     let error = query.enqueue(source, page(), more()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::OverBudget);
-    // A result page that is kept holds the memory, and the next page is taken
-    // all the same: nothing could go on without it.
+    // A stored result page keeps the memory, and the next page is still accepted, because
+    // the query could not continue without it.
     let kept = ready(&mut query);
     assert_eq!(query.buffered_bytes(), 7);
     query.enqueue(source, page(), more()).unwrap();
@@ -200,7 +200,7 @@ fn a_sort_above_its_budget_fails_and_stays_so() {
     assert_eq!(query.buffered_bytes(), 0);
 }
 
-/// Of small items most of what is held is not the page.
+/// With small items, the page is the smaller part of the memory of a sort.
 #[test]
 fn a_sort_counts_what_it_knows_of_each_item() {
     let text = QueryText {
@@ -239,7 +239,7 @@ fn frames_bring_their_properties_and_are_not_read() {
         ..SourceOptions::default()
     };
     let source = query.add_source(options).unwrap();
-    // Not JSON, and one record without a value.
+    // Values that are not JSON, and one record without a value.
     let bytes = Bytes::from_static(b"aVALUEbVALUEc");
     let span = |offset, len| Span { offset, len };
     let meta = |offset, at| [Meta::Bytes(span(at, 1)), Meta::Number(offset)];
@@ -289,7 +289,7 @@ fn a_query_that_failed_gives_no_token_and_takes_no_page() {
     drop(query.next(one).unwrap());
     query.token().unwrap();
     query.cancel();
-    // The items that are left went with their page: no place says so.
+    // The page of the remaining items was dropped, so a token cannot describe a position.
     assert_eq!(query.token().unwrap_err().code(), ErrorCode::NoToken);
     let error = query.enqueue(source, lend("[4]", &back), None).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Cancelled);
@@ -306,7 +306,7 @@ fn tokens_need_names_that_differ() {
     let source = query.add_source(SourceOptions::default()).unwrap();
     let parts = vec![SourceOptions::default(), SourceOptions::default()];
     let parts = query.replace(source, parts).unwrap();
-    // Names that are not given are numbers.
+    // Sources without a name are named by their numbers.
     let names = parts.iter().map(|part| query.source_name(*part).unwrap());
     assert!(names.eq([b"1", b"2"]));
     query.token().unwrap();

@@ -1,5 +1,5 @@
-//! Groups and aggregates against plain arithmetic, stopped and resumed; and
-//! what hostile texts and bytes do, which is nothing.
+//! Compares groups and aggregates with plain arithmetic, also when stopped and resumed.
+//! Also checks that hostile texts and bytes have no effect.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -10,11 +10,11 @@ use crate::drive::{Host, compile};
 use crate::oracle::{compare, member};
 use crate::properties::{Case, case, texts};
 
-/// This value with all numbers written alike.
+/// Converts all numbers of a value to one notation.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Number(number) => {
-            // So that -0 is 0.
+            // Converts -0 to 0.
             json!(number.as_f64().unwrap() + 0.0)
         }
         other => other.clone(),
@@ -36,7 +36,7 @@ fn groups<'a>(items: &[&'a Value]) -> Vec<Group<'a>> {
     groups
 }
 
-/// Smallest or largest of the values that are there.
+/// Smallest or largest of the defined values.
 fn best(items: &[&Value], largest: bool) -> Option<Value> {
     let values = items.iter().filter_map(|item| member(item, "b"));
     let order = |x: &&Value, y: &&Value| compare(Some(x), Some(y));
@@ -113,7 +113,8 @@ proptest! {
         let supplies = case.supplies();
         let mut host = Host::new(&plan, &supplies);
         let mut found = Vec::new();
-        // Stopped after each answer, needs too, until there were so many.
+        // Stop and resume after each of the first `turns` steps, also after requests for
+        // pages.
         for turn in 0.. {
             match host.query.next(case.bounds()).unwrap() {
                 Step::Ready(page) => found.extend(page.iter().map(<[u8]>::to_vec)),
@@ -127,7 +128,7 @@ proptest! {
             if turn < turns && let Ok(token) = host.query.token() {
                 let query = Query::resume(plan.clone(), Budgets::default(), &token).unwrap();
                 host = Host::with(query, &supplies);
-                // What was asked for is asked for again.
+                // The requested pages are requested again.
                 let needs = host.query.needs();
                 for need in needs.iter().filter(|need| need.required) {
                     host.serve(need).unwrap();
@@ -175,7 +176,7 @@ proptest! {
                         if cut { broken.truncate(place) } else { broken[place] = *byte }
                     }
                 }
-                // Refused, or it happens to be another good page: then not this way.
+                // Refused, unless the damaged bytes are another valid page.
                 let tried = Query::new(plan.clone(), Budgets::default());
                 let refused = try_page(tried, &supply.options, level, &broken);
                 if refused {
@@ -194,8 +195,8 @@ proptest! {
     }
 }
 
-/// Whether a page alone is refused by a source; if not, its items are spans of
-/// it all the same.
+/// Returns whether a source refuses the page. If not, the items must still be spans of the
+/// page.
 fn try_page(mut query: Query, options: &SourceOptions, level: Option<Level>, page: &[u8]) -> bool {
     let unsorted = SourceOptions {
         level,
@@ -210,7 +211,7 @@ fn try_page(mut query: Query, options: &SourceOptions, level: Option<Level>, pag
     {
         return true;
     }
-    // An item of a shape without frames is never empty.
+    // Without frames, an item is never empty.
     if let Ok(Step::Ready(results)) = query.next(weir_query::Bounds::default()) {
         assert!(shape == Shape::Single || results.iter().all(|item| !item.is_empty()));
     }

@@ -1,5 +1,5 @@
-//! Keys of every kind and length, through the rows of a sort and of merges,
-//! against comparisons that are written out plainly.
+//! Compares keys of every kind and length, in the rows of a sort and of merges, with plain
+//! comparisons.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use weir_query::{
 
 use crate::drive::compile;
 
-/// Numbers are held as whole numbers of `10^-PLACES`.
+/// Numbers are stored as integers in units of `10^-PLACES`.
 const PLACES: i32 = 60;
 
-/// A value, and how it is written.
+/// A value, and its notation.
 #[derive(Clone, Debug)]
 enum Value {
     Text(String),
@@ -29,7 +29,8 @@ struct Key {
     literal: String,
 }
 
-/// A string that begins as many others do, and ends around where a key is cut.
+/// A string with a prefix that many others share, of about the length at which a key is
+/// cut.
 fn text() -> impl Strategy<Value = Key> {
     let parts = prop::sample::select(vec![
         "a", "b", "0", "\0", "é", "\u{ffff}", "\u{e000}", "😀", "\"", "\\",
@@ -56,7 +57,7 @@ fn text() -> impl Strategy<Value = Key> {
     })
 }
 
-/// A number of 1 to 34 digits that begins as many others do.
+/// A number of 1 to 34 digits, with a prefix that many others share.
 fn number() -> impl Strategy<Value = Key> {
     let more = prop::collection::vec(prop::sample::select(vec!['0', '1', '9']), 0..12);
     let power = prop::sample::select(vec![0, 0, 0, -3, -20, 5]);
@@ -118,7 +119,7 @@ fn compare(a: &Value, b: &Value, strings: Strings) -> Ordering {
     }
 }
 
-/// All results.
+/// Runs the query and returns all results.
 fn run(query: &mut Query) -> Vec<String> {
     let mut found = Vec::new();
     loop {
@@ -157,7 +158,7 @@ proptest! {
                 .collect();
             items
         };
-        // Whether `one` is there counts only where it is asked for.
+        // The presence of `one` matters only if the query reads it.
         let by_keys = |(a, x): &(Key, bool), (b, y): &(Key, bool)| {
             let order = compare(&a.value, &b.value, strings);
             let order = if descending { order.reverse() } else { order };
@@ -170,7 +171,7 @@ proptest! {
         };
         let mut sort = Query::new(plan.clone(), Budgets::default());
         add(&mut sort, &keys, false);
-        // Two parts, each in order as the plain comparison says it.
+        // Two sources, each sorted by the plain comparison.
         let cut = cut.min(keys.len());
         let (mut one, mut two) = (keys[..cut].to_vec(), keys[cut..].to_vec());
         one.sort_by(by_keys);
@@ -183,7 +184,7 @@ proptest! {
         prop_assert_eq!(run(&mut merge), write(&keys));
     }
 
-    /// Keys of records are bytes, and those of a whole source JSON.
+    /// Keys of records are bytes, and those of a source are JSON.
     #[test]
     fn properties_are_ordered_by_their_bytes(
         keys in prop::collection::vec(text(), 1..24),

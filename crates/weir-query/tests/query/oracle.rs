@@ -1,10 +1,10 @@
-//! The same queries over parsed values: slow, plain, and written apart.
+//! Evaluates queries over parsed values: slow, plain, and independent of the engine.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// A value with a rank by its type, undefined first.
+/// Rank of a value by its type; undefined is the lowest.
 fn rank(value: Option<&Value>) -> u8 {
     match value {
         None => 0,
@@ -20,7 +20,7 @@ fn rank(value: Option<&Value>) -> u8 {
 
 pub(crate) fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     rank(a).cmp(&rank(b)).then_with(|| match (a, b) {
-        // Test values are exact in a double.
+        // The values of the tests are exact in a double.
         (Some(Value::Number(a)), Some(Value::Number(b))) => {
             a.as_f64().partial_cmp(&b.as_f64()).unwrap()
         }
@@ -34,7 +34,7 @@ pub(crate) fn member<'a>(item: &'a Value, name: &str) -> Option<&'a Value> {
     item.get(name)
 }
 
-/// An item with its own bytes.
+/// An item that owns its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedItem {
     pub(crate) bytes: Vec<u8>,

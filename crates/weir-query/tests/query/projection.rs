@@ -1,4 +1,4 @@
-//! Several selected paths, and the order of results that are made.
+//! Tests of several selected paths, and of the order of constructed results.
 
 use bytes::Bytes;
 use weir_core::ErrorCode;
@@ -82,14 +82,14 @@ fn a_projection_is_a_table_of_spans() {
         ["1", "", "\"x\""],
     ];
     assert_eq!(rows(&text, LINES), expected);
-    // The values lie in the page that came, and the item too.
+    // The values and the item are spans of the input page.
     let pages = run(&text, LINES);
     let (page, item) = (&pages[0], pages[0].items()[0]);
     let value = page.value(&item, page.values(0)[1]);
     assert!(page.buffers()[0].as_ptr_range().contains(&value.as_ptr()));
     assert_eq!(page.bytes(&item), LINES.lines().next().unwrap().as_bytes());
     assert_eq!(page.values(3), []);
-    // One path with a name, the item itself, and one path twice.
+    // One path with a name, the item itself, and a path that occurs twice.
     let text = select("$.id as n");
     assert_eq!(compile(&text).columns(), ["n"]);
     assert_eq!(rows(&text, LINES), [["1"], ["2"], ["3"], ["1"]]);
@@ -99,7 +99,7 @@ fn a_projection_is_a_table_of_spans() {
         compile(&select("$['a b'][0], $[1]")).columns(),
         ["$['a b'][0]", "$[1]"]
     );
-    // One path without a name is no projection.
+    // One path without a name is not a projection.
     assert_eq!(compile(&select("$.id")).columns(), [""; 0]);
     assert!(run(&select("$.id"), LINES)[0].values(0).is_empty());
 }
@@ -186,8 +186,8 @@ fn groups_come_in_the_order_of_their_results() {
         ..counts
     };
     assert_eq!(made(&top, SALES), [expected[1]]);
-    // By name, by what is grouped by, and by values as they are: the sum of `it` is no number, and the
-    // other sums differ beyond a float.
+    // By name, by a group path, and by exact values: the sum of `it` is not a number, and
+    // the other sums differ by less than the precision of a float.
     let name = ordered("$.c", "count as n", "n, $.c desc");
     let expected = [
         "{\"c\":\"it\",\"n\":1}",
@@ -206,7 +206,7 @@ fn groups_come_in_the_order_of_their_results() {
     ];
     assert_eq!(lands, expected);
     assert_eq!(made(&ordered("", "count", "count"), SALES), ["7"]);
-    // Groups by paths alone are those of items, as before.
+    // An order by group paths alone is an order of items.
     assert!(compile(&ordered("$.c", "count", "$.c")).is_ordered());
     assert!(!compile(&ordered("$.c", "count", "count")).is_ordered());
 }
@@ -232,7 +232,7 @@ fn an_order_of_results_that_is_none_is_refused() {
     let many = ["count"; 9].join(",");
     let error = refused(&ordered("$.c", "count", &many));
     assert_eq!(error.code(), ErrorCode::TooComplex);
-    // What is sorted at the end has no place in the middle.
+    // Results that are sorted at the end have no position to resume from.
     let query = Query::new(
         compile(&ordered("$.c", "count", "count")),
         Budgets::default(),
@@ -240,7 +240,8 @@ fn an_order_of_results_that_is_none_is_refused() {
     assert!(query.explain().no_token.is_some());
 }
 
-/// `single` promises at `structural` what the other shapes promise, though no path looks at the item.
+/// At `structural`, `single` checks as much as the other shapes do, although no path reads
+/// the item.
 #[test]
 fn a_single_item_is_checked_at_its_level() {
     let enqueue = |page: &[u8]| {

@@ -1,4 +1,4 @@
-//! Random queries against the oracle.
+//! Compares random queries with the oracle.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use weir_query::{Bounds, Budgets, Mode, Query, QueryText, Shape, SourceOptions, 
 use crate::drive::{Host, Supply, compile};
 use crate::oracle::{Keys, OwnedItem, by_keys, member};
 
-/// A key: few values, of all types, in several ways of writing.
+/// A key: one of a few values, of all types, in several notations.
 fn key() -> impl Strategy<Value = Option<&'static str>> {
     prop::sample::select(vec![
         None,
@@ -78,7 +78,7 @@ fn orders() -> impl Strategy<Value = (&'static str, Keys)> {
     ])
 }
 
-/// Pages of a source: cut by the numbers, in a shape.
+/// Pages of a source in a shape. `cuts` are the item counts of all pages except the last.
 fn pages(items: &[OwnedItem], cuts: &[usize], shape: usize) -> (Shape, Vec<Vec<u8>>) {
     let mut pages = Vec::new();
     let mut rest = items;
@@ -111,7 +111,7 @@ fn pages(items: &[OwnedItem], cuts: &[usize], shape: usize) -> (Shape, Vec<Vec<u
     (shape, pages)
 }
 
-/// A filter, and the same over a parsed item.
+/// A filter, and a function for a parsed item that is equivalent to it.
 type Filter = (&'static str, fn(&serde_json::Value) -> bool);
 
 fn filters() -> impl Strategy<Value = Filter> {
@@ -209,7 +209,7 @@ impl Case {
         self.sources.iter().map(supply).collect()
     }
 
-    /// What the filter lets through, in order.
+    /// The items that pass the filter, in order.
     pub(crate) fn merged(&self) -> Vec<&OwnedItem> {
         let all = self.sources.iter().flatten();
         let mut all: Vec<&OwnedItem> = all.filter(|item| (self.filter.1)(&item.value)).collect();
@@ -251,12 +251,12 @@ impl Case {
         out.into_iter().skip(offset).take(limit).collect()
     }
 
-    /// Sources with a tie, in lines.
+    /// Sources of lines with a tie.
     pub(crate) fn tied(&self, cuts: &[usize], stable: bool) -> Vec<Supply> {
         let supply = |items: &Vec<OwnedItem>| {
             let mut items = items.clone();
-            // Numbers ascend as they were made; `$.none` is equal for all, so
-            // that only the count of them tells.
+            // The numbers ascend in order of creation. `$.none` is equal for all items, so
+            // that only their count distinguishes them.
             items.sort_by(|x, y| by_keys(&self.order.1, &x.value, &y.value));
             let (shape, pages) = pages(&items, cuts, 1);
             let tie = if stable || self.turns {
@@ -299,7 +299,7 @@ pub(crate) fn texts(items: &[Vec<u8>]) -> Vec<String> {
     items.iter().map(text).collect()
 }
 
-/// A choice that only depends on its numbers.
+/// A choice that depends only on the seed.
 fn choose(seed: &mut u64, among: usize) -> usize {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     usize::try_from(*seed >> 33).unwrap() % among.max(1)
@@ -325,7 +325,7 @@ proptest! {
         let mut seed = case.arrive;
         let mut host = Host::new(&plan, &supplies);
         let found = host.run(case.bounds(), |needs| {
-            // One of them, or several in some order.
+            // Supply one of the requested pages, or several in some order.
             let keep = 1 + choose(&mut seed, needs.len());
             for at in (1..needs.len()).rev() {
                 let other = choose(&mut seed, at + 1);
@@ -414,7 +414,7 @@ proptest! {
         let plan = compile(&text);
         let found = Host::new(&plan, &supplies).run(case.bounds(), |_| ()).unwrap();
         prop_assert_eq!(texts(&found), texts(&expected));
-        // And stopped after each page of results.
+        // The query is also stopped after each page of results.
         let mut host = Host::new(&plan, &supplies);
         let mut found = Vec::new();
         while let Some(items) = host.turn(case.bounds(), &mut |_| ()).unwrap() {
@@ -435,7 +435,7 @@ proptest! {
         let mut token: Option<Vec<u8>> = None;
         for round in 0.. {
             prop_assert!(round < 200, "it goes round");
-            // Each run sees other pages.
+            // Each run has differently cut pages.
             let cuts = if round % 2 == 0 { &case.cuts } else { &other };
             let supplies = case.tied(cuts, false);
             let query = match &token {
@@ -467,8 +467,7 @@ proptest! {
         let token = host.query.token().unwrap();
         let query = Query::resume(plan.clone(), Budgets::default(), &token).unwrap();
         let mut host = Host::with(query, &supplies);
-        // Every source that is not finished falls into two parts, which begin
-        // where it stood.
+        // Every unfinished source splits into two parts, which begin at its position.
         let halves: Vec<Supply> = supplies.iter().flat_map(|supply| {
             let half = |odd: bool| halved(supply, odd);
             [half(false), half(true)]
@@ -488,7 +487,8 @@ proptest! {
             }
         }
         found.extend(host.run(case.bounds(), |_| ()).unwrap());
-        // Equal items of two parts come part by part; but for that all is the same.
+        // Equal items of two parts are returned part by part; all other items are in the
+        // same order.
         let keys = |items: &[Vec<u8>]| {
             let mut parsed: Vec<_> = items.iter().map(|item| OwnedItem::new(item).value).collect();
             parsed.sort_by(|x, y| by_keys(&case.order.1, x, y).then(x["id"].as_u64().cmp(&y["id"].as_u64())));
@@ -502,7 +502,7 @@ proptest! {
     }
 }
 
-/// The items of a source with an even or odd number, on as many pages.
+/// The items of a source with an even or odd index, on as many pages.
 fn halved(supply: &Supply, odd: bool) -> Supply {
     let pages = supply.pages.iter().map(|page| {
         let text = std::str::from_utf8(page).unwrap();
@@ -521,7 +521,7 @@ fn halved(supply: &Supply, odd: bool) -> Supply {
     }
 }
 
-/// A number from the one before it.
+/// Returns the next pseudo-random number below `end`.
 fn below(state: &mut u64, end: usize) -> usize {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -532,8 +532,9 @@ fn below(state: &mut u64, end: usize) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Pages come when they like, and promises are made and raised between them: of items with few
-    /// keys, so that most are decided by the second one or by the source.
+    /// Pages arrive at any time, and lower bounds are set and raised between them. Items
+    /// have few distinct keys, so that the second key or the source decides most
+    /// comparisons.
     #[test]
     fn when_pages_come_and_what_is_promised_does_not_show(
         mut lists in prop::collection::vec(prop::collection::vec((0..3u8, 0..6u8), 0..10), 1..7),
@@ -555,7 +556,7 @@ proptest! {
             let options = SourceOptions { sorted: true, ..SourceOptions::default() };
             sources.push((query.add_source(options).unwrap(), 0, false));
         }
-        // Stable: by the order of the sources among equal ones.
+        // The sort is stable: equal items are in the order of their sources.
         expected.sort_by(|(x, _), (y, _)| if descending { y.cmp(x) } else { x.cmp(y) });
         let expected: Vec<String> = expected
             .iter()

@@ -1,25 +1,25 @@
-//! The commands of the transcripts.
+//! Parses and runs the commands of the transcripts.
 //!
 //! ```text
-//! set FIELD VALUE        a field of the next query (where, order, select, ...)
-//! budget NAME N          a budget of the next query
-//! open                   the query
-//! source NAME OPTION...  sorted, unstable, partial, shape=, level=, ordinal=,
+//! set FIELD VALUE        sets a field of the next query (where, order, select, ...)
+//! budget NAME N          sets a budget of the next query
+//! open                   creates the query
+//! source NAME OPTION...  adds a source: sorted, unstable, partial, shape=, level=, ordinal=,
 //!                        tie=, first=, bound=, meta.NAME=
-//! page NAME NEXT BYTES   a page of a source, and what names the one after it
-//! last NAME BYTES        its last page
-//! frames NAME ITEMS BYTES  the same with frames: for each item its place as OFFSET+LENGTH, then
-//!                        /PROPERTY=VALUE, a number or a place; commas between items
-//! finish NAME            it had its last page
-//! split NAME PART...     parts with the options of the source
-//! watermark NAME KEY...  nothing below comes from it
-//! next [N]               results, needs, or the end
-//! values PATH...         as `next`, but of each item the values at these paths, with ` | ` between
-//!                        them; `-` is none
-//! needs                  what is wanted now
-//! stop                   takes a token and forgets the query
-//! resume                 goes on where it stopped; sources are added again
-//! explain                the plan
+//! page NAME NEXT BYTES   adds a page of a source, and the continuation of the next page
+//! last NAME BYTES        adds the last page of a source
+//! frames NAME ITEMS BYTES  adds the last page with frames: for each item OFFSET+LENGTH, then
+//!                        /PROPERTY=VALUE, a number or OFFSET+LENGTH; commas between items
+//! finish NAME            ends a source without another page
+//! split NAME PART...     replaces a source by parts with its options
+//! watermark NAME KEY...  sets the lower bound of the further items of a source
+//! next [N]               prints results, needs, or the end
+//! values PATH...         as `next`, but prints for each item the values at these paths,
+//!                        separated by ` | `; `-` for undefined
+//! needs                  prints the pages that are needed now
+//! stop                   takes a token and drops the query
+//! resume                 resumes from the token; sources must be added again
+//! explain                prints the plan
 //! ```
 //!
 //! In `BYTES`, `\n` is a line feed.

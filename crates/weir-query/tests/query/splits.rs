@@ -1,5 +1,5 @@
-//! Sources that fall into parts, and tokens that are taken, at any time: a
-//! random host against the plain order of all items.
+//! Splits sources and takes tokens at any time, and compares the results of a random caller
+//! with the plain order of all items.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -8,14 +8,15 @@ use weir_query::{Bounds, Budgets, Mode, Need, Query, QueryText, SourceId, Source
 
 use crate::drive::compile;
 
-/// A key, and what tells items apart.
+/// A key, and a number that distinguishes items.
 type Item = (u8, u32);
 
-/// What the host knows of a source.
+/// What the caller knows of a source.
 struct Range {
     name: String,
     pages: Vec<Vec<Item>>,
-    /// Its parts hold what came after its pages: those cannot be asked for.
+    /// The source was split: items after its pages are in its parts, and cannot be
+    /// requested from it.
     split: bool,
     parts: Vec<usize>,
     id: Option<SourceId>,
@@ -28,18 +29,18 @@ struct World {
     tie: bool,
     filter: bool,
     ranges: Vec<Range>,
-    /// Those that are no part of another.
+    /// Number of sources that are not a part of another one.
     whole: usize,
     query: Query,
     found: Vec<Item>,
-    /// Whether parts got items that had been handed out of the whole.
+    /// Whether parts contain items that the whole source had already returned.
     clipped: bool,
-    /// Whether nothing but a count says which of these.
+    /// Whether only a count determines which equal items were returned.
     counted: bool,
     state: u64,
 }
 
-/// Whether the filter lets an item through, where there is one.
+/// Returns whether an item passes the filter, if there is one.
 fn is_on(item: Item) -> bool {
     !item.1.is_multiple_of(4)
 }
@@ -99,7 +100,7 @@ impl World {
     fn split(&mut self, need: &Need) {
         let at = self.range(need.source);
         let from = asked(need).min(self.ranges[at].pages.len());
-        // Often it only moves.
+        // Often the source only moves.
         let count = [1, 1, 2, 3][self.below(4)];
         let names: Vec<String> = (0..count)
             .map(|part| format!("{}.{part}", self.ranges[at].name))
@@ -108,7 +109,8 @@ impl World {
         let ids = match self.query.replace(need.source, parts) {
             Ok(ids) => ids,
             Err(error) => {
-                // Within a page without keys, or split and resumed already.
+                // The source is within a page without keys, or was already split and
+                // resumed.
                 assert_eq!(error.code(), ErrorCode::BadOption);
                 return;
             }
@@ -116,7 +118,7 @@ impl World {
         let moved = self.ranges[at].pages.split_off(from);
         let clipped = moved.iter().flatten().any(|item| self.found.contains(item));
         self.clipped |= clipped;
-        // Which of the equal ones of several parts it was, is not known.
+        // It is unknown which of the equal items of several parts was returned.
         let counted = !self.tie || self.mode == Mode::Sort;
         self.counted |= clipped && counted && count > 1;
         self.ranges[at].split = true;
@@ -138,7 +140,7 @@ impl World {
         }
     }
 
-    /// Stops and goes on, the sources added in some order.
+    /// Stops and resumes, with the sources added in a random order.
     fn resume(&mut self) {
         let token = match self.query.token() {
             Ok(token) => token,
@@ -157,7 +159,8 @@ impl World {
         }
         for at in order {
             self.ranges[at].id = None;
-            // What gave all it had need not come again, if that is said.
+            // A source whose items were all returned need not be added again, if it is
+            // abandoned.
             let found = &self.found;
             let given = |item: &Item| found.contains(item) || (self.filter && !is_on(*item));
             let all = self.ranges[at].pages.iter().flatten().all(given);
@@ -172,7 +175,7 @@ impl World {
         }
     }
 
-    /// False at the end.
+    /// Returns `false` at the end.
     fn next(&mut self) -> bool {
         let items_max = 1 + self.below(3);
         match self
@@ -205,7 +208,8 @@ impl World {
         for round in 0.. {
             assert!(round < 5000, "it goes round");
             match self.below(10) {
-                // A sort begins anew each time: who stops for ever gets nowhere.
+                // A sort begins again after each stop, so endless stops would make no
+                // progress.
                 0 if round < 500 => self.resume(),
                 kind @ 1..4 => {
                     let needs = self.query.needs();
@@ -227,7 +231,7 @@ impl World {
         }
     }
 
-    /// All items, each whole before its parts.
+    /// All items, those of each source before those of its parts.
     fn all(&self) -> Vec<Item> {
         fn visit(world: &World, at: usize, out: &mut Vec<Item>) {
             out.extend(world.ranges[at].pages.iter().flatten());
@@ -244,7 +248,7 @@ impl World {
     }
 }
 
-/// Number of the page that is needed.
+/// Returns the number of the requested page.
 fn asked(need: &Need) -> usize {
     let text = need.continuation.as_deref().unwrap_or(b"0");
     std::str::from_utf8(text).unwrap().parse().unwrap()

@@ -1,5 +1,5 @@
-//! Every kind of plan, stopped after each page of results and gone on: what comes is what comes
-//! without a stop, and a token is refused only where `explain` said so before.
+//! Stops and resumes every kind of plan after each page of results. The results are those
+//! without a stop, and a token is refused only if `explain` predicted it.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::properties::{Case, case, texts};
 const AGGREGATES: &str = "count as n, sum($.id) as ids, avg($.id) as mean, min($.b) as least, \
                           max($.b) as most";
 
-/// What a query makes of the items of a case.
+/// The results that a query constructs of the items of a case.
 #[derive(Clone, Copy, Debug)]
 enum Makes {
     Items,
     Bare,
     Aggregates,
     Groups,
-    /// Groups by both members: one or both of the order keys.
+    /// Groups by both members; one or both of them are order keys.
     PairsOfGroups,
 }
 
@@ -50,7 +50,7 @@ fn text(case: &Case, makes: Makes, mode: Option<Mode>) -> QueryText {
     text
 }
 
-/// The results of a run that stops after each page, and whether tokens were there.
+/// Returns the results of a run that stops after each page, and whether there were tokens.
 fn stopped(
     plan: &Arc<Plan>,
     supplies: &[Supply],
@@ -64,7 +64,7 @@ fn stopped(
         let query = Query::resume(Arc::clone(plan), Budgets::default(), &token)?;
         host = Host::with(query, supplies);
     }
-    // And at the end.
+    // Also take a token at the end.
     let token = host.query.token()?;
     let query = Query::resume(Arc::clone(plan), Budgets::default(), &token)?;
     let after = Host::with(query, supplies).turn(bounds, &mut |_| ())?;
@@ -114,8 +114,8 @@ proptest! {
     }
 }
 
-/// A run that goes on without a source that has rows left says so, each time, until the source is
-/// there or was said to be gone.
+/// If a resumed run lacks a source with remaining rows, each call fails until the source is
+/// added or abandoned.
 #[test]
 fn a_source_that_is_left_out_is_owed() {
     for (mode, sorted, order) in [
@@ -150,7 +150,7 @@ fn a_source_that_is_left_out_is_owed() {
         host.turn(one, &mut |_| ()).unwrap();
         let token = host.query.token().unwrap();
         let resume = || Query::resume(Arc::clone(&plan), Budgets::default(), &token).unwrap();
-        // One is missing, then both.
+        // First one source is missing, then both.
         let mut host = Host::with(resume(), &supplies[..1]);
         for _ in 0..2 {
             let error = host.query.next(one).unwrap_err();
@@ -160,17 +160,17 @@ fn a_source_that_is_left_out_is_owed() {
         }
         let error = resume().next(one).unwrap_err().to_string();
         assert!(error.contains("s0, s1"), "{error}");
-        // It may still come.
+        // The source may still be added.
         let mut options = supplies[1].options.clone();
         options.name = b"s1".to_vec();
         let source = host.query.add_source(options).unwrap();
         host.supplies.insert(source, &supplies[1]);
         let all = host.run(one, |_| ()).unwrap();
         assert_eq!(all.len(), 3, "{mode:?}");
-        // Or be gone on purpose: also for tokens that are taken later.
+        // Or it may be abandoned, also for later tokens.
         let mut host = Host::with(resume(), &supplies[..1]);
         if mode == Some(Mode::Sort) {
-            // It counts what it handed out, of whichever source.
+            // A sort counts the returned items of all sources together.
             let error = host.query.abandon(b"s1").unwrap_err();
             assert_eq!(error.code(), ErrorCode::BadOption);
             continue;
@@ -184,7 +184,7 @@ fn a_source_that_is_left_out_is_owed() {
         let query = Query::resume(Arc::clone(&plan), Budgets::default(), &token).unwrap();
         let rest = Host::with(query, &supplies[..1]).run(one, |_| ()).unwrap();
         assert_eq!(texts(&rest), expected, "{mode:?}");
-        // Only what the token knows, and what is not there, can be gone.
+        // Only sources that are in the token and were not added can be abandoned.
         for name in [&b"s0"[..], b"other"] {
             let mut host = Host::with(resume(), &supplies[..1]);
             let error = host.query.abandon(name).unwrap_err();
@@ -195,8 +195,8 @@ fn a_source_that_is_left_out_is_owed() {
     }
 }
 
-/// A group is complete by an item that cannot be taken: the group comes once, then the error, each
-/// time.
+/// An item that cannot be added completes a group: the group is returned once, then every
+/// call fails.
 #[test]
 fn an_error_after_a_page_leaves_a_token_of_the_page() {
     let text = QueryText {
@@ -222,7 +222,7 @@ fn an_error_after_a_page_leaves_a_token_of_the_page() {
         Host::with(query, std::slice::from_ref(supply)).run(Bounds::default(), |_| ())
     };
     assert_eq!(resume(&supply).unwrap_err().code(), ErrorCode::NumberRange);
-    // Nothing of the item was kept.
+    // No part of the refused item was stored.
     supply.pages = vec![br#"[{"k":1,"v":2},{"k":2,"v":4},{"k":2,"v":3}]"#.to_vec()];
     let rest = resume(&supply).unwrap();
     assert_eq!(texts(&rest), [r#"{"k":2,"n":2,"least":3,"v":7}"#]);

@@ -1,6 +1,6 @@
-//! Runs every transcript of `vectors/query`: commands above a rule, what they
-//! print below it. `WEIR_REWRITE=1` writes what is printed into the files
-//! instead; the change is then reviewed like code.
+//! Runs every transcript of `vectors/query`: commands above a rule, and their output below
+//! it. With `WEIR_REWRITE=1`, the output is written to the files instead; such a change
+//! needs review.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/query")
 }
 
-/// The file with each block's output replaced by what its commands print, and
-/// how many commands there were.
+/// Returns the file with the current output of each block, and the number of commands.
 fn rewritten(text: &str) -> (String, usize) {
     let (mut out, mut commands) = (String::new(), 0);
     let mut world = World::default();
