@@ -210,7 +210,7 @@ pub enum StoreError {
     Gone {
         /// The intention.
         intention: IntentionOffset,
-        /// The first one that can be run again.
+        /// The first intention that can be replayed.
         first: IntentionOffset,
     },
     /// An intention exceeds a limit or is invalid. Nothing of its call was written.

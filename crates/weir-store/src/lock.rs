@@ -1,13 +1,11 @@
-//! The lock of a store directory: one process writes to it at a time.
+//! The lock of a store directory: one process writes to the directory at a time.
 //!
-//! The lock is an advisory `flock` on `DIR/LOCK`, which the system releases when
-//! the process ends. The text in the file tells other processes who holds the
-//! lock.
+//! The lock is an advisory `flock` on `DIR/LOCK`, which the system releases when the process ends.
+//! The text in the file tells other processes which process holds the lock.
 //!
 //! Invariants:
-//! - no decision depends on that text;
-//! - the file is never removed: a third process could then lock another file of
-//!   the same name.
+//! - No decision depends on the text in the file.
+//! - The file is never removed. Otherwise a third process could lock another file of this name.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -23,29 +21,29 @@ use crate::error::{IoVerb, StoreError};
 
 /// Name of the lock file.
 pub const LOCK_FILE: &str = "LOCK";
-/// Name of the socket on which a server of the directory is reached by other
-/// processes of this machine; only the holder of the lock may create or remove it.
+/// Name of the socket on which other processes of this machine reach the server of the directory.
+/// Only the holder of the lock may create or remove it.
 pub const SOCKET_FILE: &str = "weir.sock";
-/// How long a second opener waits for the holder to have written who it is.
+/// How long a second opener waits until the holder has written its text.
 const WAIT_FOR_TEXT: Duration = Duration::from_millis(250);
-/// How often a held lock is tried again.
+/// Pause between two attempts to get a held lock.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Longest text read from the lock file, in bytes.
+/// Maximum number of bytes that are read from the lock file.
 const TEXT_BYTES_MAX: u64 = 1024;
 
-/// Holds the lock of a directory until dropped.
+/// Holds the lock of a directory until it is dropped.
 #[derive(Debug)]
 pub struct DirLock {
-    /// Closing it releases the lock.
+    /// Closing the file releases the lock.
     file: File,
-    /// Whether the file holds our text.
+    /// Whether this process has written its text to the file.
     named: bool,
 }
 
 impl Drop for DirLock {
     fn drop(&mut self) {
-        // The next process that fails to get the lock must not report a process
-        // that has ended. If the file cannot be emptied, its text is only stale.
+        // The next process that fails to get the lock must not report a process that has ended. If
+        // the file cannot be emptied, only its text is stale.
         if self.named {
             drop(self.file.set_len(0));
         }
@@ -58,22 +56,20 @@ impl DirLock {
         &self.file
     }
 
-    /// Locks `directory` for this process, which other processes see as
-    /// `program`. Creates the directory with mode 0700 if it does not exist.
-    /// Returns within 0.3 s.
+    /// Locks `directory` for this process, which other processes see as `program`. Creates the
+    /// directory with mode 0700 if it does not exist. Returns within 0.3 s.
     ///
-    /// # Errors
-    /// [`StoreError::Locked`] when another open handle has the lock, in this
-    /// process or another one.
+    /// # Errors [`StoreError::Locked`] if another open handle, in this or another process, has the
+    /// lock.
     pub fn acquire(directory: &Path, program: &str) -> Result<Self, StoreError> {
         Self::acquire_within(directory, program, Duration::ZERO, None)
     }
 
-    /// As [`acquire`](Self::acquire), and waits up to `wait` while another
-    /// handle has the lock. `on_locked` learns within 0.3 s who has it.
+    /// Like [`acquire`](Self::acquire), but waits up to `wait` while another handle has the lock.
+    /// `on_locked` is called with the holder within 0.3 s.
     ///
-    /// # Errors
-    /// As [`acquire`](Self::acquire), after `wait` or when `on_locked` says so.
+    /// # Errors The errors of [`acquire`](Self::acquire), after `wait` or when `on_locked` returns
+    /// `false`.
     pub fn acquire_within(
         directory: &Path,
         program: &str,
@@ -130,11 +126,11 @@ impl DirLock {
         Ok(Self { file, named: true })
     }
 
-    /// Makes sure that no process writes to `directory`, without a change to it.
-    /// `None` when there is no lock file, or this process may not read it.
+    /// Makes sure that no process writes to `directory`, without changing it. Returns `None` if
+    /// there is no lock file or this process may not read it.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when another open handle has the lock.
+    /// [`StoreError::Locked`] if another open handle has the lock.
     pub(crate) fn shared(directory: &Path) -> Result<Option<Self>, StoreError> {
         let path = directory.join(LOCK_FILE);
         let subject = path.display().to_string();
@@ -165,23 +161,23 @@ impl DirLock {
     }
 }
 
-/// Flags of an open that follows no symbolic link.
+/// Flags for an open that does not follow symbolic links.
 fn no_follow() -> i32 {
     (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed()
 }
 
-/// The process that has a directory open, as the lock file says.
+/// The process that has a directory open, as recorded in the lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockHolder {
-    /// Process id; 0 when it could not be read.
+    /// Process id; 0 if it could not be read.
     pub pid: u32,
-    /// Name of its program; may be empty.
+    /// Program name; may be empty.
     pub program: String,
-    /// When it opened the store, Unix time in seconds; 0 when not known.
+    /// When the process opened the store, in seconds since 1970-01-01 UTC; 0 if unknown.
     pub started_unix_s: u64,
-    /// Socket in the directory on which a server may answer. A server that was
-    /// killed leaves one.
+    /// Socket in the directory on which a server may be reachable. A killed server leaves its
+    /// socket behind.
     pub socket: Option<PathBuf>,
 }
 
@@ -205,15 +201,14 @@ impl LockHolder {
     }
 }
 
-/// Is called when another process has the directory open; see
+/// A callback for an open that finds the directory locked by another process; see
 /// [`OpenOptions::on_locked`](crate::OpenOptions::on_locked).
 #[derive(Clone)]
 pub struct OnLocked(Arc<dyn Fn(&LockHolder) -> bool + Send + Sync>);
 
 impl OnLocked {
-    /// Calls `observer` with the holder of the lock, within 0.3 s after the
-    /// first try and again when the holder changes. The open waits on while
-    /// `observer` returns `true`, up to
+    /// Calls `observer` with the holder of the lock within 0.3 s after the first attempt, and again
+    /// when the holder changes. The open keeps waiting while `observer` returns `true`, up to
     /// [`OpenOptions::lock_wait`](crate::OpenOptions::lock_wait).
     #[must_use]
     pub fn new(observer: impl Fn(&LockHolder) -> bool + Send + Sync + 'static) -> Self {
@@ -240,7 +235,7 @@ fn read_holder(file: &mut File) -> LockHolder {
         return holder;
     }
     let text = String::from_utf8_lossy(&text);
-    // The last line is written last: without its end the text is not complete.
+    // The last line is written last: the text is incomplete unless that line ends.
     if !text.ends_with('\n') {
         return holder;
     }

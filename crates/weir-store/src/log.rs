@@ -1,15 +1,15 @@
 //! The log: an ordered sequence of opaque payloads in checksummed segments.
 //!
-//! The bytes and what recovery concludes from them are in
-//! `docs/formats/log.md`. One writer, any number of readers.
+//! `docs/formats/log.md` specifies the bytes and the recovery. The log has one writer and any
+//! number of readers.
 //!
 //! Invariants:
 //! - A batch is never overwritten.
 //! - A sector with exactly one set bit is never written.
-//! - Every later open finds what a sync has covered.
+//! - Every later open finds the entries that a sync has covered.
 //! - After a failed write or sync, this handle writes nothing more.
 //! - An index is durable only after the sync that covers it has returned.
-//! - No payload is read.
+//! - The log does not interpret payloads.
 
 mod format;
 mod options;
@@ -47,9 +47,9 @@ use self::view::{SegmentView, Shared};
 use crate::disk::{Disk, DiskFile, OpenMode, check_place};
 use crate::error::{IoVerb, StoreError};
 
-/// Longest payload. CRC-32C sees every two flipped bits below this length.
+/// Maximum payload in bytes. Below this length, CRC-32C detects any two flipped bits.
 pub const PAYLOAD_BYTES_MAX: u64 = (256 << 20) - 512;
-/// Bytes that a batch with a payload of this length takes in a segment.
+/// Bytes that a batch with `payload` bytes of payload occupies in a segment.
 pub(crate) fn batch_bytes(payload: usize) -> u64 {
     let Some(bytes) = extent_bytes(payload as u64) else {
         unreachable!("a payload in memory has an extent");
@@ -57,43 +57,42 @@ pub(crate) fn batch_bytes(payload: usize) -> u64 {
     bytes
 }
 
-/// Bytes at the end of a segment which entries leave to marks.
+/// Bytes at the end of a segment that are reserved for marks.
 const MARK_ROOM: u64 = 8 * SECTOR_BYTES;
-/// Masks tried for a payload before giving up; one nearly always does.
+/// Number of masks that are tried for a payload; one is nearly always enough.
 const MASKS_TRIED: u64 = 64;
-/// Zeros ahead pay where many syncs fall into them: a batch longer than this
-/// part of the step gets none, and the step is grown from this part.
+/// Zeros ahead save time if many syncs fall into them. A batch longer than this fraction of the
+/// step therefore gets no zeros, and the number of zeros grows from this fraction.
 const ZERO_AHEAD_PART: u64 = 16;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Counts since the open; sizes are of now.
+/// Counters since the open, and current sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
     /// Segment files.
     pub segments: u64,
-    /// Bytes of those files, reserved ones included.
+    /// Bytes of those files, including reserved bytes.
     pub bytes: u64,
     /// Entries appended.
     pub entries: u64,
     /// Payload bytes appended.
     pub payload_bytes: u64,
-    /// Bytes of the batches written, headers and padding included.
+    /// Bytes of the written batches, including headers and padding.
     pub batch_bytes: u64,
-    /// Batches written, marks included.
+    /// Batches written, including marks.
     pub batches: u64,
     /// Write calls to segment files.
     pub writes: u64,
     /// Data syncs of segment files.
     pub syncs: u64,
-    /// Segments made.
+    /// Segments created.
     pub segments_made: u64,
     /// Payloads stored under a mask.
     pub masked: u64,
 }
 
-/// The log, open for writing. Dropping it without [`close`](Self::close) is
-/// what a crash is.
+/// The log, open for writing. Dropping it without [`close`](Self::close) is equivalent to a crash.
 #[derive(Debug)]
 pub struct Log {
     disk: Arc<dyn Disk>,
@@ -104,11 +103,11 @@ pub struct Log {
     file: Arc<dyn DiskFile>,
     start: StartMark,
     next_segment_id: u64,
-    /// Where the next batch goes.
+    /// Offset of the next batch.
     position: u64,
-    /// Up to where zeros were written ahead.
+    /// Offset up to which zeros were written ahead.
     zeroed: u64,
-    /// How many are written next time; grows while batches are short.
+    /// Step in bytes of the next zeros ahead; grows while batches are short.
     ahead_bytes: u64,
     sequence: u64,
     durable_sequence: u64,
@@ -117,18 +116,18 @@ pub struct Log {
     durable_index: u64,
     epoch: u64,
     last_kind: Option<Kind>,
-    /// The open mark still has to be written, for want of space.
+    /// The open mark is not written yet, because of a lack of space.
     open_mark_due: bool,
-    /// The sync of the previous segment, while it runs on its own thread.
+    /// The sync of the previous segment, while a separate thread runs it.
     background_sync: Option<BackgroundSync>,
-    /// The failure after which nothing is written any more.
+    /// The failure that stopped all writes.
     poison: Option<Arc<StoreError>>,
     stats: LogStats,
-    /// Bytes of a payload under a mask; empty nearly always.
+    /// Buffer for a masked payload; nearly always empty.
     masked: Vec<u8>,
 }
 
-/// A sync that runs on a thread of its own.
+/// A sync that runs on a separate thread.
 #[derive(Debug)]
 struct BackgroundSync {
     path: String,
@@ -138,12 +137,12 @@ struct BackgroundSync {
 }
 
 impl Log {
-    /// Opens the log in `disk`, recovering it from whatever state a crash left.
-    /// When this returns everything that can be read is durable.
+    /// Opens the log in `disk` and recovers it from any state that a crash can leave. Everything
+    /// that can be read is durable when this call returns.
     ///
-    /// [`StoreError::Damage`] when bytes that could have been acknowledged are
-    /// not as written; then nothing was changed. [`StoreError::Missing`] when
-    /// there is no log and `options.create` is off.
+    /// Fails with [`StoreError::Damage`] if bytes that could have been acknowledged are not as
+    /// written; nothing was changed then. Fails with [`StoreError::Missing`] if there is no log and
+    /// `options.create` is off.
     pub fn open(
         disk: Arc<dyn Disk>,
         store_id: [u8; 16],
@@ -192,8 +191,7 @@ impl Log {
         Ok((log, report))
     }
 
-    /// Makes what an earlier process may not have synced durable, and marks the
-    /// open.
+    /// Makes data durable that an earlier process may not have synced, and writes the open mark.
     fn prove(
         &mut self,
         segments: &[Arc<SegmentView>],
@@ -216,21 +214,20 @@ impl Log {
             self.sync_file(&file, &segment.path)?;
         }
         match self.write_open_mark() {
-            // Everything that was unproven is durable all the same.
+            // The mark is optional: the sync makes everything durable without it.
             Err(StoreError::DiskFull { .. }) => self.sync(),
             result => result,
         }
     }
 
-    /// Appends one entry, whose payload is `parts` one after the other, and
-    /// returns its index. It is written but not durable: see
-    /// [`sync`](Self::sync). `term` must not go back; `count` is for the reader
-    /// of the payload.
+    /// Appends one entry and returns its index. The payload is the concatenation of `parts`. The
+    /// entry is written but not durable; see [`sync`](Self::sync). `term` must not decrease;
+    /// `count` is stored for readers of the payload.
     ///
-    /// [`StoreError::DiskFull`], [`StoreError::LimitExceeded`] and a new segment
-    /// that cannot be created leave everything as it was; any other error
-    /// poisons the log. [`StoreError::InDoubt`]: a part of the entry may have
-    /// been written; with any other error none of it was.
+    /// [`StoreError::DiskFull`], [`StoreError::LimitExceeded`] and a failure to create a new
+    /// segment leave the log unchanged. Any other error poisons the log. After
+    /// [`StoreError::InDoubt`], a part of the entry may have been written; after any other error,
+    /// nothing of it was written.
     pub fn append(
         &mut self,
         term: u64,
@@ -269,7 +266,7 @@ impl Log {
             epoch: self.epoch,
             count,
         };
-        // Up to here nothing of the entry was written.
+        // Nothing of the entry has been written before this point.
         let written = self.write_batch(&batch, parts, payload_bytes);
         let position = written.map_err(StoreError::in_doubt)?;
         let first_sequence = self.segment.header.first_sequence;
@@ -284,8 +281,8 @@ impl Log {
         Ok(LogIndex(index))
     }
 
-    /// Makes everything appended so far durable: one data sync, none when there
-    /// is nothing new. A failure is final for this handle.
+    /// Makes all appended entries durable with one data sync, or none if nothing is new. A failure
+    /// is final for this handle.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.writable()?;
         self.join_background_sync()?;
@@ -299,19 +296,17 @@ impl Log {
         Ok(())
     }
 
-    /// Lowest index that was not purged; one above [`last_index`](Self::last_index)
-    /// when there is no entry.
+    /// Lowest index that was not purged; [`last_index`](Self::last_index) + 1 if there is no entry.
     pub fn first_index(&self) -> LogIndex {
         LogIndex(self.start.purged_index + 1)
     }
 
-    /// Highest index written; one below [`first_index`](Self::first_index) when
-    /// there is no entry.
+    /// Highest written index; [`first_index`](Self::first_index) - 1 if there is no entry.
     pub fn last_index(&self) -> LogIndex {
         LogIndex(self.last_index)
     }
 
-    /// Term of the last entry, or of the last one purged.
+    /// Term of the last entry; if there is none, of the last purged entry.
     pub fn last_term(&self) -> u64 {
         self.last_term
     }
@@ -321,31 +316,31 @@ impl Log {
         LogIndex(self.durable_index)
     }
 
-    /// Term of an entry that is there, or of the last one purged.
+    /// Term of an existing entry, or of the last purged one.
     pub fn term_at(&self, index: LogIndex) -> Option<u64> {
         self.shared.read().term_at(index.0)
     }
 
-    /// Sequence of the last batch and the current epoch, for diagnosis. Neither
-    /// goes back while the log is open.
+    /// Sequence of the last batch and the current epoch, for diagnosis. Neither decreases while the
+    /// log is open.
     pub fn sequence_and_epoch(&self) -> (u64, u64) {
         (self.sequence, self.epoch)
     }
 
-    /// A reader whose first entry is `from`. It may go to another thread.
+    /// Returns a reader whose first entry is `from`. The reader may move to another thread.
     pub fn reader(&self, from: LogIndex) -> LogReader {
         LogReader::new(Arc::clone(&self.shared), from)
     }
 
-    /// Makes readers without the log itself.
+    /// Returns a factory of readers that does not need the log.
     pub fn readers(&self) -> LogReaders {
         LogReaders {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    /// Takes back every entry above `index` and makes that durable. Must lie
-    /// between the last purged and the last index.
+    /// Removes every entry above `index`, durably. `index` must lie between the last purged and the
+    /// last index.
     pub fn truncate_after(&mut self, index: LogIndex) -> Result<(), StoreError> {
         self.writable()?;
         let (low, high) = (self.start.purged_index, self.last_index);
@@ -384,9 +379,9 @@ impl Log {
         self.sync()
     }
 
-    /// Lets go of every entry up to `index`, which must lie between the last
-    /// purged and the last durable index; files that hold nothing else are
-    /// removed. The caller has a durable snapshot of what they held.
+    /// Purges every entry up to `index`, which must lie between the last purged and the last
+    /// durable index. Removes files that contain only purged entries. The caller must have a
+    /// durable snapshot that covers these entries.
     pub fn purge_through(&mut self, index: LogIndex) -> Result<(), StoreError> {
         self.writable()?;
         let (low, high) = (self.start.purged_index, self.durable_index);
@@ -430,8 +425,8 @@ impl Log {
         self.remove_segments(&gone)
     }
 
-    /// Highest index up to `limit` that a purge can take while the newest
-    /// `keep_bytes` of segments stay; `None` when no segment would go.
+    /// Highest index up to `limit` that a purge can remove while it retains the newest `keep_bytes`
+    /// bytes of segments. `None` if no segment would be removed.
     pub fn purgeable_through(&self, limit: LogIndex, keep_bytes: u64) -> Option<LogIndex> {
         let view = self.shared.read();
         let mut kept_bytes = 0;
@@ -440,7 +435,7 @@ impl Log {
             if age > 0 && kept_bytes >= keep_bytes {
                 break;
             }
-            // The rest of the newest one is reserved, and holds no entry yet.
+            // The rest of the newest segment is reserved and contains no entry yet.
             kept_bytes += if age == 0 {
                 self.position
             } else {
@@ -453,8 +448,8 @@ impl Log {
         goes.then_some(LogIndex(through))
     }
 
-    /// Drops every entry; the next one will be `next_index`, after one of the
-    /// term `term`. For a log that a snapshot from elsewhere replaces.
+    /// Removes every entry. The next entry will have index `next_index`, after an entry of term
+    /// `term`. Used when a snapshot of another node replaces the log.
     pub fn reset(&mut self, next_index: LogIndex, term: u64) -> Result<(), StoreError> {
         self.sync()?;
         let last_index = next_index
@@ -528,30 +523,29 @@ impl Log {
         self.remove_segments(&gone)
     }
 
-    /// Bytes of the segment that a reset begins.
+    /// Size in bytes of the segment that a reset creates.
     fn reset_bytes(&self) -> u64 {
         let first = self.options.segment_bytes_first;
         next_segment_bytes(0, first, self.options.segment_bytes_max, MARK_ROOM)
     }
 
-    /// Bytes that must be free for a reset, with the reserve.
+    /// Bytes that must be free for a reset, including the reserve.
     pub(crate) fn reset_bytes_needed(&self) -> u64 {
         let reserve_bytes = self.options.reserve_bytes;
         self.reset_bytes().saturating_add(reserve_bytes)
     }
 
-    /// Fails with `DiskFull` if there is no space for a reset.
+    /// Fails with `DiskFull` if there is not enough space for a reset.
     pub(crate) fn check_room_for_reset(&self) -> Result<(), StoreError> {
         self.enough_space(self.reset_bytes())
     }
 
-    /// Proves by a later batch that the entries so far are durable, after the
-    /// log was idle for a moment. Nothing happens when no entry came since the
-    /// last time.
+    /// Proves by a later batch that the existing entries are durable. Called when the log has been
+    /// idle. A no-op if no entry was written since the last seal.
     pub fn seal(&mut self) -> Result<(), StoreError> {
         self.sync()?;
         let due = self.last_kind.is_some_and(Kind::matters);
-        // A seal is not worth a segment, nor the last of the room for marks.
+        // A seal is not worth a new segment, or the last room for marks.
         let room = self.position + MARK_ROOM / 2 <= self.segment.header.file_bytes;
         if !due || !room {
             return Ok(());
@@ -560,11 +554,11 @@ impl Log {
         self.sync()
     }
 
-    /// The clean stop: makes everything durable and says so.
+    /// Closes the log cleanly: makes everything durable and writes the clean mark.
     pub fn close(mut self) -> Result<(), StoreError> {
         self.sync()?;
         match self.make_room(SECTOR_BYTES, SECTOR_BYTES) {
-            // All entries are durable; the next open only looks closer.
+            // All entries are durable. Without the mark, the next open only checks more.
             Err(StoreError::DiskFull { .. }) => return Ok(()),
             Err(error) if error.lacks_descriptors() => return Ok(()),
             result => result?,
@@ -588,7 +582,7 @@ impl Log {
     }
 }
 
-/// What a batch says, apart from its place.
+/// The fields of a batch that do not depend on its position.
 struct Draft {
     kind: Kind,
     index: u64,
@@ -607,7 +601,7 @@ impl Log {
         }
     }
 
-    /// Stops all writes for good; the first cause is kept.
+    /// Stops all writes permanently; the first cause is stored.
     fn poison(&mut self, error: StoreError) -> StoreError {
         let cause = self.poison.get_or_insert_with(|| error.into_cause());
         StoreError::Poisoned {
@@ -615,9 +609,8 @@ impl Log {
         }
     }
 
-    /// Runs something after which, if it fails, nothing may be written any more;
-    /// unless it failed for want of space or of a descriptor, or before a file
-    /// was there, which changes nothing.
+    /// Runs `act` and poisons the log if `act` fails. Failures from a lack of space or descriptors,
+    /// and failures to open a file, change nothing and do not poison the log.
     fn final_<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, StoreError>,
@@ -638,7 +631,7 @@ impl Log {
         result.map_err(|error| self.poison(error))
     }
 
-    /// Waits for the sync that runs after.
+    /// Waits for the background sync, if one is running.
     fn join_background_sync(&mut self) -> Result<(), StoreError> {
         let Some(under_way) = self.background_sync.take() else {
             return Ok(());
@@ -657,8 +650,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes one batch at the end; nothing of the log's state but the place
-    /// and the sequence is changed. Returns where it stands.
+    /// Writes one batch at the end and returns its position. Of the log's state, only the position
+    /// and the sequence change.
     fn write_batch(
         &mut self,
         draft: &Draft,
@@ -684,8 +677,8 @@ impl Log {
                 draft.epoch,
             )
         };
-        // Every header has more than one bit in each of its words, so any
-        // bytes with two bits stand for it when sectors are counted.
+        // Every word of a header has more than one bit set. When sectors are counted, any bytes
+        // with at least two set bits can therefore represent the header.
         let stand_in = [u8::MAX; BATCH_HEADER];
         let count = |parts: &[&[u8]]| -> SectorCount {
             count_sectors(std::iter::once(&stand_in[..]).chain(parts.iter().copied()))
@@ -722,7 +715,7 @@ impl Log {
         Ok(position)
     }
 
-    /// One write: header, payload, padding and, if it is worth it, zeros ahead.
+    /// Writes header, payload, padding and, for short batches, zeros ahead, in one call.
     fn write_slices(
         &mut self,
         segment: &SegmentView,
@@ -754,7 +747,7 @@ impl Log {
         }
         self.stats.writes += 1;
         if let Err(error) = self.file.write_all_at(&mut slices, position) {
-            // Nobody knows what is there now.
+            // The contents of the file are unknown now.
             let error = StoreError::io_at(IoVerb::Write, &segment.path, position)(error);
             return Err(self.poison(error));
         }
@@ -762,7 +755,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a mark for which there is room.
+    /// Writes a mark. The caller must have made room for it.
     fn write_mark(&mut self, kind: Kind, epoch: u64) -> Result<(), StoreError> {
         let (index, term) = (self.last_index, self.last_term);
         self.write_batch(
@@ -788,7 +781,7 @@ impl Log {
         self.sync()
     }
 
-    /// Writes a mark that nothing proves once more, so that a sync covers it.
+    /// Rewrites a mark that is not proven durable, so that a sync covers it.
     fn rewrite_mark(
         &mut self,
         file: &Arc<dyn DiskFile>,
@@ -809,8 +802,8 @@ impl Log {
         })
     }
 
-    /// Makes sure that a batch of `extent` bytes and `room` after it fit the
-    /// current segment, going on to the next one if they do not.
+    /// Makes sure that a batch of `extent` bytes and `room` more bytes fit into the current
+    /// segment. Switches to the next segment if they do not fit.
     fn make_room(&mut self, extent: u64, room: u64) -> Result<(), StoreError> {
         let end = self.position.saturating_add(extent).saturating_add(room);
         if end <= self.segment.header.file_bytes {
@@ -820,7 +813,7 @@ impl Log {
         }
     }
 
-    /// The four steps of a roll (`docs/formats/log.md`, section 4).
+    /// Switches to a new segment, in four steps (`docs/formats/log.md`, section 4).
     fn roll(&mut self, extent: u64) -> Result<(), StoreError> {
         self.join_background_sync()?;
         self.final_(|log| check_place(&*log.disk))?;
@@ -855,7 +848,7 @@ impl Log {
         Ok(())
     }
 
-    /// Starts the sync of the full segment on a thread of its own.
+    /// Starts the sync of the full segment on a separate thread.
     fn sync_in_background(&mut self) -> Result<(), StoreError> {
         let file = Arc::clone(&self.file);
         let spawned = std::thread::Builder::new()
@@ -874,7 +867,8 @@ impl Log {
         Ok(())
     }
 
-    /// Header of the segment after the current one, whose roll mark is next.
+    /// Header of the segment after the current one. The next batch is the roll mark of the current
+    /// one.
     fn next_header(&self, file_bytes: u64) -> SegmentHeader {
         SegmentHeader {
             repair: false,
@@ -893,7 +887,7 @@ impl Log {
         }
     }
 
-    /// Goes on in a segment that has its name.
+    /// Continues in a new segment that already has its final name.
     fn enter(&mut self, header: SegmentHeader, file: Arc<dyn DiskFile>) {
         let path = segment::segment_path(header.first_sequence);
         let segment = Arc::new(SegmentView::new(path, header, FIRST_POSITION));
@@ -946,7 +940,7 @@ fn open_for_writing(
         .map_err(StoreError::io(IoVerb::Open, &segment.path))
 }
 
-/// A header with nothing but a place and a meaning.
+/// A header with only the fields that every mark has.
 fn mark_header(
     segment: &SegmentHeader,
     kind: Kind,

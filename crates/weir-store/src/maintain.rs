@@ -1,9 +1,8 @@
-//! Checkpoints, log compaction, backup: what keeps a store small and copyable
-//! while it goes on serving.
+//! Checkpoints, log compaction and backup, all while the store continues to serve.
 //!
-//! The commit thread only takes the state (a clone) and goes on; files are
-//! written by the caller's thread or a background one, one at a time. Nothing
-//! is removed before what replaces it is durable.
+//! The commit thread only captures the state (a clone) and continues. The caller's thread or a
+//! background thread writes the files, one of them at a time. A file is removed only after its
+//! replacement is durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,10 +24,10 @@ use crate::topic::files::path as segment_path;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupReport {
-    /// Newest log entry in it.
+    /// Newest log entry in the backup.
     pub index: LogIndex,
     /// Bytes copied.
     pub bytes: u64,
@@ -36,22 +35,22 @@ pub struct BackupReport {
     pub files: u64,
 }
 
-/// What a log compaction did.
+/// The result of a log compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactReport {
     /// The snapshot up to which the log was purged.
     pub index: LogIndex,
-    /// Bytes of log before.
+    /// Size of the log before, in bytes.
     pub log_bytes_before: u64,
-    /// Bytes of log now.
+    /// Size of the log after, in bytes.
     pub log_bytes_after: u64,
 }
 
 impl Committer {
-    /// Starts a checkpoint on a thread of its own.
+    /// Starts a checkpoint on a separate thread.
     pub(crate) fn checkpoint_in_background(&mut self, permit: ExclusivePermit) {
-        // A checkpoint that cannot be taken or written is tried again after
-        // as much log again; a failed sync poisons the store inside.
+        // A checkpoint that fails is retried after the same amount of log. A failed sync poisons
+        // the store.
         let Ok(checkpoint) = self.begin_checkpoint() else {
             return;
         };
@@ -59,7 +58,7 @@ impl Committer {
         let work = move || {
             drop(handle.finish_checkpoint(&checkpoint, &permit));
             drop(permit);
-            // What became due meanwhile would wait for the next write.
+            // A checkpoint that became due meanwhile would otherwise wait for the next write.
             drop(handle.send(Committer::checkpoint_when_due));
         };
         let name = "weir-checkpoint".to_owned();
@@ -71,8 +70,8 @@ impl Committer {
 }
 
 impl Store {
-    /// Writes a snapshot of the state as it is now. Commits go on meanwhile.
-    /// Returns the log entry it comes after.
+    /// Writes a snapshot of the current state. Does not block commits. Returns the log entry that
+    /// the snapshot covers last.
     pub fn checkpoint(&self) -> Result<LogIndex, StoreError> {
         let permit = self.maintenance.acquire();
         self.checkpoint_under(&permit)
@@ -85,8 +84,8 @@ impl Store {
         self.maintenance_handle().checkpoint(permit)
     }
 
-    /// Writes a snapshot and purges the log up to it. From then on the topic
-    /// segments are the only copy of the purged records.
+    /// Writes a snapshot and purges the log up to it. Afterwards, the topic segments are the only
+    /// copy of the purged records.
     pub fn compact_log(&self) -> Result<CompactReport, StoreError> {
         let permit = self.maintenance.acquire();
         let before = self.ask(|committer| committer.log.stats().bytes)?;
@@ -103,17 +102,18 @@ impl Store {
         })
     }
 
-    /// Compacts each topic whose options say so, and then the log. Commits go on meanwhile.
+    /// Compacts each topic whose options enable compaction, and then the log. Does not block
+    /// commits.
     ///
-    /// # Errors
-    /// Those of [`compact_topic`](Self::compact_topic) and of [`compact_log`](Self::compact_log).
+    /// # Errors The errors of [`compact_topic`](Self::compact_topic) and
+    /// [`compact_log`](Self::compact_log).
     pub fn compact(&self) -> Result<CompactReport, StoreError> {
         for info in self.topics(false) {
             if info.options.compaction == Compaction::Off {
                 continue;
             }
             match self.compact_topic(&info.name) {
-                // Destroyed or changed since the list was made.
+                // The topic was destroyed or changed after it was listed.
                 Err(StoreError::TopicUnknown { .. } | StoreError::CompactionOff { .. }) => {}
                 done => drop(done?),
             }
@@ -121,9 +121,9 @@ impl Store {
         self.compact_log()
     }
 
-    /// Copies the store as it is now into `target`, which must not exist or be
-    /// empty. Commits go on meanwhile; the copy is a store of its own that can
-    /// be opened, and is complete or not there.
+    /// Copies the current state of the store to `target`, which must be empty or not exist. Does
+    /// not block commits. The copy is a separate store that can be opened. A failed backup leaves
+    /// no incomplete copy at `target`.
     pub fn backup(&self, target: &Path) -> Result<BackupReport, StoreError> {
         let permit = self.maintenance.acquire();
         empty(target)?;
@@ -138,7 +138,7 @@ impl Store {
     }
 }
 
-/// A directory that does not exist or is empty.
+/// Checks that a directory is empty or does not exist.
 fn empty(target: &Path) -> Result<(), StoreError> {
     let text = target.display().to_string();
     let mut names = match target.read_dir() {
@@ -151,8 +151,8 @@ fn empty(target: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes a store in a directory beside `target`, which must not exist or be
-/// empty, and gives it that name when it is complete.
+/// Builds a store in a directory beside `target`, which must be empty or not exist. Renames the
+/// directory to `target` when the store is complete.
 pub(crate) fn into_place<T>(
     target: &Path,
     identity: &Identity,
@@ -166,13 +166,13 @@ pub(crate) fn into_place<T>(
         .iter()
         .any(|name| partial.join(name).exists())
     {
-        // Ours: an earlier copy of this store did not get further.
+        // The store id in the name shows that this directory is an unfinished copy of this store.
         std::fs::remove_dir_all(&partial).map_err(io(IoVerb::Remove))?;
     }
     let copy = FileDisk::open(&partial).map_err(io(IoVerb::Open))?;
     let made = build(&(Arc::new(copy) as Arc<dyn Disk>));
     if made.is_err() {
-        // Half a copy only holds space that may be what was missing.
+        // Remove an incomplete copy: the failure may have been a lack of space.
         drop(std::fs::remove_dir_all(&partial));
     }
     let made = made?;
@@ -188,8 +188,8 @@ pub(crate) fn into_place<T>(
     Ok(made)
 }
 
-/// Name of the directory in which a backup is made: beside its target, and not
-/// to be mistaken for anybody else's.
+/// Name of the directory in which a backup is built. It is beside its target, and unique to this
+/// store.
 fn partial_name(target: &Path, identity: &Identity) -> PathBuf {
     let mut name = target.as_os_str().to_owned();
     name.push(".partial-");
@@ -197,7 +197,7 @@ fn partial_name(target: &Path, identity: &Identity) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copies identity, snapshot and segments, and makes an empty log after them.
+/// Copies the identity, snapshot and segments, and creates an empty log after them.
 fn copy_state(
     from: &dyn Disk,
     to: &Arc<dyn Disk>,
@@ -247,7 +247,7 @@ fn copy_state(
     Ok(report)
 }
 
-/// Copies the first `bytes` of a file (all of it for `None`), synced.
+/// Copies the first `bytes` of a file (`None`: the whole file) and syncs the copy.
 fn copy(from: &dyn Disk, to: &dyn Disk, path: &str, bytes: Option<u64>) -> Result<u64, StoreError> {
     let source = from
         .open(path, OpenMode::Read)

@@ -1,4 +1,4 @@
-//! What maintenance works with: the store without its callers.
+//! The part of the store that maintenance uses.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -18,7 +18,7 @@ use crate::queue::Notify;
 use crate::read_back::ReadBack;
 use crate::snapshot::Checkpoint;
 
-/// The parts of an open store that a thread of its own needs.
+/// The parts of an open store that a maintenance thread needs.
 #[derive(Clone)]
 pub(crate) struct MaintenanceHandle {
     pub(crate) engine: Arc<Engine>,
@@ -31,8 +31,7 @@ pub(crate) struct MaintenanceHandle {
 impl MaintenanceHandle {
     /// Runs `work` on the commit thread, between two batches.
     ///
-    /// # Errors
-    /// Why the thread takes no tasks any more.
+    /// # Errors The reason why the thread accepts no more tasks.
     pub(crate) fn send(
         &self,
         work: impl FnOnce(&mut Committer) + Send + 'static,
@@ -42,20 +41,20 @@ impl MaintenanceHandle {
         self.engine.queue.task(send)
     }
 
-    /// Runs `work` on the commit thread, between two batches, and waits for it.
+    /// Runs `work` on the commit thread, between two batches, and blocks until it returns.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Committer) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
         let (sender, answer) = mpsc::sync_channel(1);
         self.send(move |committer: &mut Committer| {
-            // The asker may be gone; then nobody wants to know.
+            // The send fails if the caller has gone; the result is then not needed.
             drop(sender.send(work(committer)));
         })?;
         answer.recv().map_err(|_| StoreError::Closed)
     }
 
-    /// Hands over intentions that bring no program.
+    /// Proposes intentions that contain no program.
     pub(crate) fn propose(
         &self,
         intentions: &[Intention<'_>],
@@ -67,15 +66,14 @@ impl MaintenanceHandle {
             .propose(Author::Client, intentions, prepared, notify)
     }
 
-    /// Writes a snapshot of the state as it is now, and purges the log before
-    /// the snapshot that precedes it.
+    /// Writes a snapshot of the current state, and purges the log up to the previous snapshot.
     pub(crate) fn checkpoint(&self, permit: &ExclusivePermit) -> Result<LogIndex, StoreError> {
         let checkpoint = self.ask(Committer::begin_checkpoint)??;
         self.finish_checkpoint(&checkpoint, permit)
     }
 
-    /// As `checkpoint`, for a state that was taken. A purge that fails is tried again
-    /// after the next snapshot.
+    /// Like `checkpoint`, for a state that was already captured. A failed purge is retried after
+    /// the next snapshot.
     pub(crate) fn finish_checkpoint(
         &self,
         checkpoint: &Checkpoint,

@@ -1,21 +1,20 @@
 //! The bytes of `docs/formats/log.md`: segment header, batch header, start
 //! file, cut header.
 //!
-//! Decoding checks magic, format and checksum only. The caller, which knows the
-//! position, checks that the value belongs there. Invariants: no I/O, and no
-//! panic on any input.
+//! Decoding checks only magic, format and checksum. The caller knows the position and checks that
+//! the value belongs there. Invariants: no I/O, and no panic on any input.
 
 use super::sectors::{SECTOR, SECTOR_BYTES, crc};
 
 /// Bytes of the header block of a segment.
 pub(crate) const SEGMENT_HEADER: usize = 4096;
-/// `SEGMENT_HEADER` as a file offset: where the first batch stands.
+/// `SEGMENT_HEADER` as a file offset: the position of the first batch.
 pub(crate) const FIRST_POSITION: u64 = 4096;
 /// Bytes of a batch header.
 pub(crate) const BATCH_HEADER: usize = 128;
-/// Largest segment that is made or accepted.
+/// Maximum size of a segment that is created or accepted.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 40;
-/// Format number of everything here.
+/// Format number of all structures in this module.
 pub(crate) const FORMAT: u16 = 1;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"WEIRLOGS";
@@ -25,19 +24,18 @@ const CUT_MAGIC: [u8; 8] = *b"WEIRCUTS";
 
 const _: () = assert!(SEGMENT_HEADER.is_multiple_of(SECTOR) && BATCH_HEADER <= SECTOR);
 
-/// Why bytes are not the header they should be.
+/// Why bytes cannot be decoded as a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undecodable {
     /// Wrong magic or checksum, or a field that format 1 does not allow.
     Bad,
-    /// Right checksum, but a format that this program does not know.
+    /// Valid checksum, but a format that this program does not know.
     Newer(u16),
-    /// Right checksum and format 1, with a kind, flag or field that is not.
+    /// Valid checksum and format 1, but an unknown kind, flag or field.
     Unknown,
 }
 
-/// Reads fields one after the other; past the end everything reads as zero,
-/// which the fixed sizes below rule out.
+/// Reads fields in order. Reads past the end return zeros; the fixed sizes below rule them out.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -72,7 +70,7 @@ impl Fields<'_> {
     }
 }
 
-/// Writes fields one after the other into a buffer of zeros.
+/// Writes fields in order into a buffer of zeros.
 struct Filler<'a> {
     buffer: &'a mut [u8],
     at: usize,
@@ -85,7 +83,7 @@ impl Filler<'_> {
         self
     }
 
-    /// Closes the buffer with the checksum of all bytes before the last four.
+    /// Writes the checksum of all bytes before the last four into the last four.
     fn seal(self) {
         let end = self.buffer.len() - 4;
         let sum = crc(&self.buffer[..end]);
@@ -198,7 +196,7 @@ impl SegmentHeader {
     }
 }
 
-/// What a batch is.
+/// The kind of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -225,7 +223,7 @@ impl Kind {
         })
     }
 
-    /// Whether it changes which entries there are.
+    /// Whether a batch of this kind changes the set of entries.
     pub(crate) fn matters(self) -> bool {
         matches!(self, Self::Data | Self::Truncate | Self::Reset)
     }
@@ -251,7 +249,7 @@ pub(crate) struct BatchHeader {
 }
 
 impl BatchHeader {
-    /// `salt` is that of the segment.
+    /// Encodes the header; `salt` is the salt of the segment.
     pub(crate) fn encode(&self, salt: u64) -> [u8; BATCH_HEADER] {
         let mut bytes = [0; BATCH_HEADER];
         let mut fill = Filler {
@@ -279,8 +277,7 @@ impl BatchHeader {
         bytes
     }
 
-    /// Decodes the first 128 of `bytes`, written into a segment with `salt`;
-    /// shorter input is bad.
+    /// Decodes the first 128 bytes of `bytes`, from a segment with `salt`. Shorter input is `Bad`.
     pub(crate) fn decode(bytes: &[u8], salt: u64) -> Result<Self, Undecodable> {
         let bytes = bytes
             .first_chunk::<BATCH_HEADER>()
@@ -320,16 +317,14 @@ impl BatchHeader {
         }
     }
 
-    /// Bytes from this header to the next one, padding included; `None` when
-    /// the claimed length is beyond what a number can hold.
+    /// Bytes from this header to the next one, including padding; `None` if the length overflows.
     pub(crate) fn extent_bytes(&self) -> Option<u64> {
         extent_bytes(self.payload_bytes)
     }
 
-    /// Offset after the batch. Saturates: the position is read from a file.
+    /// Offset after the batch. Saturates, because the position was read from a file.
     ///
-    /// # Panics
-    /// When the payload has no extent; a decoded header has one.
+    /// # Panics If the payload has no extent; a decoded header always has one.
     pub(crate) fn end(&self) -> u64 {
         let Some(extent) = self.extent_bytes() else {
             unreachable!("a header with a payload beyond all numbers is not decoded");
@@ -338,7 +333,7 @@ impl BatchHeader {
     }
 }
 
-/// The checksum of a batch header: the salt, then all but the checksum.
+/// The checksum of a batch header, over the salt and then all bytes except the checksum.
 fn salted_crc(salt: u64, bytes: &[u8; BATCH_HEADER]) -> u32 {
     let mut salted = [0; BATCH_HEADER + 4];
     salted[..8].copy_from_slice(&salt.to_le_bytes());
@@ -346,7 +341,7 @@ fn salted_crc(salt: u64, bytes: &[u8; BATCH_HEADER]) -> u32 {
     crc(&salted)
 }
 
-/// Bytes a batch with so many payload bytes takes in the file.
+/// Bytes that a batch with `payload_bytes` bytes of payload occupies in the file.
 pub(crate) fn extent_bytes(payload_bytes: u64) -> Option<u64> {
     payload_bytes
         .checked_add(BATCH_HEADER as u64)?

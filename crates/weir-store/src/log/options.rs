@@ -1,4 +1,4 @@
-//! How a log is opened.
+//! Options for opening a log.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -8,32 +8,30 @@ use super::sectors::mask_to_try;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LogOptions {
-    /// Make the log if there is none; else that is [`StoreError::Missing`].
-    /// Off for a store which has had a log before.
+    /// Creates the log if it does not exist. If off, a missing log fails with
+    /// [`StoreError::Missing`]. Must be off for a store that has had a log.
     ///
     /// [`StoreError::Missing`]: crate::error::StoreError::Missing
     pub create: bool,
     /// Size of the first segment; later ones grow with the log.
     pub segment_bytes_first: u64,
-    /// Largest ordinary segment; a batch that does not fit gets its own size.
+    /// Maximum size of an ordinary segment. A larger batch gets a segment of its own size.
     pub segment_bytes_max: u64,
-    /// A new segment is refused as disk full when less than this would stay
-    /// free.
+    /// Creating a segment fails with a full disk if less than this would remain free.
     pub reserve_bytes: u64,
-    /// Small batches are written with zeros up to a multiple of this, so that
-    /// the sync of later ones changes no file metadata. 0 turns it off. The
-    /// bytes are the same either way.
+    /// Small batches are followed by zeros up to a multiple of this, so that later syncs do not
+    /// change file metadata. 0 turns the zeros off. The bytes of the batches do not depend on this
+    /// option.
     pub zero_ahead_bytes: u64,
-    /// Wait for the sync of a full segment before going on in the next one. Off
-    /// for levels that do not wait for syncs: it then runs after, on a thread
-    /// of its own, by at most one segment.
+    /// Whether a roll waits for the sync of the full segment. Off for levels that do not wait for
+    /// syncs: the sync then runs on a separate thread and lags by at most one segment.
     pub sync_on_roll: bool,
-    /// The time, Unix seconds; ages what was cut off.
+    /// The current time in Unix seconds, from which the age of cut files is computed.
     pub now_unix_s: u64,
-    /// How long bytes that were cut off are kept, in seconds.
+    /// How long cut files are retained, in seconds.
     pub cut_keep_s: u64,
-    /// A random number. Makes batch headers unguessable for those who write
-    /// payloads; random per process by default, fixed in a simulation.
+    /// A random number that makes batch headers unpredictable for authors of payloads. Random per
+    /// process by default, fixed in a simulation.
     pub entropy: u64,
 }
 

@@ -1,12 +1,11 @@
-//! Reading entries while the writer goes on.
+//! Reads entries while the writer continues.
 //!
-//! A reader reads the files in large sequential reads, batch by batch, and
-//! returns payloads as slices of its buffer.
+//! A reader reads the files in large sequential reads, batch by batch, and returns payloads as
+//! slices of its buffer.
 //!
 //! Invariants:
-//! - Every payload was compared with its checksum after the read.
-//! - No entry above the index that the caller permits is returned, and no
-//!   truncated one.
+//! - Every payload is compared with its checksum after the read.
+//! - A reader returns no entry above the index that the caller permits, and no truncated entry.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use super::view::{SegmentView, Shared, Truncation, still_counts};
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
-/// Bytes read at a time.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// One entry of the log.
@@ -32,25 +31,25 @@ pub struct Entry {
     pub term: u64,
     /// The item count given at append.
     pub count: u32,
-    /// Sequence of its batch, see `docs/formats/log.md`, section 2.
+    /// Sequence of its batch; see `docs/formats/log.md`, section 2.
     pub sequence: u64,
-    /// Epoch of its batch. A pair of sequence and epoch stands for one entry
-    /// only; a repair gives an entry that it copies a new pair.
+    /// Epoch of its batch. A pair of sequence and epoch identifies only one entry; a repair gives
+    /// each entry that it copies a new pair.
     pub epoch: u64,
-    /// CRC-32C of the payload, as made at append and checked now.
+    /// CRC-32C of the payload, computed at append and verified by this read.
     pub payload_crc: u32,
-    /// The payload; a slice of a larger buffer that lives as long as it.
+    /// The payload, a slice of a larger buffer. The slice keeps the whole buffer in memory.
     pub payload: Bytes,
 }
 
-/// Makes readers from any thread; cheap to clone.
+/// Creates readers on any thread; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LogReaders {
     pub(super) shared: Arc<Shared>,
 }
 
 impl LogReaders {
-    /// A reader whose first entry is `from`.
+    /// Returns a reader whose first entry is `from`.
     pub fn reader(&self, from: LogIndex) -> LogReader {
         LogReader::new(Arc::clone(&self.shared), from)
     }
@@ -60,31 +59,30 @@ impl LogReaders {
         LogIndex(self.shared.read().purged_index + 1)
     }
 
-    /// Highest index written, synced or not.
+    /// Highest written index, whether synced or not.
     pub fn last_index(&self) -> LogIndex {
         LogIndex(self.shared.read().last_index)
     }
 
-    /// Term of an entry that is there, or of the last one purged.
+    /// Term of an existing entry, or of the last purged one.
     pub fn term_at(&self, index: LogIndex) -> Option<u64> {
         self.shared.read().term_at(index.0)
     }
 
-    /// Shows an empty log after an entry; the files stay as they are.
+    /// Makes readers see an empty log after the entry `last`. The files do not change.
     pub(crate) fn reset(&self, last: LogIndex, term: u64) {
         self.shared.write().reset(last.0, term);
         self.shared.raise_generation();
     }
 
-    /// Bytes of the segment files, reserved ones included.
+    /// Bytes of the segment files, including reserved bytes.
     pub fn file_bytes(&self) -> u64 {
         let view = self.shared.read();
         let bytes = |segment: &Arc<SegmentView>| segment.header.file_bytes;
         view.segments.iter().map(bytes).sum()
     }
 
-    /// The newest purged entry and the newest entry, each with its term; index 0
-    /// for none.
+    /// The newest purged entry and the newest entry, each with its term; index 0 if there is none.
     pub(crate) fn bounds(&self) -> ((LogIndex, u64), (LogIndex, u64)) {
         let view = self.shared.read();
         let last = view.last_index;
@@ -100,15 +98,15 @@ impl LogReaders {
 #[derive(Debug)]
 pub struct LogReader {
     shared: Arc<Shared>,
-    /// Index of the next entry to hand out.
+    /// Index of the next entry to return.
     next: u64,
     place: Option<Cursor>,
     generation: u64,
     truncations: Vec<Truncation>,
 }
 
-/// Where the reader stands: `position` in `segment`, with `buffer` holding the
-/// bytes of that file from `buffer_start`.
+/// The position of a reader: `position` in `segment`. `buffer` contains the bytes of the segment
+/// file from `buffer_start`.
 #[derive(Debug)]
 struct Cursor {
     segment: Arc<SegmentView>,
@@ -130,19 +128,18 @@ impl LogReader {
         }
     }
 
-    /// Index of the entry that [`next`](Self::next) hands out.
+    /// Index of the entry that [`next`](Self::next) returns.
     pub fn position(&self) -> LogIndex {
         LogIndex(self.next)
     }
 
-    /// The next entry, or `None` when its index is above `through` or above
-    /// what is written. `through` is the caller's word for what may be seen
-    /// (durable, committed); nothing above it is ever returned.
+    /// Returns the next entry, or `None` if its index is above `through` or not yet written.
+    /// `through` is the highest index that the caller permits (durable, committed); no entry above
+    /// it is returned.
     ///
-    /// [`StoreError::IndexOutOfRange`] when the next index was purged,
-    /// [`StoreError::Damage`] when the bytes are not those written;
-    /// [`StoreError::Io`] when they cannot be read. After an error the reader
-    /// stays before the entry.
+    /// Fails with [`StoreError::IndexOutOfRange`] if the next index was purged, with
+    /// [`StoreError::Damage`] if the bytes are not as written, and with [`StoreError::Io`] if they
+    /// cannot be read. After an error, the reader stays before the entry.
     pub fn next(&mut self, through: LogIndex) -> Result<Option<Entry>, StoreError> {
         if self.next > through.0 {
             return Ok(None);
@@ -171,8 +168,8 @@ impl LogReader {
                 let Some(after) = after else {
                     return Ok(None);
                 };
-                // A segment gets a next one only after its last batch was
-                // published, which may have happened since the look above.
+                // A segment gets a successor only after its last batch was published. That batch
+                // may have been published since the check above.
                 if place.position >= place.segment.end() {
                     self.enter(after, FIRST_POSITION)?;
                 }
@@ -201,10 +198,10 @@ impl LogReader {
         }
     }
 
-    /// Finds the next entry; false when it is not written yet.
+    /// Finds the next entry; `false` if the entry is not written yet.
     fn locate(&mut self) -> Result<bool, StoreError> {
-        // Read before the view: a truncation in between only makes the next
-        // call locate once more.
+        // Read the generation before the view: a truncation between the two only makes the next
+        // call locate again.
         self.generation = self.shared.generation();
         self.not_purged()?;
         let view = self.shared.read();
@@ -231,7 +228,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Stands at `position` of a segment, whose file is opened.
+    /// Opens the file of a segment and moves to `position` in it.
     fn enter(&mut self, segment: Arc<SegmentView>, position: u64) -> Result<(), StoreError> {
         match self.shared.disk.open(&segment.path, OpenMode::Read) {
             Ok(file) => {
@@ -239,7 +236,7 @@ impl LogReader {
                 Ok(())
             }
             Err(error) => {
-                // A purge or reset may have removed it since it was found.
+                // A purge or reset may have removed the file meanwhile.
                 self.place = None;
                 self.not_purged()?;
                 Err(StoreError::io(IoVerb::Open, &segment.path)(error))
@@ -247,7 +244,7 @@ impl LogReader {
         }
     }
 
-    /// Refuses when the next entry was purged.
+    /// Fails if the next entry was purged.
     fn not_purged(&self) -> Result<(), StoreError> {
         let view = self.shared.read();
         if self.next <= view.purged_index {
@@ -273,8 +270,8 @@ impl Cursor {
         }
     }
 
-    /// Makes sure that `bytes` from the current position are buffered and
-    /// returns where they begin in the buffer.
+    /// Makes sure that `bytes` bytes from the current position are buffered. Returns their offset
+    /// in the buffer.
     fn fill(&mut self, bytes: usize) -> Result<usize, StoreError> {
         let offset = self.position.checked_sub(self.buffer_start);
         if let Some(offset) = offset.and_then(|offset| usize::try_from(offset).ok())
@@ -290,7 +287,7 @@ impl Cursor {
             return Err(self.damage("a batch goes beyond what was written", 0));
         }
         let want = there.min(CHUNK_BYTES).max(bytes);
-        // A buffer of which nobody holds a slice any more is used again.
+        // Reuse the buffer if no slice of it is in use.
         let old = std::mem::take(&mut self.buffer);
         let mut buffer = match old.try_into_mut() {
             Ok(mut buffer) if buffer.capacity() >= want => {

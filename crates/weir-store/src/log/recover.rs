@@ -1,13 +1,12 @@
-//! From any state of the directory to a log that can be served
-//! (`docs/formats/log.md`, section 7).
+//! Recovers the log from any state of the directory (`docs/formats/log.md`, section 7).
 //!
-//! Recovery has two halves. Sorting and analysing change nothing. Then recovery
-//! acts on the findings, in an order in which a crash at any step leads to the
-//! same conclusion at the next open.
+//! Recovery has two phases. First, it lists and analyses the files without changing anything. Then
+//! it acts on the findings, in an order in which a crash at any step leads to the same conclusion
+//! at the next open.
 //!
 //! Invariants:
 //! - Nothing is removed before the whole log was read without damage.
-//! - Nothing that may have been acknowledged is cut.
+//! - Data that may have been acknowledged is never cut.
 
 pub(crate) mod analyse;
 pub(crate) mod files;
@@ -24,11 +23,10 @@ use super::segment::{CUT_DIR, LOG_DIR, build_segment, next_segment_bytes, write_
 use crate::disk::{Disk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
-/// How often the directory is analysed again after a repair. One repair leaves
-/// nothing to repair; the second round proves it.
+/// Maximum number of analyses. One repair leaves nothing to repair; the second analysis proves it.
 const ROUNDS: usize = 2;
 
-/// What an open found and did.
+/// The findings and actions of an open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(
@@ -36,39 +34,38 @@ const ROUNDS: usize = 2;
     reason = "facts that do not depend on each other"
 )]
 pub struct Recovery {
-    /// There was no log and one was made.
+    /// There was no log, and one was created.
     pub created: bool,
-    /// The last stop was a clean one.
+    /// The log was closed cleanly.
     pub clean: bool,
     /// Torn ends that were cut off, in the order of the log.
     pub cuts: Vec<Cut>,
-    /// Entries that were copied to a new segment because nothing proved them
-    /// durable.
+    /// Number of entries that were copied to a new segment because they were not proven durable.
     pub copied_entries: u64,
-    /// A repair segment was made.
+    /// A repair segment was created.
     pub repaired: bool,
-    /// The start file had one bad copy and was written again.
+    /// The start file had one bad copy and was rewritten.
     pub start_rewritten: bool,
-    /// Files without meaning that were removed: leftovers of purges, of
-    /// repairs, of files under construction, cut files of age.
+    /// Number of removed files without meaning: remains of purges and repairs, unfinished files,
+    /// and expired cut files.
     pub removed_files: u64,
-    /// Batches read, marks included.
+    /// Batches read, including marks.
     pub batches: u64,
     /// Bytes of those batches.
     pub bytes: u64,
 }
 
-/// A torn end that recovery cut off. Nothing in it was ever acknowledged.
+/// A torn end that recovery cut off. None of its data was acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment file.
     pub file: String,
-    /// Where the bytes stood.
+    /// Offset of the bytes in the segment file.
     pub position: u64,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Where they are kept for 7 days, relative to the store directory; `None`
-    /// when there was no space for that.
+    /// File that retains the bytes for 7 days, relative to the store directory; `None` if there was
+    /// not enough space.
     pub kept_in: Option<String>,
 }
 
@@ -81,7 +78,7 @@ pub(crate) struct Recovered {
     pub(crate) report: Recovery,
 }
 
-/// Brings the directory into a state that can be served.
+/// Recovers the directory so that the log can be read and written.
 pub(crate) fn recover(
     disk: &Arc<dyn Disk>,
     store_id: &[u8; 16],
@@ -123,8 +120,8 @@ pub(crate) fn recover(
     ))
 }
 
-/// The process before may have died between a rename and the sync of its
-/// directory: nothing that a name says is relied on before this.
+/// Syncs the directories, because the previous process may have died between a rename and the sync
+/// of its directory. No conclusion is drawn from a file name before this call.
 fn settle_names(disk: &dyn Disk) -> Result<(), StoreError> {
     for directory in ["", LOG_DIR, CUT_DIR] {
         match disk.sync_dir(directory) {
@@ -135,7 +132,7 @@ fn settle_names(disk: &dyn Disk) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes an empty log: its first segment, then the start file.
+/// Creates an empty log: its first segment, then the start file.
 fn create(disk: &dyn Disk, store_id: &[u8; 16], options: &LogOptions) -> Result<(), StoreError> {
     disk.create_dir(LOG_DIR)
         .map_err(StoreError::io(IoVerb::Open, LOG_DIR))?;
@@ -176,7 +173,7 @@ fn first_start(store_id: &[u8; 16]) -> StartMark {
     }
 }
 
-/// Finishes what an earlier purge, reset, repair or creation left half done.
+/// Completes a purge, reset, repair or creation that an earlier process did not finish.
 fn tidy(
     disk: &dyn Disk,
     store_id: &[u8; 16],
@@ -209,7 +206,7 @@ fn tidy(
     for path in gone {
         match disk.remove(path) {
             Ok(()) => removed += 1,
-            // Writing the start file has used the name of an unfinished one.
+            // Writing the start file has replaced an unfinished one of this name.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(StoreError::io(IoVerb::Remove, path)(error)),
         }
@@ -226,7 +223,7 @@ fn tidy(
             let file = front.open(disk, OpenMode::Write)?;
             file.set_len(end)
                 .map_err(StoreError::io(IoVerb::Resize, &front.path))?;
-            // Not needed for anything but that no dead bytes are left behind.
+            // This sync only ensures that no invalid bytes remain on disk.
             file.sync_data()
                 .map_err(StoreError::io(IoVerb::Sync, &front.path))?;
         }

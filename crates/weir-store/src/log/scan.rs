@@ -1,7 +1,7 @@
-//! Looking at the batches of one segment file, one after the other.
+//! Scans the batches of one segment file in order.
 //!
-//! It reports what is at a position, and concludes nothing. Invariants: it
-//! never writes; its memory does not depend on a length that it read.
+//! The scan reports the contents of each position and draws no conclusions. Invariants: it never
+//! writes; its memory use does not depend on a length that it read.
 
 use super::format::{BATCH_HEADER, BatchHeader, FORMAT, SegmentHeader, Undecodable};
 use super::sectors::{CrcStream, apply_mask, crc, is_payload, is_zero};
@@ -9,10 +9,10 @@ use super::sectors::{SECTOR, SECTOR_BYTES};
 use crate::disk::DiskFile;
 use crate::error::{IoVerb, StoreError};
 
-/// Bytes read at a time.
+/// Bytes per read.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// A file seen through one buffer.
+/// A file that is read through one buffer.
 pub(crate) struct Window<'a> {
     path: &'a str,
     file: &'a dyn DiskFile,
@@ -33,8 +33,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Up to `bytes` (at most one window) from `position`; fewer at the end of
-    /// the file.
+    /// Returns up to `bytes` bytes (at most one window) from `position`; fewer at the end of the
+    /// file.
     pub(crate) fn get(&mut self, position: u64, bytes: usize) -> Result<&[u8], StoreError> {
         let bytes = bytes.min(WINDOW_BYTES).min(left(self.len, position));
         let held = position
@@ -54,8 +54,8 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[..bytes])
     }
 
-    /// Calls `each` with the bytes of `from..to` in order, in pieces that
-    /// begin at `from` plus multiples of the window size.
+    /// Calls `each` with the bytes of `from..to` in order. Each piece begins at `from` plus a
+    /// multiple of the window size.
     pub(crate) fn pieces(
         &mut self,
         from: u64,
@@ -75,8 +75,8 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Offset after the last sector in `from..` that is not zero; `None` when
-    /// all are. `from` is on a sector boundary.
+    /// Offset after the last nonzero sector in `from..`; `None` if all sectors are zero. `from`
+    /// must be on a sector boundary.
     pub(crate) fn nonzero_end(&mut self, from: u64) -> Result<Option<u64>, StoreError> {
         let mut end = None;
         let len = self.len;
@@ -94,33 +94,33 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Bytes from `position` to `end`, as far as memory can count them.
+/// Bytes from `position` to `end`, saturated to `usize`.
 fn left(end: u64, position: u64) -> usize {
     usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX)
 }
 
-/// What stands at a place where a batch should.
+/// The contents of a position at which a batch is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// A batch, every byte as written.
+    /// A batch whose bytes are all as written.
     Batch(BatchHeader),
-    /// Fewer than a sector left in the file.
+    /// Less than a sector is left in the file.
     End,
     /// A sector of zeros.
     Zero,
-    /// A sector that is not zero and not a header for this place.
+    /// A sector that is not zero, and not a header for this position.
     BadHeader,
-    /// A header of a later format or program for this place.
+    /// A header of a later format or program for this position.
     Later(Undecodable),
-    /// A header for this place whose extent goes beyond the file.
+    /// A header for this position whose extent ends after the end of the file.
     TooLong(BatchHeader),
-    /// A right header, and a payload with another checksum.
+    /// A valid header with a payload that does not match the checksum.
     BadPayload(BatchHeader),
-    /// A right header and payload, and padding that is not zero.
+    /// A valid header and payload with padding that is not zero.
     BadPadding(BatchHeader),
 }
 
-/// The header at `position`, if it is one written for this place.
+/// Returns the header at `position`, if it was written for this position.
 pub(crate) fn header_at(
     window: &mut Window<'_>,
     segment: &SegmentHeader,
@@ -149,7 +149,7 @@ fn decode_here(
     }
 }
 
-/// Looks at `position`, payload and padding included.
+/// Checks the batch at `position`, including payload and padding.
 pub(crate) fn look(
     window: &mut Window<'_>,
     segment: &SegmentHeader,
@@ -188,7 +188,7 @@ pub(crate) fn look(
     })
 }
 
-/// The checksum of a payload from its stored bytes.
+/// Computes the checksum of a payload from its stored bytes.
 pub(crate) struct PayloadSum {
     mask: u64,
     offset: u64,
@@ -209,7 +209,8 @@ impl PayloadSum {
         }
     }
 
-    /// Takes the next stored bytes; all at once if they fit one window.
+    /// Adds the next stored bytes. If the payload fits into one window, it must be added in one
+    /// call.
     pub(crate) fn update(&mut self, stored: &[u8]) {
         let bytes = if self.mask == 0 {
             stored
@@ -233,8 +234,8 @@ impl PayloadSum {
     }
 }
 
-/// Whether a batch with a right header and a wrong payload lacks a sector
-/// (row 6 of the table in `docs/formats/log.md`, section 7.2).
+/// Whether a batch with a valid header and a wrong payload lacks a sector (row 6 of the table in
+/// `docs/formats/log.md`, section 7.2).
 pub(crate) fn lacks_a_sector(
     window: &mut Window<'_>,
     header: &BatchHeader,
@@ -249,7 +250,7 @@ pub(crate) fn lacks_a_sector(
     Ok(zero > u64::from(header.zero_sectors))
 }
 
-/// The error for content of a later program.
+/// Returns the error for content of a later program.
 pub(crate) fn later_error(path: &str, position: u64, found: Undecodable) -> StoreError {
     match found {
         Undecodable::Newer(found) => StoreError::NewerFormat {
@@ -264,14 +265,14 @@ pub(crate) fn later_error(path: &str, position: u64, found: Undecodable) -> Stor
     }
 }
 
-/// What valid headers after a bad place say.
+/// Facts from valid headers after a bad position.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Evidence {
     /// Highest `durable before`.
     pub(crate) durable_before: u64,
     /// Highest epoch.
     pub(crate) epoch: u64,
-    /// How many headers were found.
+    /// Number of headers found.
     pub(crate) headers: u64,
 }
 
@@ -283,7 +284,7 @@ impl Evidence {
     }
 }
 
-/// Collects every header written for its place in `from..` of a segment.
+/// Collects all headers in `from..` of a segment that were written for their position.
 pub(crate) fn gather(
     window: &mut Window<'_>,
     segment: &SegmentHeader,

@@ -1,13 +1,11 @@
-//! Checksums, masks, and the counting of sectors by their set bits, over bytes
-//! that come in several parts.
+//! Checksums, masks, and counts of sectors by their set bits, over data in several parts.
 //!
-//! A batch states how many of its sectors are zero on purpose, and recovery
-//! compares this number (`docs/formats/log.md`, section 7.2). Invariant: the
-//! payload is not copied.
+//! A batch records how many of its sectors are zero on purpose, and recovery compares this number
+//! (`docs/formats/log.md`, section 7.2). Invariant: the payload is not copied.
 
 use weir_core::exact::to_u32;
 
-/// The disk writes this many bytes whole or not at all.
+/// Bytes that the disk writes completely or not at all.
 pub(crate) const SECTOR: usize = 512;
 /// `SECTOR` as a file offset.
 pub(crate) const SECTOR_BYTES: u64 = 512;
@@ -16,7 +14,7 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Whether a payload has the checksum that its header has for it.
+/// Whether the checksum of a payload matches its header.
 pub(crate) fn is_payload(found: u32, expected: u32) -> bool {
     #[cfg(feature = "sim")]
     if crate::disk::trusts_payloads() {
@@ -25,7 +23,7 @@ pub(crate) fn is_payload(found: u32, expected: u32) -> bool {
     found == expected
 }
 
-/// CRC-32C of all parts, one after the other.
+/// CRC-32C of the concatenation of all parts.
 pub(crate) fn crc_parts(parts: &[&[u8]]) -> u32 {
     match parts {
         [] => 0,
@@ -59,8 +57,7 @@ impl CrcStream {
 
 /// Whether all bytes are 0.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    // Comparing with zeros is the fastest test there is, also in builds that
-    // are not optimised.
+    // Comparing with a block of zeros is the fastest test, also in builds without optimization.
     bytes
         .chunks(ZEROS.len())
         .all(|chunk| chunk == &ZEROS[..chunk.len()])
@@ -68,25 +65,24 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
 
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// What the sectors of a batch look like.
+/// Number of special sectors of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SectorCount {
-    /// How many are all zero.
+    /// Sectors that are all zero.
     pub(crate) zero: u32,
-    /// How many have exactly one bit set.
+    /// Sectors with exactly one set bit.
     pub(crate) one_bit: u32,
 }
 
 impl SectorCount {
-    /// `bits` is the number of set bits of a whole sector, counted up to two.
+    /// Counts a sector; `bits` is the number of its set bits, counted up to two.
     fn add(&mut self, bits: u32) {
         self.zero += u32::from(bits == 0);
         self.one_bit += u32::from(bits == 1);
     }
 }
 
-/// Set bits of `bytes`, counted up to two. The first bytes nearly always
-/// decide.
+/// Number of set bits of `bytes`, counted up to two. The first bytes nearly always decide.
 fn bits_up_to_two(bytes: &[u8]) -> u32 {
     let mut bits = 0;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -102,12 +98,11 @@ fn bits_up_to_two(bytes: &[u8]) -> u32 {
     bits.min(2)
 }
 
-/// Counts over the sectors that the parts make, laid down one after the other
-/// from a sector boundary; a last sector that is not full counts as if padded
-/// with zeros. O(sectors) unless many bytes are zero.
+/// Counts the sectors of the concatenated parts, which start on a sector boundary. An incomplete
+/// last sector counts as if padded with zeros. Takes O(sectors) time unless many bytes are zero.
 pub(crate) fn count_sectors<'a>(parts: impl Iterator<Item = &'a [u8]>) -> SectorCount {
     let mut count = SectorCount::default();
-    // Bytes already in the sector that is being filled, and their set bits.
+    // Number of bytes in the current sector, and their set bits.
     let mut filled = 0_usize;
     let mut bits = 0;
     for mut part in parts {
@@ -136,7 +131,7 @@ pub(crate) fn count_sectors<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Sector
     count
 }
 
-/// XORs `bytes` with the mask, of which they begin at byte `offset`.
+/// XORs `bytes` with the mask; `offset` is the offset of `bytes` in the payload.
 pub(crate) fn apply_mask(bytes: &mut [u8], mask: u64, offset: u64) {
     let pattern = mask
         .rotate_right(to_u32(offset % 8, "a remainder of 8 is below 8") * 8)
@@ -153,7 +148,7 @@ pub(crate) fn apply_mask(bytes: &mut [u8], mask: u64, offset: u64) {
 
 /// The `number`-th mask to try for a payload; `number` counts from 1.
 pub(crate) fn mask_to_try(salt: u64, sequence: u64, number: u64) -> u64 {
-    // The odd constant spreads the bits; any will do.
+    // The constant spreads the bits; any odd constant works.
     (salt ^ sequence.rotate_left(32))
         .wrapping_add(number)
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -189,7 +184,7 @@ mod tests {
 
     #[test]
     fn sectors_are_counted_across_part_borders() {
-        // Three sectors, each zero, with one bit, or with two; every pair of cuts.
+        // Three sectors, each all zero, with one set bit, or with two; every pair of split points.
         for pattern in 0..27_usize {
             let mut bytes = vec![0_u8; 3 * SECTOR];
             let mut expected = SectorCount::default();

@@ -1,7 +1,7 @@
-//! Making segment files and the other small files of the log directory.
+//! Creates segment files and the small files of the log directory.
 //!
-//! A file is written under a name with `.new`, synced and renamed, and then its
-//! directory is synced. Invariant: a file with its final name was synced.
+//! A file is written under a name that ends in `.new`, synced and renamed; then its directory is
+//! synced. Invariant: a file with its final name was synced.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::error::{IoVerb, StoreError};
 
 /// Directory of the log.
 pub(crate) const LOG_DIR: &str = "log";
-/// Directory of what recovery cut off.
+/// Directory of the bytes that recovery cut off.
 pub(crate) const CUT_DIR: &str = "cut";
-/// Where the log begins.
+/// The start file, which records where the log begins.
 pub(crate) const START_FILE: &str = "log/start";
-/// Ending of files that are being built.
+/// Suffix of unfinished files.
 pub(crate) const BUILDING: &str = ".new";
 
-/// Path of the segment that begins with `first_sequence`.
+/// Path of the segment whose first sequence is `first_sequence`.
 pub(crate) fn segment_path(first_sequence: u64) -> String {
     format!("{LOG_DIR}/{first_sequence:020}.log")
 }
@@ -35,7 +35,7 @@ pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
     }
 }
 
-/// Whether the system said that there is no space.
+/// Whether the error is a lack of space.
 pub(crate) fn is_full(error: &StoreError) -> bool {
     match error {
         StoreError::DiskFull { .. } => true,
@@ -51,9 +51,9 @@ pub(crate) fn is_full(error: &StoreError) -> bool {
     }
 }
 
-/// Makes `path` complete: `content` writes into the reserved file, then it is
-/// synced and renamed and its directory synced. On failure nothing named
-/// `path` was changed, unless only the last directory sync failed.
+/// Creates or replaces `path` atomically. `content` writes into a reserved file, which is then
+/// synced and renamed; last, its directory is synced. A failure leaves `path` unchanged, unless
+/// only the sync of the directory failed.
 pub(crate) fn build_file(
     disk: &dyn Disk,
     path: &str,
@@ -82,7 +82,7 @@ pub(crate) fn build_file(
             .map_err(StoreError::io(IoVerb::Rename, path))
     })();
     if let Err(error) = made {
-        // Only to give the space back; the next open removes it otherwise.
+        // Removing the file frees its space now; otherwise the next open removes it.
         let _ = disk.remove(&working);
         return Err(if is_full(&error) {
             disk_full(disk, reserve_bytes)
@@ -103,8 +103,7 @@ fn disk_full(disk: &dyn Disk, needed_bytes: u64) -> StoreError {
     }
 }
 
-/// Makes the segment that `header` describes, with `fill` writing its first
-/// batches from offset 4096 on.
+/// Creates the segment that `header` describes. `fill` writes the first batches from offset 4096.
 pub(crate) fn build_segment(
     disk: &dyn Disk,
     header: &SegmentHeader,
@@ -117,9 +116,8 @@ pub(crate) fn build_segment(
             .map_err(StoreError::io(IoVerb::Write, building))?;
         fill(file, building)
     });
-    // Without a descriptor for the directory its sync did not begin. The name
-    // is taken back, so that the caller can try again; recovery removes it if
-    // that fails too.
+    // Without a descriptor for the directory, its sync did not start. Removing the new name lets
+    // the caller retry. If that also fails, recovery removes the name.
     built.inspect_err(|error| {
         if error.lacks_descriptors() {
             let _ = disk.remove(&path);
@@ -127,7 +125,7 @@ pub(crate) fn build_segment(
     })
 }
 
-/// Replaces the start file; on a full disk in place, one copy after the other.
+/// Replaces the start file. On a full disk, overwrites it in place, one copy after the other.
 pub(crate) fn write_start(disk: &dyn Disk, mark: &StartMark) -> Result<(), StoreError> {
     let bytes = mark.encode();
     let built = build_file(disk, START_FILE, 0, |file, building| {
@@ -150,7 +148,7 @@ pub(crate) fn write_start(disk: &dyn Disk, mark: &StartMark) -> Result<(), Store
     Ok(())
 }
 
-/// Reads the header block; the file is known to be long enough.
+/// Reads a header block. The caller must know that the file is long enough.
 pub(crate) fn read_block<const N: usize>(
     file: &dyn DiskFile,
     path: &str,
@@ -162,8 +160,8 @@ pub(crate) fn read_block<const N: usize>(
     Ok(block)
 }
 
-/// How large the next segment should be, given the bytes of all there are and
-/// the bytes it must hold at once.
+/// Size in bytes of the next segment, from the total size of the existing segments and the bytes
+/// that must fit at once (`extent`).
 pub(crate) fn next_segment_bytes(total: u64, first: u64, max: u64, extent: u64) -> u64 {
     let least = FIRST_POSITION.saturating_add(extent).saturating_add(1024);
     total

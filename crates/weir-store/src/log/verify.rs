@@ -1,7 +1,8 @@
-//! Checking every byte of a log without changing one.
+//! Checks every byte of a log without changing it.
 //!
-//! An open stops at the first damage. This module continues and lists all
-//! damage, even where an open does not read: zeros after a roll mark, the
+//! An open stops at the first damage. This module continues and lists all damage, even where an
+//! open does not read: zeros after a roll mark, the second copy of the start file, cut files.
+//! Invariant: this module never writes.
 //! second copy of the start file, cut files. Invariant: it never writes.
 
 use std::sync::Arc;
@@ -18,42 +19,42 @@ use super::view::Shared;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
-/// Findings that a report lists; the others are counted.
+/// Maximum number of findings in a report; further findings are only counted.
 const FINDINGS_MAX: usize = 1_000;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Normal after a crash; the next open puts it right.
+    /// Normal after a crash; the next open repairs it.
     Note,
     /// Bytes that are not as written.
     Damage,
 }
 
-/// One thing that verification found.
+/// One finding of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file.
     pub file: String,
-    /// Offset in it.
+    /// Byte offset in the file.
     pub position: u64,
-    /// What is there.
+    /// Description.
     pub what: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
 }
 
-/// What [`verify`] saw.
+/// The result of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Everything found, in the order of files.
+    /// All findings, in the order of files.
     pub findings: Vec<Finding>,
     /// Findings that are not listed, because there are too many.
     pub left_out: u64,
     /// Segment files read.
     pub segments: u64,
-    /// Valid batches read, marks included.
+    /// Valid batches read, including marks.
     pub batches: u64,
     /// Bytes of all files read.
     pub bytes: u64,
@@ -90,8 +91,7 @@ impl VerifyReport {
         }
     }
 
-    /// Takes an error of a check as a finding; others than those about content
-    /// are passed on.
+    /// Records an error about content as a finding. Returns other errors.
     fn take<T>(&mut self, result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -126,13 +126,13 @@ impl VerifyReport {
     }
 }
 
-/// Reads every file of the log in `disk`, which no process has open for
-/// writing. Only failures of the disk are errors.
+/// Reads every file of the log in `disk`. No process may have the log open for writing. Returns an
+/// error only if the disk fails.
 pub fn verify(disk: &Arc<dyn Disk>, store_id: &[u8; 16]) -> Result<VerifyReport, StoreError> {
     verify_watched(disk, store_id, &mut |_| {})
 }
 
-/// As `verify`; `watch` hears of the bytes of each file that was checked.
+/// Like `verify`; `watch` is called with the size in bytes of each checked segment.
 pub(crate) fn verify_watched(
     disk: &Arc<dyn Disk>,
     store_id: &[u8; 16],
@@ -207,8 +207,8 @@ pub(crate) fn verify_watched(
     Ok(report)
 }
 
-/// Readers over the entries before the first damage, and that damage. `None`
-/// when there is no log.
+/// Returns readers of the entries before the first damage, and that damage. `None` if there is no
+/// log.
 pub(crate) fn readable(
     disk: &Arc<dyn Disk>,
     store_id: &[u8; 16],
@@ -223,8 +223,8 @@ pub(crate) fn readable(
     Ok(Some((readers, damage)))
 }
 
-/// Readers over a log that no process has open for writing, as an open would
-/// see it. Changes nothing; `None` when there is no log.
+/// Returns readers of the log as an open would see it. No process may have the log open for
+/// writing. Changes nothing; returns `None` if there is no log.
 pub fn read_only(
     disk: &Arc<dyn Disk>,
     store_id: &[u8; 16],
@@ -289,7 +289,7 @@ fn check_segment(
     report.segments += 1;
     report.bytes += segment.len;
     let first = segment.header.first_sequence;
-    // After a torn place everything was reported by one note.
+    // One note has reported everything after a torn position.
     let stop = match torn {
         Some((sequence, _)) if sequence < first => return Ok(()),
         Some((sequence, position)) if sequence == first => position,
@@ -322,7 +322,7 @@ fn check_segment(
         report.add(Severity::Damage, &segment.path, position, what);
         position = next_header(&mut window, segment, position + next)?;
     }
-    // What comes after the roll mark, or after what a repair took over.
+    // Data after the roll mark, or after the entries that a repair copied.
     if stop == u64::MAX
         && let Some(end) = window.nonzero_end(position)?
     {
@@ -341,7 +341,7 @@ fn check_segment(
     Ok(())
 }
 
-/// The next place where a batch for this segment begins, or the end.
+/// The next position at which a batch of this segment begins, or the end of the file.
 fn next_header(
     window: &mut Window<'_>,
     segment: &SegmentFile,

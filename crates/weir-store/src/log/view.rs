@@ -1,12 +1,11 @@
-//! Which entries there are and where: the part of the log that the writer and
-//! its readers share.
+//! The index of the log: which entries exist, and where. The writer and its readers share it.
 //!
 //! Invariants:
 //! - `checkpoints` has only valid entries, in ascending order of index,
 //!   sequence and position.
 //! - The first valid entry of every segment has a checkpoint.
 //! - Both numbers of `truncations` ascend.
-//! - There is no I/O under the lock.
+//! - No I/O happens under the lock.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
@@ -15,15 +14,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::format::{FIRST_POSITION, SegmentHeader};
 use crate::disk::Disk;
 
-/// At most so many bytes are skipped to find an entry.
+/// Maximum number of bytes between two checkpoints, which a reader skips to find an entry.
 const CHECKPOINT_EVERY_BYTES: u64 = 64 << 10;
 
-/// A segment that can be read.
+/// A readable segment.
 #[derive(Debug)]
 pub(crate) struct SegmentView {
     pub(crate) path: String,
     pub(crate) header: SegmentHeader,
-    /// Offset after the last written batch that counts.
+    /// Offset after the last written batch that is valid.
     end: AtomicU64,
 }
 
@@ -46,7 +45,7 @@ impl SegmentView {
     }
 }
 
-/// Where an entry stands.
+/// The position of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checkpoint {
     pub(crate) index: u64,
@@ -55,14 +54,14 @@ pub(crate) struct Checkpoint {
     pub(crate) position: u64,
 }
 
-/// Entries above `keep` written before the batch `sequence` do not count.
+/// Entries above `keep` that were written before the batch `sequence` are truncated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Truncation {
     sequence: u64,
     keep: u64,
 }
 
-/// The state of the log as entries.
+/// The entries of the log.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) segments: Vec<Arc<SegmentView>>,
@@ -76,8 +75,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// An entry was written at `position` of the segment that begins with the
-    /// sequence `segment`.
+    /// Adds an entry at `position` of the segment whose first sequence is `segment`.
     pub(crate) fn add(&mut self, index: u64, term: u64, segment: u64, position: u64) {
         self.last_index = index;
         if self.terms.last().is_none_or(|(_, last)| *last != term) {
@@ -95,7 +93,7 @@ impl View {
         }
     }
 
-    /// Entries above `keep` no longer count; the batch `sequence` says so.
+    /// Truncates entries above `keep`, as recorded in the batch `sequence`.
     pub(crate) fn truncate(&mut self, keep: u64, sequence: u64) {
         self.last_index = keep;
         self.terms
@@ -107,7 +105,7 @@ impl View {
         self.truncations.push(Truncation { sequence, keep });
     }
 
-    /// No entry counts any more, the next one has `last_index` + 1.
+    /// Removes all entries. The next entry gets the index `last_index` + 1.
     pub(crate) fn reset(&mut self, last_index: u64, last_term: u64) {
         self.checkpoints.clear();
         self.truncations.clear();
@@ -117,7 +115,7 @@ impl View {
         self.purged_term = last_term;
     }
 
-    /// The term of an entry that counts, or of the last purged one.
+    /// The term of a valid entry, or of the last purged one.
     pub(crate) fn term_at(&self, index: u64) -> Option<u64> {
         if index == self.purged_index {
             return Some(self.purged_term);
@@ -129,7 +127,7 @@ impl View {
         self.terms.get(runs.checked_sub(1)?).map(|(_, term)| *term)
     }
 
-    /// Whether the entry `index` written as batch `sequence` still counts.
+    /// Whether the entry `index`, written in the batch `sequence`, is still valid (not truncated).
     pub(crate) fn counts(&self, index: u64, sequence: u64) -> bool {
         still_counts(&self.truncations, index, sequence)
     }
@@ -138,18 +136,18 @@ impl View {
         &self.truncations
     }
 
-    /// The nearest place at or before the entry `index`.
+    /// The nearest checkpoint at or before the entry `index`.
     pub(crate) fn locate(&self, index: u64) -> Option<Checkpoint> {
         let after = self.checkpoints.partition_point(|at| at.index <= index);
         self.checkpoints.get(after.checked_sub(1)?).copied()
     }
 
-    /// Index of the first entry that counts and whose bytes are there.
+    /// Index of the first valid entry whose bytes exist.
     pub(crate) fn first_present(&self) -> Option<u64> {
         self.checkpoints.first().map(|at| at.index)
     }
 
-    /// How many leading segments hold no entry above `index`; never the last.
+    /// Number of leading segments without an entry above `index`; never includes the last segment.
     pub(crate) fn purgeable(&self, index: u64) -> usize {
         let next = index.saturating_add(1);
         let mut count = 0;
@@ -170,7 +168,7 @@ impl View {
         count
     }
 
-    /// Forgets the first `count` segments and what stands in them.
+    /// Removes the first `count` segments and their entries.
     pub(crate) fn drop_front(&mut self, count: usize) -> Vec<Arc<SegmentView>> {
         let gone: Vec<_> = self.segments.drain(..count).collect();
         if let Some(first) = self
@@ -185,7 +183,7 @@ impl View {
         gone
     }
 
-    /// The segment that begins with `first_sequence`.
+    /// The segment whose first sequence is `first_sequence`.
     pub(crate) fn segment(&self, first_sequence: u64) -> Option<&Arc<SegmentView>> {
         let at = self
             .segments
@@ -194,7 +192,7 @@ impl View {
         self.segments.get(at)
     }
 
-    /// The segment after the one that begins with `first_sequence`.
+    /// The segment after the one whose first sequence is `first_sequence`.
     pub(crate) fn segment_after(&self, first_sequence: u64) -> Option<&Arc<SegmentView>> {
         let at = self
             .segments
@@ -203,20 +201,19 @@ impl View {
     }
 }
 
-/// [`View::counts`] on a copy of the truncations. They ascend in both numbers,
-/// so the first one after `sequence` keeps the least.
+/// [`View::counts`] on a copy of the truncations. Both of their numbers ascend, so the first
+/// truncation after `sequence` has the lowest `keep`.
 pub(crate) fn still_counts(truncations: &[Truncation], index: u64, sequence: u64) -> bool {
     let after = truncations.partition_point(|at| at.sequence <= sequence);
     truncations.get(after).is_none_or(|at| index <= at.keep)
 }
 
-/// The view behind its lock.
+/// The view and its lock.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     view: RwLock<View>,
-    /// Raised whenever something that a reader may have buffered stopped to
-    /// count.
+    /// Incremented when data that a reader may have buffered becomes invalid.
     generation: AtomicU64,
 }
 
@@ -229,8 +226,7 @@ impl Shared {
         }
     }
 
-    /// Nothing below can panic half way through a change, so a poisoned lock
-    /// still holds a whole view.
+    /// No panic can interrupt a change of the view, so the view is always consistent.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, View> {
         self.view.read()
     }

@@ -1,5 +1,5 @@
-//! Reading the whole log and concluding what it means
-//! (`docs/formats/log.md`, sections 7.2 and 7.3). Changes nothing.
+//! Reads the whole log and determines its end and its entries (`docs/formats/log.md`, sections 7.2
+//! and 7.3). Changes nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,46 +12,46 @@ use crate::log::scan::{Evidence, Probe, Window, gather, lacks_a_sector, later_er
 use crate::log::sectors::SECTOR_BYTES;
 use crate::log::view::{SegmentView, View};
 
-/// Bytes after the end of the log which do not count.
+/// Bytes after the end of the log, which are not a part of the log.
 #[derive(Clone, Debug)]
 pub(crate) struct CutRange {
-    /// Number of the segment among those that count.
+    /// Number of the segment among the valid segments.
     pub(crate) segment: usize,
     pub(crate) from: u64,
     pub(crate) to: u64,
 }
 
-/// A batch above what is proven durable.
+/// A batch that is not proven durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unproven {
     pub(crate) segment: usize,
     pub(crate) header: BatchHeader,
 }
 
-/// What the log says.
+/// The result of reading the log.
 #[derive(Debug)]
 pub(crate) struct Analysis {
     pub(crate) view: View,
-    /// Offset after the last counting batch of each segment.
+    /// Offset after the last valid batch of each segment.
     pub(crate) ends: Vec<u64>,
     pub(crate) sequence: u64,
     pub(crate) last_term: u64,
     pub(crate) epoch: u64,
-    /// Highest epoch seen anywhere, cut batches included.
+    /// Highest epoch found, including cut batches.
     pub(crate) epoch_seen: u64,
     pub(crate) last_kind: Option<Kind>,
-    /// Highest sequence proven durable.
+    /// Highest sequence that is proven durable.
     pub(crate) proven: u64,
-    /// Index and term of the log at that sequence.
+    /// Index and term of the log at the sequence `proven`.
     pub(crate) proven_index: u64,
     pub(crate) proven_term: u64,
     pub(crate) unproven: VecDeque<Unproven>,
-    /// Whether they are kept: for those who repair, and nobody who only reads.
+    /// Whether `unproven` is collected: for a repair, but not for callers that only read.
     keeps_unproven: bool,
-    /// The log ends in a torn batch.
+    /// Whether the log ends in a torn batch.
     pub(crate) torn: bool,
     pub(crate) cuts: Vec<CutRange>,
-    /// Sequence of a reset record that the start file does not know yet.
+    /// Sequence of a reset record that is not in the start file yet.
     pub(crate) reset: Option<u64>,
     start_sequence: u64,
     pub(crate) batches: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Analysis {
 }
 
 impl Analysis {
-    /// Whether a new segment has to be made before anything is served.
+    /// Whether a repair segment must be created before the log can be served.
     pub(crate) fn needs_repair(&self) -> bool {
         self.torn
             || self
@@ -73,13 +73,13 @@ impl Analysis {
         Self::read(disk, files, true)
     }
 
-    /// As `of`, for a reader: without what is unproven, which would take memory
-    /// in proportion to the log where nothing waits for syncs.
+    /// Like `of`, for a reader. Does not collect `unproven`: at levels that do not wait for syncs,
+    /// it would need memory in proportion to the log.
     pub(crate) fn to_read(disk: &dyn Disk, files: &Files) -> Result<Self, StoreError> {
         Self::read(disk, files, false)
     }
 
-    /// As `to_read`, up to the first damage, which is returned.
+    /// Like `to_read`, up to the first damage. Returns the damage too.
     pub(crate) fn to_damage(
         disk: &dyn Disk,
         files: &Files,
@@ -120,7 +120,7 @@ impl Analysis {
         Ok(this)
     }
 
-    /// The state in front of the first segment.
+    /// The state before the first segment.
     fn before(files: &Files, first: &SegmentFile) -> Self {
         let header = &first.header;
         let last_index = header.next_index - 1;
@@ -148,7 +148,7 @@ impl Analysis {
         }
     }
 
-    /// Reads one segment; false when the log ends in it.
+    /// Reads one segment. Returns `false` if the log ends in this segment.
     fn read_segment(
         &mut self,
         disk: &dyn Disk,
@@ -168,7 +168,7 @@ impl Analysis {
             if let Some(after) = after
                 && self.sequence + 1 == after.header.first_sequence
             {
-                // What a normal successor follows is the roll mark.
+                // A normal successor follows a roll mark.
                 let replaced = after.header.repair || after.header.reset;
                 if !replaced && self.last_kind != Some(Kind::Roll) {
                     return Err(self.damage(segment, position, "a roll mark is missing"));
@@ -191,7 +191,7 @@ impl Analysis {
         }
     }
 
-    /// The step from one segment to the next.
+    /// Checks and records the step from one segment to the next.
     fn enter(&mut self, segment: &SegmentFile) -> Result<(), StoreError> {
         let header = &segment.header;
         if header.epoch < self.epoch {
@@ -208,7 +208,7 @@ impl Analysis {
         Ok(())
     }
 
-    /// Whether a valid batch is the next one (row 4 of the table).
+    /// Checks that a valid batch is the expected next one (row 4 of the table).
     fn check_order(
         &self,
         segment: &SegmentFile,
@@ -275,7 +275,7 @@ impl Analysis {
         self.prove(header.durable_before);
     }
 
-    /// Raises what is proven; batches at or below it need no copy.
+    /// Raises `proven` to `sequence`. Batches up to it need no copy.
     fn prove(&mut self, sequence: u64) {
         self.proven = self.proven.max(sequence);
         while let Some(front) = self.unproven.front()
@@ -287,7 +287,7 @@ impl Analysis {
         }
     }
 
-    /// Rows 1 to 9 of the table: returns false when the log ends here.
+    /// Applies rows 1 to 9 of the table. Returns `false` if the log ends here.
     fn bad_spot(
         &mut self,
         disk: &dyn Disk,
@@ -302,8 +302,8 @@ impl Analysis {
         };
         let later = &segments[number + 1..];
         if spot == Probe::End {
-            // A sector is always left free, and the length was durable before
-            // the name: no power cut leads here.
+            // A segment always has a free sector, and its length was durable before its name. A
+            // power cut therefore cannot cause this state.
             return Err(self.damage(segment, position, "a segment is shorter than it was made"));
         }
         let proven = "bytes that a later batch proves durable are not as written";
@@ -315,7 +315,7 @@ impl Analysis {
             return Ok(false);
         }
         let mut evidence = Evidence::default();
-        // What b itself says, if its header can be read.
+        // Evidence from the header of the bad batch, if the header can be read.
         let mut own = (0, 0);
         let go_on = match spot {
             Probe::Later(found) => return Err(later_error(&segment.path, position, found)),
@@ -362,7 +362,7 @@ impl Analysis {
         Ok(false)
     }
 
-    /// Notes what comes after the end of the log.
+    /// Records the bytes after the end of the log.
     fn cut(
         &mut self,
         disk: &dyn Disk,
@@ -393,10 +393,10 @@ impl Analysis {
         Ok(())
     }
 
-    /// What has to hold once everything was read.
+    /// Checks the conditions that must hold after the whole log was read.
     fn finish(&mut self, files: &Files) -> Result<(), StoreError> {
-        // Only now: what the start file says of an index is true of the entry
-        // that came last, not of those that were truncated before.
+        // This must be last. The start file describes the entry that now has the purged index, not
+        // a truncated entry that had this index before.
         if self.reset.is_none()
             && let Some(start) = files.start
         {

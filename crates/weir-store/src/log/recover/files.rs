@@ -1,4 +1,4 @@
-//! Which files of a log directory count (`docs/formats/log.md`, section 7.1).
+//! Determines which files of a log directory are valid (`docs/formats/log.md`, section 7.1).
 //!
 //! Reads names, the start file and segment headers; changes nothing.
 
@@ -13,7 +13,7 @@ use crate::log::segment::{
     BUILDING, LOG_DIR, START_FILE, parse_segment_name, read_block, segment_path,
 };
 
-/// A segment file with a right header in its right place.
+/// A segment file with a valid header that matches its name.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentFile {
     pub(crate) path: String,
@@ -22,8 +22,8 @@ pub(crate) struct SegmentFile {
 }
 
 impl SegmentFile {
-    /// Opens the file. Nobody keeps it open for longer than it is looked at: a
-    /// log may have more segments than a process may have descriptors.
+    /// Opens the file. Callers close the file after each use: a log may have more segments than a
+    /// process may have descriptors.
     pub(crate) fn open(
         &self,
         disk: &dyn Disk,
@@ -34,29 +34,28 @@ impl SegmentFile {
     }
 }
 
-/// The files of the log directory, sorted out.
+/// The files of the log directory, by their meaning.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// `None`: a creation was interrupted before the start file.
+    /// The start file; `None` if the creation of the log was interrupted before it.
     pub(crate) start: Option<StartMark>,
-    /// One of the two copies was bad.
+    /// Whether one of the two copies was bad.
     pub(crate) start_worn: bool,
-    /// Those that count, ascending.
+    /// Valid segments, ascending.
     pub(crate) segments: Vec<SegmentFile>,
-    /// To be removed once the scan found no damage: leftovers of purges, files
-    /// under construction.
+    /// Files to remove if the scan finds no damage: remains of purges and unfinished files.
     pub(crate) leftovers: Vec<String>,
-    /// Segments overtaken by a repair or reset; removed like leftovers.
+    /// Segments that a repair or reset replaced; removed together with `leftovers`.
     pub(crate) overtaken: Vec<String>,
-    /// Segments in front of a reset; removed once `start` was rewritten.
+    /// Segments before a reset; removed after `start` was rewritten.
     pub(crate) before_reset: Vec<String>,
-    /// Above every segment id there is.
+    /// A number above every existing segment id.
     pub(crate) next_segment_id: u64,
-    /// Highest epoch in any header, overtaken ones included.
+    /// Highest epoch in any header, including replaced segments.
     pub(crate) epoch_seen: u64,
 }
 
-/// Sorts out the directory; `None` when there is no log at all.
+/// Determines the meaning of each file in the directory. `None` if there is no log.
 pub(crate) fn sort_out(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Files>, StoreError> {
     let names = disk
         .list(LOG_DIR)
@@ -135,7 +134,7 @@ pub(crate) fn sort_out(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Fi
     }))
 }
 
-/// Reads both copies of the start file; true when it has to be written again.
+/// Reads both copies of the start file. Returns `true` if the file must be rewritten.
 pub(crate) fn read_start(
     disk: &dyn Disk,
     store_id: &[u8; 16],
@@ -211,7 +210,7 @@ pub(crate) fn open_segment(
     Ok(SegmentFile { path, header, len })
 }
 
-/// Takes out everything in front of the newest reset.
+/// Removes from the list all segments before the newest reset, and returns their paths.
 fn take_before_reset(segments: &mut Vec<SegmentFile>) -> Vec<String> {
     let first = segments
         .iter()
@@ -223,7 +222,8 @@ fn take_before_reset(segments: &mut Vec<SegmentFile>) -> Vec<String> {
         .collect()
 }
 
-/// Takes out every segment after one that was made later.
+/// Removes from the list every segment that follows a later-created segment, and returns their
+/// paths.
 fn take_overtaken(segments: &mut Vec<SegmentFile>) -> Vec<String> {
     let mut newest = 0;
     let mut overtaken = Vec::new();
@@ -251,7 +251,7 @@ fn check_chain(segments: &[SegmentFile]) -> Result<(), StoreError> {
                 after.header.first_sequence,
             ));
         }
-        // A repair shortens the one in front; the scan finds what is missing.
+        // A repair shortens the previous segment; the scan finds missing bytes.
         if !after.header.repair && front.len != front.header.file_bytes {
             return Err(StoreError::damage(
                 &front.path,

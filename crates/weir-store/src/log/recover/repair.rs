@@ -1,8 +1,7 @@
-//! Making the end of the log certain after an unclean stop
-//! (`docs/formats/log.md`, section 7.4).
+//! Repairs the end of the log after an unclean stop (`docs/formats/log.md`, section 7.4).
 //!
-//! Invariant: the old segments do not change. The next round trims them, once
-//! the new segment has its name.
+//! Invariant: a repair does not change the old segments. The next round trims them, after the new
+//! segment has its final name.
 
 use std::io::IoSlice;
 use weir_core::exact::to_usize;
@@ -23,10 +22,10 @@ use crate::log::segment::{
     BUILDING, CUT_DIR, build_file, build_segment, next_segment_bytes, read_block, write_start,
 };
 
-/// Bytes written at a time.
+/// Bytes per write.
 const SINK_BYTES: usize = 1 << 20;
 
-/// Keeps what is cut, then makes the repair segment.
+/// Saves the bytes that are cut off, then creates the repair segment.
 pub(super) fn repair(
     disk: &dyn Disk,
     store_id: &[u8; 16],
@@ -39,7 +38,7 @@ pub(super) fn repair(
         if let Some(segment) = files.segments.get(range.segment) {
             let kept_in = match keep(disk, store_id, options, segment, range) {
                 Ok(path) => Some(path),
-                // For people only: it must not keep a store from opening.
+                // Only people use the saved bytes: a failure to save them must not prevent an open.
                 Err(StoreError::DiskFull { .. }) => None,
                 Err(error) => return Err(error),
             };
@@ -89,11 +88,11 @@ pub(super) fn repair(
 /// The batches of a repair segment.
 struct Copies {
     header: SegmentHeader,
-    /// Index and term of a truncate record that has to come first.
+    /// Index and term of a truncate record that must be first.
     truncate: Option<(u64, u64)>,
     /// Segment number and old header of each entry.
     entries: Vec<(usize, BatchHeader)>,
-    /// Bytes of all.
+    /// Total bytes of all batches.
     extent: u64,
 }
 
@@ -120,7 +119,7 @@ impl Copies {
             .filter_map(|(_, header)| header.extent_bytes());
         let extent = extents.sum::<u64>() + if truncate.is_some() { SECTOR as u64 } else { 0 };
         let first_sequence = analysis.proven + 1;
-        // The segment that this one takes the name of, or else comes after.
+        // The segment whose name the repair segment gets, or the segment before it.
         let at = files
             .segments
             .partition_point(|segment| segment.header.first_sequence < first_sequence);
@@ -217,8 +216,7 @@ impl Copies {
     }
 }
 
-/// Copies one payload as it is stored, comparing it with its checksum once more
-/// on the way.
+/// Copies one payload as it is stored, and compares it with its checksum again.
 fn copy_payload(
     from: &SegmentFile,
     window: &mut Window<'_>,
@@ -247,11 +245,11 @@ fn copy_payload(
     Ok(())
 }
 
-/// Writes a file from front to back in large pieces.
+/// Writes a file sequentially in large pieces.
 struct Sink<'a> {
     file: &'a dyn DiskFile,
     path: &'a str,
-    /// Where the buffer goes.
+    /// Offset of the buffer in the file.
     start: u64,
     buffer: Vec<u8>,
 }
@@ -279,7 +277,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Writes zeros up to `position`, which is less than a sector away.
+    /// Writes zeros up to `position`, which must be less than a sector away.
     fn fill_to(&mut self, position: u64) -> Result<(), StoreError> {
         let Some(missing @ ..SECTOR_BYTES) = position.checked_sub(self.position()) else {
             unreachable!("a batch ends in its last sector");
@@ -298,7 +296,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Copies bytes that are cut off into a side file.
+/// Saves bytes that are cut off in a cut file.
 fn keep(
     disk: &dyn Disk,
     store_id: &[u8; 16],
@@ -342,8 +340,7 @@ fn keep(
     Ok(path)
 }
 
-/// Removes cut files that are old enough, and unfinished ones. One that cannot
-/// be read is left alone.
+/// Removes expired and unfinished cut files. Retains cut files that cannot be read.
 pub(super) fn remove_old_cuts(disk: &dyn Disk, options: &LogOptions) -> Result<u64, StoreError> {
     let names = disk
         .list(CUT_DIR)
