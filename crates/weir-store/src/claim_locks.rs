@@ -14,7 +14,7 @@ pub(crate) struct ClaimLocks(Mutex<BTreeMap<GroupKey, Arc<Exclusive>>>);
 /// Topic and group.
 type GroupKey = (String, String);
 
-/// Held by a claim of a group.
+/// The lock of a group, held during a claim.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     turns: &'a ClaimLocks,

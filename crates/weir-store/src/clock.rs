@@ -8,9 +8,9 @@
 //! - The time never goes back, within a run or over restarts.
 //! - The time is at most [`TIME_AHEAD_MS_MAX`] ahead of the monotonic clock, until a wall clock
 //!   that jumped has kept its new time for [`BELIEVE_AFTER`].
-//! - All opens together add at most [`CLOSED_MS_MAX`], and a minute for each open, to the newest
-//!   stamps. This sum restarts when a process has agreed with the wall clock for [`BELIEVE_AFTER`].
-//!   The bound does not apply if the caller trusts the wall clock.
+//! - All opens together add at most [`CLOSED_MS_MAX`] to the newest stamps, plus one minute for
+//!   each open. The sum starts again when a process has agreed with the wall clock for
+//!   [`BELIEVE_AFTER`]. The bound does not apply if the caller trusts the wall clock.
 
 use parking_lot::Mutex;
 use std::fmt;

@@ -41,7 +41,7 @@ pub(crate) use replay_cost::ReplayCost;
 pub(crate) use sink::{Topics, attached};
 use turn::SlowTurn;
 
-/// Idle time after which the log is sealed, so that a later open can prove that its last batch is
+/// Idle time after which the log is sealed. The seal lets a later open prove that the last batch is
 /// durable.
 const SEAL_AFTER: Duration = Duration::from_millis(100);
 /// Batches with at least this many program calls are applied during the next sync, if there is one.
@@ -338,7 +338,7 @@ impl Committer {
         self.checkpoint_when_due();
     }
 
-    /// Starts a checkpoint if the log since the last one is long enough, or if its replay would
+    /// Starts a checkpoint if enough log was written since the last one, or if replaying it would
     /// cost enough.
     pub(crate) fn checkpoint_when_due(&mut self) {
         let cost = self.applier.lock().cost;

@@ -34,7 +34,7 @@ use crate::topic::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
 use crate::topic::files::{BlockRef, Home, Segment, TopicFiles};
 use crate::topic::writer::{SEGMENT_BYTES, create};
 
-/// What a topic compaction did.
+/// The result of a topic compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TopicCompactReport {
     /// Number of records before the compaction.
@@ -175,8 +175,8 @@ impl Store {
         let mut kept = 0;
         for block in &input.blocks {
             each_record(&input.files, block, |record| {
-                // The last record of an intention is retained with any other record of that
-                // intention, so that a reader still sees where the intention ends.
+                // The last record of an intention is retained if another record of the intention is
+                // retained. A reader thus still sees where the intention ends.
                 let ends = record.flags.last() && kept == record.intention.0;
                 if ends || keep.keeps(record) {
                     kept = record.intention.0;

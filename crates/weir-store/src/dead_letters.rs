@@ -36,7 +36,8 @@ impl Store {
     /// Writes the waiting dead letters of a group. Each claim also does this. Returns the number of
     /// letters that are now written. Letters that the topic for dead letters rejects stay waiting.
     ///
-    /// # Errors The errors of a write.
+    /// # Errors
+    /// The errors of a write.
     pub fn write_letters(&self, topic: &str, group: &str) -> Result<u64, StoreError> {
         let mut after = 0;
         let mut written = 0;

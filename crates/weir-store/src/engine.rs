@@ -80,7 +80,7 @@ pub(crate) struct Counters {
     pub(crate) damage: Counter,
 }
 
-/// Positions of the parts of a store, as log indexes.
+/// Log indexes that the parts of a store have reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Positions {
     /// Newest entry that is purged or may be purged.

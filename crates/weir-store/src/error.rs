@@ -1,8 +1,9 @@
 //! The errors of the store.
 //!
 //! Each error names the file or item that failed, whose fault it is ([`StoreError::fault`]), and
-//! whether a retry can help ([`StoreError::retry`]). Invariant: no error is only a text, and none
-//! omits the file and position that it concerns.
+//! whether a retry can help ([`StoreError::retry`]).
+//!
+//! Invariant: an error is a typed value, never only a text; its fields name the file or item.
 
 use std::fmt;
 use std::io;

@@ -284,7 +284,8 @@ impl Store {
     /// Claims records for a member of a keyed or shared group. Never waits for records. If no
     /// record is returned, `due_ms` and `frontier` specify when a new claim can succeed.
     ///
-    /// # Errors `TopicUnknown`, `GroupUnknown`. A verdict other than VALID is a part of the result.
+    /// # Errors
+    /// `TopicUnknown`, `GroupUnknown`. A verdict other than VALID is a part of the result.
     pub fn claim(&self, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Claimed, StoreError> {
         let turn = self.turns.take(topic, group);
         for _ in 1..TRIES {
@@ -539,7 +540,8 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
         let Some(entry) = group.entry(offset) else {
             continue;
         };
-        // A record without attempts left is not returned, but only a claim gives it up.
+        // A record without attempts left is requested too, because only a claim gives it up. The
+        // claim does not return it.
         let spent = attempts_max > 0 && entry.attempts >= attempts_max;
         if !spent && !group.admits(&mut gate, offset, entry.key, member, now_ms) {
             continue;

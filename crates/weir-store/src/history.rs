@@ -1,9 +1,9 @@
 //! Replays a part of the log in memory.
 //!
-//! [`History`] reads the files of a store without a lock, so it works beside the
-//! process that has the store open, and on a read-only medium. It sees the state
-//! that an open would see at this moment. A file that the owner removes meanwhile
-//! is an error; the caller may retry.
+//! [`History`] reads the files of a store without a lock. It therefore works beside the process
+//! that has the store open, and on a read-only medium. [`History`] sees the state that an open
+//! would see at this moment. If the owner removes a file meanwhile, a call fails; the caller may
+//! retry.
 //!
 //! Invariants:
 //! - No byte is written.
@@ -116,7 +116,7 @@ pub enum Agreement {
     Unknown,
 }
 
-/// Collects the records of the wanted intentions.
+/// Collects the records of the requested intentions.
 struct Collector {
     wanted: RangeInclusive<IntentionOffset>,
     records: Vec<OwnedRecord>,
@@ -377,8 +377,8 @@ impl History {
             .filter(|(id, _)| *id == topic)
             .flat_map(|(_, list)| list.segments.iter().map(|entry| entry.number))
             .collect();
-        // A file that no snapshot lists may be a remainder of a crash, which the next open
-        // removes.
+        // A file that no snapshot lists may be left over from a crash. The next open removes such a
+        // file.
         let trusted = |number: &u32| {
             listed.contains(number) || listed.iter().max().is_none_or(|last| number > last)
         };
@@ -450,7 +450,7 @@ struct Stored {
     reaches_after: bool,
 }
 
-/// Passes the wanted, executed items of a batch to the callback.
+/// Passes the requested, executed items of a batch to the callback.
 fn hand_over(
     batch: &Batch<'_>,
     outcomes: &Outcomes,

@@ -219,7 +219,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// The switch that the next open of the node will end, if there is one.
+    /// The switch that the next open of the node will complete, if there is one.
     pub(crate) fn find(
         disk: &Arc<dyn Disk>,
         store_id: &[u8; 16],
@@ -308,8 +308,9 @@ fn move_files(disk: &dyn Disk, dir: &str) -> Result<(), StoreError> {
 impl Committer {
     /// Replaces the state by a staged snapshot that was checked.
     ///
-    /// # Errors Before the manifest is written, an error (also a full disk) leaves the state
-    /// unchanged. A later error poisons the store, and the next open completes the switch.
+    /// # Errors
+    /// Before the manifest is written, an error (also a full disk) leaves the state unchanged. A
+    /// later error poisons the store, and the next open completes the switch.
     pub(crate) fn install(
         &mut self,
         cache: &Arc<FileCache>,

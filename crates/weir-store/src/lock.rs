@@ -59,8 +59,8 @@ impl DirLock {
     /// Locks `directory` for this process, which other processes see as `program`. Creates the
     /// directory with mode 0700 if it does not exist. Returns within 0.3 s.
     ///
-    /// # Errors [`StoreError::Locked`] if another open handle, in this or another process, has the
-    /// lock.
+    /// # Errors
+    /// [`StoreError::Locked`] if another open handle, in this or another process, has the lock.
     pub fn acquire(directory: &Path, program: &str) -> Result<Self, StoreError> {
         Self::acquire_within(directory, program, Duration::ZERO, None)
     }
@@ -68,8 +68,8 @@ impl DirLock {
     /// Like [`acquire`](Self::acquire), but waits up to `wait` while another handle has the lock.
     /// `on_locked` is called with the holder within 0.3 s.
     ///
-    /// # Errors The errors of [`acquire`](Self::acquire), after `wait` or when `on_locked` returns
-    /// `false`.
+    /// # Errors
+    /// The errors of [`acquire`](Self::acquire), after `wait` or when `on_locked` returns `false`.
     pub fn acquire_within(
         directory: &Path,
         program: &str,

@@ -61,8 +61,9 @@ pub(crate) fn batch_bytes(payload: usize) -> u64 {
 const MARK_ROOM: u64 = 8 * SECTOR_BYTES;
 /// Number of masks that are tried for a payload; one is nearly always enough.
 const MASKS_TRIED: u64 = 64;
-/// Zeros ahead save time if many syncs fall into them. A batch longer than this fraction of the
-/// step therefore gets no zeros, and the number of zeros grows from this fraction.
+/// Zeros ahead save time only if many syncs fall into them. A batch longer than `zero_ahead_bytes`
+/// divided by this number gets no zeros. For shorter batches, the zeros start at this size and
+/// double up to `zero_ahead_bytes`.
 const ZERO_AHEAD_PART: u64 = 16;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -107,7 +108,7 @@ pub struct Log {
     position: u64,
     /// Offset up to which zeros were written ahead.
     zeroed: u64,
-    /// Step in bytes of the next zeros ahead; grows while batches are short.
+    /// Size in bytes to which the next zeros are aligned; grows while batches are short.
     ahead_bytes: u64,
     sequence: u64,
     durable_sequence: u64,
@@ -141,8 +142,8 @@ impl Log {
     /// that can be read is durable when this call returns.
     ///
     /// Fails with [`StoreError::Damage`] if bytes that could have been acknowledged are not as
-    /// written; nothing was changed then. Fails with [`StoreError::Missing`] if there is no log and
-    /// `options.create` is off.
+    /// written; in this case, nothing was changed. Fails with [`StoreError::Missing`] if there is
+    /// no log and `options.create` is off.
     pub fn open(
         disk: Arc<dyn Disk>,
         store_id: [u8; 16],
@@ -214,7 +215,7 @@ impl Log {
             self.sync_file(&file, &segment.path)?;
         }
         match self.write_open_mark() {
-            // The mark is optional: the sync makes everything durable without it.
+            // The mark is written later: the sync makes everything durable without it.
             Err(StoreError::DiskFull { .. }) => self.sync(),
             result => result,
         }
@@ -332,7 +333,7 @@ impl Log {
         LogReader::new(Arc::clone(&self.shared), from)
     }
 
-    /// Returns a factory of readers that does not need the log.
+    /// Returns an object that creates readers and does not borrow the log.
     pub fn readers(&self) -> LogReaders {
         LogReaders {
             shared: Arc::clone(&self.shared),

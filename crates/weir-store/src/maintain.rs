@@ -105,8 +105,8 @@ impl Store {
     /// Compacts each topic whose options enable compaction, and then the log. Does not block
     /// commits.
     ///
-    /// # Errors The errors of [`compact_topic`](Self::compact_topic) and
-    /// [`compact_log`](Self::compact_log).
+    /// # Errors
+    /// The errors of [`compact_topic`](Self::compact_topic) and [`compact_log`](Self::compact_log).
     pub fn compact(&self) -> Result<CompactReport, StoreError> {
         for info in self.topics(false) {
             if info.options.compaction == Compaction::Off {

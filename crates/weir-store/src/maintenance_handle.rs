@@ -31,7 +31,8 @@ pub(crate) struct MaintenanceHandle {
 impl MaintenanceHandle {
     /// Runs `work` on the commit thread, between two batches.
     ///
-    /// # Errors The reason why the thread accepts no more tasks.
+    /// # Errors
+    /// The reason why the thread accepts no more tasks.
     pub(crate) fn send(
         &self,
         work: impl FnOnce(&mut Committer) + Send + 'static,

@@ -89,7 +89,7 @@ impl Topics {
         }
     }
 
-    /// Creates writers for all topics up to this number.
+    /// Creates writers for all topics with a number up to `id`.
     pub(crate) fn grow(&mut self, id: TopicId) {
         while self.writers.len() <= id.index() {
             let number = to_u32(self.writers.len(), "there are at most 2^20 topics");

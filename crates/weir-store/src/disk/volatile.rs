@@ -59,9 +59,10 @@ const KINDS: [(u64, &str, Survival); 18] = [
     (0x0bd0_0bd0, "lustre", Survival::Volatile),
 ];
 
-/// The kind of the file system that holds `path`, which must exist.
+/// The kind of the file system that contains `path`, which must exist.
 ///
-/// # Errors The errors of `statfs` and `stat`.
+/// # Errors
+/// The errors of `statfs` and `stat`.
 pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     Ok(look_up(&statfs(path)?, stat(path)?.st_dev))
 }

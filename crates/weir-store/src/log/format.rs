@@ -324,7 +324,8 @@ impl BatchHeader {
 
     /// Offset after the batch. Saturates, because the position was read from a file.
     ///
-    /// # Panics If the payload has no extent; a decoded header always has one.
+    /// # Panics
+    /// If the payload has no extent; a decoded header always has one.
     pub(crate) fn end(&self) -> u64 {
         let Some(extent) = self.extent_bytes() else {
             unreachable!("a header with a payload beyond all numbers is not decoded");

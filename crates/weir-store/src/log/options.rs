@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::sectors::mask_to_try;
 
-/// Settings of a log. All sizes in bytes.
+/// Settings of a log. All sizes are in bytes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LogOptions {
@@ -15,7 +15,7 @@ pub struct LogOptions {
     pub create: bool,
     /// Size of the first segment; later ones grow with the log.
     pub segment_bytes_first: u64,
-    /// Maximum size of an ordinary segment. A larger batch gets a segment of its own size.
+    /// Maximum size of an ordinary segment. A batch that does not fit gets a larger segment.
     pub segment_bytes_max: u64,
     /// Creating a segment fails with a full disk if less than this would remain free.
     pub reserve_bytes: u64,

@@ -3,7 +3,6 @@
 //! An open stops at the first damage. This module continues and lists all damage, even where an
 //! open does not read: zeros after a roll mark, the second copy of the start file, cut files.
 //! Invariant: this module never writes.
-//! second copy of the start file, cut files. Invariant: it never writes.
 
 use std::sync::Arc;
 
@@ -278,7 +277,7 @@ fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Reads a segment to its end, continuing after every bad place.
+/// Reads a segment to its end, continuing after every bad position.
 fn check_segment(
     disk: &dyn Disk,
     segment: &SegmentFile,

@@ -201,8 +201,8 @@ impl View {
     }
 }
 
-/// [`View::counts`] on a copy of the truncations. Both of their numbers ascend, so the first
-/// truncation after `sequence` has the lowest `keep`.
+/// Like [`View::counts`], on a copy of the truncations. Both numbers of the truncations ascend, so
+/// the first truncation after `sequence` has the lowest `keep`.
 pub(crate) fn still_counts(truncations: &[Truncation], index: u64, sequence: u64) -> bool {
     let after = truncations.partition_point(|at| at.sequence <= sequence);
     truncations.get(after).is_none_or(|at| index <= at.keep)
@@ -255,10 +255,10 @@ mod tests {
         for index in 1..=10 {
             view.add(index, 1, 1, index * 512);
         }
-        view.truncate(7, 11); // batches 8, 9, 10 are gone
+        view.truncate(7, 11); // batches 8, 9, 10 are truncated
         view.add(8, 2, 1, 12 * 512); // sequence 12
         view.add(9, 2, 1, 13 * 512);
-        view.truncate(8, 14); // batch 13 is gone
+        view.truncate(8, 14); // batch 13 is truncated
         view.add(9, 3, 1, 15 * 512);
         assert!(view.counts(7, 7) && !view.counts(8, 8) && !view.counts(10, 10));
         assert!(view.counts(8, 12) && !view.counts(9, 13) && view.counts(9, 15));

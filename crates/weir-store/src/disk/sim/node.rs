@@ -160,7 +160,7 @@ mod tests {
                     .chain(&left[1536..])
                     .all(|byte| *byte == 1)
             );
-            // Sectors are whole.
+            // Each sector was written completely or not at all.
             assert!(
                 left.chunks(512)
                     .all(|sector| sector.iter().all(|byte| *byte == sector[0]))
