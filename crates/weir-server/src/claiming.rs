@@ -23,7 +23,7 @@ use crate::security::{Principal, Right};
 use crate::shared::Shared;
 
 /// Longest pause before the next attempt, while another member may release records.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const RETRY_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Log bytes to reserve in the queue: for each record, and for the claim itself.
 const RECORD_BYTES: usize = 18;
 const CLAIM_BYTES: usize = 128;
@@ -45,7 +45,7 @@ pub(crate) struct Claim {
 
 /// Why an attempt to claim failed without a result.
 #[derive(Debug)]
-pub(crate) enum NoLook {
+pub(crate) enum ClaimFailure {
     /// The principal lacks the right, or has lost it since the request began.
     Denied(Denied),
     /// The queue or the memory budget is full.
@@ -65,24 +65,24 @@ pub(crate) fn reason(claimed: &Claimed) -> Option<ErrorCode> {
 impl Claim {
     /// Tries once to claim records, and builds the response with `make` on a blocking thread. The
     /// caller must hold the returned reservation until a long response is sent.
-    pub(crate) async fn look<T: Send + 'static>(
+    pub(crate) async fn try_claim<T: Send + 'static>(
         self: &Arc<Self>,
         make: fn(&Claimed) -> Result<T, StoreError>,
-    ) -> Result<(T, Reservation), NoLook> {
+    ) -> Result<(T, Reservation), ClaimFailure> {
         let shared = &self.shared;
         shared
             .authorize(&self.principal, Right::Group, &self.topic)
-            .map_err(NoLook::Denied)?;
+            .map_err(ClaimFailure::Denied)?;
         let bytes = self.max * RECORD_BYTES + CLAIM_BYTES;
         let permit = if shared.store.is_costly(&[self.step()]) {
             shared.admission.admit_costly_claim()
         } else {
             shared.admission.admit(bytes)
         };
-        let permit = permit.ok_or(NoLook::Busy)?;
-        let room = self.room().await?;
+        let permit = permit.ok_or(ClaimFailure::Busy)?;
+        let reservation = self.reserve().await?;
         let claim = Arc::clone(self);
-        let looked = tokio::task::spawn_blocking(move || {
+        let claimed = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let ask = Ask {
                 member: &claim.member,
@@ -93,10 +93,10 @@ impl Claim {
             let store = &claim.shared.store;
             make(&store.claim(&claim.topic, &claim.group, &ask)?)
         });
-        let looked = looked.await.unwrap_or(Err(StoreError::Panicked {
+        let claimed = claimed.await.unwrap_or(Err(StoreError::Panicked {
             thread: "a thread that claims",
         }));
-        Ok((looked.map_err(NoLook::Store)?, room))
+        Ok((claimed.map_err(ClaimFailure::Store)?, reservation))
     }
 
     /// A step of the group with which the queue estimates the cost of the claim.
@@ -109,21 +109,21 @@ impl Claim {
 
     /// Reserves memory for the longest possible record, because the size of the response is not
     /// known yet.
-    async fn room(&self) -> Result<Reservation, NoLook> {
+    async fn reserve(&self) -> Result<Reservation, ClaimFailure> {
         let limits = self.shared.store.limits();
         let record = limits.key_bytes_max + limits.value_bytes_max + META_BYTES_MAX;
         let answers = &self.shared.admission.answers;
-        let room = answers.reserve(record.max(ANSWER_BYTES_MAX)).await;
-        room.map_err(|_| NoLook::Busy)
+        let reservation = answers.reserve(record.max(ANSWER_BYTES_MAX)).await;
+        reservation.map_err(|_| ClaimFailure::Busy)
     }
 
     /// Waits until another attempt may find records. `frontier` is the frontier of the last
     /// attempt, and `seen` that of the attempt before it.
     pub(crate) async fn pause(&self, seen: &mut Option<u64>, frontier: u64, due_ms: Option<u64>) {
-        let due = due_ms.map_or(LOOK_EVERY, |due| {
+        let due = due_ms.map_or(RETRY_PAUSE_MAX, |due| {
             Duration::from_millis(due.saturating_sub(self.shared.store.now_ms()).max(1))
         });
-        let pause = (Instant::now() + due.min(LOOK_EVERY)).min(self.until);
+        let pause = (Instant::now() + due.min(RETRY_PAUSE_MAX)).min(self.until);
         // If the frontier has not moved, its later records were not available: do not wake for
         // them.
         let stands = seen.replace(frontier) == Some(frontier);

@@ -243,12 +243,15 @@ impl ClusterNode {
     }
 
     /// Transfers leadership to a node.
-    pub(crate) async fn hand_over(&self, node: u64) -> Result<(), NodeError> {
+    pub(crate) async fn transfer_leadership(&self, node: u64) -> Result<(), NodeError> {
         self.node.hand_over(node).await
     }
 
     /// Waits until this node has applied everything that a read with this consistency must see.
-    pub(crate) async fn see(&self, consistency: Consistency) -> Result<(), StoreError> {
+    pub(crate) async fn wait_for_consistency(
+        &self,
+        consistency: Consistency,
+    ) -> Result<(), StoreError> {
         match consistency {
             Consistency::Local => Ok(()),
             Consistency::Leader => self.node.lease(CONFIRM_TIMEOUT).await,

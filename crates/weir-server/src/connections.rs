@@ -52,7 +52,7 @@ struct Inner {
     /// Connections that are not authenticated, oldest first.
     unauthenticated: BTreeMap<u64, Arc<Notify>>,
     /// Evicted connections that are not closed yet.
-    leaving: BTreeSet<u64>,
+    evicted: BTreeSet<u64>,
     /// Number of the newest connection.
     last: u64,
 }
@@ -122,7 +122,7 @@ impl ConnectionTable {
     /// limit of an address or a port does not count here: it refuses a connection at once.
     fn is_full_of_leaving(&self) -> bool {
         let inner = self.lock();
-        inner.open >= self.descriptors.connections_max && !inner.leaving.is_empty()
+        inner.open >= self.descriptors.connections_max && !inner.evicted.is_empty()
     }
 
     /// As [`slot`](Self::slot), without waiting for evicted connections.
@@ -152,7 +152,7 @@ impl ConnectionTable {
                 if inner.unauthenticated.len() >= self.unauthenticated_max
                     && let Some((number, oldest)) = inner.unauthenticated.pop_first()
                 {
-                    inner.leaving.insert(number);
+                    inner.evicted.insert(number);
                     oldest.notify_one();
                     self.metrics.evicted.add(1);
                 }
@@ -205,7 +205,7 @@ impl Drop for Slot {
         let mut inner = self.table.lock();
         inner.open -= 1;
         inner.unauthenticated.remove(&self.number);
-        inner.leaving.remove(&self.number);
+        inner.evicted.remove(&self.number);
         self.table.released.notify_waiters();
         let Some(address) = self.address else { return };
         let key = (self.protocol, address);

@@ -53,7 +53,7 @@ const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 pub(crate) struct Port {
     shared: Arc<Shared>,
     /// The connection that has each session open, by the client id of the store.
-    sessions: Mutex<HashMap<ClientId, Owner>>,
+    sessions: Mutex<HashMap<ClientId, SessionOwner>>,
     /// Number of the newest connection.
     last: AtomicU64,
     /// Permits to filter pages for queries.
@@ -62,7 +62,7 @@ pub(crate) struct Port {
 
 /// The connection that has a session open.
 #[derive(Debug)]
-struct Owner {
+struct SessionOwner {
     connection: u64,
     superseded: Arc<Notify>,
 }
@@ -78,7 +78,7 @@ impl Port {
     }
 
     /// Makes the connection the owner of the session, and notifies the previous owner.
-    fn claim(&self, client: ClientId, owner: Owner) {
+    fn claim(&self, client: ClientId, owner: SessionOwner) {
         let mut sessions = self.lock();
         if let Some(before) = sessions.insert(client, owner) {
             before.superseded.notify_one();
@@ -96,7 +96,7 @@ impl Port {
         }
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<ClientId, Owner>> {
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<ClientId, SessionOwner>> {
         self.sessions.lock()
     }
 }
@@ -124,7 +124,7 @@ pub(crate) async fn serve(
     };
     loop {
         tokio::select! {
-            accepted = of_other(listener.as_ref()) => match accepted {
+            accepted = accept_remote(listener.as_ref()) => match accepted {
                 Ok((stream, peer)) => if let Some(slot) = slot(Some(peer.ip())).await {
                     // Each write contains complete packets, so delaying it gains nothing.
                     drop(stream.set_nodelay(true));
@@ -132,10 +132,10 @@ pub(crate) async fn serve(
                 },
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
-            accepted = of_this(local.as_ref()) => match accepted {
+            accepted = accept_local(local.as_ref()) => match accepted {
                 Ok(stream) => if let Some(slot) = slot(None).await {
                     let principal = port.shared.security.owner();
-                    connections.spawn(welcome(Arc::clone(&port), stream, principal, slot));
+                    connections.spawn(serve_local(Arc::clone(&port), stream, principal, slot));
                 },
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
@@ -148,7 +148,7 @@ pub(crate) async fn serve(
 }
 
 /// Returns the next connection of the port; waits forever if there is no port.
-async fn of_other(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, SocketAddr)> {
+async fn accept_remote(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
         None => std::future::pending().await,
@@ -156,7 +156,7 @@ async fn of_other(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream,
 }
 
 /// Returns the next connection of the Unix socket; waits forever if there is no socket.
-async fn of_this(local: Option<&LocalSocket>) -> std::io::Result<UnixStream> {
+async fn accept_local(local: Option<&LocalSocket>) -> std::io::Result<UnixStream> {
     match local {
         Some(local) => local.accept().await,
         None => std::future::pending().await,
@@ -180,7 +180,7 @@ async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr, slot: Arc<
 }
 
 /// Serves a connection from the Unix socket.
-async fn welcome(port: Arc<Port>, stream: UnixStream, principal: Principal, slot: Arc<Slot>) {
+async fn serve_local(port: Arc<Port>, stream: UnixStream, principal: Principal, slot: Arc<Slot>) {
     connect(&port, stream, principal, None).await;
     drop(slot);
 }

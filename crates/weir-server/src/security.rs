@@ -14,13 +14,13 @@
 mod accept;
 mod audit;
 mod certificate;
+mod file_stamps;
 mod identities;
 mod moment;
 mod needs;
 mod principal;
 mod rate;
 mod rights;
-mod seen;
 mod stream;
 mod table;
 mod tls;
@@ -228,12 +228,14 @@ impl Security {
     }
 
     fn principal(&self, name: String, peer: Option<SocketAddr>, proof: Proof) -> Principal {
-        let charged = self.rates(peer).charged(&name, peer.map(|peer| peer.ip()));
+        let accounts = self
+            .rates(peer)
+            .accounts_of(&name, peer.map(|peer| peer.ip()));
         Principal {
             name,
             peer,
             proof,
-            charged,
+            accounts,
         }
     }
 
@@ -404,20 +406,20 @@ impl Security {
         bytes: u64,
     ) -> Result<(), Duration> {
         let rates = self.rates(principal.peer);
-        let admitted = rates.admit(&principal.charged, items, bytes);
+        let admitted = rates.admit(&principal.accounts, items, bytes);
         admitted.inspect_err(|_| count(&self.counts.paused))
     }
 
     /// Charges bytes of a request without a declared length.
     pub(crate) fn charge_bytes(&self, principal: &Principal, bytes: u64) {
         self.rates(principal.peer)
-            .charge_bytes(&principal.charged, bytes);
+            .charge_bytes(&principal.accounts, bytes);
     }
 
     /// Charges the fuel that a finished request used.
     pub(crate) fn charge_fuel(&self, principal: &Principal, fuel: u64) {
         self.rates(principal.peer)
-            .charge_fuel(&principal.charged, fuel);
+            .charge_fuel(&principal.accounts, fuel);
     }
 
     /// Reloads all files. On success, all of them apply, also to open connections; on failure,
@@ -473,7 +475,7 @@ impl Security {
     }
 
     /// Reloads the files if one of them has changed. Blocks on the disk.
-    pub(crate) fn look(&self) {
+    pub(crate) fn reload_changed(&self) {
         let changed = self
             .identities
             .as_ref()

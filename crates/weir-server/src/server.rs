@@ -455,7 +455,7 @@ async fn run(
         let phase = shared.phase.subscribe();
         ports.spawn(native::serve(native, local, Arc::clone(&shared), phase));
     }
-    let looking = tokio::spawn(look(Arc::clone(&shared)));
+    let reloading = tokio::spawn(reload_security(Arc::clone(&shared)));
     let auditing = tokio::spawn(audit(Arc::clone(&shared)));
     let beating = tokio::spawn(beat(Arc::clone(&shared)));
     let mut phase = shared.phase.subscribe();
@@ -476,7 +476,7 @@ async fn run(
     }
     // Waits until the ports are closed, so that a caller can bind them again at once.
     ports.shutdown().await;
-    looking.abort();
+    reloading.abort();
     beating.abort();
     if let Some(audit) = shared.security.audit() {
         audit.finish();
@@ -504,12 +504,12 @@ async fn beat(shared: Arc<Shared>) {
 }
 
 /// Checks periodically whether files have changed.
-async fn look(shared: Arc<Shared>) {
+async fn reload_security(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let shared = Arc::clone(&shared);
-        let looked = tokio::task::spawn_blocking(move || shared.security.look());
-        if looked.await.is_err() {
+        let reloaded = tokio::task::spawn_blocking(move || shared.security.reload_changed());
+        if reloaded.await.is_err() {
             return;
         }
     }

@@ -5,8 +5,8 @@
 //! costs more than parsing, both run these checks in this order: host, resource, method, origin,
 //! right, parameters, size.
 
+pub(crate) mod http_connection;
 pub(crate) mod listen;
-pub(crate) mod visit;
 
 use std::sync::{Arc, LazyLock};
 
@@ -87,13 +87,13 @@ enum Checked {
 }
 
 /// A body of unknown length: each part is charged to the budget when it arrives.
-struct Charged<'a> {
+struct ChargedBody<'a> {
     source: &'a mut dyn BodySource,
     edge: &'a Edge,
     principal: Arc<Principal>,
 }
 
-impl BodySource for Charged<'_> {
+impl BodySource for ChargedBody<'_> {
     fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
         Box::pin(async move {
             let piece = self.source.next().await?;
@@ -104,8 +104,8 @@ impl BodySource for Charged<'_> {
         })
     }
 
-    fn hurry(&mut self, holds: bool) {
-        self.source.hurry(holds);
+    fn require_minimum_rate(&mut self, holds: bool) {
+        self.source.require_minimum_rate(holds);
     }
 }
 
@@ -281,7 +281,7 @@ impl Edge {
         };
         match input {
             Input::Source(source) if length.is_none() => {
-                let mut charged = Charged {
+                let mut charged = ChargedBody {
                     source,
                     edge: self,
                     principal: Arc::clone(&routed.0.principal),

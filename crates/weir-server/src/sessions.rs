@@ -25,21 +25,21 @@ const IDLE: Duration = Duration::from_millis(SESSION_TTL_MS);
 pub(crate) const SESSIONS_FULL: &str =
     "this principal has as many sessions as it may have within a day";
 /// Shortest interval between two searches for unused sessions of a principal.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sessions of all principals.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     /// Maximum number of sessions of one principal.
     max: usize,
-    shares: Mutex<HashMap<String, Share>>,
+    principals: Mutex<HashMap<String, PrincipalSessions>>,
 }
 
 /// The sessions of one principal.
 #[derive(Debug, Default)]
-struct Share {
+struct PrincipalSessions {
     uses: HashMap<ClientId, Use>,
-    looked: Option<Instant>,
+    searched: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Use {
 
 /// Why a session cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shut {
+pub(crate) enum SessionError {
     /// The session was used before principals were known, so its owner is not known.
     Expired,
     /// The principal has its maximum number of sessions.
@@ -79,9 +79,9 @@ impl Drop for InUse {
         let Some((sessions, name)) = &self.counted else {
             return;
         };
-        let mut shares = sessions.lock();
-        let share = shares.get_mut(name);
-        if let Some(one) = share.and_then(|share| share.uses.get_mut(&self.client)) {
+        let mut principals = sessions.lock();
+        let entry = principals.get_mut(name);
+        if let Some(one) = entry.and_then(|entry| entry.uses.get_mut(&self.client)) {
             one.open = one.open.saturating_sub(1);
             one.used = Instant::now();
         }
@@ -112,7 +112,7 @@ impl Sessions {
     pub(crate) fn new(max: usize) -> Self {
         Self {
             max,
-            shares: Mutex::default(),
+            principals: Mutex::default(),
         }
     }
 
@@ -124,11 +124,11 @@ impl Sessions {
         client: ClientId,
         first: Option<u64>,
         last_nonce: impl Fn(ClientId) -> u64,
-    ) -> Result<InUse, Shut> {
+    ) -> Result<InUse, SessionError> {
         let id = stored(principal, client);
         let last = last_nonce(id);
         if id != client && last == 0 && first.is_some_and(|first| first <= last_nonce(client)) {
-            return Err(Shut::Expired);
+            return Err(SessionError::Expired);
         }
         // The store refuses a new session with another first nonce.
         let begins = last > 0 || first.is_none_or(|first| first == 1);
@@ -141,7 +141,7 @@ impl Sessions {
         principal: &Principal,
         id: ClientId,
         last_nonce: impl Fn(ClientId) -> u64,
-    ) -> Result<InUse, Shut> {
+    ) -> Result<InUse, SessionError> {
         self.count(principal, id, true, last_nonce)
     }
 
@@ -151,7 +151,7 @@ impl Sessions {
         id: ClientId,
         begins: bool,
         last_nonce: impl Fn(ClientId) -> u64,
-    ) -> Result<InUse, Shut> {
+    ) -> Result<InUse, SessionError> {
         if id.is_none() || principal.name.is_empty() || principal.is_owner() || !begins {
             return Ok(InUse {
                 client: id,
@@ -166,7 +166,7 @@ impl Sessions {
             let unused = unused.filter(|id| last_nonce(*id) == 0).collect();
             self.forget(name, unused);
             if !self.take(name, id, is_known) {
-                return Err(Shut::Full);
+                return Err(SessionError::Full);
             }
         }
         Ok(InUse {
@@ -179,54 +179,54 @@ impl Sessions {
     /// sessions.
     fn take(&self, name: &str, id: ClientId, is_known: bool) -> bool {
         let now = Instant::now();
-        let mut shares = self.lock();
-        if !shares.contains_key(name) {
-            shares.retain(|_, share| {
-                share.uses.retain(|_, one| !one.is_over(now));
-                !share.uses.is_empty()
+        let mut principals = self.lock();
+        if !principals.contains_key(name) {
+            principals.retain(|_, entry| {
+                entry.uses.retain(|_, one| !one.is_over(now));
+                !entry.uses.is_empty()
             });
         }
-        let share = shares.entry(name.to_owned()).or_default();
-        let has_room = is_known || share.uses.len() < self.max;
-        if !has_room && !share.uses.contains_key(&id) {
+        let entry = principals.entry(name.to_owned()).or_default();
+        let has_room = is_known || entry.uses.len() < self.max;
+        if !has_room && !entry.uses.contains_key(&id) {
             return false;
         }
-        let one = share.uses.entry(id).or_insert(Use { open: 0, used: now });
+        let one = entry.uses.entry(id).or_insert(Use { open: 0, used: now });
         one.open += 1;
         true
     }
 
     /// Returns the sessions of a principal that are not in use, and drops expired ones. Returns
-    /// none if the last search was less than `LOOK_AGAIN` ago.
+    /// none if the last search was less than `SEARCH_INTERVAL` ago.
     fn closed(&self, name: &str) -> impl Iterator<Item = ClientId> + use<> {
         let now = Instant::now();
-        let mut shares = self.lock();
-        let share = shares.get_mut(name).filter(|share| {
-            let looked = share.looked;
-            looked.is_none_or(|at| now.saturating_duration_since(at) >= LOOK_AGAIN)
+        let mut principals = self.lock();
+        let entry = principals.get_mut(name).filter(|entry| {
+            let searched = entry.searched;
+            searched.is_none_or(|at| now.saturating_duration_since(at) >= SEARCH_INTERVAL)
         });
-        let closed: Vec<ClientId> = share.map_or_else(Vec::new, |share| {
-            share.looked = Some(now);
-            share.uses.retain(|_, one| !one.is_over(now));
-            let closed = share.uses.iter().filter(|(_, one)| one.open == 0);
+        let closed: Vec<ClientId> = entry.map_or_else(Vec::new, |entry| {
+            entry.searched = Some(now);
+            entry.uses.retain(|_, one| !one.is_over(now));
+            let closed = entry.uses.iter().filter(|(_, one)| one.open == 0);
             closed.map(|(id, _)| *id).collect()
         });
         closed.into_iter()
     }
 
     fn forget(&self, name: &str, unused: Vec<ClientId>) {
-        let mut shares = self.lock();
-        if let Some(share) = shares.get_mut(name) {
+        let mut principals = self.lock();
+        if let Some(entry) = principals.get_mut(name) {
             for id in unused {
-                if share.uses.get(&id).is_some_and(|one| one.open == 0) {
-                    share.uses.remove(&id);
+                if entry.uses.get(&id).is_some_and(|one| one.open == 0) {
+                    entry.uses.remove(&id);
                 }
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Share>> {
-        self.shares.lock()
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, PrincipalSessions>> {
+        self.principals.lock()
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
         let none = |_| 0;
         let [one, two] = [1, 2].map(|n| sessions.enter(&a, client(n), Some(1), none).unwrap());
         let full = sessions.enter(&a, client(3), Some(1), none);
-        assert_eq!(full.unwrap_err(), Shut::Full);
+        assert_eq!(full.unwrap_err(), SessionError::Full);
         // Allowed: a session again, a later nonce of an unknown session, other principals.
         drop(sessions.enter(&a, client(2), Some(1), none).unwrap());
         drop(sessions.enter(&a, client(3), Some(2), none).unwrap());
@@ -282,8 +282,8 @@ mod tests {
         drop(sessions.enter(&a, client(4), Some(2), |_| 1).unwrap());
         drop((one, two));
         let forget = |sessions: &Sessions| {
-            for share in sessions.lock().values_mut() {
-                share.looked = None;
+            for entry in sessions.lock().values_mut() {
+                entry.searched = None;
             }
         };
         forget(&sessions);
@@ -291,7 +291,7 @@ mod tests {
         let full = sessions.enter(&a, client(3), Some(1), |id| {
             u64::from(id != stored(&a, client(3)) && id != client(3))
         });
-        assert_eq!(full.unwrap_err(), Shut::Full);
+        assert_eq!(full.unwrap_err(), SessionError::Full);
         forget(&sessions);
         drop(sessions.enter(&a, client(3), Some(1), none).unwrap());
     }
@@ -301,8 +301,8 @@ mod tests {
         let sessions = Arc::new(Sessions::new(2));
         let known = |id| if id == client(1) { 7 } else { 0 };
         let enter = |first| sessions.enter(&principal("a"), client(1), first, known);
-        assert_eq!(enter(Some(7)).unwrap_err(), Shut::Expired);
-        assert_eq!(enter(Some(1)).unwrap_err(), Shut::Expired);
+        assert_eq!(enter(Some(7)).unwrap_err(), SessionError::Expired);
+        assert_eq!(enter(Some(1)).unwrap_err(), SessionError::Expired);
         assert!(enter(None).is_ok());
         assert!(
             sessions

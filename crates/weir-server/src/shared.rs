@@ -96,7 +96,7 @@ impl Shared {
 
     /// Admits intentions of this many bytes to their lane of the queue. `None`: there is no room at
     /// present.
-    pub(crate) fn room(&self, intentions: &[Intention<'_>], bytes: usize) -> Option<Permit> {
+    pub(crate) fn admit(&self, intentions: &[Intention<'_>], bytes: usize) -> Option<Permit> {
         if self.store.is_costly(intentions) {
             self.admission.admit_costly(bytes)
         } else {
@@ -107,7 +107,7 @@ impl Shared {
     /// Proposes intentions. The commit thread is woken at the end of this turn of the reactor.
     pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
         let proposal = self.store.propose_quietly(intentions)?;
-        self.wake_batches.handed_over();
+        self.wake_batches.write_queued();
         Ok(proposal)
     }
 

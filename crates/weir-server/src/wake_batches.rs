@@ -27,7 +27,7 @@ pub(crate) struct WakeBatches {
 
 impl WakeBatches {
     /// Records that the store has a write and was not woken for it.
-    pub(crate) fn handed_over(&self) {
+    pub(crate) fn write_queued(&self) {
         self.handed.notify_one();
     }
 

@@ -55,7 +55,7 @@ pub(crate) enum Backend {
 
 /// The progress of a store: every record up to `settled` can be read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Marks {
+pub(crate) struct StoreProgress {
     pub(crate) settled: IntentionOffset,
     /// The intention that created the newest topic.
     pub(crate) created: IntentionOffset,
@@ -362,15 +362,15 @@ impl Backend {
 
     /// The progress of the store. `None` if a server has not sent its progress yet. A server sends
     /// it while a listener of a query that follows is open.
-    pub(crate) fn marks(&self) -> Result<Option<Marks>, StoreError> {
+    pub(crate) fn progress(&self) -> Result<Option<StoreProgress>, StoreError> {
         match self {
-            Self::Local(store) => Ok(Some(Marks {
+            Self::Local(store) => Ok(Some(StoreProgress {
                 settled: store.applied(),
                 created: store.newest_topic(),
             })),
             Self::Remote(remote) => {
-                let marks = remote.marks()?;
-                Ok(marks.map(|(settled, created)| Marks { settled, created }))
+                let progress = remote.progress()?;
+                Ok(progress.map(|(settled, created)| StoreProgress { settled, created }))
             }
         }
     }

@@ -18,18 +18,18 @@ const JOBS_MAX: usize = 65_536;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-struct Line {
+struct JobQueue {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
 }
 
-static LINE: Mutex<Line> = Mutex::new(Line {
+static QUEUE: Mutex<JobQueue> = Mutex::new(JobQueue {
     jobs: VecDeque::new(),
     threads: 0,
     idle: 0,
 });
-static MORE: Condvar = Condvar::new();
+static JOB_ADDED: Condvar = Condvar::new();
 
 /// The result of a job.
 struct Slot<T> {
@@ -43,9 +43,9 @@ struct Slot<T> {
 pub(crate) struct Submitted<T>(Arc<Mutex<Slot<T>>>);
 
 /// Marks the job as ended and wakes the task, even after a panic.
-struct Done<T>(Arc<Mutex<Slot<T>>>);
+struct CompletionGuard<T>(Arc<Mutex<Slot<T>>>);
 
-impl<T> Drop for Done<T> {
+impl<T> Drop for CompletionGuard<T> {
     fn drop(&mut self) {
         let waker = {
             let mut slot = self.0.lock();
@@ -96,45 +96,45 @@ pub(crate) fn submit<T: Send + 'static>(
         waker: None,
         over: false,
     }));
-    let done = Done(Arc::clone(&slot));
+    let guard = CompletionGuard(Arc::clone(&slot));
     let job = move || {
-        let done = done;
+        let guard = guard;
         let found = work();
-        let mut slot = done.0.lock();
+        let mut slot = guard.0.lock();
         slot.found = Some(found);
     };
-    let mut line = LINE.lock();
-    if line.jobs.len() >= JOBS_MAX {
+    let mut queue = QUEUE.lock();
+    if queue.jobs.len() >= JOBS_MAX {
         return Err(StoreError::LimitExceeded {
             what: "reads that wait for the disk",
             limit: JOBS_MAX as u64,
-            value: line.jobs.len() as u64 + 1,
+            value: queue.jobs.len() as u64 + 1,
         });
     }
-    line.jobs.push_back(Box::new(job));
-    if line.idle < line.jobs.len() && line.threads < THREADS_MAX {
+    queue.jobs.push_back(Box::new(job));
+    if queue.idle < queue.jobs.len() && queue.threads < THREADS_MAX {
         let thread = std::thread::Builder::new().name("weir-hand".into());
-        if thread.spawn(work_off).is_ok() {
-            line.threads += 1;
+        if thread.spawn(run_jobs).is_ok() {
+            queue.threads += 1;
         }
     }
-    drop(line);
-    MORE.notify_one();
+    drop(queue);
+    JOB_ADDED.notify_one();
     Ok(Submitted(slot))
 }
 
-fn work_off() {
-    let mut line = LINE.lock();
+fn run_jobs() {
+    let mut queue = QUEUE.lock();
     loop {
-        if let Some(job) = line.jobs.pop_front() {
-            drop(line);
+        if let Some(job) = queue.jobs.pop_front() {
+            drop(queue);
             // The panic was already printed. The waiting caller gets an error.
             drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)));
-            line = LINE.lock();
+            queue = QUEUE.lock();
             continue;
         }
-        line.idle += 1;
-        MORE.wait(&mut line);
-        line.idle -= 1;
+        queue.idle += 1;
+        JOB_ADDED.wait(&mut queue);
+        queue.idle -= 1;
     }
 }

@@ -38,7 +38,7 @@ pub(crate) mod options;
 mod reading;
 
 /// How long a wait may last before it checks whether the query was cancelled.
-const LOOK: Duration = Duration::from_millis(100);
+const CANCEL_CHECK: Duration = Duration::from_millis(100);
 
 /// The result of [`TopicQuery::next`].
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub enum TopicStep {
 /// The outcome of a request of the engine for more input.
 enum Served {
     /// The engine has new input.
-    Came,
+    Input,
     /// There is no input now.
     Nothing,
     /// The query cannot read the next record.
@@ -125,10 +125,10 @@ fn completed(options: &TopicQueryOptions) -> Result<QueryText, QueryError> {
     if follows && !matches!(text.mode, None | Some(Mode::Merge)) {
         return bad("a query that follows is a merge");
     }
-    if follows && ordered && !matches!(own_order(&text.order), "meta.intention") {
+    if follows && ordered && !matches!(normalized_order(&text.order), "meta.intention") {
         return bad("a query that follows has the order of `meta.intention`");
     }
-    if follows && (!text.group.trim().is_empty() || is_made(&text.select)) {
+    if follows && (!text.group.trim().is_empty() || is_computed(&text.select)) {
         return bad("a query that follows never comes to its groups and aggregates");
     }
     if !ordered && text.mode.is_none() {
@@ -143,13 +143,13 @@ fn completed(options: &TopicQueryOptions) -> Result<QueryText, QueryError> {
 }
 
 /// Whether a selection computes results instead of selecting values.
-fn is_made(select: &str) -> bool {
+fn is_computed(select: &str) -> bool {
     let select = select.trim();
     !select.is_empty() && !select.starts_with(['$', '@'])
 }
 
 /// The order without the parts that have no effect.
-fn own_order(order: &str) -> &str {
+fn normalized_order(order: &str) -> &str {
     let order = order.trim();
     let order = order.strip_suffix(" asc").unwrap_or(order).trim_end();
     if order == "meta.intention_offset" {
@@ -361,34 +361,34 @@ impl TopicQuery {
             // Read before the search for records, so that the wait below misses none.
             let seen = self.backend.deliveries();
             let mark = match &self.follow {
-                Some(_) => self.backend.marks()?.map(|marks| marks.settled),
+                Some(_) => self.backend.progress()?.map(|progress| progress.settled),
                 None => None,
             };
             // Limits the wait, so that a cancelled query ends soon.
-            let look = Instant::now().checked_add(LOOK);
-            let soon = deadline.map_or(look, |deadline| look.map(|look| look.min(deadline)));
+            let check = Instant::now().checked_add(CANCEL_CHECK);
+            let soon = deadline.map_or(check, |deadline| check.map(|check| check.min(deadline)));
             let mut idle = Vec::new();
-            let (mut came, mut faulty) = (false, Vec::new());
+            let (mut has_input, mut faulty) = (false, Vec::new());
             for need in needs.iter().filter(|need| need.required) {
                 match self.serve(need, soon)? {
-                    Served::Came => came = true,
+                    Served::Input => has_input = true,
                     Served::Nothing => idle.push(need.source),
                     Served::Fault => faulty.push(need.source),
                 }
             }
             // The results before the faulty record are returned first.
             let moved = self.promise_faults(&faulty)?;
-            if let Some(source) = self.due(&faulty, &idle).filter(|_| !came && !moved) {
+            if let Some(source) = self.due(&faulty, &idle).filter(|_| !has_input && !moved) {
                 let reading = self.readings.get_mut(&source);
                 if let Some(fault) = reading.and_then(|reading| reading.fault.take()) {
                     return Err(self.fail(fault));
                 }
             }
-            if came || moved || self.advance(mark, &idle)? {
+            if has_input || moved || self.advance(mark, &idle)? {
                 continue;
             }
-            let look = Instant::now().checked_add(LOOK);
-            let until = deadline.map_or(look, |deadline| look.map(|look| look.min(deadline)));
+            let check = Instant::now().checked_add(CANCEL_CHECK);
+            let until = deadline.map_or(check, |deadline| check.map(|check| check.min(deadline)));
             self.wait(mark, seen, &idle, until);
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(TopicStep::Idle);
@@ -404,8 +404,8 @@ impl TopicQuery {
         if reading.fault.is_some() {
             return Ok(Served::Fault);
         }
-        let given = reading.give(need.continuation.as_deref(), &self.shared, deadline);
-        let mut came = match given? {
+        let fetched = reading.next_page(need.continuation.as_deref(), &self.shared, deadline);
+        let mut items = match fetched? {
             Fetched::Nothing => return Ok(Served::Nothing),
             Fetched::Fault(fault) => {
                 reading.fault = Some(fault);
@@ -413,35 +413,37 @@ impl TopicQuery {
             }
             Fetched::End => {
                 self.query.finish(need.source)?;
-                return Ok(Served::Came);
+                return Ok(Served::Input);
             }
-            Fetched::Page(came) => came,
+            Fetched::Page(items) => items,
         };
-        let mut next = came.next.take();
+        let mut next = items.next.take();
         loop {
-            let items = came.frames.spans.len();
+            let count = items.frames.spans.len();
             let page = PageIn {
-                bytes: came.bytes.clone(),
-                frames: Some(came.frames.clone()),
+                bytes: items.bytes.clone(),
+                frames: Some(items.frames.clone()),
             };
             let Err(error) = self.query.enqueue(need.source, page, next) else {
-                reading.given += items as u64;
-                return Ok(Served::Came);
+                reading.enqueued += items as u64;
+                return Ok(Served::Input);
             };
             // Items before the faulty record still count. There may be another fault among them.
             let place = error.place();
-            let item = place.item.and_then(|item| item.checked_sub(reading.given));
+            let item = place
+                .item
+                .and_then(|item| item.checked_sub(reading.enqueued));
             let item = item.and_then(|item| usize::try_from(item).ok());
-            let found = item.and_then(|item| Some((item, came.record(item)?)));
+            let found = item.and_then(|item| Some((item, items.record(item)?)));
             let Some((item, (record, start))) = found else {
                 return Err(error.into());
             };
-            let span = came.frames.spans.get(item).copied().unwrap_or_default();
+            let span = items.frames.spans.get(item).copied().unwrap_or_default();
             let byte = place.offset;
             let byte = byte.map(|byte| byte.saturating_sub(u64::from(span.offset)));
             let fault = error.in_record(&reading.name, record, byte);
             reading.fault = Some(fault);
-            self.shared.properties.truncate(&mut came.frames, item);
+            self.shared.properties.truncate(&mut items.frames, item);
             next = Some(start);
         }
     }
@@ -610,7 +612,7 @@ impl TopicQuery {
 
 /// Whether records are stored in the order of the query.
 fn is_sorted(options: &TopicQueryOptions) -> bool {
-    let order = own_order(&options.text.order);
+    let order = normalized_order(&options.text.order);
     match options.view {
         TopicView::Latest => matches!(order, "" | "meta.key"),
         TopicView::Log => matches!(

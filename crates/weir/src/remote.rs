@@ -168,8 +168,8 @@ impl Remote {
         Instant::now().checked_add(self.patience)
     }
 
-    async fn ask(&self, message: &Message<'_>) -> Result<Vec<u8>, StoreError> {
-        self.link.ask(message, self.until()).await
+    async fn request(&self, message: &Message<'_>) -> Result<Vec<u8>, StoreError> {
+        self.link.request(message, self.until()).await
     }
 
     /// Opens a connection for a session.
@@ -227,7 +227,7 @@ impl Remote {
     }
 
     async fn value(&self, message: &Message<'_>) -> Result<Option<Page>, StoreError> {
-        let bytes = Bytes::from(self.ask(message).await?);
+        let bytes = Bytes::from(self.request(message).await?);
         match packet_of(&bytes)?.message {
             Message::Value { page } => Page::read_from(&bytes.slice_ref(page), 0).map(Some),
             Message::Refusal(refusal) => match refusal.code() {
@@ -250,7 +250,7 @@ impl Remote {
         while found.len() < limit {
             let after = found.last().map(|entry| &*entry.key).or(after);
             let bytes = self
-                .ask(&Message::Scan {
+                .request(&Message::Scan {
                     topic,
                     prefix,
                     after,
@@ -282,7 +282,7 @@ impl Remote {
     }
 
     pub(crate) async fn topic(&self, topic: &str) -> Result<Option<TopicInfo>, StoreError> {
-        let bytes = self.ask(&Message::Topic { topic }).await?;
+        let bytes = self.request(&Message::Topic { topic }).await?;
         match packet_of(&bytes)?.message {
             Message::TopicsAre { lines, .. } => Ok(topics_of(lines)?.pop()),
             Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::TopicUnknown) => {
@@ -298,7 +298,7 @@ impl Remote {
         loop {
             let after = found.last().map_or("", |info| &info.name).to_owned();
             let bytes = self
-                .ask(&Message::Topics {
+                .request(&Message::Topics {
                     prefix: b"",
                     after: after.as_bytes(),
                     limit: u64::MAX,
@@ -318,7 +318,7 @@ impl Remote {
     }
 
     pub(crate) async fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, StoreError> {
-        let bytes = self.ask(&Message::Program { topic }).await?;
+        let bytes = self.request(&Message::Program { topic }).await?;
         let Message::ProgramIs(program) = packet_of(&bytes)?.message else {
             return Err(other(&bytes));
         };
@@ -336,7 +336,7 @@ impl Remote {
     }
 
     pub(crate) async fn status(&self) -> Result<Status, StoreError> {
-        let bytes = self.ask(&Message::Status).await?;
+        let bytes = self.request(&Message::Status).await?;
         let Message::StatusIs { lines } = packet_of(&bytes)?.message else {
             return Err(other(&bytes));
         };
@@ -345,7 +345,7 @@ impl Remote {
 
     /// Waits without a limit: the server writes a snapshot and reads it back.
     pub(crate) async fn compact(&self) -> Result<CompactReport, StoreError> {
-        let bytes = self.link.ask(&Message::Compact, None).await?;
+        let bytes = self.link.request(&Message::Compact, None).await?;
         match packet_of(&bytes)?.message {
             Message::Compacted {
                 index,
@@ -362,7 +362,7 @@ impl Remote {
 
     /// Waits until the leader has reserved a number for a node.
     pub(crate) async fn add_node(&self, peer: &str) -> Result<u64, StoreError> {
-        let bytes = self.ask(&Message::ClusterAdd { peer }).await?;
+        let bytes = self.request(&Message::ClusterAdd { peer }).await?;
         match packet_of(&bytes)?.message {
             Message::ClusterAdded { node } => Ok(node),
             _ => Err(other(&bytes)),
@@ -371,7 +371,7 @@ impl Remote {
 
     /// Waits until the leader has committed a change of the cluster.
     pub(crate) async fn change_cluster(&self, change: &Message<'_>) -> Result<(), StoreError> {
-        let bytes = self.ask(change).await?;
+        let bytes = self.request(change).await?;
         match packet_of(&bytes)?.message {
             Message::ClusterChanged => Ok(()),
             _ => Err(other(&bytes)),
@@ -390,7 +390,7 @@ impl Remote {
                 created: IntentionOffset::ZERO,
             });
         }
-        let bytes = self.ask(&Message::Applied).await?;
+        let bytes = self.request(&Message::Applied).await?;
         match packet_of(&bytes)?.message {
             Message::AppliedIs {
                 applied,
@@ -427,7 +427,9 @@ impl Remote {
     /// The intention up to which all listeners with marks have received everything, and the
     /// intention of the newest topic. Without such listeners, it is the last progress from the
     /// server.
-    pub(crate) fn marks(&self) -> Result<Option<(IntentionOffset, IntentionOffset)>, StoreError> {
+    pub(crate) fn progress(
+        &self,
+    ) -> Result<Option<(IntentionOffset, IntentionOffset)>, StoreError> {
         if !self.link.facts()?.queries {
             let text = "this server cannot say how far it has got";
             return Err(remote_error(ErrorCode::Unsupported, text));
@@ -448,7 +450,7 @@ impl Remote {
     }
 
     pub(crate) async fn sync(&self) -> Result<(), StoreError> {
-        let bytes = self.ask(&Message::Sync).await?;
+        let bytes = self.request(&Message::Sync).await?;
         match packet_of(&bytes)?.message {
             Message::Synced => Ok(()),
             _ => Err(other(&bytes)),

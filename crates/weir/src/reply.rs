@@ -57,9 +57,9 @@ impl<T> Future for Reply<T> {
 }
 
 /// Wakes a sleeping thread.
-struct Sleeper(Thread);
+struct ThreadWaker(Thread);
 
-impl Wake for Sleeper {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -67,60 +67,66 @@ impl Wake for Sleeper {
 
 /// How a thread checks whether its wait was cancelled.
 #[derive(Clone)]
-struct Look {
+struct CancelCheck {
     every: Duration,
-    look: Arc<dyn Fn() -> bool>,
+    is_cancelled: Arc<dyn Fn() -> bool>,
 }
 
 thread_local! {
-    static LOOK: RefCell<Option<(Look, Instant)>> = const { RefCell::new(None) };
+    static CANCEL_CHECK: RefCell<Option<(CancelCheck, Instant)>> = const { RefCell::new(None) };
 }
 
 /// Runs calls whose waits for a server can be cancelled. While this thread waits in such a call, it
-/// calls `look` about once per `every`. When `look` returns `true`, the call fails with `Remote`
-/// and `Cancelled`. A read is then abandoned; a write may still be executed.
+/// calls `is_cancelled` about once per `every`. When `is_cancelled` returns `true`, the call fails
+/// with `Remote` and `Cancelled`. A read is then abandoned; a write may still be executed.
 pub fn interruptible<T>(
     every: Duration,
-    look: Arc<dyn Fn() -> bool>,
+    is_cancelled: Arc<dyn Fn() -> bool>,
     calls: impl FnOnce() -> T,
 ) -> T {
     /// Restores the previous setting, even after a panic.
-    struct Before(Option<(Look, Instant)>);
-    impl Drop for Before {
+    struct Restore(Option<(CancelCheck, Instant)>);
+    impl Drop for Restore {
         fn drop(&mut self) {
             let before = self.0.take();
-            LOOK.with(|one| *one.borrow_mut() = before);
+            CANCEL_CHECK.with(|one| *one.borrow_mut() = before);
         }
     }
-    let new = (Look { every, look }, Instant::now());
-    let _before = Before(LOOK.with(|one| one.borrow_mut().replace(new)));
+    let new = (
+        CancelCheck {
+            every,
+            is_cancelled,
+        },
+        Instant::now(),
+    );
+    let _before = Restore(CANCEL_CHECK.with(|one| one.borrow_mut().replace(new)));
     calls()
 }
 
 /// When this thread checks next whether its wait was cancelled; `None`: never.
-pub(crate) fn next_look() -> Option<Instant> {
-    LOOK.with(|one| {
-        let look = one.borrow();
-        let (look, last) = look.as_ref()?;
-        last.checked_add(look.every)
+pub(crate) fn next_check() -> Option<Instant> {
+    CANCEL_CHECK.with(|one| {
+        let check = one.borrow();
+        let (check, last) = check.as_ref()?;
+        last.checked_add(check.every)
     })
 }
 
-/// Calls `look` if it is due. No lock is held, because it is foreign code.
+/// Calls `is_cancelled` if it is due. No lock is held, because it is foreign code.
 ///
 /// # Errors
 /// `Cancelled` if the wait of this thread was cancelled.
-pub(crate) fn look() -> Result<(), StoreError> {
-    let look = LOOK.with(|one| one.borrow().clone());
-    let Some((look, last)) = look else {
+pub(crate) fn check_cancelled() -> Result<(), StoreError> {
+    let check = CANCEL_CHECK.with(|one| one.borrow().clone());
+    let Some((check, last)) = check else {
         return Ok(());
     };
-    if last.elapsed() < look.every {
+    if last.elapsed() < check.every {
         return Ok(());
     }
-    // No borrow is active, because `look` may use this module.
-    let over = (look.look)();
-    LOOK.with(|one| {
+    // No borrow is active, because `is_cancelled` may use this module.
+    let over = (check.is_cancelled)();
+    CANCEL_CHECK.with(|one| {
         if let Some((_, last)) = &mut *one.borrow_mut() {
             *last = Instant::now();
         }
@@ -139,18 +145,18 @@ pub(crate) fn block_on<T, E: From<StoreError>>(
     future: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        match next_look() {
+        match next_check() {
             None => std::thread::park(),
             Some(next) => {
                 std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
             }
         }
-        look()?;
+        check_cancelled()?;
     }
 }

@@ -74,7 +74,7 @@ impl From<&Work> for Claim {
 }
 
 /// The result of a claim.
-pub(crate) struct Got {
+pub(crate) struct ClaimResult {
     pub(crate) works: Vec<Work>,
     pub(crate) reason: Option<ErrorCode>,
     pub(crate) frontier: ConsequenceOffset,

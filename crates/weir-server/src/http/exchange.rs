@@ -29,7 +29,7 @@ pub(crate) trait BodySource: Send {
 
     /// With `holds`, the bytes read so far occupy memory that other requests wait for. The body
     /// must then arrive at the minimum rate.
-    fn hurry(&mut self, holds: bool);
+    fn require_minimum_rate(&mut self, holds: bool);
 }
 
 /// The body of a request.
@@ -111,7 +111,7 @@ pub(crate) async fn whole(
     };
     let mut body: Vec<u8> = Vec::new();
     loop {
-        source.hurry(reservation.is_held());
+        source.require_minimum_rate(reservation.is_held());
         let Some(piece) = source.next().await.map_err(lost)? else {
             return Ok(body.into());
         };
@@ -122,7 +122,7 @@ pub(crate) async fn whole(
         if length > body.capacity() {
             // The buffer grows with the bytes that arrive, never with an announced length.
             let size = length.max(body.capacity().saturating_mul(2).min(max));
-            source.hurry(false);
+            source.require_minimum_rate(false);
             reservation.cover(size).await.map_err(busy)?;
             body.reserve_exact(size - body.len());
         }

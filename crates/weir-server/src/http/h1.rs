@@ -16,7 +16,7 @@ mod chunked;
 pub mod pieces;
 #[cfg(test)]
 mod slow;
-mod watch;
+mod watchdog;
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +30,7 @@ use tokio::time::Instant;
 
 use self::body::BodyReader;
 pub(crate) use self::body::Rewound;
-use self::watch::Watchdog;
+use self::watchdog::Watchdog;
 use super::head::{Bad, Framing, HeadLimits, Parsed, Scan, Version, parse};
 use super::reply::{Body, Reply, Source, reason};
 use super::responder::Responder;

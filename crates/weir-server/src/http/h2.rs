@@ -4,7 +4,7 @@
 //! which has one service for both versions. The time limits are those of HTTP/1.1: a client that
 //! reads no response, or sends no request, is disconnected.
 
-mod calm;
+mod control_frame_limit;
 mod streams;
 
 use std::convert::Infallible;
@@ -22,8 +22,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 
-pub(crate) use self::calm::Calm;
-use self::streams::{Look, Open, Streams};
+pub(crate) use self::control_frame_limit::ControlFrameLimit;
+use self::streams::{ConnectionState, Open, Streams};
 use super::h1::Rewound;
 use super::head::{Builder, FieldName, Head, Method, Version};
 use super::problem::{Kind, Problem};
@@ -51,7 +51,7 @@ where
     R: Responder + Unpin + 'static,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = TokioIo::new(Calm::new(Rewound::new(first, io)));
+    let io = TokioIo::new(ControlFrameLimit::new(Rewound::new(first, io)));
     let config = host.config();
     let head_max = u32::try_from(config.head_max.0).unwrap_or(u32::MAX);
     // No budget counts the bytes that a client sends before the server reads them.
@@ -77,7 +77,7 @@ where
     });
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
     let mut leaving = false;
-    let mut looks = tokio::time::interval(Streams::every(config));
+    let mut checks = tokio::time::interval(Streams::every(config));
     loop {
         tokio::select! {
             // Errors of a connection concern only its client.
@@ -87,14 +87,14 @@ where
                 leaving = true;
                 connection.as_mut().graceful_shutdown();
             }
-            _ = looks.tick() => match streams.look() {
-                Look::Idle(time) if leaving && time >= config.write_timeout => return,
-                Look::Idle(time) if !leaving && time >= config.idle_timeout => {
+            _ = checks.tick() => match streams.state() {
+                ConnectionState::Idle(time) if leaving && time >= config.write_timeout => return,
+                ConnectionState::Idle(time) if !leaving && time >= config.idle_timeout => {
                     leaving = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                Look::Busy | Look::Idle(_) => {}
-                Look::Stalled => {
+                ConnectionState::Busy | ConnectionState::Idle(_) => {}
+                ConnectionState::Stalled => {
                     host.timed_out("write");
                     return;
                 }
@@ -231,8 +231,8 @@ impl<R: Responder> BodySource for Stream<R> {
         Box::pin(self.read())
     }
 
-    fn hurry(&mut self, holds: bool) {
-        self.rate.hurry(holds);
+    fn require_minimum_rate(&mut self, holds: bool) {
+        self.rate.set_required(holds);
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct BodyRate {
 
 impl BodyRate {
     /// Sets whether the bytes of the body occupy memory that other requests wait for.
-    pub(crate) fn hurry(&mut self, holds: bool) {
+    pub(crate) fn set_required(&mut self, holds: bool) {
         self.holds = holds;
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Waiting {
 
 /// A response that the client has not received yet, in the order of its writes.
 #[derive(Debug)]
-enum Owed {
+enum PendingResponse {
     Outcomes(Waiting),
     /// A complete packet.
     Packet(Vec<u8>),
@@ -53,13 +53,13 @@ fn is_in_doubt(error: &StoreError) -> bool {
 
 /// Memory of a waiting packet in bytes, including its place in the queue.
 fn memory_of(packet: &Vec<u8>) -> usize {
-    packet.capacity() + size_of::<Owed>()
+    packet.capacity() + size_of::<PendingResponse>()
 }
 
 /// Responses that are not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    owed: VecDeque<Owed>,
+    pending: VecDeque<PendingResponse>,
     /// Memory of the packets in the queue.
     packet_bytes: usize,
     /// The outcomes of the oldest write, if they have arrived.
@@ -73,11 +73,11 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn is_empty(&self) -> bool {
-        self.owed.is_empty()
+        self.pending.is_empty()
     }
 
     pub(super) fn wait(&mut self, waiting: Waiting) {
-        self.owed.push_back(Owed::Outcomes(waiting));
+        self.pending.push_back(PendingResponse::Outcomes(waiting));
     }
 
     /// Whether the outcome of a write of the session is not known to this node. Later writes get no
@@ -96,7 +96,7 @@ impl Answers {
     pub(super) fn packet(&mut self, mut packet: Vec<u8>) {
         packet.shrink_to_fit();
         self.packet_bytes += memory_of(&packet);
-        self.owed.push_back(Owed::Packet(packet));
+        self.pending.push_back(PendingResponse::Packet(packet));
     }
 
     /// Ready if the oldest response is complete; otherwise wakes the task when it is.
@@ -104,9 +104,9 @@ impl Answers {
         if self.front.is_some() {
             return Poll::Ready(());
         }
-        match self.owed.front_mut() {
-            Some(Owed::Packet(_)) => Poll::Ready(()),
-            Some(Owed::Outcomes(waiting)) => {
+        match self.pending.front_mut() {
+            Some(PendingResponse::Packet(_)) => Poll::Ready(()),
+            Some(PendingResponse::Outcomes(waiting)) => {
                 let polled = Pin::new(&mut waiting.proposal).poll(context);
                 polled.map(|result| self.front = Some(result))
             }
@@ -130,13 +130,13 @@ impl Answers {
                 break;
             }
             some = true;
-            match self.owed.pop_front() {
-                Some(Owed::Packet(packet)) => {
+            match self.pending.pop_front() {
+                Some(PendingResponse::Packet(packet)) => {
                     self.packet_bytes -= memory_of(&packet);
                     self.flush(&[], encoder, out);
                     out.bytes.extend_from_slice(&packet);
                 }
-                Some(Owed::Outcomes(waiting)) => {
+                Some(PendingResponse::Outcomes(waiting)) => {
                     let result = self.front.take().unwrap_or(Err(StoreError::Closed));
                     answered(self.answer(&waiting, result, encoder, out));
                     drop(waiting.permit);
@@ -187,7 +187,7 @@ impl Answers {
             Err(error) if waiting.first != 0 && is_in_doubt(&error) => {
                 self.flush(&[], encoder, out);
                 self.is_lost = true;
-                self.owed.clear();
+                self.pending.clear();
                 self.packet_bytes = 0;
             }
             Err(error) => {

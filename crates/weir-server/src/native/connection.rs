@@ -35,7 +35,7 @@ mod writes;
 use groups::Claims;
 use hello::FEATURES;
 use reads::Read;
-use writes::Admission;
+use writes::WriteAdmission;
 
 /// Deadline for HELLO after a connection opens.
 const HELLO_TIME: Duration = Duration::from_secs(10);
@@ -44,8 +44,8 @@ const STALL_TIME: Duration = Duration::from_secs(30);
 /// First interval at which a connection polls for a state without a wake-up, such as free memory in
 /// a budget. A queue of waiters would let a large packet block the small packets of others. The
 /// interval doubles with each poll, so that many waiting connections use little time.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
-const LOOKS_DOUBLE: u32 = 4;
+const POLL_FIRST: Duration = Duration::from_millis(2);
+const POLL_DOUBLINGS_MAX: u32 = 4;
 /// Packets that are processed before outcomes and pages are sent.
 const TURN_PACKETS: usize = 64;
 
@@ -63,7 +63,7 @@ pub(super) struct Connection<S> {
     pub(super) epoch: u64,
     pub(super) wants_received: bool,
     /// Why the previous write was refused for now, if it was.
-    pub(super) broken_off: Option<ErrorCode>,
+    pub(super) chain_refusal: Option<ErrorCode>,
     pub(super) superseded: Arc<Notify>,
     pub(super) answers: Answers,
     pub(super) idle: Duration,
@@ -89,7 +89,7 @@ pub(super) struct Connection<S> {
     /// Others have exhausted the budget for large packets.
     no_room: bool,
     /// Consecutive polls that found no progress.
-    looks: u32,
+    polls: u32,
     /// The write at the front waits for costly calls.
     pub(super) waits_for_costly: bool,
     started: Instant,
@@ -110,8 +110,8 @@ enum Closing {
 }
 
 /// Pause after this many polls without progress.
-fn look_again(looks: u32) -> Duration {
-    LOOK_AGAIN * (1 << looks.min(LOOKS_DOUBLE))
+fn poll_pause(polls: u32) -> Duration {
+    POLL_FIRST * (1 << polls.min(POLL_DOUBLINGS_MAX))
 }
 
 /// The event that ended a wait.
@@ -154,7 +154,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             session: None,
             epoch: 0,
             wants_received: false,
-            broken_off: None,
+            chain_refusal: None,
             superseded: Arc::default(),
             answers: Answers::default(),
             waits_until: None,
@@ -169,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             draining: false,
             stuck: false,
             no_room: false,
-            looks: 0,
+            polls: 0,
             waits_for_costly: false,
             started: now,
             heard: now,
@@ -196,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             let progress = self.turn().await;
             if progress {
-                self.looks = 0;
+                self.polls = 0;
             }
             if self.is_over() {
                 self.finish().await;
@@ -306,7 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return false;
         };
         let before = self.state.clone();
-        let dealt = match self.state.next(received.unread()) {
+        let result = match self.state.next(received.unread()) {
             Ok(None) => {
                 let bytes = received.unread().len() + self.state.lacks();
                 let max = self.port.shared.admission.bodies.max();
@@ -314,40 +314,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.greet();
                     self.fatal(&over_memory(max));
                 }
-                Dealt::Missing
+                PacketResult::Missing
             }
             Ok(Some((packet, size))) => {
                 self.greet();
-                let dealt = self.packet(&packet, size).await;
-                if !matches!(dealt, Dealt::Later) {
+                let result = self.packet(&packet, size).await;
+                if !matches!(result, PacketResult::Later) {
                     self.waits_until = None;
                     self.lacks = 0;
                     self.out.unreserve();
                 }
-                if let Dealt::Refused(refused) = &dealt {
+                if let PacketResult::Refused(refused) = &result {
                     self.refuse(packet.tag, refused, &packet.message);
                 }
-                if matches!(dealt, Dealt::Later) {
+                if matches!(result, PacketResult::Later) {
                     self.state = before;
                 } else {
                     received.consume(size);
                 }
-                dealt
+                result
             }
             Err(error) => {
                 self.greet();
                 self.fatal(&malformed(&error));
-                Dealt::Missing
+                PacketResult::Missing
             }
         };
         self.received = Some(received);
-        match dealt {
-            Dealt::Missing => false,
-            Dealt::Later => {
+        match result {
+            PacketResult::Missing => false,
+            PacketResult::Later => {
                 self.stuck = true;
                 false
             }
-            Dealt::Yes | Dealt::Refused(_) => true,
+            PacketResult::Yes | PacketResult::Refused(_) => true,
         }
     }
 
@@ -358,24 +358,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    async fn packet(&mut self, packet: &Packet<'_>, size: usize) -> Dealt {
+    async fn packet(&mut self, packet: &Packet<'_>, size: usize) -> PacketResult {
         let tag = packet.tag;
         let mut words = packet.require.split(|&byte| byte == b' ');
         let known = |word: &[u8]| FEATURES.split(|&byte| byte == b' ').any(|one| one == word);
         if !packet.require.is_empty() && !words.all(known) {
-            return Dealt::Refused(Refused::plain(ErrorCode::Unsupported));
+            return PacketResult::Refused(Refused::plain(ErrorCode::Unsupported));
         }
         match (self.state.phase(), &packet.message) {
-            (_, Message::Empty) => return Dealt::Yes,
+            (_, Message::Empty) => return PacketResult::Yes,
             (State::Fresh, Message::Hello(hello)) => {
                 return match self.hello(hello).await {
                     Ok(()) => {
                         if let Some(slot) = &self.slot {
                             slot.authenticated();
                         }
-                        Dealt::Yes
+                        PacketResult::Yes
                     }
-                    Err(refused) => Dealt::Refused(refused.fatal()),
+                    Err(refused) => PacketResult::Refused(refused.fatal()),
                 };
             }
             (State::Fresh, _) => return unexpected("HELLO comes first"),
@@ -386,13 +386,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match &packet.message {
             Message::Credit { bytes, records } => {
                 self.listeners.credit(tag, *bytes, *records);
-                Dealt::Yes
+                PacketResult::Yes
             }
             Message::Unlisten => {
                 if let Some(position) = self.listeners.remove(tag) {
                     self.send(&Packet::tagged(tag, Message::End { position }));
                 }
-                Dealt::Yes
+                PacketResult::Yes
             }
             _ if listens => unexpected("the tag is that of a listener"),
             Message::Write { count, items } => {
@@ -404,48 +404,48 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::One(one) => self.write_one(tag, one, size).into(),
             Message::GroupClaim(claim) => match self.claim(tag, claim) {
-                Ok(()) => Dealt::Yes,
-                Err(refused) => Dealt::Refused(refused),
+                Ok(()) => PacketResult::Yes,
+                Err(refused) => PacketResult::Refused(refused),
             },
             Message::Listen(listen) => {
                 if tag.is_empty() {
                     return unexpected("a listener needs a tag");
                 }
                 if self.draining {
-                    return Dealt::Refused(Refused::plain(ErrorCode::Draining));
+                    return PacketResult::Refused(Refused::plain(ErrorCode::Draining));
                 }
                 let store = Arc::clone(&self.port.shared.store);
                 if let Err(refused) = self.may(Right::Read, listen.topic) {
-                    return Dealt::Refused(refused);
+                    return PacketResult::Refused(refused);
                 }
                 let sought = match self.sought(listen).await {
                     Ok(sought) => sought,
-                    Err(refused) => return Dealt::Refused(refused),
+                    Err(refused) => return PacketResult::Refused(refused),
                 };
                 match self.listeners.add(&store, tag, listen, sought) {
                     Ok(answer) => {
                         self.send(&Packet::tagged(tag, answer));
-                        Dealt::Yes
+                        PacketResult::Yes
                     }
-                    Err(refused) => Dealt::Refused(refused),
+                    Err(refused) => PacketResult::Refused(refused),
                 }
             }
             Message::Ping => {
                 self.send(&Packet::tagged(tag, Message::Pong));
-                Dealt::Yes
+                PacketResult::Yes
             }
-            Message::Pong => Dealt::Yes,
+            Message::Pong => PacketResult::Yes,
             Message::Bye => {
                 self.leave(Closing::Bye);
-                Dealt::Yes
+                PacketResult::Yes
             }
             // Only unknown requests are refused. Otherwise two peers could refuse each other's
             // responses forever.
-            Message::Unknown { method } if !method.starts_with(b"_request_") => Dealt::Yes,
+            Message::Unknown { method } if !method.starts_with(b"_request_") => PacketResult::Yes,
             message => match self.read(tag, message).await {
-                Ok(Read::Done) => Dealt::Yes,
-                Ok(Read::Wait) => Dealt::Later,
-                Err(refused) => Dealt::Refused(refused),
+                Ok(Read::Done) => PacketResult::Yes,
+                Ok(Read::Wait) => PacketResult::Later,
+                Err(refused) => PacketResult::Refused(refused),
             },
         }
     }
@@ -594,7 +594,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn usual_deadline(&self) -> Instant {
         let far = Duration::from_hours(1);
         if self.waits() {
-            return Instant::now() + look_again(self.looks);
+            return Instant::now() + poll_pause(self.polls);
         }
         if self.closing != Closing::No || !self.is_sent() {
             return self.written + self.port.shared.config.write_timeout;
@@ -621,7 +621,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if self.waits() {
             self.no_room = false;
-            self.looks = self.looks.saturating_add(1);
+            self.polls = self.polls.saturating_add(1);
             return Event::Progress;
         }
         if self.marks_due().is_some_and(|due| due <= now) && self.usual_deadline() > now {
@@ -722,7 +722,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 /// Result of processing the packet at the front.
-enum Dealt {
+enum PacketResult {
     Yes,
     /// The packet is not complete.
     Missing,
@@ -731,18 +731,18 @@ enum Dealt {
     Refused(Refused),
 }
 
-impl From<Result<Admission, Refused>> for Dealt {
-    fn from(taken: Result<Admission, Refused>) -> Self {
+impl From<Result<WriteAdmission, Refused>> for PacketResult {
+    fn from(taken: Result<WriteAdmission, Refused>) -> Self {
         match taken {
-            Ok(Admission::Yes) => Self::Yes,
-            Ok(Admission::NoRoom) => Self::Later,
+            Ok(WriteAdmission::Yes) => Self::Yes,
+            Ok(WriteAdmission::NoRoom) => Self::Later,
             Err(refused) => Self::Refused(refused),
         }
     }
 }
 
-fn unexpected(what: &str) -> Dealt {
-    Dealt::Refused(Refused::new(ErrorCode::BadRequest, what).fatal())
+fn unexpected(what: &str) -> PacketResult {
+    PacketResult::Refused(Refused::new(ErrorCode::BadRequest, what).fatal())
 }
 
 /// Refuses a packet of more bytes than the memory allows.
@@ -763,11 +763,11 @@ fn malformed(error: &FrameError) -> Refused {
 mod tests {
     use std::time::Duration;
 
-    use super::look_again;
+    use super::poll_pause;
 
     #[test]
     fn pauses_between_polls_grow_to_a_bound() {
-        let pauses = [0, 1, 4, 5, u32::MAX].map(look_again);
+        let pauses = [0, 1, 4, 5, u32::MAX].map(poll_pause);
         assert_eq!(pauses, [2, 4, 32, 32, 32].map(Duration::from_millis));
     }
 }

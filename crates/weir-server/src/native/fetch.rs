@@ -18,7 +18,7 @@ use weir_core::ConsequenceOffset;
 use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::OUT_BYTES_HIGH;
-use super::pushdown::{FilterResult, Keys, Pushdown};
+use super::pushdown::{FilterResult, LatestKeys, Pushdown};
 use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::{MemoryBudget, Reservation};
 use crate::limits::readers::{READS, Readers};
@@ -44,12 +44,12 @@ pub(super) struct LookUp {
 
 /// Result of a fetch.
 #[derive(Debug)]
-enum Brought {
+enum FetchResult {
     Page(TopicReader, Result<Option<Page>, StoreError>, Reservation),
     /// The page was dropped: this many bytes must be reserved first.
     Lacks(usize),
-    Keys(Result<Keys, StoreError>),
-    Found(Result<Box<FilterResult>, StoreError>),
+    Keys(Result<LatestKeys, StoreError>),
+    Filtered(Result<Box<FilterResult>, StoreError>),
     /// The thread panicked.
     Lost,
 }
@@ -80,13 +80,13 @@ pub(super) struct Fetch {
     /// Number of the listener that the fetch is for.
     listener: u64,
     task: Option<Task>,
-    brought: Option<Brought>,
+    result: Option<FetchResult>,
 }
 
 /// A running fetch; its result is discarded when dropped.
 #[derive(Debug)]
 struct Task {
-    handle: JoinHandle<Brought>,
+    handle: JoinHandle<FetchResult>,
     stop: Arc<AtomicBool>,
 }
 
@@ -107,7 +107,7 @@ impl Fetch {
             turn: Arc::new(Semaphore::new(1)),
             listener: 0,
             task: None,
-            brought: None,
+            result: None,
         }
     }
 
@@ -120,12 +120,12 @@ impl Fetch {
     pub(super) fn reset(&mut self) {
         self.listener = 0;
         self.task = None;
-        self.brought = None;
+        self.result = None;
     }
 
     /// Starts to filter pages for a query, unless another fetch is running. Then the fetch owns the
     /// pushdown until the result is taken.
-    pub(super) fn look(
+    pub(super) fn filter(
         &mut self,
         listener: u64,
         reader: &TopicReader,
@@ -140,8 +140,8 @@ impl Fetch {
         };
         let budget = self.budget.clone();
         self.run_filter(listener, move |stop| {
-            let found = pushdown.look(reader, stop, &budget, reserved);
-            Brought::Found(found.map(Box::new))
+            let found = pushdown.scan(reader, stop, &budget, reserved);
+            FetchResult::Filtered(found.map(Box::new))
         });
     }
 
@@ -149,7 +149,7 @@ impl Fetch {
     fn run_filter(
         &mut self,
         listener: u64,
-        work: impl FnOnce(&Arc<AtomicBool>) -> Brought + Send + 'static,
+        work: impl FnOnce(&Arc<AtomicBool>) -> FetchResult + Send + 'static,
     ) {
         let (turn, filters) = (Arc::clone(&self.turn), Arc::clone(&self.filters));
         let stop = Arc::<AtomicBool>::default();
@@ -159,51 +159,51 @@ impl Fetch {
             // The permit of this connection comes first, so that one connection never waits for two
             // shared permits.
             let Ok(turn) = turn.acquire_owned().await else {
-                return Brought::Lost;
+                return FetchResult::Lost;
             };
             let Ok(place) = filters.acquire_owned().await else {
-                return Brought::Lost;
+                return FetchResult::Lost;
             };
-            let looked = tokio::task::spawn_blocking(move || {
-                let brought = work(&stopped);
+            let filtered = tokio::task::spawn_blocking(move || {
+                let result = work(&stopped);
                 drop((place, turn));
-                brought
+                result
             });
-            looked.await.unwrap_or(Brought::Lost)
+            filtered.await.unwrap_or(FetchResult::Lost)
         });
         self.task = Some(Task { handle, stop });
     }
 
     /// Takes the result of a filter task for this listener.
-    pub(super) fn take_found(
+    pub(super) fn take_filtered(
         &mut self,
         listener: u64,
     ) -> Option<Result<Box<FilterResult>, StoreError>> {
         match self.take(listener)? {
-            Brought::Found(found) => Some(found),
-            Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),
-            Brought::Page(..) | Brought::Lacks(_) | Brought::Keys(_) => None,
+            FetchResult::Filtered(found) => Some(found),
+            FetchResult::Lost => Some(Err(StoreError::Panicked { thread: READS })),
+            FetchResult::Page(..) | FetchResult::Lacks(_) | FetchResult::Keys(_) => None,
         }
     }
 
     fn is_idle(&self) -> bool {
-        self.task.is_none() && self.brought.is_none()
+        self.task.is_none() && self.result.is_none()
     }
 
-    fn begin(&mut self, listener: u64, work: impl FnOnce() -> Brought + Send + 'static) {
+    fn begin(&mut self, listener: u64, work: impl FnOnce() -> FetchResult + Send + 'static) {
         if self.is_idle() {
             self.listener = listener;
             let readers = self.readers.clone();
             let handle = tokio::spawn(async move {
                 let Ok(permit) = readers.permit_at_last().await else {
-                    return Brought::Lost;
+                    return FetchResult::Lost;
                 };
                 let fetched = readers.run(move || {
-                    let brought = work();
+                    let result = work();
                     drop(permit);
-                    brought
+                    result
                 });
-                fetched.await.unwrap_or(Brought::Lost)
+                fetched.await.unwrap_or(FetchResult::Lost)
             });
             self.task = Some(Task {
                 handle,
@@ -214,8 +214,8 @@ impl Fetch {
 
     /// Drops a fetched page that was not taken; it is fetched again.
     pub(super) fn drop_page(&mut self) {
-        if matches!(self.brought, Some(Brought::Page(..))) {
-            self.brought = None;
+        if matches!(self.result, Some(FetchResult::Page(..))) {
+            self.result = None;
         }
     }
 
@@ -232,7 +232,7 @@ impl Fetch {
             // is checked again.
             let bytes = reader.next_page_bytes();
             if !covers(bytes, &mut reservation) {
-                return Brought::Lacks(bytes);
+                return FetchResult::Lacks(bytes);
             }
             let page = reader.next_page();
             let bytes = match &page {
@@ -240,9 +240,9 @@ impl Fetch {
                 _ => 0,
             };
             if covers(bytes, &mut reservation) {
-                Brought::Page(reader, page, reservation)
+                FetchResult::Page(reader, page, reservation)
             } else {
-                Brought::Lacks(bytes)
+                FetchResult::Lacks(bytes)
             }
         });
     }
@@ -250,14 +250,14 @@ impl Fetch {
     /// Takes the page that was fetched for this listener.
     pub(super) fn take_page(&mut self, listener: u64) -> Option<Result<Fetched, StoreError>> {
         match self.take(listener)? {
-            Brought::Page(reader, page, reservation) => Some(page.map(|page| Fetched::Page {
+            FetchResult::Page(reader, page, reservation) => Some(page.map(|page| Fetched::Page {
                 reader,
                 page,
                 reservation,
             })),
-            Brought::Lacks(bytes) => Some(Ok(Fetched::Lacks(bytes))),
-            Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),
-            Brought::Keys(_) | Brought::Found(_) => None,
+            FetchResult::Lacks(bytes) => Some(Ok(Fetched::Lacks(bytes))),
+            FetchResult::Lost => Some(Err(StoreError::Panicked { thread: READS })),
+            FetchResult::Keys(_) | FetchResult::Filtered(_) => None,
         }
     }
 
@@ -273,27 +273,27 @@ impl Fetch {
             return;
         }
         match pushdown.take() {
-            None => self.begin(listener, move || Brought::Keys(wanted.keys())),
+            None => self.begin(listener, move || FetchResult::Keys(wanted.keys())),
             Some(pushdown) => self.run_filter(listener, move |stop| {
-                Brought::Keys(wanted.keys().and_then(|keys| pushdown.look_up(keys, stop)))
+                FetchResult::Keys(wanted.keys().and_then(|keys| pushdown.look_up(keys, stop)))
             }),
         }
     }
 
     /// Takes the keys that were looked up for this listener.
-    pub(super) fn take_keys(&mut self, listener: u64) -> Option<Result<Keys, StoreError>> {
+    pub(super) fn take_keys(&mut self, listener: u64) -> Option<Result<LatestKeys, StoreError>> {
         match self.take(listener)? {
-            Brought::Keys(keys) => Some(keys),
-            Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),
-            Brought::Page(..) | Brought::Lacks(_) | Brought::Found(_) => None,
+            FetchResult::Keys(keys) => Some(keys),
+            FetchResult::Lost => Some(Err(StoreError::Panicked { thread: READS })),
+            FetchResult::Page(..) | FetchResult::Lacks(_) | FetchResult::Filtered(_) => None,
         }
     }
 
-    fn take(&mut self, listener: u64) -> Option<Brought> {
+    fn take(&mut self, listener: u64) -> Option<FetchResult> {
         if self.listener != listener {
             return None;
         }
-        self.brought.take()
+        self.result.take()
     }
 
     /// Discards the fetch of this listener.
@@ -310,9 +310,9 @@ impl Fetch {
         };
         match Pin::new(&mut task.handle).poll(context) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(brought) => {
+            Poll::Ready(result) => {
                 self.task = None;
-                self.brought = Some(brought.unwrap_or(Brought::Lost));
+                self.result = Some(result.unwrap_or(FetchResult::Lost));
                 Poll::Ready(())
             }
         }
@@ -320,12 +320,12 @@ impl Fetch {
 }
 
 impl LookUp {
-    fn keys(&self) -> Result<Keys, StoreError> {
+    fn keys(&self) -> Result<LatestKeys, StoreError> {
         let (store, topic) = (&self.store, &*self.topic);
         let entries = store.scan_from(topic, &self.prefix, &self.from, REPLAY_KEYS)?;
-        let mut keys = Keys {
+        let mut keys = LatestKeys {
             ends: entries.len() < REPLAY_KEYS,
-            ..Keys::default()
+            ..LatestKeys::default()
         };
         let mut bytes = 0;
         let mut entries = entries.into_iter();
@@ -391,7 +391,7 @@ mod tests {
 
     use tokio::sync::Semaphore;
 
-    use super::{Brought, Fetch, Readers};
+    use super::{Fetch, FetchResult, Readers};
     use crate::limits::budget::MemoryBudget;
 
     /// Work that reports its start, ends on request, and then reports whether a caller still waits
@@ -409,7 +409,7 @@ mod tests {
         fetch.run_filter(listener, move |stop| {
             let _ = (start.send(()), told.recv());
             let _ = end.send(!stop.load(Ordering::Relaxed));
-            Brought::Lost
+            FetchResult::Lost
         });
         Work { begun, go, wanted }
     }

@@ -16,7 +16,7 @@ use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key
 use super::buffer::Outgoing;
 use super::fetch::{Fetch, Fetched, LookUp};
 use super::marks::ProgressMarks;
-use super::pushdown::{Ending, Filter, FilterResult, Keys, Pushdown};
+use super::pushdown::{Ending, Filter, FilterResult, LatestKeys, Pushdown};
 use super::refuse::{self, Refused};
 use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::Reservation;
@@ -38,7 +38,7 @@ struct Replay {
     /// Records after this offset arrive as new records.
     upto: u64,
     /// Keys that a query accepted and that are not sent yet.
-    ready: Option<Keys>,
+    ready: Option<LatestKeys>,
 }
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ enum Turn {
     /// The listener waits for an event.
     Waits,
     /// There may be more to send.
-    Goes,
+    More,
     /// A page of this many bytes found no room; it is fetched again.
     Lacks(usize),
     /// The listener has ended.
@@ -284,7 +284,7 @@ impl Listeners {
             let Some(listener) = self.list.get_mut(self.next) else {
                 break;
             };
-            let mut hands = TurnContext {
+            let mut context = TurnContext {
                 store,
                 fetch: &mut self.fetch,
                 scratch: &mut self.page,
@@ -292,13 +292,13 @@ impl Listeners {
                 encoder,
                 out,
             };
-            match listener.turn(&mut hands) {
+            match listener.turn(&mut context) {
                 Turn::Lacks(bytes) => self.lacks = bytes,
                 Turn::Waits => {
                     waiting += 1;
                     self.next += 1;
                 }
-                Turn::Goes => {
+                Turn::More => {
                     some = true;
                     waiting = 0;
                     self.next += 1;
@@ -415,28 +415,28 @@ impl TurnContext<'_> {
 }
 
 impl Listener {
-    fn turn(&mut self, hands: &mut TurnContext<'_>) -> Turn {
+    fn turn(&mut self, context: &mut TurnContext<'_>) -> Turn {
         if self.changed.is_some() || self.bytes <= 0 || self.records <= 0 {
             return Turn::Waits;
         }
         let turn = if self.replay.is_some() {
-            self.replay(hands)
+            self.replay(context)
         } else if self.pushes_down {
-            self.pushed_down(hands)
+            self.pushed_down(context)
         } else {
-            self.read(hands)
+            self.read(context)
         };
         turn.unwrap_or_else(|error| {
             let refused = refuse::of_store(&error);
-            refused.encode(&self.tag, hands.encoder, &mut hands.out.bytes);
+            refused.encode(&self.tag, context.encoder, &mut context.out.bytes);
             Turn::Ends
         })
     }
 
     /// Returns the next page; `Pending` while it is fetched.
-    fn next_page(&mut self, hands: &mut TurnContext<'_>) -> Poll<Result<Next, StoreError>> {
+    fn next_page(&mut self, context: &mut TurnContext<'_>) -> Poll<Result<Next, StoreError>> {
         let next = |page: Option<Page>| page.map_or(Next::End, Next::Page);
-        if let Some(fetched) = hands.fetch.take_page(self.number) {
+        if let Some(fetched) = context.fetch.take_page(self.number) {
             return Poll::Ready(fetched.map(|fetched| match fetched {
                 Fetched::Lacks(bytes) => Next::Lacks(bytes),
                 Fetched::Page {
@@ -446,7 +446,7 @@ impl Listener {
                 } => {
                     self.reader = reader;
                     let bytes = page.as_ref().map_or(0, Page::wire_bytes);
-                    hands.out.offer(bytes, reservation);
+                    context.out.offer(bytes, reservation);
                     next(page)
                 }
             }));
@@ -454,16 +454,16 @@ impl Listener {
         if let Poll::Ready(page) = self.reader.next_page_now() {
             return Poll::Ready(Ok(next(page)));
         }
-        let reserved = hands.out.reserved_bytes();
-        hands.fetch.page(self.number, &self.reader, reserved);
+        let reserved = context.out.reserved_bytes();
+        context.fetch.page(self.number, &self.reader, reserved);
         Poll::Pending
     }
 
-    fn read(&mut self, hands: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
+    fn read(&mut self, context: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         for _ in 0..TURN_PAGES {
-            *hands.left = hands.left.saturating_sub(1);
+            *context.left = context.left.saturating_sub(1);
             let before = ConsequenceOffset(self.reader.position().0.saturating_sub(1));
-            let Poll::Ready(next) = self.next_page(hands) else {
+            let Poll::Ready(next) = self.next_page(context) else {
                 return Ok(Turn::Waits);
             };
             let page = match next? {
@@ -472,17 +472,17 @@ impl Listener {
                 Next::Lacks(bytes) => return Ok(Turn::Lacks(bytes)),
             };
             let Some(page) = page else {
-                self.mark(self.skipped > 0, hands);
+                self.mark(self.skipped > 0, context);
                 if self.follow {
                     self.changed = Some(self.reader.changed());
                     return Ok(Turn::Waits);
                 }
                 let position = self.reader.position().0;
-                hands.send(&self.tag, Message::End { position });
+                context.send(&self.tag, Message::End { position });
                 return Ok(Turn::Ends);
             };
             let Some(filter) = &self.filter else {
-                return Ok(self.page_or_back(page, before, hands));
+                return Ok(self.page_or_back(page, before, context));
             };
             let mut chosen = PageBuilder::default();
             for record in &page {
@@ -494,20 +494,20 @@ impl Listener {
                 }
             }
             if let Some(page) = chosen.take() {
-                return Ok(self.page_or_back(page, before, hands));
+                return Ok(self.page_or_back(page, before, context));
             }
-            self.mark(self.skipped >= PROGRESS_RECORDS, hands);
+            self.mark(self.skipped >= PROGRESS_RECORDS, context);
         }
-        Ok(Turn::Goes)
+        Ok(Turn::More)
     }
 
     /// Sends records that match a query.
-    fn pushed_down(&mut self, hands: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
+    fn pushed_down(&mut self, context: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         let ready = self.found.take().map(Ok);
-        let Some(found) = ready.or_else(|| hands.fetch.take_found(self.number)) else {
-            let reserved = hands.out.reserved_bytes();
-            let fetch = &mut *hands.fetch;
-            fetch.look(self.number, &self.reader, &mut self.pushdown, reserved);
+        let Some(found) = ready.or_else(|| context.fetch.take_filtered(self.number)) else {
+            let reserved = context.out.reserved_bytes();
+            let fetch = &mut *context.fetch;
+            fetch.filter(self.number, &self.reader, &mut self.pushdown, reserved);
             return Ok(Turn::Waits);
         };
         let mut found = found?;
@@ -520,57 +520,57 @@ impl Listener {
             && found.reservation.is_held()
         {
             let bytes = page.wire_bytes();
-            let rest = Reservation::new(&hands.fetch.budget());
+            let rest = Reservation::new(&context.fetch.budget());
             let reservation = std::mem::replace(&mut found.reservation, rest);
-            hands.out.offer(bytes, reservation);
+            context.out.offer(bytes, reservation);
         }
         // Sent before the page, so that a client with its records also has this count.
         let bad = std::mem::take(&mut found.bad);
         if bad > 0 {
-            hands.send(&self.tag, Message::Skipped { count: bad });
+            context.send(&self.tag, Message::Skipped { count: bad });
         }
         if let Some(page) = found.page.take()
-            && let Err((lacks, page)) = self.page(page, false, hands)
+            && let Err((lacks, page)) = self.page(page, false, context)
         {
             found.page = Some(page);
             self.found = Some(found);
             return Ok(Turn::Lacks(lacks));
         }
         // Releases the memory that was reserved for filtering, and not for a long page.
-        hands.out.unreserve();
+        context.out.unreserve();
         self.reader = found.reader;
         self.pushdown = Some(found.pushdown);
         self.skipped += found.skipped;
         let position = self.reader.position().0;
         match found.ending {
-            Ending::More | Ending::Lacks(_) => self.mark(self.skipped >= PROGRESS_RECORDS, hands),
+            Ending::More | Ending::Lacks(_) => self.mark(self.skipped >= PROGRESS_RECORDS, context),
             Ending::End => {
-                self.mark(self.skipped > 0, hands);
+                self.mark(self.skipped > 0, context);
                 if self.follow {
                     self.changed = Some(self.reader.changed());
                     return Ok(Turn::Waits);
                 }
-                hands.send(&self.tag, Message::End { position });
+                context.send(&self.tag, Message::End { position });
                 return Ok(Turn::Ends);
             }
             Ending::Over => {
-                hands.send(&self.tag, Message::End { position });
+                context.send(&self.tag, Message::End { position });
                 return Ok(Turn::Ends);
             }
             Ending::Fault(refused) => {
-                refused.encode(&self.tag, hands.encoder, &mut hands.out.bytes);
+                refused.encode(&self.tag, context.encoder, &mut context.out.bytes);
                 return Ok(Turn::Ends);
             }
         }
-        Ok(Turn::Goes)
+        Ok(Turn::More)
     }
 
     /// Sends a progress mark, if one is due.
-    fn mark(&mut self, due: bool, hands: &mut TurnContext<'_>) {
+    fn mark(&mut self, due: bool, context: &mut TurnContext<'_>) {
         if due {
             self.skipped = 0;
             let position = self.reader.position().0;
-            hands.send(&self.tag, Message::Progress { position });
+            context.send(&self.tag, Message::Progress { position });
         }
     }
 
@@ -579,10 +579,10 @@ impl Listener {
         &mut self,
         page: Page,
         before: ConsequenceOffset,
-        hands: &mut TurnContext<'_>,
+        context: &mut TurnContext<'_>,
     ) -> Turn {
-        match self.page(page, false, hands) {
-            Ok(()) => Turn::Goes,
+        match self.page(page, false, context) {
+            Ok(()) => Turn::More,
             Err((lacks, _)) => {
                 self.reader.seek(before);
                 Turn::Lacks(lacks)
@@ -595,76 +595,76 @@ impl Listener {
         &mut self,
         page: Page,
         replay: bool,
-        hands: &mut TurnContext<'_>,
+        context: &mut TurnContext<'_>,
     ) -> Result<(), (usize, Page)> {
         let (bytes, records) = (page.wire_bytes(), page.len());
-        if !hands.out.admit(bytes) {
+        if !context.out.admit(bytes) {
             return Err((bytes, page));
         }
         let from = page.from();
-        let mut scratch = std::mem::take(hands.scratch);
+        let mut scratch = std::mem::take(context.scratch);
         scratch.clear();
-        if hands.out.is_long(bytes) {
+        if context.out.is_long(bytes) {
             // Exact, because a vector would double its size.
             scratch.reserve_exact(bytes);
         }
         page.write_to(&mut scratch);
         // Free the page before its bytes are copied again.
         drop(page);
-        if hands.out.is_long(bytes) {
-            hands.out.bytes.reserve_exact(bytes + PACKET_HEAD_BYTES);
+        if context.out.is_long(bytes) {
+            context.out.bytes.reserve_exact(bytes + PACKET_HEAD_BYTES);
         }
         let message = Message::Records {
             from,
             replay,
             page: &scratch,
         };
-        hands.send(&self.tag, message);
+        context.send(&self.tag, message);
         self.skipped = 0;
         self.bytes -= clamp(scratch.len() as u64);
         self.records -= clamp(records as u64);
         // The buffer of one long record is not retained for the next page.
         scratch.clear();
         scratch.shrink_to(64 << 10);
-        *hands.scratch = scratch;
+        *context.scratch = scratch;
         Ok(())
     }
 
     /// Sends the next keys of a `latest` listener. Each one has a separate page, because offsets do
     /// not ascend with keys.
-    fn replay(&mut self, hands: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
+    fn replay(&mut self, context: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         let Some(replay) = &mut self.replay else {
-            return Ok(Turn::Goes);
+            return Ok(Turn::More);
         };
         let ready = replay.ready.take().map(Ok);
-        let Some(keys) = ready.or_else(|| hands.fetch.take_keys(self.number)) else {
+        let Some(keys) = ready.or_else(|| context.fetch.take_keys(self.number)) else {
             let wanted = LookUp {
-                budget: hands.fetch.budget(),
-                reserved: hands.out.reserved_bytes(),
-                store: Arc::clone(hands.store),
+                budget: context.fetch.budget(),
+                reserved: context.out.reserved_bytes(),
+                store: Arc::clone(context.store),
                 topic: self.topic.clone(),
                 prefix: replay.prefix.clone(),
                 from: replay.from.clone(),
                 upto: replay.upto,
             };
-            hands.fetch.keys(self.number, wanted, &mut self.pushdown);
+            context.fetch.keys(self.number, wanted, &mut self.pushdown);
             return Ok(Turn::Waits);
         };
-        *hands.left = hands.left.saturating_sub(REPLAY_PAGES);
+        *context.left = context.left.saturating_sub(REPLAY_PAGES);
         let mut keys = keys?;
         if keys.lacks > 0 {
             self.pushdown = keys.pushdown;
             return Ok(Turn::Lacks(keys.lacks));
         }
         if let Some((bytes, reservation)) = keys.reservation.take() {
-            hands.out.offer(bytes, reservation);
+            context.out.offer(bytes, reservation);
         }
         while let Some((key, page)) = keys.found.pop_front() {
             // Without credit or room, continues later after the previous key. Keys that a query
             // accepted are counted, so they are sent.
-            let enough = self.bytes <= 0 || self.records <= 0 || hands.out.is_high();
+            let enough = self.bytes <= 0 || self.records <= 0 || context.out.is_high();
             if enough && !self.pushes_down {
-                return Ok(Turn::Goes);
+                return Ok(Turn::More);
             }
             let wanted = |record: &Record<'_>| {
                 let filter = self.filter.as_ref();
@@ -677,7 +677,7 @@ impl Listener {
             let is_wanted = first.is_some_and(|record| wanted(&record));
             match page.filter(|_| is_wanted) {
                 Some(sent) => {
-                    if let Err((lacks, page)) = self.page(sent, true, hands) {
+                    if let Err((lacks, page)) = self.page(sent, true, context) {
                         keys.found.push_front((key, Some(page)));
                         let replay = self.replay.as_mut().filter(|_| self.pushes_down);
                         if let Some(replay) = replay {
@@ -693,23 +693,26 @@ impl Listener {
             }
         }
         if keys.bad > 0 {
-            hands.send(&self.tag, Message::Skipped { count: keys.bad });
+            context.send(&self.tag, Message::Skipped { count: keys.bad });
         }
         if let Some(refused) = keys.fault {
-            refused.encode(&self.tag, hands.encoder, &mut hands.out.bytes);
+            refused.encode(&self.tag, context.encoder, &mut context.out.bytes);
             return Ok(Turn::Ends);
         }
         self.pushdown = keys.pushdown;
         if !keys.ends {
             // A client that waits for a rare match should see progress.
-            self.mark(self.pushes_down && self.skipped >= PROGRESS_RECORDS, hands);
+            self.mark(
+                self.pushes_down && self.skipped >= PROGRESS_RECORDS,
+                context,
+            );
         } else if self.pushes_down {
             let position = self.reader.position().0;
-            hands.send(&self.tag, Message::End { position });
+            context.send(&self.tag, Message::End { position });
             return Ok(Turn::Ends);
         } else {
             self.replay = None;
         }
-        Ok(Turn::Goes)
+        Ok(Turn::More)
     }
 }

@@ -29,16 +29,16 @@ pub(super) struct ProgressMarks {
     /// Whether any listener wants marks.
     wanted: bool,
     /// A listener was added that has no mark yet.
-    news: bool,
-    told: Option<(IntentionOffset, usize)>,
-    looked: Option<Instant>,
+    is_new: bool,
+    sent: Option<(IntentionOffset, usize)>,
+    checked: Option<Instant>,
 }
 
 impl ProgressMarks {
     /// Records that a listener was added.
     pub(super) fn renew(&mut self, wants: bool) {
         self.wanted |= wants;
-        self.news |= wants;
+        self.is_new |= wants;
     }
 
     /// Reads the positions of the store, before the listeners are checked.
@@ -53,11 +53,11 @@ impl ProgressMarks {
 
     /// Whether a mark is due.
     pub(super) fn is_due(&self, mark: &Mark, sent: bool) -> bool {
-        let waited = self.looked.is_none_or(|at| at.elapsed() >= MARK_PAUSE);
+        let waited = self.checked.is_none_or(|at| at.elapsed() >= MARK_PAUSE);
         let moved = self
-            .told
-            .is_none_or(|(told, lagging)| told < mark.settled || lagging > 0);
-        self.news || (moved && (sent || waited))
+            .sent
+            .is_none_or(|(sent, lagging)| sent < mark.settled || lagging > 0);
+        self.is_new || (moved && (sent || waited))
     }
 
     /// Sends the mark, which lists `lagging` as lagging. Returns false if there was nothing new to
@@ -71,13 +71,13 @@ impl ProgressMarks {
         out: &mut Outgoing,
     ) -> bool {
         self.wanted = any;
-        self.looked = Some(Instant::now());
-        let told = Some((mark.settled, lagging.len()));
-        if !any || (!self.news && self.told == told) {
+        self.checked = Some(Instant::now());
+        let sent = Some((mark.settled, lagging.len()));
+        if !any || (!self.is_new && self.sent == sent) {
             return false;
         }
-        self.news = false;
-        self.told = told;
+        self.is_new = false;
+        self.sent = sent;
         let lagging = lagging.join(&b'\n');
         let message = Message::AppliedIs {
             applied: mark.applied.0,
@@ -94,6 +94,6 @@ impl ProgressMarks {
         if !self.wanted {
             return None;
         }
-        Some(self.looked.map_or_else(Instant::now, |at| at + MARK_PAUSE))
+        Some(self.checked.map_or_else(Instant::now, |at| at + MARK_PAUSE))
     }
 }

@@ -99,7 +99,7 @@ pub(super) struct FilterResult {
 
 /// The next keys of a `latest` listener.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct LatestKeys {
     /// Each key with a page of only its record; `None` if the record arrives later or is not
     /// wanted.
     pub(super) found: VecDeque<(Box<[u8]>, Option<Page>)>,
@@ -226,7 +226,7 @@ impl Pushdown {
 
     /// Scans for records to send, until `stop` is set. `reserved` bytes of the budget are already
     /// reserved.
-    pub(super) fn look(
+    pub(super) fn scan(
         mut self: Box<Self>,
         mut reader: TopicReader,
         stop: &Arc<AtomicBool>,
@@ -239,7 +239,7 @@ impl Pushdown {
         let (mut bad, mut skipped) = (0, 0);
         let mut ending = Ending::More;
         let mut reservation = Reservation::new(budget);
-        for looks in 0..FILTER_PAGES {
+        for pages in 0..FILTER_PAGES {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -249,7 +249,7 @@ impl Pushdown {
             }
             let bytes = chosen.bytes.max(FILTER_BYTES) + block_bytes(&reader);
             if bytes > reserved && !reservation.try_cover(bytes) {
-                if looks == 0 {
+                if pages == 0 {
                     ending = Ending::Lacks(bytes);
                 }
                 break;
@@ -260,9 +260,9 @@ impl Pushdown {
             };
             let before = chosen.records;
             let filtered = self.page(&page, &mut chosen)?;
-            let (looked, more) = filtered;
+            let (scanned, more) = filtered;
             bad += more.bad;
-            skipped += looked - (chosen.records - before);
+            skipped += scanned - (chosen.records - before);
             ending = more.ending;
             let enough = chosen.bytes >= FILTER_BYTES || begun.elapsed() >= FILTER_TIME;
             if enough || !matches!(ending, Ending::More) {
@@ -286,9 +286,9 @@ impl Pushdown {
     /// after the last one that the limit allows.
     pub(super) fn look_up(
         mut self: Box<Self>,
-        mut keys: Keys,
+        mut keys: LatestKeys,
         stop: &Arc<AtomicBool>,
-    ) -> Result<Keys, StoreError> {
+    ) -> Result<LatestKeys, StoreError> {
         if keys.lacks > 0 {
             keys.pushdown = Some(self);
             return Ok(keys);
@@ -317,10 +317,10 @@ impl Pushdown {
         }
     }
 
-    fn choose(&mut self, keys: &mut Keys) -> Result<(), StoreError> {
+    fn choose(&mut self, keys: &mut LatestKeys) -> Result<(), StoreError> {
         let (mut bytes, mut frames) = (Vec::new(), Frames::default());
         // Index of the key and offset of the record, for each record that the query examines.
-        let mut looked = Vec::new();
+        let mut scanned = Vec::new();
         for (at, (_, page)) in keys.found.iter_mut().enumerate() {
             let Some(first) = page.as_ref().map(|page| page.iter().next()) else {
                 continue;
@@ -339,7 +339,7 @@ impl Pushdown {
                 );
                 let properties = query_filter.properties();
                 properties.push(&record, value, key, Meta::Nothing, &mut frames);
-                looked.push((at, record.offset.0));
+                scanned.push((at, record.offset.0));
             }
         }
         let Some(query_filter) = &mut self.query_filter else {
@@ -356,13 +356,13 @@ impl Pushdown {
             }
         };
         keys.bad = filtered.skipped;
-        let mut kept = vec![None; looked.len()];
+        let mut kept = vec![None; scanned.len()];
         for (at, span) in filtered.kept {
             if let Some(kept) = kept.get_mut(at) {
                 *kept = Some(span);
             }
         }
-        for ((at, _), kept) in looked.iter().zip(kept) {
+        for ((at, _), kept) in scanned.iter().zip(kept) {
             let Some((_, page)) = keys.found.get_mut(*at) else {
                 continue;
             };
@@ -372,7 +372,7 @@ impl Pushdown {
             };
         }
         if let Some((at, error)) = filtered.fault {
-            let offset = looked.get(at).map(|(_, offset)| *offset);
+            let offset = scanned.get(at).map(|(_, offset)| *offset);
             let start = spans.get(at).map_or(0, |span| u64::from(span.offset));
             keys.fault = Some(of_record(&error, offset, start));
         }
@@ -380,20 +380,20 @@ impl Pushdown {
     }
 
     /// Scans one page; returns how many records were examined.
-    fn page(&mut self, page: &Page, chosen: &mut Chosen) -> Result<(u64, Look), StoreError> {
-        let mut look = Look {
+    fn page(&mut self, page: &Page, chosen: &mut Chosen) -> Result<(u64, PageScan), StoreError> {
+        let mut scan = PageScan {
             bad: 0,
             ending: Ending::More,
         };
         let bytes = page.bytes();
-        let (mut records, mut frames, mut looked) = (Vec::new(), Frames::default(), 0);
+        let (mut records, mut frames, mut scanned) = (Vec::new(), Frames::default(), 0);
         for record in page {
             let record = record?;
             if self.until.is_some_and(|until| record.intention.0 > until) {
-                look.ending = Ending::Over;
+                scan.ending = Ending::Over;
                 break;
             }
-            looked += 1;
+            scanned += 1;
             if self
                 .filter
                 .as_ref()
@@ -412,25 +412,25 @@ impl Pushdown {
         let Some(query_filter) = &mut self.query_filter else {
             for record in &records {
                 if !chosen.push(record, &mut self.left) {
-                    look.ending = Ending::Over;
+                    scan.ending = Ending::Over;
                     break;
                 }
             }
-            return Ok((looked, look));
+            return Ok((scanned, scan));
         };
         let spans = frames.spans.clone();
         let filtered = match query_filter.filter(&bytes, frames) {
             Ok(filtered) => filtered,
             Err(error) => {
-                look.ending = Ending::Fault(refused(&error));
-                return Ok((looked, look));
+                scan.ending = Ending::Fault(refused(&error));
+                return Ok((scanned, scan));
             }
         };
-        look.bad = filtered.skipped;
+        scan.bad = filtered.skipped;
         if let Some((at, error)) = filtered.fault {
             let start = spans.get(at).map_or(0, |span| u64::from(span.offset));
             let record = records.get(at).map(|record| record.offset.0);
-            look.ending = Ending::Fault(of_record(&error, record, start));
+            scan.ending = Ending::Fault(of_record(&error, record, start));
         }
         for (at, span) in filtered.kept {
             let Some(mut record) = records.get(at).copied() else {
@@ -440,16 +440,16 @@ impl Pushdown {
                 record.value = span.of(&bytes);
             }
             if !chosen.push(&record, &mut self.left) {
-                look.ending = Ending::Over;
+                scan.ending = Ending::Over;
                 break;
             }
         }
-        Ok((looked, look))
+        Ok((scanned, scan))
     }
 }
 
 /// Result of scanning a page.
-struct Look {
+struct PageScan {
     bad: u64,
     ending: Ending,
 }

@@ -15,7 +15,7 @@ use super::State;
 use crate::config::ServerConfig;
 use crate::http::exchange::{Input, Started};
 use crate::http::h1::{self, Rewound};
-use crate::http::h2::Calm;
+use crate::http::h2::ControlFrameLimit;
 use crate::http::head::{Bad, Head, Method};
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Body, Reply};
@@ -30,11 +30,11 @@ pub(crate) async fn answer<S>(io: S, state: Arc<State>, phase: watch::Receiver<P
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let visit = Visit(Arc::clone(&state));
-    let Some((io, first)) = h1::serve(io, visit, phase).await else {
+    let connection = HttpConnection(Arc::clone(&state));
+    let Some((io, first)) = h1::serve(io, connection, phase).await else {
         return;
     };
-    let io = TokioIo::new(Calm::new(Rewound::new(first, io)));
+    let io = TokioIo::new(ControlFrameLimit::new(Rewound::new(first, io)));
     let time = state.config.head_timeout;
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let response = response(&reply(&state, request.uri().path()));
@@ -86,9 +86,9 @@ impl State {
 
 /// The service of one connection.
 #[derive(Clone)]
-struct Visit(Arc<State>);
+struct HttpConnection(Arc<State>);
 
-impl Visit {
+impl HttpConnection {
     fn reply(&self, head: &Head) -> Reply {
         let reply = reply(&self.0, head.path());
         if head.method == Method::Head {
@@ -99,7 +99,7 @@ impl Visit {
     }
 }
 
-impl Responder for Visit {
+impl Responder for HttpConnection {
     fn config(&self) -> &ServerConfig {
         &self.0.config
     }

@@ -7,12 +7,12 @@
 //! | module | purpose |
 //! |---|---|
 //! | `stream`, `cursor` | finding items in a body that is arriving, and in a complete one |
-//! | `item`, `few` | parsing an item |
+//! | `item`, `bounded` | parsing an item |
 //! | `writer`, `summary` | log entries, and their outcomes |
 //! | `transaction` | transactions: all items or none |
 
+mod bounded;
 mod cursor;
-mod few;
 mod item;
 mod stream;
 mod summary;
@@ -256,17 +256,17 @@ async fn at_once(
     let mut failed = None;
     while failed.is_none() {
         let (own, whole) = (reader.clone(), body.clone());
-        let gathered = offload::sized(body.len(), move || Ok(gather(&own, &whole, cursor)));
-        let gathered = gathered.await?;
-        for item in gathered.items {
+        let run = offload::sized(body.len(), move || Ok(gather(&own, &whole, cursor)));
+        let run = run.await?;
+        for item in run.items {
             if let Err(problem) = writer.push(item).await {
                 failed = Some((problem, 0, 0));
                 break;
             }
         }
-        cursor = gathered.cursor;
-        failed = failed.or(gathered.failed);
-        if gathered.ended {
+        cursor = run.cursor;
+        failed = failed.or(run.failed);
+        if run.ended {
             break;
         }
     }
@@ -277,7 +277,7 @@ async fn at_once(
 }
 
 /// Items of a body, and the reason why reading stopped.
-struct Gathered {
+struct ItemRun {
     items: Vec<Item>,
     cursor: Cursor,
     failed: Option<(Problem, u64, u64)>,
@@ -285,7 +285,7 @@ struct Gathered {
 }
 
 /// Reads the next items, up to one log entry.
-fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> Gathered {
+fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> ItemRun {
     let (mut items, mut bytes) = (Vec::new(), 0);
     let (mut failed, mut ended) = (None, false);
     while items.len() < CALL_ITEMS_MAX && bytes < ENTRY_BYTES_MAX {
@@ -304,7 +304,7 @@ fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> Gathered {
             }
         }
     }
-    Gathered {
+    ItemRun {
         items,
         cursor,
         failed,

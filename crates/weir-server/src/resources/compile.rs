@@ -14,7 +14,7 @@ use crate::limits::admission::Permit;
 use crate::resources::context::{Call, Edge};
 
 /// An operation with a program, with owned bytes.
-enum Brings {
+enum ProgramOperation {
     Create(Box<TopicOptions>),
     Replace(Option<CodeHash>),
 }
@@ -27,17 +27,21 @@ pub(crate) async fn propose(
     intention: &Intention<'_>,
     expect: Vec<Expect<'static>>,
 ) -> Result<(Proposal, Permit), Problem> {
-    let (brings, code, args) = match intention.operation {
+    let (program, code, args) = match intention.operation {
         Operation::CreateProgram {
             options,
             code,
             args,
-        } => (Brings::Create(Box::new(options.clone())), code, args),
+        } => (
+            ProgramOperation::Create(Box::new(options.clone())),
+            code,
+            args,
+        ),
         Operation::Replace {
             expected,
             code,
             args,
-        } => (Brings::Replace(expected), code, args),
+        } => (ProgramOperation::Replace(expected), code, args),
         _ => return propose::propose(edge, call, std::slice::from_ref(intention)),
     };
     edge.allow(call, std::slice::from_ref(intention))
@@ -52,13 +56,13 @@ pub(crate) async fn propose(
     offload::run(move || {
         let _turn = turn;
         let (code, args) = (&code[..], &args[..]);
-        let operation = match &brings {
-            Brings::Create(options) => Operation::CreateProgram {
+        let operation = match &program {
+            ProgramOperation::Create(options) => Operation::CreateProgram {
                 options,
                 code,
                 args,
             },
-            Brings::Replace(expected) => Operation::Replace {
+            ProgramOperation::Replace(expected) => Operation::Replace {
                 expected: *expected,
                 code,
                 args,
@@ -73,12 +77,12 @@ pub(crate) async fn propose(
             ..Intention::new(&topic, operation)
         };
         let shared = &edge.shared;
-        let room = shared.room(std::slice::from_ref(&intention), intention.size_hint());
-        let room = room.ok_or_else(busy)?;
+        let permit = shared.admit(std::slice::from_ref(&intention), intention.size_hint());
+        let permit = permit.ok_or_else(busy)?;
         let proposal = shared.store.propose(&[intention]);
         let proposal = proposal.map_err(|error| problems::of_store(&error))?;
-        let room = shared.admission.follow(room, &proposal);
-        Ok((proposal, room))
+        let permit = shared.admission.follow(permit, &proposal);
+        Ok((proposal, permit))
     })
     .await
 }

@@ -25,7 +25,7 @@ use super::events::read::seek;
 use super::execute::{execute_plain, json_object};
 use super::records::{self, Fields};
 use super::route::Resource;
-use crate::claiming::{Claim, NoLook, reason};
+use crate::claiming::{Claim, ClaimFailure, reason};
 use crate::http::head::FieldName;
 use crate::http::json::{Number, Object, some};
 use crate::http::offload;
@@ -442,7 +442,7 @@ async fn cursor_at(edge: &Arc<Edge>, call: &Call, from: Position) -> Result<u64,
 }
 
 /// Saturates: a larger number exceeds its limit in any case.
-fn small(number: Number) -> u32 {
+fn saturating_u32(number: Number) -> u32 {
     u32::try_from(number.0).unwrap_or(u32::MAX)
 }
 
@@ -458,8 +458,8 @@ impl Setup {
             mode,
             start,
             lease_ms: self.lease_ms.map_or(usual.lease_ms, |number| number.0),
-            attempts_max: small(self.attempts_max),
-            pending_max: self.pending_max.map_or(usual.pending_max, small),
+            attempts_max: saturating_u32(self.attempts_max),
+            pending_max: self.pending_max.map_or(usual.pending_max, saturating_u32),
             dead_letters: &self.dead_letters,
         }
     }
@@ -641,7 +641,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
 /// Responds to DELETE: deletes the group and its position.
 pub(crate) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let outcome = cursor(edge, call, GroupStep::Delete, b"").await?;
-    Ok(told(200, &outcome, None))
+    Ok(step_response(200, &outcome, None))
 }
 
 async fn cursor(
@@ -668,7 +668,7 @@ fn verdict(status: u16, outcome: &Outcome) -> Reply {
 }
 
 /// The response to a step; with `named`, the intention's offset is repeated under that name.
-fn told(status: u16, outcome: &Outcome, named: Option<&str>) -> Reply {
+fn step_response(status: u16, outcome: &Outcome, named: Option<&str>) -> Reply {
     let mut body = Vec::new();
     let mut object = Object::new(&mut body);
     if let Some(commit) = outcome.commit() {
@@ -803,7 +803,7 @@ pub(crate) async fn step(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
             cursor(edge, call, GroupStep::Reset { offset }, body).await
         }
     };
-    Ok(told(200, &outcome?, named))
+    Ok(step_response(200, &outcome?, named))
 }
 
 /// The result of a claim.
@@ -865,12 +865,12 @@ pub(crate) async fn claim(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
     let mut phase = edge.shared.phase.subscribe();
     let mut seen = None;
     loop {
-        let looked = claim.look(found).await.map_err(|error| match error {
-            NoLook::Denied(denied) => denial(denied, &claim.topic),
-            NoLook::Busy => {
+        let looked = claim.try_claim(found).await.map_err(|error| match error {
+            ClaimFailure::Denied(denied) => denial(denied, &claim.topic),
+            ClaimFailure::Busy => {
                 Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
             }
-            NoLook::Store(error) => problems::of_store(&error),
+            ClaimFailure::Store(error) => problems::of_store(&error),
         });
         let (found, room) = looked?;
         if let Some(code) = found.reason {

@@ -96,12 +96,12 @@ impl Hub {
             pieces: Mutex::default(),
         });
         topics.insert(topic.to_owned(), Arc::clone(&follow));
-        let watched = Watched {
+        let task = TopicTask {
             topic: topic.to_owned(),
             topics: Arc::clone(&self.topics),
             follow: Arc::clone(&follow),
         };
-        tokio::spawn(watched.run(reader));
+        tokio::spawn(task.run(reader));
         (follow, news)
     }
 }
@@ -111,13 +111,13 @@ fn lock(topics: &Topics) -> MutexGuard<'_, HashMap<String, Arc<Follow>>> {
 }
 
 /// The state of the task of a topic.
-struct Watched {
+struct TopicTask {
     topic: String,
     topics: Arc<Topics>,
     follow: Arc<Follow>,
 }
 
-impl Watched {
+impl TopicTask {
     /// Sends each new end of the topic to its tails.
     async fn run(self, mut reader: TopicReader) {
         let last = &self.follow.last;
@@ -168,7 +168,7 @@ mod tests {
     use weir_core::{Intention, Operation, TopicOptions};
     use weir_store::{Durability, OpenOptions, Store};
 
-    use super::{Hub, Watched, lock};
+    use super::{Hub, TopicTask, lock};
     use crate::config::ServerConfig;
     use crate::security::Security;
     use crate::shared::Shared;
@@ -219,12 +219,12 @@ mod tests {
             news.changed().await.unwrap();
             // Simulates a race with another thread: the task has seen the last tail leave when the
             // next one joins. The task must continue.
-            let watched = Watched {
+            let task = TopicTask {
                 topic: "t".to_owned(),
                 topics: Arc::clone(&hub.topics),
                 follow: Arc::clone(&first),
             };
-            assert!(!watched.ends());
+            assert!(!task.ends());
             assert!(lock(&hub.topics).contains_key("t"));
             // The last tail leaves; before the task sees it, the next one joins.
             drop(news);

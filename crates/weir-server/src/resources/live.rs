@@ -15,7 +15,7 @@ use crate::phase::Phase;
 use crate::security::Principal;
 
 /// A stream of events of one topic.
-pub(super) struct Live {
+pub(super) struct EventStream {
     pub(super) edge: Arc<Edge>,
     pub(super) topic: String,
     pub(super) follow: Arc<Follow>,
@@ -37,7 +37,7 @@ pub(super) enum News {
     Over,
 }
 
-impl Live {
+impl EventStream {
     pub(super) fn new(edge: &Arc<Edge>, call: &Call, topic: &str) -> Self {
         let (follow, news) = edge.hub.follow(topic);
         let age = edge.shared.config.tail_max_age;
@@ -98,7 +98,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for EventStream {
     fn drop(&mut self) {
         self.edge.shared.metrics.tails.sub(1);
     }

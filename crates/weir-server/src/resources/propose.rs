@@ -14,7 +14,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::problems;
 
 /// The index of the refused intention, if one of them is the cause, and the problem.
-pub(crate) type Stopped = Box<(Option<usize>, Problem)>;
+pub(crate) type RefusedProposal = Box<(Option<usize>, Problem)>;
 
 /// Proposes intentions if the caller has the right to them and the budget has room.
 pub(crate) fn propose(
@@ -22,7 +22,7 @@ pub(crate) fn propose(
     call: &Call,
     intentions: &[Intention<'_>],
 ) -> Result<(Proposal, Permit), Problem> {
-    propose_many(edge, call, intentions).map_err(|stopped| stopped.1)
+    propose_many(edge, call, intentions).map_err(|refused| refused.1)
 }
 
 /// As `propose`, but returns the index of the refused intention.
@@ -30,7 +30,7 @@ pub(crate) fn propose_many(
     edge: &Edge,
     call: &Call,
     intentions: &[Intention<'_>],
-) -> Result<(Proposal, Permit), Stopped> {
+) -> Result<(Proposal, Permit), RefusedProposal> {
     let allowed = edge.allow(call, intentions);
     allowed.map_err(|(index, problem)| Box::new((Some(index), problem)))?;
     queue(edge, intentions)
@@ -38,16 +38,16 @@ pub(crate) fn propose_many(
 
 /// As `propose_many`, without a check of rights: for steps of a request that was checked as a
 /// whole, and for intentions of the server itself.
-pub(crate) fn hand_over(
+pub(crate) fn propose_unchecked(
     edge: &Edge,
     intentions: &[Intention<'_>],
 ) -> Result<(Proposal, Permit), Problem> {
-    queue(edge, intentions).map_err(|stopped| stopped.1)
+    queue(edge, intentions).map_err(|refused| refused.1)
 }
 
-fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<(Proposal, Permit), Stopped> {
+fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<(Proposal, Permit), RefusedProposal> {
     let bytes = intentions.iter().map(Intention::size_hint).sum();
-    let permit = edge.shared.room(intentions, bytes);
+    let permit = edge.shared.admit(intentions, bytes);
     let permit = permit.ok_or_else(|| {
         let busy = Problem::new(Kind::Busy, ErrorCode::Busy.sentence());
         Box::new((None, busy.code(ErrorCode::Busy)))

@@ -15,7 +15,7 @@ use crate::http::problem::{Kind, Problem};
 use crate::http::query::offset_of;
 use crate::limits::{IDEMPOTENCY_KEY_MAX, KEYS_FULL_RETRY_MS};
 use crate::resources::context::{Call, Edge, Keyed};
-use crate::sessions::{InUse, SESSIONS_FULL, Shut};
+use crate::sessions::{InUse, SESSIONS_FULL, SessionError};
 
 /// The session of a write that is executed at most once.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Session {
                 let sessions = &edge.shared.sessions;
                 let known = |id| edge.shared.store.last_nonce(id);
                 let entered = sessions.enter(&call.principal, client, Some(nonce), known);
-                let entered = entered.map_err(|shut| shut_out(shut, nonce))?;
+                let entered = entered.map_err(|error| session_problem(error, nonce))?;
                 Ok(Self {
                     client: entered.client,
                     nonce,
@@ -81,7 +81,7 @@ impl Session {
             let known = |id| edge.shared.store.last_nonce(id);
             let sessions = &edge.shared.sessions;
             let entered = sessions.enter_own(&call.principal, session.client, known);
-            session.entered = Some(entered.map_err(|shut| shut_out(shut, 1))?);
+            session.entered = Some(entered.map_err(|error| session_problem(error, 1))?);
         }
         Ok(session)
     }
@@ -120,10 +120,10 @@ impl Session {
 }
 
 /// The problem for a session that may not be used.
-fn shut_out(shut: Shut, nonce: u64) -> Problem {
-    match shut {
-        Shut::Expired => refused(ErrorCode::SessionExpired, nonce),
-        Shut::Full => {
+fn session_problem(error: SessionError, nonce: u64) -> Problem {
+    match error {
+        SessionError::Expired => refused(ErrorCode::SessionExpired, nonce),
+        SessionError::Full => {
             let mut problem = Problem::new(Kind::Busy, SESSIONS_FULL).code(ErrorCode::Busy);
             problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
             problem

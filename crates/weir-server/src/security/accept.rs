@@ -56,18 +56,18 @@ pub(crate) enum NotAccepted {
 /// Handshakes in progress and waiting ones, by address.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
-    by_address: Mutex<HashMap<IpAddr, Under>>,
+    by_address: Mutex<HashMap<IpAddr, AddressHandshakes>>,
 }
 
 #[derive(Debug)]
-struct Under {
-    turns: Arc<Semaphore>,
+struct AddressHandshakes {
+    permits: Arc<Semaphore>,
     /// Number of handshakes that use this entry.
     users: usize,
 }
 
 /// Permit of a handshake. Dropping it lets the next one of its address start.
-struct Turn<'a> {
+struct HandshakePermit<'a> {
     all: &'a Handshakes,
     address: IpAddr,
     permit: Option<OwnedSemaphorePermit>,
@@ -75,40 +75,40 @@ struct Turn<'a> {
 
 impl Handshakes {
     /// Waits for a permit of this address.
-    async fn turn(&self, peer: Option<SocketAddr>) -> Option<Turn<'_>> {
+    async fn permit(&self, peer: Option<SocketAddr>) -> Option<HandshakePermit<'_>> {
         let address = network(peer?.ip());
-        let turns = {
+        let permits = {
             let mut all = self.lock();
-            let under = all.entry(address).or_insert_with(|| Under {
-                turns: Arc::new(Semaphore::new(HANDSHAKES_PER_ADDRESS_MAX)),
+            let entry = all.entry(address).or_insert_with(|| AddressHandshakes {
+                permits: Arc::new(Semaphore::new(HANDSHAKES_PER_ADDRESS_MAX)),
                 users: 0,
             });
-            under.users += 1;
-            Arc::clone(&under.turns)
+            entry.users += 1;
+            Arc::clone(&entry.permits)
         };
         // Created before the wait, so that a cancelled wait also decrements `users`.
-        let mut turn = Turn {
+        let mut handshake = HandshakePermit {
             all: self,
             address,
             permit: None,
         };
         // The semaphore is never closed.
-        turn.permit = turns.acquire_owned().await.ok();
-        Some(turn)
+        handshake.permit = permits.acquire_owned().await.ok();
+        Some(handshake)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Under>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, AddressHandshakes>> {
         self.by_address.lock()
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for HandshakePermit<'_> {
     fn drop(&mut self) {
         self.permit = None;
         let mut all = self.all.lock();
-        if let Some(under) = all.get_mut(&self.address) {
-            under.users -= 1;
-            if under.users == 0 {
+        if let Some(entry) = all.get_mut(&self.address) {
+            entry.users -= 1;
+            if entry.users == 0 {
                 all.remove(&self.address);
             }
         }
@@ -142,7 +142,7 @@ impl Security {
                 }
                 return Err(NotAccepted::Plain);
             }
-            let _turn = self.handshakes.turn(peer).await;
+            let _permit = self.handshakes.permit(peer).await;
             Ok(TlsAcceptor::from(config).accept(socket).await?)
         };
         let done = tokio::time::timeout(HANDSHAKE_MAX, handshake).await;

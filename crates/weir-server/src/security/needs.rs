@@ -13,7 +13,7 @@ pub(super) fn needs<'a>(intention: &Intention<'a>) -> impl Iterator<Item = (Righ
     // The right `admin` is for the server, not for one topic.
     let on = move |right| if right == Right::Admin { "" } else { topic };
     own.map(move |right| (*right, on(*right)))
-        .chain(letters(&intention.operation))
+        .chain(dead_letter_rights(&intention.operation))
 }
 
 fn rights(operation: &Operation<'_>) -> &'static [Right] {
@@ -45,7 +45,9 @@ fn steps(ops: &[TxnOp<'_>]) -> &'static [Right] {
 
 /// The rights for the dead-letter topic of a new group: the store creates the topic and writes to
 /// it.
-fn letters<'a>(operation: &Operation<'a>) -> impl Iterator<Item = (Right, &'a str)> + use<'a> {
+fn dead_letter_rights<'a>(
+    operation: &Operation<'a>,
+) -> impl Iterator<Item = (Right, &'a str)> + use<'a> {
     let dead = match operation {
         Operation::Cursor {
             step: GroupStep::Open(setup),

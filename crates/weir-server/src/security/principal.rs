@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::rate::Charged;
+use super::rate::RateAccounts;
 
 /// How a name was proved. Each check looks up the proof again, so a revocation also affects open
 /// connections.
@@ -28,7 +28,7 @@ pub(crate) struct Principal {
     /// Address of the peer.
     pub(crate) peer: Option<SocketAddr>,
     pub(super) proof: Proof,
-    pub(super) charged: Charged,
+    pub(super) accounts: RateAccounts,
 }
 
 impl Principal {

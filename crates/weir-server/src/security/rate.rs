@@ -84,7 +84,7 @@ impl Account {
 
 /// The owner of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Owner {
+enum AccountKey {
     Address(IpAddr),
     Principal(Box<str>),
 }
@@ -95,13 +95,13 @@ pub(crate) struct Rates {
     start: Instant,
     principal: Limits,
     address: Limits,
-    accounts: Mutex<HashMap<Owner, Arc<Account>>>,
+    accounts: Mutex<HashMap<AccountKey, Arc<Account>>>,
     shared: Arc<Account>,
 }
 
 /// The accounts of one connection; cheap to clone. All connections of one owner share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Charged {
+pub(crate) struct RateAccounts {
     principal: Option<Arc<Account>>,
     address: Option<Arc<Account>>,
 }
@@ -121,19 +121,19 @@ impl Rates {
     }
 
     /// Returns the accounts of a client. `name` is empty without identity.
-    pub(crate) fn charged(&self, name: &str, address: Option<IpAddr>) -> Charged {
+    pub(crate) fn accounts_of(&self, name: &str, address: Option<IpAddr>) -> RateAccounts {
         let principal = (!name.is_empty() && !self.principal.none())
-            .then(|| self.account(Owner::Principal(name.into())));
+            .then(|| self.account(AccountKey::Principal(name.into())));
         let address = address.filter(|_| !self.address.none());
-        Charged {
+        RateAccounts {
             principal,
-            address: address.map(|address| self.account(Owner::Address(network(address)))),
+            address: address.map(|address| self.account(AccountKey::Address(network(address)))),
         }
     }
 
     /// Charges a request of this many items and bytes. Returns the time to wait if a limit is
     /// exceeded.
-    pub(crate) fn admit(&self, to: &Charged, items: u64, bytes: u64) -> Result<(), Duration> {
+    pub(crate) fn admit(&self, to: &RateAccounts, items: u64, bytes: u64) -> Result<(), Duration> {
         if to.principal.is_none() && to.address.is_none() {
             return Ok(());
         }
@@ -164,7 +164,7 @@ impl Rates {
     }
 
     /// Charges bytes of a request in addition to those that were charged at its start.
-    pub(crate) fn charge_bytes(&self, to: &Charged, bytes: u64) {
+    pub(crate) fn charge_bytes(&self, to: &RateAccounts, bytes: u64) {
         let now = self.now_ns();
         for (account, limits) in self.both(to) {
             if let Some(limit) = limits.bytes {
@@ -174,7 +174,7 @@ impl Rates {
     }
 
     /// Charges the fuel that finished requests used.
-    pub(crate) fn charge_fuel(&self, to: &Charged, fuel: u64) {
+    pub(crate) fn charge_fuel(&self, to: &RateAccounts, fuel: u64) {
         if fuel == 0 {
             return;
         }
@@ -188,7 +188,7 @@ impl Rates {
 
     /// Counts a failed authentication. Returns the time to wait if there were too many.
     pub(crate) fn failed(&self, address: IpAddr) -> Result<(), Duration> {
-        let account = self.account(Owner::Address(network(address)));
+        let account = self.account(AccountKey::Address(network(address)));
         let now = self.now_ns();
         let minute_ns = 60 * SECOND_NS;
         let step_ns = minute_ns / FAILURES_A_MINUTE;
@@ -200,15 +200,18 @@ impl Rates {
         Ok(())
     }
 
-    fn both<'a>(&self, to: &'a Charged) -> impl Iterator<Item = (&'a Account, Limits)> + use<'a> {
+    fn both<'a>(
+        &self,
+        to: &'a RateAccounts,
+    ) -> impl Iterator<Item = (&'a Account, Limits)> + use<'a> {
         let principal = to.principal.as_deref().zip(Some(self.principal));
         let address = to.address.as_deref().zip(Some(self.address));
         principal.into_iter().chain(address)
     }
 
-    fn account(&self, owner: Owner) -> Arc<Account> {
+    fn account(&self, key: AccountKey) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
-        if let Some(account) = accounts.get(&owner) {
+        if let Some(account) = accounts.get(&key) {
             return Arc::clone(account);
         }
         if accounts.len() >= ACCOUNTS_MAX {
@@ -218,7 +221,7 @@ impl Rates {
                 return Arc::clone(&self.shared);
             }
         }
-        Arc::clone(accounts.entry(owner).or_default())
+        Arc::clone(accounts.entry(key).or_default())
     }
 
     fn now_ns(&self) -> u64 {
@@ -272,15 +275,15 @@ mod tests {
             ..Limits::default()
         };
         let rates = Rates::new(limits, Limits::default());
-        let charged = rates.charged("a", Some(HERE));
-        rates.admit(&charged, 1, 1_000_000).unwrap();
-        let wait = rates.admit(&charged, 1, 1).unwrap_err();
+        let accounts = rates.accounts_of("a", Some(HERE));
+        rates.admit(&accounts, 1, 1_000_000).unwrap();
+        let wait = rates.admit(&accounts, 1, 1).unwrap_err();
         assert!(wait > Duration::from_secs(990), "{wait:?}");
         // Another principal at this address is not affected.
-        let other = rates.charged("b", Some(HERE));
+        let other = rates.accounts_of("b", Some(HERE));
         rates.admit(&other, 1, 1).unwrap();
         // The limited principal is also limited on another connection.
-        let again = rates.charged("a", None);
+        let again = rates.accounts_of("a", None);
         assert!(rates.admit(&again, 1, 1).is_err());
     }
 
@@ -291,21 +294,21 @@ mod tests {
             ..Limits::default()
         };
         let rates = Rates::new(Limits::default(), limits);
-        let charged = rates.charged("", Some(HERE));
-        rates.admit(&charged, 1_000_000, 1_000_000).unwrap();
-        rates.charge_fuel(&charged, 500);
-        rates.admit(&charged, 1, 1).unwrap();
-        rates.charge_fuel(&charged, 60_000);
-        let wait = rates.admit(&charged, 1, 1).unwrap_err();
+        let accounts = rates.accounts_of("", Some(HERE));
+        rates.admit(&accounts, 1_000_000, 1_000_000).unwrap();
+        rates.charge_fuel(&accounts, 500);
+        rates.admit(&accounts, 1, 1).unwrap();
+        rates.charge_fuel(&accounts, 60_000);
+        let wait = rates.admit(&accounts, 1, 1).unwrap_err();
         assert!(wait > Duration::from_secs(50), "{wait:?}");
     }
 
     #[test]
     fn without_limits_nothing_is_kept() {
         let rates = Rates::new(Limits::default(), Limits::default());
-        let charged = rates.charged("a", Some(HERE));
+        let accounts = rates.accounts_of("a", Some(HERE));
         for _ in 0..1_000 {
-            rates.admit(&charged, 10_000, 1 << 30).unwrap();
+            rates.admit(&accounts, 10_000, 1 << 30).unwrap();
         }
         assert!(rates.accounts.lock().is_empty());
     }
@@ -334,18 +337,18 @@ mod tests {
             ..Limits::default()
         };
         let rates = Rates::new(limits, Limits::default());
-        let slow = rates.charged("slow", None);
+        let slow = rates.accounts_of("slow", None);
         rates.admit(&slow, 1_000, 0).unwrap();
         drop(slow);
         for n in 0..ACCOUNTS_MAX + 10 {
-            drop(rates.charged(&format!("p{n}"), None));
+            drop(rates.accounts_of(&format!("p{n}"), None));
         }
         assert!(rates.accounts.lock().len() <= ACCOUNTS_MAX);
         // An account with a debt is not removed.
-        let slow = rates.charged("slow", None);
+        let slow = rates.accounts_of("slow", None);
         assert!(rates.admit(&slow, 1, 0).is_err());
         let held: Vec<_> = (0..ACCOUNTS_MAX + 10)
-            .map(|n| rates.charged(&format!("q{n}"), None))
+            .map(|n| rates.accounts_of(&format!("q{n}"), None))
             .collect();
         assert!(rates.accounts.lock().len() <= ACCOUNTS_MAX);
         drop(held);

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::file_stamps::FileStamps;
 use super::identities::{IdentitiesError, IdentitiesFile};
 use super::principal::Proof;
 use super::rights::Grants;
-use super::seen::Seen;
 use super::tokens::{TokenHash, id_of};
 
 /// A known identity.
@@ -35,7 +35,7 @@ pub(super) struct Table {
     tokens: HashMap<String, Identity>,
     certificates: HashMap<String, Identity>,
     /// Compared if a token has no entry, so that the check takes equally long.
-    nobody: TokenHash,
+    dummy_hash: TokenHash,
 }
 
 impl Table {
@@ -63,7 +63,7 @@ impl Table {
         Self {
             tokens: file.tokens.into_iter().map(token).collect(),
             certificates: file.certificates.into_iter().map(certificate).collect(),
-            nobody: TokenHash::of(""),
+            dummy_hash: TokenHash::of(""),
         }
     }
 
@@ -73,7 +73,7 @@ impl Table {
         let id = id_of(token);
         let found = id.and_then(|id| self.tokens.get(id));
         let kept = found.and_then(|identity| identity.hash.as_ref());
-        let equal = kept.unwrap_or(&self.nobody).matches(&shown);
+        let equal = kept.unwrap_or(&self.dummy_hash).matches(&shown);
         let found = found.filter(|identity| equal && identity.holds(now_ms));
         id.zip(found)
     }
@@ -98,18 +98,18 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct Identities {
     path: PathBuf,
-    seen: Seen,
+    stamps: FileStamps,
     table: RwLock<Arc<Table>>,
 }
 
 impl Identities {
     pub(super) fn read(path: PathBuf) -> Result<Self, IdentitiesError> {
-        let seen = Seen::default();
-        seen.note(std::iter::once(&*path));
+        let stamps = FileStamps::default();
+        stamps.note(std::iter::once(&*path));
         let table = Table::new(IdentitiesFile::read(&path)?);
         Ok(Self {
             path,
-            seen,
+            stamps,
             table: RwLock::new(Arc::new(table)),
         })
     }
@@ -117,7 +117,7 @@ impl Identities {
     /// Parses the current file without applying it. A malformed file is not read again until it
     /// changes.
     pub(super) fn reread(&self) -> Result<Table, IdentitiesError> {
-        self.seen.note(std::iter::once(&*self.path));
+        self.stamps.note(std::iter::once(&*self.path));
         IdentitiesFile::read(&self.path).map(Table::new)
     }
 
@@ -132,6 +132,6 @@ impl Identities {
 
     /// Whether the file has changed since it was read.
     pub(super) fn has_changed(&self) -> bool {
-        self.seen.has_changed(std::iter::once(&*self.path))
+        self.stamps.has_changed(std::iter::once(&*self.path))
     }
 }

@@ -23,7 +23,7 @@ use thiserror::Error;
 use weir_raft::{PeerConfigs, PeerTls};
 
 use super::certificate::{CertificateError, CertificateFields};
-use super::seen::Seen;
+use super::file_stamps::FileStamps;
 use crate::config::ClientCertificates;
 
 /// Maximum size of a file of certificates or keys, in bytes.
@@ -119,25 +119,25 @@ pub(crate) struct Served {
 pub(crate) struct Tls {
     files: TlsFiles,
     served: RwLock<Served>,
-    seen: Seen,
+    stamps: FileStamps,
 }
 
 impl Tls {
     pub(crate) fn read(files: TlsFiles, now_ms: u64) -> Result<Self, TlsError> {
-        let seen = Seen::default();
-        seen.note(files.paths());
+        let stamps = FileStamps::default();
+        stamps.note(files.paths());
         let served = RwLock::new(read(&files, now_ms)?);
         Ok(Self {
             files,
             served,
-            seen,
+            stamps,
         })
     }
 
     /// Parses the current files without applying them. Malformed files are not read again until
     /// they change.
     pub(crate) fn reread(&self, now_ms: u64) -> Result<Served, TlsError> {
-        self.seen.note(self.files.paths());
+        self.stamps.note(self.files.paths());
         read(&self.files, now_ms)
     }
 
@@ -148,7 +148,7 @@ impl Tls {
 
     /// Whether a file has changed since it was read.
     pub(crate) fn has_changed(&self) -> bool {
-        self.seen.has_changed(self.files.paths())
+        self.stamps.has_changed(self.files.paths())
     }
 
     pub(crate) fn served(&self) -> Served {
@@ -242,13 +242,13 @@ pub(crate) fn peer_tls(files: &PeerFiles) -> Result<PeerTls, TlsError> {
     let files = files.clone();
     let paths =
         |files: &PeerFiles| [&files.certificate, &files.key, &files.authority].map(Clone::clone);
-    let seen = Seen::default();
-    seen.note(paths(&files).iter().map(PathBuf::as_path));
+    let stamps = FileStamps::default();
+    stamps.note(paths(&files).iter().map(PathBuf::as_path));
     let configs = RwLock::new(read_peer(&files)?);
     Ok(PeerTls::new(move || {
         let paths = paths(&files);
-        if seen.has_changed(paths.iter().map(PathBuf::as_path)) {
-            seen.note(paths.iter().map(PathBuf::as_path));
+        if stamps.has_changed(paths.iter().map(PathBuf::as_path)) {
+            stamps.note(paths.iter().map(PathBuf::as_path));
             match read_peer(&files) {
                 Ok(fresh) => *configs.write() = fresh,
                 Err(error) => tracing::error!(%error, "certificates of the node were not renewed"),

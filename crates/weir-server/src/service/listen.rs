@@ -14,7 +14,7 @@ use crate::phase::Phase;
 use crate::resources::context::{Edge, Peer};
 use crate::resources::ds;
 use crate::security::Protocol;
-use crate::service::{self, visit::Visit};
+use crate::service::{self, http_connection::HttpConnection};
 use crate::shared::Shared;
 
 /// Pause after the system had no descriptor left.
@@ -79,13 +79,13 @@ async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, slo
         principal: Arc::new(principal),
         slot,
     };
-    let visit = Visit {
+    let host = HttpConnection {
         edge: Arc::clone(&edge),
         peer,
     };
-    let other = h1::serve(stream, visit.clone(), phase.clone()).await;
+    let other = h1::serve(stream, host.clone(), phase.clone()).await;
     if let Some((io, first)) = other {
-        h2::serve(io, first, visit, phase).await;
+        h2::serve(io, first, host, phase).await;
     }
 }
 

@@ -159,25 +159,25 @@ fn script(weir: &Weir) -> Vec<String> {
 }
 
 #[test]
-fn a_script_gets_the_same_answers_near_and_far() {
+fn a_script_gets_the_same_answers_local_and_remote() {
     let world = World::new();
-    let far = world.connect();
+    let remote = world.connect();
     let dir = tempfile::tempdir().unwrap();
     let options = weir::OpenOptions {
         durability: weir::Durability::Memory,
         ..weir::OpenOptions::default()
     };
-    let near = Weir::open_with(dir.path(), &options).unwrap();
-    for (near, far) in script(&near).iter().zip(&script(&far)) {
-        assert_eq!(near, far);
+    let local = Weir::open_with(dir.path(), &options).unwrap();
+    for (local, remote) in script(&local).iter().zip(&script(&remote)) {
+        assert_eq!(local, remote);
     }
 }
 
 #[test]
 fn errors_are_the_same_errors() {
     let world = World::new();
-    let far = world.connect();
-    let topic = far.topic("t").unwrap();
+    let remote = world.connect();
+    let topic = remote.topic("t").unwrap();
     assert!(matches!(
         topic.reader(ReadFrom::Start),
         Err(WeirError::Store(StoreError::TopicUnknown { .. }))
@@ -214,13 +214,13 @@ fn an_address_where_nobody_listens_is_said_to_be_one() {
 #[test]
 fn many_threads_share_a_connection() {
     let world = World::new();
-    let far = world.connect();
-    far.topic("t").unwrap().ensure().unwrap();
+    let remote = world.connect();
+    remote.topic("t").unwrap().ensure().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8 {
-            let far = far.clone();
+            let remote = remote.clone();
             scope.spawn(move || {
-                let topic = far.topic("t").unwrap();
+                let topic = remote.topic("t").unwrap();
                 for n in 0..100 {
                     let key = format!("{thread}.{n}");
                     assert!(topic.put(&key, &key).unwrap().is_valid());
@@ -235,9 +235,9 @@ fn many_threads_share_a_connection() {
 #[test]
 fn ten_thousand_writes_in_flight_are_answered_in_order() {
     let world = World::new();
-    let far = world.connect();
-    far.topic("t").unwrap().ensure().unwrap();
-    let mut session = far.session(ClientId([8; 16]));
+    let remote = world.connect();
+    remote.topic("t").unwrap().ensure().unwrap();
+    let mut session = remote.session(ClientId([8; 16]));
     let mut pending = Vec::new();
     for n in 0..30_000 {
         let value = n.to_string();
@@ -260,9 +260,9 @@ fn ten_thousand_writes_in_flight_are_answered_in_order() {
 #[test]
 fn what_was_handed_over_is_sent_before_a_connection_is_dropped() {
     let world = World::new();
-    let far = world.connect();
-    far.topic("t").unwrap().ensure().unwrap();
-    let mut session = far.session(CLIENT);
+    let remote = world.connect();
+    remote.topic("t").unwrap().ensure().unwrap();
+    let mut session = remote.session(CLIENT);
     for n in 0..1000 {
         let value = n.to_string();
         drop(session.send(&[put("t", "k", &value)]).unwrap());
@@ -274,10 +274,10 @@ fn what_was_handed_over_is_sent_before_a_connection_is_dropped() {
 #[test]
 fn a_server_tells_its_status_and_compacts_its_log() {
     let world = World::new();
-    let (near, far) = (world.near(), world.connect());
-    near.topic("t").unwrap().ensure().unwrap();
-    near.topic("t").unwrap().put("k", "v").unwrap();
-    let (own, told) = (near.status().unwrap(), far.status().unwrap());
+    let (local, remote) = (world.local(), world.connect());
+    local.topic("t").unwrap().ensure().unwrap();
+    local.topic("t").unwrap().put("k", "v").unwrap();
+    let (own, told) = (local.status().unwrap(), remote.status().unwrap());
     assert_eq!(own.stats, told.stats);
     assert_eq!((told.topics, told.log_first_index), (1, 1));
     assert_eq!(own.file_system, told.file_system);
@@ -290,13 +290,19 @@ fn a_server_tells_its_status_and_compacts_its_log() {
         "{server:?}"
     );
 
-    let report = far.compact().unwrap();
+    let report = remote.compact().unwrap();
     assert_eq!(report.index.0, told.stats.applied_index);
-    let then = far.status().unwrap();
+    let then = remote.status().unwrap();
     assert_eq!(then.log_first_index, report.index.0 + 1);
     assert_eq!(then.stats.log_bytes, report.log_bytes_after);
     assert_eq!(
-        far.topic("t").unwrap().get("k").unwrap().unwrap().value(),
+        remote
+            .topic("t")
+            .unwrap()
+            .get("k")
+            .unwrap()
+            .unwrap()
+            .value(),
         b"v"
     );
 }

@@ -14,23 +14,23 @@ use crate::proxy::Proxy;
 use crate::world::{World, put};
 
 /// The waker of an executor on the test thread.
-struct Bell(Sender<()>);
+struct ChannelWaker(Sender<()>);
 
-impl Wake for Bell {
+impl Wake for ChannelWaker {
     fn wake(self: Arc<Self>) {
         // The test may have ended.
         let _ = self.0.send(());
     }
 }
 
-fn bell() -> (Waker, Receiver<()>) {
-    let (rings, bell) = channel();
-    (Waker::from(Arc::new(Bell(rings))), bell)
+fn channel_waker() -> (Waker, Receiver<()>) {
+    let (sender, wakes) = channel();
+    (Waker::from(Arc::new(ChannelWaker(sender))), wakes)
 }
 
 /// Runs all futures together on this thread. Returns their results in the given order.
 fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let (waker, bell) = bell();
+    let (waker, wakes) = channel_waker();
     let mut context = Context::from_waker(&waker);
     let mut waiting: Vec<_> = futures
         .into_iter()
@@ -52,7 +52,7 @@ fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> 
                 .filter_map(|(_, output)| output)
                 .collect();
         }
-        bell.recv().unwrap();
+        wakes.recv().unwrap();
     }
 }
 
@@ -71,8 +71,8 @@ fn url(world: &World) -> String {
 #[test]
 fn a_thread_awaits_many_reads_at_once() {
     let world = World::new();
-    let far = connect(&url(&world));
-    let topic = far.topic("t").unwrap();
+    let remote = connect(&url(&world));
+    let topic = remote.topic("t").unwrap();
     topic.ensure().unwrap();
     for n in 0..200 {
         topic.put(format!("k{n:03}"), n.to_string()).unwrap();
@@ -98,8 +98,8 @@ fn a_thread_awaits_many_reads_at_once() {
 #[test]
 fn records_are_awaited_as_they_come() {
     let world = World::new();
-    let far = connect(&url(&world));
-    let topic = far.topic("t").unwrap();
+    let remote = connect(&url(&world));
+    let topic = remote.topic("t").unwrap();
     // The topic need not exist yet.
     let mut reader = one(topic.listener_async(ReadFrom::Start)).unwrap();
     let mut seen = 0;
@@ -112,7 +112,7 @@ fn records_are_awaited_as_they_come() {
     }
     // A dropped future loses no record.
     {
-        let (waker, bell) = bell();
+        let (waker, wakes) = channel_waker();
         let mut next = pin!(reader.next());
         assert!(
             next.as_mut()
@@ -120,7 +120,7 @@ fn records_are_awaited_as_they_come() {
                 .is_pending()
         );
         topic.put("k", "last").unwrap();
-        bell.recv().unwrap();
+        wakes.recv().unwrap();
     }
     let page = one(reader.next()).unwrap();
     assert_eq!(page.iter().next().unwrap().unwrap().value, b"last");
@@ -152,20 +152,25 @@ fn a_runtime_awaits_them_as_well() {
         .unwrap();
     let url = url(&world);
     runtime.block_on(async {
-        let far = Weir::connect_async(&url, &ConnectOptions::default())
+        let remote = Weir::connect_async(&url, &ConnectOptions::default())
             .await
             .unwrap();
-        let topic = far.topic("t").unwrap();
-        far.propose(&[weir::Intention::new(
-            "t",
-            weir::Operation::Create {
-                options: &weir::TopicOptions::default(),
-            },
-        )])
-        .unwrap()
-        .await
-        .unwrap();
-        far.propose(&[put("t", "k", "v")]).unwrap().await.unwrap();
+        let topic = remote.topic("t").unwrap();
+        remote
+            .propose(&[weir::Intention::new(
+                "t",
+                weir::Operation::Create {
+                    options: &weir::TopicOptions::default(),
+                },
+            )])
+            .unwrap()
+            .await
+            .unwrap();
+        remote
+            .propose(&[put("t", "k", "v")])
+            .unwrap()
+            .await
+            .unwrap();
         // More than the rate: the server refuses reads with a time to retry.
         let mut reads: Vec<_> = (0..800).map(|_| topic.get_async("k")).collect();
         for read in reads.drain(..) {
@@ -179,10 +184,10 @@ fn what_is_awaited_survives_a_connection_that_breaks() {
     let mut world = World::new();
     world.connect().topic("t").unwrap().ensure().unwrap();
     let proxy = Proxy::new(world.address, i64::MAX, 700);
-    let far = connect(&format!("weir://{}", proxy.address));
-    let topic = far.topic("t").unwrap();
+    let remote = connect(&format!("weir://{}", proxy.address));
+    let topic = remote.topic("t").unwrap();
     let mut reader = one(topic.listener_async(ReadFrom::Start)).unwrap();
-    world.near().topic("t").unwrap().put("k", "v").unwrap();
+    world.local().topic("t").unwrap().put("k", "v").unwrap();
     for _ in 0..50 {
         assert_eq!(one(topic.get_async("k")).unwrap().unwrap().value(), b"v");
     }
@@ -191,7 +196,7 @@ fn what_is_awaited_survives_a_connection_that_breaks() {
         seen += one(reader.next()).unwrap().iter().count();
     }
     world.restart();
-    world.near().topic("t").unwrap().put("k", "w").unwrap();
+    world.local().topic("t").unwrap().put("k", "w").unwrap();
     let page = one(reader.next()).unwrap();
     assert_eq!(page.iter().next().unwrap().unwrap().value, b"w");
 }
@@ -201,12 +206,12 @@ fn a_read_has_the_deadline_of_its_handle() {
     // The server refuses the read until the debt of the writes is paid, which takes longer than the
     // deadline.
     let world = World::with(|config| config.rate_requests = Rate::Units(10));
-    let topic = world.near().topic("t").unwrap();
+    let topic = world.local().topic("t").unwrap();
     topic.ensure().unwrap();
-    let far = connect(&url(&world));
+    let remote = connect(&url(&world));
     let many = vec![put("t", "k", "v"); 6000];
-    assert_eq!(far.propose(&many).unwrap().wait().unwrap().len(), 6000);
-    let short = far.within(Duration::from_millis(50));
+    assert_eq!(remote.propose(&many).unwrap().wait().unwrap().len(), 6000);
+    let short = remote.within(Duration::from_millis(50));
     let error = one(short.topic("t").unwrap().get_async("k")).unwrap_err();
     let WeirError::Store(StoreError::Remote { code, .. }) = error else {
         panic!("{error:?}");

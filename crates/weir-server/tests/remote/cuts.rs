@@ -10,8 +10,8 @@ use crate::world::{CLIENT, World, put};
 /// Puts 1 to `count` in a session through the proxy, many in flight. Checks that each value is
 /// stored once and in order.
 fn run(world: &World, proxy: &Proxy, client: ClientId, topic: &str, count: u64) {
-    let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
-    let mut session = far.session(client);
+    let remote = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+    let mut session = remote.session(client);
     let mut pending = Vec::new();
     for n in 1..=count {
         let value = n.to_string();
@@ -32,14 +32,14 @@ fn run(world: &World, proxy: &Proxy, client: ClientId, topic: &str, count: u64) 
 #[test]
 fn a_run_of_a_thousand_writes_survives_a_cut_at_every_hundredth_byte_it_sends() {
     let world = World::new();
-    let near = world.connect();
+    let direct = world.connect();
     let mut cut = 0;
     let mut number = 0_u8;
     let mut cuts = 0;
     loop {
         number += 1;
         let topic = format!("t{number}");
-        near.topic(&topic).unwrap().ensure().unwrap();
+        direct.topic(&topic).unwrap().ensure().unwrap();
         let proxy = Proxy::new(world.address, cut, i64::MAX);
         run(&world, &proxy, ClientId([number; 16]), &topic, 1000);
         if proxy.connections() > 2 {
@@ -56,10 +56,10 @@ fn a_run_of_a_thousand_writes_survives_a_cut_at_every_hundredth_byte_it_sends() 
 #[test]
 fn a_run_survives_a_cut_at_every_place_of_what_it_receives() {
     let world = World::new();
-    let near = world.connect();
+    let direct = world.connect();
     for number in 0..60_u8 {
         let topic = format!("t{number}");
-        near.topic(&topic).unwrap().ensure().unwrap();
+        direct.topic(&topic).unwrap().ensure().unwrap();
         let proxy = Proxy::new(world.address, i64::MAX, 23 * i64::from(number));
         run(&world, &proxy, ClientId([number + 1; 16]), &topic, 1000);
     }
@@ -68,9 +68,9 @@ fn a_run_survives_a_cut_at_every_place_of_what_it_receives() {
 #[test]
 fn a_server_that_is_started_again_goes_on_with_the_session() {
     let mut world = World::new();
-    let far = world.connect();
-    far.topic("t").unwrap().ensure().unwrap();
-    let mut session = far.session(CLIENT);
+    let remote = world.connect();
+    remote.topic("t").unwrap().ensure().unwrap();
+    let mut session = remote.session(CLIENT);
     for round in 0..5 {
         let mut pending = Vec::new();
         for n in 0..500 {
@@ -86,7 +86,13 @@ fn a_server_that_is_started_again_goes_on_with_the_session() {
     assert!(world.values("t") == wanted);
     // Reads reconnect as well.
     assert_eq!(
-        far.topic("t").unwrap().get("k").unwrap().unwrap().value(),
+        remote
+            .topic("t")
+            .unwrap()
+            .get("k")
+            .unwrap()
+            .unwrap()
+            .value(),
         b"2499"
     );
 }
@@ -97,8 +103,8 @@ fn without_a_session_a_broken_connection_leaves_the_outcome_unknown() {
     world.connect().topic("t").unwrap().ensure().unwrap();
     // Enough for HELLO and its response, but not for the outcome of the write.
     let proxy = Proxy::new(world.address, i64::MAX, 520);
-    let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
-    let topic = far.topic("t").unwrap();
+    let remote = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+    let topic = remote.topic("t").unwrap();
     let mut unknown = 0;
     for n in 0..50 {
         match topic.put("k", n.to_string()) {
@@ -122,11 +128,11 @@ fn without_a_session_a_broken_connection_leaves_the_outcome_unknown() {
 #[test]
 fn a_second_writer_with_the_same_id_ends_the_first_one() {
     let world = World::new();
-    let far = world.connect();
-    far.topic("t").unwrap().ensure().unwrap();
-    let mut old = far.session(CLIENT);
+    let remote = world.connect();
+    remote.topic("t").unwrap().ensure().unwrap();
+    let mut old = remote.session(CLIENT);
     old.execute(&[put("t", "k", "1")]).unwrap();
-    let mut new = far.session(CLIENT);
+    let mut new = remote.session(CLIENT);
     assert_eq!(new.next_nonce(), 2);
     new.execute(&[put("t", "k", "2")]).unwrap();
     let mut code = || {
@@ -152,9 +158,9 @@ fn a_server_that_stays_away_is_given_up_and_found_again() {
     let mut options = ConnectOptions::default();
     options.patience = Duration::from_millis(300);
     let url = format!("weir://{}", world.address);
-    let far = Weir::connect_with(&url, &options).unwrap();
-    far.topic("t").unwrap().ensure().unwrap();
-    let mut session = far.session(CLIENT);
+    let remote = Weir::connect_with(&url, &options).unwrap();
+    remote.topic("t").unwrap().ensure().unwrap();
+    let mut session = remote.session(CLIENT);
     session.execute(&[put("t", "k", "1")]).unwrap();
     drop(world.server.take());
     let lost = session

@@ -26,9 +26,9 @@ fn code<T: std::fmt::Debug>(result: Result<T, impl Into<WeirError>>) -> ErrorCod
 
 #[test]
 fn reads_have_a_deadline_of_their_own() {
-    let far = deaf(false);
+    let remote = deaf(false);
     // The patience of the connection is 30 s.
-    let short = far.within(Duration::from_millis(20));
+    let short = remote.within(Duration::from_millis(20));
     let topic = short.topic("t").unwrap();
     let late = ErrorCode::Deadline;
     assert_eq!(code(topic.get("k")), late);
@@ -90,8 +90,8 @@ fn a_query_that_waits_for_its_server_can_be_cancelled() {
 
 #[test]
 fn a_wait_is_broken_off_by_the_thread_that_waits() {
-    let far = deaf(false);
-    let topic = far.topic("t").unwrap();
+    let remote = deaf(false);
+    let topic = remote.topic("t").unwrap();
     let looks = Arc::new(AtomicU32::new(0));
     let look = {
         let looks = Arc::clone(&looks);
@@ -109,9 +109,9 @@ fn a_wait_is_broken_off_by_the_thread_that_waits() {
         assert_eq!(code(topic.ensure()), cancelled);
         assert_eq!(code(topic.put("k", "v")), cancelled);
         assert_eq!(code(topic.reader(ReadFrom::Start)), cancelled);
-        assert_eq!(code(far.query(TopicQueryOptions::new(["t"]))), cancelled);
+        assert_eq!(code(remote.query(TopicQueryOptions::new(["t"]))), cancelled);
     });
     // Calls are no longer interrupted here.
-    let short = far.within(Duration::from_millis(20)).topic("t").unwrap();
+    let short = remote.within(Duration::from_millis(20)).topic("t").unwrap();
     assert_eq!(code(short.get("k")), ErrorCode::Deadline);
 }

@@ -51,19 +51,19 @@ fn fill(weir: &Weir, topic: &str, count: u64) {
 #[test]
 fn a_follower_sees_everything_from_any_place() {
     let world = World::new();
-    let far = world.connect();
-    fill(&far, "t", 10_000);
+    let remote = world.connect();
+    fill(&remote, "t", 10_000);
     assert_eq!(
-        follow(&far, "t", ReadFrom::Start, 10_001),
+        follow(&remote, "t", ReadFrom::Start, 10_001),
         (1..=10_001).collect::<Vec<_>>()
     );
     let middle = ReadFrom::After(ConsequenceOffset(5000));
     assert_eq!(
-        follow(&far, "t", middle, 10_001),
+        follow(&remote, "t", middle, 10_001),
         (5001..=10_001).collect::<Vec<_>>()
     );
     assert_eq!(
-        follow(&far, "t", ReadFrom::Last(3), 10_001),
+        follow(&remote, "t", ReadFrom::Last(3), 10_001),
         [9999, 10_000, 10_001]
     );
 }
@@ -71,17 +71,17 @@ fn a_follower_sees_everything_from_any_place() {
 #[test]
 fn a_follower_waits_for_a_topic_and_for_its_records() {
     let world = World::new();
-    let far = world.connect();
+    let remote = world.connect();
     let follower = {
-        let far = far.clone();
-        std::thread::spawn(move || follow(&far, "later", ReadFrom::Start, 3))
+        let remote = remote.clone();
+        std::thread::spawn(move || follow(&remote, "later", ReadFrom::Start, 3))
     };
     let late = {
-        let far = far.clone();
+        let remote = remote.clone();
         let from = ReadFrom::After(ConsequenceOffset(2));
-        std::thread::spawn(move || follow(&far, "later", from, 3))
+        std::thread::spawn(move || follow(&remote, "later", from, 3))
     };
-    let topic = far.topic("later").unwrap();
+    let topic = remote.topic("later").unwrap();
     topic.ensure().unwrap();
     topic.put("a", "1").unwrap();
     topic.put("b", "2").unwrap();
@@ -92,8 +92,8 @@ fn a_follower_waits_for_a_topic_and_for_its_records() {
 #[test]
 fn destroy_does_not_end_a_follower() {
     let world = World::new();
-    let far = world.connect();
-    let topic = far.topic("t").unwrap();
+    let remote = world.connect();
+    let topic = remote.topic("t").unwrap();
     topic.ensure().unwrap();
     let mut pages = topic.follow(ReadFrom::Start, PATIENCE).unwrap();
     topic.put("a", "1").unwrap();
@@ -116,8 +116,8 @@ fn destroy_does_not_end_a_follower() {
 #[test]
 fn a_follower_goes_on_after_its_last_record_after_any_cut() {
     let world = World::new();
-    let far = world.connect();
-    fill(&far, "t", 2000);
+    let remote = world.connect();
+    fill(&remote, "t", 2000);
     for cut in (600..20_000).step_by(1300) {
         let proxy = Proxy::new(world.address, i64::MAX, cut);
         let cut = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
@@ -132,8 +132,8 @@ fn a_follower_goes_on_after_its_last_record_after_any_cut() {
 #[test]
 fn a_slow_follower_holds_up_neither_writers_nor_reads_of_its_connection() {
     let world = World::new();
-    let far = world.connect();
-    let topic = far.topic("t").unwrap();
+    let remote = world.connect();
+    let topic = remote.topic("t").unwrap();
     topic.ensure().unwrap();
     let mut slow = topic.follow(ReadFrom::Start, PATIENCE).unwrap();
     assert_eq!(offsets(&slow.next().unwrap().unwrap()), [1]);
@@ -158,8 +158,8 @@ fn hears(query: &TopicQuery) -> bool {
 #[test]
 fn a_thread_beside_a_query_hears_of_what_comes() {
     let world = World::new();
-    let far = world.connect();
-    for (weir, name) in [(&world.near(), "a"), (&far, "b")] {
+    let remote = world.connect();
+    for (weir, name) in [(&world.local(), "a"), (&remote, "b")] {
         let topic = weir.topic(name).unwrap();
         topic.ensure().unwrap();
         let mut options = TopicQueryOptions::new([name]);

@@ -186,7 +186,7 @@ fn script(weir: &Weir) -> Vec<String> {
     said
 }
 
-fn near() -> (Weir, tempfile::TempDir) {
+fn local() -> (Weir, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let options = OpenOptions {
         durability: Durability::Memory,
@@ -196,32 +196,33 @@ fn near() -> (Weir, tempfile::TempDir) {
 }
 
 #[test]
-fn a_script_of_groups_gets_the_same_answers_near_and_far() {
+fn a_script_of_groups_gets_the_same_answers_local_and_remote() {
     let world = World::new();
-    let (near, _dir) = near();
-    let (near, far) = (script(&near), script(&world.connect()));
-    for (near, far) in near.iter().zip(&far) {
-        assert_eq!(near, far);
+    let (local, _dir) = local();
+    let (local, remote) = (script(&local), script(&world.connect()));
+    for (local, remote) in local.iter().zip(&remote) {
+        assert_eq!(local, remote);
     }
-    assert_eq!(near.len(), far.len());
+    assert_eq!(local.len(), remote.len());
     // The results are also the expected ones.
-    assert_eq!(near[0], "[(2, 1), (3, 1)] [(4, 1), (5, 1), (6, 1)]");
+    assert_eq!(local[0], "[(2, 1), (3, 1)] [(4, 1), (5, 1), (6, 1)]");
     assert!(
-        near.iter()
+        local
+            .iter()
             .any(|line| line.contains("\"reason\":\"broken\""))
     );
     assert!(
-        near.contains(&"[(2, 1)] [(3, 1), (5, 1)]".to_owned()),
-        "{near:#?}"
+        local.contains(&"[(2, 1)] [(3, 1), (5, 1)]".to_owned()),
+        "{local:#?}"
     );
 }
 
 #[test]
-fn the_latest_values_are_the_same_near_and_far() {
+fn the_latest_values_are_the_same_local_and_remote() {
     let world = World::new();
-    let (near, _dir) = near();
+    let (local, _dir) = local();
     let (mut here, mut there) = (Vec::new(), Vec::new());
-    latest(&near, &mut |what| here.push(what));
+    latest(&local, &mut |what| here.push(what));
     latest(&world.connect(), &mut |what| there.push(what));
     assert_eq!(here[..3], there[..3]);
     assert!(here[0].contains("[97]") && here[2] == "None", "{here:?}");
@@ -230,8 +231,8 @@ fn the_latest_values_are_the_same_near_and_far() {
 #[test]
 fn new_records_follow_the_latest_values() {
     let world = World::new();
-    let far = world.connect();
-    let topic = filled(&far, "t", &["b", "a"]);
+    let remote = world.connect();
+    let topic = filled(&remote, "t", &["b", "a"]);
     let mut latest = topic.latest(PATIENCE).unwrap();
     let replayed: Vec<_> = latest.by_ref().take(2).map(Result::unwrap).collect();
     assert!(replayed.iter().all(|current| current.replay));
@@ -257,8 +258,8 @@ fn the_latest_values_survive_a_broken_connection() {
     drop((session, topic));
     // All records together have 6 MB.
     let proxy = Proxy::new(world.address, 1 << 40, 1_500_000);
-    let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
-    let mut latest = far.topic("t").unwrap().latest(NOW).unwrap();
+    let remote = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+    let mut latest = remote.topic("t").unwrap().latest(NOW).unwrap();
     let mut seen = Vec::new();
     for found in latest.by_ref() {
         let found = found.unwrap();
@@ -272,8 +273,8 @@ fn the_latest_values_survive_a_broken_connection() {
 #[test]
 fn records_come_again_when_a_lease_ends() {
     let world = World::new();
-    let far = world.connect();
-    let topic = filled(&far, "t", &["a", "b"]);
+    let remote = world.connect();
+    let topic = filled(&remote, "t", &["a", "b"]);
     let short = Some(Duration::from_millis(50));
     let mut anna = member(&topic, "g", GroupMode::Shared, "anna").lease(short);
     let mut bert = member(&topic, "g", GroupMode::Shared, "bert");
@@ -290,8 +291,8 @@ fn records_come_again_when_a_lease_ends() {
 #[test]
 fn claims_that_wait_hold_up_nothing_and_end_with_a_record() {
     let world = World::new();
-    let far = world.connect();
-    let topic = filled(&far, "t", &[]);
+    let remote = world.connect();
+    let topic = filled(&remote, "t", &[]);
     drop(topic.group("g", GroupMode::Shared).unwrap());
     let waiting: Vec<_> = (0..3)
         .map(|n| {
@@ -321,8 +322,8 @@ fn claims_that_wait_hold_up_nothing_and_end_with_a_record() {
 #[test]
 fn a_claim_brings_no_more_than_fits_and_long_records_one_by_one() {
     let world = World::new();
-    let far = world.connect();
-    let topic = filled(&far, "t", &[]);
+    let remote = world.connect();
+    let topic = filled(&remote, "t", &[]);
     let long = vec![b'x'; 200_000];
     for _ in 0..3 {
         topic.append(long.clone()).unwrap();
@@ -353,11 +354,11 @@ fn a_claim_brings_no_more_than_fits_and_long_records_one_by_one() {
 fn a_member_goes_on_after_cuts_and_a_restart() {
     let mut world = World::new();
     let proxy = Proxy::new(world.address, 2_000, 6_000);
-    let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+    let remote = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
     let keys: Vec<String> = (0..100).map(|n| n.to_string()).collect();
     let names: Vec<&str> = keys.iter().map(String::as_str).collect();
     drop(filled(&world.connect(), "t", &names));
-    let topic = far.topic("t").unwrap();
+    let topic = remote.topic("t").unwrap();
     let lease = Some(Duration::from_millis(300));
     let mut shared = member(&topic, "s", GroupMode::Shared, "m").lease(lease);
     let mut owner = member(&topic, "x", GroupMode::Exclusive, "m");
@@ -391,8 +392,8 @@ fn a_member_goes_on_after_cuts_and_a_restart() {
 #[test]
 fn a_waiting_claim_ends_when_the_server_stops() {
     let world = World::new();
-    let far = world.connect();
-    let topic = filled(&far, "t", &[]);
+    let remote = world.connect();
+    let topic = filled(&remote, "t", &[]);
     let mut options = weir::ConnectOptions::default();
     options.patience = Duration::from_secs(2);
     let other = Weir::connect_with(&format!("weir://{}", world.address), &options).unwrap();

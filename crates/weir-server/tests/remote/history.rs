@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir::{ClientId, Expect, TxnOp, Weir};
 
-use crate::series::near_and_far;
+use crate::series::local_and_remote;
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 const WRITERS: u64 = 4;
@@ -189,7 +189,7 @@ fn check(events: &[Event]) {
 
 #[test]
 fn x_histories_could_have_happened_one_call_after_the_other() {
-    near_and_far(|weir, other, _| {
+    local_and_remote(|weir, other, _| {
         weir.topic("t").unwrap().ensure().unwrap();
         let clock = AtomicU64::new(1);
         let events: Vec<Event> = std::thread::scope(|scope| {

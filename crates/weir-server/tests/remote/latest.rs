@@ -28,13 +28,13 @@ fn fill(weir: &Weir, topic: &str, keys: impl Iterator<Item = usize>, pad: usize)
 #[test]
 fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
     let world = World::new();
-    let (near, far) = (world.near(), world.connect());
-    fill(&near, "l.a", (0..600).step_by(2), 0);
-    fill(&near, "l.b", (0..600).step_by(3), 0);
+    let (local, remote) = (world.local(), world.connect());
+    fill(&local, "l.a", (0..600).step_by(2), 0);
+    fill(&local, "l.b", (0..600).step_by(3), 0);
     for push_down in [true, false] {
         let mut options = latest(&["l.*"], text("@.n >= 0", "", "$.n"));
         options.push_down = push_down;
-        let mut query = near.query(options.clone()).unwrap();
+        let mut query = local.query(options.clone()).unwrap();
         let (mut found, mut round) = (Vec::new(), 0);
         loop {
             let more = some(&mut query, 7);
@@ -45,7 +45,7 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
             assert!(found.len() < 1000, "the query does not end");
             // Changes: a new key after the position, one before it, a deleted key, a changed key,
             // and a new topic.
-            let topic = near.topic("l.a").unwrap();
+            let topic = local.topic("l.a").unwrap();
             topic
                 .put(format!("k{:04}", round * 11 + 400), r#"{"n":-1}"#)
                 .unwrap();
@@ -53,11 +53,11 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
             topic.put("k0001", r#"{"n":1}"#).unwrap();
             topic.delete("k0001").unwrap();
             let name = format!("l.new{round}{push_down}");
-            fill(&near, &name, 598..599, 0);
-            let newest = near.topic(&name).unwrap().get("k0598").unwrap().unwrap();
+            fill(&local, &name, 598..599, 0);
+            let newest = local.topic(&name).unwrap().get("k0598").unwrap().unwrap();
             let mut rest = options.clone();
             rest.token = Some(query.token().unwrap());
-            query = [&near, &far][round % 2].query(rest).unwrap();
+            query = [&local, &remote][round % 2].query(rest).unwrap();
             assert!(query.as_of().unwrap() < newest.record().intention);
             round += 1;
         }
@@ -84,17 +84,19 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
         assert!(missing.is_empty(), "{missing:?}");
         // Restore the first state.
         for round in 0..round {
-            near.topic("l.a")
+            local
+                .topic("l.a")
                 .unwrap()
                 .delete(format!("j{round}"))
                 .unwrap();
             let name = format!("l.new{round}{push_down}");
-            near.topic(&name).unwrap().destroy().unwrap();
+            local.topic(&name).unwrap().destroy().unwrap();
         }
-        fill(&near, "l.a", (0..600).step_by(2), 0);
+        fill(&local, "l.a", (0..600).step_by(2), 0);
         for n in (401..8000).step_by(2) {
             if (n - 400) % 11 == 0 {
-                near.topic("l.a")
+                local
+                    .topic("l.a")
                     .unwrap()
                     .delete(format!("k{n:04}"))
                     .unwrap();
@@ -106,12 +108,12 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
 #[test]
 fn a_token_waits_for_what_was_read() {
     let world = World::new();
-    let near = world.near();
-    fill(&near, "t", 0..4, 0);
+    let local = world.local();
+    fill(&local, "t", 0..4, 0);
     let options = latest(&["t"], text("", "", "$.n"));
-    let mut query = near.query(options.clone()).unwrap();
+    let mut query = local.query(options.clone()).unwrap();
     let opened = query.as_of().unwrap();
-    let topic = near.topic("t").unwrap();
+    let topic = local.topic("t").unwrap();
     let changed = topic.put("k0000", r#"{"n":9}"#).unwrap().intention();
     assert_eq!(some(&mut query, 1), ["t 9"]);
     assert!(opened < changed);
@@ -125,9 +127,9 @@ fn a_token_waits_for_what_was_read() {
 #[test]
 fn what_has_no_place_among_keys_has_no_token() {
     let world = World::new();
-    let near = world.near();
-    fill(&near, "t", 0..4, 0);
-    for weir in [near, world.connect()] {
+    let local = world.local();
+    fill(&local, "t", 0..4, 0);
+    for weir in [local, world.connect()] {
         let mut limited = text("", "$.n", "");
         limited.limit = Some(2);
         let query = weir.query(latest(&["t"], limited)).unwrap();
@@ -144,18 +146,18 @@ fn what_has_no_place_among_keys_has_no_token() {
 #[test]
 fn a_connection_that_breaks_leaves_no_key_out() {
     let world = World::new();
-    let near = world.near();
-    fill(&near, "wide", 0..1000, 1000);
+    let local = world.local();
+    fill(&local, "wide", 0..1000, 1000);
     for (filter, limit) in [("", None), ("@.n % 2", None), ("@.n >= 100", Some(700))] {
         let filter = filter.replace("@.n % 2", "match(@.pad, 'x*') && @.n != 7");
         let mut options = latest(&["wide"], text(&filter, "", ""));
         options.text.limit = limit;
-        let expected = rows(&near, &options);
+        let expected = rows(&local, &options);
         // The whole result has 1 MB.
         for cut in [400, 900, 100_000, 430_001] {
             let proxy = Proxy::new(world.address, i64::MAX, cut);
-            let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
-            assert!(rows(&far, &options) == expected, "cut at {cut}");
+            let remote = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+            assert!(rows(&remote, &options) == expected, "cut at {cut}");
             assert!(proxy.connections() > 1);
         }
     }
@@ -164,16 +166,16 @@ fn a_connection_that_breaks_leaves_no_key_out() {
 #[test]
 fn what_is_before_a_fault_comes_and_the_fault_names_its_record() {
     let world = World::new();
-    let near = world.near();
-    fill(&near, "f.a", 0..600, 0);
-    fill(&near, "f.b", 0..600, 0);
-    let topic = near.topic("f.b").unwrap();
+    let local = world.local();
+    fill(&local, "f.a", 0..600, 0);
+    fill(&local, "f.b", 0..600, 0);
+    let topic = local.topic("f.b").unwrap();
     // The key is not UTF-8, so only the rows before that byte certainly precede it.
     let at = topic.put(b"k0400\xff".as_slice(), r#"{"n":1"#).unwrap();
     let place = format!("record {} of topic f.b", at.offset().unwrap().0);
     let mut expected = Vec::new();
     for (weir, push_down) in [
-        (&near, true),
+        (&local, true),
         (&world.connect(), false),
         (&world.connect(), true),
     ] {

@@ -16,10 +16,10 @@ fn a_session_that_writes_too_fast_waits_and_goes_on() {
     const ITEMS: usize = 1000;
     let world = World::with(|config| config.rate_requests = Rate::Units(2000));
     let options = TopicOptions::default();
-    let topic = world.near().topic("t").unwrap();
+    let topic = world.local().topic("t").unwrap();
     assert!(topic.create(&options).unwrap().is_valid());
-    let far = world.connect();
-    let mut session = far.session(CLIENT);
+    let remote = world.connect();
+    let mut session = remote.session(CLIENT);
     for batch in 0..BATCHES {
         let values: Vec<String> = (0..ITEMS).map(|n| format!("{batch}.{n}")).collect();
         let puts: Vec<Intention<'_>> = values.iter().map(|value| put("t", "k", value)).collect();
@@ -34,19 +34,19 @@ fn a_session_that_writes_too_fast_waits_and_goes_on() {
 /// Connects a client to a server that accepts `items` items per second.
 fn slow(items: u64) -> (World, Weir) {
     let world = World::with(|config| config.rate_requests = Rate::Units(items));
-    let topic = world.near().topic("t").unwrap();
+    let topic = world.local().topic("t").unwrap();
     assert!(topic.create(&TopicOptions::default()).unwrap().is_valid());
-    let far = world.connect();
-    (world, far)
+    let remote = world.connect();
+    (world, remote)
 }
 
 /// Proposes calls of `items` values without waiting. Each value is the next number.
-fn import(far: &Weir, calls: usize, items: usize) -> Vec<Proposal> {
+fn import(remote: &Weir, calls: usize, items: usize) -> Vec<Proposal> {
     let call = |call: usize| {
         let numbers = call * items..(call + 1) * items;
         let values: Vec<String> = numbers.map(|n| n.to_string()).collect();
         let puts: Vec<Intention<'_>> = values.iter().map(|value| put("t", "k", value)).collect();
-        far.propose(&puts).unwrap()
+        remote.propose(&puts).unwrap()
     };
     (0..calls).map(call).collect()
 }
@@ -58,8 +58,8 @@ fn check(world: &World, count: usize) {
 
 #[test]
 fn an_import_without_session_waits_and_goes_on() {
-    let (world, far) = slow(3000);
-    for proposal in import(&far, 12, 1000) {
+    let (world, remote) = slow(3000);
+    for proposal in import(&remote, 12, 1000) {
         assert!(proposal.wait().unwrap().iter().all(|one| {
             one.commit()
                 .is_some_and(|commit| commit.effect == Effect::Valid)
@@ -70,12 +70,12 @@ fn an_import_without_session_waits_and_goes_on() {
 
 #[test]
 fn calls_of_one_item_without_session_keep_their_order() {
-    let (world, far) = slow(2000);
+    let (world, remote) = slow(2000);
     // Waiting for each tenth proposal creates packets of many sizes, with many in flight.
     let mut proposals = std::collections::VecDeque::new();
     for n in 0..4000 {
         let value = n.to_string();
-        proposals.push_back(far.propose(&[put("t", "k", &value)]).unwrap());
+        proposals.push_back(remote.propose(&[put("t", "k", &value)]).unwrap());
         if proposals.len() > 10 {
             let proposal: Proposal = proposals.pop_front().unwrap();
             assert!(proposal.wait().unwrap().iter().all(|one| {
@@ -95,8 +95,8 @@ fn calls_of_one_item_without_session_keep_their_order() {
 
 #[test]
 fn a_read_waits_and_is_answered() {
-    let (_world, far) = slow(200);
-    let topic = far.topic("t").unwrap();
+    let (_world, remote) = slow(200);
+    let topic = remote.topic("t").unwrap();
     topic.put("k", "v").unwrap();
     for _ in 0..500 {
         assert_eq!(topic.get("k").unwrap().unwrap().value(), b"v");
@@ -105,8 +105,8 @@ fn a_read_waits_and_is_answered() {
 
 #[test]
 fn a_reader_of_records_waits_and_begins() {
-    let (_world, far) = slow(100);
-    let topic = far.topic("t").unwrap();
+    let (_world, remote) = slow(100);
+    let topic = remote.topic("t").unwrap();
     topic.put("k", "v").unwrap();
     for _ in 0..150 {
         let mut pages = topic.pages(ReadFrom::Start).unwrap();
@@ -120,10 +120,10 @@ fn a_reader_of_records_waits_and_begins() {
 
 #[test]
 fn what_another_client_has_used_up_delays_and_loses_nothing() {
-    let (world, far) = slow(3000);
+    let (world, remote) = slow(3000);
     let other = world.connect();
     other.topic("o").unwrap().ensure().unwrap();
-    let topic = far.topic("t").unwrap();
+    let topic = remote.topic("t").unwrap();
     std::thread::scope(|scope| {
         let overload = scope.spawn(|| {
             let puts = vec![put("o", "k", "v"); 1000];
@@ -131,7 +131,7 @@ fn what_another_client_has_used_up_delays_and_loses_nothing() {
                 assert_eq!(proposal.wait().unwrap().len(), 1000);
             }
         });
-        let mut session = far.session(CLIENT);
+        let mut session = remote.session(CLIENT);
         for n in 0..100 {
             let value = n.to_string();
             if n % 2 == 0 {
@@ -151,23 +151,23 @@ fn what_another_client_has_used_up_delays_and_loses_nothing() {
 #[test]
 fn a_pause_longer_than_the_patience_is_told() {
     let world = World::with(|config| config.rate_requests = Rate::Units(10));
-    let topic = world.near().topic("t").unwrap();
+    let topic = world.local().topic("t").unwrap();
     assert!(topic.create(&TopicOptions::default()).unwrap().is_valid());
     let mut options = ConnectOptions::default();
     options.patience = Duration::from_secs(5);
     let url = format!("weir://{}", world.address);
-    let far = Weir::connect_with(&url, &options).unwrap();
+    let remote = Weir::connect_with(&url, &options).unwrap();
     // A debt of ten minutes.
     let many = vec![put("t", "k", "v"); 6000];
-    assert_eq!(far.propose(&many).unwrap().wait().unwrap().len(), 6000);
+    assert_eq!(remote.propose(&many).unwrap().wait().unwrap().len(), 6000);
     let is_rate = |error: WeirError| match error {
         WeirError::Store(StoreError::Remote { code, .. }) => assert_eq!(code, ErrorCode::Rate),
         other => panic!("{other:?}"),
     };
-    let topic = far.topic("t").unwrap();
+    let topic = remote.topic("t").unwrap();
     is_rate(topic.put("k", "w").unwrap_err());
     is_rate(topic.get("k").unwrap_err());
-    let mut session = far.session(CLIENT);
+    let mut session = remote.session(CLIENT);
     is_rate(session.execute(&[put("t", "k", "w")]).unwrap_err());
     // Nothing was written, and the session is unchanged.
     assert_eq!(world.values("t").len(), 6000);

@@ -12,7 +12,7 @@ use weir::{
 
 use crate::world::{CLIENT, World, put};
 
-fn far_off() -> Option<Instant> {
+fn distant_deadline() -> Option<Instant> {
     Instant::now().checked_add(Duration::from_secs(20))
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn some(query: &mut TopicQuery, items_max: usize) -> Vec<String> {
     };
     let mut found = Vec::new();
     while found.len() < items_max {
-        match query.next(bounds, far_off()).unwrap() {
+        match query.next(bounds, distant_deadline()).unwrap() {
             TopicStep::Page(page) => {
                 for (item, bytes) in page.items().iter().zip(page.iter()) {
                     let topic = query.topic(item.source).unwrap_or("-");
@@ -43,16 +43,16 @@ pub(crate) fn rows(weir: &Weir, options: &TopicQueryOptions) -> Vec<String> {
 }
 
 fn orders(world: &World) -> [Weir; 2] {
-    let near = world.near();
+    let local = world.local();
     for name in ["o.a", "o.b", "x"] {
-        near.topic(name).unwrap().ensure().unwrap();
+        local.topic(name).unwrap().ensure().unwrap();
     }
     for n in 0..40 {
-        let topic = near.topic(["o.a", "o.b", "x"][n % 3]).unwrap();
+        let topic = local.topic(["o.a", "o.b", "x"][n % 3]).unwrap();
         let value = format!(r#"{{"n":{},"s":"{}"}}"#, n * 7 % 40, n % 4);
         topic.put(format!("k{}", n % 10), value).unwrap();
     }
-    [near, world.connect()]
+    [local, world.connect()]
 }
 
 pub(crate) fn text(filter: &str, order: &str, select: &str) -> QueryText {
@@ -105,11 +105,11 @@ fn records_of_topics_come_in_the_order_in_which_they_were_decided() {
 #[test]
 fn the_latest_values_are_those_of_all_keys() {
     let world = World::new();
-    for (weir, is_near) in orders(&world).into_iter().zip([true, false]) {
-        let near = world.near();
+    for (weir, is_local) in orders(&world).into_iter().zip([true, false]) {
+        let local = world.local();
         let mut options = TopicQueryOptions::new(["wide"]).text(text("", "", "$.n"));
         options.view = TopicView::Latest;
-        let topic = near.topic("wide").unwrap();
+        let topic = local.topic("wide").unwrap();
         topic.ensure().unwrap();
         let put = |key: usize, n: usize| {
             let value = format!(r#"{{"n":{n},"pad":"{}"}}"#, "x".repeat(8000));
@@ -125,7 +125,7 @@ fn the_latest_values_are_those_of_all_keys() {
         assert_eq!(found.len(), 900);
         assert_eq!(found[899], "wide 2");
         // A server may have sent the record before the write.
-        assert!(!is_near || found[1] == "wide 1");
+        assert!(!is_local || found[1] == "wide 1");
         options.end = TopicEnd::AsOf(weir::IntentionOffset(1));
         let refused = weir.query(options).unwrap_err().to_string();
         assert!(refused.contains("those of now"), "{refused}");
@@ -135,12 +135,12 @@ fn the_latest_values_are_those_of_all_keys() {
 #[test]
 fn a_query_sees_one_cut_and_goes_on_elsewhere() {
     let world = World::new();
-    let [near, far] = orders(&world);
+    let [local, remote] = orders(&world);
     let options = TopicQueryOptions::new(["o.*", "x"]).text(text("@.n != 3", "", "$.n"));
-    let expected = rows(&near, &options);
-    let mut query = near.query(options.clone()).unwrap();
+    let expected = rows(&local, &options);
+    let mut query = local.query(options.clone()).unwrap();
     let mut found = Vec::new();
-    let mut next = &far;
+    let mut next = &remote;
     loop {
         let more = some(&mut query, 3);
         if more.is_empty() {
@@ -148,20 +148,20 @@ fn a_query_sees_one_cut_and_goes_on_elsewhere() {
         }
         found.extend(more);
         // Later records are not part of the query.
-        near.topic("o.b").unwrap().append(r#"{"n":99}"#).unwrap();
+        local.topic("o.b").unwrap().append(r#"{"n":99}"#).unwrap();
         let mut rest = options.clone();
         rest.token = Some(query.token().unwrap());
         query = next.query(rest).unwrap();
-        next = if std::ptr::eq(next, &raw const far) {
-            &near
+        next = if std::ptr::eq(next, &raw const remote) {
+            &local
         } else {
-            &far
+            &remote
         };
     }
     assert_eq!(found, expected);
     let mut other = TopicQueryOptions::new(["o.*"]).text(text("@.n != 3", "", "$.n"));
     other.token = Some(query.token().unwrap());
-    let error = near.query(other).unwrap_err();
+    let error = local.query(other).unwrap_err();
     let WeirError::Query(error) = error else {
         panic!("{error:?}")
     };
@@ -172,12 +172,12 @@ fn a_query_sees_one_cut_and_goes_on_elsewhere() {
 fn what_is_followed_stays_in_order_when_topics_come() {
     let world = World::new();
     for weir in orders(&world) {
-        let near = world.near();
+        let local = world.local();
         let mut options = TopicQueryOptions::new(["o.*", "later.**"]);
         options.end = TopicEnd::Follow;
         options.text = text("", "", "$.n");
         let mut query = weir.query(options).unwrap();
-        let before = rows(&near, &TopicQueryOptions::new(["o.*", "later.**"])).len();
+        let before = rows(&local, &TopicQueryOptions::new(["o.*", "later.**"])).len();
         assert_eq!(some(&mut query, before).len(), before);
         let now = Some(Instant::now());
         assert!(matches!(
@@ -191,7 +191,7 @@ fn what_is_followed_stays_in_order_when_topics_come() {
                 1 => "o.b".to_owned(),
                 _ => format!("later.{}{round}", weir.local().is_some()),
             };
-            let topic = near.topic(&name).unwrap();
+            let topic = local.topic(&name).unwrap();
             topic.ensure().unwrap();
             topic.append(format!(r#"{{"n":{}}}"#, 100 + round)).unwrap();
             expected.push(format!("{name} {}", 100 + round));
@@ -209,19 +209,19 @@ fn what_is_followed_stays_in_order_when_topics_come() {
 #[test]
 fn a_fault_names_the_record_and_what_stood_before_it_comes() {
     let world = World::new();
-    let [near, far] = orders(&world);
-    let topic = near.topic("o.a").unwrap();
+    let [local, remote] = orders(&world);
+    let topic = local.topic("o.a").unwrap();
     let at = topic.append(r#"{"n":1,"s":"x"#).unwrap().offset().unwrap();
     topic.append(r#"{"n":5}"#).unwrap();
     let options = TopicQueryOptions::new(["o.a"]).text(text("@.n > 20", "", "$.n"));
     let mut said = Vec::new();
-    for (weir, push_down) in [(&near, true), (&far, false), (&far, true)] {
+    for (weir, push_down) in [(&local, true), (&remote, false), (&remote, true)] {
         let mut options = options.clone();
         options.push_down = push_down;
         let mut query = weir.query(options).unwrap();
         let mut found = Vec::new();
         let error = loop {
-            match query.next(Bounds::default(), far_off()) {
+            match query.next(Bounds::default(), distant_deadline()) {
                 Ok(TopicStep::Page(page)) => found.extend(page.iter().map(<[u8]>::to_vec)),
                 Ok(step) => panic!("{step:?}"),
                 Err(error) => break error,
@@ -242,9 +242,9 @@ fn a_fault_names_the_record_and_what_stood_before_it_comes() {
 #[test]
 fn what_was_decided_before_a_fault_in_another_topic_comes() {
     let world = World::new();
-    let near = world.near();
+    let local = world.local();
     let put = |topic: &str, value: &str| {
-        let topic = near.topic(topic).unwrap();
+        let topic = local.topic(topic).unwrap();
         topic.ensure().unwrap();
         topic.append(value).unwrap();
     };
@@ -259,8 +259,8 @@ fn what_was_decided_before_a_fault_in_another_topic_comes() {
     ] {
         put(topic, value);
     }
-    let far = world.connect();
-    for (weir, push_down) in [(&near, true), (&far, false), (&far, true)] {
+    let remote = world.connect();
+    for (weir, push_down) in [(&local, true), (&remote, false), (&remote, true)] {
         for end in [TopicEnd::Now, TopicEnd::Follow] {
             let mut options = TopicQueryOptions::new(["f.*"]).text(text("", "", "$.n"));
             (options.push_down, options.end) = (push_down, end);
@@ -274,16 +274,16 @@ fn what_was_decided_before_a_fault_in_another_topic_comes() {
 #[test]
 fn the_first_fault_is_the_one_that_counts() {
     let world = World::new();
-    let near = world.near();
-    let topic = near.topic("t").unwrap();
+    let local = world.local();
+    let topic = local.topic("t").unwrap();
     topic.ensure().unwrap();
     // A scan of a page finds the second fault first.
     for (key, value) in [("a", r#"{"n":1}"#), ("b", r#"{"n":[]}"#), ("c", r#"{"n""#)] {
         topic.put(key, value).unwrap();
     }
-    let far = world.connect();
+    let remote = world.connect();
     for view in [TopicView::Log, TopicView::Latest] {
-        for (weir, push_down) in [(&near, true), (&far, false), (&far, true)] {
+        for (weir, push_down) in [(&local, true), (&remote, false), (&remote, true)] {
             let mut options = TopicQueryOptions::new(["t"]).text(text("@.n", "$.n", ""));
             (options.view, options.push_down) = (view, push_down);
             let said = said(weir, &options, 9, false);
@@ -296,8 +296,8 @@ fn the_first_fault_is_the_one_that_counts() {
 #[test]
 fn queries_that_cannot_be_are_refused() {
     let world = World::new();
-    let [near, far] = orders(&world);
-    for weir in [near, far] {
+    let [local, remote] = orders(&world);
+    for weir in [local, remote] {
         let refuse = |change: &dyn Fn(&mut TopicQueryOptions)| {
             let mut options = TopicQueryOptions::new(["o.*"]);
             change(&mut options);
@@ -345,7 +345,7 @@ pub(crate) fn said(
         ..Bounds::default()
     };
     loop {
-        match query.next(bounds, far_off()) {
+        match query.next(bounds, distant_deadline()) {
             Ok(TopicStep::Page(page)) => {
                 for (item, bytes) in page.items().iter().zip(page.iter()) {
                     let topic = query.topic(item.source).unwrap_or("-");
@@ -375,11 +375,11 @@ pub(crate) fn said(
 
 /// Topics with values of all kinds; `bad` has one that is not JSON.
 fn mixed(world: &World) -> [Weir; 2] {
-    let near = world.near();
+    let local = world.local();
     for name in ["p.a", "p.b", "p.c", "bad"] {
-        near.topic(name).unwrap().ensure().unwrap();
+        local.topic(name).unwrap().ensure().unwrap();
     }
-    let mut sessions = [CLIENT, ClientId([0xab; 16])].map(|client| near.session(client));
+    let mut sessions = [CLIENT, ClientId([0xab; 16])].map(|client| local.session(client));
     for n in 0..120_usize {
         let name = ["p.a", "p.b", "p.c", "bad"][n * 7 % 11 % 4];
         let value = match n * 31 % 17 {
@@ -397,9 +397,10 @@ fn mixed(world: &World) -> [Weir; 2] {
                 n % 4
             ),
         };
-        let topic = near.topic(name).unwrap();
+        let topic = local.topic(name).unwrap();
         if n == 60 {
-            near.topic("bad")
+            local
+                .topic("bad")
                 .unwrap()
                 .put("k2\"x", r#"{"n":1,"s":"a}"#)
                 .unwrap();
@@ -416,7 +417,7 @@ fn mixed(world: &World) -> [Weir; 2] {
             topic.delete("k4").unwrap();
         }
     }
-    [near, world.connect()]
+    [local, world.connect()]
 }
 
 fn one_of(words: &'static [&'static str]) -> impl Strategy<Value = String> {
@@ -473,7 +474,7 @@ prop_compose! {
 #[test]
 fn where_a_query_is_done_does_not_show() {
     let world = World::new();
-    let [near, far] = mixed(&world);
+    let [local, remote] = mixed(&world);
     let config = ProptestConfig {
         cases: 600,
         failure_persistence: None,
@@ -481,20 +482,20 @@ fn where_a_query_is_done_does_not_show() {
     };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let checked = runner.run(&(queries(), 1..40_usize), |(options, items_max)| {
-        let expected = said(&near, &options, items_max, false);
+        let expected = said(&local, &options, items_max, false);
         let mut plain = options.clone();
         plain.push_down = false;
-        let there = said(&far, &plain, items_max, false);
+        let there = said(&remote, &plain, items_max, false);
         prop_assert_eq!(&there, &expected, "{:?}", options);
-        let pushed = said(&far, &options, items_max, false);
+        let pushed = said(&remote, &options, items_max, false);
         prop_assert_eq!(&pushed, &expected, "{:?}", options);
         Ok(())
     });
     checked.unwrap();
     // The query is also stopped after each page of results.
     let checked = runner.run(&(queries(), 1..9_usize), |(options, items_max)| {
-        let expected = said(&near, &options, usize::MAX, false);
-        let mut stopped = said(&far, &options, items_max, true);
+        let expected = said(&local, &options, usize::MAX, false);
+        let mut stopped = said(&remote, &options, items_max, true);
         let mut expected: Vec<String> = expected;
         if expected
             .last()
@@ -511,10 +512,10 @@ fn where_a_query_is_done_does_not_show() {
 #[test]
 fn the_session_of_a_record_is_a_property() {
     let world = World::new();
-    let near = world.near();
-    let topic = near.topic("t").unwrap();
+    let local = world.local();
+    let topic = local.topic("t").unwrap();
     topic.ensure().unwrap();
-    let mut sessions = [CLIENT, ClientId([0xab; 16])].map(|client| near.session(client));
+    let mut sessions = [CLIENT, ClientId([0xab; 16])].map(|client| local.session(client));
     for n in 0..6 {
         let value = n.to_string();
         match sessions.get_mut(n % 3) {
@@ -532,7 +533,7 @@ fn the_session_of_a_record_is_a_property() {
             "t 1,t 4,t 0,t 3,t 2,t 5",
         ),
     ];
-    for weir in [near, world.connect()] {
+    for weir in [local, world.connect()] {
         for (filter, order, found) in &cases {
             let options = TopicQueryOptions::new(["t"]).text(text(filter, order, ""));
             assert_eq!(rows(&weir, &options).join(","), *found);
@@ -553,8 +554,8 @@ fn the_session_of_a_record_is_a_property() {
 #[test]
 fn a_limit_counts_what_is_not_left_out() {
     let world = World::new();
-    let near = world.near();
-    let topic = near.topic("t").unwrap();
+    let local = world.local();
+    let topic = local.topic("t").unwrap();
     topic.ensure().unwrap();
     for value in ["no", "1", "{", "2", "3"] {
         topic.append(value).unwrap();
@@ -566,7 +567,7 @@ fn a_limit_counts_what_is_not_left_out() {
         ..QueryText::default()
     };
     let options = TopicQueryOptions::new(["t"]).text(text);
-    for weir in [near, world.connect()] {
+    for weir in [local, world.connect()] {
         assert_eq!(rows(&weir, &options), ["t 1", "t 2"]);
     }
 }
@@ -576,8 +577,8 @@ fn a_limit_counts_what_is_not_left_out() {
 #[test]
 fn a_limit_counts_what_a_filter_at_home_lets_through() {
     let world = World::new();
-    let near = world.near();
-    let topic = near.topic("t").unwrap();
+    let local = world.local();
+    let topic = local.topic("t").unwrap();
     topic.ensure().unwrap();
     for n in 0..20 {
         topic.append(format!(r#"{{"n":{n}}}"#)).unwrap();
@@ -599,8 +600,8 @@ fn a_limit_counts_what_a_filter_at_home_lets_through() {
             };
             let mut options = TopicQueryOptions::new(["t"]).text(text);
             options.budgets = budgets;
-            let near = rows(&near, &options);
-            assert_eq!(near, rows(&world.connect(), &options));
+            let local = rows(&local, &options);
+            assert_eq!(local, rows(&world.connect(), &options));
         }
     }
 }
@@ -608,7 +609,7 @@ fn a_limit_counts_what_a_filter_at_home_lets_through() {
 #[test]
 fn pages_say_how_many_were_left_out_at_the_server() {
     let world = World::new();
-    let topic = world.near().topic("t").unwrap();
+    let topic = world.local().topic("t").unwrap();
     topic.ensure().unwrap();
     for value in ["{", "1", "{", "2"] {
         topic.append(value).unwrap();
@@ -619,9 +620,10 @@ fn pages_say_how_many_were_left_out_at_the_server() {
         ..QueryText::default()
     };
     let options = TopicQueryOptions::new(["t"]).text(text);
-    for weir in [world.near(), world.connect()] {
+    for weir in [world.local(), world.connect()] {
         let mut query = weir.query(options.clone()).unwrap();
-        let TopicStep::Page(page) = query.next(Bounds::default(), far_off()).unwrap() else {
+        let TopicStep::Page(page) = query.next(Bounds::default(), distant_deadline()).unwrap()
+        else {
             panic!("no results");
         };
         assert_eq!((page.items().len(), page.skipped()), (2, 2));
@@ -640,8 +642,8 @@ const LONG: &str = "@..*..*..*..a";
 #[test]
 fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
     let world = World::new();
-    let near = world.near();
-    let topic = near.topic("t").unwrap();
+    let local = world.local();
+    let topic = local.topic("t").unwrap();
     topic.ensure().unwrap();
     let (first, last) = (r#"t [[[[{"a":1}]]]]"#, r#"t [[[[{"a":2}]]]]"#);
     for (key, value) in [
@@ -651,7 +653,7 @@ fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
     ] {
         topic.put(key, value).unwrap();
     }
-    let far = world.connect();
+    let remote = world.connect();
     // The error message contains the limit.
     let fault = "at least 4194304, at byte 0 of record 3 of topic t";
     for view in [TopicView::Log, TopicView::Latest] {
@@ -661,7 +663,7 @@ fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
             // An undefined result does not match the filter, and is not counted as skipped.
             (BadItem::Undefined, &[first, last, "skipped 0"]),
         ] {
-            for (weir, push_down) in [(&near, true), (&far, false), (&far, true)] {
+            for (weir, push_down) in [(&local, true), (&remote, false), (&remote, true)] {
                 let mut options = TopicQueryOptions::new(["t"]).text(QueryText {
                     on_bad_item,
                     ..text(LONG, "", "")
@@ -684,11 +686,11 @@ fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
 #[test]
 fn looks_that_nobody_waits_for_end_and_give_their_places_back() {
     let world = World::new();
-    let near = world.near();
-    let few = near.topic("few").unwrap();
-    near.topic("many").unwrap().ensure().unwrap();
+    let local = world.local();
+    let few = local.topic("few").unwrap();
+    local.topic("many").unwrap().ensure().unwrap();
     let value = nested();
-    let mut written = near.session(CLIENT);
+    let mut written = local.session(CLIENT);
     for n in 0..30 {
         let keys: Vec<String> = (0..100).map(|key| format!("{n} {key}")).collect();
         let puts: Vec<_> = keys.iter().map(|key| put("many", key, &value)).collect();

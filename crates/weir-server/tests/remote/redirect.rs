@@ -150,10 +150,10 @@ fn a_client_that_is_sent_elsewhere_with_its_hello_goes_there() {
     let (last, last_seen) = peer(vec![Script::Hello(there)]);
     let (first, seen) = peer(vec![Script::Hello(format!("weir://{last}"))]);
     let url = format!("weir://{first}");
-    let far = Weir::connect_with(&url, &patient(30_000, Some("secret"))).unwrap();
-    far.topic("t").unwrap().ensure().unwrap();
-    assert!(far.topic("t").unwrap().put("k", "1").unwrap().is_valid());
-    let mut session = far.session(CLIENT);
+    let remote = Weir::connect_with(&url, &patient(30_000, Some("secret"))).unwrap();
+    remote.topic("t").unwrap().ensure().unwrap();
+    assert!(remote.topic("t").unwrap().put("k", "1").unwrap().is_valid());
+    let mut session = remote.session(CLIENT);
     assert!(session.execute(&[put("t", "k", "2")]).unwrap()[0].is_valid());
     assert_eq!(world.values("t"), ["1", "2"]);
     // The user named this host, so it gets the token, at any port.
@@ -166,7 +166,7 @@ fn a_client_that_is_sent_elsewhere_with_its_hello_goes_there() {
 fn requests_that_are_sent_elsewhere_are_answered_there_once() {
     let world = World::new();
     world.connect().topic("t").unwrap().ensure().unwrap();
-    let store = world.near().store_id().unwrap();
+    let store = world.local().store_id().unwrap();
     let there = format!("weir://{}", world.address);
     let script = Script::Request(there, store);
     // A connection for each kind: writes, reads, records, and those of a session.
@@ -174,30 +174,36 @@ fn requests_that_are_sent_elsewhere_are_answered_there_once() {
         let (address, seen) = peer(vec![script.clone()]);
         (Weir::connect(&format!("weir://{address}")).unwrap(), seen)
     };
-    let (far, seen) = connect();
+    let (remote, seen) = connect();
     let values: Vec<String> = (0..50).map(|n| n.to_string()).collect();
-    let call = |value: &String| far.propose(&[put("t", "k", value)]).unwrap();
+    let call = |value: &String| remote.propose(&[put("t", "k", value)]).unwrap();
     for proposal in values.iter().map(call).collect::<Vec<_>>() {
         assert_eq!(proposal.wait().unwrap().len(), 1);
     }
     assert_eq!(world.values("t"), values, "each once and in order");
     assert_eq!(seen.lock().unwrap().len(), 1);
 
-    let (far, _) = connect();
+    let (remote, _) = connect();
     assert_eq!(
-        far.topic("t").unwrap().get("k").unwrap().unwrap().value(),
+        remote
+            .topic("t")
+            .unwrap()
+            .get("k")
+            .unwrap()
+            .unwrap()
+            .value(),
         b"49"
     );
-    let (far, _) = connect();
-    let latest = far.topic("t").unwrap().latest(Duration::ZERO).unwrap();
+    let (remote, _) = connect();
+    let latest = remote.topic("t").unwrap().latest(Duration::ZERO).unwrap();
     assert_eq!(
         latest
             .filter(|current| current.as_ref().unwrap().replay)
             .count(),
         1
     );
-    let (far, seen) = connect();
-    let mut session = far.session(CLIENT);
+    let (remote, seen) = connect();
+    let mut session = remote.session(CLIENT);
     for n in 50..60 {
         assert!(session.execute(&[put("t", "k", &n.to_string())]).unwrap()[0].is_valid());
     }
@@ -239,8 +245,8 @@ fn a_circle_of_requests_ends_with_the_patience() {
             std::thread::spawn(move || play(stream.unwrap(), &back, &Seen::default()));
         }
     });
-    let far = Weir::connect_with(&format!("weir://{first}"), &patient(2000, None)).unwrap();
-    let topic = far.topic("t").unwrap();
+    let remote = Weir::connect_with(&format!("weir://{first}"), &patient(2000, None)).unwrap();
+    let topic = remote.topic("t").unwrap();
     let read = code(topic.get("k").unwrap_err()).0;
     assert!(
         matches!(read, ErrorCode::Deadline | ErrorCode::Unreachable),
@@ -267,8 +273,11 @@ fn who_was_sent_to_nobody_comes_back_and_asks_again() {
         Script::Hello(format!("weir://{}", world.address)),
     ];
     let (first, seen) = peer(scripts);
-    let far = Weir::connect(&format!("weir://{first}")).unwrap();
-    assert_eq!(far.store_id().unwrap(), world.near().store_id().unwrap());
+    let remote = Weir::connect(&format!("weir://{first}")).unwrap();
+    assert_eq!(
+        remote.store_id().unwrap(),
+        world.local().store_id().unwrap()
+    );
     assert_eq!(seen.lock().unwrap().len(), 2);
 }
 
@@ -308,5 +317,5 @@ fn a_client_of_a_socket_in_the_file_system_follows_to_the_network() {
     let url = format!("unix:{}", path.display());
     let client = Weir::connect(&url).unwrap();
     let store = client.store_id().unwrap();
-    assert_eq!(store, world.near().store_id().unwrap());
+    assert_eq!(store, world.local().store_id().unwrap());
 }

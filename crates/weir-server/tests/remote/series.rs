@@ -17,14 +17,14 @@ use crate::world::{World, put};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a test with a handle, another handle on its store, and the store.
-pub(crate) fn near_and_far(body: impl Fn(&Weir, &Weir, &Store)) {
+pub(crate) fn local_and_remote(body: impl Fn(&Weir, &Weir, &Store)) {
     let directory = tempfile::tempdir().unwrap();
     let options = OpenOptions {
         durability: Durability::Memory,
         ..OpenOptions::default()
     };
-    let near = Weir::open_with(directory.path(), &options).unwrap();
-    body(&near, &near.clone(), near.store().unwrap());
+    let local = Weir::open_with(directory.path(), &options).unwrap();
+    body(&local, &local.clone(), local.store().unwrap());
     let world = World::new();
     let store: Arc<Store> = Arc::clone(&world.store);
     body(&world.connect(), &world.connect(), &store);
@@ -52,7 +52,7 @@ fn refused(error: WeirError) -> (ErrorCode, u64) {
 
 #[test]
 fn s_what_comes_in_another_order_is_refused_until_its_turn() {
-    near_and_far(|weir, _, _| {
+    local_and_remote(|weir, _, _| {
         weir.topic("t").unwrap().ensure().unwrap();
         let mut session = weir.session(ClientId([1; 16]));
         let all: Vec<String> = (1..=4).map(|n| n.to_string()).collect();
@@ -83,7 +83,7 @@ fn s_what_comes_in_another_order_is_refused_until_its_turn() {
 #[test]
 fn s_a_run_goes_on_after_every_one_of_its_messages() {
     const RUN: u64 = 1000;
-    near_and_far(|weir, other, _| {
+    local_and_remote(|weir, other, _| {
         weir.topic("t").unwrap().ensure().unwrap();
         let client = ClientId([2; 16]);
         let all: Vec<String> = (1..=RUN).map(|n| n.to_string()).collect();
@@ -107,7 +107,7 @@ fn s_a_run_goes_on_after_every_one_of_its_messages() {
 
 #[test]
 fn l_every_place_of_two_lives_gives_the_same_records() {
-    near_and_far(|weir, _, _| {
+    local_and_remote(|weir, _, _| {
         let topic = weir.topic("t").unwrap();
         topic.ensure().unwrap();
         topic.put("a", "1").unwrap();
@@ -149,7 +149,7 @@ fn l_every_place_of_two_lives_gives_the_same_records() {
 
 #[test]
 fn l_who_wants_what_is_gone_is_told_so() {
-    near_and_far(|weir, _, store| {
+    local_and_remote(|weir, _, store| {
         let topic = weir.topic("t").unwrap();
         let mut options = TopicOptions::default();
         options.retention.records = Some(0);
@@ -181,7 +181,7 @@ fn l_who_wants_what_is_gone_is_told_so() {
 
 #[test]
 fn k_who_was_answered_is_seen_by_everybody_at_once() {
-    near_and_far(|weir, other, _| {
+    local_and_remote(|weir, other, _| {
         let (here, there) = (weir.topic("t").unwrap(), other.topic("t").unwrap());
         here.ensure().unwrap();
         for n in 0..500_u32 {
@@ -206,7 +206,7 @@ fn k_who_was_answered_is_seen_by_everybody_at_once() {
 
 #[test]
 fn x_every_condition_holds_and_fails_where_it_should() {
-    near_and_far(|weir, _, _| {
+    local_and_remote(|weir, _, _| {
         let topic = weir.topic("t").unwrap();
         topic.ensure().unwrap();
         let at = topic.put("k", "1").unwrap().offset().unwrap().0;
@@ -238,7 +238,7 @@ fn x_every_condition_holds_and_fails_where_it_should() {
 
 #[test]
 fn x_a_transaction_is_there_as_a_whole_or_not_at_all() {
-    near_and_far(|weir, other, _| {
+    local_and_remote(|weir, other, _| {
         let topic = weir.topic("t").unwrap();
         topic.ensure().unwrap();
         let both = |n: u32| {

@@ -12,7 +12,7 @@ pub(crate) const CLIENT: ClientId = ClientId([7; 16]);
 pub(crate) struct World {
     pub(crate) server: Option<Server>,
     pub(crate) store: Arc<Store>,
-    near: Weir,
+    local: Weir,
     pub(crate) address: SocketAddr,
     _dir: tempfile::TempDir,
 }
@@ -29,21 +29,21 @@ impl World {
             durability: Durability::Memory,
             ..OpenOptions::default()
         };
-        let near = Weir::open_with(dir.path(), &options).unwrap();
-        let store = near.shared_store().unwrap();
+        let local = Weir::open_with(dir.path(), &options).unwrap();
+        let store = local.shared_store().unwrap();
         let (server, address) = serve(&store, "127.0.0.1:0".parse().unwrap(), change);
         Self {
             server: Some(server),
             store,
-            near,
+            local,
             address,
             _dir: dir,
         }
     }
 
     /// The store of the server, as a local handle.
-    pub(crate) fn near(&self) -> Weir {
-        self.near.clone()
+    pub(crate) fn local(&self) -> Weir {
+        self.local.clone()
     }
 
     pub(crate) fn connect(&self) -> Weir {

@@ -38,8 +38,8 @@ fn writes_and_reads_go_over_tls_with_a_token() {
     let files = files();
     let token = files.token("loader", &["create,put,read,delete t"]);
     let world = files.start(|_| {});
-    let far = Weir::connect_with(&url(&world), &options(&world, Some(token.expose()))).unwrap();
-    let topic = far.topic("t").unwrap();
+    let remote = Weir::connect_with(&url(&world), &options(&world, Some(token.expose()))).unwrap();
+    let topic = remote.topic("t").unwrap();
     topic.create(&weir::TopicOptions::default()).unwrap();
     let value = "x".repeat(300_000);
     for n in 0..200 {
@@ -54,7 +54,7 @@ fn writes_and_reads_go_over_tls_with_a_token() {
         records += page.unwrap().iter().count();
     }
     assert_eq!(records, 201);
-    let denied = far.topic("u").unwrap().put(b"k", b"v").unwrap_err();
+    let denied = remote.topic("u").unwrap().put(b"k", b"v").unwrap_err();
     assert_eq!(code(&denied), ErrorCode::Forbidden);
 }
 
@@ -112,13 +112,13 @@ fn only_who_administers_stops_a_topic() {
 fn readers_and_writers_of_one_connection_do_not_wait_for_each_other() {
     let world = Arc::new(files().start(|_| {}));
     world.create("t");
-    let far = Arc::new(Weir::connect_with(&url(&world), &options(&world, None)).unwrap());
+    let remote = Arc::new(Weir::connect_with(&url(&world), &options(&world, None)).unwrap());
     let value = vec![b'x'; 100_000];
     let threads: Vec<_> = (0..4)
         .map(|n| {
-            let (far, value) = (Arc::clone(&far), value.clone());
+            let (remote, value) = (Arc::clone(&remote), value.clone());
             std::thread::spawn(move || {
-                let topic = far.topic("t").unwrap();
+                let topic = remote.topic("t").unwrap();
                 for i in 0..100 {
                     let key = format!("{n}-{i}");
                     topic.put(key.as_bytes(), &value).unwrap();
@@ -190,8 +190,8 @@ fn a_token_that_is_taken_back_ends_a_connection_with_the_reason() {
     world.create("t");
     let options = options(&world, Some(token.expose()));
     assert!(!format!("{options:?}").contains(token.expose()));
-    let far = Weir::connect_with(&url(&world), &options).unwrap();
-    let topic = far.topic("t").unwrap();
+    let remote = Weir::connect_with(&url(&world), &options).unwrap();
+    let topic = remote.topic("t").unwrap();
     topic.put(b"k", b"1").unwrap();
     let path = world.files.path("identities.toml");
     let file = IdentitiesFile::read(&path).unwrap();
@@ -220,7 +220,7 @@ fn a_client_can_show_a_certificate() {
         world.files.write("own.pem", &certificate),
         world.files.write("own.key", &key),
     ));
-    let far = Weir::connect_with(&url(&world), &options).unwrap();
-    far.topic("t").unwrap().put(b"k", b"v").unwrap();
+    let remote = Weir::connect_with(&url(&world), &options).unwrap();
+    remote.topic("t").unwrap().put(b"k", b"v").unwrap();
     assert_eq!(world.values("t").last().unwrap(), "v");
 }

@@ -295,10 +295,10 @@ fn claims_and_burials_are_not_taken_as_items() {
     ];
     let url = format!("weir://{}", world.native);
     for step in steps {
-        let far = weir::Weir::connect(&url).unwrap();
+        let remote = weir::Weir::connect(&url).unwrap();
         let group = "g";
         let intention = Intention::new("t", Operation::Cursor { group, step });
-        let mut session = far.session(weir::ClientId([1; 16]));
+        let mut session = remote.session(weir::ClientId([1; 16]));
         let refused = session.execute(&[intention]).unwrap_err();
         let weir::WeirError::Store(weir::StoreError::Remote { text, .. }) = refused else {
             panic!("{refused:?}");

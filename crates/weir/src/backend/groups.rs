@@ -9,7 +9,7 @@ use weir_store::{Ask, GroupInfo, Store, StoreError};
 use super::{Backend, TopicReader};
 use crate::error::WeirError;
 use crate::remote::listener::Listener;
-use crate::work::{Got, LOOK_EVERY, Work, left, sleep};
+use crate::work::{ClaimResult, LOOK_EVERY, Work, left, sleep};
 
 /// Times that a step is sent if its response is lost.
 const TRIES: usize = 8;
@@ -161,13 +161,18 @@ impl Backend {
     }
 }
 
-fn local_claim(store: &Store, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Got, WeirError> {
+fn local_claim(
+    store: &Store,
+    topic: &str,
+    group: &str,
+    ask: &Ask<'_>,
+) -> Result<ClaimResult, WeirError> {
     let claimed = store.claim(topic, group, ask)?;
     let mut works = Vec::new();
     for delivery in claimed.deliveries {
         works.extend(Work::new(delivery.page, delivery.claim, delivery.attempts)?);
     }
-    Ok(Got {
+    Ok(ClaimResult {
         works,
         reason: claimed.commit.and_then(|commit| commit.reason),
         frontier: claimed.frontier,

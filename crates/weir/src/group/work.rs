@@ -62,13 +62,13 @@ impl Iterator for Works<'_> {
 
 /// The outcome that a member reports for records.
 #[derive(Clone, Copy)]
-pub(super) enum Word<'a> {
+pub(super) enum GroupOutcome<'a> {
     Ack,
     Nack { delay_ms: u64, reason: &'a str },
     Extend { lease_ms: u64 },
 }
 
-impl<'a> Word<'a> {
+impl<'a> GroupOutcome<'a> {
     pub(super) fn step(self, claim: u64, offsets: Offsets<'a>) -> GroupStep<'a> {
         match self {
             Self::Ack => GroupStep::Ack { claim, offsets },

@@ -9,7 +9,7 @@ use weir_core::{ConsequenceOffset, TopicName};
 use weir_query::{SourceId, quoted};
 
 use super::options::TopicView;
-use super::{TopicQuery, is_sorted, own_order};
+use super::{TopicQuery, is_sorted, normalized_order};
 use crate::error::WeirError;
 use crate::topic::Topic;
 
@@ -83,7 +83,7 @@ impl TopicQuery {
             return Ok(Some(FaultKey::of(found.key)));
         }
         Ok(Some(FaultKey::Number(
-            match own_order(&self.options.text.order) {
+            match normalized_order(&self.options.text.order) {
                 "meta.time_ms" => found.time_ms,
                 "meta.offset" => record,
                 _ => found.intention.0,

@@ -30,7 +30,7 @@ impl Shared {
 /// The result of one read of a topic.
 pub(super) enum Fetched {
     /// Items, perhaps none.
-    Page(Came),
+    Page(Items),
     /// There are no more items.
     End,
     /// There are no items now.
@@ -40,7 +40,7 @@ pub(super) enum Fetched {
 }
 
 /// Items of a topic.
-pub(super) struct Came {
+pub(super) struct Items {
     pub(super) bytes: Bytes,
     pub(super) frames: Frames,
     /// The name of the position after these items; `None` if they were the last ones.
@@ -49,7 +49,7 @@ pub(super) struct Came {
     pub(super) records: Vec<u64>,
 }
 
-impl Came {
+impl Items {
     /// The offset of an item's record, and the name of the position before it.
     pub(super) fn record(&self, item: usize) -> Option<(u64, Bytes)> {
         match *self.frames.starts.get(item)? {

@@ -61,7 +61,7 @@ impl Follow {
         if self.patterns.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(newest) = backend.marks()?.map(|marks| marks.created) else {
+        let Some(newest) = backend.progress()?.map(|progress| progress.created) else {
             return Ok(Vec::new());
         };
         if newest <= self.listed {

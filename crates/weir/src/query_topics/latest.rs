@@ -14,7 +14,7 @@ use weir_core::IntentionOffset;
 use weir_query::{Frames, Meta, QueryError, Span, item_of};
 use weir_store::key_after;
 
-use super::fetched::{Came, Fetched, Shared};
+use super::fetched::{Fetched, Items, Shared};
 use crate::backend::{Backend, Values};
 use crate::error::WeirError;
 use crate::remote::listener::Next;
@@ -64,7 +64,7 @@ impl Latest {
 
     /// Returns the values from a key on. Copies them into one page, because each lies in a separate
     /// block.
-    pub(super) fn give(
+    pub(super) fn next_page(
         &mut self,
         topic: &str,
         from: &[u8],
@@ -117,7 +117,7 @@ impl Latest {
             (true, Some(fault)) => Fetched::Fault(fault),
             (true, None) if ended => Fetched::End,
             (true, None) => Fetched::Nothing,
-            (false, _) => Fetched::Page(Came {
+            (false, _) => Fetched::Page(Items {
                 bytes: Bytes::from(bytes),
                 frames,
                 next,

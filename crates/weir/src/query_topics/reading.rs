@@ -15,7 +15,7 @@ use weir_query::{Frames, Meta, QueryError, item_of, span_in};
 use weir_store::{Page, ReadFrom};
 
 use super::faults::FaultKey;
-use super::fetched::{Came, Fetched, Shared};
+use super::fetched::{Fetched, Items, Shared};
 use super::latest::Latest;
 use super::options::TopicView;
 use crate::backend::TopicReader;
@@ -29,7 +29,7 @@ pub(super) struct Reading {
     pub(super) name: String,
     records: Records,
     /// The number of items that the engine has received.
-    pub(super) given: u64,
+    pub(super) enqueued: u64,
     /// The error of the next record.
     pub(super) fault: Option<QueryError>,
     /// The position of that record in the order of the query. `None` if records are stored in
@@ -72,7 +72,7 @@ impl Reading {
         Ok(Self {
             name: topic.name().as_str().to_owned(),
             records,
-            given: 0,
+            enqueued: 0,
             fault: None,
             fault_key: None,
             fault_seen: false,
@@ -89,7 +89,7 @@ impl Reading {
     }
 
     /// Returns the items after the position with this name.
-    pub(super) fn give(
+    pub(super) fn next_page(
         &mut self,
         from: Option<&[u8]>,
         shared: &Shared,
@@ -97,7 +97,7 @@ impl Reading {
     ) -> Result<Fetched, WeirError> {
         let reader = match &mut self.records {
             Records::Latest(latest) => {
-                return latest.give(&self.name, from.unwrap_or_default(), shared, deadline);
+                return latest.next_page(&self.name, from.unwrap_or_default(), shared, deadline);
             }
             Records::Log(reader) => reader,
         };
@@ -169,7 +169,7 @@ fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Fetche
         let properties = &shared.properties;
         properties.push(&record, value, key, start, &mut frames);
     }
-    Ok(Fetched::Page(Came {
+    Ok(Fetched::Page(Items {
         bytes,
         frames,
         next: (!ended).then(|| Bytes::from(page.last().0.to_string())),

@@ -44,7 +44,7 @@ impl RemoteDisk {
 
 impl Remote {
     fn file_names(&self, path: &str) -> Result<Vec<String>, StoreError> {
-        let bytes = block_on(self.ask(&Message::Files { path }))?;
+        let bytes = block_on(self.request(&Message::Files { path }))?;
         let Message::FilesAre { lines } = packet_of(&bytes)?.message else {
             return Err(other(&bytes));
         };
@@ -55,7 +55,7 @@ impl Remote {
     /// The length of a file, and its bytes from `at`.
     fn file_part(&self, path: &str, at: u64, bytes: usize) -> io::Result<(u64, Vec<u8>)> {
         let bytes = bytes as u64;
-        let answer = block_on(self.ask(&Message::File { path, at, bytes }));
+        let answer = block_on(self.request(&Message::File { path, at, bytes }));
         let answer = answer.map_err(io::Error::other)?;
         let packet = packet_of(&answer).map_err(io::Error::other)?;
         let Message::FileIs { length, part } = packet.message else {

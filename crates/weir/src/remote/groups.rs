@@ -13,7 +13,7 @@ use super::{Remote, other, refused, unexpected};
 use crate::error::WeirError;
 
 use crate::reply::block_on;
-use crate::work::{Got, Work};
+use crate::work::{ClaimResult, Work};
 
 /// Longest time that a server is asked to wait for a record. Its response must arrive before the
 /// client considers the connection lost.
@@ -25,7 +25,7 @@ impl Remote {
         if GroupName::new(group).is_none() {
             return Ok(None);
         }
-        let bytes = block_on(self.ask(&Message::Group { topic, group }))?;
+        let bytes = block_on(self.request(&Message::Group { topic, group }))?;
         match packet_of(&bytes)?.message {
             Message::GroupsAre { lines, .. } => Ok(infos(topic, lines)?.pop()),
             Message::Refusal(refusal) => match refusal.code() {
@@ -41,7 +41,7 @@ impl Remote {
         loop {
             let after = found.last().map_or("", |info| &info.name).to_owned();
             let after = after.as_str();
-            let bytes = block_on(self.ask(&Message::Groups { topic, after }))?;
+            let bytes = block_on(self.request(&Message::Groups { topic, after }))?;
             let (more, lines) = match packet_of(&bytes)?.message {
                 Message::GroupsAre { more, lines } => (more, lines),
                 Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::TopicUnknown) => {
@@ -66,7 +66,7 @@ impl Remote {
         group: &str,
         ask: &Ask<'_>,
         wait: Duration,
-    ) -> Result<Got, WeirError> {
+    ) -> Result<ClaimResult, WeirError> {
         let wait = wait.min(WAIT_MAX).min(self.patience / 2);
         let message = Message::GroupClaim(GroupClaim {
             topic,
@@ -76,7 +76,7 @@ impl Remote {
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0),
             lease_ms: ask.lease_ms,
         });
-        let bytes = Bytes::from(block_on(self.ask(&message))?);
+        let bytes = Bytes::from(block_on(self.request(&message))?);
         if let Message::Refusal(refusal) = packet_of(&bytes)?.message {
             return Err(match refusal.code() {
                 Some(ErrorCode::TopicUnknown) => StoreError::TopicUnknown {
@@ -113,7 +113,7 @@ impl Remote {
                     .ok_or_else(unexpected)?,
             ),
         };
-        Ok(Got {
+        Ok(ClaimResult {
             works,
             reason,
             frontier: ConsequenceOffset(answer.frontier),

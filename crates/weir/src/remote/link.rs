@@ -22,7 +22,7 @@ pub(super) use self::lock::Inner;
 use self::lock::PendingWake;
 use self::received::Queued;
 use self::requests::Inbox;
-pub(super) use self::requests::{Asked, Received, packet_of};
+pub(super) use self::requests::{PendingRequest, Received, packet_of};
 use self::run::Broken;
 use self::writes::{Call, Hold};
 use super::address::{Address, Stream, Trust};
@@ -84,7 +84,7 @@ pub(super) struct State {
     rewound: Option<u64>,
     hold: Option<Hold>,
     /// The next address. The connection moves there when no write is in flight.
-    moving: Option<Broken>,
+    next_address: Option<Broken>,
     open: VecDeque<BatchBuilder>,
     open_items: u64,
     open_bytes: usize,
@@ -92,14 +92,14 @@ pub(super) struct State {
     /// The calls whose intentions the server has queued for its log.
     queued: Queued,
     /// Responses to deliver when the state is unlocked.
-    given: Vec<PendingWake>,
+    to_deliver: Vec<PendingWake>,
     /// Tasks that wait for the first connection.
     watchers: Vec<Waker>,
     /// Requests that were not sent yet. Some may have been cancelled.
     unsent: VecDeque<u64>,
     /// Whether the writing thread sleeps. Waking it is a system call, the largest cost of queueing
     /// a write.
-    idles: bool,
+    writer_sleeps: bool,
     pub(super) out: Vec<u8>,
     encoder: Encoder,
     inboxes: HashMap<u64, Inbox>,
@@ -112,7 +112,7 @@ pub(super) struct State {
     pub(super) stream: Option<Arc<Stream>>,
     pub(super) facts: Option<Facts>,
     /// Why the last attempt to connect failed.
-    pub(super) trouble: String,
+    pub(super) last_error: String,
     pub(super) down_since: Instant,
     /// No server was reached within the patience, so the waiting callers failed.
     given_up: bool,
@@ -166,7 +166,7 @@ impl Link {
             return Err(remote_error(ErrorCode::BadAddress, "no address was given"));
         };
         let trust = trust(&address, options)?;
-        let homes = addresses.to_vec();
+        let configured_addresses = addresses.to_vec();
         let state = State {
             address,
             nodes: Vec::new(),
@@ -174,14 +174,14 @@ impl Link {
             writes: ClientConnection::new(client),
             rewound: None,
             hold: None,
-            moving: None,
+            next_address: None,
             open: VecDeque::new(),
             open_items: 0,
             open_bytes: 0,
             calls: VecDeque::new(),
             queued: Queued::default(),
-            given: Vec::new(),
-            idles: false,
+            to_deliver: Vec::new(),
+            writer_sleeps: false,
             watchers: Vec::new(),
             unsent: VecDeque::new(),
             out: Vec::new(),
@@ -192,13 +192,18 @@ impl Link {
             last_tag: 0,
             stream: None,
             facts: None,
-            trouble: String::new(),
+            last_error: String::new(),
             down_since: Instant::now(),
             given_up: false,
             dead: None,
             leaving: false,
         };
-        let inner = Arc::new(Inner::new(client, homes, options.clone(), state));
+        let inner = Arc::new(Inner::new(
+            client,
+            configured_addresses,
+            options.clone(),
+            state,
+        ));
         let spawn = |name: &str, body: fn(&Inner)| {
             let inner = Arc::clone(&inner);
             std::thread::Builder::new()
@@ -267,7 +272,7 @@ impl Link {
                 break;
             }
         }
-        state.die(ErrorCode::Closed, "the connection is closed");
+        state.close_for_good(ErrorCode::Closed, "the connection is closed");
         let stream = state.stream.clone();
         drop(state);
         match stream {
@@ -315,13 +320,13 @@ impl State {
     fn wake_all(&mut self) {
         let inboxes = self.inboxes.values_mut();
         let wakers = inboxes.filter_map(|inbox| inbox.waker.take());
-        self.given.extend(wakers.map(PendingWake::Wake));
+        self.to_deliver.extend(wakers.map(PendingWake::Wake));
         let watchers = self.watchers.drain(..);
-        self.given.extend(watchers.map(PendingWake::Wake));
+        self.to_deliver.extend(watchers.map(PendingWake::Wake));
     }
 
     fn unreachable(&self) -> StoreError {
-        let text = format!("{} cannot be reached: {}", self.address, self.trouble);
+        let text = format!("{} cannot be reached: {}", self.address, self.last_error);
         remote_error(ErrorCode::Unreachable, text)
     }
 
@@ -335,13 +340,13 @@ impl State {
     }
 
     /// Appends a packet that belongs to no request.
-    pub(super) fn say(&mut self, packet: &Packet<'_>) {
+    pub(super) fn append(&mut self, packet: &Packet<'_>) {
         self.encoder.encode(packet, &mut self.out);
     }
 
     /// Moves packets that may be sent now into the output buffer.
     pub(super) fn fill(&mut self) {
-        if self.stream.is_none() || self.moving.is_some() {
+        if self.stream.is_none() || self.next_address.is_some() {
             return;
         }
         self.fill_requests();
@@ -349,7 +354,7 @@ impl State {
     }
 
     /// Starts to use a new connection. Resends the unanswered writes first.
-    pub(super) fn up(&mut self, stream: Arc<Stream>, facts: Facts, again: usize) {
+    pub(super) fn connected(&mut self, stream: Arc<Stream>, facts: Facts, again: usize) {
         self.out.clear();
         if self.hold.is_some() {
             self.writes.hold_after(again);
@@ -371,13 +376,13 @@ impl State {
     }
 
     /// Records that the connection is lost.
-    pub(super) fn down(&mut self) {
+    pub(super) fn disconnected(&mut self) {
         if let Some(stream) = self.stream.take() {
             stream.end();
             self.down_since = Instant::now();
         }
         self.out.clear();
-        self.moving = None;
+        self.next_address = None;
         self.marks = None;
         self.deliveries += 1;
         for inbox in self.inboxes.values_mut() {
@@ -397,14 +402,14 @@ impl State {
             return;
         }
         self.given_up = true;
-        let why = format!("{} cannot be reached: {}", self.address, self.trouble);
+        let why = format!("{} cannot be reached: {}", self.address, self.last_error);
         self.lose(&why);
         self.fail_open(|| remote_error(ErrorCode::Unreachable, why.clone()));
         self.wake_all();
     }
 
     /// Ends the connection for good.
-    pub(super) fn die(&mut self, code: ErrorCode, text: &str) {
+    pub(super) fn close_for_good(&mut self, code: ErrorCode, text: &str) {
         if self.dead.is_some() {
             return;
         }

@@ -8,7 +8,7 @@ use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_protocol::{After, Listen, ListenQuery, Message, Packet};
 use weir_store::{Page, StoreError, key_after};
 
-use super::link::{Asked, Received, packet_of};
+use super::link::{PendingRequest, Received, packet_of};
 use super::pause::BackOff;
 use super::pushdown::{Fault, PushdownRequest};
 use super::{Remote, other, refused};
@@ -28,7 +28,7 @@ pub(crate) struct Listener {
     /// For a listener to latest values: the key at which it continues.
     key: Option<Vec<u8>>,
     /// The request in progress.
-    asked: Option<Listening>,
+    listening: Option<Listening>,
     /// A page that a wait has received.
     found: Option<Page>,
     /// Whether to continue at the first remaining record if the next ones were removed.
@@ -42,9 +42,9 @@ pub(crate) struct Listener {
     /// The error at which a query stopped.
     fault: Option<Fault>,
     /// The pause after the server refused the request for now.
-    resting: Option<Resting>,
+    retry_pause: Option<RetryPause>,
     /// When the first call began to wait for the response that is due.
-    owed: Option<Instant>,
+    response_due_since: Option<Instant>,
 }
 
 /// The result of a read.
@@ -58,7 +58,7 @@ pub(crate) enum Next {
 
 /// The pause before a refused request is sent again.
 #[derive(Clone, Copy, Debug)]
-struct Resting {
+struct RetryPause {
     /// When the first refusal arrived; reset by every record.
     since: Instant,
     /// When to send the request again; `None`: it was sent.
@@ -69,7 +69,7 @@ struct Resting {
 
 #[derive(Debug)]
 struct Listening {
-    asked: Asked,
+    request: PendingRequest,
     /// Whether the listener waits for new records at the end of the topic.
     follow: bool,
     /// Bytes and records received since the last credit was sent.
@@ -85,15 +85,15 @@ impl Clone for Listener {
             topic: self.topic.clone(),
             next: self.next,
             key: self.key.clone(),
-            asked: None,
+            listening: None,
             found: self.found.clone(),
             earliest: self.earliest,
             pushdown: self.pushdown.clone(),
             skipped: self.skipped,
             bad: 0,
             fault: self.fault,
-            resting: None,
-            owed: None,
+            retry_pause: None,
+            response_due_since: None,
         }
     }
 }
@@ -111,15 +111,15 @@ impl Listener {
             topic: topic.into(),
             next: after.0.saturating_add(1),
             key: None,
-            asked: None,
+            listening: None,
             found: None,
             earliest: false,
             pushdown: PushdownRequest::default(),
             skipped: 0,
             bad: 0,
             fault: None,
-            resting: None,
-            owed: None,
+            retry_pause: None,
+            response_due_since: None,
         }
     }
 
@@ -166,8 +166,11 @@ impl Listener {
 
     /// The intention up to which everything was read, if nothing is left to read.
     pub(crate) fn mark(&self) -> Option<IntentionOffset> {
-        let asked = self.asked.as_ref().filter(|_| self.found.is_none())?;
-        self.remote.link.mark(asked.asked.tag).map(IntentionOffset)
+        let listening = self.listening.as_ref().filter(|_| self.found.is_none())?;
+        self.remote
+            .link
+            .mark(listening.request.tag)
+            .map(IntentionOffset)
     }
 
     pub(crate) fn position(&self) -> ConsequenceOffset {
@@ -212,9 +215,9 @@ impl Listener {
             query: ListenQuery::default(),
         });
         let link = &self.remote.link;
-        let asked = link.begin(&message)?;
-        let received = link.receive(asked.tag, until).await;
-        link.add(asked.tag, &Message::Unlisten);
+        let request = link.begin(&message)?;
+        let received = link.receive(request.tag, until).await;
+        link.add(request.tag, &Message::Unlisten);
         match received? {
             Received::Packet(bytes) => {
                 let packet = packet_of(&bytes)?;
@@ -242,19 +245,19 @@ impl Listener {
     }
 
     fn stop(&mut self) {
-        self.resting = None;
-        if let Some(asked) = self.asked.take() {
+        self.retry_pause = None;
+        if let Some(listening) = self.listening.take() {
             let link = &self.remote.link;
-            link.add(asked.asked.tag, &Message::Unlisten);
+            link.add(listening.request.tag, &Message::Unlisten);
         }
     }
 
     /// Waits until the request may be sent again. Returns `false` if that is after `until`.
     async fn rest(&mut self, until: Option<Instant>) -> Result<bool, StoreError> {
-        let Some(resting) = self.resting else {
+        let Some(retry_pause) = self.retry_pause else {
             return Ok(true);
         };
-        let Some(time) = resting.until else {
+        let Some(time) = retry_pause.until else {
             return Ok(true);
         };
         let to = until.map_or(time, |until| until.min(time));
@@ -263,27 +266,30 @@ impl Listener {
         if to < time {
             return Ok(false);
         }
-        self.start(resting.follow)?;
+        self.start(retry_pause.follow)?;
         let until = None;
-        self.resting = Some(Resting { until, ..resting });
+        self.retry_pause = Some(RetryPause {
+            until,
+            ..retry_pause
+        });
         Ok(true)
     }
 
     /// Notes a refusal for now. Returns `false` if the refusal is final.
     fn refused_for_now(&mut self, answer: &Packet<'_>, follow: bool) -> bool {
-        let resting = self.resting.get_or_insert_with(|| Resting {
+        let retry_pause = self.retry_pause.get_or_insert_with(|| RetryPause {
             since: Instant::now(),
             until: None,
             follow,
             backoff: BackOff::default(),
         });
-        let end = resting.since.checked_add(self.remote.patience);
-        let pause = resting.backoff.of(answer, end);
-        resting.until = pause.and_then(|pause| Instant::now().checked_add(pause));
-        if resting.until.is_none() {
-            self.resting = None;
+        let end = retry_pause.since.checked_add(self.remote.patience);
+        let pause = retry_pause.backoff.of(answer, end);
+        retry_pause.until = pause.and_then(|pause| Instant::now().checked_add(pause));
+        if retry_pause.until.is_none() {
+            self.retry_pause = None;
         }
-        self.resting.is_some()
+        self.retry_pause.is_some()
     }
 
     fn start(&mut self, follow: bool) -> Result<(), StoreError> {
@@ -303,9 +309,9 @@ impl Listener {
             reset_earliest: self.earliest,
             query: self.pushdown.query(follow, self.key()),
         });
-        let asked = self.remote.link.begin(&message)?;
-        self.asked = Some(Listening {
-            asked,
+        let request = self.remote.link.begin(&message)?;
+        self.listening = Some(Listening {
+            request,
             follow,
             bytes: 0,
             records: 0,
@@ -333,17 +339,22 @@ impl Listener {
         if self.fault.is_some() {
             return Ok(Next::End);
         }
-        if self.asked.is_none() && self.resting.is_none() {
+        if self.listening.is_none() && self.retry_pause.is_none() {
             self.start(self.pushdown.marks)?;
         }
-        let follows = self.resting.is_some_and(|resting| resting.follow)
-            || self.asked.as_ref().is_some_and(|asked| asked.follow);
+        let follows = self
+            .retry_pause
+            .is_some_and(|retry_pause| retry_pause.follow)
+            || self
+                .listening
+                .as_ref()
+                .is_some_and(|listening| listening.follow);
         let now = Instant::now();
         // A server sends existing records to a listener that follows without further requests.
         let end = if follows {
             Some(now)
         } else {
-            self.owed
+            self.response_due_since
                 .get_or_insert(now)
                 .checked_add(self.remote.patience)
         };
@@ -354,7 +365,7 @@ impl Listener {
         let fetched = self.fetch(until).await;
         let over = end.is_some_and(|end| end <= Instant::now());
         if !matches!(fetched, Ok(Fetched::Nothing)) || over {
-            self.owed = None;
+            self.response_due_since = None;
         }
         match fetched? {
             Fetched::Page(page) => Ok(Next::Page(page)),
@@ -367,7 +378,7 @@ impl Listener {
 
     /// Returns a page only if one has already arrived.
     pub(crate) async fn next_ready(&mut self) -> Result<Next, StoreError> {
-        if self.fault.is_some() || self.asked.is_none() {
+        if self.fault.is_some() || self.listening.is_none() {
             return Ok(Next::Late);
         }
         Ok(match self.fetch(Some(Instant::now())).await? {
@@ -389,7 +400,7 @@ impl Listener {
             return Ok(true);
         }
         loop {
-            if self.asked.is_none() && self.resting.is_none() {
+            if self.listening.is_none() && self.retry_pause.is_none() {
                 self.start(true)?;
             }
             match self.fetch(deadline).await? {
@@ -411,15 +422,15 @@ impl Listener {
             if !self.rest(until).await? {
                 return Ok(Fetched::Nothing);
             }
-            let Some(asked) = &self.asked else {
+            let Some(listening) = &self.listening else {
                 return Ok(Fetched::End);
             };
-            let (tag, follow) = (asked.asked.tag, asked.follow);
+            let (tag, follow) = (listening.request.tag, listening.follow);
             let bytes = match self.remote.link.receive(tag, until).await? {
                 Received::Packet(bytes) => Bytes::from(bytes),
                 Received::Nothing => return Ok(Fetched::Nothing),
                 Received::Lost => {
-                    self.asked = None;
+                    self.listening = None;
                     self.bad = 0;
                     self.start(follow)?;
                     continue;
@@ -428,7 +439,7 @@ impl Listener {
             let packet = packet_of(&bytes)?;
             match packet.message {
                 Message::Records { replay, page, .. } if self.key.is_some() => {
-                    self.resting = None;
+                    self.retry_pause = None;
                     let read = Page::read_from(&bytes.slice_ref(page), 0)?;
                     self.credit(page.len() as u64, 1);
                     // An older server continues with new records.
@@ -447,7 +458,7 @@ impl Listener {
                     return Ok(Fetched::Page(read));
                 }
                 Message::Records { from, page, .. } => {
-                    self.resting = None;
+                    self.retry_pause = None;
                     let from = from.max(self.next);
                     let read = Page::read_from(&bytes.slice_ref(page), from)?;
                     self.credit(page.len() as u64, read.len() as u64);
@@ -468,7 +479,7 @@ impl Listener {
                 Message::End { position } => {
                     self.next = self.next.max(position);
                     self.skipped += std::mem::take(&mut self.bad);
-                    self.asked = None;
+                    self.listening = None;
                     return Ok(Fetched::End);
                 }
                 // In latest values, they are before the received page; otherwise, before the next
@@ -481,7 +492,7 @@ impl Listener {
                         let byte = refusal.byte;
                         self.fault = Some(Fault { code, record, byte });
                     }
-                    self.asked = None;
+                    self.listening = None;
                     if self.refused_for_now(&packet, follow) {
                         continue;
                     }
@@ -498,17 +509,19 @@ impl Listener {
 
     /// Sends more credit when half of it is used.
     fn credit(&mut self, bytes: u64, records: u64) {
-        let Some(asked) = &mut self.asked else { return };
-        asked.bytes += bytes;
-        asked.records += records;
-        if asked.bytes >= CREDIT_BYTES / 2 || asked.records >= CREDIT_RECORDS / 2 {
+        let Some(listening) = &mut self.listening else {
+            return;
+        };
+        listening.bytes += bytes;
+        listening.records += records;
+        if listening.bytes >= CREDIT_BYTES / 2 || listening.records >= CREDIT_RECORDS / 2 {
             let more = Message::Credit {
-                bytes: asked.bytes,
-                records: asked.records,
+                bytes: listening.bytes,
+                records: listening.records,
             };
-            asked.bytes = 0;
-            asked.records = 0;
-            self.remote.link.add(asked.asked.tag, &more);
+            listening.bytes = 0;
+            listening.records = 0;
+            self.remote.link.add(listening.request.tag, &more);
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// A random number from 0 to 1.
-pub(super) fn chance() -> f64 {
+pub(super) fn random_fraction() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }
@@ -50,7 +50,7 @@ impl BackOff {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
         // A part of the pause is random, so that clients do not retry at the same time.
-        let pause = pause.saturating_add(pause.mul_f64(chance() / 8.0));
+        let pause = pause.saturating_add(pause.mul_f64(random_fraction() / 8.0));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         left.is_none_or(|left| pause < left).then_some(pause)
     }

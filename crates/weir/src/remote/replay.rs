@@ -11,7 +11,7 @@ use weir_core::ErrorCode;
 use weir_protocol::{After, Listen, ListenQuery, Message};
 use weir_store::{Page, StoreError};
 
-use super::link::{Asked, Received, packet_of};
+use super::link::{PendingRequest, Received, packet_of};
 use super::pause::BackOff;
 use super::{Remote, other, refused, unexpected};
 
@@ -26,7 +26,7 @@ pub(crate) struct Replay {
     remote: Arc<Remote>,
     topic: Box<str>,
     /// The request in progress.
-    asked: Option<Asked>,
+    request: Option<PendingRequest>,
     /// First offset after the replay.
     position: u64,
     /// The last key that was returned.
@@ -37,8 +37,8 @@ pub(crate) struct Replay {
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        if let Some(asked) = &self.asked {
-            self.remote.link.add(asked.tag, &Message::Unlisten);
+        if let Some(request) = &self.request {
+            self.remote.link.add(request.tag, &Message::Unlisten);
         }
     }
 }
@@ -49,7 +49,7 @@ impl Replay {
         let mut replay = Self {
             remote,
             topic: topic.into(),
-            asked: None,
+            request: None,
             position: 0,
             after: None,
             used: (0, 0),
@@ -86,8 +86,8 @@ impl Replay {
                 query: ListenQuery::default(),
             });
             self.used = (0, 0);
-            let asked = self.asked.insert(link.begin(&message)?);
-            match link.receive(asked.tag, end).await? {
+            let request = self.request.insert(link.begin(&message)?);
+            match link.receive(request.tag, end).await? {
                 Received::Packet(bytes) => {
                     let packet = packet_of(&bytes)?;
                     if let Message::Listening { position, .. } = packet.message {
@@ -108,7 +108,7 @@ impl Replay {
     pub(crate) async fn next(&mut self) -> Result<Option<Page>, StoreError> {
         loop {
             let until = self.until();
-            let tag = self.asked.as_ref().map_or(0, |asked| asked.tag);
+            let tag = self.request.as_ref().map_or(0, |request| request.tag);
             let bytes = match self.remote.link.receive(tag, until).await? {
                 Received::Packet(bytes) => Bytes::from(bytes),
                 Received::Nothing => return Err(self.remote.link.late()),
@@ -152,7 +152,7 @@ impl Replay {
         if bytes >= CREDIT_BYTES / 2 || records >= CREDIT_RECORDS / 2 {
             let more = Message::Credit { bytes, records };
             self.used = (0, 0);
-            let tag = self.asked.as_ref().map_or(0, |asked| asked.tag);
+            let tag = self.request.as_ref().map_or(0, |request| request.tag);
             self.remote.link.add(tag, &more);
         }
     }

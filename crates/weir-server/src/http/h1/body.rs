@@ -135,8 +135,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodySource for Body
         Box::pin(self.read())
     }
 
-    fn hurry(&mut self, holds: bool) {
-        self.rate.hurry(holds);
+    fn require_minimum_rate(&mut self, holds: bool) {
+        self.rate.set_required(holds);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::limits::admission::{Admission, Permit};
 use crate::limits::minimum_rate::MinimumRate;
 
 /// Longest time between two checks.
-const LOOK_MAX: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 /// The streams of one connection.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl Default for Inner {
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ConnectionState {
     /// At least one request is open.
     Busy,
     /// No request is open, for this time.
@@ -77,18 +77,18 @@ impl Streams {
     /// Time between two checks.
     pub(super) fn every(config: &ServerConfig) -> Duration {
         let least = config.write_timeout.min(config.idle_timeout) / 4;
-        least.clamp(Duration::from_millis(10), LOOK_MAX)
+        least.clamp(Duration::from_millis(10), CHECK_INTERVAL_MAX)
     }
 
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn state(&self) -> ConnectionState {
         let inner = self.lock();
         let now = Instant::now();
         if inner.due.values().any(|due| *due <= now) {
-            Look::Stalled
+            ConnectionState::Stalled
         } else if inner.open == 0 {
-            Look::Idle(now - inner.idle)
+            ConnectionState::Idle(now - inner.idle)
         } else {
-            Look::Busy
+            ConnectionState::Busy
         }
     }
 

@@ -25,7 +25,7 @@ use weir_store::{Claimed, GroupInfo, PageBuilder, Store, StoreError};
 
 use super::Connection;
 use super::guard;
-use crate::claiming::{self, Claim, NoLook};
+use crate::claiming::{self, Claim, ClaimFailure};
 use crate::limits::budget::Reservation;
 use crate::native::refuse::{self, Refused};
 use crate::phase::Phase;
@@ -56,7 +56,7 @@ pub(super) struct Claims {
     tasks: JoinSet<Done>,
     done: VecDeque<Done>,
     place: Arc<Semaphore>,
-    leaving: watch::Sender<bool>,
+    closing: watch::Sender<bool>,
 }
 
 impl Default for Claims {
@@ -65,7 +65,7 @@ impl Default for Claims {
             tasks: JoinSet::new(),
             done: VecDeque::new(),
             place: Arc::new(Semaphore::new(1)),
-            leaving: watch::Sender::new(false),
+            closing: watch::Sender::new(false),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Claims {
 
     /// Ends the wait of all claims; each responds with the records that it has.
     pub(super) fn leave(&self) {
-        self.leaving.send_replace(true);
+        self.closing.send_replace(true);
     }
 
     /// Ready if a claim has completed; otherwise wakes the task when one does.
@@ -131,9 +131,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let tag = tag.into();
         let place = Arc::clone(&self.claims.place);
-        let leaving = self.claims.leaving.subscribe();
+        let closing = self.claims.closing.subscribe();
         self.claims.tasks.spawn(async move {
-            let (found, place) = match run(asked, place, leaving).await {
+            let (found, place) = match run(asked, place, closing).await {
                 Ok((found, place)) => (Ok(found), Some(place)),
                 Err(refused) => (Err(refused), None),
             };
@@ -255,20 +255,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 async fn run(
     claim: Claim,
     place: Arc<Semaphore>,
-    mut leaving: watch::Receiver<bool>,
+    mut closing: watch::Receiver<bool>,
 ) -> Result<(ClaimResult, OwnedSemaphorePermit), Refused> {
     let claim = Arc::new(claim);
     let mut seen = None;
     loop {
         let permit = Arc::clone(&place).acquire_owned().await;
         let permit = permit.map_err(|_| Refused::plain(ErrorCode::Internal))?;
-        let looked = claim.look(found).await;
-        let (mut found, room) = looked.map_err(|error| match error {
-            NoLook::Denied(denied) => guard::refused(denied, &claim.topic),
-            NoLook::Busy => Refused::plain(ErrorCode::Busy),
-            NoLook::Store(error) => refuse::of_store(&error),
+        let claimed = claim.try_claim(found).await;
+        let (mut found, room) = claimed.map_err(|error| match error {
+            ClaimFailure::Denied(denied) => guard::refused(denied, &claim.topic),
+            ClaimFailure::Busy => Refused::plain(ErrorCode::Busy),
+            ClaimFailure::Store(error) => refuse::of_store(&error),
         })?;
-        let over = Instant::now() >= claim.until || *leaving.borrow();
+        let over = Instant::now() >= claim.until || *closing.borrow();
         if !found.is_empty || found.reason != 0 || over {
             found.room = Some(room).filter(|_| !found.data.is_empty());
             return Ok((found, permit));
@@ -276,7 +276,7 @@ async fn run(
         drop((permit, room));
         tokio::select! {
             () = claim.pause(&mut seen, found.frontier, found.due_ms) => {}
-            _ = leaving.wait_for(|leaving| *leaving) => {}
+            _ = closing.wait_for(|closing| *closing) => {}
         }
     }
 }

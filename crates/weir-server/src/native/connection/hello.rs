@@ -9,9 +9,9 @@ use weir_store::{Durability, Store};
 
 use super::Connection;
 use crate::native::refuse::{self, Refused};
-use crate::native::{Owner, WINDOW_BYTES};
+use crate::native::{SessionOwner, WINDOW_BYTES};
 use crate::phase::Phase;
-use crate::sessions::{SESSIONS_FULL, Shut};
+use crate::sessions::{SESSIONS_FULL, SessionError};
 
 /// Name and version of this server.
 const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
@@ -52,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let client = self.enter(hello)?;
         let last = shared.store.last_nonce(client);
         let again = match self.resume(hello, client, store, last)? {
-            Some(first) => self.answers_again(client, first, last).await?,
+            Some(first) => self.stored_outcomes(client, first, last).await?,
             None => Vec::new(),
         };
         let window = hello.window.unwrap_or(WINDOW_MAX).clamp(1, WINDOW_MAX);
@@ -111,13 +111,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let last_nonce = |client| shared.store.last_nonce(client);
         let sessions = &shared.sessions;
         let session = sessions.enter(&self.principal, hello.client, hello.resume, last_nonce);
-        let session = session.map_err(|shut| match shut {
-            Shut::Expired => {
+        let session = session.map_err(|error| match error {
+            SessionError::Expired => {
                 let mut refused = Refused::plain(ErrorCode::SessionExpired);
                 refused.message.expected = Some(1);
                 refused
             }
-            Shut::Full => {
+            SessionError::Full => {
                 let mut refused = Refused::new(ErrorCode::Busy, SESSIONS_FULL);
                 refused.message.retry_ms = Some(SESSIONS_RETRY_MS);
                 refused
@@ -154,11 +154,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ => None,
         };
         let shared = &self.port.shared;
-        let kept = |nonce| shared.store.outcome(client, nonce).is_some();
-        if again.is_some_and(|first| !kept(first)) {
+        let is_stored = |nonce| shared.store.outcome(client, nonce).is_some();
+        if again.is_some_and(|first| !is_stored(first)) {
             return Err(expired());
         }
-        let owner = Owner {
+        let owner = SessionOwner {
             connection: self.number,
             superseded: Arc::clone(&self.superseded),
         };
@@ -168,13 +168,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Returns the stored outcomes of these nonces. They are sent at once, so the send buffer must
     /// have room for them.
-    async fn answers_again(
+    async fn stored_outcomes(
         &mut self,
         client: ClientId,
         first: u64,
         last: u64,
     ) -> Result<Vec<u8>, Refused> {
-        let lines = self.blocking(move |store| Ok(kept(store, client, first, last)));
+        let lines = self.blocking(move |store| Ok(format_outcomes(store, client, first, last)));
         let lines = lines.await?;
         if self.out.admit(lines.len()) {
             return Ok(lines);
@@ -192,7 +192,7 @@ fn node_id(number: u64) -> [u8; 16] {
 }
 
 /// Formats the stored outcomes, with equal consecutive outcomes in one line.
-fn kept(store: &Store, client: ClientId, first: u64, last: u64) -> Vec<u8> {
+fn format_outcomes(store: &Store, client: ClientId, first: u64, last: u64) -> Vec<u8> {
     // `Outcomes` merges only committed outcomes, not replayed ones.
     let mut outcomes = Outcomes::default();
     for nonce in first..=last {

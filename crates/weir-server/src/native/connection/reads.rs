@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 consistency,
             } => {
                 self.may(Right::Read, topic)?;
-                self.see(consistency).await?;
+                self.wait_for_consistency(consistency).await?;
                 self.scan(tag, topic, prefix, after, limit).await?;
             }
             Message::Topics {
@@ -173,7 +173,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::ClusterTransfer { node } => {
                 let cluster = self.cluster_to_change()?;
-                let changed = Box::pin(cluster.hand_over(node)).await;
+                let changed = Box::pin(cluster.transfer_leadership(node)).await;
                 self.changed(tag, changed)?;
             }
             _ => return Err(Refused::plain(ErrorCode::Unsupported)),
@@ -232,10 +232,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Waits until this node has applied everything that a read with this consistency must see.
-    async fn see(&self, consistency: Consistency) -> Result<(), Refused> {
+    async fn wait_for_consistency(&self, consistency: Consistency) -> Result<(), Refused> {
         match &self.port.shared.cluster {
             // Boxed, so that connections without a cluster do not carry this state.
-            Some(node) => Box::pin(node.see(consistency))
+            Some(node) => Box::pin(node.wait_for_consistency(consistency))
                 .await
                 .map_err(|error| refuse::of_store(&error)),
             None => Ok(()),
@@ -253,7 +253,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !self.may_again(topic)? {
             return Ok(Read::Wait);
         }
-        self.see(consistency).await?;
+        self.wait_for_consistency(consistency).await?;
         let store = Arc::clone(&self.port.shared.store);
         let behind = (applied > 0 && store.applied().0 < applied)
             || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));

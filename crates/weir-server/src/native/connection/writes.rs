@@ -22,7 +22,7 @@ use crate::phase::Phase;
 const PROGRAMS_MAX: usize = 64;
 
 /// Whether a packet of writes was admitted.
-pub(super) enum Admission {
+pub(super) enum WriteAdmission {
     /// The packet is proposed or finally refused, and removed from the input.
     Yes,
     /// There is no memory for the packet at present; it stays in the input.
@@ -38,16 +38,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         items: &[u8],
         size: usize,
         chained: bool,
-    ) -> Result<Admission, Refused> {
-        if let Some(code) = self.broken_off.filter(|_| chained) {
+    ) -> Result<WriteAdmission, Refused> {
+        if let Some(code) = self.chain_refusal.filter(|_| chained) {
             return Err(self.of_write(Refused::plain(code), 0, count));
         }
-        self.broken_off = None;
+        self.chain_refusal = None;
         let taken = self.take_items(tag, count, items, size).await;
         if let Err(refused) = &taken {
             let code = refused.message.code();
             let session = !self.state.client().is_none();
-            self.broken_off = code.filter(|&code| is_for_now(code) && !session);
+            self.chain_refusal = code.filter(|&code| is_for_now(code) && !session);
         }
         taken
     }
@@ -58,9 +58,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         count: u32,
         items: &[u8],
         size: usize,
-    ) -> Result<Admission, Refused> {
-        let Some(permit) = self.room(size) else {
-            return Ok(Admission::NoRoom);
+    ) -> Result<WriteAdmission, Refused> {
+        let Some(permit) = self.reserve(size) else {
+            return Ok(WriteAdmission::NoRoom);
         };
         let client = self.state.client();
         let held = match read_items(client, count, items) {
@@ -78,13 +78,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(self.of_write(refused, first, count));
         }
         let Some(permit) = self.fits(permit, &intentions, size) else {
-            return Ok(Admission::NoRoom);
+            return Ok(WriteAdmission::NoRoom);
         };
         let mut turn = None;
         if programs > 0 {
             turn = self.port.shared.admission.admit_compile();
             if turn.is_none() {
-                return Ok(Admission::NoRoom);
+                return Ok(WriteAdmission::NoRoom);
             }
         }
         let before = self.admit(first, &intentions, size)?;
@@ -113,9 +113,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         tag: &[u8],
         one: &OneWrite<'_>,
         size: usize,
-    ) -> Result<Admission, Refused> {
-        let Some(permit) = self.room(size) else {
-            return Ok(Admission::NoRoom);
+    ) -> Result<WriteAdmission, Refused> {
+        let Some(permit) = self.reserve(size) else {
+            return Ok(WriteAdmission::NoRoom);
         };
         let client = self.state.client();
         if client.is_none() && one.nonce.is_some() {
@@ -148,7 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             fingerprint: None,
         };
         let Some(permit) = self.fits(permit, &[intention], size) else {
-            return Ok(Admission::NoRoom);
+            return Ok(WriteAdmission::NoRoom);
         };
         let before = self.admit(nonce, &[intention], size)?;
         let proposal = self.port.shared.propose(&[intention]);
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Reserves queue capacity for a write of this size. This runs before the write is decoded or
     /// charged, because a write without capacity is retried many times.
-    fn room(&self, size: usize) -> Option<Permit> {
+    fn reserve(&self, size: usize) -> Option<Permit> {
         let admission = &self.port.shared.admission;
         if self.waits_for_costly {
             admission.admit_costly(size)
@@ -185,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Some(permit);
         }
         drop(permit);
-        let permit = self.port.shared.room(intentions, size);
+        let permit = self.port.shared.admit(intentions, size);
         self.waits_for_costly = is_costly && permit.is_none();
         permit
     }
@@ -232,7 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         permit: Permit,
         before: ServerConnection,
         proposal: Result<Proposal, StoreError>,
-    ) -> Result<Admission, Refused> {
+    ) -> Result<WriteAdmission, Refused> {
         let proposal = match proposal {
             Ok(proposal) => proposal,
             Err(error) => {
@@ -256,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tag: tag.into(),
             permit,
         });
-        Ok(Admission::Yes)
+        Ok(WriteAdmission::Yes)
     }
 
     fn allowed(&self, intentions: &[Intention<'_>]) -> Result<(), Refused> {

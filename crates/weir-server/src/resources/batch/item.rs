@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_core::TxnOp;
 
-use super::few::{Members, Word};
+use super::bounded::{ConditionValue, Members};
 use crate::http::problem::Problem;
 use crate::http::{base64, json};
 use crate::resources::cloudevents;
@@ -67,7 +67,7 @@ struct RecordItem<'a> {
     #[serde(borrow)]
     meta: Option<Members<'a, Cow<'a, str>>>,
     #[serde(borrow)]
-    expect: Option<Members<'a, Word<'a>>>,
+    expect: Option<Members<'a, ConditionValue<'a>>>,
 }
 
 pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
@@ -146,15 +146,15 @@ pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
 
 /// Parses conditions such as `{"key-offset":7,"key-absent":true}`.
 pub(super) fn read_expect<'a>(
-    expect: impl Iterator<Item = (&'a Cow<'a, str>, &'a Word<'a>)>,
+    expect: impl Iterator<Item = (&'a Cow<'a, str>, &'a ConditionValue<'a>)>,
 ) -> Result<Vec<One>, Problem> {
     let mut ones = Vec::new();
     for (name, value) in expect {
         let name = name.replace('_', "-");
         let one = match value {
-            Word::Yes(true) => One::read(&name, None),
-            Word::Number(number) => One::read(&name, Some(&number.to_string())),
-            Word::Yes(false) | Word::Text(_) => None,
+            ConditionValue::Yes(true) => One::read(&name, None),
+            ConditionValue::Number(number) => One::read(&name, Some(&number.to_string())),
+            ConditionValue::Yes(false) | ConditionValue::Text(_) => None,
         };
         ones.push(one.ok_or_else(|| bad(format!("the condition {name:?} cannot be read")))?);
     }

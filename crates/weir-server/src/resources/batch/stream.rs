@@ -64,7 +64,7 @@ impl Stream<'_> {
                     Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty())
                 }
                 Input::Source(source) => {
-                    source.hurry(large);
+                    source.require_minimum_rate(large);
                     let piece = source.next().await.map_err(lost)?;
                     let more = piece.as_ref().map_or(0, Bytes::len);
                     if self.reservation.cover(seen + more + held).await.is_err() {

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use weir_core::limits::{EXPECTS_MAX, TXN_OPS_MAX};
 use weir_core::{Detail, Effect, Expect, Intention, Operation, Outcome, TxnOp};
 
-use super::few::{Few, Members, Word};
+use super::bounded::{Bounded, ConditionValue, Members};
 use super::item::{Item, bad, read_expect, read_record};
 use crate::http::head::FieldName;
 use crate::http::json::Object;
@@ -153,9 +153,9 @@ async fn txn(
 #[serde(deny_unknown_fields)]
 struct Transaction<'a> {
     #[serde(borrow)]
-    operations: Few<&'a RawValue, TXN_OPS_MAX>,
+    operations: Bounded<&'a RawValue, TXN_OPS_MAX>,
     #[serde(borrow, default)]
-    expect: Few<Members<'a, Word<'a>>, EXPECTS_MAX>,
+    expect: Bounded<Members<'a, ConditionValue<'a>>, EXPECTS_MAX>,
 }
 
 /// The key that a condition names, and its conditions. A transaction can have conditions on several
@@ -186,8 +186,8 @@ fn read_transaction(body: &[u8]) -> Result<(Vec<Item>, Vec<OfKey>), Problem> {
     for Members(members) in &source.expect.items {
         let key = match (members.get("key"), members.get("key64")) {
             (None, None) => None,
-            (Some(Word::Text(key)), None) => Some(key.as_bytes().to_vec()),
-            (None, Some(Word::Text(key))) => {
+            (Some(ConditionValue::Text(key)), None) => Some(key.as_bytes().to_vec()),
+            (None, Some(ConditionValue::Text(key))) => {
                 Some(base64::decode(key).ok_or_else(|| bad("key64 is no base64"))?)
             }
             _ => return Err(bad("a condition has a key as text")),

@@ -16,7 +16,7 @@ use crate::limits::ENTRY_BYTES_MAX;
 use crate::limits::admission::Permit;
 use crate::resources::condition::One;
 use crate::resources::context::{Call, Edge};
-use crate::resources::propose::{Stopped, outcomes, propose_many};
+use crate::resources::propose::{RefusedProposal, outcomes, propose_many};
 use crate::resources::session::Session;
 
 /// A batch that is being written.
@@ -73,7 +73,7 @@ impl Writer<'_> {
         refused.map_or(Ok(()), Err)
     }
 
-    fn propose(&self, items: &[Item]) -> Result<(Proposal, Permit), Stopped> {
+    fn propose(&self, items: &[Item]) -> Result<(Proposal, Permit), RefusedProposal> {
         let expects: Vec<Vec<Expect<'_>>> = items
             .iter()
             .map(|item| item.expect.iter().copied().map(One::expect).collect())

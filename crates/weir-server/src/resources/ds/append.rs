@@ -23,25 +23,25 @@ use crate::limits::INLINE_WORK_BYTES;
 use crate::resources::context::{Call, Edge};
 use crate::resources::meta::MetaWriter;
 use crate::resources::problems;
-use crate::resources::propose::{charge, hand_over, outcomes};
+use crate::resources::propose::{charge, outcomes, propose_unchecked};
 use crate::resources::streams::config::{closes, content_type, single};
 use crate::resources::streams::place;
 use crate::resources::streams::terms::{
-    ATTEMPTS_MAX, CLOSED, GONE, KEYS_SPARE, ORDER, ORDER_BYTES_MAX, essence, is_json,
+    ATTEMPTS_MAX, CLOSED, GONE, KEYS_RESERVED, ORDER, ORDER_BYTES_MAX, essence, is_json,
 };
 
 /// Keys that a write of a stream may set in addition to its data.
 const KEYS: usize = 4;
 
 /// The parameters of a POST.
-struct Asked {
+struct AppendRequest {
     content_type: Option<String>,
     closes: bool,
     producer: Option<Producer>,
     order: Option<Vec<u8>>,
 }
 
-impl Asked {
+impl AppendRequest {
     fn read(head: &Head) -> Result<Self, Problem> {
         let order = single(head, FieldName::StreamSeq)?;
         if order.is_some_and(str::is_empty) {
@@ -62,12 +62,12 @@ impl Asked {
 }
 
 /// A record on which a decision is based: its value and its offset.
-struct Seen<T> {
+struct ReadRecord<T> {
     value: Option<T>,
     offset: Option<u64>,
 }
 
-impl<T> Seen<T> {
+impl<T> ReadRecord<T> {
     const NOTHING: Self = Self {
         value: None,
         offset: None,
@@ -88,7 +88,7 @@ async fn seen<T>(
     topic: &str,
     key: &[u8],
     read: impl FnOnce(&[u8]) -> Option<T>,
-) -> Result<Seen<T>, Problem> {
+) -> Result<ReadRecord<T>, Problem> {
     let store = &edge.shared.store;
     let page = match store.get_now(topic, key) {
         Poll::Ready(Current::Record(page)) => Some(page),
@@ -105,7 +105,7 @@ async fn seen<T>(
             match found.await? {
                 Ok(page) => page,
                 Err(offset) => {
-                    return Ok(Seen {
+                    return Ok(ReadRecord {
                         value: None,
                         offset,
                     });
@@ -117,7 +117,7 @@ async fn seen<T>(
     let record = record
         .transpose()
         .map_err(|error| problems::of_store(&error))?;
-    Ok(Seen {
+    Ok(ReadRecord {
         value: record.and_then(|record| read(record.value)),
         offset: record.map(|record| record.offset.0),
     })
@@ -184,19 +184,19 @@ pub(super) fn meta(json: bool, content_type: &str) -> Result<Vec<u8>, Problem> {
 
 /// Runs a POST.
 pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
-    let asked = Asked::read(&call.head)?;
-    if body.is_empty() && !asked.closes {
+    let request = AppendRequest::read(&call.head)?;
+    if body.is_empty() && !request.closes {
         return Err(Problem::bad(
             "there is nothing to append; a stream is closed by `Stream-Closed: true`",
         ));
     }
-    if !body.is_empty() && asked.content_type.is_none() {
+    if !body.is_empty() && request.content_type.is_none() {
         return Err(Problem::bad("what is appended needs a Content-Type"));
     }
     let topic = call.matched.topic.as_str();
     // Requests of one producer may arrive on several connections at the same time.
     let ds = &edge.ds;
-    let _producer = match &asked.producer {
+    let _producer = match &request.producer {
         Some(producer) => {
             let name = (topic, producer.id.as_bytes());
             ds.producers
@@ -205,7 +205,7 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
         }
         None => None,
     };
-    let _order = match &asked.order {
+    let _order = match &request.order {
         Some(_) => {
             ds.orders
                 .take(edge.shared.config.store_timeout, (topic, b""))
@@ -215,7 +215,7 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     };
     for _ in 0..ATTEMPTS_MAX {
         let view = open(edge, topic).await?;
-        if let Some(reply) = attempt(edge, call, &asked, &view, body).await? {
+        if let Some(reply) = attempt(edge, call, &request, &view, body).await? {
             ds.used(&view);
             return Ok(reply);
         }
@@ -229,34 +229,34 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
 /// Decides by the current state of the store whether a write is allowed. Returns the response if no
 /// write is needed.
 fn judge(
-    asked: &Asked,
+    request: &AppendRequest,
     view: &View,
     body: &[u8],
-    producer: &Seen<State>,
-    order: &Seen<Vec<u8>>,
+    producer: &ReadRecord<State>,
+    order: &ReadRecord<Vec<u8>>,
 ) -> Result<Option<Reply>, Problem> {
-    let sequence = asked
+    let sequence = request
         .producer
         .as_ref()
         .map(|writer| (writer, writer.judge(producer.value)));
     match sequence {
         Some((_, Sequence::Again(last))) => {
-            return Ok(Some(answer(asked, view, 204, view.tail, Some(last))));
+            return Ok(Some(answer(request, view, 204, view.tail, Some(last))));
         }
         Some((writer, sequence @ Sequence::Stale(_))) => return Err(writer.refuse(sequence, view)),
         _ => {}
     }
     if view.closed.is_some() {
-        let idle = asked.closes && body.is_empty() && asked.producer.is_none();
+        let idle = request.closes && body.is_empty() && request.producer.is_none();
         if idle {
-            return Ok(Some(answer(asked, view, 204, view.tail, None)));
+            return Ok(Some(answer(request, view, 204, view.tail, None)));
         }
         return Err(view.refuse(Kind::StreamClosed, ""));
     }
     let wrong = |content_type: &String| essence(content_type) != essence(&view.config.content_type);
     // An empty topic that another API created has no content type yet.
     let typed = !body.is_empty() && !view.untyped;
-    if typed && asked.content_type.as_ref().is_some_and(wrong) {
+    if typed && request.content_type.as_ref().is_some_and(wrong) {
         return Err(view
             .refuse(Kind::StreamType, "")
             .text("content_type", view.config.content_type.clone()));
@@ -266,7 +266,7 @@ fn judge(
     {
         return Err(writer.refuse(sequence, view));
     }
-    if let (Some(next), Some(last)) = (&asked.order, &order.value)
+    if let (Some(next), Some(last)) = (&request.order, &order.value)
         && next <= last
     {
         return Err(view.refuse(
@@ -281,27 +281,27 @@ fn judge(
 async fn attempt(
     edge: &Arc<Edge>,
     call: &Call,
-    asked: &Asked,
+    request: &AppendRequest,
     view: &View,
     body: &[u8],
 ) -> Result<Option<Reply>, Problem> {
     let topic = view.topic.as_str();
-    let key = asked.producer.as_ref().map(Producer::key);
+    let key = request.producer.as_ref().map(Producer::key);
     let producer = match &key {
         Some(key) => seen(edge, topic, key, |value| serde_json::from_slice(value).ok()).await?,
-        None => Seen::NOTHING,
+        None => ReadRecord::NOTHING,
     };
-    let order = match &asked.order {
+    let order = match &request.order {
         Some(_) => seen(edge, topic, ORDER, |value| Some(value.to_vec())).await?,
-        None => Seen::NOTHING,
+        None => ReadRecord::NOTHING,
     };
-    if let Some(reply) = judge(asked, view, body, &producer, &order)? {
+    if let Some(reply) = judge(request, view, body, &producer, &order)? {
         return Ok(Some(reply));
     }
-    if asked.producer.is_some() && producer.offset.is_none() {
-        room(edge, topic)?;
+    if request.producer.is_some() && producer.offset.is_none() {
+        check_key_limit(edge, topic)?;
     }
-    let content_type = match &asked.content_type {
+    let content_type = match &request.content_type {
         Some(content_type) if view.untyped => content_type,
         _ => &view.config.content_type,
     };
@@ -321,7 +321,7 @@ async fn attempt(
         Expect::KeyAbsent(Some(CLOSED)),
         Expect::KeyAbsent(Some(GONE)),
     ];
-    let state = asked.producer.as_ref().map(|producer| producer.now);
+    let state = request.producer.as_ref().map(|producer| producer.now);
     // A pair of numbers always serializes.
     let state_text = state.map(|state| serde_json::to_vec(&state).unwrap_or_default());
     let put = |key, value| TxnOp::Put {
@@ -333,11 +333,11 @@ async fn attempt(
         expect.push(producer.expect(key));
         ops.push(put(key, text));
     }
-    if let Some(next) = &asked.order {
+    if let Some(next) = &request.order {
         expect.push(order.expect(ORDER));
         ops.push(put(ORDER, next));
     }
-    if asked.closes {
+    if request.closes {
         ops.push(put(CLOSED, b""));
     }
     let commit = carry_out(edge, call, topic, &ops, &expect).await?;
@@ -355,16 +355,16 @@ async fn attempt(
     } else {
         204
     };
-    let reply = answer(asked, view, status, tail, state);
+    let reply = answer(request, view, status, tail, state);
     Ok(Some(reply.number("weir-intention", commit.intention.0)))
 }
 
 /// Checks whether a stream may have another producer. The topic option limits the number of keys;
 /// this check reserves some keys for other uses.
-fn room(edge: &Edge, topic: &str) -> Result<(), Problem> {
+fn check_key_limit(edge: &Edge, topic: &str) -> Result<(), Problem> {
     let info = edge.shared.store.topic(topic);
     let full = info.and_then(|info| {
-        let max = info.options.keys_max?.saturating_sub(KEYS_SPARE);
+        let max = info.options.keys_max?.saturating_sub(KEYS_RESERVED);
         (info.keys >= max).then_some(max)
     });
     match full {
@@ -396,7 +396,7 @@ async fn carry_out(
             principal: call.principal.name.as_bytes(),
             ..Intention::new(topic, operation)
         };
-        hand_over(edge, std::slice::from_ref(&intention))?
+        propose_unchecked(edge, std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.iter().next();
@@ -425,10 +425,16 @@ pub(super) fn not_valid(commit: &Commit) -> Problem {
 }
 
 /// The response to a write that was made or was not needed.
-fn answer(asked: &Asked, view: &View, status: u16, tail: u64, state: Option<State>) -> Reply {
+fn answer(
+    request: &AppendRequest,
+    view: &View,
+    status: u16,
+    tail: u64,
+    state: Option<State>,
+) -> Reply {
     let mut reply = Reply::new(status);
     reply.add("stream-next-offset", place::write(tail));
-    if asked.closes || view.closed.is_some() {
+    if request.closes || view.closed.is_some() {
         reply.add("stream-closed", "true");
     }
     if let Some(state) = state {

@@ -21,63 +21,65 @@ use crate::http::reply::Reply;
 use crate::resources::context::{Call, Edge, denial};
 use crate::resources::events::read::no_topic;
 use crate::resources::problems;
-use crate::resources::propose::{hand_over, outcomes};
-use crate::resources::streams::config::{Asked, AskedFork, Config, Expiry, Fork, TYPE_DEFAULT};
+use crate::resources::propose::{outcomes, propose_unchecked};
+use crate::resources::streams::config::{
+    Config, CreateRequest, Expiry, Fork, ForkRequest, TYPE_DEFAULT,
+};
 use crate::resources::streams::place;
 use crate::resources::streams::state::turn;
 use crate::resources::streams::terms::{
-    CLOSED, CONFIG, FORK_PARTS_MAX, KEYS_SPARE, PRODUCERS_MAX, essence, is_json,
+    CLOSED, CONFIG, FORK_PARTS_MAX, KEYS_RESERVED, PRODUCERS_MAX, essence, is_json,
 };
 use crate::security::Right;
 
 /// Runs a PUT.
 pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
-    let asked = Asked::read(&call.head)?;
+    let request = CreateRequest::read(&call.head)?;
     let topic = call.matched.topic.as_str();
     let allowed = |right: Right, topic: &str| {
         let allowed = edge.shared.authorize(&call.principal, right, topic);
         allowed.map_err(|denied| denial(denied, topic))
     };
-    if !body.is_empty() || asked.closed {
+    if !body.is_empty() || request.closed {
         allowed(Right::Put, topic)?;
     }
-    if let Some(fork) = &asked.fork {
+    if let Some(fork) = &request.fork {
         allowed(Right::Read, &fork.from)?;
     }
     match open(edge, topic).await {
-        Ok(view) if !view.is_empty_topic() => return again(&asked, &view),
-        Err(problem) if problem.kind == Kind::StreamGone => return Err(kept()),
+        Ok(view) if !view.is_empty_topic() => return again(&request, &view),
+        Err(problem) if problem.kind == Kind::StreamGone => return Err(name_is_retained()),
         Err(problem) if problem.kind != Kind::NoTopic => return Err(problem),
         _ => {}
     }
-    if let Some(fork) = &asked.fork {
+    if let Some(fork) = &request.fork {
         // Opening the source removes it if it has expired.
         source_of(fork, open(edge, &fork.from).await)?;
     }
-    let ordered = asked.fork.is_some() || asked.expiry.is_some();
+    let ordered = request.fork.is_some() || request.expiry.is_some();
     let _turn = if ordered {
         Some(turn(edge.shared.config.store_timeout, &edge.ds.structure).await?)
     } else {
         None
     };
-    if let Some(view) = view::look(edge, topic)
+    if let Some(view) = view::find(edge, topic)
         .await?
         .filter(|view| !view.is_empty_topic())
     {
         return if view.gone {
-            Err(kept())
+            Err(name_is_retained())
         } else {
-            again(&asked, &view)
+            again(&request, &view)
         };
     }
-    let source = match &asked.fork {
+    let source = match &request.fork {
         Some(fork) => Some(source_of(
             fork,
-            view::look(edge, &fork.from).await?.ok_or_else(no_topic),
+            view::find(edge, &fork.from).await?.ok_or_else(no_topic),
         )?),
         None => None,
     };
-    let (config, slice) = plan(edge, &asked, source.as_ref()).await?;
+    let (config, slice) = plan(edge, &request, source.as_ref()).await?;
     let text = serde_json::to_vec(&config);
     let text = text.map_err(|_| Problem::new(Kind::Internal, "a description cannot be written"))?;
     let changes = entries(edge, topic, &config, &registry::seal(&text))?;
@@ -85,11 +87,11 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     if config.expiry != Expiry::Never {
         edge.ds.lease(topic, config.expiry);
     }
-    let made = make(edge, call, &asked, (&config, &text), [&slice, body]).await;
+    let made = make(edge, call, &request, (&config, &text), [&slice, body]).await;
     let Some(commit) = made? else {
         // Another request created the stream first.
-        let view = view::look(edge, topic).await?.ok_or_else(no_topic)?;
-        return again(&asked, &view);
+        let view = view::find(edge, topic).await?.ok_or_else(no_topic)?;
+        return again(&request, &view);
     };
     // The record of the description has the position where the stream starts.
     let last = commit.first.0 + u64::from(commit.records).max(1) - 1;
@@ -100,7 +102,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     let mut reply = head(201, &config.content_type);
     reply.add("location", location(edge, call));
     reply.add("stream-next-offset", place::write(tail));
-    if asked.closed {
+    if request.closed {
         reply.add("stream-closed", "true");
     }
     Ok(reply.number("weir-intention", commit.intention.0))
@@ -113,11 +115,11 @@ fn head(status: u16, content_type: &str) -> Reply {
 }
 
 /// The response if the stream already exists.
-fn again(asked: &Asked, view: &View) -> Result<Reply, Problem> {
+fn again(request: &CreateRequest, view: &View) -> Result<Reply, Problem> {
     if view.gone {
-        return Err(kept());
+        return Err(name_is_retained());
     }
-    if !asked.fits(&view.config, view.closed.is_some()) {
+    if !request.fits(&view.config, view.closed.is_some()) {
         return Err(view.refuse(
             Kind::StreamExists,
             "its content type, expiry, end or source is not what is asked for",
@@ -129,7 +131,7 @@ fn again(asked: &Asked, view: &View) -> Result<Reply, Problem> {
 }
 
 /// The problem of a name that is reserved until its forks are deleted.
-fn kept() -> Problem {
+fn name_is_retained() -> Problem {
     Problem::new(
         Kind::StreamExists,
         "the stream was deleted, and its name is taken until its forks are",
@@ -137,7 +139,7 @@ fn kept() -> Problem {
 }
 
 /// Checks the source of a fork.
-fn source_of(fork: &AskedFork, found: Result<View, Problem>) -> Result<View, Problem> {
+fn source_of(fork: &ForkRequest, found: Result<View, Problem>) -> Result<View, Problem> {
     match found {
         Ok(view) if !view.gone => Ok(view),
         Ok(_) => Err(gone_source()),
@@ -156,20 +158,20 @@ fn gone_source() -> Problem {
 /// Returns the configuration of the stream, and the part of a source record that it copies.
 async fn plan(
     edge: &Arc<Edge>,
-    asked: &Asked,
+    request: &CreateRequest,
     source: Option<&View>,
 ) -> Result<(Config, Vec<u8>), Problem> {
-    let (Some(fork), Some(source)) = (&asked.fork, source) else {
-        let content_type = asked.content_type.clone();
+    let (Some(fork), Some(source)) = (&request.fork, source) else {
+        let content_type = request.content_type.clone();
         let config = Config {
             content_type: content_type.unwrap_or_else(|| TYPE_DEFAULT.to_owned()),
-            expiry: asked.expiry.unwrap_or_default(),
+            expiry: request.expiry.unwrap_or_default(),
             fork: None,
         };
         return Ok((config, Vec::new()));
     };
     let ours = &source.config.content_type;
-    let content_type = asked.content_type.as_ref().unwrap_or(ours);
+    let content_type = request.content_type.as_ref().unwrap_or(ours);
     if essence(content_type) != essence(ours) {
         let problem = Problem::new(Kind::StreamType, "a fork has the type of its source");
         return Err(problem.text("content_type", ours.clone()));
@@ -199,7 +201,7 @@ async fn plan(
     }
     let config = Config {
         content_type: content_type.clone(),
-        expiry: asked.expiry.unwrap_or(source.config.expiry),
+        expiry: request.expiry.unwrap_or(source.config.expiry),
         fork: Some(Fork {
             from: source.topic.clone(),
             incarnation: source.incarnation,
@@ -274,7 +276,7 @@ fn entries(edge: &Edge, topic: &str, config: &Config, seal: &str) -> Result<Vec<
 async fn make(
     edge: &Arc<Edge>,
     call: &Call,
-    asked: &Asked,
+    request: &CreateRequest,
     (config, text): (&Config, &[u8]),
     data: [&[u8]; 2],
 ) -> Result<Option<Commit>, Problem> {
@@ -293,11 +295,11 @@ async fn make(
             ops.extend(steps(json, data, &meta, value_max.min(VALUE_BYTES_MAX))?);
         }
     }
-    if asked.closed {
+    if request.closed {
         ops.push(put(CLOSED, b""));
     }
     let mut options = TopicOptions::default();
-    options.keys_max = Some(PRODUCERS_MAX + 1 + KEYS_SPARE);
+    options.keys_max = Some(PRODUCERS_MAX + 1 + KEYS_RESERVED);
     let topic = call.matched.topic.as_str();
     let principal = call.principal.name.as_bytes();
     let (proposal, permit) = {
@@ -311,7 +313,7 @@ async fn make(
             expect: &expect,
             ..Intention::new(topic, Operation::Txn { ops: &ops })
         };
-        hand_over(edge, &[create, fill])?
+        propose_unchecked(edge, &[create, fill])?
     };
     drop(ops);
     let outcomes = outcomes(edge, proposal, permit).await?;

@@ -18,7 +18,7 @@ use crate::http::problem::{Kind, Problem};
 use crate::phase::Phase;
 use crate::resources::context::Edge;
 use crate::resources::problems;
-use crate::resources::propose::{hand_over, outcomes};
+use crate::resources::propose::{outcomes, propose_unchecked};
 use crate::resources::streams::config::Expiry;
 use crate::resources::streams::state::turn;
 use crate::resources::streams::terms::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
@@ -27,7 +27,7 @@ use crate::resources::streams::terms::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
 /// stream of this name remains.
 pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Problem> {
     let _turn = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
-    let Some(view) = view::look(edge, topic).await? else {
+    let Some(view) = view::find(edge, topic).await? else {
         registry::change(edge, vec![registry::expired(topic)]).await?;
         edge.ds.forget(topic);
         return Ok(true);
@@ -67,12 +67,12 @@ pub(super) async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Resu
         destroy(edge, &view, principal).await?;
         ds.forget(&view.topic);
         let topic = &view.topic;
-        let mut changes = vec![registry::expired(topic), registry::forgotten(topic)];
+        let mut changes = vec![registry::expired(topic), registry::no_longer_gone(topic)];
         let source = view.config.fork.as_ref();
         changes.extend(source.map(|fork| registry::unforked(&fork.from, &view.topic)));
         registry::change(edge, changes).await?;
         let Some(fork) = &view.config.fork else { break };
-        let source = view::look(edge, &fork.from).await?;
+        let source = view::find(edge, &fork.from).await?;
         match source {
             Some(source)
                 if source.gone
@@ -115,7 +115,7 @@ async fn carry_out(
             principal,
             ..Intention::new(topic, operation)
         };
-        hand_over(edge, std::slice::from_ref(&intention))?
+        propose_unchecked(edge, std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.iter().next();
@@ -159,7 +159,7 @@ pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
 /// for that fork.
 async fn tidy(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem> {
     let held = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
-    let view = view::look(edge, fork).await?;
+    let view = view::find(edge, fork).await?;
     let of = view.as_ref().and_then(|view| view.config.fork.as_ref());
     if of.is_some_and(|fork| fork.from == source) {
         return Ok(());
@@ -167,7 +167,7 @@ async fn tidy(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem>
     let change: Change = registry::unforked(source, fork);
     registry::change(edge, vec![change]).await?;
     drop(held);
-    match view::look(edge, source).await? {
+    match view::find(edge, source).await? {
         Some(view) if view.gone => expired(edge, source).await.map(drop),
         _ => Ok(()),
     }

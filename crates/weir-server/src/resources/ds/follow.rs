@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::cursor::cursor;
 use super::lease::ReaderLease;
 use super::view::{self, View};
-use super::walk::Gathered;
+use super::walk::CollectedBody;
 use crate::http::base64;
 use crate::http::exchange::busy;
 use crate::http::json::Object;
@@ -20,16 +20,16 @@ use crate::http::problem::Problem;
 use crate::http::reply::{Body, Boxed, Reply, Source};
 use crate::limits::TAIL_BYTES;
 use crate::resources::context::{Call, Edge};
-use crate::resources::live::{Live, News};
+use crate::resources::live::{EventStream, News};
 use crate::resources::streams::place;
 
 struct Follower {
-    live: Live,
+    live: EventStream,
     incarnation: u64,
     _held: Option<ReaderLease>,
     position: u64,
     /// The position that the client received last.
-    told: Option<u64>,
+    sent: Option<u64>,
     cursor: Option<u64>,
     over: bool,
 }
@@ -43,11 +43,11 @@ pub(super) fn open(
     cursor: Option<u64>,
 ) -> Reply {
     let follower = Follower {
-        live: Live::new(edge, call, &view.topic),
+        live: EventStream::new(edge, call, &view.topic),
         incarnation: view.incarnation,
         _held: ReaderLease::new(edge, view),
         position,
-        told: None,
+        sent: None,
         cursor,
         over: false,
     };
@@ -107,7 +107,7 @@ impl Follower {
     /// Returns the next events; `None` if nothing has changed.
     async fn read(&mut self) -> Result<Option<Bytes>, Problem> {
         let store = &self.live.edge.shared.store;
-        let view = view::look(&self.live.edge, &self.live.topic).await?;
+        let view = view::find(&self.live.edge, &self.live.topic).await?;
         let same = |view: &View| {
             let lives = !view.gone
                 && !self
@@ -121,21 +121,21 @@ impl Follower {
             self.over = true;
             return Ok(None);
         };
-        let gathered = Gathered::new(store, &view, self.position, TAIL_BYTES);
-        let (gathered, mut reservation) = gathered.run(&self.live.edge.shared).await?;
-        self.position = gathered.next();
-        if gathered.count() == 0 && self.told == Some(self.position) {
+        let collected = CollectedBody::new(store, &view, self.position, TAIL_BYTES);
+        let (collected, mut reservation) = collected.run(&self.live.edge.shared).await?;
+        self.position = collected.next();
+        if collected.count() == 0 && self.sent == Some(self.position) {
             return Ok(None);
         }
         let mut out = Vec::new();
-        if gathered.count() > 0 {
-            let body = gathered.body();
+        if collected.count() > 0 {
+            let body = collected.body();
             // Memory for the events, in addition to the data.
             reservation.cover(body.len() * 3).await.map_err(busy)?;
             data(&body, view.is_binary(), &mut out);
         }
         self.control(&view, &mut out);
-        self.told = Some(self.position);
+        self.sent = Some(self.position);
         self.over = view.ends_at(self.position);
         Ok(Some(reservation.attach(out.into())))
     }

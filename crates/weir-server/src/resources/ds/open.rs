@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::expire;
-use super::view::{View, look};
+use super::view::{View, find};
 use crate::http::problem::Problem;
 use crate::resources::context::Edge;
 use crate::resources::events::read::no_topic;
@@ -11,11 +11,11 @@ use crate::resources::events::read::no_topic;
 /// Finds the stream of a request. Removes it first if it has expired.
 pub(super) async fn open(edge: &Arc<Edge>, topic: &str) -> Result<View, Problem> {
     let ds = &edge.ds;
-    let view = look(edge, topic).await?.ok_or_else(no_topic)?;
+    let view = find(edge, topic).await?.ok_or_else(no_topic)?;
     let over = view.gone || ds.is_expired(&view, edge.shared.store.now_ms());
     if over && !expire::expired(edge, topic).await? {
         // Another request created the stream again meanwhile.
-        return look(edge, topic).await?.ok_or_else(no_topic);
+        return find(edge, topic).await?.ok_or_else(no_topic);
     }
     if over { Err(no_topic()) } else { Ok(view) }
 }

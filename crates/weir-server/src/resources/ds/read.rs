@@ -12,7 +12,7 @@ use super::follow;
 use super::lease::ReaderLease;
 use super::open::open;
 use super::view::View;
-use super::walk::Gathered;
+use super::walk::CollectedBody;
 use crate::http::date;
 use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Problem};
@@ -27,7 +27,7 @@ use crate::resources::streams::terms::POLL_SECONDS;
 
 /// How a reader waits for more data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Live {
+enum WaitMode {
     Poll,
     Events,
 }
@@ -50,7 +50,7 @@ pub(super) async fn head(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
 
 /// Responds to GET.
 pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    let words = [("long-poll", Live::Poll), ("sse", Live::Events)];
+    let words = [("long-poll", WaitMode::Poll), ("sse", WaitMode::Events)];
     let live = call.query.word("live", &words)?;
     let place = match call.query.text("offset")? {
         Some(text) => Some(StreamPosition::read(text).ok_or_else(|| {
@@ -68,8 +68,8 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     let place = place.unwrap_or(StreamPosition::Start);
     let position = start(&view, place)?;
     match live {
-        Some(Live::Events) => Ok(follow::open(edge, call, &view, position, given)),
-        Some(Live::Poll) => poll(edge, call, view, position, given).await,
+        Some(WaitMode::Events) => Ok(follow::open(edge, call, &view, position, given)),
+        Some(WaitMode::Poll) => poll(edge, call, view, position, given).await,
         None if place == StreamPosition::Now => Ok(now(&view)),
         None => page(edge, call, &view, position).await,
     }
@@ -114,9 +114,9 @@ fn now(view: &View) -> Reply {
 
 /// Returns the available data.
 async fn page(edge: &Arc<Edge>, call: &Call, view: &View, position: u64) -> Result<Reply, Problem> {
-    let gathered = Gathered::new(&edge.shared.store, view, position, PAGE_BYTES);
-    let (gathered, reservation) = gathered.run(&edge.shared).await?;
-    let next = gathered.next();
+    let collected = CollectedBody::new(&edge.shared.store, view, position, PAGE_BYTES);
+    let (collected, reservation) = collected.run(&edge.shared).await?;
+    let next = collected.next();
     let mut reply = at(view, 200, next);
     let end = if view.ends_at(next) { "c" } else { "" };
     let tag = format!("\"{}.{position}-{next}{end}\"", view.incarnation);
@@ -135,7 +135,7 @@ async fn page(edge: &Arc<Edge>, call: &Call, view: &View, position: u64) -> Resu
         reply.status = 304;
         return Ok(reply);
     }
-    let reply = reply.with(&view.config.content_type, gathered.body());
+    let reply = reply.with(&view.config.content_type, collected.body());
     Ok(reply.reserved(reservation))
 }
 
@@ -154,16 +154,16 @@ async fn poll(
     let _held = ReaderLease::new(edge, &view);
     let mut over = false;
     loop {
-        let gathered = Gathered::new(&edge.shared.store, &view, position, PAGE_BYTES);
-        let (gathered, reservation) = gathered.run(&edge.shared).await?;
-        position = gathered.next();
-        let found = gathered.count() > 0;
+        let collected = CollectedBody::new(&edge.shared.store, &view, position, PAGE_BYTES);
+        let (collected, reservation) = collected.run(&edge.shared).await?;
+        position = collected.next();
+        let found = collected.count() > 0;
         if found || over || view.ends_at(position) {
             let mut reply = at(&view, if found { 200 } else { 204 }, position);
             reply.add("stream-cursor", cursor(given));
             reply.add("cache-control", "no-store");
             return Ok(if found {
-                let reply = reply.with(&view.config.content_type, gathered.body());
+                let reply = reply.with(&view.config.content_type, collected.body());
                 reply.reserved(reservation)
             } else {
                 reply

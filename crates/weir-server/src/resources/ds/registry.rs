@@ -92,7 +92,7 @@ pub(super) fn gone(topic: &str, incarnation: u64) -> Change {
 }
 
 /// Deletes the entry of `gone`.
-pub(super) fn forgotten(topic: &str) -> Change {
+pub(super) fn no_longer_gone(topic: &str) -> Change {
     Change::Delete(gone_key(topic))
 }
 
@@ -122,7 +122,7 @@ pub(super) fn is_gone(store: &Store, topic: &str, incarnation: u64) -> Result<bo
 
 /// Parses the description of a stream, and checks it against the registry. A fork without its entry
 /// gives `None`; an expiry without its entry is ignored.
-pub(super) fn believed(
+pub(super) fn validated(
     store: &Store,
     topic: &str,
     description: &[u8],

@@ -16,7 +16,7 @@ pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Probl
     let topic = &call.matched.topic;
     open(edge, topic).await?;
     let held = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
-    let view = view::look(edge, topic).await?.ok_or_else(no_topic)?;
+    let view = view::find(edge, topic).await?.ok_or_else(no_topic)?;
     if view.gone {
         return Err(view::gone());
     }

@@ -48,7 +48,7 @@ pub(crate) struct View {
 
 impl View {
     /// Finds a stream; `None` if there is none. Does not check the expiry. May block on a disk;
-    /// [`look`] does not.
+    /// [`find`] does not.
     pub(super) fn find(ds: &Streams, store: &Store, topic: &str) -> Result<Option<Self>, Problem> {
         let standing = store.standing(topic);
         let lives = standing.and_then(|topic| Some((topic.incarnation?.0, topic.created?.0)));
@@ -151,7 +151,7 @@ impl View {
 }
 
 /// Finds the stream of a name. Reads its description on a blocking thread, unless it is in memory.
-pub(super) async fn look(edge: &Arc<Edge>, topic: &str) -> Result<Option<View>, Problem> {
+pub(super) async fn find(edge: &Arc<Edge>, topic: &str) -> Result<Option<View>, Problem> {
     if is_at_hand(edge, topic) {
         return View::find(&edge.ds, &edge.shared.store, topic);
     }
@@ -210,7 +210,7 @@ fn config(
                 let Some(record) = record else {
                     return Ok(None);
                 };
-                match registry::believed(store, topic, record.value)? {
+                match registry::validated(store, topic, record.value)? {
                     Some(config) => (config, true),
                     None => plain(store, topic, created)?,
                 }

@@ -154,7 +154,7 @@ impl Walk {
 
 /// Data of a stream, collected into one body.
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct CollectedBody {
     walk: Walk,
     content: Content,
     /// Bytes of memory that the first record needs.
@@ -171,7 +171,7 @@ struct Content {
     count: u64,
 }
 
-impl Gathered {
+impl CollectedBody {
     pub(crate) fn new(store: &Arc<Store>, view: &View, position: u64, max: usize) -> Self {
         Self {
             walk: Walk::new(store, view, position),
@@ -225,16 +225,16 @@ impl Gathered {
         if let Some(bytes) = self.lacks.take() {
             reservation.cover(bytes).await.map_err(busy)?;
         }
-        let mut gathered = Some(self);
+        let mut collected = Some(self);
         reading::read(shared, reservation, move |reservation| {
-            let Some(mut one) = gathered.take() else {
+            let Some(mut one) = collected.take() else {
                 return Err(Problem::new(Kind::Internal, "a stream is read twice"));
             };
             while !one.step(reservation)? {}
             match one.lacks.take() {
                 None => Ok(Attempt::Done(one)),
                 Some(bytes) => {
-                    gathered = Some(one);
+                    collected = Some(one);
                     Ok(Attempt::Lacks(bytes))
                 }
             }

@@ -27,7 +27,7 @@ use crate::limits::budget::{BudgetExhausted, Reservation};
 use crate::limits::{PROGRESS_RECORDS, RETRY_MS, TAIL_BYTES};
 use crate::resources::context::{Call, Edge};
 use crate::resources::hub::Piece;
-use crate::resources::live::{Live, News};
+use crate::resources::live::{EventStream, News};
 use crate::resources::problems;
 use crate::resources::reading::lacks_block;
 use crate::resources::records::{Fields, key_field, object};
@@ -100,7 +100,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         gap = gone(edge, call, &mut reader, offset, reset)?;
         after = reader.position().0 - 1;
     }
-    let live = Live::new(edge, call, &call.matched.topic);
+    let live = EventStream::new(edge, call, &call.matched.topic);
     // Ids carry the incarnation if the first offset is above 1, as in a topic that was created
     // again.
     let again = edge
@@ -167,7 +167,7 @@ impl Style {
 }
 
 struct Tail {
-    live: Live,
+    live: EventStream,
     style: Style,
     /// Whether other tails can use its rendered events.
     plain: bool,

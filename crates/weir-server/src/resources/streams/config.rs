@@ -66,16 +66,16 @@ pub(crate) struct Part {
 
 /// The parameters of a PUT.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct CreateRequest {
     pub(crate) content_type: Option<String>,
     pub(crate) expiry: Option<Expiry>,
     pub(crate) closed: bool,
-    pub(crate) fork: Option<AskedFork>,
+    pub(crate) fork: Option<ForkRequest>,
 }
 
 /// The fork that a PUT requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AskedFork {
+pub(crate) struct ForkRequest {
     pub(crate) from: String,
     /// Position in the source; `None`: its end.
     pub(crate) at: Option<u64>,
@@ -152,7 +152,7 @@ fn expiry(head: &Head) -> Result<Option<Expiry>, Problem> {
     }
 }
 
-fn fork(head: &Head) -> Result<Option<AskedFork>, Problem> {
+fn fork(head: &Head) -> Result<Option<ForkRequest>, Problem> {
     let at = single(head, FieldName::StreamForkOffset)?;
     let sub = single(head, FieldName::StreamForkSubOffset)?;
     let Some(from) = single(head, FieldName::StreamForkedFrom)? else {
@@ -188,14 +188,14 @@ fn fork(head: &Head) -> Result<Option<AskedFork>, Problem> {
             "Stream-Fork-Sub-Offset counts from a Stream-Fork-Offset; there is nothing after the end",
         ));
     }
-    Ok(Some(AskedFork {
+    Ok(Some(ForkRequest {
         from: topic_of(path)?,
         at,
         sub,
     }))
 }
 
-impl Asked {
+impl CreateRequest {
     pub(crate) fn read(head: &Head) -> Result<Self, Problem> {
         Ok(Self {
             content_type: content_type(head)?,
@@ -221,11 +221,11 @@ impl Asked {
         let same_fork = match (&self.fork, &config.fork) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some(asked), Some(fork)) => {
-                let same_place = asked
+            (Some(request), Some(fork)) => {
+                let same_place = request
                     .at
-                    .is_none_or(|at| (at, asked.sub) == (fork.at, fork.sub));
-                asked.from == fork.from && same_place
+                    .is_none_or(|at| (at, request.sub) == (fork.at, fork.sub));
+                request.from == fork.from && same_place
             }
         };
         same_type && same_expiry && same_fork && self.closed == closed
@@ -239,9 +239,9 @@ mod tests {
     use super::*;
     use crate::http::head::parse;
 
-    fn read(fields: &str) -> Option<Asked> {
+    fn read(fields: &str) -> Option<CreateRequest> {
         let text = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
-        Asked::read(&parse(text.as_bytes(), 20).unwrap().head).ok()
+        CreateRequest::read(&parse(text.as_bytes(), 20).unwrap().head).ok()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 use super::config::{Config, Expiry};
-use super::terms::TURNS;
+use super::terms::KEYED_LOCKS;
 use crate::http::problem::{Kind, Problem};
 
 /// Locks that serialize requests by key. They guard no data: conditions in the store decide
@@ -21,7 +21,7 @@ pub(crate) struct KeyedLocks(Vec<tokio::sync::Mutex<()>>, RandomState);
 impl Default for KeyedLocks {
     fn default() -> Self {
         let rows = std::iter::repeat_with(tokio::sync::Mutex::default);
-        Self(rows.take(TURNS).collect(), RandomState::new())
+        Self(rows.take(KEYED_LOCKS).collect(), RandomState::new())
     }
 }
 
@@ -32,7 +32,7 @@ impl KeyedLocks {
         limit: Duration,
         name: (&str, &[u8]),
     ) -> Result<Option<MutexGuard<'_, ()>>, Problem> {
-        let row = self.1.hash_one(name) % TURNS as u64;
+        let row = self.1.hash_one(name) % KEYED_LOCKS as u64;
         match self.0.get(usize::try_from(row).unwrap_or(0)) {
             Some(row) => turn(limit, row).await.map(Some),
             None => Ok(None),

@@ -21,7 +21,7 @@ pub(crate) const PRODUCER: &[u8] = b".ds/producer/";
 /// Maximum number of producers of a stream.
 pub(crate) const PRODUCERS_MAX: u64 = 10_000;
 /// Keys of a stream that are not available to producers, mainly for its end.
-pub(crate) const KEYS_SPARE: u64 = 16;
+pub(crate) const KEYS_RESERVED: u64 = 16;
 /// Maximum number of bytes of a producer's id.
 pub(crate) const PRODUCER_ID_BYTES_MAX: usize = 256;
 /// Largest epoch and number of a producer: the largest integer that JavaScript represents exactly.
@@ -51,7 +51,7 @@ pub(crate) const ATTEMPTS_MAX: usize = 8;
 /// Descriptions of streams that are cached in memory.
 pub(crate) const CONFIGS_MAX: usize = 4096;
 /// Number of keyed locks; more than the usual number of processors.
-pub(crate) const TURNS: usize = 64;
+pub(crate) const KEYED_LOCKS: usize = 64;
 /// Seconds between two searches for expired streams.
 pub(crate) const SWEEP_SECONDS: u64 = 2;
 /// Entries of the registry in one read.

@@ -28,7 +28,7 @@ pub(in crate::remote) struct Inner {
     pub(in crate::remote) client: ClientId,
     pub(in crate::remote) options: ConnectOptions,
     /// The addresses that the caller named; at least one.
-    pub(in crate::remote) homes: Vec<Address>,
+    pub(in crate::remote) configured_addresses: Vec<Address>,
     state: Mutex<State>,
     /// Signals that a packet can be sent.
     pub(in crate::remote) work: Condvar,
@@ -45,14 +45,14 @@ impl std::fmt::Debug for Inner {
 impl Inner {
     pub(super) fn new(
         client: ClientId,
-        homes: Vec<Address>,
+        configured_addresses: Vec<Address>,
         options: ConnectOptions,
         state: State,
     ) -> Self {
         Self {
             client,
             options,
-            homes,
+            configured_addresses,
             state: Mutex::new(state),
             work: Condvar::new(),
             news: Condvar::new(),
@@ -82,20 +82,20 @@ impl Inner {
     }
 
     /// Waits until a packet can be sent.
-    pub(in crate::remote) fn idle<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+    pub(in crate::remote) fn wait_for_work<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         let due = state.due();
         let time = due.map(|due| due.saturating_duration_since(Instant::now()));
-        state.idles = true;
+        state.writer_sleeps = true;
         let mut state = state.sleep(&self.work, time);
-        state.idles = false;
+        state.writer_sleeps = false;
         state
     }
 
     /// Signals that a packet can be sent.
-    pub(super) fn left(&self, mut state: Guard<'_>) {
-        let idles = std::mem::take(&mut state.idles);
+    pub(super) fn notify_writer(&self, mut state: Guard<'_>) {
+        let writer_sleeps = std::mem::take(&mut state.writer_sleeps);
         drop(state);
-        if idles {
+        if writer_sleeps {
             self.work.notify_one();
         }
     }
@@ -130,14 +130,14 @@ impl DerefMut for Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        let given = self
+        let to_deliver = self
             .state
             .as_mut()
-            .map(|state| std::mem::take(&mut state.given));
+            .map(|state| std::mem::take(&mut state.to_deliver));
         drop(self.state.take());
         // In reverse order, a caller that waits for the oldest response wakes once for all of them.
-        for given in given.into_iter().flatten().rev() {
-            match given {
+        for wake in to_deliver.into_iter().flatten().rev() {
+            match wake {
                 PendingWake::Answer(answer, result) => answer.complete(result),
                 PendingWake::Received(wake) => drop(wake),
                 PendingWake::Wake(waker) => {
@@ -155,7 +155,7 @@ impl<'a> Guard<'a> {
     /// that the caller checks its condition again.
     fn sleep(mut self, signal: &Condvar, time: Option<Duration>) -> Guard<'a> {
         let inner = self.inner;
-        if !self.given.is_empty() {
+        if !self.to_deliver.is_empty() {
             drop(self);
             return inner.lock();
         }

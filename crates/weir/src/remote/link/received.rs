@@ -42,7 +42,7 @@ impl State {
             }
             self.queued.last = last;
             self.queued.calls += 1;
-            self.given
+            self.to_deliver
                 .extend(call.answer.receive().map(PendingWake::Received));
         }
     }

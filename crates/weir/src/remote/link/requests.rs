@@ -44,7 +44,7 @@ impl Link {
     /// Sends a request and waits until `until` for its response, which is one packet. Resends it if
     /// the connection breaks, or later if the server asks for that. So the request must be safe to
     /// repeat.
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &self,
         message: &Message<'_>,
         until: Option<Instant>,
@@ -52,9 +52,9 @@ impl Link {
         let mut backoff = BackOff::default();
         let mut refused = None;
         loop {
-            let asked = self.begin(message)?;
-            let received = self.receive(asked.tag, until).await?;
-            drop(asked);
+            let request = self.begin(message)?;
+            let received = self.receive(request.tag, until).await?;
+            drop(request);
             match received {
                 Received::Packet(packet) => match backoff.of(&packet_of(&packet)?, until) {
                     Some(pause) => {
@@ -88,7 +88,10 @@ impl Link {
 
     /// Sends a request, or stores it until there is a connection. [`receive`](Self::receive)
     /// returns its responses while the returned value exists.
-    pub(in crate::remote) fn begin(&self, message: &Message<'_>) -> Result<Asked, StoreError> {
+    pub(in crate::remote) fn begin(
+        &self,
+        message: &Message<'_>,
+    ) -> Result<PendingRequest, StoreError> {
         let mut state = self.inner.lock();
         if let Some(dead) = &state.dead {
             return Err(dead.error());
@@ -119,8 +122,8 @@ impl Link {
             state.unsent.push_back(tag);
         }
         state.inboxes.insert(tag, inbox);
-        self.inner.left(state);
-        Ok(Asked {
+        self.inner.notify_writer(state);
+        Ok(PendingRequest {
             inner: Arc::clone(&self.inner),
             tag,
         })
@@ -132,7 +135,7 @@ impl Link {
         let is_there = |inbox: &Inbox| !inbox.lost && inbox.unsent.is_none();
         if state.inboxes.get(&tag).is_some_and(is_there) {
             state.put(tag, message);
-            self.inner.left(state);
+            self.inner.notify_writer(state);
         }
     }
 
@@ -209,12 +212,12 @@ impl Link {
 
 /// A request. When it is dropped, its packets are discarded.
 #[derive(Debug)]
-pub(in crate::remote) struct Asked {
+pub(in crate::remote) struct PendingRequest {
     inner: Arc<Inner>,
     pub(in crate::remote) tag: u64,
 }
 
-impl Drop for Asked {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         self.inner.lock().inboxes.remove(&self.tag);
     }
@@ -258,7 +261,8 @@ impl State {
         if let Some(inbox) = number(tag).and_then(|tag| self.inboxes.get_mut(&tag)) {
             inbox.answered = true;
             inbox.packets.push_back(packet.to_vec());
-            self.given.extend(inbox.waker.take().map(PendingWake::Wake));
+            self.to_deliver
+                .extend(inbox.waker.take().map(PendingWake::Wake));
         }
         self.deliveries += 1;
     }

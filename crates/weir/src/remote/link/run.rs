@@ -12,7 +12,7 @@ use weir_protocol::{
 
 use super::{Facts, Inner, State, trust};
 use crate::remote::address::{Address, Stream};
-use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
+use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, random_fraction};
 
 /// The longest pause that a server may ask for.
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ pub(super) enum Broken {
     /// The error is final.
     Dead(ErrorCode, String),
     /// The client closed the connection.
-    Left,
+    Closed,
 }
 
 impl Broken {
@@ -56,7 +56,7 @@ impl Broken {
 }
 
 /// Returns advice for a peer whose response to HELLO is not of the native protocol.
-fn stranger(address: &Address, answer: &[u8]) -> Option<&'static str> {
+fn wrong_protocol_hint(address: &Address, answer: &[u8]) -> Option<&'static str> {
     match (address, answer) {
         (_, [b'H', b'T', b'T', b'P', ..]) => {
             Some("this port is for HTTP, the native protocol has one of its own, 7071 by default")
@@ -78,19 +78,19 @@ pub(super) fn read(inner: &Inner) {
         let mut state = inner.lock();
         let was_open = state.stream.is_some();
         let broken = match broken {
-            Broken::Again(why) => state.moving.take().unwrap_or(Broken::Again(why)),
+            Broken::Again(why) => state.next_address.take().unwrap_or(Broken::Again(why)),
             other => other,
         };
-        state.down();
+        state.disconnected();
         let wait = match broken {
-            Broken::Left => break,
+            Broken::Closed => break,
             Broken::Dead(code, text) => {
-                state.die(code, &text);
+                state.close_for_good(code, &text);
                 break;
             }
             Broken::Redirect(to) => {
-                if let Err((code, text)) = go(inner, &mut state, to) {
-                    state.die(code, &text);
+                if let Err((code, text)) = follow_redirect(inner, &mut state, to) {
+                    state.close_for_good(code, &text);
                     break;
                 }
                 hops += 1;
@@ -101,17 +101,17 @@ pub(super) fn read(inner: &Inner) {
                 }
             }
             Broken::Again(text) => {
-                state.trouble = text;
+                state.last_error = text;
                 if !was_open && let Err((code, text)) = try_next(inner, &mut state) {
-                    state.die(code, &text);
+                    state.close_for_good(code, &text);
                     break;
                 }
                 pause
             }
             Broken::Pause(time, text) => {
-                state.trouble = text;
+                state.last_error = text;
                 if let Err((code, text)) = try_next(inner, &mut state) {
-                    state.die(code, &text);
+                    state.close_for_good(code, &text);
                     break;
                 }
                 time.max(pause)
@@ -125,7 +125,7 @@ pub(super) fn read(inner: &Inner) {
         }
         inner.news.notify_all();
         // Half of the pause is random, so that clients do not reconnect at the same time.
-        let until = Instant::now() + wait / 2 + wait.mul_f64(chance() / 2.0);
+        let until = Instant::now() + wait / 2 + wait.mul_f64(random_fraction() / 2.0);
         while state.dead.is_none() {
             let (next, goes_on) = inner.wait(state, Some(until));
             state = next;
@@ -140,16 +140,20 @@ pub(super) fn read(inner: &Inner) {
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
-    inner.lock().down();
+    inner.lock().disconnected();
     inner.news.notify_all();
     inner.work.notify_all();
 }
 
 /// Follows a redirect. A client that uses TLS does not follow a redirect to an address without TLS.
 /// It sends its token in clear text only to hosts that the caller named.
-fn go(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
-    follows(inner, &state.address, &to)?;
-    turn(inner, state, to)
+fn follow_redirect(
+    inner: &Inner,
+    state: &mut State,
+    to: Address,
+) -> Result<(), (ErrorCode, String)> {
+    check_redirect(inner, &state.address, &to)?;
+    set_address(inner, state, to)
 }
 
 /// Whether the redirect would end TLS. A socket of this machine is not TLS, so leaving it is no
@@ -159,12 +163,12 @@ fn is_downgrade(from: &Address, to: &Address) -> bool {
 }
 
 /// Whether the client may follow a server from one address to another.
-fn follows(inner: &Inner, from: &Address, to: &Address) -> Result<(), (ErrorCode, String)> {
+fn check_redirect(inner: &Inner, from: &Address, to: &Address) -> Result<(), (ErrorCode, String)> {
     if is_downgrade(from, to) {
         let text = format!("{from} sent us to {to}, without TLS");
         return Err((ErrorCode::Protocol, text));
     }
-    if inner.options.token.is_some() && to.is_open() && !is_home(inner, to) {
+    if inner.options.token.is_some() && to.is_open() && !is_configured(inner, to) {
         let text = format!("{from} sent us to {to}, where the token would go without TLS");
         return Err((ErrorCode::Protocol, text));
     }
@@ -172,18 +176,21 @@ fn follows(inner: &Inner, from: &Address, to: &Address) -> Result<(), (ErrorCode
 }
 
 /// Returns whether the caller has named this host.
-fn is_home(inner: &Inner, to: &Address) -> bool {
-    inner.homes.iter().any(|home| home.host() == to.host())
+fn is_configured(inner: &Inner, to: &Address) -> bool {
+    inner
+        .configured_addresses
+        .iter()
+        .any(|configured| configured.host() == to.host())
 }
 
 /// Selects the next server of those that the caller or the cluster has named, in turn: the current
 /// one does not respond, or has no leader.
 fn try_next(inner: &Inner, state: &mut State) -> Result<(), (ErrorCode, String)> {
-    let known = || inner.homes.iter().chain(&state.nodes);
+    let known = || inner.configured_addresses.iter().chain(&state.nodes);
     let at = known().position(|known| *known == state.address);
     let next = known().nth(at.map_or(0, |at| at + 1));
-    match next.or(inner.homes.first()).cloned() {
-        Some(next) if next != state.address => turn(inner, state, next),
+    match next.or(inner.configured_addresses.first()).cloned() {
+        Some(next) if next != state.address => set_address(inner, state, next),
         _ => Ok(()),
     }
 }
@@ -195,17 +202,17 @@ fn nodes_of(inner: &Inner, lines: &[u8]) -> Vec<Address> {
         let (_, address) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         let address: Address = address.parse().ok()?;
         let is_allowed = inner
-            .homes
+            .configured_addresses
             .iter()
-            .any(|home| follows(inner, home, &address).is_ok());
-        (is_allowed && !inner.homes.contains(&address)).then_some(address)
+            .any(|configured| check_redirect(inner, configured, &address).is_ok());
+        (is_allowed && !inner.configured_addresses.contains(&address)).then_some(address)
     };
     let lines = lines.split(|byte| *byte == b'\n');
     lines.filter_map(address).take(NODES_MAX).collect()
 }
 
 /// Sets the address of the next connection.
-fn turn(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
+fn set_address(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
     state.trust = trust(&to, &inner.options).map_err(|error| (error.code(), error.to_string()))?;
     state.address = to;
     Ok(())
@@ -216,13 +223,13 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
     let (address, trust, hello) = {
         let state = inner.lock();
         if state.dead.is_some() {
-            return Broken::Left;
+            return Broken::Closed;
         }
         let trust = state.trust.clone();
         (state.address.clone(), trust, state.writes.hello())
     };
     let again = |error: std::io::Error| Broken::Again(error.to_string());
-    let early = |broken: Broken, answer: &[u8]| match stranger(&address, answer) {
+    let early = |broken: Broken, answer: &[u8]| match wrong_protocol_hint(&address, answer) {
         Some(hint) => broken.with(hint),
         None => broken,
     };
@@ -257,7 +264,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
                 let idle = facts.idle;
                 let mut state = inner.lock();
                 match state.writes.opened(&hello) {
-                    Ok(done) => state.up(Arc::clone(&stream), facts, done),
+                    Ok(done) => state.connected(Arc::clone(&stream), facts, done),
                     Err(why) => {
                         return Some(Err(Broken::Dead(ErrorCode::SessionExpired, why.into())));
                     }
@@ -306,7 +313,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
             Ok(None) => {}
             Ok(Some(broken)) | Err(broken) => {
                 let left = inner.lock().dead.is_some();
-                return if left { Broken::Left } else { broken };
+                return if left { Broken::Closed } else { broken };
             }
         }
     }
@@ -399,7 +406,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             // flight is known.
             let to = refused_hello(refusal);
             if state.is_asked(packet.tag) {
-                state.moving.get_or_insert(to);
+                state.next_address.get_or_insert(to);
             }
         }
         Message::Refusal(refusal) if refusal.is_of_write() => {
@@ -407,7 +414,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             state.refused(refusal, code, &said(refusal), inner.options.patience);
             if code == ErrorCode::Redirect {
                 // The server also refuses all writes that were sent after it.
-                state.moving.get_or_insert(refused_hello(refusal));
+                state.next_address.get_or_insert(refused_hello(refusal));
             }
         }
         Message::Config { nodes, .. } => state.nodes = nodes_of(inner, nodes),
@@ -421,13 +428,13 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             lagging,
             ..
         } if packet.tag.is_empty() => state.marked(*settled, *created, lagging),
-        Message::Ping => state.say(&Packet::tagged(packet.tag, Message::Pong)),
+        Message::Ping => state.append(&Packet::tagged(packet.tag, Message::Pong)),
         Message::ByeBye => return Some(Broken::Again("the server said goodbye".into())),
         _ if !packet.tag.is_empty() => state.deliver(packet.tag, bytes),
         _ => {}
     }
     // Sends nothing more here until the connection is down.
-    let moves = state.moving.is_some() && state.writes.unanswered().next().is_none();
+    let moves = state.next_address.is_some() && state.writes.unanswered().next().is_none();
     moves.then(|| Broken::Again("sent elsewhere".to_owned()))
 }
 
@@ -455,7 +462,7 @@ pub(super) fn write(inner: &Inner) {
         if state.dead.is_some() {
             break;
         }
-        state = inner.idle(state);
+        state = inner.wait_for_work(state);
     }
 }
 

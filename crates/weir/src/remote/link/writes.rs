@@ -18,8 +18,8 @@ use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
 use super::{Link, OUT_BYTES_MAX, State, remote_error};
-use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
-use crate::reply::{look, next_look};
+use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, random_fraction};
+use crate::reply::{check_cancelled, next_check};
 
 /// Bytes of unsent intentions; above this, callers block.
 const OPEN_BYTES_MAX: usize = 16 << 20;
@@ -73,8 +73,8 @@ impl Link {
 
     /// Waits for a change. Fails if the wait of this thread was cancelled.
     fn pause<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>, StoreError> {
-        drop(self.inner.wait(state, next_look()));
-        look()?;
+        drop(self.inner.wait(state, next_check()));
+        check_cancelled()?;
         Ok(self.inner.lock())
     }
 
@@ -120,7 +120,7 @@ impl Link {
             outcomes: Outcomes::default(),
             answer,
         });
-        self.inner.left(state);
+        self.inner.notify_writer(state);
         Ok((proposal, first))
     }
 }
@@ -251,7 +251,7 @@ impl State {
                 break;
             };
             let left = u64::from(call.count - call.done);
-            self.given
+            self.to_deliver
                 .push(PendingWake::Answer(call.answer, Err(error(items))));
             items = items.saturating_sub(left);
         }
@@ -264,7 +264,7 @@ impl State {
         self.open_items = 0;
         self.forget_queued();
         for call in self.calls.drain(..) {
-            self.given
+            self.to_deliver
                 .push(PendingWake::Answer(call.answer, Err(error())));
         }
     }
@@ -296,7 +296,7 @@ impl State {
             if call.done == call.count
                 && let Some(call) = self.pop_call()
             {
-                self.given
+                self.to_deliver
                     .push(PendingWake::Answer(call.answer, Ok(call.outcomes)));
             }
         }
@@ -364,7 +364,7 @@ impl State {
             hold.pause = (hold.pause * 2).min(PAUSE_MAX);
         }
         // A part of the pause is random, so that clients do not resend at the same time.
-        hold.until = now + pause + pause.mul_f64(chance() / 8.0);
+        hold.until = now + pause + pause.mul_f64(random_fraction() / 8.0);
         true
     }
 
@@ -392,7 +392,8 @@ impl State {
                 } else {
                     Err(remote_error(code, text))
                 };
-                self.given.push(PendingWake::Answer(call.answer, result));
+                self.to_deliver
+                    .push(PendingWake::Answer(call.answer, result));
             }
         } else {
             self.fail_calls(items, |_| remote_error(code, text));

@@ -37,7 +37,7 @@ pub(crate) async fn at_least(
 ) -> Result<(), Problem> {
     let consistency = consistency(call)?.unwrap_or(default);
     if let Some(node) = &edge.shared.cluster {
-        let seen = node.see(consistency).await;
+        let seen = node.wait_for_consistency(consistency).await;
         seen.map_err(|error| problems::of_store(&error))?;
     }
     let wait = call.query.number("wait", 0, WAIT_SECONDS_MAX)?;

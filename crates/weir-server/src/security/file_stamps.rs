@@ -10,9 +10,9 @@ type Stamp = Option<(u64, u64, i64, i64)>;
 
 /// The stamps of some files, always in one order.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Vec<Stamp>>);
+pub(super) struct FileStamps(Mutex<Vec<Stamp>>);
 
-impl Seen {
+impl FileStamps {
     /// Records the current stamps. Call it before reading the files: a change in between is then
     /// detected later, and never missed.
     pub(super) fn note<'p>(&self, paths: impl Iterator<Item = &'p Path>) {

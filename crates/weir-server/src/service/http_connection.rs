@@ -13,12 +13,12 @@ use crate::resources::context::{Edge, Peer};
 
 /// The requests of one connection to the edge.
 #[derive(Clone, Debug)]
-pub(crate) struct Visit {
+pub(crate) struct HttpConnection {
     pub(crate) edge: Arc<Edge>,
     pub(crate) peer: Peer,
 }
 
-impl Responder for Visit {
+impl Responder for HttpConnection {
     fn config(&self) -> &ServerConfig {
         &self.edge.shared.config
     }

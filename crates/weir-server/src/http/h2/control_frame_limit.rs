@@ -41,7 +41,7 @@ const GOAWAY: [u8; 17] = [
 
 /// A byte stream below HTTP/2.
 #[derive(Debug)]
-pub(crate) struct Calm<S> {
+pub(crate) struct ControlFrameLimit<S> {
     io: S,
     read: Frames,
     written: Frames,
@@ -69,7 +69,7 @@ struct Frames {
 
 impl Frames {
     /// Scans the next bytes; calls `found` with the type of each frame that starts.
-    fn look(&mut self, mut bytes: &[u8], mut found: impl FnMut(u8)) {
+    fn scan(&mut self, mut bytes: &[u8], mut found: impl FnMut(u8)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let skip = self.skip.min(bytes.len());
@@ -144,7 +144,7 @@ impl Budget {
     }
 }
 
-impl<S> Calm<S> {
+impl<S> ControlFrameLimit<S> {
     pub(crate) fn new(io: S) -> Self {
         Self {
             io,
@@ -169,22 +169,22 @@ impl<S> Calm<S> {
             let take = left.min(slice.len());
             left -= take;
             self.written
-                .look(slice.get(..take).unwrap_or_default(), |_| {});
+                .scan(slice.get(..take).unwrap_or_default(), |_| {});
         }
         self.budget.sent(count);
     }
 }
 
-fn calm() -> io::Error {
+fn too_many_frames() -> io::Error {
     io::Error::new(ErrorKind::ConnectionAborted, "too many control frames")
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Calm<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ControlFrameLimit<S> {
     /// Sends GOAWAY, then drops further input for a while, so that the client can receive it.
     fn leave(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             match &mut self.state {
-                State::Serving => return Poll::Ready(calm()),
+                State::Serving => return Poll::Ready(too_many_frames()),
                 State::Leaving(sent) => {
                     let rest = GOAWAY.get(*sent..).unwrap_or_default();
                     if rest.is_empty() {
@@ -196,18 +196,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Calm<S> {
                     }
                     match ready!(Pin::new(&mut self.io).poll_write(context, rest)) {
                         Ok(written) if written > 0 => *sent += written,
-                        _ => return Poll::Ready(calm()),
+                        _ => return Poll::Ready(too_many_frames()),
                     }
                 }
                 State::Lingering(wait) => {
                     if wait.as_mut().poll(context).is_ready() {
-                        return Poll::Ready(calm());
+                        return Poll::Ready(too_many_frames());
                     }
                     let mut waste = [0; 4096];
                     let mut waste = ReadBuf::new(&mut waste);
                     let read = ready!(Pin::new(&mut self.io).poll_read(context, &mut waste));
                     if read.is_err() || waste.filled().is_empty() {
-                        return Poll::Ready(calm());
+                        return Poll::Ready(too_many_frames());
                     }
                 }
             }
@@ -215,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Calm<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Calm<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ControlFrameLimit<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -226,10 +226,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Calm<S> {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut this.io).poll_read(context, buffer))?;
             let (read, budget) = (&mut this.read, &mut this.budget);
-            let mut calm = true;
+            let mut allowed = true;
             let new = buffer.filled().get(before..).unwrap_or_default();
-            read.look(new, |kind| calm &= budget.pay(kind));
-            if calm {
+            read.scan(new, |kind| allowed &= budget.pay(kind));
+            if allowed {
                 return Poll::Ready(Ok(()));
             }
             buffer.set_filled(before);
@@ -243,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Calm<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Calm<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ControlFrameLimit<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

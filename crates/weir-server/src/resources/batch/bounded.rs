@@ -15,13 +15,13 @@ pub(super) const MEMBERS_MAX: usize = 1024;
 
 /// The first `MAX` elements of an array.
 #[derive(Debug)]
-pub(super) struct Few<T, const MAX: usize> {
+pub(super) struct Bounded<T, const MAX: usize> {
     pub(super) items: Vec<T>,
     /// Whether there are more elements.
     pub(super) more: bool,
 }
 
-impl<T, const MAX: usize> Default for Few<T, MAX> {
+impl<T, const MAX: usize> Default for Bounded<T, MAX> {
     fn default() -> Self {
         Self {
             items: Vec::new(),
@@ -33,28 +33,28 @@ impl<T, const MAX: usize> Default for Few<T, MAX> {
 struct Elements<T, const MAX: usize>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MAX> {
-    type Value = Few<T, MAX>;
+    type Value = Bounded<T, MAX>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
-        let mut few = Few::default();
-        while few.items.len() < MAX {
+        let mut bounded = Bounded::default();
+        while bounded.items.len() < MAX {
             match from.next_element()? {
-                Some(item) => few.items.push(item),
-                None => return Ok(few),
+                Some(item) => bounded.items.push(item),
+                None => return Ok(bounded),
             }
         }
         while from.next_element::<IgnoredAny>()?.is_some() {
-            few.more = true;
+            bounded.more = true;
         }
-        Ok(few)
+        Ok(bounded)
     }
 }
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Few<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_seq(Elements(PhantomData))
     }
@@ -93,41 +93,41 @@ impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Members<'a, V> {
 
 /// The value of a condition.
 #[derive(Debug)]
-pub(super) enum Word<'a> {
+pub(super) enum ConditionValue<'a> {
     Yes(bool),
     Number(u64),
     Text(Cow<'a, str>),
 }
 
-struct Words;
+struct ConditionValueVisitor;
 
-impl<'de> Visitor<'de> for Words {
-    type Value = Word<'de>;
+impl<'de> Visitor<'de> for ConditionValueVisitor {
+    type Value = ConditionValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number, a text or true")
     }
 
     fn visit_bool<E: Error>(self, yes: bool) -> Result<Self::Value, E> {
-        Ok(Word::Yes(yes))
+        Ok(ConditionValue::Yes(yes))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Word::Number(number))
+        Ok(ConditionValue::Number(number))
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Word::Text(Cow::Borrowed(text)))
+        Ok(ConditionValue::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Word::Text(Cow::Owned(text.to_owned())))
+        Ok(ConditionValue::Text(Cow::Owned(text.to_owned())))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Word<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ConditionValue<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Words)
+        from.deserialize_any(ConditionValueVisitor)
     }
 }
 
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_not_kept() {
-        let few: Few<u8, 3> = serde_json::from_str("[1,2,3]").unwrap();
-        assert_eq!((few.items.len(), few.more), (3, false));
-        let few: Few<u8, 3> = serde_json::from_str("[1,2,3,{\"a\":[]},5]").unwrap();
-        assert_eq!((few.items.len(), few.more), (3, true));
-        assert!(serde_json::from_str::<Few<u8, 3>>("[1,2,3,4").is_err());
+        let bounded: Bounded<u8, 3> = serde_json::from_str("[1,2,3]").unwrap();
+        assert_eq!((bounded.items.len(), bounded.more), (3, false));
+        let bounded: Bounded<u8, 3> = serde_json::from_str("[1,2,3,{\"a\":[]},5]").unwrap();
+        assert_eq!((bounded.items.len(), bounded.more), (3, true));
+        assert!(serde_json::from_str::<Bounded<u8, 3>>("[1,2,3,4").is_err());
         let object = |count: usize| {
             let members: Vec<String> = (0..count).map(|n| format!("\"{n}\":1")).collect();
             format!("{{{}}}", members.join(","))
@@ -154,7 +154,7 @@ mod tests {
         assert!(read(&object(MEMBERS_MAX + 1)).is_err());
         for nested in ["[1]", "{}", "1.5", "-1", "null"] {
             assert!(
-                serde_json::from_str::<Word<'_>>(nested).is_err(),
+                serde_json::from_str::<ConditionValue<'_>>(nested).is_err(),
                 "{nested}"
             );
         }
