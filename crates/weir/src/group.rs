@@ -13,7 +13,7 @@ use weir_store::{Ask, GroupInfo, Page, ReadFrom, StoreError};
 pub use self::work::{Settle, Works};
 use crate::work::{Claim, LOOK_EVERY, Work, left, sleep};
 
-use self::work::Word;
+use self::work::GroupOutcome;
 use crate::backend::{Backend, TopicReader};
 use crate::error::WeirError;
 use crate::topic::Topic;
@@ -373,7 +373,7 @@ impl Group {
         let exclusive = self.mode == GroupMode::Exclusive;
         match how {
             Settle::Done if exclusive => self.move_to(claims),
-            Settle::Done => self.each(claims, Word::Ack),
+            Settle::Done => self.each(claims, GroupOutcome::Ack),
             Settle::DoneSoon if exclusive => {
                 let Some(last) = claims.iter().max_by_key(|claim| claim.offset) else {
                     return Ok(Vec::new());
@@ -395,7 +395,7 @@ impl Group {
             }
             Settle::Fail { delay, reason } => {
                 let delay_ms = millis(delay);
-                self.each(claims, Word::Nack { delay_ms, reason })
+                self.each(claims, GroupOutcome::Nack { delay_ms, reason })
             }
             Settle::Extend { .. } if exclusive => {
                 let generation = self.generation;
@@ -407,7 +407,7 @@ impl Group {
             }
             Settle::Extend { lease } => {
                 let lease_ms = millis(lease).max(1);
-                self.each(claims, Word::Extend { lease_ms })
+                self.each(claims, GroupOutcome::Extend { lease_ms })
             }
         }
     }
@@ -434,7 +434,11 @@ impl Group {
 
     /// Executes one step for all records of a claim. If that fails because another member has some
     /// of them, repeats the step for each record.
-    fn each(&self, claims: &[Claim], word: Word<'_>) -> Result<Vec<ConsequenceOffset>, WeirError> {
+    fn each(
+        &self,
+        claims: &[Claim],
+        word: GroupOutcome<'_>,
+    ) -> Result<Vec<ConsequenceOffset>, WeirError> {
         let mut all: Vec<(u64, u64)> = claims
             .iter()
             .map(|claim| (claim.claim, claim.offset.0))

@@ -425,7 +425,7 @@ impl TopicQuery {
                 frames: Some(items.frames.clone()),
             };
             let Err(error) = self.query.enqueue(need.source, page, next) else {
-                reading.enqueued += items as u64;
+                reading.enqueued += count as u64;
                 return Ok(Served::Input);
             };
             // Items before the faulty record still count. There may be another fault among them.
