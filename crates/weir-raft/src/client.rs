@@ -170,7 +170,7 @@ impl Peer {
         let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
         match answer.kind {
             Kind::Welcome => Ok((stream, wire::decode_welcome(&answer.body)?)),
-            Kind::Refused => Err(said(&answer.body)),
+            Kind::Refused => Err(peer_error(&answer.body)),
             _ => Err(invalid("a peer answered a greeting with something else")),
         }
     }
@@ -202,7 +202,7 @@ impl Peer {
         }
         let result = match answer.kind {
             Kind::Answer => Ok(answer.body),
-            Kind::Failed => Err(said(&answer.body)),
+            Kind::Failed => Err(peer_error(&answer.body)),
             _ => return Err(invalid("a peer sent a request as an answer")),
         };
         self.stream = Some(stream);
@@ -297,7 +297,7 @@ impl Peer {
     }
 }
 
-fn said(body: &[u8]) -> io::Error {
+fn peer_error(body: &[u8]) -> io::Error {
     let text: String = String::from_utf8_lossy(body).chars().take(400).collect();
     io::Error::other(format!("the peer said: {text}"))
 }

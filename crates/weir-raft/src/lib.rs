@@ -14,6 +14,7 @@ mod agreement;
 mod client;
 mod connections;
 mod convert;
+mod disk_space;
 mod error;
 mod exchange;
 mod frame;
@@ -28,7 +29,6 @@ mod peer;
 mod planted;
 mod repair;
 mod reports;
-mod room;
 #[cfg(feature = "sim")]
 mod runtime;
 mod secure;

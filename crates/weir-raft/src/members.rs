@@ -40,7 +40,7 @@ const SHOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a change is rejected: a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Declined {
+pub(crate) enum ChangeError {
     /// The call may succeed later.
     Later(String),
     /// Another node leads; its peers connect to this address.
@@ -59,7 +59,7 @@ struct Current {
     entry: Option<LogId>,
 }
 
-impl Declined {
+impl ChangeError {
     fn later(error: &impl std::fmt::Display) -> Self {
         Self::Later(error.to_string())
     }
@@ -133,12 +133,12 @@ impl Members {
     }
 
     /// Checks that this node leads, and no change of the voters is unfinished.
-    fn leads(&self) -> Result<(), Declined> {
+    fn leads(&self) -> Result<(), ChangeError> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let members = metrics.membership_config.membership();
         if metrics.state == ServerState::Leader && members.get_joint_config().len() > 1 {
             let text = "a change of the voters is being finished";
-            return Err(Declined::Later(text.to_owned()));
+            return Err(ChangeError::Later(text.to_owned()));
         }
         if metrics.state == ServerState::Leader {
             return Ok(());
@@ -147,27 +147,29 @@ impl Members {
             .current_leader
             .filter(|leader| *leader != metrics.id);
         match leader.and_then(|leader| members.get_node(&leader)) {
-            Some(member) => Err(Declined::Elsewhere(member.peer.clone())),
-            None => Err(Declined::Later("no leader is known at present".to_owned())),
+            Some(member) => Err(ChangeError::Elsewhere(member.peer.clone())),
+            None => Err(ChangeError::Later(
+                "no leader is known at present".to_owned(),
+            )),
         }
     }
 
     /// Checks that a process belongs to this cluster, and that its node would apply and acknowledge
     /// entries as this node does.
-    fn check_compatible(&self, join: &Join) -> Result<(), Declined> {
+    fn check_compatible(&self, join: &Join) -> Result<(), ChangeError> {
         if join
             .cluster
             .is_some_and(|theirs| theirs != self.identity.cluster)
         {
             let text = "the directory belongs to another cluster";
-            return Err(Declined::Never(text.to_owned()));
+            return Err(ChangeError::Never(text.to_owned()));
         }
         if join.engine != self.engine {
             let name = |engine: &str| match engine {
                 "" => "no engine".to_owned(),
                 engine => format!("`{engine}`"),
             };
-            return Err(Declined::Never(format!(
+            return Err(ChangeError::Never(format!(
                 "programs could have other outcomes on that node: it runs them by {}, and the \
                  cluster by {}; use one build of weir on machines whose CPUs have the same \
                  features",
@@ -178,16 +180,16 @@ impl Members {
         if self.is_synced && !join.is_synced {
             let text = "this cluster syncs a write before it acknowledges the write, and that node \
                         would not; start the node with --durability group";
-            return Err(Declined::Never(text.to_owned()));
+            return Err(ChangeError::Never(text.to_owned()));
         }
         Ok(())
     }
 
     /// Assigns a number to a directory, or records the new addresses of its node.
-    pub(crate) async fn join(&self, join: &Join) -> Result<JoinAnswer, Declined> {
+    pub(crate) async fn join(&self, join: &Join) -> Result<JoinAnswer, ChangeError> {
         let changing = self.changes.lock().await;
         match self.leads() {
-            Err(Declined::Elsewhere(peer)) => return Ok(JoinAnswer::Elsewhere(peer)),
+            Err(ChangeError::Elsewhere(peer)) => return Ok(JoinAnswer::Elsewhere(peer)),
             other => other?,
         }
         let cluster = self.identity.cluster;
@@ -201,7 +203,7 @@ impl Members {
         let known = nodes.get(&join.node);
         let node = match (join.cluster, known) {
             (Some(_), None) => {
-                return Err(Declined::Never(format!(
+                return Err(ChangeError::Never(format!(
                     "node {} is no member any more: it was removed, and its directory cannot come \
                      back; join with an empty directory",
                     join.node
@@ -209,7 +211,7 @@ impl Members {
             }
             (Some(_), Some(known)) => {
                 if ![0, join.member.incarnation].contains(&known.incarnation) {
-                    return Err(Declined::Never(other_disk(join.node)));
+                    return Err(ChangeError::Never(other_disk(join.node)));
                 }
                 let moved = Member {
                     removed: known.removed.clone(),
@@ -233,7 +235,7 @@ impl Members {
                 join.node
             }
             (None, Some(_)) => {
-                return Err(Declined::Never(format!(
+                return Err(ChangeError::Never(format!(
                     "node {} is a member, and an empty directory cannot be that node: it has \
                      forgotten its votes; remove the node (`weir cluster rm {0}`) and join \
                      without a number",
@@ -244,7 +246,7 @@ impl Members {
                 let peer = &join.member.peer;
                 let taken = nodes.iter().find(|(_, member)| member.peer == *peer);
                 if let Some((node, _)) = taken {
-                    return Err(Declined::Never(format!(
+                    return Err(ChangeError::Never(format!(
                         "node {node} has the peer address {peer}, and an empty directory cannot be \
                          that node; remove the node (`weir cluster rm {node}`) or use another \
                          address"
@@ -267,25 +269,25 @@ impl Members {
 
     /// A number that no node ever had. The log is longer than it was when the last number was
     /// assigned.
-    fn unused(&self, nodes: &BTreeMap<u64, Member>) -> Result<u64, Declined> {
+    fn unused(&self, nodes: &BTreeMap<u64, Member>) -> Result<u64, ChangeError> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let last = metrics.last_log_index.map_or(0, |last| index_of(last).0);
         let highest = nodes.keys().next_back().copied().unwrap_or_default();
         let removed = removed(nodes).last().copied().unwrap_or_default();
         let unused = last.max(highest).max(removed).checked_add(1);
-        unused.ok_or_else(|| Declined::Never("no node number is left".to_owned()))
+        unused.ok_or_else(|| ChangeError::Never("no node number is left".to_owned()))
     }
 
     /// Reserves a number for a node that will listen at a peer address. The disk of that node is
     /// not known yet, so an empty directory may join under this number from that address only.
-    pub(crate) async fn expect(&self, peer: &str) -> Result<u64, Declined> {
+    pub(crate) async fn expect(&self, peer: &str) -> Result<u64, ChangeError> {
         let port = peer.rsplit_once(':').and_then(|(host, port)| {
             let port = port.parse::<u16>().ok().filter(|port| *port > 0);
             port.filter(|_| !host.is_empty())
         });
         if port.is_none() || peer.len() > ADDRESS_BYTES_MAX || peer.contains(char::is_whitespace) {
             let text = format!("`{peer}` is no peer address: give HOST:PORT");
-            return Err(Declined::Never(text));
+            return Err(ChangeError::Never(text));
         }
         let changing = self.changes.lock().await;
         self.leads()?;
@@ -293,7 +295,7 @@ impl Members {
         let mut members = current.nodes.iter();
         if let Some((node, _)) = members.find(|(_, member)| member.peer == peer) {
             let text = format!("node {node} has the peer address {peer}");
-            return Err(Declined::Never(text));
+            return Err(ChangeError::Never(text));
         }
         has_place(&current.nodes)?;
         let node = self.unused(&current.nodes)?;
@@ -308,12 +310,12 @@ impl Members {
     }
 
     /// Makes these members the voters and removes all other members.
-    pub(crate) async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), Declined> {
+    pub(crate) async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), ChangeError> {
         let changing = self.changes.lock().await;
         self.leads()?;
         let mut current = self.current();
         if let Some(node) = voters.iter().find(|node| !current.nodes.contains_key(node)) {
-            return Err(Declined::Never(format!("node {node} is no member")));
+            return Err(ChangeError::Never(format!("node {node} is no member")));
         }
         for node in voters.difference(&current.voters) {
             let has_it = |metrics: &RaftMetrics<Types>| has_caught_up(metrics, *node).is_ok();
@@ -337,7 +339,7 @@ impl Members {
     }
 
     /// Makes a learner a voter.
-    pub(crate) async fn promote(&self, node: u64) -> Result<(), Declined> {
+    pub(crate) async fn promote(&self, node: u64) -> Result<(), ChangeError> {
         let changing = self.changes.lock().await;
         self.leads()?;
         let current = self.current();
@@ -345,7 +347,7 @@ impl Members {
             return Ok(());
         }
         if !current.nodes.contains_key(&node) {
-            return Err(Declined::Never(format!("node {node} is no member")));
+            return Err(ChangeError::Never(format!("node {node} is no member")));
         }
         has_caught_up(&self.raft.metrics().borrow_watched(), node)?;
         let promoted = ChangeMembers::AddVoterIds([node].into());
@@ -355,17 +357,17 @@ impl Members {
     }
 
     /// Removes a node, voter or not.
-    pub(crate) async fn remove(&self, node: u64) -> Result<(), Declined> {
+    pub(crate) async fn remove(&self, node: u64) -> Result<(), ChangeError> {
         let changing = self.changes.lock().await;
         self.leads()?;
         let mut current = self.current();
         let is_voter = current.voters.contains(&node);
         if !current.nodes.contains_key(&node) {
-            return Err(Declined::Never(format!("node {node} is no member")));
+            return Err(ChangeError::Never(format!("node {node} is no member")));
         }
         if current.voters.len() == 1 && is_voter {
             let text = format!("node {node} is the only voter");
-            return Err(Declined::Never(text));
+            return Err(ChangeError::Never(text));
         }
         if is_voter {
             let mut stay = current.voters.clone();
@@ -396,14 +398,14 @@ impl Members {
         change: ChangeMembers<u64, Member>,
         retain: bool,
         current: &Current,
-    ) -> Result<(), Declined> {
+    ) -> Result<(), ChangeError> {
         let is_same = Precondition::LastMembershipLogId {
             last_membership_log_id: current.entry,
         };
         let changed = self.raft.change_membership_if(change, retain, [is_same]);
         let Ok(changed) = timeout(CHANGE_TIMEOUT, changed).await else {
             let text = "no majority has committed the change in time; it may still be committed";
-            return Err(Declined::Later(text.to_owned()));
+            return Err(ChangeError::Later(text.to_owned()));
         };
         let changed = changed.map_err(|error| declined(&error))?;
         // The next change starts from the members of this change.
@@ -415,7 +417,7 @@ impl Members {
 
     /// Waits until a majority of these voters has replied to a request that begins now. Without a
     /// majority, this change of voters would end all writes, and could not be reverted.
-    async fn until_answered(&self, voters: &BTreeSet<u64>) -> Result<(), Declined> {
+    async fn until_answered(&self, voters: &BTreeSet<u64>) -> Result<(), ChangeError> {
         let begun = InstantOf::<Types>::now();
         let answers = |metrics: &RaftMetrics<Types>, node: u64| {
             let answered = metrics
@@ -435,7 +437,7 @@ impl Members {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let silent = voters.iter().filter(|node| !answers(&metrics, **node));
         let silent: Vec<_> = silent.map(u64::to_string).collect();
-        Err(Declined::Later(format!(
+        Err(ChangeError::Later(format!(
             "without a majority of the voters that stay the cluster would take no writes, and these \
              do not answer: {}; start or remove them first",
             silent.join(", ")
@@ -473,7 +475,7 @@ impl Members {
     }
 
     /// Waits until the membership entry that a caller has seen is committed.
-    async fn until_committed(&self, current: &Current) -> Result<(), Declined> {
+    async fn until_committed(&self, current: &Current) -> Result<(), ChangeError> {
         self.until_shown(|metrics| metrics.cluster_committed >= current.entry)
             .await
     }
@@ -481,12 +483,12 @@ impl Members {
     async fn until_shown(
         &self,
         is_shown: impl Fn(&RaftMetrics<Types>) -> bool + Send,
-    ) -> Result<(), Declined> {
+    ) -> Result<(), ChangeError> {
         let wait = self.raft.wait(Some(SHOWN_TIMEOUT));
         wait.metrics(is_shown, "a change of the members")
             .await
             .map(drop)
-            .map_err(|error| Declined::later(&error))
+            .map_err(|error| ChangeError::later(&error))
     }
 }
 
@@ -512,17 +514,17 @@ impl Current {
 }
 
 /// Fails if the cluster has no room for another node.
-fn has_place(nodes: &BTreeMap<u64, Member>) -> Result<(), Declined> {
+fn has_place(nodes: &BTreeMap<u64, Member>) -> Result<(), ChangeError> {
     if nodes.len() < NODES_MAX {
         return Ok(());
     }
-    Err(Declined::Never(format!(
+    Err(ChangeError::Never(format!(
         "the cluster has {NODES_MAX} nodes, which is the limit; remove one first (`weir cluster rm`)"
     )))
 }
 
 /// Fails if a learner has not caught up with the log.
-fn has_caught_up(metrics: &RaftMetrics<Types>, node: u64) -> Result<(), Declined> {
+fn has_caught_up(metrics: &RaftMetrics<Types>, node: u64) -> Result<(), ChangeError> {
     let replication = metrics.replication.as_ref();
     let matching = replication.and_then(|nodes| nodes.get(&node)?.as_ref());
     let matching = matching.map_or(0, |id| index_of(id.index).0);
@@ -530,7 +532,7 @@ fn has_caught_up(metrics: &RaftMetrics<Types>, node: u64) -> Result<(), Declined
     // A node without any entry may not be running at all.
     if matching == 0 || matching + LAG_MAX < last {
         let text = format!("node {node} has entry {matching} of {last}");
-        return Err(Declined::Later(text));
+        return Err(ChangeError::Later(text));
     }
     Ok(())
 }
@@ -548,20 +550,20 @@ pub(crate) fn is_removed(node: u64, members: &Membership) -> bool {
 }
 
 /// The number that an empty directory requests. Fails if a removed node may have had it.
-fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, Declined> {
+fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, ChangeError> {
     if wanted > NODE_MAX {
         let text = format!("node number {wanted} is too large; the limit is {NODE_MAX}");
-        return Err(Declined::Never(text));
+        return Err(ChangeError::Never(text));
     }
     let removed = removed(nodes);
     if removed.contains(&wanted) {
-        return Err(Declined::Never(format!(
+        return Err(ChangeError::Never(format!(
             "node {wanted} was removed, and a number is used once; join without a number, or with \
              another one"
         )));
     }
     if removed.len() as u64 >= REMOVED_MAX {
-        return Err(Declined::Never(format!(
+        return Err(ChangeError::Never(format!(
             "the cluster has removed {REMOVED_MAX} nodes, and does not know whether one of them was \
              node {wanted}; join without a number"
         )));
@@ -602,14 +604,14 @@ pub(crate) fn other_disk(node: u64) -> String {
     )
 }
 
-fn declined(error: &RaftError<Types, ClientWriteError<Types>>) -> Declined {
+fn declined(error: &RaftError<Types, ClientWriteError<Types>>) -> ChangeError {
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
             match &forward.leader_node {
-                Some(member) => Declined::Elsewhere(member.peer.clone()),
-                None => Declined::later(error),
+                Some(member) => ChangeError::Elsewhere(member.peer.clone()),
+                None => ChangeError::later(error),
             }
         }
-        error => Declined::later(error),
+        error => ChangeError::later(error),
     }
 }

@@ -27,15 +27,15 @@ use weir_store::{OpenOptions, Store, StoreError};
 use crate::agreement::{self, Diverged};
 use crate::client::{Peer, Peers};
 use crate::convert::{NODES_MAX, encode_members, entry_id};
+use crate::disk_space::{DiskSpace, FULL};
 use crate::error::NodeError;
 use crate::exchange;
 use crate::join::{JoinRequest, fingerprint, join_by};
 use crate::machine::StateMachine;
-use crate::members::{Declined, Members};
+use crate::members::{ChangeError, Members};
 use crate::peer::{self, BODIES_BYTES_MAX, Contact, Port};
 use crate::repair::Repairs;
 use crate::reports::Reports;
-use crate::room::{FULL, Room};
 use crate::secure::PeerTls;
 use crate::settings;
 use crate::storage::LogStore;
@@ -179,7 +179,7 @@ pub(crate) struct Parts {
     /// TLS for accepted connections of peers; the transport has its own for opened connections.
     pub(crate) tls: Option<PeerTls>,
     pub(crate) acceptor: Box<dyn Acceptor>,
-    pub(crate) room: Arc<Room>,
+    pub(crate) disk_space: Arc<DiskSpace>,
     /// The fingerprint of the engine of programs.
     pub(crate) engine: String,
 }
@@ -207,10 +207,10 @@ fn no_leader(why: &str) -> StoreError {
     }
 }
 
-fn not_changed(declined: Declined) -> NodeError {
+fn not_changed(declined: ChangeError) -> NodeError {
     match declined {
-        Declined::Never(why) | Declined::Later(why) => NodeError::Refused(why),
-        Declined::Elsewhere(_) => NodeError::Store(no_leader("the lead has just changed")),
+        ChangeError::Never(why) | ChangeError::Later(why) => NodeError::Refused(why),
+        ChangeError::Elsewhere(_) => NodeError::Store(no_leader("the lead has just changed")),
     }
 }
 
@@ -262,8 +262,8 @@ impl Node {
         });
         let opened = opened.await.map_err(std::io::Error::other)?;
         let (store, replica) = opened?;
-        let room: Arc<Room> = Arc::default();
-        let log = LogStore::within(replica.clone(), Arc::clone(&room));
+        let disk_space: Arc<DiskSpace> = Arc::default();
+        let log = LogStore::within(replica.clone(), Arc::clone(&disk_space));
         let parts = Parts {
             machine: StateMachine::new(replica.clone())?,
             transport: match &tls {
@@ -272,7 +272,7 @@ impl Node {
             },
             tls,
             acceptor: Box::new(listener),
-            room,
+            disk_space,
             engine,
         };
         Self::start(store, replica, received, config, log, parts).await
@@ -303,7 +303,7 @@ impl Node {
             transport,
             tls,
             acceptor,
-            room,
+            disk_space,
             engine,
         } = parts;
         let reports = Arc::new(Reports::new(replica.clone()));
@@ -327,7 +327,7 @@ impl Node {
             raft: raft.clone(),
             members: Members::new(identity, raft.clone(), engine, replica.is_synced()),
             contact: Contact::new(),
-            room: Arc::clone(&room),
+            disk_space: Arc::clone(&disk_space),
             reports: Arc::clone(&reports),
             repairs: Arc::clone(&repairs),
             peers: peers.clone(),
@@ -338,7 +338,7 @@ impl Node {
         });
         let diverged = Diverged::default();
         let tasks = [
-            tokio::spawn(propose(received.batches, raft.clone(), room)),
+            tokio::spawn(propose(received.batches, raft.clone(), disk_space)),
             tokio::spawn(peer::serve(acceptor, Arc::clone(&port))),
             tokio::spawn({
                 let port = Arc::clone(&port);
@@ -545,14 +545,14 @@ impl Node {
             node: metrics.id,
             role: match metrics.state {
                 _ if metrics.running_state.is_err() => Role::Ended,
-                _ if self.port.room.is_full() => Role::Full,
+                _ if self.port.disk_space.is_full() => Role::Full,
                 ServerState::Leader => Role::Leader,
                 ServerState::Follower => Role::Follower,
                 ServerState::Candidate => Role::Candidate,
                 ServerState::Learner => Role::Learner,
                 ServerState::Shutdown => Role::Ended,
             },
-            leader: leader_of(&metrics, &self.port.room),
+            leader: leader_of(&metrics, &self.port.disk_space),
             term: metrics.current_term,
             purged: log.purged,
             last: log.last,
@@ -583,7 +583,7 @@ impl Node {
     pub fn leader(&self) -> Option<(u64, Member)> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let leader = leader_of(&metrics, &self.port.room)?;
+        let leader = leader_of(&metrics, &self.port.disk_space)?;
         let members = metrics.membership_config.membership();
         Some((leader, members.get_node(&leader)?.clone()))
     }
@@ -724,7 +724,7 @@ impl Node {
 
     /// Runs after the open of a node. Reports the addresses of the node to the leader if they
     /// differ from those in the cluster. Requests to vote if the node does not vote.
-    pub async fn settle(&self, member: &Member) {
+    pub async fn announce(&self, member: &Member) {
         let identity = self.port.identity;
         let member = Member {
             incarnation: identity.incarnation,
@@ -779,7 +779,7 @@ impl Node {
     /// # Errors
     /// `Elsewhere` if another node leads; `Refused` if the target does not vote, or did not become
     /// leader in time.
-    pub async fn hand_over(&self, to: u64) -> Result<(), NodeError> {
+    pub async fn transfer_leadership(&self, to: u64) -> Result<(), NodeError> {
         if self.leader().is_some_and(|(leader, _)| leader == to) {
             return Ok(());
         }
@@ -814,7 +814,7 @@ impl Node {
     }
 
     pub(crate) fn abort_tasks(&self) {
-        self.port.room.close();
+        self.port.disk_space.close();
         for task in &self.tasks {
             task.abort();
         }
@@ -855,19 +855,19 @@ impl Drop for Node {
 }
 
 /// The known leader. A core that waits for space reports itself or an earlier leader.
-fn leader_of(metrics: &RaftMetrics<Types>, room: &Room) -> Option<u64> {
-    if room.is_full() {
+fn leader_of(metrics: &RaftMetrics<Types>, disk_space: &DiskSpace) -> Option<u64> {
+    if disk_space.is_full() {
         let before = metrics.current_leader.filter(|node| *node != metrics.id);
-        return room.leader().or(before);
+        return disk_space.leader().or(before);
     }
     metrics.current_leader
 }
 
 /// Rejects a proposal on a full disk; the core does not see the proposal.
-fn refuse_full(waiters: Waiters, raft: &Raft<Types, StateMachine>, room: &Room) {
+fn refuse_full(waiters: Waiters, raft: &Raft<Types, StateMachine>, disk_space: &DiskSpace) {
     let metrics = raft.metrics().borrow_watched().clone();
     let members = metrics.membership_config.membership();
-    let leader = leader_of(&metrics, room);
+    let leader = leader_of(&metrics, disk_space);
     match leader.and_then(|node| Some((node, members.get_node(&node)?))) {
         Some((node, member)) => waiters.redirect(node, &member.client),
         None if members.voter_ids().count() > 1 => waiters.refuse(ErrorCode::NoLeader, FULL),
@@ -911,7 +911,7 @@ fn take(slot: &Slot) -> Option<Waiters> {
 async fn propose(
     mut batches: mpsc::UnboundedReceiver<ProposedBatch>,
     raft: Raft<Types, StateMachine>,
-    room: Arc<Room>,
+    disk_space: Arc<DiskSpace>,
 ) {
     let mut waiting: VecDeque<(Instant, Slot)> = VecDeque::new();
     loop {
@@ -939,8 +939,8 @@ async fn propose(
             payload,
             waiters,
         } = batch;
-        if room.is_full() {
-            refuse_full(waiters, &raft, &room);
+        if disk_space.is_full() {
+            refuse_full(waiters, &raft, &disk_space);
             continue;
         }
         let slot: Slot = Arc::new(Mutex::new(Some(waiters)));
@@ -950,13 +950,13 @@ async fn propose(
             waiting.pop_front();
         }
         waiting.push_back((Instant::now() + PROPOSAL_TIMEOUT, Arc::clone(&slot)));
-        let settled = OnResult(Box::new(move |result| {
+        let on_result = OnResult(Box::new(move |result| {
             if let Some(waiters) = take(&slot) {
-                settle(waiters, result);
+                resolve(waiters, result);
             }
         }));
         let proposed = raft
-            .client_write_ff(Batch { count, payload }, Some(settled))
+            .client_write_ff(Batch { count, payload }, Some(on_result))
             .await;
         if let Err(error) = proposed {
             tracing::error!(%error, "the consensus of this node has ended");
@@ -965,7 +965,7 @@ async fn propose(
 }
 
 /// Answers the waiting callers of a batch.
-fn settle(waiters: Waiters, result: ClientWriteResult<Types>) {
+fn resolve(waiters: Waiters, result: ClientWriteResult<Types>) {
     #[cfg(feature = "sim")]
     let Some(waiters) = crate::planted::settle(waiters, &result) else {
         return;

@@ -22,12 +22,12 @@ use weir_store::replica::{EntryId, NodeIdentity, Replica, StagedSnapshot};
 use crate::client::Peers;
 use crate::connections::{Connections, Slot};
 use crate::convert::{self, index_of, io_error};
+use crate::disk_space::{DiskSpace, FULL};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
-use crate::members::{Declined, Members, is_removed, other_disk};
+use crate::members::{ChangeError, Members, is_removed, other_disk};
 use crate::repair::Repairs;
 use crate::reports::Reports;
-use crate::room::{FULL, Room};
 use crate::secure::{self, Accepted, PLAIN, PeerTls, Shown};
 use crate::transport::{Acceptor, Connection};
 use crate::types::{LogId, Types, Vote};
@@ -58,7 +58,7 @@ pub(crate) struct Port {
     pub(crate) raft: Raft<Types, StateMachine>,
     pub(crate) members: Members,
     pub(crate) contact: Contact,
-    pub(crate) room: Arc<Room>,
+    pub(crate) disk_space: Arc<DiskSpace>,
     pub(crate) reports: Arc<Reports>,
     pub(crate) repairs: Arc<Repairs>,
     pub(crate) peers: Peers,
@@ -242,7 +242,7 @@ async fn receive(
     if let Some(why) = port.reports.older() {
         return Ok(Err(why));
     }
-    if port.room.is_full() {
+    if port.disk_space.is_full() {
         return Ok(Err(FULL.to_owned()));
     }
     if request.kind == Kind::Snapshot {
@@ -310,7 +310,7 @@ async fn receive(
 
 /// Answers a process that requests a number for its directory.
 async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>, slot: &Slot) -> (Kind, Vec<u8>) {
-    if port.room.is_full() {
+    if port.disk_space.is_full() {
         return (Kind::Failed, FULL.into());
     }
     let join = match Join::decode(&frame.body) {
@@ -324,8 +324,10 @@ async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>, slot: &Slot) ->
     slot.admitted();
     match port.members.join(&join).await {
         Ok(answer) => (Kind::Answer, answer.encode()),
-        Err(Declined::Never(why)) => (Kind::Refused, why.into_bytes()),
-        Err(Declined::Later(why) | Declined::Elsewhere(why)) => (Kind::Failed, why.into_bytes()),
+        Err(ChangeError::Never(why)) => (Kind::Refused, why.into_bytes()),
+        Err(ChangeError::Later(why) | ChangeError::Elsewhere(why)) => {
+            (Kind::Failed, why.into_bytes())
+        }
     }
 }
 
@@ -406,12 +408,12 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
     if let Some(why) = port.reports.older() {
         return Ok(Err(why));
     }
-    if port.room.is_full() {
+    if port.disk_space.is_full() {
         if request.kind == Kind::Append {
             // The core does not see who leads, so this port records the leader for clients that
             // write here.
             let request = wire::decode_append(&request.body)?;
-            port.room.heard(request.vote.leader_id().voted_for);
+            port.disk_space.heard(request.vote.leader_id().voted_for);
         }
         return Ok(Err(FULL.to_owned()));
     }
@@ -449,8 +451,8 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
         }
         Kind::Promote => match port.members.promote(from).await {
             Ok(()) => Ok(Vec::new()),
-            Err(Declined::Elsewhere(peer)) => Err(format!("the leader is at {peer}")),
-            Err(Declined::Later(why) | Declined::Never(why)) => Err(why),
+            Err(ChangeError::Elsewhere(peer)) => Err(format!("the leader is at {peer}")),
+            Err(ChangeError::Later(why) | ChangeError::Never(why)) => Err(why),
         },
         Kind::ReadIndex => match raft.get_read_log_id(ReadPolicy::ReadIndex).await {
             Ok((id, _)) => Ok(wire::encode_index(index_of(id.index()))),
@@ -875,10 +877,10 @@ mod tests {
             let mut stream = TcpStream::connect(node.address()).await.unwrap();
             stream.write_all(bytes).await.unwrap();
             stream.shutdown().await.unwrap();
-            let mut said = Vec::new();
+            let mut received = Vec::new();
             // Closed by the node, with a reset if it did not read everything.
-            drop(stream.read_to_end(&mut said).await);
-            assert!(said.is_empty());
+            drop(stream.read_to_end(&mut received).await);
+            assert!(received.is_empty());
         }
         // A greeting, then bytes that are not a request.
         let mut stream = TcpStream::connect(node.address()).await.unwrap();

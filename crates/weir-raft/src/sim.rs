@@ -79,7 +79,7 @@ impl Node {
             transport: parts.transport,
             tls: None,
             acceptor: parts.acceptor,
-            room: Arc::default(),
+            disk_space: Arc::default(),
             engine: fingerprint(&parts.options),
         };
         Self::start(store, replica, received, config, log, parts).await

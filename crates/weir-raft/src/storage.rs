@@ -15,7 +15,7 @@ use weir_store::replica::{Done, EntryReader, Replica};
 use crate::convert::{
     entry, entry_id, index_of, io_error, log_id, stored_entry, stored_vote, vote,
 };
-use crate::room::{ROOM_PAUSE, Room};
+use crate::disk_space::{DiskSpace, SPACE_PAUSE};
 use crate::types::{Entry, LogId, Types, Vote};
 
 /// Limit on the payload bytes of one request to a peer; a single longer entry is still sent.
@@ -25,20 +25,26 @@ const REQUEST_BYTES: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub struct LogStore {
     replica: Replica,
-    room: Arc<Room>,
+    disk_space: Arc<DiskSpace>,
 }
 
 impl LogStore {
     /// The log that a replica writes.
     #[must_use]
     pub fn new(replica: Replica) -> Self {
-        let room = Arc::default();
-        Self { replica, room }
+        let disk_space = Arc::default();
+        Self {
+            replica,
+            disk_space,
+        }
     }
 
-    /// A log that reports to `room` whether the disk is full.
-    pub(crate) fn within(replica: Replica, room: Arc<Room>) -> Self {
-        Self { replica, room }
+    /// A log that reports to `disk_space` whether the disk is full.
+    pub(crate) fn within(replica: Replica, disk_space: Arc<DiskSpace>) -> Self {
+        Self {
+            replica,
+            disk_space,
+        }
     }
 }
 
@@ -152,17 +158,17 @@ impl RaftLogStorage<Types> for LogStore {
             self.replica.append(entries, written_to, durable);
             let left = match written.await.map_err(|_| closed())? {
                 Ok(()) => {
-                    self.room.freed();
+                    self.disk_space.freed();
                     return Ok(());
                 }
                 Err(left) => left,
             };
             let is_full = left.error.code() == ErrorCode::DiskFull;
-            if !is_full || !self.room.filled() {
+            if !is_full || !self.disk_space.filled() {
                 return Err(io_error(left.error));
             }
             (entries, durable) = (left.entries, left.durable);
-            tokio::time::sleep(ROOM_PAUSE).await;
+            tokio::time::sleep(SPACE_PAUSE).await;
         }
     }
 

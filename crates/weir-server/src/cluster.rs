@@ -183,9 +183,9 @@ impl ClusterNode {
         let known = Store::node_identity(directory)?;
         let opened = runtime.block_on(start(known, directory, options, settings));
         let node = Arc::new(opened?);
-        let (settling, wanted) = (Arc::clone(&node), settings.member.clone());
+        let (announcing, wanted) = (Arc::clone(&node), settings.member.clone());
         // Both tasks end with the runtime.
-        runtime.spawn(async move { settling.settle(&wanted).await });
+        runtime.spawn(async move { announcing.announce(&wanted).await });
         let (sender, members) = watch::channel(BTreeMap::new());
         runtime.spawn(observe(Arc::clone(&node), sender));
         Ok(Arc::new(Self {
@@ -244,7 +244,7 @@ impl ClusterNode {
 
     /// Transfers leadership to a node.
     pub(crate) async fn transfer_leadership(&self, node: u64) -> Result<(), NodeError> {
-        self.node.hand_over(node).await
+        self.node.transfer_leadership(node).await
     }
 
     /// Waits until this node has applied everything that a read with this consistency must see.

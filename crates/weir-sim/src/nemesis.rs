@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, Crash};
-use crate::network::Weather;
+use crate::network::LinkConditions;
 use crate::random::Random;
 use crate::report::{DiskFault, Violation};
 
@@ -29,7 +29,7 @@ pub(crate) struct Nemesis {
     rolling: Vec<u64>,
     /// The end of the phase in which every leader transfers its leadership, and the time of the
     /// next transfer.
-    hasty: Option<(Instant, Instant)>,
+    transfer_phase: Option<(Instant, Instant)>,
     /// The time and the kind of the damage to the disk of a node.
     disk_fault: Option<(Instant, DiskFault)>,
     /// The node whose disk was copied.
@@ -52,7 +52,7 @@ impl Nemesis {
             restarts: Vec::new(),
             armed: BTreeSet::new(),
             rolling: Vec::new(),
-            hasty: None,
+            transfer_phase: None,
             power_cuts: 0,
             partitions: 0,
             checkpoints: 0,
@@ -98,7 +98,7 @@ impl Nemesis {
         }
         self.cluster.end_refused().await;
         self.roll().await;
-        self.hurry().await?;
+        self.transfer_often().await?;
         if now >= self.next {
             self.next = now + self.random.millis(50, 1_200);
             self.act().await;
@@ -119,12 +119,12 @@ impl Nemesis {
     }
 
     /// Makes the leader transfer its leadership every 30 ms.
-    async fn hurry(&mut self) -> Result<(), Violation> {
+    async fn transfer_often(&mut self) -> Result<(), Violation> {
         let now = Instant::now();
-        let Some((until, next)) = self.hasty.filter(|(_, next)| *next <= now) else {
+        let Some((until, next)) = self.transfer_phase.filter(|(_, next)| *next <= now) else {
             return Ok(());
         };
-        self.hasty = (now < until).then(|| (until, next + LEADERSHIP));
+        self.transfer_phase = (now < until).then(|| (until, next + LEADERSHIP));
         let running = self.cluster.all_running();
         let leader = running.iter().find(|running| running.node.is_leader());
         let to = self.node();
@@ -163,11 +163,11 @@ impl Nemesis {
             }
             6 | 7 => self.partition(node),
             8 => {
-                let weather = Weather {
+                let conditions = LinkConditions {
                     delay_us_max: 1_000 + self.random.below(100_000),
                     loss_percent: self.random.below(30),
                 };
-                self.cluster.network.set_weather(weather);
+                self.cluster.network.set_conditions(conditions);
             }
             9 => {
                 let hours = i64::try_from(self.random.below(51)).unwrap_or_default() - 25;
@@ -180,7 +180,7 @@ impl Nemesis {
             }
             12 => {
                 let now = Instant::now();
-                self.hasty = Some((now + self.random.millis(100, 1_500), now));
+                self.transfer_phase = Some((now + self.random.millis(100, 1_500), now));
             }
             13 | 14 => {
                 for running in self.cluster.all_running() {
@@ -191,7 +191,7 @@ impl Nemesis {
             }
             _ => {
                 self.cluster.network.heal();
-                self.cluster.network.set_weather(Weather::FAIR);
+                self.cluster.network.set_conditions(LinkConditions::NORMAL);
             }
         }
     }
@@ -239,8 +239,8 @@ impl Nemesis {
     /// Ends all faults.
     pub(crate) async fn end(&mut self) -> Result<(), Violation> {
         self.cluster.network.heal();
-        self.cluster.network.set_weather(Weather::FAIR);
-        self.hasty = None;
+        self.cluster.network.set_conditions(LinkConditions::NORMAL);
+        self.transfer_phase = None;
         for id in std::mem::take(&mut self.armed) {
             self.power_cuts += 1;
             self.cluster.crash(id, Crash::PowerCut).await;

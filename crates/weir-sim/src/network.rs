@@ -27,13 +27,13 @@ const RESEND: Duration = Duration::from_millis(200);
 
 /// The current behavior of the network.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Weather {
+pub(crate) struct LinkConditions {
     pub(crate) delay_us_max: u64,
     pub(crate) loss_percent: u64,
 }
 
-impl Weather {
-    pub(crate) const FAIR: Self = Self {
+impl LinkConditions {
+    pub(crate) const NORMAL: Self = Self {
         delay_us_max: 1_000,
         loss_percent: 0,
     };
@@ -41,7 +41,7 @@ impl Weather {
 
 struct State {
     random: Random,
-    weather: Weather,
+    conditions: LinkConditions,
     /// Cut links, each in one direction.
     cut: BTreeSet<(u64, u64)>,
     ports: BTreeMap<u64, mpsc::UnboundedSender<(u64, DuplexStream)>>,
@@ -73,7 +73,7 @@ impl Network {
     pub(crate) fn new(random: Random, trace: Trace) -> Self {
         let state = State {
             random,
-            weather: Weather::FAIR,
+            conditions: LinkConditions::NORMAL,
             cut: BTreeSet::new(),
             ports: BTreeMap::new(),
             lives: BTreeMap::new(),
@@ -123,8 +123,8 @@ impl Network {
         self.state().cut.clear();
     }
 
-    pub(crate) fn set_weather(&self, weather: Weather) {
-        self.state().weather = weather;
+    pub(crate) fn set_conditions(&self, conditions: LinkConditions) {
+        self.state().conditions = conditions;
     }
 
     /// Number of pieces of connections that have arrived.
@@ -138,10 +138,10 @@ impl Network {
 
     fn delay(&self) -> Duration {
         let mut state = self.state();
-        let Weather {
+        let LinkConditions {
             delay_us_max,
             loss_percent,
-        } = state.weather;
+        } = state.conditions;
         let mut delay = state.random.micros(50, delay_us_max);
         while state.random.chance(loss_percent) {
             delay += RESEND;

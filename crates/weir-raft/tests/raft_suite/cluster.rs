@@ -359,7 +359,10 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
     }
     cluster.agreed().await;
     if cluster.leader().await == follower {
-        cluster.nodes[&follower].hand_over(1).await.unwrap();
+        cluster.nodes[&follower]
+            .transfer_leadership(1)
+            .await
+            .unwrap();
     }
     // The follower is isolated at its port, and not closed: its readers remain.
     let reader = {

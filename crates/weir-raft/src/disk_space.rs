@@ -14,18 +14,18 @@ use std::time::Duration;
 pub(crate) const FULL: &str =
     "the disk of this node is full: it takes no entries and does not vote until there is space";
 /// Pause before an append is retried.
-pub(crate) const ROOM_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const SPACE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Shared by the log, the port and the proposals of a node.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct DiskSpace {
     is_full: AtomicBool,
     is_closing: AtomicBool,
     /// The leader that has made contact since the disk is full; 0: none.
     leader: AtomicU64,
 }
 
-impl Room {
+impl DiskSpace {
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
