@@ -35,7 +35,7 @@ pub(crate) use self::transaction::transaction;
 use self::transaction::{all_or_none, too_many};
 use self::writer::Writer;
 use super::cloudevents;
-use super::condition::{About, Conditions};
+use super::condition::{Conditions, TagKind};
 use super::route::Resource;
 use super::session::Session;
 use crate::http::coding;
@@ -140,7 +140,7 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
         &[("values", Mode::Values), ("records", Mode::Records)],
     )?;
     let atomic = call.query.flag("atomic")?;
-    let conditions = Conditions::read(&call.head, About::Events)?;
+    let conditions = Conditions::read(&call.head, TagKind::Events)?;
     if !conditions.is_empty() && !atomic {
         return Err(bad(
             "conditions of a whole batch go with `atomic=true`; else each item has its own",

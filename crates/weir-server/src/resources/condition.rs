@@ -11,14 +11,14 @@ use crate::http::query::offset_of;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     /// Conditions that must all hold.
-    pub(crate) all: Vec<One>,
+    pub(crate) all: Vec<Condition>,
     /// The tags of `If-Match`, of which one must hold, if there are any.
-    pub(crate) tags: Vec<One>,
+    pub(crate) tags: Vec<Condition>,
 }
 
 /// One condition. Conditions on a key refer to the key of the intention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum One {
+pub(crate) enum Condition {
     KeyOffset(u64),
     KeyAbsent,
     KeyPresent,
@@ -28,7 +28,7 @@ pub(crate) enum One {
     Incarnation(u64),
 }
 
-impl One {
+impl Condition {
     pub(crate) const fn expect(self) -> Expect<'static> {
         match self {
             Self::KeyOffset(n) => Expect::KeyOffset(None, n),
@@ -56,12 +56,12 @@ impl One {
 
     /// Adds the expected value to a conflict.
     pub(crate) fn explain(self, problem: Problem) -> Problem {
-        let (number, name) = self.says();
+        let (number, name) = self.expected();
         problem.number("expected", number).text("condition", name)
     }
 
     /// Returns the expected number, and the name of the condition.
-    fn says(self) -> (u64, &'static str) {
+    fn expected(self) -> (u64, &'static str) {
         match self {
             Self::KeyOffset(n) => (n, "key-offset"),
             Self::KeyAbsent => (0, "key-absent"),
@@ -91,7 +91,7 @@ impl One {
 
 /// What an entity tag of the resource identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum About {
+pub(crate) enum TagKind {
     /// The topic's last offset: `"o41"`.
     Events,
     /// A key's offset: `"k17"`.
@@ -100,7 +100,7 @@ pub(crate) enum About {
     Topic,
 }
 
-impl About {
+impl TagKind {
     /// The error text for a tag that the resource does not have.
     fn refusal(self, tag: &str) -> String {
         let example = match self {
@@ -119,17 +119,17 @@ impl About {
 
 impl Conditions {
     /// Parses `If-Match`, `If-None-Match` and `Weir-Expect`.
-    pub(crate) fn read(head: &Head, about: About) -> Result<Self, Problem> {
+    pub(crate) fn read(head: &Head, kind: TagKind) -> Result<Self, Problem> {
         let mut conditions = Self::default();
         for tag in head.list(FieldName::IfMatch) {
             let one = if tag == "*" {
-                any(about)
+                any(kind)
             } else {
-                of_tag(tag, about)
+                of_tag(tag, kind)
             };
             conditions
                 .tags
-                .push(one.ok_or_else(|| Problem::bad(about.refusal(tag)))?);
+                .push(one.ok_or_else(|| Problem::bad(kind.refusal(tag)))?);
         }
         if conditions.tags.len() > weir_core::limits::EXPECTS_MAX {
             return Err(Problem::too_large(
@@ -141,10 +141,10 @@ impl Conditions {
             conditions.all.append(&mut conditions.tags);
         }
         for tag in head.list(FieldName::IfNoneMatch) {
-            conditions.all.push(match (tag, about) {
-                ("*", About::Key) => One::KeyAbsent,
-                ("*", About::Events) => One::TopicEmpty,
-                ("*", About::Topic) => continue,
+            conditions.all.push(match (tag, kind) {
+                ("*", TagKind::Key) => Condition::KeyAbsent,
+                ("*", TagKind::Events) => Condition::TopicEmpty,
+                ("*", TagKind::Topic) => continue,
                 _ => return Err(Problem::bad("a write takes `If-None-Match: *` only")),
             });
         }
@@ -153,7 +153,7 @@ impl Conditions {
                 Some((name, number)) => (name.trim(), Some(number.trim())),
                 None => (element, None),
             };
-            let one = One::read(name, number);
+            let one = Condition::read(name, number);
             conditions
                 .all
                 .push(one.ok_or_else(|| Problem::bad("a condition of Weir-Expect is not known"))?);
@@ -166,12 +166,12 @@ impl Conditions {
     }
 
     /// Returns the conditions, with one tag of several.
-    pub(crate) fn expects(&self, tag: Option<One>) -> Vec<Expect<'static>> {
+    pub(crate) fn expects(&self, tag: Option<Condition>) -> Vec<Expect<'static>> {
         self.all
             .iter()
             .copied()
             .chain(tag)
-            .map(One::expect)
+            .map(Condition::expect)
             .collect()
     }
 
@@ -185,22 +185,23 @@ impl Conditions {
 }
 
 /// Converts `If-Match: *`, which requires that the resource exists.
-fn any(about: About) -> Option<One> {
+fn any(kind: TagKind) -> Option<Condition> {
     // A live topic has at least the record of its creation. Destroying or changing an absent topic
     // is refused in any case.
-    (about == About::Key).then_some(One::KeyPresent)
+    (kind == TagKind::Key).then_some(Condition::KeyPresent)
 }
 
-fn of_tag(tag: &str, about: About) -> Option<One> {
+fn of_tag(tag: &str, kind: TagKind) -> Option<Condition> {
     let text = tag.strip_prefix('"')?.strip_suffix('"')?;
     // The tag of a coded response has a suffix, which does not change the resource.
     let text = text.split_once('-').map_or(text, |(text, _)| text);
-    match about {
-        About::Events => offset_of(text.strip_prefix('o')?).map(One::TopicOffset),
-        About::Key => offset_of(text.strip_prefix('k')?).map(One::KeyOffset),
-        About::Topic => {
+    match kind {
+        TagKind::Events => offset_of(text.strip_prefix('o')?).map(Condition::TopicOffset),
+        TagKind::Key => offset_of(text.strip_prefix('k')?).map(Condition::KeyOffset),
+        TagKind::Topic => {
             let text = text.strip_prefix('i')?;
-            offset_of(text.split_once('.').map_or(text, |(text, _)| text)).map(One::Incarnation)
+            offset_of(text.split_once('.').map_or(text, |(text, _)| text))
+                .map(Condition::Incarnation)
         }
     }
 }
@@ -212,50 +213,53 @@ mod tests {
     use super::*;
     use crate::http::head::parse;
 
-    fn read(fields: &str, about: About) -> Option<Conditions> {
+    fn read(fields: &str, kind: TagKind) -> Option<Conditions> {
         let text = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
-        Conditions::read(&parse(text.as_bytes(), 20).unwrap().head, about).ok()
+        Conditions::read(&parse(text.as_bytes(), 20).unwrap().head, kind).ok()
     }
 
     #[test]
     fn fields_become_conditions() {
-        let all = |fields, about| read(fields, about).map(|conditions| conditions.all);
+        let all = |fields, kind| read(fields, kind).map(|conditions| conditions.all);
         assert_eq!(
-            all("If-Match: \"o41-gzip\"", About::Events),
-            Some(vec![One::TopicOffset(41)])
+            all("If-Match: \"o41-gzip\"", TagKind::Events),
+            Some(vec![Condition::TopicOffset(41)])
         );
         assert_eq!(
-            all("If-None-Match: *", About::Events),
-            Some(vec![One::TopicEmpty])
+            all("If-None-Match: *", TagKind::Events),
+            Some(vec![Condition::TopicEmpty])
         );
         assert_eq!(
-            all("If-None-Match: *", About::Key),
-            Some(vec![One::KeyAbsent])
+            all("If-None-Match: *", TagKind::Key),
+            Some(vec![Condition::KeyAbsent])
         );
-        assert_eq!(all("If-Match: *", About::Key), Some(vec![One::KeyPresent]));
         assert_eq!(
-            all("If-Match: \"i5.o9\"", About::Topic),
-            Some(vec![One::Incarnation(5)])
+            all("If-Match: *", TagKind::Key),
+            Some(vec![Condition::KeyPresent])
+        );
+        assert_eq!(
+            all("If-Match: \"i5.o9\"", TagKind::Topic),
+            Some(vec![Condition::Incarnation(5)])
         );
         let several = "If-Match: \"k1\"\r\nWeir-Expect: topic-absent-or=9, key-present";
         assert_eq!(
-            all(several, About::Key),
+            all(several, TagKind::Key),
             Some(vec![
-                One::KeyOffset(1),
-                One::TopicAbsentOr(9),
-                One::KeyPresent
+                Condition::KeyOffset(1),
+                Condition::TopicAbsentOr(9),
+                Condition::KeyPresent
             ])
         );
-        let tags = read("If-Match: \"k1\", \"k2\"", About::Key).unwrap().tags;
-        assert_eq!(tags, [One::KeyOffset(1), One::KeyOffset(2)]);
-        let why = |fields: &str, about| {
+        let tags = read("If-Match: \"k1\", \"k2\"", TagKind::Key).unwrap().tags;
+        assert_eq!(tags, [Condition::KeyOffset(1), Condition::KeyOffset(2)]);
+        let why = |fields: &str, kind| {
             let text = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
-            let read = Conditions::read(&parse(text.as_bytes(), 20).unwrap().head, about);
+            let read = Conditions::read(&parse(text.as_bytes(), 20).unwrap().head, kind);
             read.unwrap_err().detail
         };
-        let bare = why("If-Match: o3", About::Events);
+        let bare = why("If-Match: o3", TagKind::Events);
         assert!(bare.contains(r#"needs quotes; one is written as in If-Match: "o3""#));
-        let other = why("If-Match: \"o3\"", About::Key);
+        let other = why("If-Match: \"o3\"", TagKind::Key);
         assert!(other.contains("none of this resource") && other.contains("\"k3\""));
         for wrong in [
             "If-Match: o41",
@@ -267,7 +271,7 @@ mod tests {
             "Weir-Expect: x=1",
             "Weir-Expect: key-absent=1",
         ] {
-            assert_eq!(read(wrong, About::Events), None, "{wrong}");
+            assert_eq!(read(wrong, TagKind::Events), None, "{wrong}");
         }
     }
 }

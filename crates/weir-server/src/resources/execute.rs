@@ -6,7 +6,7 @@ use serde::Deserialize;
 use weir_core::{Detail, Effect, Intention, Operation, Outcome};
 
 use super::compile;
-use super::condition::{About, Conditions};
+use super::condition::{Conditions, TagKind};
 use super::problems;
 use super::propose::{outcomes, refused};
 use super::session::Session;
@@ -27,7 +27,7 @@ pub(crate) async fn execute(
     operation: Operation<'_>,
     body: &[u8],
 ) -> Result<Outcome, Problem> {
-    let conditions = Conditions::read(&call.head, About::Topic)?;
+    let conditions = Conditions::read(&call.head, TagKind::Topic)?;
     with(edge, call, operation, body, conditions).await
 }
 

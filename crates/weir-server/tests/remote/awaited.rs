@@ -24,13 +24,13 @@ impl Wake for ChannelWaker {
 }
 
 fn channel_waker() -> (Waker, Receiver<()>) {
-    let (sender, wakes) = channel();
-    (Waker::from(Arc::new(ChannelWaker(sender))), wakes)
+    let (sender, receiver) = channel();
+    (Waker::from(Arc::new(ChannelWaker(sender))), receiver)
 }
 
 /// Runs all futures together on this thread. Returns their results in the given order.
 fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let (waker, wakes) = channel_waker();
+    let (waker, receiver) = channel_waker();
     let mut context = Context::from_waker(&waker);
     let mut waiting: Vec<_> = futures
         .into_iter()
@@ -52,7 +52,7 @@ fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> 
                 .filter_map(|(_, output)| output)
                 .collect();
         }
-        wakes.recv().unwrap();
+        receiver.recv().unwrap();
     }
 }
 
@@ -112,7 +112,7 @@ fn records_are_awaited_as_they_come() {
     }
     // A dropped future loses no record.
     {
-        let (waker, wakes) = channel_waker();
+        let (waker, receiver) = channel_waker();
         let mut next = pin!(reader.next());
         assert!(
             next.as_mut()
@@ -120,7 +120,7 @@ fn records_are_awaited_as_they_come() {
                 .is_pending()
         );
         topic.put("k", "last").unwrap();
-        wakes.recv().unwrap();
+        receiver.recv().unwrap();
     }
     let page = one(reader.next()).unwrap();
     assert_eq!(page.iter().next().unwrap().unwrap().value, b"last");

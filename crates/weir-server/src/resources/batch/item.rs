@@ -13,7 +13,7 @@ use super::bounded::{ConditionValue, Members};
 use crate::http::problem::Problem;
 use crate::http::{base64, json};
 use crate::resources::cloudevents;
-use crate::resources::condition::One;
+use crate::resources::condition::Condition;
 use crate::resources::framing::Framing;
 use crate::resources::meta::{MetaWriter, typed};
 
@@ -38,7 +38,7 @@ pub(super) struct Item {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
     pub(super) meta: Vec<u8>,
-    pub(super) expect: Vec<One>,
+    pub(super) expect: Vec<Condition>,
 }
 
 impl Item {
@@ -147,13 +147,13 @@ pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
 /// Parses conditions such as `{"key-offset":7,"key-absent":true}`.
 pub(super) fn read_expect<'a>(
     expect: impl Iterator<Item = (&'a Cow<'a, str>, &'a ConditionValue<'a>)>,
-) -> Result<Vec<One>, Problem> {
+) -> Result<Vec<Condition>, Problem> {
     let mut ones = Vec::new();
     for (name, value) in expect {
         let name = name.replace('_', "-");
         let one = match value {
-            ConditionValue::Yes(true) => One::read(&name, None),
-            ConditionValue::Number(number) => One::read(&name, Some(&number.to_string())),
+            ConditionValue::Yes(true) => Condition::read(&name, None),
+            ConditionValue::Number(number) => Condition::read(&name, Some(&number.to_string())),
             ConditionValue::Yes(false) | ConditionValue::Text(_) => None,
         };
         ones.push(one.ok_or_else(|| bad(format!("the condition {name:?} cannot be read")))?);

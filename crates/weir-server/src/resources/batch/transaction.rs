@@ -18,7 +18,7 @@ use crate::http::json::Object;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
 use crate::http::{base64, offload};
-use crate::resources::condition::{About, Conditions, One};
+use crate::resources::condition::{Condition, Conditions, TagKind};
 use crate::resources::context::{Call, Edge};
 use crate::resources::problems;
 use crate::resources::propose::{outcomes, propose, refused};
@@ -43,7 +43,7 @@ pub(crate) async fn transaction(
     }
     let whole = body.clone();
     let (items, keys) = offload::sized(body.len(), move || read_transaction(&whole)).await?;
-    let mut expects = Conditions::read(&call.head, About::Events)?.expects(None);
+    let mut expects = Conditions::read(&call.head, TagKind::Events)?.expects(None);
     for (key, ones) in &keys {
         for one in ones {
             expects.push(match (one.expect(), key) {
@@ -112,10 +112,10 @@ async fn txn(
         // With several conditions, it is not known which one failed.
         if let [expect] = expects
             && problem.kind == Kind::Conflict
-            && let Some(one) = One::of(expect)
+            && let Some(one) = Condition::of(expect)
         {
             problem = one.explain(problem);
-            if let (One::TopicOffset(_), Detail::Actual(now)) = (one, &commit.detail) {
+            if let (Condition::TopicOffset(_), Detail::Actual(now)) = (one, &commit.detail) {
                 problem = problem.field("etag", format!("\"o{now}\""));
             }
         }
@@ -160,7 +160,7 @@ struct Transaction<'a> {
 
 /// The key that a condition names, and its conditions. A transaction can have conditions on several
 /// keys.
-type OfKey = (Option<Vec<u8>>, Vec<One>);
+type OfKey = (Option<Vec<u8>>, Vec<Condition>);
 
 /// Parses the operations and conditions of a transaction.
 fn read_transaction(body: &[u8]) -> Result<(Vec<Item>, Vec<OfKey>), Problem> {

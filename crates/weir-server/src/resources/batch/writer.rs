@@ -14,7 +14,7 @@ use super::summary::Summary;
 use crate::http::problem::Problem;
 use crate::limits::ENTRY_BYTES_MAX;
 use crate::limits::admission::Permit;
-use crate::resources::condition::One;
+use crate::resources::condition::Condition;
 use crate::resources::context::{Call, Edge};
 use crate::resources::propose::{RefusedProposal, outcomes, propose_many};
 use crate::resources::session::Session;
@@ -76,7 +76,7 @@ impl Writer<'_> {
     fn propose(&self, items: &[Item]) -> Result<(Proposal, Permit), RefusedProposal> {
         let expects: Vec<Vec<Expect<'_>>> = items
             .iter()
-            .map(|item| item.expect.iter().copied().map(One::expect).collect())
+            .map(|item| item.expect.iter().copied().map(Condition::expect).collect())
             .collect();
         let mut nonce = self.session.nonce;
         let mut intentions = Vec::with_capacity(items.len());

@@ -17,7 +17,7 @@ use crate::http::problem::{Member, Problem};
 use crate::limits::budget::{MemoryBudget, Reservation};
 use crate::limits::readers::Readers;
 use crate::limits::{PAGE_BYTES, PAGE_RECORDS_MAX};
-use crate::resources::condition::{Conditions, One};
+use crate::resources::condition::{Condition, Conditions};
 use crate::resources::context::{Call, Edge};
 use crate::resources::problems;
 use crate::resources::records::{Form, Writer};
@@ -54,11 +54,11 @@ impl UnseenRecords {
             return None;
         }
         let (after, of_key) = match *conditions.all.first().or(conditions.tags.first())? {
-            One::KeyOffset(n) => (n, true),
-            One::KeyAbsent => (0, true),
-            One::TopicOffset(n) | One::TopicAbsentOr(n) => (n, false),
-            One::TopicEmpty => (0, false),
-            One::KeyPresent | One::Incarnation(_) => return None,
+            Condition::KeyOffset(n) => (n, true),
+            Condition::KeyAbsent => (0, true),
+            Condition::TopicOffset(n) | Condition::TopicAbsentOr(n) => (n, false),
+            Condition::TopicEmpty => (0, false),
+            Condition::KeyPresent | Condition::Incarnation(_) => return None,
         };
         let topic = &call.matched.topic;
         let may = edge.shared.security.visible(&call.principal, topic);

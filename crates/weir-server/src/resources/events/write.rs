@@ -25,7 +25,7 @@ use crate::http::reply::{Boxed, Reply};
 use crate::limits::admission::Permit;
 use crate::limits::{INLINE_WORK_BYTES, TAG_ATTEMPTS_MAX};
 use crate::resources::cloudevents;
-use crate::resources::condition::{About, Conditions, One};
+use crate::resources::condition::{Condition, Conditions, TagKind};
 use crate::resources::context::{Call, Edge};
 use crate::resources::events::unseen::UnseenRecords;
 use crate::resources::framing::{self, key_of};
@@ -124,7 +124,7 @@ async fn execute(
             Some(weir_core::Detail::Actual(actual)) if problem.kind == Kind::Conflict => *actual,
             _ => return with_unseen(answer).await,
         };
-        let fits = |one: &&One| matches!(one, One::KeyOffset(n) | One::TopicOffset(n) | One::Incarnation(n) if *n == actual);
+        let fits = |one: &&Condition| matches!(one, Condition::KeyOffset(n) | Condition::TopicOffset(n) | Condition::Incarnation(n) if *n == actual);
         match write.conditions.tags.iter().find(fits) {
             Some(other) if Some(*other) != tag => tag = Some(*other),
             _ => return with_unseen(answer).await,
@@ -137,16 +137,16 @@ async fn execute(
 }
 
 /// Returns the tag of a list that matches the current state, or else the first one.
-fn first_tag(edge: &Edge, call: &Call, write: &WriteRequest) -> Option<One> {
+fn first_tag(edge: &Edge, call: &Call, write: &WriteRequest) -> Option<Condition> {
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
     let now = match write.conditions.tags.first()? {
-        One::KeyOffset(_) => store
+        Condition::KeyOffset(_) => store
             .key_offset(topic, &write.key)
             .map_or(0, |offset| offset.0),
         _ => store.topic(topic).map_or(0, |info| info.last.0),
     };
-    let fits = |one: &&One| matches!(one, One::KeyOffset(n) | One::TopicOffset(n) if *n == now);
+    let fits = |one: &&Condition| matches!(one, Condition::KeyOffset(n) | Condition::TopicOffset(n) if *n == now);
     write
         .conditions
         .tags
@@ -170,7 +170,7 @@ async fn event(
         kind: WriteKind::Post,
         key,
         meta,
-        conditions: Conditions::read(&call.head, About::Events)?,
+        conditions: Conditions::read(&call.head, TagKind::Events)?,
         session: Session::read(edge, call, body)?,
         minimal: prefer.minimal,
         detached: false,
@@ -229,9 +229,9 @@ struct WriteRequest {
 impl WriteRequest {
     fn read(edge: &Arc<Edge>, call: &Call, kind: WriteKind, body: &[u8]) -> Result<Self, Problem> {
         let about = if kind == WriteKind::Post {
-            About::Events
+            TagKind::Events
         } else {
-            About::Key
+            TagKind::Key
         };
         let conditions = Conditions::read(&call.head, about)?;
         let mut key = if kind == WriteKind::Post {
@@ -261,7 +261,7 @@ impl WriteRequest {
         }
         let prefer = Prefer::read(&call.head);
         let fresh = kind == WriteKind::Put
-            && (conditions.all.contains(&One::KeyAbsent)
+            && (conditions.all.contains(&Condition::KeyAbsent)
                 || (session.nonce == 0
                     && edge
                         .shared
@@ -287,7 +287,7 @@ impl WriteRequest {
         edge: &Edge,
         call: &Call,
         value: &[u8],
-        tag: Option<One>,
+        tag: Option<Condition>,
     ) -> Result<(Proposal, Permit), Problem> {
         let operation = match self.kind {
             WriteKind::Delete => Operation::Delete { key: &self.key },
@@ -401,8 +401,8 @@ fn current_tag(
         return None;
     };
     let letter = match conditions.all.first().or(conditions.tags.first())? {
-        One::KeyOffset(_) | One::KeyAbsent if actual != 0 => 'k',
-        One::TopicOffset(_) | One::TopicAbsentOr(_) | One::TopicEmpty => 'o',
+        Condition::KeyOffset(_) | Condition::KeyAbsent if actual != 0 => 'k',
+        Condition::TopicOffset(_) | Condition::TopicAbsentOr(_) | Condition::TopicEmpty => 'o',
         _ => return None,
     };
     Some(("etag", format!("\"{letter}{actual}\"")))
