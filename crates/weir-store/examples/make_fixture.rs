@@ -1,10 +1,10 @@
-//! Makes the store directory of a format that later programs must still open.
+//! Writes the store directory of a format that later programs must still open.
 //!
-//! `cargo run -p weir-store --example make_fixture -- DIR` writes `DIR/whole`
-//! (the log reaches back to the first entry) and `DIR/purged` (it begins at a
-//! snapshot), and prints what identifies their states. Run once for each
-//! format; what was committed is never made again. Time stamps and the store
-//! id differ from run to run, so the printed digests belong in the test.
+//! `cargo run -p weir-store --example make_fixture -- DIR` writes `DIR/whole` (the log
+//! begins with the first entry) and `DIR/purged` (the log begins at a snapshot), and prints
+//! the digests of their states. Run it once for each format: a committed fixture is never
+//! written again. Time stamps and the store id differ between runs, so the printed digests
+//! belong in the test.
 #![allow(
     clippy::print_stdout,
     reason = "an example talks to the person who runs it"
@@ -17,7 +17,7 @@ use weir_core::intention::{Expect, Intention, Operation};
 use weir_core::{ClientId, Compaction, TopicOptions, TxnOp};
 use weir_store::{OpenOptions, Store};
 
-/// Small log segments: several of them, and a small fixture.
+/// Small log segments, for several segments in a small fixture.
 const SEGMENT_BYTES: u64 = 16 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {

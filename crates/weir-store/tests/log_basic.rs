@@ -1,5 +1,4 @@
-//! The log on a real directory: what a user of the API relies on when nothing
-//! goes wrong.
+//! Tests of the log in a real directory, without faults.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -227,7 +226,7 @@ fn a_truncated_suffix_is_gone_and_its_indexes_come_again() {
     log.truncate_after(LogIndex(101)).unwrap();
     log.append(3, 1, &[b"third 102"]).unwrap();
     log.sync().unwrap();
-    // A reader that had buffered the old ones.
+    // The reader had buffered the old entries.
     assert_eq!(
         &*reader.next(LogIndex(101)).unwrap().unwrap().payload,
         b"other 101"

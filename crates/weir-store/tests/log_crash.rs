@@ -1,5 +1,5 @@
-//! Power cuts: at every operation, at random, during recovery, with a lying
-//! sync. Nothing acknowledged is lost, nothing torn is refused.
+//! Power cuts at every operation, at random, during recovery, and with a disk whose sync
+//! does not persist. No acknowledged entry is lost, and a torn end is repaired.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,8 +17,8 @@ use log_sim::{Draw, Step, Trace, allowed, entries, know, open, options, run, sca
 use weir_store::disk::SimDisk;
 use weir_store::log::LogOptions;
 
-/// Opens what a cut left, compares, and opens again after one more cut: the
-/// second recovery finds nothing to do.
+/// Opens the disk after a cut and compares its content. Opens it again after one more cut:
+/// the second recovery finds nothing to do.
 fn check(disk: &SimDisk, trace: &Trace, options: &LogOptions, what: &str) {
     let (log, first) = open(disk, options).unwrap_or_else(|error| panic!("{what}: {error}"));
     allowed(&log, trace).unwrap_or_else(|error| panic!("{what}: {error}, {first:?}"));
@@ -33,7 +33,7 @@ fn check(disk: &SimDisk, trace: &Trace, options: &LogOptions, what: &str) {
     );
 }
 
-/// Counts the operations of a script, then cuts the power at each of them.
+/// Counts the operations of a script, and cuts the power at each of them.
 fn cut_everywhere(seed: u64, len: u64, images: u64) -> u64 {
     let mut steps = script(seed, len);
     know(&mut steps);
@@ -134,8 +134,8 @@ fn random_cuts_with_several_batches_in_flight() {
 
 #[test]
 fn a_kill_anywhere_and_a_power_cut_later_lose_nothing() {
-    // The process dies between a rename and the sync of its directory; the
-    // next one sees the name, builds on it, and then the power fails.
+    // The process dies between a rename and the sync of its directory. The next process
+    // sees the new name and appends; then the power fails.
     for seed in 40..40 + 4 * scale() {
         let mut steps = script(seed, 50);
         know(&mut steps);
@@ -175,7 +175,7 @@ fn several_lives_with_a_cut_in_each() {
         let mut disk = SimDisk::new();
         let mut expected: Vec<(u64, u64, u64)> = Vec::new();
         let mut certain = 0;
-        // What each pair of sequence and epoch has ever stood for.
+        // The batch that each pair of sequence and epoch has identified.
         let mut places = std::collections::BTreeMap::new();
         for life in 0..6 {
             let (mut log, _) =

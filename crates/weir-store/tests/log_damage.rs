@@ -1,5 +1,5 @@
-//! Damaged files: every kind, in every place. Refused as damage with nothing
-//! changed, or repaired with every entry there; never a silent loss.
+//! Damaged files: every kind of damage, at every position. The open either reports the
+//! damage and changes nothing, or repairs it without losing an entry.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,19 +20,19 @@ use weir_store::disk::{Disk, SimDisk};
 use weir_store::error::StoreError;
 use weir_store::log::{Log, LogIndex, Severity, verify};
 
-/// How the store was left.
+/// How the store was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// Clean stop.
+    /// A clean stop.
     Clean,
-    /// Sealed, then killed.
+    /// The log was sealed, then the process was killed.
     Sealed,
-    /// Killed with several synced batches that nothing proves.
+    /// The process was killed after several synced batches, and no later write proves them.
     Synced,
 }
 
-/// A store with several segments, a truncation, a purge, a cut file and a
-/// repair segment, all of whose entries are durable.
+/// A store with several segments, a truncation, a purge, a cut file and a repair segment.
+/// All its entries are durable.
 fn store(left: Left) -> (SimDisk, Entries) {
     let mut draw = Draw(5);
     let mut steps: Vec<Step> = Vec::new();
@@ -52,7 +52,7 @@ fn store(left: Left) -> (SimDisk, Entries) {
     know(&mut steps);
     let disk = SimDisk::new();
     assert!(run(&disk, &steps, &options()).complete);
-    // A torn end, which leaves a cut file and a repair segment.
+    // A torn end results in a cut file and a repair segment.
     let torn = {
         let disk = disk.killed();
         let (mut log, _) = open(&disk, &options()).unwrap();
@@ -94,7 +94,7 @@ fn store(left: Left) -> (SimDisk, Entries) {
             .count(),
         1
     );
-    // Syncs have covered everything: a cut changes nothing.
+    // All writes were synced, so a power cut changes nothing.
     (torn.power_cut(1), all)
 }
 
@@ -125,7 +125,7 @@ fn verified(disk: &SimDisk) -> Vec<(String, u64, Severity)> {
         .collect()
 }
 
-/// Every content of a disk, to see that nothing was changed.
+/// The content of all files, to check that nothing changed.
 fn image(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
     disk.files()
         .into_iter()
@@ -144,7 +144,7 @@ fn is_refusal(error: &StoreError) -> bool {
     )
 }
 
-/// Opens a hurt disk: all entries, or a refusal that changed nothing.
+/// Opens a damaged disk. The result is all entries, or an error without a change.
 fn all_or_refused(hurt: &SimDisk, all: &Entries, what: &str) -> bool {
     let before = image(hurt);
     let mut strict = options();
@@ -190,7 +190,7 @@ fn one_flipped_bit_is_refused_or_harmless_and_always_verified() {
                 } else {
                     refused += 1;
                 }
-                // Closer together where something stands.
+                // Smaller steps in parts of the file that are not zero.
                 let dull = content[at..].iter().take(64).all(|byte| *byte == 0);
                 let far = if dull { 700 } else { 40 };
                 at += 1 + draw.below(1 + far / scale()) as usize;
@@ -283,7 +283,7 @@ fn missing_swapped_and_doubled_files_are_refused() {
 
 #[test]
 fn a_missing_repair_segment_is_refused() {
-    // No roll mark leads to it: the start file knows it.
+    // The start file names the repair segment, although no roll mark leads to it.
     let (disk, _, _) = groups(&[1, 3]);
     let (mut log, recovery) = open(&disk, &options()).unwrap();
     assert!(recovery.repaired);
@@ -298,7 +298,7 @@ fn a_missing_repair_segment_is_refused() {
     let newest = segments.max().unwrap();
     assert_ne!(newest, FIRST);
     disk.take(&newest);
-    // Even if the segment in front was not shortened yet.
+    // Also if the preceding segment is not shortened yet.
     let whole = disk.killed();
     let mut front = disk.content(FIRST).unwrap();
     front.resize(16 << 10, 0);
@@ -323,8 +323,7 @@ fn a_missing_repair_segment_is_refused() {
 #[test]
 fn a_segment_of_another_store_or_another_life_is_refused() {
     let (disk, all) = store(Left::Synced);
-    // The same script on another disk makes the same names; only the salt
-    // tells them apart.
+    // Two disks with one script have equal file names; only the salt differs.
     let mut other_options = options();
     other_options.entropy = 43;
     let files: Vec<String> = disk
@@ -351,8 +350,8 @@ fn a_segment_of_another_store_or_another_life_is_refused() {
 
 #[test]
 fn any_mess_is_refused_or_leaves_a_prefix() {
-    // Sectors zeroed, copied, shuffled, filled with noise, several at once: no
-    // panic, no entry that nobody wrote, none out of order.
+    // Sectors are zeroed, copied, shuffled or filled with noise, several at once. There
+    // must be no panic, no entry that was never written, and no entry out of order.
     let (disk, all) = store(Left::Synced);
     let files = disk.files();
     let mut draw = Draw(99);
@@ -390,10 +389,10 @@ fn any_mess_is_refused_or_leaves_a_prefix() {
     assert!(refused > 500 && opened > 50, "{refused} {opened}");
 }
 
-// The rows of the table in docs/formats/log.md, section 7.2, one by one.
+// The rows of the table in docs/formats/log.md, section 7.2.
 
-/// Appends entries in groups, a sync after each, and returns the disk with the
-/// positions of the entries in the first segment.
+/// Appends entries in groups, with a sync after each group. Returns the disk, the positions
+/// of the entries in the first segment, and the entries.
 fn groups(sizes: &[usize]) -> (SimDisk, Vec<usize>, Entries) {
     let disk = SimDisk::new();
     let (mut log, _) = open(&disk, &options()).unwrap();
@@ -449,7 +448,7 @@ fn refused_in(disk: &SimDisk, path: &str, at: usize) {
 
 #[test]
 fn row_1_a_lost_batch_that_a_later_one_proves_is_damage() {
-    // The second group proves the first.
+    // The second group proves that the first was synced.
     let (disk, at, _) = groups(&[2, 1]);
     zero_sector(&disk, at[0]);
     refused_at(&disk, at[0]);
@@ -461,7 +460,7 @@ fn row_1_a_lost_batch_that_a_later_one_proves_is_damage() {
 #[test]
 fn row_2_zeros_to_the_end_are_the_end() {
     let (disk, at, all) = groups(&[1, 1]);
-    // The last batch alone vanishes: nothing says that it was there.
+    // The last batch vanishes completely, so nothing proves that it existed.
     let (_, _, one) = groups(&[1]);
     let mut content = disk.content(FIRST).unwrap();
     content[at[1]..].fill(0);
@@ -494,8 +493,8 @@ fn row_3_anything_after_a_clean_stop_is_damage() {
 
 #[test]
 fn row_4_a_valid_batch_out_of_order_is_damage() {
-    // Batches of two lives of the same segment: the later one stands where the
-    // earlier one ended.
+    // Batches of two lives of one segment: the later batch is at the end of the earlier
+    // life.
     let (disk, at, _) = groups(&[1, 1]);
     let (longer, other_at, _) = groups(&[1, 1, 1]);
     let mut content = disk.content(FIRST).unwrap();
@@ -503,13 +502,14 @@ fn row_4_a_valid_batch_out_of_order_is_damage() {
     content[at[1]..at[1] + 512].fill(0);
     content[other_at[2]..].copy_from_slice(&other[other_at[2]..]);
     disk.put(FIRST, content);
-    // The lost one is proven by its successor.
+    // The successor of the lost batch proves it.
     refused_at(&disk, at[1]);
 }
 
 #[test]
 fn row_5_a_lost_header_that_nothing_proves_is_torn() {
-    // One group in flight: the first, the second, both, and what is after.
+    // One group of three entries is not proven. One of its entries is lost, and so is
+    // everything after it.
     let (_, _, all) = groups(&[1, 3]);
     for lost in 1..4 {
         let (disk, at, _) = groups(&[1, 3]);
@@ -599,7 +599,7 @@ fn a_reader_refuses_what_changed_behind_its_back() {
     let (disk, at, _) = groups(&[3]);
     let (log, _) = open(&disk, &options()).unwrap();
     let last = at.len() - 1;
-    // The repair has copied the entries: find the last one anywhere.
+    // The repair has copied the entries, so the last entry may be in any file.
     let mut hurt = 0;
     for file in disk.files().iter().filter(|file| file.ends_with(".log")) {
         let content = disk.content(file).unwrap();

@@ -1,4 +1,4 @@
-//! Disks that fail: syncs, writes, reads, space.
+//! Disks that fail: syncs, writes, reads, and no space.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,7 +26,7 @@ fn is_poisoned(result: &Result<(), StoreError>) -> bool {
     matches!(result, Err(StoreError::Poisoned { .. }))
 }
 
-/// Whether the cause that is kept is a failed sync of the log.
+/// Returns whether the stored cause is a failed sync of the log.
 fn is_failed_sync(error: &StoreError) -> bool {
     let StoreError::Io { subject, verb, .. } = error.root() else {
         return false;
@@ -93,8 +93,8 @@ fn a_failed_sync_poisons_for_ever_and_reading_goes_on() {
 
 #[test]
 fn what_a_reopen_shows_after_a_failed_sync_is_durable() {
-    // The cache shows the entries, the disk has lost them, and another sync of
-    // the same pages would say that all is well.
+    // The cache has the entries, but the disk has lost them. Another sync of these pages
+    // would report success.
     for fail in 1..=4 {
         for seed in 0..20 {
             let (disk, mut log) = log();
@@ -126,11 +126,11 @@ fn a_mark_whose_sync_failed_is_written_again_by_the_next_open() {
             let (disk, mut log) = log();
             log.append(1, 1, &[b"one"]).unwrap();
             log.sync().unwrap();
-            // All that is left to sync is the mark.
+            // Only the mark is not synced yet.
             disk.fail(SimOp::Sync, 1, SimFailure::Io);
             let failed = if clean { log.close() } else { log.seal() };
             assert!(failed.is_err_and(|error| is_failed_sync(&error)));
-            // The cache shows the mark, the disk does not have it.
+            // The cache has the mark, but the disk does not.
             let again = disk.killed();
             let (mut log, recovery) = open(&again, &options()).unwrap();
             assert_eq!((recovery.clean, recovery.repaired), (clean, false));
@@ -169,7 +169,7 @@ fn every_failing_operation_ends_in_an_error_and_a_sound_reopen() {
                 disk.fail(op, nth, failure);
                 let trace = run(&disk, &steps, &options());
                 if trace.complete {
-                    // A full disk may have been met by a smaller file.
+                    // A smaller file may have avoided the full disk.
                     if nth > 200 || disk.counts().ops < nth {
                         break;
                     }
@@ -179,7 +179,7 @@ fn every_failing_operation_ends_in_an_error_and_a_sound_reopen() {
                 }
                 failed += 1;
                 let what = format!("seed {seed} {op:?} {failure:?} {nth}");
-                // The process comes back, the machine does not.
+                // The process is restarted, the machine is not.
                 for left in [disk.killed(), disk.power_cut(nth)] {
                     let (log, _) =
                         open(&left, &options()).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -220,7 +220,7 @@ fn a_full_disk_is_said_before_anything_is_written_and_heals() {
     log.sync().unwrap();
     let last = log.last_index();
     assert!(last.0 > 10);
-    // Reading, purging and a clean stop work while full.
+    // Reading, purging and a clean stop work while the disk is full.
     assert!(log.reader(LogIndex(1)).next(last).unwrap().is_some());
     assert!(log.append(1, 1, &[&bytes]).is_err());
     drop(log);

@@ -1,8 +1,8 @@
-//! The bytes of format 1 stay what they are.
+//! The bytes of format 1 never change.
 //!
-//! A small log is written with a fixed salt and compared, file by file, with
-//! checksums taken when the format was made. With `WEIR_WRITE_FIXTURE=DIR` it
-//! is also written there, for a fixture that later versions have to open.
+//! Writes a small log with a fixed salt and compares the checksum of each file with that of
+//! the first version of the format. With `WEIR_WRITE_FIXTURE=DIR`, the log is also written
+//! to that directory, as a fixture that later versions must open.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,9 +21,9 @@ use log_sim::{ID, options};
 use weir_store::disk::{Disk, FileDisk, SimDisk};
 use weir_store::log::{Log, LogIndex};
 
-/// Writes a log with every kind of batch and of file: entries under a mask and
-/// not, a seal, truncations, rolls, a purge, a repair, a cut file, a clean
-/// mark. Holds the entries 6 to 24 afterwards.
+/// Writes a log with every kind of batch and file: masked and unmasked entries, a seal,
+/// truncations, rolls, a purge, a repair, a cut file, a clean mark. Afterwards the log has
+/// the entries 6 to 24.
 fn write(disk: &Arc<dyn Disk>) {
     let open = || Log::open(Arc::clone(disk), ID, options()).unwrap().0;
     let mut log = open();
@@ -35,14 +35,14 @@ fn write(disk: &Arc<dyn Disk>) {
     log.seal().unwrap();
     log.truncate_after(LogIndex(18)).unwrap();
     log.append(2, 3, &[b"the second ", b"nineteenth"]).unwrap();
-    // One bit in the last sector, which asks for a mask.
+    // A single bit in the last sector requires a mask.
     let mut sparse = vec![7; 384];
     sparse.push(0x20);
     log.append(2, 1, &[&sparse]).unwrap();
     log.append(2, 0, &[]).unwrap();
     log.sync().unwrap();
     log.purge_through(LogIndex(5)).unwrap();
-    // The process dies; then a stray header sector is missing after the end.
+    // The process dies. Then a header sector after the end is missing.
     drop(log);
     let mut log = open();
     log.append(3, 1, &[&[0; 2000]]).unwrap();

@@ -1,4 +1,4 @@
-//! One process per directory, tried with a real second process.
+//! Only one process at a time can open a directory; tested with a second process.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -11,14 +11,14 @@ use std::process::{Command, Stdio};
 use weir_store::error::{Retry, StoreError};
 use weir_store::lock::DirLock;
 
-/// Not a test by itself: the second process, which this file starts.
+/// Not a test by itself: the body of the second process that this file starts.
 #[test]
 fn holder() {
     let Ok(directory) = std::env::var("WEIR_TEST_LOCK_DIRECTORY") else {
         return;
     };
     let _lock = DirLock::acquire(directory.as_ref(), "the holder").unwrap();
-    // Straight to the descriptor: the test harness captures println.
+    // Writes to the descriptor directly, because the test harness captures `println`.
     writeln!(std::io::stderr(), "LOCKED").unwrap();
     std::io::stdin().lines().next();
 }
@@ -72,6 +72,6 @@ fn a_second_handle_in_one_process_is_refused_and_dropping_frees() {
     }
     drop(first);
     drop(DirLock::acquire(directory.path(), "second").unwrap());
-    // The file stays: removing it would let two processes lock two files.
+    // The lock file remains: after its removal, two processes could lock two files.
     assert!(directory.path().join("LOCK").exists());
 }

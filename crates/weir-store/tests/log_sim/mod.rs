@@ -1,5 +1,5 @@
-//! A scripted workload on the simulated disk, and the oracle that says which
-//! contents a recovered log may have.
+//! A scripted workload on the simulated disk, and the oracle that determines the valid
+//! contents of a recovered log.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use weir_store::log::{Log, LogIndex, LogOptions, Recovery};
 
 pub const ID: [u8; 16] = *b"a store of tests";
 
-/// Draws numbers from a seed (the splitmix generator).
+/// Pseudo-random numbers from a seed (the splitmix generator).
 #[derive(Clone, Debug)]
 pub struct Draw(pub u64);
 
@@ -27,7 +27,7 @@ impl Draw {
     }
 }
 
-/// How many times more than usual a sweep does: `WEIR_TEST_SCALE`, 1 if unset.
+/// Factor for the work of a sweep: `WEIR_TEST_SCALE`; 1 if unset.
 pub fn scale() -> u64 {
     std::env::var("WEIR_TEST_SCALE")
         .ok()
@@ -38,36 +38,35 @@ pub fn scale() -> u64 {
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// An entry whose payload is made from this number.
+    /// Appends an entry with the payload of this number.
     Append(u64),
     Sync,
     Seal,
-    /// Takes back so many entries.
+    /// Removes this number of entries from the end.
     Truncate(u64),
-    /// Lets go of all but so many entries.
+    /// Purges all entries except the last ones, of this number.
     Purge(u64),
-    /// Drops everything and goes on so many indexes later.
+    /// Drops all entries and continues this number of indexes later.
     Reset(u64),
-    /// Clean stop and open.
+    /// Clean stop, then open.
     Close,
-    /// The process dies and comes back; the page cache stays.
+    /// The process is killed and restarted; the page cache survives.
     Kill,
 }
 
-/// Entries that count: index, term, payload number.
+/// Entries as index, term and payload number.
 pub type Entries = Vec<(u64, u64, u64)>;
 
-/// What a run did before it ended.
+/// The progress of a run until it ended.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// The entries after each step that could have changed them, purges not
-    /// applied.
+    /// The entries after each step that could have changed them, without applying purges.
     pub states: Vec<Entries>,
-    /// Number of the last state that was reported durable.
+    /// Index of the last state that was reported as durable.
     pub acknowledged: usize,
-    /// Highest index that a purge was asked for.
+    /// Highest index for which a purge was requested.
     pub purged: u64,
-    /// Whether the script came to its end.
+    /// Whether the script ran to its end.
     pub complete: bool,
 }
 
@@ -82,8 +81,8 @@ pub fn options() -> LogOptions {
     options
 }
 
-/// The payload of a number: sizes around sector borders, zeros, sparse bytes,
-/// and last sectors with a single set bit.
+/// Returns the payload of a number: sizes around sector borders, zeros, sparse bytes, and
+/// last sectors with a single set bit.
 pub fn payload(number: u64) -> Vec<u8> {
     let mut draw = Draw(number);
     let len = match draw.below(8) {
@@ -118,7 +117,7 @@ pub fn payload(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// A script drawn from a seed, of about `len` steps.
+/// Creates a script of about `len` steps from a seed.
 pub fn script(seed: u64, len: u64) -> Vec<Step> {
     let mut draw = Draw(seed);
     let mut steps = Vec::new();
@@ -171,7 +170,7 @@ fn steps(
                 let (head, tail) = bytes.split_at(bytes.len() / 2);
                 let index = log.last_index().0 + 1;
                 now.push((index, term, number));
-                // Even a failed append may have left it.
+                // The entry may be in the log even if the append fails.
                 trace.states.push(now.clone());
                 assert_eq!(log.append(term, 1, &[head, tail])?.0, index);
             }
@@ -190,7 +189,7 @@ fn steps(
                 now.retain(|entry| entry.0 <= keep);
                 trace.states.push(now.clone());
                 if keep == log.last_index().0 {
-                    // A truncation to the last entry does nothing, not even sync.
+                    // A truncation after the last entry is a no-op, without a sync.
                     log.sync()?;
                 }
                 log.truncate_after(LogIndex(keep))?;
@@ -245,12 +244,12 @@ fn purged(state: &Entries, log: &Log) -> Entries {
         .collect()
 }
 
-/// Reads a log and finds the payload numbers by their bytes' sum.
+/// Reads a log, and identifies payloads by their checksums.
 pub fn entries(log: &Log) -> Entries {
     read_all(log).unwrap()
 }
 
-/// As `entries`, where reading may fail.
+/// As `entries`, but returns an error of the read.
 pub fn read_all(log: &Log) -> Result<Entries, StoreError> {
     let mut reader = log.reader(log.first_index());
     let mut found = Vec::new();
@@ -276,8 +275,8 @@ thread_local! {
         const { std::cell::RefCell::new(std::collections::BTreeMap::new()) };
 }
 
-/// Makes the payloads of a script known to [`entries`]. Numbers whose payloads
-/// are equal (short ones) are replaced by one of them.
+/// Registers the payloads of a script for [`entries`]. Numbers with equal (short) payloads
+/// are replaced by one of them.
 pub fn know(script: &mut [Step]) {
     NUMBERS.with_borrow_mut(|numbers| {
         for step in script {
@@ -289,7 +288,7 @@ pub fn know(script: &mut [Step]) {
     });
 }
 
-/// Whether a recovered log is one of the states from the acknowledged one on.
+/// Checks that a recovered log is one of the states from the acknowledged one on.
 pub fn allowed(log: &Log, trace: &Trace) -> Result<(), String> {
     let found = entries(log);
     let first = log.first_index().0;

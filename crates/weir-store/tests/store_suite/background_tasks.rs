@@ -1,5 +1,5 @@
-//! Snapshots, log compaction, topic compaction, backup: what keeps a store
-//! small changes nothing of what it says.
+//! Snapshots, compaction of the log and of topics, and backup: none of them changes the
+//! contents of a store.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -115,7 +115,7 @@ fn snapshots_come_by_themselves_with_the_log() {
     assert!(store.report().snapshot.is_some());
     assert!(store.report().replayed_intentions < 1_001);
     assert_eq!(state(&store), before);
-    // A store that is killed before the next one is due counts on.
+    // The count towards the next snapshot continues after a kill.
     let log = store.report().replayed_intentions;
     drop(store);
     let store = Store::open_disk(gate.disk(), &often).unwrap();
@@ -139,11 +139,12 @@ fn a_checkpoint_stays_due_while_another_is_written() {
     gate.rule(Op::Rename, "snapshots/", Rule::HoldOne);
     fill(&store, "t", 0, 2_000);
     gate.wait_held();
-    // More log than makes the next one due, which cannot begin.
+    // The log is long enough for the next snapshot, which cannot begin yet.
     fill(&store, "t", 2_000, 4_000);
     assert_eq!(snapshots(), 0);
     gate.release();
-    // It begins with a write after the first has ended, long before as much log again.
+    // The next snapshot begins at a write after the first one has ended, long before the
+    // log has grown as much again.
     for more in 0..300 {
         fill(&store, "t", 4_000 + more, 4_001 + more);
         let soon = Instant::now() + Duration::from_millis(10);
@@ -156,7 +157,7 @@ fn a_checkpoint_stays_due_while_another_is_written() {
     assert_eq!(snapshots(), 2);
 }
 
-/// Bytes of the log's files.
+/// Returns the size of the log files in bytes.
 fn log_bytes(disk: &SimDisk) -> u64 {
     let paths = disk.files().into_iter();
     let log = paths.filter(|path| path.starts_with("log/"));
@@ -172,8 +173,8 @@ fn the_log_is_bounded_while_the_store_is_open() {
     const SEGMENT: u64 = 32 << 10;
     const SNAPSHOT: u64 = 64 << 10;
     const KEEP: u64 = 96 << 10;
-    /// A batch with one record of 100 bytes takes one sector, a few more share
-    /// one: no call below writes more than this.
+    /// Upper bound in bytes of the writes of one call. A batch with one record of 100 bytes
+    /// uses one sector; a few more share a sector.
     const STEP: u64 = 40 * 512;
     let bounded = OpenOptions {
         log_segment_bytes: SEGMENT,
@@ -184,13 +185,13 @@ fn the_log_is_bounded_while_the_store_is_open() {
     let disk = SimDisk::new();
     let store = Store::open_disk(Arc::new(disk.clone()), &bounded).unwrap();
     create(&store, "t");
-    // Entries since the older snapshot, the segment that begins before them, and
-    // the one whose space is reserved; or what has to stay, rounded up.
+    // Entries since the older snapshot, the segment that begins before them, and the
+    // segment with reserved space. If more must be retained, that amount, rounded up.
     let bound = (2 * (SNAPSHOT + STEP)).max(KEEP) + 3 * SEGMENT;
     let mut most = 0;
     for part in 0..200 {
         fill(&store, "t", part * 40, part * 40 + 40);
-        // A snapshot that is due begins before this, and ends before that.
+        // A due snapshot begins before the sync returns, and ends before `retain` does.
         store.sync().unwrap();
         store.retain(None).unwrap();
         let bytes = log_bytes(&disk);
@@ -226,7 +227,7 @@ fn a_block_that_cannot_be_read_back_keeps_the_log() {
     assert_eq!(store.stats().purged_index, 0);
     let (keys, digest) = (store.topic("t").unwrap().keys, store.digest());
     store.close().unwrap();
-    // The log has everything that the block had.
+    // The log contains all records of the block.
     let store = Store::open_disk(Arc::new(disk), &bounded).unwrap();
     assert_eq!(
         (store.topic("t").unwrap().keys, store.digest()),
@@ -255,7 +256,7 @@ fn the_first_purge_after_an_open_holds_up_no_other_maintenance() {
     let store = Store::open_disk(gate.disk(), &bounded).unwrap();
     gate.rule(Op::Read, "topics/", Rule::HoldOne);
     execute(&store, &[put("t", b"k", b"v")]);
-    // Two snapshots are there now, and segments to purge between them.
+    // Two snapshots exist now, with segments to purge between them.
     store.checkpoint().unwrap();
     gate.wait_held();
     execute(&store, &[put("t", b"k", b"w")]);
@@ -273,7 +274,7 @@ fn the_first_purge_after_an_open_holds_up_no_other_maintenance() {
     assert_eq!((state(&store), store.digest()), (wanted, digest));
 }
 
-/// A store that is writing a snapshot in the background, held in its middle.
+/// A store whose background snapshot is held in the middle of its write.
 fn held_checkpoint(disk: &SimDisk) -> (Gate, Arc<Store>) {
     let gate = Gate::new(disk.clone());
     let often = OpenOptions {
@@ -340,7 +341,7 @@ fn maintenance_waits_for_a_checkpoint_that_is_being_written() {
             })
         })
         .collect();
-    // Commits do not wait for it.
+    // Commits do not wait for the snapshot.
     let commit = execute(&store, &[put("t", b"more", b"v")])[0].clone();
     assert_eq!(commit.first.0, last.0 + 1);
     gate.release();
@@ -423,7 +424,7 @@ fn compaction_keeps_the_last_record_of_each_key_and_every_offset() {
         "last of each key, records without key, tombstones"
     );
     assert_eq!(keys(&store, "t"), key_values);
-    // A listener that keeps only the last of each key ends up with the same.
+    // A listener that stores only the last record of each key has an equal result.
     let fold = |records: &[crate::world::Rec]| {
         let mut map = BTreeMap::new();
         for record in records.iter().filter(|r| !r.key.is_empty()) {
@@ -477,7 +478,7 @@ fn a_segment_number_is_never_used_twice() {
     let first = "topics/00000000/0000000001.seg".to_owned();
     assert!(disk.files().contains(&first), "enough for a write");
     let before = records(&store, "t");
-    // Killed: no snapshot lists that file, and the replay writes another one.
+    // After the kill, no snapshot lists that file, and the replay writes another one.
     let left = disk.killed();
     drop(store);
     let store = open(Arc::new(left.clone()));
@@ -493,7 +494,7 @@ fn a_segment_number_is_never_used_twice() {
     assert_eq!(records(&open(Arc::new(left.power_cut(1))), "t"), before);
 }
 
-/// A topic whose compaction waits so long: stamps are never that old.
+/// Ten years in milliseconds: no time stamp is that old.
 const YEARS_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 
 #[test]
@@ -639,7 +640,7 @@ fn a_backup_taken_while_five_write_is_a_prefix_and_can_go_on() {
     begun.wait();
     let mut copies = Vec::new();
     for n in 0..3 {
-        // The name has a dot: the copy is made beside it, not over a neighbour.
+        // The name has a dot: the temporary copy must not replace a neighbour.
         let target = dir.path().join(format!("copy.{n}"));
         let neighbour = dir.path().join("copy.partial");
         std::fs::create_dir_all(&neighbour).unwrap();
@@ -674,7 +675,7 @@ fn a_backup_taken_while_five_write_is_a_prefix_and_can_go_on() {
             Err(StoreError::NotEmpty { .. })
         ));
     }
-    // A backup that died in its last step is in nobody's way.
+    // A backup that died in its last step does not prevent another one.
     let target = dir.path().join("again");
     let id = ClientId(store.identity().store_id);
     let leftover = dir.path().join(format!("again.partial-{id}"));

@@ -1,5 +1,5 @@
-//! Wall clocks that jump: nothing is forgotten, no lease ends early or late
-//! (CL7, M21, EO1).
+//! Wall clocks that jump: no key is forgotten, and no lease ends early or late (CL7, M21,
+//! EO1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::world::{CLIENT, create, execute, options, outcomes, put, records};
 const START_MS: u64 = 1_790_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Both clocks, moved by hand.
+/// Wall clock and monotonic clock, set by the test.
 #[derive(Debug)]
 struct ByHand {
     wall_ms: AtomicU64,
@@ -37,7 +37,7 @@ impl ByHand {
         self.monotonic_ms.fetch_add(ms, Ordering::SeqCst);
     }
 
-    /// The wall clock alone goes forward.
+    /// Moves only the wall clock forward.
     fn jump(&self, ms: u64) {
         self.wall_ms.fetch_add(ms, Ordering::SeqCst);
     }
@@ -68,7 +68,7 @@ fn open(disk: &SimDisk, clock: &Arc<ByHand>) -> Store {
     Store::open_disk(Arc::new(disk.clone()), &settings(clock)).unwrap()
 }
 
-/// Whether the key was known: its call is not executed again.
+/// Returns whether the key is known, so that its call is not executed again.
 fn is_repeat(store: &Store, key: ClientId) -> bool {
     let again = outcomes(store, &[put("t", b"k", b"v").under(key, ONCE)]);
     matches!(again[..], [Outcome::Replayed(_)])
@@ -89,8 +89,7 @@ fn a_key_is_not_forgotten_after_a_jump_of_25_hours_and_back() {
     clock.jump_back(25 * HOUR_MS);
     assert!(is_repeat(&store, key));
     assert_eq!(store.now_ms(), START_MS + 1_000);
-    // The same over a restart, which alone cannot tell a jump from a store that
-    // was closed.
+    // Also over a restart, which alone cannot distinguish a jump from a closed store.
     store.shut_down().unwrap();
     clock.jump(25 * HOUR_MS);
     let store = open(&disk, &clock);
@@ -101,7 +100,7 @@ fn a_key_is_not_forgotten_after_a_jump_of_25_hours_and_back() {
     let store = open(&disk, &clock);
     assert!(is_repeat(&store, key), "after another one");
     assert_eq!(records(&store, "t").len(), 3);
-    // A caller may choose to believe the clock; then the key expires, as documented.
+    // With an option, a caller trusts the clock. Then the key expires, as documented.
     store.shut_down().unwrap();
     clock.jump(50 * HOUR_MS);
     let believing = OpenOptions {
@@ -132,12 +131,12 @@ fn restarts_move_the_time_by_half_a_session_in_all() {
         assert!(is_repeat(&store, key), "restart {restart}");
         let other = ClientId([8 + u8::try_from(restart).unwrap(); 16]);
         execute(&store, &[put("t", b"k", b"w").under(other, ONCE)]);
-        // Half of them are killed.
+        // Every second store is killed instead of closed.
         if restart % 2 == 0 {
             store.shut_down().unwrap();
         }
     }
-    // A note that cannot be read lets no open move the time.
+    // If the note is unreadable, an open does not move the time.
     disk.put("clock", b"moved_ms=x\n".to_vec());
     let store = open(&disk, &clock);
     assert_eq!(store.now_ms(), START_MS + CLOSED_MS_MAX);
@@ -166,7 +165,7 @@ fn a_run_that_agrees_with_the_wall_clock_confirms_the_time() {
         assert_eq!(store.now_ms(), clock.wall_ms());
         store.shut_down().unwrap();
     }
-    // Without such a run an hour is left of the twelve.
+    // Without such a run, one hour of the twelve is left.
     clock.jump(11 * HOUR_MS);
     let store = open(&disk, &clock);
     write(&store);
@@ -174,7 +173,7 @@ fn a_run_that_agrees_with_the_wall_clock_confirms_the_time() {
     clock.jump(11 * HOUR_MS);
     let store = open(&disk, &clock);
     assert_eq!(store.report().clock.ahead_ms, 10 * HOUR_MS);
-    // A clock that keeps its time is believed, and that confirms it too.
+    // A clock that runs steadily is trusted, and this run confirms the time too.
     write(&store);
     clock.pass(long);
     write(&store);
@@ -210,7 +209,7 @@ fn a_lease_of_a_second_ends_after_a_second_whatever_the_wall_clock_does() {
     assert_eq!(claim(), 0, "before the lease has ended");
     clock.pass(1);
     assert_eq!(claim(), 1, "after it has ended");
-    // A jump does not end it early either.
+    // Nor does a jump end the lease early.
     clock.jump(25 * HOUR_MS);
     assert_eq!(claim(), 0);
     clock.jump_back(50 * HOUR_MS);

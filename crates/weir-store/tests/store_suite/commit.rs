@@ -1,4 +1,4 @@
-//! Who is answered when, and what shares a sync.
+//! When calls are answered, and which calls share a sync.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -133,7 +133,7 @@ fn an_interval_of_nothing_syncs_without_being_asked() {
     create(&store, "t");
     gate.rule(Op::Sync, "log/", Rule::Hold);
     let proposal = store.propose(&[put("t", b"k", b"v")]).unwrap();
-    // Nobody asks for it: it comes by itself.
+    // The sync happens without a request.
     gate.wait_held();
     gate.release();
     proposal.wait().unwrap();
@@ -241,7 +241,7 @@ fn a_proposal_is_a_future_that_wakes_once_it_is_answered() {
     assert!(Pin::new(&mut proposal).poll(&mut context).is_pending());
     assert_eq!(counting.0.load(Ordering::SeqCst), 0);
     gate.release();
-    // Answers come in order: when a later one is there, so is this.
+    // Answers are in order: when a later one has arrived, this one has too.
     execute(&store, &[put("t", b"k", b"w")]);
     assert_eq!(counting.0.load(Ordering::SeqCst), 1);
     let Poll::Ready(Ok(outcomes)) = Pin::new(&mut proposal).poll(&mut context) else {
@@ -250,7 +250,7 @@ fn a_proposal_is_a_future_that_wakes_once_it_is_answered() {
     assert_eq!(outcomes.len(), 1);
 }
 
-/// Counts the wakes at which another proposal was answered already.
+/// Counts the wakes at which another proposal was already answered.
 struct LooksAt(Proposal, AtomicUsize);
 
 impl Wake for LooksAt {
@@ -384,8 +384,8 @@ fn a_full_queue_makes_callers_wait_and_bounds_memory() {
             proposals
         })
     };
-    // 64 MiB of values and their heads fill the queue; the call that finds it
-    // full waits.
+    // Values of 64 MiB and their heads fill the queue. The next call finds it full and
+    // waits.
     for expected in 0..64 {
         assert_eq!(queued.recv().unwrap(), expected);
     }
@@ -449,7 +449,7 @@ fn a_commit_thread_that_dies_leaves_nobody_waiting() {
     // The thread may have ended after the write.
     let code = died.as_ref().err().map(StoreError::code);
     assert_eq!(code, Some(ErrorCode::Indeterminate));
-    // Its thread is gone or going; either way there is an answer.
+    // The thread has ended or is ending; in both cases the call is answered.
     let later = store
         .propose(&[put("t", b"k", b"x")])
         .and_then(weir_store::Proposal::wait);

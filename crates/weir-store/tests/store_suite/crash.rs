@@ -1,7 +1,6 @@
-//! The power goes at every operation of a script, the process is killed at
-//! every operation, and both again during the recovery. What is found must be
-//! a prefix of what was sent that holds everything that was answered (I2); what is
-//! purged, in a snapshot and applied stays in that order (I3).
+//! Power cuts and kills at every operation of a script, and again at every operation of the
+//! recovery. The recovered store must be a prefix of the sent items that contains all
+//! answered items (I2). The order of purged, snapshot and applied must hold (I3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,23 +15,23 @@ use crate::disks::{Gate, Op};
 use crate::model::{Act, Expected, Item, check_topic, script, with_intentions};
 use crate::world::{create, execute, options, put, state, times};
 
-/// What had happened when an image was taken.
+/// The progress of a script at the moment of an image.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Items that were handed over.
+    /// Number of items sent.
     pub sent: usize,
-    /// Items that were answered.
+    /// Number of items answered.
     pub acknowledged: usize,
-    /// Items that a power cut must not take.
+    /// Number of items that a power cut must not lose.
     pub durable: usize,
-    /// Topics whose compaction was begun.
+    /// Topics whose compaction has begun.
     pub compacted: BTreeSet<&'static str>,
-    /// Digest after so many items.
+    /// Digest after each number of items.
     pub digests: BTreeMap<usize, Digest>,
     pub ended: bool,
 }
 
-/// A disk as a crash left it.
+/// A disk after a crash.
 pub struct Image {
     pub disk: SimDisk,
     pub progress: Progress,
@@ -40,7 +39,7 @@ pub struct Image {
     pub power: bool,
 }
 
-/// Runs a script and hands out images of every moment.
+/// Runs a script and sends an image of the disk at every moment.
 fn run(
     seed: u64,
     (expected, acts): (&Expected, &[Act]),
@@ -75,7 +74,7 @@ fn run(
                 what,
                 power,
             };
-            // The checkers may have given up already.
+            // The checkers may have ended already.
             drop(moments.send(image));
         }
     });
@@ -161,8 +160,8 @@ fn step(
     }
 }
 
-/// Checks that a recovered store is a prefix that holds what it must; returns
-/// the number of items in it.
+/// Checks that a recovered store is a prefix that contains all required items. Returns the
+/// number of its items.
 fn check_content(store: &Store, image: &Image, expected: &Expected) -> usize {
     let what = &image.what;
     let there = |at: &usize| {
@@ -211,15 +210,15 @@ fn check_content(store: &Store, image: &Image, expected: &Expected) -> usize {
     found
 }
 
-/// Recovers an image, once and again, and sends everything once more.
+/// Recovers an image twice, and sends all items again.
 pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOptions) {
     let what = &image.what;
     let open = |disk: &SimDisk| {
         Store::open_disk(Arc::new(disk.clone()), options)
             .unwrap_or_else(|error| panic!("{what}: {error}"))
     };
-    // Looking at it first changes nothing, and finds nothing but what a crash
-    // leaves behind. Before it has its identity it is no store yet.
+    // A read-only open before the recovery changes nothing, and finds nothing except the
+    // remains of a crash. A directory without an identity is not a store yet.
     if image.disk.content("weir.id").is_some() {
         let disk: Arc<dyn Disk> = Arc::new(image.disk.killed());
         let report = weir_store::verify_disk(&disk).unwrap();
@@ -235,7 +234,7 @@ pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOpt
     );
     let found = check_content(&store, image, expected);
     let digest = store.digest();
-    // What was served once is there after any later crash.
+    // A record that was served once exists after any later crash.
     let again = open(&image.disk.power_cut(7));
     assert!(again.report().log.cuts.is_empty(), "{what}: a second cut");
     assert_eq!(check_content(&again, image, expected), found, "{what}");
@@ -273,7 +272,7 @@ pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOpt
     }
 }
 
-/// Cuts everywhere; returns how many images were checked.
+/// Cuts at every operation. Returns the number of images checked.
 fn sweep(seed: u64, len: usize, images: u64, level: Durability) -> usize {
     let options = OpenOptions {
         durability: level,
@@ -346,7 +345,7 @@ fn nothing_acknowledged_is_lost_while_the_log_is_purged_by_itself() {
     let (mut purged, mut between) = (0, 0);
     for seed in 70..70 + 2 * times() {
         let (items, mut acts) = script(seed, 60);
-        // Nobody asks for a purge or a snapshot.
+        // The script requests neither purges nor snapshots.
         acts.retain(|act| !matches!(act, Act::CompactLog | Act::Checkpoint));
         let count = sweep_acts(seed, (items, acts), 2, &options, |image| {
             let logs = |path: &String| path.starts_with("log/0");
@@ -361,9 +360,9 @@ fn nothing_acknowledged_is_lost_while_the_log_is_purged_by_itself() {
     assert!(purged > 100 && between > 5, "{purged}, {between}");
 }
 
-/// At levels that do not wait for a sync, the log syncs a full segment on a
-/// thread of its own while the commit thread writes on. An image of that moment
-/// must not hold more than the progress that belongs to it.
+/// At levels that do not wait for a sync, a separate thread syncs a full log segment while
+/// the commit thread continues to write. An image of that moment must not contain more than
+/// its progress.
 #[test]
 fn the_disk_stands_still_while_a_moment_is_observed() {
     let disk = SimDisk::new();
@@ -384,10 +383,9 @@ fn the_disk_stands_still_while_a_moment_is_observed() {
             return;
         }
         let before = now.load(Ordering::SeqCst);
-        // The writer needs no help to go on: it is stopped at the gate, or two
-        // more are sent, of which the first was answered. If it is stopped
-        // because its segment is full too, it waits for this thread: then the
-        // next sync is the one to observe.
+        // The writer continues by itself: it stops at the gate, or sends two more items, of
+        // which the first is answered. If it stops because its segment is full, it waits
+        // for this thread; then the next sync is observed instead.
         let start = Instant::now();
         while waits.waiting() == 0 && now.load(Ordering::SeqCst) < before + 2 {
             if start.elapsed() > Duration::from_millis(200) {
@@ -406,7 +404,7 @@ fn the_disk_stands_still_while_a_moment_is_observed() {
     gate.observe(|_, _| {});
     let (image, sent) = images.recv().unwrap();
     let store = Store::open_disk(Arc::new(image), &options).unwrap();
-    // The creation is one more.
+    // One more intention is the creation of the topic.
     let found = store.applied().0 - 1;
     assert!(found <= sent, "{found} of {sent}: from the future");
 }
@@ -437,7 +435,7 @@ fn a_cut_during_recovery_changes_nothing() {
     assert!(count > 300, "recovery does too little: {count}");
 }
 
-/// The rest of a script, for a store that has `found` items already.
+/// Returns the rest of a script, for a store that already has `found` items.
 fn acts_after(acts: &[Act], found: usize) -> Vec<Act> {
     let mut rest = Vec::new();
     for act in acts {
@@ -480,7 +478,7 @@ fn several_lives_with_a_cut_in_each() {
     assert!(lives > 100, "too few lives: {lives}");
 }
 
-/// Opens what a crash left and goes on with the script until the next crash.
+/// Opens a disk after a crash and continues the script until the next crash.
 fn live(
     image: &Image,
     expected: &Expected,
@@ -530,7 +528,7 @@ fn live(
     }
 }
 
-/// Images of every moment of the recovery of an image.
+/// Returns images of every moment of the recovery of an image.
 fn recovery_images(image: &Image, options: &OpenOptions) -> Vec<Image> {
     let found = Arc::new(Mutex::new(Vec::new()));
     let disk = image.disk.killed();

@@ -1,6 +1,6 @@
-//! Bytes that are not as they were written: flipped, cut off, missing, swapped,
-//! from an earlier time. There is never a wrong answer: a file is derived again
-//! with equal content, or the damage is reported with the name of a file (I7).
+//! Damaged bytes: flipped, cut off, missing, swapped, or from an earlier time. The answer
+//! is never wrong: a file is derived again with equal content, or the damage is reported
+//! with the name of a file (I7).
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::world::{
 
 type State = std::collections::BTreeMap<String, crate::world::TopicState>;
 
-/// A closed store with several topics, sessions, two snapshots and a log
-/// after the newest one.
+/// A closed store with several topics, sessions, two snapshots, and a log after the newest
+/// snapshot.
 struct Sample {
     disk: SimDisk,
     state: State,
     digest: Digest,
-    /// A disk of an earlier time.
+    /// The disk at an earlier time.
     earlier: SimDisk,
 }
 
@@ -69,12 +69,12 @@ fn sample(purged: bool) -> Sample {
     }
 }
 
-/// What an open of a changed directory came to.
+/// The result of opening a changed directory.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
-    /// Everything, equal.
+    /// All content, equal to that before the change.
     Whole,
-    /// Refused or partly unreadable, with the file that is named.
+    /// Refused or partly unreadable, with the name of the file.
     Named(String),
 }
 
@@ -90,7 +90,7 @@ fn file_of(error: &StoreError) -> Option<String> {
     }
 }
 
-/// Opens the disk and reads everything; panics at a wrong answer.
+/// Opens the disk and reads everything. Panics on a wrong answer.
 fn answer(disk: &SimDisk, sample: &Sample, what: &str) -> Answer {
     let mut no_store = options();
     no_store.create = false;
@@ -132,7 +132,7 @@ fn is_derived(path: &str) -> bool {
     path.starts_with("topics/") || is_snapshot(path)
 }
 
-/// The check without opening must see every change of a byte, derived or not.
+/// `verify` must find every change of a byte, in derived files too.
 fn verify_finds(disk: &SimDisk, what: &str) {
     let shared: Arc<dyn Disk> = Arc::new(disk.killed());
     if let Ok(report) = weir_store::verify_disk(&shared) {
@@ -140,14 +140,14 @@ fn verify_finds(disk: &SimDisk, what: &str) {
     }
 }
 
-/// Checks a changed directory against what the formats promise.
+/// Checks a changed directory against the guarantees of the formats.
 fn judge(disk: &SimDisk, sample: &Sample, path: &str, purged: bool, what: &str) -> Answer {
     let first = answer(disk, sample, what);
     if let Answer::Named(file) = &first
         && is_derived(path)
         && !purged
     {
-        // A reader found it; the next open derives it again.
+        // A reader has found the damage; the next open derives the file again.
         assert!(is_derived(file), "{what}: blamed {file}");
         let second = answer(disk, sample, &format!("{what}, opened again"));
         assert_eq!(second, Answer::Whole, "{what}: not derived again");
@@ -155,7 +155,7 @@ fn judge(disk: &SimDisk, sample: &Sample, path: &str, purged: bool, what: &str) 
     first
 }
 
-/// One path of each kind and age.
+/// Returns one path of each kind and age.
 fn paths(disk: &SimDisk) -> Vec<String> {
     let mut paths = disk.files();
     paths.retain(|path| !path.starts_with("cut/"));
@@ -176,7 +176,7 @@ fn a_flipped_bit_anywhere_is_repaired_or_named() {
             let mut named = 0;
             let tries = 60;
             for n in 0..tries {
-                // The first bytes of a file matter most.
+                // Flip more often in the first bytes of a file.
                 let byte = match n {
                     0..20 => draw.below(128.min(len as u64)),
                     _ => draw.below(len as u64),
@@ -191,7 +191,7 @@ fn a_flipped_bit_anywhere_is_repaired_or_named() {
                     Answer::Named(file) => {
                         named += 1;
                         let same = file == path || (is_derived(&path) && is_derived(&file));
-                        // A later segment or mark may be what betrays it.
+                        // A later segment or mark may reveal the damage.
                         let log = path.starts_with("log/") && file.starts_with("log/");
                         assert!(same || log, "{what}: blamed {file}");
                     }
@@ -219,7 +219,7 @@ fn a_file_cut_short_at_any_length_is_repaired_or_named() {
                 let what = format!("purged {purged}, {path} cut to {to} of {len}");
                 verify_finds(&disk, &what);
                 let found = judge(&disk, &sample, &path, purged, &what);
-                // The start file holds the same twice.
+                // The start file has two copies of its content.
                 let spare = path == "log/start" && to >= 512;
                 if !is_derived(&path) && !spare {
                     assert_ne!(found, Answer::Whole, "{what}");
@@ -293,7 +293,7 @@ fn shadows_can_be_deleted_while_the_log_has_it_all() {
         }
         let what = format!("without {kinds:?}");
         assert_eq!(answer(&disk, &sample, &what), Answer::Whole);
-        // And what was derived again is as good as the first.
+        // The derived files are equal to the original ones.
         let store = open(Arc::new(disk.clone()));
         store.compact_log().unwrap();
         drop(store);
@@ -310,7 +310,7 @@ fn damage_in_a_topic_is_reported_with_its_file_and_healed_from_the_log() {
         .iter()
         .find(|path| path.starts_with("topics/00000000/"))
         .unwrap();
-    // Far behind the header of the first block: only a reader can see it.
+    // Far after the header of the first block, where only a reader finds the damage.
     disk.flip(segment, 3_000, 3);
     let store = open(Arc::new(disk.clone()));
     let mut reader = store.read("a", ConsequenceOffset::ZERO).unwrap();
@@ -378,7 +378,7 @@ fn a_damaged_newest_snapshot_falls_back_or_is_refused() {
     store.close().unwrap();
     assert!(!disk.files().contains(newest), "it is out of the way");
     assert_eq!(answer(&disk, &sample, "again"), Answer::Whole);
-    // Both of them: everything from the log.
+    // With both snapshots damaged, the open replays the whole log.
     let disk = sample.disk.killed();
     disk.flip(newest, 700, 0);
     disk.flip(older, 700, 0);
@@ -386,7 +386,7 @@ fn a_damaged_newest_snapshot_falls_back_or_is_refused() {
     assert_eq!(store.report().set_aside.len(), 2);
     assert!(store.report().snapshot.is_none());
     assert_eq!(state(&store), sample.state);
-    // Where the log was purged there is nothing to fall back to.
+    // If the log was purged, the state cannot be rebuilt.
     let sample = self::sample(true);
     let disk = sample.disk.killed();
     let files = disk.files();
@@ -435,7 +435,7 @@ fn a_session_survives_every_way_of_opening() {
     sent_again(&open(Arc::new(disk.power_cut(1))));
 }
 
-/// Changes bytes of a header and makes its checksum right again.
+/// Changes bytes of a header and updates its checksum.
 fn forge(disk: &SimDisk, path: &str, header: usize, change: impl FnOnce(&mut [u8])) {
     let mut bytes = disk.take(path).unwrap();
     change(&mut bytes);
@@ -500,7 +500,7 @@ fn names_that_the_store_did_not_give_are_left_alone() {
     }
     let left = disk.content("snapshots/00000000000000000001.snap.new");
     assert!(left.is_none(), "an unfinished snapshot of ours");
-    // Nor do they stand in the way of later work.
+    // The files do not impede later work.
     let store = open(Arc::new(disk.clone()));
     for n in 0..4_u32 {
         execute(&store, &[put("a", b"new", &n.to_be_bytes())]);
@@ -548,13 +548,13 @@ fn a_directory_without_its_identity_is_not_taken_for_an_empty_one() {
 fn files_of_another_future_of_the_same_store_are_noticed() {
     let root = SimDisk::new();
     open(Arc::new(root.clone())).close().unwrap();
-    // Same identity, same names, same lengths; other records.
+    // Equal identity, names and lengths, with different records.
     let future = |value: u8, purged: bool| {
         let disk = root.killed();
         let store = open(Arc::new(disk.clone()));
         let (plain, value) = (TopicOptions::default(), [value; 300]);
         let operation = Operation::Create { options: &plain };
-        // One call, hence one stamp.
+        // One call, so that all records have one stamp.
         let mut call = vec![Intention::new("t", operation)];
         call.extend((0..100).map(|_| put("t", b"k", &value)));
         execute(&store, &call);
@@ -586,8 +586,8 @@ fn files_of_another_future_of_the_same_store_are_noticed() {
     }
 }
 
-/// An entry without a byte is no batch of anybody: a later program writes the kind
-/// of an entry too.
+/// An empty entry is not a batch, because a later program also writes the kind of each
+/// entry.
 #[test]
 fn an_empty_payload_in_the_log_is_an_entry_that_cannot_be_applied() {
     let appended = |payload: &[u8]| {

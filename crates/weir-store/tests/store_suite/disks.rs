@@ -1,6 +1,5 @@
-//! A disk between the store and another disk: it holds operations until the
-//! test lets them go, makes them fail by path, panics, and tells an observer of
-//! each one that was done.
+//! A disk in front of another disk. It holds operations until the test releases them, makes
+//! them fail by path, panics, and reports each completed operation to an observer.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use weir_store::disk::{Disk, DiskFile, OpenMode};
 
-/// What is done to a file or directory.
+/// Operation on a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Open,
@@ -24,22 +23,22 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it changes the disk or makes a change durable.
+    /// Returns whether the operation changes the disk or makes a change durable.
     pub fn changes(self) -> bool {
         !matches!(self, Self::Open | Self::Read)
     }
 }
 
-/// What becomes of operations of one kind on paths that contain a text.
+/// The effect on operations of one kind whose paths contain a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Waits for [`Gate::release`]; fails after a minute.
     Hold,
-    /// As `Hold`, for the first thread that comes; others pass.
+    /// As `Hold`, for the first thread only; others pass.
     HoldOne,
-    /// Fails with this error number of the system.
+    /// Fails with this error number of the operating system.
     Fail(i32),
-    /// Fails so many times with this error number, then passes.
+    /// Fails with this error number for a number of times, then passes.
     FailTimes(i32, u32),
     /// The thread panics.
     Panic,
@@ -50,7 +49,7 @@ pub const ENFILE: i32 = 23;
 pub const EMFILE: i32 = 24;
 pub const ENOSPC: i32 = 28;
 
-/// Far beyond what any operation takes.
+/// Much longer than any operation takes.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 type Observer = Arc<Mutex<dyn FnMut(Op, &str) + Send>>;
@@ -63,9 +62,9 @@ struct State {
     open: usize,
     most_open: usize,
     observer: Option<Observer>,
-    /// Operations that are being done on the disk.
+    /// Number of operations in progress on the disk.
     acting: usize,
-    /// A thread has the observer: no operation begins.
+    /// The observer is running: no operation may begin.
     observing: bool,
     waiting: usize,
 }
@@ -114,7 +113,7 @@ impl Shared {
                     let waited = self.changed.wait_timeout(state, PATIENCE).unwrap();
                     state = waited.0;
                     if waited.1.timed_out() {
-                        // The test is gone; its store must be able to end.
+                        // The test has ended; its store must be able to end too.
                         break Err(io::ErrorKind::TimedOut.into());
                     }
                 }
@@ -127,7 +126,7 @@ impl Shared {
         fate
     }
 
-    /// Waits for the observer of another thread's operation.
+    /// Waits until the observer of another thread's operation has returned.
     fn until_observed<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         while state.observing {
             state.waiting += 1;
@@ -142,8 +141,8 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls the observer while no thread does anything on the disk: what it
-    /// finds there and what it finds in the test belong to one moment.
+    /// Calls the observer while no thread uses the disk. So the disk and the variables of
+    /// the test are from one moment.
     fn observe(&self, op: Op, path: &str) {
         let mut state = self.until_observed(self.state());
         let Some(observer) = state.observer.clone() else {
@@ -153,7 +152,7 @@ impl Shared {
         while state.acting > 0 {
             state = self.wait(state);
         }
-        // It may set rules.
+        // The observer may set rules.
         drop(state);
         let _ended = Observing(self);
         let mut observer = observer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +187,7 @@ impl Drop for Observing<'_> {
     }
 }
 
-/// The disk in between. Clones are the same disk.
+/// The intermediate disk. Clones share one disk.
 #[derive(Clone)]
 pub struct Gate {
     inner: Arc<dyn Disk>,
@@ -217,13 +216,13 @@ impl Gate {
         self.shared.state().rules.push((op, path.to_owned(), rule));
     }
 
-    /// Drops all rules; what is held goes on.
+    /// Removes all rules; held operations continue.
     pub fn release(&self) {
         self.shared.state().rules.clear();
         self.shared.changed.notify_all();
     }
 
-    /// Waits until an operation is held; only a fault makes that long.
+    /// Waits until an operation is held. A long wait is a fault.
     pub fn wait_held(&self) {
         let state = self.shared.state();
         let nothing = |state: &mut State| state.held == 0;
@@ -236,25 +235,26 @@ impl Gate {
         assert!(!late, "no such operation came");
     }
 
-    /// Number of operations done of this kind on paths with this text.
+    /// Returns the number of completed operations of this kind on paths that contain the
+    /// text.
     pub fn count(&self, op: Op, path: &str) -> usize {
         let state = self.shared.state();
         let same = |done: &&(Op, String)| done.0 == op && done.1.contains(path);
         state.done.iter().filter(same).count()
     }
 
-    /// Threads that wait until the observer has returned.
+    /// Returns the number of threads that wait for the observer to return.
     pub fn waiting(&self) -> usize {
         self.shared.state().waiting
     }
 
-    /// Most files that were open at a time.
+    /// Returns the largest number of files that were open at one time.
     pub fn most_open(&self) -> usize {
         self.shared.state().most_open
     }
 
-    /// Calls `observer` after each operation, on the thread that did it. All
-    /// other threads wait meanwhile before they touch the disk.
+    /// Calls `observer` after each operation, on the thread of that operation. All other
+    /// threads wait meanwhile before they use the disk.
     pub fn observe(&self, observer: impl FnMut(Op, &str) + Send + 'static) {
         self.shared.state().observer = Some(Arc::new(Mutex::new(observer)));
     }

@@ -1,5 +1,5 @@
-//! Disks that fail: syncs, writes, space, names. Nothing acknowledged is lost,
-//! nobody waits for ever, and what can go on goes on.
+//! Disks that fail: syncs, writes, space, names. No acknowledged write is lost, no caller
+//! waits forever, and the store continues where possible.
 
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -18,8 +18,8 @@ use crate::world::{
     records, state, try_execute,
 };
 
-/// Runs a script on a disk with a fault until a call fails; then the disk heals
-/// and what it holds is checked as a kill and as power cuts leave it.
+/// Runs a script on a disk with a fault until a call fails. Then the disk is repaired, and
+/// its content is checked after a kill and after power cuts.
 fn survive(seed: u64, len: usize, op: SimOp, nth: u64, failure: SimFailure) {
     let (items, acts) = script(seed, len);
     let expected = Expected::of(items);
@@ -69,7 +69,7 @@ fn run(
                     progress.acknowledged = call.end;
                 }
             }
-            // Maintenance may fail; the store goes on or says that it cannot.
+            // Maintenance may fail; then the store continues or is poisoned.
             Act::Checkpoint => drop(store.checkpoint()),
             Act::CompactLog => drop(store.compact_log()),
             Act::CompactTopic(name) => {
@@ -145,7 +145,7 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
         )
     };
     assert!(first.as_ref().is_err_and(is_sync), "{first:?}");
-    // Only the one that was written is in doubt.
+    // Only the write that was in progress is in doubt.
     assert!(matches!(first, Err(StoreError::InDoubt { .. })));
     let later = try_execute(&store, &[put("t", b"k", b"4")]).map(drop);
     for refused in [queued.wait().map(drop), later] {
@@ -172,8 +172,8 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
     assert_eq!(keys(&store, "t")[&b"k"[..]].1, b"1");
     assert_eq!(records(&store, "t").len(), 2);
     assert!(matches!(store.close(), Err(StoreError::Poisoned { .. })));
-    // What the failed sync covered was in the cache; it may be there or not,
-    // and sending it again gives one execution.
+    // The writes of the failed sync were in the cache and may be lost. Sending them again
+    // executes them exactly once.
     for left in [disk.killed(), disk.power_cut(1), disk.power_cut(2)] {
         let store = open(Arc::new(left));
         assert!(store.last_nonce(CLIENT) >= 1);
@@ -201,7 +201,7 @@ fn a_log_segment_that_cannot_be_made_leaves_no_write_in_doubt() {
         let store = Store::open_disk(gate.disk(), &small).unwrap();
         create(&store, "t");
         let value = vec![7_u8; 1_000];
-        // The path of a rename is the final one.
+        // The path of a rename is the new path.
         let path = if op == Op::Rename { "log/" } else { ".log.new" };
         gate.rule(op, path, Rule::Fail(EIO));
         let mut acknowledged = 0;
@@ -218,7 +218,7 @@ fn a_log_segment_that_cannot_be_made_leaves_no_write_in_doubt() {
         let after = Store::open_disk(Arc::new(disk.killed()), &options()).unwrap();
         assert_eq!(records(&after, "t").len(), acknowledged + 1, "{op:?}");
     }
-    // Nothing of the entry was written, so each answer is definite.
+    // No part of the entry was written, so each answer is definite.
     let expected = [
         (Op::Create, ErrorCode::Io),
         (Op::Write, ErrorCode::IoFatal),
@@ -261,7 +261,7 @@ fn a_full_disk_refuses_writes_until_there_is_space_again() {
     assert!(nonce > 20, "the reserve is not the disk");
     let again = try_execute(&store, &[put("t", b"k", &value).under(CLIENT, nonce + 1)]);
     assert!(matches!(again, Err(StoreError::DiskFull { .. })));
-    // Several at once are all told.
+    // Several concurrent callers all get the error.
     let calls: Vec<_> = (0..5)
         .map(|_| store.propose(&[put("t", b"k", &value)]).unwrap())
         .collect();
@@ -384,8 +384,8 @@ fn topics_that_can_not_be_written_for_long_make_the_store_read_only() {
     assert_eq!(records(&store, "t").len() as u64, taken + 2);
 }
 
-/// Makes a checkpoint fail by `rule`, then heals the disk, checkpoints and
-/// purges the log: what a power cut leaves must hold everything.
+/// Makes a checkpoint fail by `rule`, removes the rule, then checkpoints and purges the
+/// log. All content must survive a power cut.
 fn heals(op: Op, path: &str, rule: Rule) {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
@@ -448,7 +448,7 @@ fn a_segment_that_could_not_be_opened_for_its_sync_is_synced_later() {
         create(&store, name);
     }
     let before = state(&store);
-    // More segments than are kept open: the first ones are opened again.
+    // There are more segments than open files, so the first segments are opened again.
     gate.rule(Op::Open, "topics/00000003", Rule::Fail(EMFILE));
     let failed = store.checkpoint().unwrap_err();
     assert!(
@@ -516,7 +516,7 @@ fn a_key_is_never_found_before_its_record() {
     create(&store, "a");
     create(&store, "b");
     execute(&store, &[put("b", b"k", b"old")]);
-    // One batch: enough for a write of topic a, and a key of topic b.
+    // One batch with enough data for a write of topic a, and a key of topic b.
     gate.rule(Op::Write, "topics/", Rule::Hold);
     let value = vec![0_u8; 300 << 10];
     let (sender, done) = mpsc::channel();
@@ -595,7 +595,7 @@ fn a_read_error_is_the_answer_to_that_read_only() {
     );
     assert_eq!(records(&store, "a").len(), 102);
     drop(store);
-    // A system that cannot read decides nothing: the open is refused as such.
+    // A failed read is not damage: the open is refused with the error of the system.
     gate.rule(Op::Read, "snapshots/", Rule::Fail(EIO));
     let refused = Store::open_disk(gate.disk(), &options());
     assert!(matches!(refused, Err(StoreError::Io { .. })));
@@ -618,7 +618,7 @@ fn a_write_waits_for_descriptors_and_does_not_fail() {
             let store = open(gate.disk());
             create(&store, "t");
             gate.rule(op, path, Rule::FailTimes(error, 3));
-            // Each write fills more than a segment of the log, so each needs a new one.
+            // Each write is larger than a log segment, so each needs a new one.
             let value = vec![7; 40 << 10];
             for n in 0..3_u32 {
                 execute(&store, &[put("t", &n.to_be_bytes(), &value)]);
@@ -667,14 +667,14 @@ fn a_removed_directory_stops_writes_at_levels_that_do_not_wait() {
         let mut calls = 0;
         while store.poison_cause().is_none() {
             assert!(begun.elapsed() < PATIENCE, "{durability:?}: {calls} calls");
-            // At an interval the sync of the first write finds it.
+            // At `Interval`, the sync of the first write finds the fault.
             if durability == Durability::Memory || calls == 0 {
                 calls += 1;
                 drop(try_execute(&store, &[put("t", b"k", b"v")]));
             }
             std::thread::park_timeout(Duration::from_millis(200));
         }
-        // A new segment of the log would have found it too.
+        // Creating a new log segment would have found the fault too.
         assert_eq!(segments(), before, "{durability:?}: {calls} calls");
         let cause = store.poison_cause().unwrap();
         let is_place = matches!(

@@ -1,7 +1,7 @@
-//! Store directories of every released format open, and say what they said.
+//! Store directories of every released format open with their original content.
 //!
-//! `fixtures/format-N` was written once by the example `make_fixture`; it is
-//! copied before it is opened, and never made again.
+//! The example `make_fixture` wrote `fixtures/format-N` once. A test copies it before
+//! opening it, and it is never written again.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::world::{Rec, execute, keys, outcomes, put, records};
 
 const WRITER: ClientId = ClientId([0xa1; 16]);
 const OTHER: ClientId = ClientId([0xb2; 16]);
-/// Printed by the generator.
+/// Printed by `make_fixture`.
 const WHOLE: u64 = 0x549f_09ed_389c_7a78;
 const PURGED: u64 = 0x979b_650e_3c45_eedc;
 
@@ -36,7 +36,7 @@ fn fixture(format: &str, name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What the generator wrote for an order.
+/// The key and value of an order, as `make_fixture` wrote them.
 fn order(n: u64) -> (Vec<u8>, Vec<u8>) {
     let letter = b"abcdefghijklmnopqrstuvwxyz"[n as usize % 26];
     let key = format!("order-{}", n % 25).into_bytes();
@@ -72,7 +72,7 @@ fn check_orders(found: &[Rec]) {
 }
 
 fn check_prices(found: &[Rec], purged: bool) {
-    // CREATE, sixty prices, the two steps of the transaction.
+    // The CREATE, sixty prices, and the two steps of the transaction.
     let offsets: Vec<u64> = found.iter().map(|record| record.offset).collect();
     if purged {
         assert_eq!(
@@ -135,7 +135,7 @@ fn check(name: &str, digest: u64, purged: bool) {
     );
     let gone = store.topic("gone").unwrap();
     assert_eq!((gone.live, gone.last.0), (false, 2));
-    // Sessions know what they did.
+    // Sessions have their outcomes.
     assert_eq!((store.last_nonce(WRITER), store.last_nonce(OTHER)), (61, 1));
     let conflict = store.outcome(OTHER, 1).unwrap();
     assert_eq!(
@@ -145,7 +145,7 @@ fn check(name: &str, digest: u64, purged: bool) {
     let (key, value) = order(59);
     let again = outcomes(&store, &[put("orders", &key, &value).under(WRITER, 61)])[0].clone();
     assert!(matches!(again, Outcome::Replayed(commit) if commit.first.0 == 61));
-    // And the store goes on.
+    // The store accepts writes.
     assert_eq!(execute(&store, &[put("orders", b"k", b"v")])[0].first.0, 64);
     store.close().unwrap();
     let store = Store::open(dir.path(), &options).unwrap();

@@ -1,6 +1,6 @@
-//! Groups through the store: claims find what they may have, a takeover loses
-//! no acknowledgement that was answered, what is not done comes again, and
-//! records that nobody can do get letters, once.
+//! Groups of a store: claims find claimable records, and a takeover loses no answered
+//! acknowledgement. Unfinished records are delivered again, and records that no member can
+//! process become dead letters, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -98,7 +98,7 @@ fn members_of_a_shared_group_have_each_record_once_and_the_cursor_follows() {
     assert_eq!((info.cursor.0, info.lag, info.leased), (1, 4, 4));
     assert!(info.oldest_ms.is_some());
     assert_eq!(info.members[&b"anna"[..]], 4);
-    // A takeover of everything: the process is gone, another one opens.
+    // The process ends and another one opens the directory.
     store.close().unwrap();
     let store = open(Arc::new(disk));
     let info = store.group("t", "g").unwrap();
@@ -159,8 +159,8 @@ fn a_lease_runs_out_with_the_clock_of_the_log() {
     put_many(&store, "t", [("a", "1")]);
     make(&store, "t", GroupMode::Shared, |setup| setup.lease_ms = 1);
     let first = claim(&store, "t", "anna", 1);
-    // Claimed until the stamp of a batch is past the lease: no sleep is needed,
-    // only as many looks as it takes.
+    // Claim repeatedly until the stamp of a batch is after the end of the lease, without a
+    // sleep.
     let again = loop {
         let again = claim(&store, "t", "bert", 1);
         if !again.deliveries.is_empty() {
@@ -211,7 +211,7 @@ fn members_at_once_share_the_work_without_gap_or_repeat() {
                                 .unwrap()
                                 .push((record.offset.0, record.key.to_vec()));
                         }
-                        // Forgotten before it is acknowledged: then others may have it.
+                        // Dropped before it is acknowledged: other members may claim it.
                         for delivery in claimed.deliveries.iter().rev() {
                             let record = delivery.page.iter().next().unwrap().unwrap();
                             let last = claimed.deliveries.iter().find(|other| {
@@ -256,7 +256,7 @@ fn holes_of_a_compaction_and_records_that_went_are_no_work() {
     assert_eq!(offsets(&claimed), [18, 19, 20, 21]);
     ack(&store, "t", &claimed);
     assert_eq!(store.group("t", "g").unwrap().cursor.0, 21);
-    // Given back, and then gone: nobody has to do it.
+    // The record is returned and then removed by retention: no member needs to process it.
     put_many(&store, "t", [("k0", "w")]);
     let claimed = claim(&store, "t", "anna", 1);
     nack(&store, "t", &claimed, "");
@@ -270,7 +270,8 @@ fn holes_of_a_compaction_and_records_that_went_are_no_work() {
     let claimed = claim(&store, "t", "anna", 10);
     assert!(claimed.deliveries.is_empty());
     assert_eq!(store.group("t", "g").unwrap().cursor.0, 23);
-    // A group that was put back before the first record goes on there.
+    // A group that was reset to an offset before the first remaining record continues with
+    // the remaining records.
     step(&store, "t", GroupStep::Reset { offset: 0 });
     put_many(&store, "t", [("k0", "x")]);
     assert_eq!(offsets(&claim(&store, "t", "anna", 10)), [24]);
@@ -446,7 +447,7 @@ fn cursors_that_wait_are_written_together_once_or_at_the_close() {
         50,
         "the close wrote it"
     );
-    // Another member takes over and goes on there; the one before is out.
+    // Another member takes over and continues there; the previous member is rejected.
     let taken = step(
         &store,
         "t",
@@ -479,7 +480,7 @@ fn a_cursor_that_waits_is_written_when_it_is_time() {
     store
         .move_cursor("t", "g", 0, ConsequenceOffset(2))
         .unwrap();
-    // Nobody asks for it: it comes by itself.
+    // The cursor is written without a request.
     while store.group("t", "g").unwrap().cursor.0 < 2 {
         std::thread::yield_now();
     }

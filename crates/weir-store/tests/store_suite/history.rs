@@ -1,5 +1,5 @@
-//! Running intentions again: the same verdicts from every state that is old
-//! enough, and not a byte of the store is touched.
+//! Replays intentions again: the verdicts are equal from every state that is old enough,
+//! and the store is not changed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use weir_store::{Agreement, History, OwnedRecord, Store, StoreError};
 
 use crate::world::{CLIENT, create, execute, options, put};
 
-/// Every file below a directory with its bytes.
+/// Returns every file below a directory with its bytes.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -24,7 +24,7 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     all
 }
 
-/// A store with 40 writes, some of which conflict, and what came of them.
+/// Fills a store with 40 writes, some of which conflict, and returns their commits.
 fn filled(store: &Store) -> Vec<Commit> {
     let options = &TopicOptions::default();
     let create = |topic| Intention::new(topic, Operation::Create { options });
@@ -66,7 +66,7 @@ fn what_is_run_again_is_what_was_answered_and_nothing_is_written() {
         commits.iter().any(|commit| commit.records == 0),
         "a conflict"
     );
-    // On a store that is open: all of it is in the log.
+    // The store is still open, and its log is complete.
     let history = History::open(dir.path(), None).unwrap();
     let again = replay(&history, 1, 40);
     let verdicts: Vec<Commit> = again.iter().map(|(commit, ..)| commit.clone()).collect();
@@ -84,7 +84,7 @@ fn what_is_run_again_is_what_was_answered_and_nothing_is_written() {
         assert_eq!(records.len(), commit.records as usize);
         assert_eq!(*agreement, Agreement::Equal, "{commit:?}");
     }
-    // From the snapshot on, and up to the end.
+    // From the snapshot to the end of the log.
     let newest = replay(&history, 42, u64::MAX);
     assert_eq!(newest.len(), 1);
     assert_eq!(newest[0].1[0].key, b"later");

@@ -1,5 +1,5 @@
-//! A snapshot of another node in the place of a state: whole or not at all, whatever
-//! cuts it short.
+//! Replacing a state with the snapshot of another node: complete or not at all, whatever
+//! interrupts it.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use weir_store::{LogIndex, OpenOptions, Store, StoreError, verify_disk};
 use crate::replica::{Alone, append, entry, node, open_node};
 use crate::world::{Rec, create, drain, execute, options, put, records};
 
-/// Records that the sender has, the one of the creation included.
+/// Number of records of the sender, including that of the creation.
 const SENT: u64 = 30;
 
-/// A node with a snapshot, and what is in it.
+/// A node with a snapshot, and the content of the snapshot.
 struct Sender {
     store: Store,
     replica: Replica,
@@ -48,17 +48,17 @@ fn open(disk: &SimDisk) -> Result<(Store, Replica, Arc<Alone>), StoreError> {
     Ok((store, replica, provider))
 }
 
-/// What the receiver has in its log after what it has applied.
+/// Log entries of the receiver after the applied ones.
 #[derive(Clone, Copy, Debug)]
 enum Tail {
     None,
-    /// Entries of a leader that had no majority, at the index of the snapshot too.
+    /// Entries of a leader without a majority, also at the index of the snapshot.
     OfAnotherTerm,
-    /// Entries of the sender's term, after the index of the snapshot too.
+    /// Entries of the sender's term, also after the index of the snapshot.
     Longer,
 }
 
-/// A node with less than the sender.
+/// A node with fewer entries than the sender.
 fn receiver(disk: &SimDisk, tail: Tail) {
     let (store, replica, _) = open(disk).unwrap();
     create(&store, "orders");
@@ -67,7 +67,8 @@ fn receiver(disk: &SimDisk, tail: Tail) {
     }
     create(&store, "mine");
     execute(&store, &[put("mine", b"a", b"1")]);
-    // Its state does not depend on the committed index, which is not synced.
+    // The checkpoint makes the state independent of the committed index, which is not
+    // synced.
     store.checkpoint().unwrap();
     let term = match tail {
         Tail::None => None,
@@ -147,7 +148,7 @@ fn a_snapshot_is_installed_whole_or_not_at_all_by_every_power_cut() {
                         (old, old_records.clone())
                     );
                 }
-                // It goes on after what it has.
+                // The store continues after its newest entry.
                 let id = applied.unwrap();
                 if replica.log_state().last == Some(id) {
                     execute(&store, &[put("orders", b"after", b"1")]);
@@ -164,7 +165,7 @@ fn readers_of_the_old_state_go_on_in_the_installed_one_without_a_gap() {
     let disk = SimDisk::new();
     receiver(&disk, Tail::None);
     let (store, replica, _) = open(&disk).unwrap();
-    // One record is read, the next ones are in files that the install removes.
+    // One record is read; the next records are in files that the install removes.
     store.checkpoint().unwrap();
     let mut reader = store.read("orders", ConsequenceOffset::ZERO).unwrap();
     let mut seen = drain(&mut reader).unwrap();
@@ -205,7 +206,7 @@ fn a_snapshot_that_is_not_as_it_was_sent_changes_nothing() {
         assert!(error.is_err());
         assert_eq!(store.digest(), digest);
     };
-    // A flipped bit, in each file.
+    // A flipped bit in each file.
     for (number, file) in shipped.files.iter().enumerate() {
         let mut staged = stage(&shipped, &replica).unwrap();
         let staged_file = disk
@@ -221,7 +222,7 @@ fn a_snapshot_that_is_not_as_it_was_sent_changes_nothing() {
         assert!(staged.write(number, file.bytes, b"more").is_err());
         refused(Ok(staged));
     }
-    // Another entry than it says, a file too few, parts out of order.
+    // A wrong entry id, a missing file, and parts out of order.
     let id = EntryId {
         term: shipped.id.term + 1,
         ..shipped.id
@@ -234,7 +235,7 @@ fn a_snapshot_that_is_not_as_it_was_sent_changes_nothing() {
     refused(Ok(staged));
     assert!(replica.stage(id, shipped.files[1..].to_vec()).is_err());
     assert!(replica.stage(id, Vec::new()).is_err());
-    // The disk is as before: nothing stays staged.
+    // The disk is as before: no staged file remains.
     let left: Vec<_> = disk
         .files()
         .into_iter()
@@ -242,7 +243,7 @@ fn a_snapshot_that_is_not_as_it_was_sent_changes_nothing() {
         .collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(disk.files(), files);
-    // One that is older than what is applied.
+    // A snapshot that is older than the applied state.
     replica.install(stage(&shipped, &replica).unwrap()).unwrap();
     execute(&store, &[put("orders", b"after", b"1")]);
     let newer = replica.applied().last.unwrap();
@@ -251,7 +252,7 @@ fn a_snapshot_that_is_not_as_it_was_sent_changes_nothing() {
     execute(&store, &[put("orders", b"after", b"2")]);
 }
 
-/// Bytes of all files.
+/// Returns the size of all files in bytes.
 fn used_bytes(disk: &SimDisk) -> u64 {
     let files = disk.files().into_iter();
     files
@@ -289,7 +290,7 @@ fn a_full_disk_refuses_an_install_and_the_node_goes_on() {
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
     assert!(store.poison_cause().is_none());
     assert_eq!(store.digest(), digest);
-    // What was staged does not take the space that the next one needs.
+    // The staged files do not use space that the next install needs.
     assert_eq!(staged_files(&disk), Vec::<String>::new());
     disk.set_capacity(u64::MAX);
     execute(&store, &[put("mine", b"b", b"2")]);
@@ -334,7 +335,7 @@ fn whatever_fails_during_an_install_nothing_is_lost() {
                 install_again(&store, &replica, &sender);
             } else {
                 stopped += 1;
-                // What is staged stays for the next open.
+                // Staged files remain until the next open.
                 let staged = stage(&ship(&sender), &replica);
                 assert!(matches!(staged, Err(StoreError::Poisoned { .. })));
             }
@@ -352,7 +353,7 @@ fn whatever_fails_during_an_install_nothing_is_lost() {
 fn those_who_only_read_see_the_end_of_an_install_that_was_cut_short() {
     let sender = sender();
     let snapshot = ship(&sender).id;
-    // The longer tail is not what the sender has, which a check would notice.
+    // The longer tail differs from the log of the sender, which a check would detect.
     for tail in [Tail::None, Tail::OfAnotherTerm] {
         let before = SimDisk::new();
         receiver(&before, tail);
@@ -386,7 +387,7 @@ fn those_who_only_read_see_the_end_of_an_install_that_was_cut_short() {
             let seen = (reader.digest(), records(&reader, "orders"));
             drop(reader);
             assert_eq!(left.files(), files, "{tail:?}, cut {at}");
-            // As the open of the node, which ends it.
+            // The open of the node completes the install, with an equal result.
             let (store, replica, _) = open(&left).unwrap();
             let expected = (store.digest(), records(&store, "orders"));
             assert_eq!(seen, expected, "{tail:?}, cut {at}");
@@ -404,7 +405,7 @@ fn those_who_only_read_see_the_end_of_an_install_that_was_cut_short() {
 fn files_that_are_sent_stay_while_they_are() {
     let sender = sender();
     let shipped = ship(&sender);
-    // Two later snapshots remove this one, and an install every file.
+    // Two later snapshots remove this one, and an install removes every file.
     for number in 0..3_u64 {
         execute(&sender.store, &[put("orders", &number.to_le_bytes(), b"2")]);
         sender.store.checkpoint().unwrap();

@@ -1,8 +1,7 @@
-//! A real process is killed while it writes, again and again, and a second
-//! process finds the directory taken.
+//! A real process is killed repeatedly while it writes, and a second process cannot lock
+//! the directory.
 //!
-//! The child is this test program itself, told by a variable of the
-//! environment to be the one that writes.
+//! The child is this test program; an environment variable makes it the writer.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +22,7 @@ fn client(me: u8) -> ClientId {
     ClientId([me; 16])
 }
 
-/// A call is made from its first nonce alone, so that it can be sent again.
+/// The size of a call depends only on its first nonce, so that the call can be sent again.
 fn call_size(nonce: u64) -> u64 {
     if nonce.is_multiple_of(3) { 5 } else { 1 }
 }
@@ -34,8 +33,8 @@ fn value(me: u8, nonce: u64) -> Vec<u8> {
     value
 }
 
-/// What the child does until it is killed: three sessions write, and each
-/// answer is told on standard output.
+/// The child until it is killed: three sessions write and print each answer to standard
+/// output.
 #[test]
 fn child_writes_until_it_is_killed() {
     let Ok(directory) = std::env::var(DIRECTORY) else {
@@ -63,7 +62,7 @@ fn child_writes_until_it_is_killed() {
                     for commit in commits {
                         writeln!(lines, "ack {me} {} {}", commit.nonce, commit.first.0).unwrap();
                     }
-                    // One write, so that no line of another thread comes between.
+                    // One write, so that lines of different threads are not mixed.
                     let mut out = std::io::stdout().lock();
                     out.write_all(&lines).unwrap();
                     out.flush().unwrap();
@@ -75,7 +74,7 @@ fn child_writes_until_it_is_killed() {
             })
         })
         .collect();
-    // None of them ends.
+    // The threads never end.
     for thread in threads {
         drop(thread.join());
     }
@@ -97,7 +96,7 @@ fn start(directory: &Path) -> Child {
 
 type Acks = BTreeMap<(u8, u64), u64>;
 
-/// Reads answers until there were so many, kills the child, reads the rest.
+/// Reads a number of answers, kills the child, and reads the remaining answers.
 fn run_and_kill(directory: &Path, answers: u64, acks: &mut Acks) {
     let mut child = start(directory);
     let mut lines = BufReader::new(child.stdout.take().unwrap());
@@ -105,12 +104,12 @@ fn run_and_kill(directory: &Path, answers: u64, acks: &mut Acks) {
     let mut line = String::new();
     loop {
         line.clear();
-        // The last line may be cut in the middle: then it says nothing.
+        // The last line may be incomplete; then it is ignored.
         if lines.read_line(&mut line).unwrap() == 0 {
             break;
         }
         let Some(rest) = line.strip_suffix('\n').and_then(|l| {
-            // The harness prints its own words in front of the first line.
+            // The harness prints text before the first line.
             l.find("ack ").map(|at| &l[at + 4..])
         }) else {
             continue;
@@ -160,7 +159,7 @@ fn whatever_was_answered_survives_a_kill() {
         for me in 1..=SESSIONS {
             let last = store.last_nonce(client(me));
             assert_eq!(last + 1, next[usize::from(me)]);
-            // The last call once more: known, not executed.
+            // The last call is sent again: it is known and not executed.
             if last > 0 {
                 let (key, value) = ([me], value(me, last));
                 let again = put("t", &key, &value).under(client(me), last);
@@ -198,7 +197,7 @@ fn a_second_process_is_told_who_has_the_directory() {
     assert!(refused.to_string().contains(&child.id().to_string()));
     child.kill().unwrap();
     child.wait().unwrap();
-    // The lock dies with the process.
+    // The lock ends with its process.
     drop(Store::open(dir.path(), &options()).unwrap());
     let first = Store::open(dir.path(), &options()).unwrap();
     let second = Store::open(dir.path(), &options()).unwrap_err();
