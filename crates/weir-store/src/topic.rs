@@ -1,13 +1,14 @@
-//! Topics on disk and in memory: what listeners and key reads see.
+//! The records of topics on disk and in memory, for listeners and key reads.
 //!
-//! Records come from apply, in order; closed blocks go to segment files in
-//! large pieces and without a sync, because everything here can be derived
-//! again from the log. Readers never wait for the writer and the writer never
-//! waits for a reader: blocks are immutable and shared, and only the tail of
-//! the newest block is copied.
+//! The apply adds records in order. Closed blocks are written to segment files in large pieces and
+//! without a sync, because topics can be derived again from the log. Readers never wait for the
+//! writer, and the writer never waits for a reader: blocks are immutable and shared, and only the
+//! tail of the newest block is copied.
 //!
-//! Invariants: no record is returned before it is published, nor if its
-//! checksum does not match.
+//! Invariants:
+//!
+//! - No record is returned before it is published.
+//! - No record is returned if its checksum does not match.
 
 pub(crate) mod block;
 pub(crate) mod cache;

@@ -1,47 +1,47 @@
-//! Durations and sizes as people write them: one parser for flags, environment,
-//! configuration file and options of topics.
+//! Parsers of durations and sizes, for flags, environment variables, the configuration file and
+//! options of topics.
 
 use std::time::Duration;
 
-/// Why a text is no duration or no size.
+/// The error for a text that is not a duration or not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {
-    /// A number that could mean milliseconds as well as days.
+    /// A duration without a unit.
     #[error("{number} has no unit: write {number}ms, {number}s, {number}m, {number}h or {number}d")]
     NoUnit {
         /// The digits.
         number: String,
     },
-    /// A unit that is not known.
+    /// An unknown unit.
     #[error("{unit} is no unit of {of}; the units are {known}")]
     Unit {
-        /// What was written.
+        /// The unit in the text.
         unit: String,
-        /// What was to be measured.
+        /// The expected quantity: `time` or `size`.
         of: &'static str,
-        /// The units that are known.
+        /// The known units.
         known: &'static str,
     },
-    /// No whole number, or too many.
+    /// Not a whole number, or a number above the maximum.
     #[error("{text} is no {of} such as {example}")]
     Number {
-        /// What was written.
+        /// The whole text.
         text: String,
-        /// What was to be measured.
+        /// The expected quantity: `duration` or `size`.
         of: &'static str,
-        /// One that would be read.
+        /// Examples of valid texts.
         example: &'static str,
     },
 }
 
-/// Digits, and what follows them.
+/// Splits a text after its leading digits.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit());
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// Reads a duration: a whole number with `ms`, `s`, `m`, `h` or `d`.
+/// Parses a duration: a whole number with `ms`, `s`, `m`, `h` or `d`.
 ///
 /// # Errors
 /// [`UnitError`] without a number, without a unit, with an unknown unit, or for
@@ -81,8 +81,8 @@ pub fn duration(text: &str) -> Result<Duration, UnitError> {
         .ok_or_else(wrong)
 }
 
-/// Reads a number of bytes: a whole number, with `B`, `KiB`, `MiB` or `GiB`, or
-/// alone for bytes.
+/// Parses a size: a whole number, with `B`, `KiB`, `MiB` or `GiB`. Without a unit, the number is in
+/// bytes.
 ///
 /// # Errors
 /// [`UnitError`] without a number, with an unknown unit, or for more than

@@ -1,8 +1,8 @@
-//! Checking a closed store: every checksum of every file, and whether what is
-//! derived agrees with the log. Changes nothing.
+//! Checks a closed store: every checksum of every file, and whether snapshots and topics agree with
+//! the log. Changes nothing.
 //!
-//! Memory: one state at a time (keys, sessions, states of programs), as an open
-//! needs it, and a few blocks; nothing in proportion to log or topics.
+//! Memory: one state at a time (keys, sessions, states of programs), as for an open, and a few
+//! blocks. The memory does not grow with the log or the topics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,34 +27,34 @@ use crate::topic::block::{BlockCursor, BlockLocation, HEADER_BYTES, Header};
 use crate::topic::files::{directory, parse_directory, parse_segment, path as segment_path};
 use crate::topic::writer::{SegmentEntry, SegmentList};
 
-/// Findings that a report lists; the others are counted.
+/// Maximum number of findings in a report. Further findings are only counted.
 pub const FINDINGS_MAX: usize = 1_000;
 /// Bytes between two reports of progress.
 const PROGRESS_BYTES: u64 = 1 << 20;
 
-/// Result of a check.
+/// The report of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// What was found, worst first; at most [`FINDINGS_MAX`].
+    /// The findings, worst first; at most [`FINDINGS_MAX`].
     pub findings: Vec<Finding>,
-    /// Findings beyond that, each no worse than those listed.
+    /// Number of findings that are not in `findings`. None of them is worse than a listed one.
     pub left_out: u64,
-    /// Files read.
+    /// Number of files that were read.
     pub files: u64,
-    /// Bytes read.
+    /// Number of bytes that were read.
     pub bytes: u64,
-    /// Log entries that count.
+    /// Number of log entries that were applied.
     pub entries: u64,
-    /// Records in topic segments.
+    /// Number of records in topic segments.
     pub records: u64,
-    /// Newest intention offset, if the state could be made.
+    /// Offset of the newest intention; `None` if the state could not be derived.
     pub applied: Option<IntentionOffset>,
-    /// Digest of the state after the newest log entry, if it could be made.
+    /// Digest of the state after the newest log entry; `None` if the state could not be derived.
     pub digest: Option<Digest>,
 }
 
 impl VerifyReport {
-    /// Whether the store can be opened without losing anything.
+    /// Whether the store can be opened without a loss of data.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings
@@ -62,7 +62,7 @@ impl VerifyReport {
             .all(|finding| finding.severity < Severity::Damage)
     }
 
-    /// Whether every byte is as it was written.
+    /// Whether no damage was found, not even of derived files.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings
@@ -89,7 +89,8 @@ impl VerifyReport {
         }
     }
 
-    /// Takes an error about content as a finding; others are passed on.
+    /// Adds an error about the content of a file to the findings, and returns `None` for it.
+    /// Returns every other error.
     fn take<T>(
         &mut self,
         severity: Severity,
@@ -124,26 +125,26 @@ impl VerifyReport {
     }
 }
 
-/// Checks the store in a directory that nobody has open, without programs.
+/// Checks a store without programs. No process may have its directory open.
 ///
 /// # Errors
-/// Only when it cannot be read at all (no store, locked, not permitted); what
-/// is wrong with a store that can be read is in the report.
+/// Fails only if the store cannot be read at all (no store, locked, no permission). Damage of a
+/// readable store is in the report.
 pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
     verify_with(directory, None, &mut |_| {})
 }
 
-/// How far a check has got.
+/// The progress of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyProgress {
-    /// Bytes read and checked.
+    /// Number of bytes that were read and checked.
     pub done_bytes: u64,
-    /// Bytes to read; the log counts twice, because it is read once to check
-    /// it and once to apply it.
+    /// Number of all bytes to read. The log counts twice: it is read once to check it, and once to
+    /// apply it.
     pub total_bytes: u64,
 }
 
-/// Counts bytes that were read, and reports the progress to the caller.
+/// Counts the bytes that were read, and reports the progress to the caller.
 struct ProgressMeter<'a> {
     progress: VerifyProgress,
     told_bytes: u64,
@@ -174,7 +175,8 @@ pub fn verify_with(
     verify_disk_with(&disk, host, watch)
 }
 
-/// The disk of a store that nobody has open, to be read only; and its lock.
+/// Opens the disk of a closed store for reading, and acquires its lock. In a directory that this
+/// process cannot write to, the lock is shared, or absent.
 pub(crate) fn open_closed(
     directory: &Path,
     program: &str,
@@ -192,7 +194,7 @@ pub(crate) fn open_closed(
         return Err(StoreError::Missing { what: "store" });
     }
     let lock = match DirLock::acquire(directory, program) {
-        // This process cannot write to the directory; another one may be able to.
+        // This process cannot write to the directory, but another one may.
         Err(StoreError::Io { source, .. })
             if matches!(
                 source.kind(),
@@ -206,12 +208,12 @@ pub(crate) fn open_closed(
     Ok((Arc::new(disk), lock))
 }
 
-/// As `open_closed`, on any disk.
+/// As [`verify`], on any disk.
 pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, StoreError> {
     verify_disk_with(disk, None, &mut |_| {})
 }
 
-/// Bytes of the files that are read, the log's twice.
+/// Returns the bytes of all files to read. The files of the log count twice.
 fn total_bytes(disk: &dyn Disk) -> Result<u64, StoreError> {
     let list = |dir: &str| disk.list(dir).map_err(StoreError::io(IoVerb::List, dir));
     let mut directories = vec![("log".to_owned(), 2), (snapshot::DIRECTORY.to_owned(), 1)];
@@ -220,7 +222,7 @@ fn total_bytes(disk: &dyn Disk) -> Result<u64, StoreError> {
     }
     let mut total = 0;
     for (dir, times) in directories {
-        // What cannot be opened is a finding later.
+        // Ignore errors here: they become findings later.
         for name in list(&dir).unwrap_or_default() {
             let file = disk.open(&format!("{dir}/{name}"), OpenMode::Read);
             total += times * file.and_then(|file| file.len()).unwrap_or(0);
@@ -267,7 +269,7 @@ fn verify_disk_with(
     for finding in log.findings {
         let severity = match finding.severity {
             log::Severity::Note => Severity::Note,
-            // An open writes the file again from its other copy.
+            // Not a loss: an open rewrites this file from its other copy.
             log::Severity::Damage if finding.file == "log/start" && readers.is_ok() => {
                 Severity::Derived
             }
@@ -279,7 +281,7 @@ fn verify_disk_with(
     if let (Some(pending), Some(readers)) = (&pending, &readers) {
         pending.switch_log(readers);
     }
-    // While the log reaches back to the start everything else can be derived.
+    // If the log reaches back to its first entry, everything else can be derived from it.
     let whole = readers
         .as_ref()
         .is_none_or(|readers| readers.first_index() <= LogIndex(1));
@@ -315,11 +317,11 @@ fn verify_disk_with(
     Ok(report)
 }
 
-/// What is kept of a snapshot that was checked.
+/// The retained part of a checked snapshot.
 struct Checked {
     index: LogIndex,
     digest: Digest,
-    /// Of the newest one only.
+    /// The list of segments, only for the newest snapshot.
     topics: Vec<(TopicId, SegmentList)>,
 }
 
@@ -356,8 +358,8 @@ fn read_snapshots(
     Ok(found)
 }
 
-/// Reads every block of every segment, and compares with what the newest
-/// snapshot lists.
+/// Reads every block of every segment, and compares the segments with the list in the newest
+/// snapshot.
 fn topics(
     disk: &dyn Disk,
     identity: &Identity,
@@ -424,8 +426,8 @@ fn topics(
     Ok(())
 }
 
-/// Reads a segment to its end. A listed one must hold what is listed; what is
-/// after that belongs to a later time.
+/// Reads and checks the blocks of a segment. A listed segment must have the listed blocks; later
+/// bytes were written after the snapshot, and are not read.
 fn segment(
     disk: &dyn Disk,
     identity: &Identity,
@@ -509,7 +511,7 @@ fn segment(
     Ok(())
 }
 
-/// Applies the log and compares with every snapshot on the way.
+/// Applies the log, and compares the state with every snapshot at its log position.
 fn replay(
     (disk, store_id, host): (&dyn Disk, [u8; 16], Option<&Arc<dyn ProgramHost>>),
     snapshots: &[Checked],
@@ -525,7 +527,7 @@ fn replay(
     let first = readers.first_index();
     let mut last = readers.last_index();
     if let Some(committed) = CommittedFile::peek(disk, store_id)? {
-        // What comes after it may still be taken back.
+        // Later entries are not committed and may still be truncated.
         let newest = snapshots
             .first()
             .map_or(LogIndex::ZERO, |newest| newest.index);

@@ -1,4 +1,4 @@
-//! Upkeep that callers start: retention and scrubbing.
+//! Maintenance that callers start: retention and scrubs.
 
 use weir_core::ConsequenceOffset;
 
@@ -9,11 +9,11 @@ use crate::retention::{RetainReport, retain};
 use crate::scrub::{ScrubReport, round};
 
 impl Store {
-    /// Removes what the options of the topics allow to remove; of one topic,
-    /// or of all. Writing and reading go on meanwhile.
+    /// Removes the records that the options of a topic allow to remove. With `None`, of all topics.
+    /// Does not block writes and reads.
     ///
     /// # Errors
-    /// `TopicUnknown`; those of a snapshot.
+    /// `TopicUnknown`, and the errors of writing a snapshot.
     pub fn retain(&self, topic: Option<&str>) -> Result<RetainReport, StoreError> {
         let id = match topic {
             None => None,
@@ -29,17 +29,17 @@ impl Store {
         retain(&self.maintenance_handle(), id, &permit)
     }
 
-    /// Offset of the newest record that retention has removed from a topic;
-    /// zero for none.
+    /// Returns the offset of the newest record that retention has removed from a topic; zero if it
+    /// has removed none.
     #[must_use]
     pub fn removed(&self, topic: &str) -> ConsequenceOffset {
         let files = self.engine.files_by_name(topic);
         ConsequenceOffset(files.map_or(0, |files| files.removed()))
     }
 
-    /// Reads the log, the snapshots and the topics again, at most `bytes_per_s`
-    /// bytes in a second, and checks every checksum. Blocks until everything is
-    /// read or the store is closed. Repairs nothing.
+    /// Rereads the log, the snapshots and the topics at up to `bytes_per_s` bytes per second, and
+    /// checks every checksum. Blocks until everything is read or the store is closed. Repairs
+    /// nothing.
     #[must_use]
     pub fn scrub(&self, bytes_per_s: u64) -> ScrubReport {
         round(
@@ -50,8 +50,8 @@ impl Store {
         )
     }
 
-    /// Damage that scrubbing has found since the store was opened; at most
-    /// 1,000 places.
+    /// Returns the damage that scrubs have found since the store was opened; at most 1,000
+    /// findings.
     #[must_use]
     pub fn damage(&self) -> Vec<Finding> {
         self.engine.damage.lock().clone()

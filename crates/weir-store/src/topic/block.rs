@@ -1,9 +1,8 @@
-//! Blocks of records: how a topic is laid out in memory and on disk
+//! Blocks of records: the layout of a topic in memory and on disk
 //! (docs/formats/store.md, "Topic segment" and "Record in a block").
 //!
-//! A block is built by one writer, closed once, and read by anyone. The bytes
-//! of an open block have no header yet; readers get them together with the
-//! number of records that count.
+//! One writer builds a block and closes it once; any thread may read a block. The bytes of an open
+//! block have no header. Readers get these bytes with the number of their records.
 
 use crate::error::StoreError;
 use bytes::Bytes;
@@ -14,11 +13,11 @@ use weir_core::{
     ClientId, ConsequenceOffset, IntentionOffset, Record, RecordFlags, RecordKind, TopicId,
 };
 
-/// Bytes of a block's header.
+/// Bytes of the header of a block.
 pub(crate) const HEADER_BYTES: usize = 88;
 /// A block is closed when its records reach this many bytes.
 pub(crate) const BLOCK_BYTES: usize = 16 << 10;
-/// Why the bytes of a block fit 32 bits.
+/// The reason why the length of a block fits into 32 bits.
 pub(crate) const BLOCK_FITS: &str =
     "a block is closed at 16 KiB, and one record has less than 1 GiB";
 
@@ -37,7 +36,7 @@ const MORE_NONCE: u8 = 0x08;
 const MORE_INTENTION: u8 = 0x10;
 const MORE_ALL: u8 = MORE_META | MORE_TIME | MORE_TERM | MORE_NONCE | MORE_INTENTION;
 
-/// What the records of a block are counted from.
+/// The start values for the differences in the records of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Base {
     pub(crate) first: u64,
@@ -46,7 +45,7 @@ pub(crate) struct Base {
     pub(crate) term: u64,
 }
 
-/// The fields that records are written as differences of.
+/// The fields of the previous record. The next record is encoded as differences from them.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     offset: u64,
@@ -58,8 +57,8 @@ struct Running {
 }
 
 impl Running {
-    /// The state before the first record. Its intention is one less than that of
-    /// the first record, whose difference is 1 then, as for any next record.
+    /// Returns the state before the first record. Offset and intention are one less than those of
+    /// the first record, so that the differences are 1, as between ordinary records.
     fn new(base: &Base) -> Self {
         Self {
             offset: base.first.wrapping_sub(1),
@@ -115,7 +114,7 @@ impl BlockBuilder {
     /// Appends a record.
     ///
     /// # Panics
-    /// When its offset does not ascend (I1).
+    /// If the offset does not ascend, or the intention descends (I1).
     #[inline]
     pub(crate) fn push(&mut self, record: &Record<'_>) {
         if self.records == 0 {
@@ -221,10 +220,10 @@ pub(crate) struct BlockLocation {
     pub(crate) position: u64,
 }
 
-/// Why a header cannot be used.
+/// The reason why a header is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHeader {
-    /// Not what was written.
+    /// Damaged. The text names the wrong part.
     Wrong(&'static str),
     /// Written by a later format.
     Newer(u16),
@@ -243,7 +242,7 @@ impl BadHeader {
     }
 }
 
-/// A block's header, checked.
+/// A checked header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) base: Base,
@@ -251,12 +250,12 @@ pub(crate) struct Header {
     pub(crate) records: u32,
     pub(crate) bytes: u32,
     crc: u32,
-    /// Checksum of the header itself.
+    /// Checksum of the header.
     pub(crate) own_crc: u32,
 }
 
 impl RawBlock {
-    /// Checksum of the header for a place, as it stands in its last bytes.
+    /// Returns the checksum of a header, which is in its last four bytes.
     pub(crate) fn own_crc(header: &[u8; HEADER_BYTES]) -> u32 {
         let Some(crc) = header.last_chunk::<4>() else {
             unreachable!("a header is longer than its checksum")
@@ -264,7 +263,7 @@ impl RawBlock {
         u32::from_le_bytes(*crc)
     }
 
-    /// The header for `place`.
+    /// Returns the header of this block at `place`.
     pub(crate) fn header(&self, place: &BlockLocation) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let mut at = 0;
@@ -297,7 +296,7 @@ impl RawBlock {
 }
 
 impl Header {
-    /// Reads a header that must be for `place`; the error says what is wrong.
+    /// Decodes a header, and checks that it belongs to `place`.
     pub(crate) fn read(
         bytes: &[u8; HEADER_BYTES],
         place: &BlockLocation,
@@ -357,7 +356,7 @@ impl Header {
         })
     }
 
-    /// Checks the records' checksum.
+    /// Whether length and checksum of `records` match the header.
     pub(crate) fn covers(&self, records: &[u8]) -> bool {
         records.len() == self.bytes as usize && crc32c(records) == self.crc
     }
@@ -380,8 +379,8 @@ impl BlockCursor {
         }
     }
 
-    /// The next record of `block`, which must be the same bytes each time.
-    /// `None` at the end; an error when the bytes are no records.
+    /// Returns the next record of `block`; `None` at the end. All calls must pass equal bytes.
+    /// Fails if the bytes are not a valid record; the next call then returns `None`.
     #[inline]
     pub(crate) fn next<'a>(&mut self, block: &'a [u8]) -> Option<Result<Record<'a>, &'static str>> {
         if self.left == 0 {

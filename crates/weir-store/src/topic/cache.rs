@@ -1,9 +1,9 @@
-//! Open segment files, a bounded number of them: a store may have more topics
-//! than a process may have descriptors.
+//! A cache of open segment files. Its size is bounded, because a store may have more topics than a
+//! process may have descriptors.
 //!
-//! A [`FileCache`] is the disk of a store. When the system has no descriptor for
-//! a file of the store, the cache closes files that it could open again, and
-//! tries again: the log and snapshots come before what is only kept open.
+//! A [`FileCache`] is the disk of a store. If no descriptor is left to open a file of the store,
+//! the cache closes some of its files and retries. So the log and snapshots have priority over
+//! cached files.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
@@ -16,27 +16,26 @@ use rustix::process::{Resource, getrlimit};
 use crate::disk::{Disk, DiskFile, DiskSpace, OpenMode};
 use crate::error::lacks_descriptors;
 
-/// Segment files that are kept open at most.
+/// Maximum number of cached files.
 const OPEN_FILES_MAX: usize = 128;
-/// Segment files that are kept open at least, as long as there are descriptors.
+/// Lower bound of the limit of cached files.
 const OPEN_FILES_MIN: usize = 8;
-/// The part of the process's limit of descriptors that the cache may use.
+/// The cache may use this fraction (1/4) of the descriptor limit of the process.
 const LIMIT_PART: u64 = 4;
-/// Time after which a cache that gave files back doubles what it may keep.
+/// Time without a shortage of descriptors after which the limit of cached files doubles.
 const GROW_AFTER: Duration = Duration::from_mins(1);
 
-/// Opens segment files when they are needed and closes the one that was used
-/// longest ago when there are too many.
+/// Opens segment files on demand, and evicts the least recently used one at the limit.
 #[derive(Debug)]
 pub(crate) struct FileCache {
     disk: Arc<dyn Disk>,
     open: Mutex<Open>,
     pins: Mutex<Pins>,
-    /// Held while a snapshot of another node takes the place of all files.
+    /// Locked while a snapshot of another node replaces all files.
     installing: Mutex<()>,
 }
 
-/// Files that are sent to another node: their removal waits.
+/// Files that are sent to another node. Their removal is deferred.
 #[derive(Debug, Default)]
 struct Pins {
     next: u64,
@@ -50,7 +49,7 @@ impl Pins {
     }
 }
 
-/// Keeps files until it is dropped.
+/// Defers the removal of files until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pin {
     cache: Arc<FileCache>,
@@ -67,11 +66,14 @@ impl Drop for Pin {
 struct Open {
     files: HashMap<Box<str>, (Arc<dyn DiskFile>, u64)>,
     clock: u64,
-    /// One more with each change of all files: one that was opened before is not kept.
+    /// Number of replacements of all files. A file that was opened before the last replacement is
+    /// not cached.
     generation: u64,
-    /// Files that may be kept now, and when descriptors are short no more.
+    /// The present limit of cached files.
     files_max: usize,
+    /// The limit of cached files without a shortage of descriptors.
     ceiling: usize,
+    /// The time of the last shortage, or of the last doubling of `files_max` after it.
     short: Option<Instant>,
 }
 
@@ -81,7 +83,7 @@ impl Open {
         self.clock
     }
 
-    /// Closes the files that were used longest ago until `count` are left.
+    /// Evicts the least recently used files until at most `count` are left.
     fn keep(&mut self, count: usize) {
         while self.files.len() > count {
             let oldest = self.files.iter().min_by_key(|(_, (_, used))| *used);
@@ -104,7 +106,7 @@ impl Open {
     }
 }
 
-/// Files that a cache keeps open in a process with this limit of descriptors.
+/// Returns the limit of cached files for a descriptor limit of the process; `None` is unlimited.
 fn ceiling(descriptors: Option<u64>) -> usize {
     let part = descriptors.map_or(u64::MAX, |limit| limit / LIMIT_PART);
     let part = usize::try_from(part).unwrap_or(OPEN_FILES_MAX);
@@ -147,15 +149,15 @@ impl FileCache {
         let (kept, free) = deferred.into_iter().partition(|path| pins.holds(path));
         pins.deferred = kept;
         for path in free {
-            // What is left is removed by the next open.
+            // On an error, the next open removes the file.
             if let Err(error) = self.disk.remove(&path) {
                 tracing::warn!(%error, path, "a file that was sent to another node was not removed");
             }
         }
     }
 
-    /// Closes every file and drops every pin: the files are about to be replaced.
-    /// Reads that fail wait until the guard is dropped.
+    /// Evicts every file and drops every pin, because the files will be replaced. Failed reads wait
+    /// in [`wait_installed`](Self::wait_installed) until the guard is dropped.
     pub(crate) fn begin_install(&self) -> MutexGuard<'_, ()> {
         let guard = self.installing.lock();
         *self.pins.lock() = Pins::default();
@@ -163,24 +165,25 @@ impl FileCache {
         guard
     }
 
-    /// Closes every file, those that are being opened included.
+    /// Evicts every file. Files that are being opened at this time are not cached.
     pub(crate) fn forget_all(&self) {
         let mut open = self.open.lock();
         open.generation += 1;
         open.files.clear();
     }
 
-    /// Waits for the end of an install, if there is one.
+    /// Blocks until a running install has ended.
     pub(crate) fn wait_installed(&self) {
         drop(self.installing.lock());
     }
 
-    /// The disk of the store, which is this cache.
+    /// Returns the disk of the store, which is this cache.
     pub(crate) fn disk(&self) -> &dyn Disk {
         self
     }
 
-    /// Closes half of the files, the last one included. False when none is open.
+    /// Evicts at least half of the files, and lowers the limit. Returns `false` if no file is
+    /// cached.
     fn give_back(&self) -> bool {
         let mut open = self.open.lock();
         if open.files.is_empty() {
@@ -193,7 +196,7 @@ impl FileCache {
         true
     }
 
-    /// Repeats `act` while descriptors are short and files can be closed.
+    /// Retries `act` while it fails for lack of descriptors and files can be evicted.
     fn frugally<T>(&self, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             match act() {
@@ -203,7 +206,7 @@ impl FileCache {
         }
     }
 
-    /// The file, opened for reading and writing.
+    /// Returns the file, open for reading and writing.
     pub(crate) fn get(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         if let Some(file) = self.get_open(path) {
             return Ok(file);
@@ -214,7 +217,7 @@ impl FileCache {
         Ok(file)
     }
 
-    /// The file, if it is open already.
+    /// Returns the file if it is cached.
     pub(crate) fn get_open(&self, path: &str) -> Option<Arc<dyn DiskFile>> {
         let mut open = self.open.lock();
         let now = open.tick();
@@ -223,7 +226,7 @@ impl FileCache {
         Some(Arc::clone(file))
     }
 
-    /// Keeps a file that was just made.
+    /// Caches a file that was just created.
     pub(crate) fn put(&self, path: &str, file: Arc<dyn DiskFile>) {
         self.put_of(path, file, None);
     }
@@ -240,7 +243,7 @@ impl FileCache {
         open.files.insert(path.into(), (file, now));
     }
 
-    /// Forgets a file that is removed.
+    /// Evicts a file, before its removal.
     pub(crate) fn forget(&self, path: &str) {
         self.open.lock().files.remove(path);
     }

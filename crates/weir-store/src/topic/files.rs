@@ -1,5 +1,4 @@
-//! The segments and blocks of one topic, shared between its one writer and
-//! any number of readers.
+//! The segments and blocks of one topic, which one writer and any number of readers share.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -16,8 +15,8 @@ use super::signal::{Registration, Signal};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
-/// Bytes of a block up to which it is read where nothing may be waited for:
-/// more would take long even from memory.
+/// Maximum bytes of a block for a read that must not block. A copy of a larger block takes long
+/// even from memory.
 const NOW_BYTES_MAX: usize = 256 << 10;
 
 /// A segment file.
@@ -26,7 +25,7 @@ pub(crate) struct Segment {
     pub(crate) number: u32,
     pub(crate) path: String,
     pub(crate) cache: Arc<FileCache>,
-    /// Bytes written, and bytes known to be durable.
+    /// Number of written bytes; `synced` is the number of bytes that are known to be durable.
     pub(crate) written: AtomicU64,
     pub(crate) synced: AtomicU64,
 }
@@ -49,13 +48,13 @@ impl Segment {
             .map_err(StoreError::io(IoVerb::Open, &self.path))
     }
 
-    /// Whether something was written that is not known to be durable.
+    /// Whether some written bytes are not known to be durable.
     pub(crate) fn is_dirty(&self) -> bool {
         self.synced.load(Ordering::Acquire) < self.written.load(Ordering::Acquire)
     }
 
-    /// Makes everything written so far durable but for the file's name.
-    /// Returns how much that is, for [`settle`](Self::settle).
+    /// Makes all bytes written so far durable, but not the name of the file. Returns the number of
+    /// these bytes, for [`settle`](Self::settle).
     pub(crate) fn sync(&self) -> Result<u64, StoreError> {
         let written = self.written.load(Ordering::Acquire);
         let synced = self.file()?.sync_data();
@@ -63,13 +62,13 @@ impl Segment {
         Ok(written)
     }
 
-    /// Counts so many bytes as durable: the directory was synced too.
+    /// Counts the first `written` bytes as durable. The directory must be synced too.
     pub(crate) fn settle(&self, written: u64) {
         self.synced.fetch_max(written, Ordering::AcqRel);
     }
 }
 
-/// A closed block: where it is, and its bytes while they are not in the file.
+/// A closed block: its location, or its bytes until they are written to a file.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockRef {
     pub(crate) base: Base,
@@ -81,32 +80,32 @@ pub(crate) struct BlockRef {
     pub(crate) header_crc: u32,
 }
 
-/// Where the records of a closed block are.
+/// The location of the records of a closed block.
 #[derive(Clone, Debug)]
 pub(crate) enum Home {
-    /// Not written yet.
+    /// In memory, not written yet.
     Memory(Bytes),
-    /// In a segment, the header at this position.
+    /// In a segment, with the header at this position.
     File(Arc<Segment>, u64),
 }
 
-/// What readers see of a topic.
+/// The part of a topic that is visible to readers.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) blocks: Vec<BlockRef>,
-    /// Records after the last closed block.
+    /// The bytes of the records after the last closed block.
     pub(crate) open: Vec<u8>,
     pub(crate) open_base: Base,
     pub(crate) open_records: u32,
-    /// Offset of the newest published record; 0 when there is none.
+    /// Offset of the newest published record; 0 if there is none.
     pub(crate) last: u64,
     /// Offset of the newest record that retention has removed; 0 for none.
     pub(crate) removed: u64,
 }
 
 impl Contents {
-    /// Offset of the newest record that can be read. Below `last` when a
-    /// compaction removed the newest ones.
+    /// Returns the offset of the newest record that can be read. It is less than `last` if a
+    /// compaction removed the newest records.
     fn readable(&self) -> u64 {
         if self.open_records > 0 {
             return self.last;
@@ -115,7 +114,7 @@ impl Contents {
     }
 }
 
-/// The block that has a record.
+/// The result of a lookup of a block.
 enum BlockLookup {
     Closed(BlockRef),
     Open(LoadedBlock),
@@ -123,7 +122,7 @@ enum BlockLookup {
 }
 
 impl Contents {
-    /// The block with the first record from this offset on.
+    /// Returns the block with the first record at or after `from`.
     fn find(&self, from: u64) -> BlockLookup {
         let at = self.blocks.partition_point(|block| block.last < from);
         match self.blocks.get(at) {
@@ -139,7 +138,7 @@ impl Contents {
     }
 }
 
-/// One topic's records.
+/// The records of one topic.
 #[derive(Debug)]
 pub(crate) struct TopicFiles {
     pub(crate) id: TopicId,
@@ -149,7 +148,7 @@ pub(crate) struct TopicFiles {
     signal: Signal,
 }
 
-/// A block's records in memory, ready to be read.
+/// The records of a block in memory, already checked.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedBlock {
     pub(crate) base: Base,
@@ -158,28 +157,29 @@ pub(crate) struct LoadedBlock {
     pub(crate) bytes: Bytes,
 }
 
-/// File whose presence asks the next open to derive topics and snapshots from
-/// the log, if the log has it all.
+/// The rebuild mark. If this file exists and the log is complete, the next open derives all topics
+/// from the log and ignores snapshots.
 pub(crate) const REBUILD_MARK: &str = "rebuild";
 
-/// Leaves the mark. Without it (a full disk) the damage is only reported again.
+/// Creates the rebuild mark. If this fails (for example on a full disk), the damage remains and is
+/// reported again.
 fn mark_for_rebuild(disk: &dyn Disk) {
     if disk.open(REBUILD_MARK, OpenMode::CreateNew).is_ok() {
         drop(disk.sync_dir(""));
     }
 }
 
-/// Directory of a topic's segments.
+/// Returns the directory of the segments of a topic.
 pub(crate) fn directory(id: TopicId) -> String {
     format!("topics/{:08x}", id.0)
 }
 
-/// Path of a segment.
+/// Returns the path of a segment.
 pub(crate) fn path(id: TopicId, number: u32) -> String {
     format!("{}/{number:010}.seg", directory(id))
 }
 
-/// The topic of a directory name that the store gave.
+/// Returns the topic of a directory name; `None` for a name that the store does not use.
 pub(crate) fn parse_directory(name: &str) -> Option<TopicId> {
     let id = u32::from_str_radix(name, 16).ok().map(TopicId)?;
     directory(id)
@@ -188,7 +188,7 @@ pub(crate) fn parse_directory(name: &str) -> Option<TopicId> {
         .then_some(id)
 }
 
-/// The number of a segment name that the store gave.
+/// Returns the number in the file name of a segment; `None` for a name that the store does not use.
 pub(crate) fn parse_segment(name: &str) -> Option<u32> {
     let digits = name
         .strip_suffix(".seg")
@@ -211,17 +211,17 @@ impl TopicFiles {
         }
     }
 
-    /// Offset of the newest published record.
+    /// Returns the offset of the newest published record.
     pub(crate) fn last(&self) -> ConsequenceOffset {
         ConsequenceOffset(self.contents.read().last)
     }
 
-    /// Offset of the newest record that retention has removed; 0 for none.
+    /// Returns the offset of the newest record that retention has removed; 0 for none.
     pub(crate) fn removed(&self) -> u64 {
         self.contents.read().removed
     }
 
-    /// Offset of the oldest record that is still there; zero for none.
+    /// Returns the offset of the oldest remaining record; zero if there is none.
     pub(crate) fn first(&self) -> ConsequenceOffset {
         let contents = self.contents.read();
         let first = contents.blocks.first().map(|block| block.base.first);
@@ -229,42 +229,43 @@ impl TopicFiles {
         ConsequenceOffset(first.or(open).unwrap_or(0))
     }
 
-    /// Bytes of closed blocks, headers included, and of the open one.
+    /// Returns the bytes of the closed blocks with their headers, and of the open block.
     pub(crate) fn bytes(&self) -> u64 {
         let contents = self.contents.read();
         let block = |block: &BlockRef| u64::from(block.bytes) + HEADER_BYTES as u64;
         contents.blocks.iter().map(block).sum::<u64>() + contents.open.len() as u64
     }
 
-    /// Tells waiting readers that there are new records.
+    /// Wakes readers that wait for new records.
     pub(crate) fn notify(&self) {
         self.signal.notify();
     }
 
-    /// Ends all waiting, now and later.
+    /// Ends all present and later waits for records.
     pub(crate) fn close(&self) {
         self.signal.close();
     }
 
-    /// Waits until there is a record after `after`, until `deadline`, or
-    /// until the store is closed. Returns whether there is one.
+    /// Blocks until there is a record after `after`, until `deadline` (`None`: no deadline), or
+    /// until the store is closed. Returns whether there is such a record.
     pub(crate) fn wait_past(&self, after: u64, deadline: Option<Instant>) -> bool {
         self.signal
             .wait(|| self.contents.read().readable() > after, deadline)
     }
 
-    /// As `wait_past`, for a task: its waker is called when it may be so.
+    /// As `wait_past`, for a task. Calls `waker` when there may be a record after `after`.
     pub(crate) fn watch_past(&self, after: u64, waker: &Waker) -> Registration {
         self.signal
             .watch(|| self.contents.read().readable() > after, waker)
     }
 
-    /// Where those who wait are kept.
+    /// Returns the signal at which readers wait.
     pub(crate) fn signal(&self) -> &Signal {
         &self.signal
     }
 
-    /// Bytes that the block with the first record from this offset on takes when it is loaded.
+    /// Returns the bytes of memory to load the block with the first record at or after `from`; 0 if
+    /// there is none, or if a closed block is already in memory.
     pub(crate) fn block_bytes(&self, from: u64) -> usize {
         let contents = self.contents.read();
         let at = contents.blocks.partition_point(|block| block.last < from);
@@ -276,8 +277,8 @@ impl TopicFiles {
         }
     }
 
-    /// The block that holds the first record with an offset of at least
-    /// `from`; `None` when there is no such record yet.
+    /// Returns the block with the first record at or after `from`; `None` if there is no such
+    /// record yet.
     pub(crate) fn load_from(&self, from: u64) -> Result<Option<LoadedBlock>, StoreError> {
         loop {
             let found = match self.contents.read().find(from) {
@@ -297,7 +298,7 @@ impl TopicFiles {
         }
     }
 
-    /// As `load_from`, if it is short and nothing has to be waited for.
+    /// As `load_from`, but returns `Pending` for a long block, and if the read could block.
     pub(crate) fn load_from_now(&self, from: u64) -> Poll<Option<LoadedBlock>> {
         let contents = self.contents.read();
         if contents.open.len() > NOW_BYTES_MAX {
@@ -317,14 +318,15 @@ impl TopicFiles {
             let open = segment.cache.get_open(&segment.path);
             Ok(open.is_some_and(|file| file.read_exact_at_now(buffer, position)))
         };
-        // The blocking read finds damage again and reports it.
+        // Not an error here: the blocking read finds the damage again and reports it.
         match self.load_checked(&block, read) {
             Ok(Some(loaded)) => Poll::Ready(Some(loaded)),
             Ok(None) | Err(_) => Poll::Pending,
         }
     }
 
-    /// Whether a compaction has put other blocks in the place of this one.
+    /// Whether the segment of this block is no longer part of the topic. Compaction, retention and
+    /// installs replace or remove segments.
     pub(crate) fn is_replaced(&self, block: &BlockRef) -> bool {
         let Home::File(old, _) = &block.home else {
             return false;
@@ -336,7 +338,8 @@ impl TopicFiles {
         })
     }
 
-    /// The records of a closed block, checked when they come from disk.
+    /// Loads the records of a closed block, and checks them if they come from disk. Damage creates
+    /// the rebuild mark.
     pub(crate) fn load(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
         let loaded = self.check(block);
         if loaded.as_ref().is_err_and(StoreError::is_damage) && !self.is_replaced(block) {
@@ -345,12 +348,12 @@ impl TopicFiles {
         loaded
     }
 
-    /// Waits for the end of an install, if there is one.
+    /// Blocks until a running install has ended.
     pub(crate) fn wait_installed(&self) {
         self.cache.wait_installed();
     }
 
-    /// As `load`, but damage leaves no mark.
+    /// As `load`, but damage does not create the rebuild mark.
     pub(crate) fn check(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
         let read = |segment: &Segment, buffer: &mut [u8], position| {
             let file = segment.file().map_err(|error| self.or_removed(error))?;
@@ -362,8 +365,8 @@ impl TopicFiles {
         loaded.ok_or_else(|| StoreError::damage(&directory(self.id), 0, "a block", 0))
     }
 
-    /// A file that is missing below a read-only store was removed by the process
-    /// that writes the store: by retention, or by a compaction.
+    /// Converts the error of a missing file in a read-only store to `ChangedWhileRead`: retention
+    /// or a compaction of the writing process has removed the file.
     fn or_removed(&self, error: StoreError) -> StoreError {
         if self.cache.disk().is_read_only() && error.is_missing_file() {
             let cause = Box::new(error);
@@ -372,7 +375,8 @@ impl TopicFiles {
         error
     }
 
-    /// Reads a block by `read`, which says whether it did; `None` if not.
+    /// Loads and checks a block. `read` fills the buffer and returns true, or returns false if it
+    /// cannot read now; the result is then `None`.
     fn load_checked(
         &self,
         block: &BlockRef,
@@ -415,8 +419,8 @@ impl TopicFiles {
         }
     }
 
-    /// Reads the block headers of a segment up to `bytes`. What comes after them
-    /// belongs to a later time and does not count.
+    /// Reads the block headers in the first `bytes` bytes of a segment. Later bytes were written
+    /// after the snapshot and are ignored.
     pub(crate) fn attach(&self, number: u32, bytes: u64) -> Result<Vec<BlockRef>, StoreError> {
         let path = path(self.id, number);
         let segment = Arc::new(Segment::new(number, path, Arc::clone(&self.cache), bytes));

@@ -1,42 +1,42 @@
-//! Waking those who wait for something that another thread makes true.
+//! A signal that wakes threads and tasks which wait for a change made by another thread.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
-/// A condition that somebody else's data is in; waiting costs the other side
-/// one atomic read while nobody waits.
+/// A condition variable for threads and tasks. The condition depends on data outside of the signal.
+/// Without a waiter, [`notify`](Self::notify) costs one atomic read.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     waiting: AtomicUsize,
-    /// Nothing will come any more.
+    /// Whether the signal is closed: there will be no further change.
     closed: AtomicBool,
     lock: Mutex<Watchers>,
     changed: Condvar,
 }
 
-/// Tasks that wait without a thread.
+/// The waiting tasks.
 #[derive(Debug, Default)]
 struct Watchers {
-    /// Number of the one that came last.
+    /// Number of the newest registration.
     last: u64,
     wakers: Vec<(u64, Waker)>,
 }
 
-/// What became of the registration of a task that waits.
+/// The result of the registration of a waiting task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Registration {
-    /// It is so already.
+    /// The condition is already true.
     Found,
-    /// It will never be.
+    /// The signal is closed: the condition will not become true.
     Closed,
-    /// The waker will be called; until then this number takes it back.
+    /// The waker will be called. [`Signal::forget`] with this number cancels the registration.
     Waits(u64),
 }
 
 impl Signal {
-    /// The data changed. Called after it did.
+    /// Wakes all waiters. Must be called after a change of the data.
     pub(crate) fn notify(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.wake();
@@ -48,14 +48,14 @@ impl Signal {
         self.waiting.fetch_sub(wakers.len(), Ordering::SeqCst);
         self.changed.notify_all();
         for (_, waker) in wakers {
-            // Foreign code: a panic in it must not end the commit thread.
+            // The waker is code of the caller. A panic in it must not end the commit thread.
             let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
             drop(woken);
         }
     }
 
-    /// Asks for one call of the waker with the next change, unless it is found
-    /// or closed by now.
+    /// Registers `waker` for one call at the next change. Registers nothing if `found` returns true
+    /// or the signal is closed.
     pub(crate) fn watch(&self, found: impl Fn() -> bool, waker: &Waker) -> Registration {
         if found() {
             return Registration::Found;
@@ -79,7 +79,7 @@ impl Signal {
         Registration::Waits(id)
     }
 
-    /// Takes back what [`watch`](Self::watch) asked for.
+    /// Cancels a registration of [`watch`](Self::watch).
     pub(crate) fn forget(&self, id: u64) {
         let mut watchers = self.lock.lock();
         if let Ok(at) = watchers.wakers.binary_search_by_key(&id, |(id, _)| *id) {
@@ -88,14 +88,14 @@ impl Signal {
         }
     }
 
-    /// Ends all waiting, now and later.
+    /// Closes the signal: wakes all waiters, and later waits return at once.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Waits until `found`, or until `deadline` or the end. Returns whether it
-    /// was found.
+    /// Blocks until `found` returns true, until `deadline` (`None`: no deadline), or until the
+    /// signal is closed. Returns whether `found` returned true.
     pub(crate) fn wait(&self, found: impl Fn() -> bool, deadline: Option<Instant>) -> bool {
         if found() {
             return true;

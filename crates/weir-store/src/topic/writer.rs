@@ -1,9 +1,9 @@
-//! The one writer of a topic's blocks.
+//! The only writer of the blocks of a topic.
 //!
-//! It belongs to the thread that applies. [`push`](TopicWriter::push) only
-//! encodes; [`publish`](TopicWriter::publish) makes what was pushed visible
-//! and never fails; [`flush`](TopicWriter::flush) moves closed blocks to their
-//! segment and may be repeated after an error, the blocks stay in memory.
+//! The applying thread owns the writer. [`push`](TopicWriter::push) only encodes a record.
+//! [`publish`](TopicWriter::publish) makes pushed records visible and never fails.
+//! [`flush`](TopicWriter::flush) writes closed blocks to their segment. After an error, the blocks
+//! stay in memory, and the flush can be retried.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -19,38 +19,38 @@ use crate::error::{IoVerb, StoreError};
 
 /// A segment is closed when it has this many bytes.
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 20;
-/// Closed blocks of one topic that are gathered for one write.
+/// Bytes of closed blocks of one topic that are collected for one write.
 pub(crate) const FLUSH_BYTES: usize = 256 << 10;
-/// Bytes of one write, a long record apart: while writes fail, trying again
-/// costs no more than this.
+/// Maximum bytes of one write, except for a longer record. The maximum bounds the cost of retries
+/// while writes fail.
 const WRITE_BYTES: u64 = 4 << 20;
 
-/// A topic's segments as a snapshot lists them.
+/// The list of the segments of a topic in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentList {
     /// Number of the next segment.
     pub(crate) next: u32,
     /// Offset of the newest record that retention has removed; 0 for none.
     pub(crate) removed: u64,
-    /// Each segment, in order.
+    /// The segments, in order.
     pub(crate) segments: Vec<SegmentEntry>,
 }
 
-/// What a snapshot says of one segment.
+/// The entry of one segment in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentEntry {
     pub(crate) number: u32,
-    /// Bytes that count.
+    /// Bytes that belong to the snapshot. The file may have later bytes.
     pub(crate) bytes: u64,
-    /// Offsets of the first and the last record.
+    /// Offset of the first record; `last` is that of the last one.
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// The checksums of all block headers, folded.
+    /// A checksum over the checksums of all block headers, in order.
     pub(crate) chain: u32,
 }
 
 impl SegmentEntry {
-    /// The entry with one more block, which ends at `bytes`.
+    /// Returns the entry with one more block, which ends at `bytes`.
     #[must_use]
     pub(crate) fn with_block(self, bytes: u64, last: u64, header_crc: u32) -> Self {
         let mut both = [0; 8];
@@ -65,7 +65,7 @@ impl SegmentEntry {
     }
 }
 
-/// The entries of blocks that are all in files, in order.
+/// Returns the segment entries of `blocks`, in order. Ignores blocks that are only in memory.
 pub(crate) fn entries(blocks: &[BlockRef]) -> Vec<SegmentEntry> {
     let mut segments: Vec<SegmentEntry> = Vec::new();
     for block in blocks {
@@ -94,14 +94,14 @@ pub(crate) fn entries(blocks: &[BlockRef]) -> Vec<SegmentEntry> {
 #[derive(Debug)]
 pub(crate) struct TopicWriter {
     pub(crate) files: Arc<TopicFiles>,
-    /// Whether it has records that are not published.
+    /// Whether the writer has records that are not published.
     pub(crate) touched: bool,
     builder: BlockBuilder,
-    /// Bytes of the open block that readers have.
+    /// Number of published bytes of the open block.
     copied: usize,
-    /// Closed since the last publish.
+    /// Blocks that were closed since the last publish.
     closed: Vec<RawBlock>,
-    /// Published, and not in a file yet.
+    /// Published blocks that are not in a file yet.
     unwritten: Vec<RawBlock>,
     unwritten_bytes: usize,
     next_segment: u32,
@@ -126,9 +126,8 @@ impl TopicWriter {
         }
     }
 
-    /// Goes on after the listed segments, whose blocks become readable, and
-    /// after `last`, the offset of the topic's newest record. A compaction may
-    /// have removed that record.
+    /// Opens the listed segments, whose blocks become readable, and continues after them. `last` is
+    /// the offset of the newest record of the topic, which a compaction may have removed.
     pub(crate) fn attach(&mut self, listed: &SegmentList, last: u64) -> Result<(), StoreError> {
         let mut blocks: Vec<BlockRef> = Vec::new();
         for entry in &listed.segments {
@@ -184,7 +183,7 @@ impl TopicWriter {
         Ok(())
     }
 
-    /// Encodes a record. Nobody sees it yet.
+    /// Encodes a record. Readers do not see the record before [`publish`](Self::publish).
     #[inline]
     pub(crate) fn push(&mut self, record: &Record<'_>) {
         self.builder.push(record);
@@ -199,7 +198,7 @@ impl TopicWriter {
         }
     }
 
-    /// Makes everything pushed so far readable and wakes those who wait.
+    /// Makes all pushed records readable, and wakes waiting readers.
     pub(crate) fn publish(&mut self) {
         let mut contents = self.files.contents.write();
         for raw in self.closed.drain(..) {
@@ -232,19 +231,19 @@ impl TopicWriter {
         self.files.notify();
     }
 
-    /// Bytes of closed blocks that are in no file.
+    /// Returns the bytes of closed blocks that are not in a file yet.
     pub(crate) fn unwritten_bytes(&self) -> usize {
         self.unwritten_bytes
     }
 
-    /// Closes the open block, publishes and writes everything.
+    /// Closes the open block, and publishes and writes all records.
     pub(crate) fn flush_all(&mut self) -> Result<(), StoreError> {
         self.close_block();
         self.publish();
         self.flush()
     }
 
-    /// Writes closed blocks to the segment, not synced.
+    /// Writes the published blocks to segments, without a sync.
     pub(crate) fn flush(&mut self) -> Result<(), StoreError> {
         while !self.unwritten.is_empty() {
             let (segment, start) = self.segment()?;
@@ -307,13 +306,13 @@ impl TopicWriter {
         Ok((segment, 0))
     }
 
-    /// Segments that must be synced before a snapshot may list them.
+    /// Returns the segments that must be synced before a snapshot may list them.
     pub(crate) fn dirty(&mut self) -> &[Arc<Segment>] {
         self.dirty.retain(|segment| segment.is_dirty());
         &self.dirty
     }
 
-    /// The segments as a snapshot lists them. Everything must be flushed.
+    /// Returns the list of the segments for a snapshot. All blocks must be flushed.
     pub(crate) fn list(&self) -> SegmentList {
         assert!(self.unwritten.is_empty(), "flushed before it is listed");
         let contents = self.files.contents.read();
@@ -324,27 +323,26 @@ impl TopicWriter {
         }
     }
 
-    /// Uses no segment number up to `number`: there are files with them.
+    /// Reserves all segment numbers up to `number`, because files with these numbers exist.
     pub(crate) fn skip_segments(&mut self, number: u32) {
         self.next_segment = self.next_segment.max(number + 1);
     }
 
-    /// Numbers for `count` segments that someone else writes.
+    /// Reserves `count` segment numbers for another writer, and returns the first one.
     pub(crate) fn reserve_segments(&mut self, count: u32) -> u32 {
         let first = self.next_segment;
         self.next_segment += count;
         first
     }
 
-    /// Nothing more is written to the current segment. Returns all blocks,
-    /// which must be flushed: they fill whole segments.
+    /// Closes the current segment, so that all blocks are in closed segments. Returns all blocks.
+    /// They must be flushed before the call.
     pub(crate) fn close_segment(&mut self) -> Vec<BlockRef> {
         self.current = None;
         self.files.contents.read().blocks.clone()
     }
 
-    /// Replaces all blocks up to offset `through`, which is the end of a
-    /// segment, by `blocks`.
+    /// Replaces all blocks up to the offset `through` by `blocks`. A segment must end at `through`.
     pub(crate) fn replace(&mut self, through: u64, blocks: Vec<BlockRef>) {
         let mut contents = self.files.contents.write();
         let at = contents
@@ -353,8 +351,8 @@ impl TopicWriter {
         contents.blocks.splice(..at, blocks);
     }
 
-    /// Takes the segments from the front that end at or before `through` out
-    /// of what readers see, and returns them. The one that is written to stays.
+    /// Hides from readers the segments at the front that end at or before `through`, and returns
+    /// these segments. The current segment stays.
     pub(crate) fn drop_front(&mut self, through: u64) -> Vec<Arc<Segment>> {
         let current = self.current.as_ref().map(|(segment, _)| segment.number);
         let mut contents = self.files.contents.write();
@@ -383,7 +381,7 @@ impl TopicWriter {
     }
 }
 
-/// Makes an empty segment file.
+/// Creates an empty segment file.
 pub(crate) fn create(files: &TopicFiles, number: u32) -> Result<Arc<Segment>, StoreError> {
     let disk = files.cache.disk();
     let dir = directory(files.id);
