@@ -15,8 +15,7 @@ pub fn run(input: &[u8]) {
     let org = to_org(&base, &options).expect("a document that was read can be shown");
     let back = from_org(&org.text, &base, &options).expect("its text can be read");
     assert_eq!(back, base);
-    // The same text with an empty line before it: it differs from the original, so all of it is
-    // parsed.
+    // With an empty line before it, the text differs from the original, so all of it is parsed.
     let spaced = format!("\n{}", org.text);
     let back = from_org(&spaced, &base, &options).expect("its text can be read");
     assert_eq!(back, base);

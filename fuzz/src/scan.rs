@@ -42,7 +42,7 @@ fn plan(choice: u8, level: Level, simd: Simd) -> Plan {
     }
 }
 
-/// Whether a value of this type can begin with this byte.
+/// Whether these bytes can be a value of this type.
 fn fits(tag: Tag, bytes: &[u8]) -> bool {
     match tag {
         Tag::Undefined => bytes.is_empty(),

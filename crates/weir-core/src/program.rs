@@ -23,7 +23,7 @@ pub const PROGRAM_STACK_BYTES: usize = 8 << 20;
 pub struct Setup {
     /// The state mode of the topic.
     pub mode: StateMode,
-    /// Maximum bytes of memory that the module may declare.
+    /// Upper bound for the maximum size of memory that a module declares, in bytes.
     pub memory_bytes_max: u64,
     /// Number of the meter that counts fuel and measures the stack, from the CREATE or REPLACE.
     pub meter: u32,

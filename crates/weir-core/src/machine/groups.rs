@@ -65,11 +65,11 @@ pub struct Entry {
     pub attempts: u32,
     /// Hash of its key in a keyed group; 0 for none.
     pub key: u64,
-    /// Whether a member has it.
+    /// Whether a member has the record.
     pub place: EntryState,
 }
 
-/// State of a record that was delivered or skipped, and is not acknowledged.
+/// State of an entry: whether a member has the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
     /// No member has the record.

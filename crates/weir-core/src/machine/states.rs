@@ -6,7 +6,7 @@
 //! The caps decide outcomes: they are constants of the machine version, and the charges follow from
 //! the log alone (docs/decisions/0054).
 //!
-//! Invariant: the sums are those of the existing programs.
+//! Invariant: the sums are the charges of the existing programs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
