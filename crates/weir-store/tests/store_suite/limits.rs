@@ -1,4 +1,4 @@
-//! Sizes and counts at their limits: one below, at, one above.
+//! Sizes and counts near their limits: one below, at, and one above.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn a_call_of_ten_thousand_intentions_is_one_batch() {
                 .all(|w| w[1].intention.0 == w[0].intention.0 + 1)
         );
     }
-    // The second one needs a segment of its own; that costs a few more.
+    // The second one needs a new segment, which costs a few more syncs.
     assert!(gate.count(Op::Sync, "log/") - syncs < 10);
     let outcomes = store
         .propose(&call[..CALL_ITEMS_MAX])
@@ -53,7 +53,7 @@ fn a_call_of_ten_thousand_intentions_is_one_batch() {
     assert!(store.propose(&[]).unwrap().wait().unwrap().is_empty());
 }
 
-/// The operator says how much fuel a call may have; what lives keeps its own.
+/// The operator limits the fuel that a topic may request; an existing topic retains its value.
 #[test]
 fn fuel_that_topics_may_ask_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ fn fuel_that_topics_may_ask_for() {
     let store = Store::open_disk(disk(), &all).unwrap();
     execute(&store, &[create]);
     store.close().unwrap();
-    // Nobody can be kept below what a topic has that asks for nothing.
+    // The limit of the operator cannot be below the default fuel of a topic.
     let usual = options().program_fuel_max;
     assert_eq!(usual, FUEL_ASKED_DEFAULT);
     for (cap, limit) in [(most, most), (usual, usual), (5, FUEL_DEFAULT)] {
@@ -139,7 +139,7 @@ fn one_oversized_intention_refuses_its_whole_call_and_nothing_is_written() {
     ));
     assert_eq!(gate.count(Op::Write, ""), writes);
     assert_eq!(store.topic("t").unwrap().last.0, 1);
-    // A refused call leaves the ones around it whole.
+    // A refused call does not affect other calls.
     assert_eq!(execute(&store, &[good])[0].first.0, 2);
 }
 
@@ -277,7 +277,7 @@ fn topics_with_a_leading_dot_are_written_by_the_process_alone_and_read_by_all() 
     assert_eq!(records(&store, ".weir.notes").len(), 2);
 }
 
-/// Names the directory for the child that has few descriptors.
+/// Environment variable with the directory of the child that has few descriptors.
 const FEW: &str = "WEIR_TEST_FEW_DESCRIPTORS_DIRECTORY";
 
 /// Writes and reads 200 topics in a process with few descriptors.
@@ -295,7 +295,7 @@ fn child_serves_many_topics() {
     }
     store.checkpoint().unwrap();
     let before = crate::world::state(&store);
-    // Segments of the log are made while the files of topics are open.
+    // The log creates segments while the files of topics are open.
     for _ in 0..5 {
         execute(&store, &[put("t0", b"large", &vec![7; 40 << 10])]);
     }
@@ -315,8 +315,7 @@ fn child_serves_many_topics() {
     println!("served");
 }
 
-/// The files of topics that are kept open take no descriptor that the store
-/// needs for something else.
+/// The open files of topics leave the descriptors that the store needs for other files.
 #[test]
 fn many_topics_are_served_with_few_descriptors() {
     let directory = tempfile::tempdir().unwrap();

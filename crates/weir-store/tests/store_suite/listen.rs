@@ -1,5 +1,5 @@
-//! Listeners see each record of their topic once, in order, whatever else
-//! happens to it (I5).
+//! Listeners receive each record of their topic once and in order, whatever else happens to
+//! the topic (I5).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
@@ -16,10 +16,10 @@ use crate::world::{
     Rec, create, create_with, drain, execute, latest, open, put, put_many, records,
 };
 
-/// Far beyond what any step takes: only a hang reaches it.
+/// Much longer than any step takes: only a hang reaches it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Follows a topic on a thread of its own until a record has this key.
+/// Follows a topic on a separate thread until a record with the key `end`.
 fn follow(mut reader: TopicReader, end: &'static [u8]) -> JoinHandle<Vec<Rec>> {
     std::thread::spawn(move || {
         let mut found: Vec<Rec> = Vec::new();
@@ -40,7 +40,7 @@ fn follow(mut reader: TopicReader, end: &'static [u8]) -> JoinHandle<Vec<Rec>> {
     })
 }
 
-/// Five threads write to a topic, singly and in batches.
+/// Five threads write to a topic, one record at a time and in batches.
 fn produce(store: &Arc<Store>, topic: &'static str, calls: u64) {
     let start = Arc::new(Barrier::new(5));
     let threads: Vec<_> = (1..=5_u8)
@@ -161,12 +161,13 @@ fn maintenance_of_every_kind_hides_and_repeats_nothing() {
     for listener in [live, late] {
         let found = listener.join().unwrap();
         assert!(found.windows(2).all(|w| w[0].offset < w[1].offset));
-        // What compaction left must have been seen, byte for byte.
+        // The records that compaction retained must have been received, with equal bytes.
         let mut seen = found.iter();
         for record in kept.iter().filter(|record| record.offset > 1) {
             assert!(seen.any(|r| r == record), "offset {}", record.offset);
         }
-        // What it took away was superseded by something that was seen too.
+        // A newer record with the same key was received for each record that compaction
+        // removed.
         let newest = |key: &[u8]| found.iter().rev().find(|r| r.key == key).unwrap();
         for record in &found {
             assert!(kept.contains(newest(&record.key)));
@@ -183,7 +184,7 @@ fn a_waiting_listener_is_woken_by_the_record_itself() {
     let reader = store.read("t", ConsequenceOffset(1)).unwrap();
     let (sender, woken) = mpsc::channel();
     let waiter = std::thread::spawn(move || {
-        // No deadline: without the wake it would never come back.
+        // No deadline: the call returns only when it is woken.
         sender.send(reader.wait(None)).unwrap();
     });
     execute(&store, &[put("other", b"k", b"v")]);
@@ -258,7 +259,7 @@ fn a_page_stays_as_it_was_when_its_topic_is_compacted() {
     store.compact_log().unwrap();
     let after: Vec<Rec> = page.iter().map(|r| Rec::from(r.unwrap())).collect();
     assert!(before.len() > 10 && before == after);
-    // The reader that was on its way steps over the hole.
+    // The reader that had begun continues after the removed records.
     let rest = drain(&mut reader).unwrap();
     assert_eq!(rest.iter().map(|r| r.offset).collect::<Vec<_>>(), [2001]);
 }
@@ -270,7 +271,7 @@ fn a_segment_that_goes_while_a_reader_opens_it_is_no_error() {
     create_with(&store, "t", &latest());
     let items = (0..300_u32).map(|n| ((n % 3).to_be_bytes(), [n as u8; 90]));
     put_many(&store, "t", items);
-    // More topics than files are kept open: that of the first one is closed.
+    // With more topics than open files, the file of the first topic is closed.
     for n in 0..200 {
         create(&store, &format!("other-{n}"));
     }
@@ -320,7 +321,7 @@ fn a_topic_that_never_was_has_no_reader() {
     assert!(unknown(store.scan("t", b"", None, 1).unwrap_err()));
     assert!(unknown(store.compact_topic("t").unwrap_err()));
     assert!(store.topic("t").is_none());
-    // Nor does a PUT make it.
+    // Nor does a PUT create the topic.
     let commits = execute(&store, &[put("t", b"k", b"v")]);
     assert_eq!(commits[0].reason, Some(weir_core::ErrorCode::NoTopic));
     assert!(store.topic("t").is_none());
@@ -349,7 +350,7 @@ fn places_in_time_are_found_whatever_was_stamped() {
         "time never goes back"
     );
     let (first, last) = (stamps[0].0, stamps[stamps.len() - 1].0);
-    // All may have one stamp: then there is no later one to look for.
+    // All records may have one stamp: then there is no later stamp to search for.
     for time in [
         0,
         first,
@@ -365,7 +366,7 @@ fn places_in_time_are_found_whatever_was_stamped() {
     assert!(reader.next_page().unwrap().is_none());
 }
 
-/// Runs a future on this thread, which sleeps between two calls of the waker.
+/// Runs a future on this thread, which sleeps until the waker is called.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -389,7 +390,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn a_task_waits_without_a_thread() {
     let store = Arc::new(open(Arc::new(SimDisk::new())));
-    // Before the topic is there, and after each record that was read.
+    // The task waits before the topic exists, and after each record that it read.
     let mut reader = store.listen("t", ConsequenceOffset::ZERO);
     let (said, heard) = mpsc::channel();
     let follower = std::thread::spawn(move || {
@@ -406,11 +407,11 @@ fn a_task_waits_without_a_thread() {
     for n in 0..200_u64 {
         execute(&store, &[put("t", b"k", &n.to_le_bytes())]);
         if n % 50 == 0 {
-            // Now and then it has to wait again.
+            // Make the task wait again now and then.
             while heard.recv_timeout(PATIENCE).unwrap() < usize::try_from(n + 2).unwrap() {}
         }
     }
-    // Somebody who gives up takes nothing along.
+    // A dropped wait does not consume the wake of another reader.
     for _ in 0..100 {
         let mut reader = store.read("t", ConsequenceOffset::ZERO).unwrap();
         reader.seek(reader.last());

@@ -1,8 +1,8 @@
-//! The durable store, from outside: commits, listeners, crashes, faults,
+//! Tests of the durable store through its API: commits, listeners, crashes, faults,
 //! snapshots, compaction, old formats.
 //!
-//! Nothing here sleeps to wait for something: where order matters, a test disk
-//! holds an operation until the test lets it go.
+//! No test sleeps to wait for an event. Where order matters, a test disk holds an operation
+//! until the test releases it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

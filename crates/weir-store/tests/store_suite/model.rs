@@ -1,5 +1,5 @@
-//! What a store must hold: scripts of intentions, and the state after each of
-//! them, computed by the machine alone, without any disk.
+//! The expected content of a store: scripts of intentions, and the state after each of
+//! them, computed by the machine alone without a disk.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use weir_core::{
 
 use crate::world::{Draw, Rec, TopicState};
 
-/// What is asked for, with its own bytes.
+/// An operation that owns its bytes.
 #[derive(Clone, Debug)]
 pub enum Ask {
     Create(TopicOptions),
@@ -34,7 +34,7 @@ pub struct Item {
     pub meta: Vec<u8>,
 }
 
-/// Lends items as intentions.
+/// Calls `work` with the items as intentions.
 pub fn with_intentions<T>(items: &[Item], work: impl FnOnce(&[Intention<'_>]) -> T) -> T {
     let steps: Vec<Vec<TxnOp<'_>>> = items
         .iter()
@@ -95,15 +95,15 @@ impl ConsequenceSink for Sink {
     }
 }
 
-/// All topics of a store.
+/// The state of all topics of a store.
 pub type State = BTreeMap<String, TopicState>;
 
-/// What happens, and what must come of it.
+/// A script, and its expected results.
 pub struct Expected {
     pub items: Vec<Item>,
-    /// Of each item.
+    /// Commit of each item.
     pub commits: Vec<Commit>,
-    /// Before the first item, and after each.
+    /// State before the first item, and after each item.
     pub states: Vec<State>,
 }
 
@@ -163,8 +163,8 @@ fn state_of(machine: &Machine, sink: &Sink) -> State {
         .collect()
 }
 
-/// Whether a topic is as expected. After a compaction records may be missing,
-/// but only such as were superseded.
+/// Checks that a topic is as expected. After a compaction, only superseded records may be
+/// missing.
 pub fn check_topic(found: &TopicState, expected: &TopicState, compacted: bool, what: &str) {
     assert_eq!(found.live, expected.live, "{what}");
     assert_eq!(found.incarnation, expected.incarnation, "{what}");
@@ -202,24 +202,24 @@ pub fn check_topic(found: &TopicState, expected: &TopicState, compacted: bool, w
     assert!(rest.next().is_none(), "{what}: a record that nobody wrote");
 }
 
-/// A step of a script. Ranges are of items.
+/// A step of a script. Ranges are indexes of items.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Calls that are sent without waiting for the one before.
+    /// Calls that are sent without waiting for the previous one.
     Calls(Vec<Range<usize>>),
     Checkpoint,
     CompactLog,
     CompactTopic(&'static str),
     Sync,
-    /// Closed cleanly and opened.
+    /// A clean close, then an open.
     Reopen,
-    /// Dropped in the middle: the clean end without waiting.
+    /// Dropped without a wait, which still ends cleanly.
     Kill,
 }
 
 const TOPICS: [&str; 3] = ["a", "b.c", "c"];
 
-/// A script of about `len` steps, drawn from a seed.
+/// Creates a script of about `len` steps from a seed.
 pub fn script(seed: u64, len: usize) -> (Vec<Item>, Vec<Act>) {
     let mut draw = Draw(seed);
     let mut maker = Maker::default();
@@ -316,7 +316,7 @@ impl Maker {
         self.push(draw, topic, ask);
     }
 
-    /// The items that were made since, as `count` calls.
+    /// Returns the items added since the last call of this function, as `count` calls.
     fn calls(&mut self, count: usize) -> Act {
         let (from, to) = (self.given, self.items.len());
         self.given = to;

@@ -1,5 +1,5 @@
-//! Stores that are opened for reading only: of a directory that cannot be
-//! written, of a copy, and beside the process that writes.
+//! Stores opened for reading only: a directory without write permission, a copy, and a
+//! directory that another process writes to.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -21,9 +21,9 @@ use crate::world::{
     state,
 };
 
-/// Names the directory for the child that reads it.
+/// Environment variable with the directory that the child reads.
 const DIRECTORY: &str = "WEIR_TEST_READ_ONLY_DIRECTORY";
-/// A user without rights on the files of others.
+/// Id of a user without rights on the files of other users.
 const NOBODY: u32 = 65_534;
 
 fn reading() -> OpenOptions {
@@ -34,8 +34,8 @@ fn reading() -> OpenOptions {
     }
 }
 
-/// Writes a history with all that an open meets: records in segments that a
-/// snapshot lists, more records in the log, a compacted topic, a purged log.
+/// Writes a history with all cases of an open: records in segments of a snapshot, records
+/// only in the log, a compacted topic, a purged log.
 fn fill(store: &Store) {
     create(store, "plain");
     create_with(store, "latest", &latest());
@@ -56,7 +56,7 @@ fn fill(store: &Store) {
     execute(store, &[put("plain", b"own", b"1").under(CLIENT, 1)]);
 }
 
-/// Every name below a directory with what would show a change.
+/// Returns every name below a directory, with the metadata and bytes that reveal a change.
 fn tree(directory: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut directories = vec![directory.to_owned()];
@@ -121,7 +121,7 @@ fn a_read_only_store_holds_the_same_and_changes_nothing() {
     );
     assert_eq!(reader.last_nonce(CLIENT), 1);
     refused(&reader);
-    // It does not follow the writer.
+    // The reader does not follow the writer.
     execute(&writer, &[put("plain", b"own", b"2")]);
     assert_eq!(state(&reader), expected);
     drop(reader);
@@ -133,7 +133,7 @@ fn a_read_only_store_holds_the_same_and_changes_nothing() {
     refused(&reader);
     reader.close().unwrap();
     assert_eq!(tree(directory.path()), before);
-    // Without a lock file none is created.
+    // Without a lock file, the reader does not create one.
     std::fs::remove_file(directory.path().join("LOCK")).unwrap();
     drop(Store::open(directory.path(), &reading()).unwrap());
     assert!(!directory.path().join("LOCK").exists());
@@ -163,7 +163,7 @@ fn a_torn_end_is_the_end_and_damage_is_reported() {
     );
     let count = records(&writer, "t").len();
     drop(writer);
-    // A kill in the middle of a write: the last batch lacks its second sector.
+    // A kill in the middle of a write: the second sector of the last batch is missing.
     let newest = std::fs::read_dir(directory.path().join("log")).unwrap();
     let newest = newest.map(|entry| entry.unwrap().path());
     let newest = newest.filter(|path| path.extension().is_some_and(|end| end == "log"));
@@ -181,7 +181,7 @@ fn a_torn_end_is_the_end_and_damage_is_reported() {
     let reader = reader.expect("a torn end is no damage");
     assert!(records(&reader, "t").len() < count);
     assert_eq!(std::fs::read(&newest).unwrap(), bytes);
-    // A flipped bit in what was acknowledged is damage, for each attempt.
+    // A flipped bit in an acknowledged entry is damage at each attempt.
     let mut bytes = whole;
     bytes[batches[batches.len() / 2] + 600] ^= 1;
     std::fs::write(&newest, &bytes).unwrap();
@@ -189,8 +189,8 @@ fn a_torn_end_is_the_end_and_damage_is_reported() {
     assert!(error.is_damage(), "{error}");
 }
 
-/// Reads the store of the directory that the environment names, in every way,
-/// and prints its digest.
+/// Reads the store in the directory that the environment names, in every way, and prints
+/// its digest.
 #[test]
 fn child_reads_the_directory() {
     let Ok(directory) = std::env::var(DIRECTORY) else {
@@ -230,7 +230,7 @@ const CHILD: [&str; 4] = [
     "--test-threads=1",
 ];
 
-/// Lets everybody read below a directory and nobody write.
+/// Makes all files below a directory readable for all users, and writable for none.
 fn readable(directory: &Path) {
     let mode = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -267,7 +267,7 @@ fn a_directory_that_cannot_be_written_can_be_read() {
     let test = std::env::current_exe().unwrap();
     let is_root = root.path().metadata().unwrap().uid() == 0;
     if is_root {
-        // Mode bits do not bind root: the whole mount is read-only.
+        // Mode bits do not restrict root, so the whole mount is read-only.
         let mut mount = Command::new("unshare");
         mount.args(["--mount", "sh", "-ec"]);
         mount.arg("mount --bind \"$0\" \"$0\"; mount -o remount,bind,ro \"$0\"; exec \"$@\"");
@@ -279,11 +279,11 @@ fn a_directory_that_cannot_be_written_can_be_read() {
             eprintln!("no mount namespaces here: only the copy of another user is tested");
         }
     }
-    // A copy of another user, or one without the permission to write.
+    // A copy that belongs to another user, or without write permission.
     let before = tree(&directory);
     readable(&directory);
     std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // The program may lie where that user cannot go.
+    // The other user may be unable to access the directory of the program.
     let copy = root.path().join("test");
     std::fs::copy(&test, &copy).unwrap();
     let mut other = Command::new(&copy);
@@ -294,7 +294,7 @@ fn a_directory_that_cannot_be_written_can_be_read() {
     says(child(other, &directory), "a copy");
     let names = |tree: &BTreeMap<PathBuf, _>| tree.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&tree(&directory)), names(&before));
-    // So that it can be removed.
+    // Restore the permissions, so that the directory can be removed.
     for name in [".", "log", "topics", "snapshots", "cut"] {
         let path = directory.join(name);
         if path.exists() {
@@ -303,23 +303,23 @@ fn a_directory_that_cannot_be_written_can_be_read() {
     }
 }
 
-/// Snapshots that a writer makes at least while readers open its store.
+/// Least number of snapshots while readers open the store.
 const SNAPSHOTS: u64 = 20;
 
-/// Options of a writer that purges its log all the time.
+/// Options of a writer that purges its log as often as possible.
 fn purging() -> OpenOptions {
     OpenOptions {
         snapshot_log_bytes: 48 << 10,
         log_keep_bytes: Some(0),
-        // Many snapshots in a short time: syncs take most of it at `Group`.
+        // Many snapshots in a short time: at `Group`, syncs take most of that time.
         durability: Durability::Interval(Duration::from_millis(20)),
         ..options()
     }
 }
 
-/// A writer writes number after number, makes snapshots, purges the log and
-/// compacts; meanwhile the store is opened again and again. Each open has a
-/// prefix of what was written, with everything that was acknowledged before it.
+/// A writer writes ascending numbers, creates snapshots, purges the log and compacts.
+/// Meanwhile the store is opened again and again. Each open sees a prefix of the written
+/// numbers that contains all numbers acknowledged before the open.
 #[test]
 fn a_reader_beside_a_busy_writer_sees_a_prefix() {
     let directory = tempfile::tempdir().unwrap();
@@ -373,7 +373,7 @@ fn a_reader_beside_a_busy_writer_sees_a_prefix() {
                 ends.store(true, Ordering::Release);
                 panic!("{before} were acknowledged, found {numbers:?}");
             }
-            // Its files may be compacted away: then it says so.
+            // Compaction may remove the files of the reader: then the read fails.
             let reader = store.read("latest", ConsequenceOffset::ZERO).unwrap();
             match crate::world::drain(&mut { reader }) {
                 Ok(_) | Err(StoreError::ChangedWhileRead { .. }) => {}
@@ -395,8 +395,8 @@ fn a_reader_beside_a_busy_writer_sees_a_prefix() {
     assert!(stats.purged_index > 0, "the log was purged meanwhile");
 }
 
-/// The writer replaces all snapshots and purges the log while the reader is
-/// between the list of names and the files.
+/// The writer replaces all snapshots and purges the log after the reader has listed the
+/// files and before it opens them.
 #[test]
 fn files_that_vanish_during_an_open_cost_another_attempt() {
     let disk = SimDisk::new();
@@ -409,7 +409,7 @@ fn files_that_vanish_during_an_open_cost_another_attempt() {
     );
     writer.checkpoint().unwrap();
     let purge = |writer: &Store| {
-        // Two snapshots are kept: three replace those that were listed.
+        // Two snapshots are retained: three new ones replace those that were listed.
         for _ in 0..3 {
             put_many(
                 writer,
@@ -425,8 +425,8 @@ fn files_that_vanish_during_an_open_cost_another_attempt() {
     {
         let (writer, rounds, limit) =
             (Arc::clone(&writer), Arc::clone(&rounds), Arc::clone(&limit));
-        // The reader opens `log/start` once in each attempt, after it has
-        // listed the snapshots.
+        // The reader opens `log/start` once in each attempt, after it has listed the
+        // snapshots.
         gate.observe(move |op, path| {
             if op == Op::Open && path == "log/start" {
                 let round = rounds.fetch_add(1, Ordering::SeqCst);
@@ -440,7 +440,7 @@ fn files_that_vanish_during_an_open_cost_another_attempt() {
     assert_eq!(rounds.load(Ordering::SeqCst), 3, "two attempts failed");
     assert_eq!(state(&reader), state(&writer));
     drop(reader);
-    // A writer that does so at every attempt.
+    // The writer replaces the files at every attempt.
     rounds.store(0, Ordering::SeqCst);
     limit.store(u64::MAX, Ordering::SeqCst);
     let error = Store::open_disk(gate.disk(), &reading()).unwrap_err();
@@ -451,15 +451,14 @@ fn files_that_vanish_during_an_open_cost_another_attempt() {
     assert_eq!(error.code(), weir_core::ErrorCode::ChangedWhileRead);
 }
 
-/// A compaction of the writer removes a segment that the reader has not opened
-/// yet.
+/// A compaction of the writer removes a segment that the reader has not opened yet.
 #[test]
 fn a_segment_that_the_writer_removed_is_a_typed_error() {
     let directory = tempfile::tempdir().unwrap();
     let writer = Store::open(directory.path(), &options()).unwrap();
     create_with(&writer, "t", &latest());
     put_many(&writer, "t", (0..200_u32).map(|_| (b"key", [1; 300])));
-    // More topics than the reader keeps files of.
+    // More topics than the reader keeps files open for.
     for topic in 0..200 {
         create(&writer, &format!("other-{topic}"));
         execute(&writer, &[put(&format!("other-{topic}"), b"k", b"v")]);
@@ -476,12 +475,13 @@ fn a_segment_that_the_writer_removed_is_a_typed_error() {
         matches!(error, StoreError::ChangedWhileRead { .. }),
         "{error}"
     );
-    // Opened again, it has what the writer has.
+    // A new open sees the content of the writer.
     let reader = Store::open(directory.path(), &reading()).unwrap();
     assert_eq!(keys(&reader, "t"), keys(&writer, "t"));
 }
 
-/// What an open keeps outside of the directory has a limit, however long the log is.
+/// The records that a read-only open stores outside of the directory have a limit in bytes,
+/// however long the log is.
 #[test]
 fn more_records_of_the_log_than_a_reader_may_keep_end_its_open() {
     let directory = tempfile::tempdir().unwrap();
@@ -504,16 +504,16 @@ fn more_records_of_the_log_than_a_reader_may_keep_end_its_open() {
         panic!("{error}")
     };
     assert_eq!(limit_bytes, 1 << 20);
-    // It stopped soon after the limit: the log has 4 MB.
+    // The open stopped soon after the limit: the log has 4 MB.
     assert!((1 << 20..3 << 20).contains(&bytes), "{bytes}");
     assert_eq!(error.code(), weir_core::ErrorCode::ReadOnlyLimit);
     let reader = Store::open(directory.path(), &limited(8 << 20)).unwrap();
     assert_eq!(state(&reader), state(&writer));
-    // The records that a snapshot covers are in the directory.
+    // Records that a snapshot covers are in the directory, so the limit does not apply.
     writer.checkpoint().unwrap();
     let reader = Store::open(directory.path(), &limited(1 << 20)).unwrap();
     assert_eq!(state(&reader), state(&writer));
-    // An open for writing keeps nothing outside.
+    // An open for writing stores nothing outside of the directory.
     let replaying = OpenOptions {
         read_only_bytes_max: 0,
         ..options()
@@ -523,8 +523,8 @@ fn more_records_of_the_log_than_a_reader_may_keep_end_its_open() {
     drop(Store::open(directory.path(), &replaying).unwrap());
 }
 
-/// A second opener that wants to write learns who has the directory, waits, and
-/// gets it.
+/// A second opener for writing learns which process has the directory, waits, and then gets
+/// it.
 #[test]
 fn a_second_writer_learns_who_has_the_directory_and_waits() {
     let directory = tempfile::tempdir().unwrap();
@@ -535,7 +535,7 @@ fn a_second_writer_learns_who_has_the_directory_and_waits() {
         let (first, seen) = (Arc::clone(&first), Arc::clone(&seen));
         OnLocked::new(move |holder| {
             seen.lock().unwrap().push(holder.clone());
-            // The first one ends because the second one waits.
+            // The first opener ends because the second one waits.
             first
                 .lock()
                 .unwrap()
@@ -555,7 +555,7 @@ fn a_second_writer_learns_who_has_the_directory_and_waits() {
         (seen[0].pid, seen[0].program.as_str()),
         (std::process::id(), "test")
     );
-    // One that is told not to wait does not, and a reader never does.
+    // An opener whose callback declines to wait fails at once, and a reader never waits.
     let impatient = OpenOptions {
         lock_wait: Duration::from_mins(1),
         on_locked: Some(OnLocked::new(|_| false)),

@@ -1,4 +1,4 @@
-//! What an open replays after histories whose programs used much fuel.
+//! The number of intentions that an open replays after programs used much fuel.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use crate::disks::PATIENCE;
 use crate::replica::{Alone, append, node};
 use crate::world::{create, execute, options, put};
 
-/// Fuel of each call.
+/// Fuel used by each call.
 const CALL_FUEL: u64 = 1_000_000_000;
 /// Fuel after which a snapshot is due.
 const SNAPSHOT_FUEL: u64 = 10 * CALL_FUEL;
 
-/// Accepts each write and uses much fuel for it.
+/// A program that accepts each write and uses much fuel.
 #[derive(Debug)]
 struct Burner;
 
@@ -78,11 +78,11 @@ fn burning() -> OpenOptions {
     }
 }
 
-/// Microseconds that each module of a [`Compiler`] takes to compile.
+/// Microseconds to compile a module of a [`Compiler`].
 const COMPILE_US: u64 = 2_700_000;
 
-/// Has modules that take seconds to compile, as their facts say. While it is armed, a call waits
-/// until the module `later` was compiled.
+/// A host of modules whose facts report seconds of compile time. While it is armed, a call
+/// waits until a module of `later` is compiled.
 #[derive(Clone, Debug, Default)]
 struct Compiler(Arc<(Mutex<Compiled>, Condvar)>);
 
@@ -90,9 +90,9 @@ struct Compiler(Arc<(Mutex<Compiled>, Condvar)>);
 #[allow(clippy::struct_excessive_bools, reason = "four independent switches")]
 struct Compiled {
     codes: Vec<Vec<u8>>,
-    /// What was restored and is not compiled.
+    /// Modules that were restored and are not compiled.
     later: Vec<Vec<u8>>,
-    /// The store is open: what was restored may be compiled.
+    /// The store is open: restored modules may be compiled.
     is_open: bool,
     is_armed: bool,
     /// Compiling takes no time, so no snapshot is due.
@@ -203,7 +203,7 @@ impl Compiler {
         Store::open_disk(Arc::new(disk.clone()), &self.options()).unwrap()
     }
 
-    /// A node of a cluster on a disk of its own.
+    /// Opens a node of a cluster on a new disk.
     fn node(&self) -> (Store, Replica) {
         let (disk, provider) = (Arc::new(SimDisk::new()), Arc::new(Alone::default()));
         let log = Arc::clone(&provider) as _;
@@ -213,7 +213,7 @@ impl Compiler {
     }
 }
 
-/// Makes a topic with a module.
+/// Creates a topic with a module.
 fn deploy(store: &Store, topic: &str, code: &[u8]) -> Effect {
     let mut options = TopicOptions::default();
     options.program.state = StateMode::None;
@@ -236,7 +236,7 @@ fn write(store: &Store) {
     assert_eq!(done[0].fuel, CALL_FUEL);
 }
 
-/// A store with a topic whose calls cost much, and so many of them.
+/// Creates a topic with an expensive program and executes `calls` calls.
 fn burn(store: &Store, calls: u64) {
     let mut topic = TopicOptions::default();
     topic.program.state = StateMode::None;
@@ -262,7 +262,7 @@ fn nothing_costly_is_replayed_after_a_close() {
     let report = store.report();
     assert_eq!((report.replayed_intentions, report.replayed_fuel), (0, 0));
     assert_eq!(store.digest(), digest);
-    // Nor by the one after it, which had nothing to do.
+    // Nor does the next open replay anything, after a run without calls.
     store.close().unwrap();
     let store = open(&disk);
     assert_eq!(store.report().replayed_intentions, 0);
@@ -291,7 +291,7 @@ fn what_a_kill_leaves_to_replay_is_bounded_by_its_fuel() {
     for n in 1..=40_u64 {
         write(&store);
         if n % 11 == 0 {
-            // The write that went over the bound has begun a snapshot.
+            // The write that exceeded the bound has started a snapshot.
             snapshots += 1;
             while store.stats().snapshots < snapshots {
                 std::thread::yield_now();
@@ -317,7 +317,7 @@ fn no_module_is_compiled_by_a_replay_after_a_close() {
     let compiler = Compiler::default();
     let store = compiler.open(&disk);
     assert_eq!(store.report().replayed_intentions, 0);
-    // The open has compiled none; a thread does it now.
+    // The open has compiled no module; a thread compiles them now.
     let (state, changed) = &*compiler.0;
     let mut state = state.lock().unwrap();
     assert_eq!((state.codes.len(), state.later.len()), (0, 10));
@@ -325,7 +325,7 @@ fn no_module_is_compiled_by_a_replay_after_a_close() {
     changed.notify_all();
     let waited = changed.wait_timeout_while(state, PATIENCE, |state| state.codes.len() < 10);
     assert!(!waited.unwrap().1.timed_out(), "all are compiled");
-    // A module that was compiled before costs the next process as much.
+    // A module that was compiled before takes as much time in the next process.
     let again = deploy(&store, "again", &[0; 4]);
     assert_eq!(again, Effect::Valid);
     store.close().unwrap();
@@ -334,8 +334,8 @@ fn no_module_is_compiled_by_a_replay_after_a_close() {
     store.close().unwrap();
 }
 
-/// A store with this many topics, each with a module of its own, and a plain one; opened from a
-/// snapshot by a host that compiles nothing yet.
+/// A store with `modules` topics, each with its own module, and a plain topic. It was
+/// opened from a snapshot by a host that has compiled no module yet.
 fn with_restored(modules: u8) -> (Compiler, Store) {
     let disk = SimDisk::new();
     let store = Compiler::default().open(&disk);
@@ -380,7 +380,7 @@ fn a_call_waits_for_its_module_and_nothing_else_does() {
             .and_then(|one| Some(one.commit()?.effect));
         assert_eq!(effect, Some(Effect::Valid));
     }
-    // The one that was begun before the calls, then theirs.
+    // The module whose compilation began before the calls, then the modules of the calls.
     let codes = state.lock().unwrap().codes.clone();
     let restored: Vec<_> = codes.iter().filter(|code| *code != b"new").collect();
     let place = restored.iter().position(|code| **code == [3; 4]);

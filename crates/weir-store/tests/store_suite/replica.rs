@@ -1,5 +1,5 @@
-//! The seam to a log provider: entries that are no batches, the committed index,
-//! votes, waiters, and a single store that becomes a node.
+//! The interface to a log provider: entries that are not batches, the committed index,
+//! votes, waiting callers, and a single store that becomes a node.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
@@ -27,13 +27,12 @@ pub fn node() -> NodeOptions {
     }
 }
 
-/// A cluster of one: what is proposed is appended, and committed once it is
-/// durable.
+/// A cluster of one node: appends each proposed batch, and commits it when it is durable.
 #[derive(Default)]
 pub struct Alone {
     replica: OnceLock<Replica>,
     turn: Arc<Mutex<()>>,
-    /// Proposals that wait for `release`, once it is set.
+    /// Proposals that wait for `release`; `None` while proposals are not held.
     held: Mutex<Option<Vec<ProposedBatch>>>,
     purgeable: Mutex<Vec<EntryId>>,
 }
@@ -68,7 +67,7 @@ impl IntentionLog for Alone {
             return;
         }
         let (replica, turn) = (self.replica.get().unwrap().clone(), Arc::clone(&self.turn));
-        // The writer thread must not wait for itself.
+        // On another thread, because the writer thread must not wait for itself.
         std::thread::spawn(move || Self::commit(&replica, &turn, batch));
     }
 
@@ -146,7 +145,7 @@ fn only_committed_entries_are_applied_after_a_restart() {
     }
     execute(&store, &[put("orders", b"b", b"2")]);
     let (digest, applied) = (store.digest(), store.applied());
-    // Another leader's batch, which no majority has.
+    // A batch of another leader, without a majority.
     let tail = replica.reader().read(LogIndex(2), LogIndex(2), 1).unwrap();
     let body = tail[0].body.clone();
     append(&replica, vec![entry(8, 6, body)]).unwrap();
@@ -160,7 +159,7 @@ fn only_committed_entries_are_applied_after_a_restart() {
     let (id, body) = state.membership.unwrap();
     assert_eq!((id.index, &body[..]), (LogIndex(4), MEMBERS));
     assert_eq!(replica.log_state().last.unwrap().term, 8);
-    // A checkpoint keeps the members; the tail is taken back and replaced.
+    // A checkpoint retains the members; the tail is truncated and replaced.
     store.checkpoint().unwrap();
     wait(|done| replica.truncate_after(LogIndex(5), done)).unwrap();
     append(&replica, vec![entry(9, 6, EntryBody::Blank)]).unwrap();
@@ -182,7 +181,7 @@ fn only_committed_entries_are_applied_after_a_restart() {
     assert_eq!(store.report().snapshot, Some(LogIndex(5)));
     assert_eq!(replica.applied().membership.unwrap().1, MEMBERS);
     assert_eq!(store.digest(), digest);
-    // What follows comes after the blank entry that nobody has committed yet.
+    // Later entries are after the blank entry, which is not committed yet.
     let blank = entry(9, 6, EntryBody::Blank);
     replica.save_committed(blank.id).unwrap();
     replica.apply(blank).unwrap();
@@ -217,7 +216,7 @@ fn a_node_is_no_store_of_its_own_and_no_other_node() {
     };
     assert_eq!(code(as_other(&foreign)), ErrorCode::BadOption);
 
-    // One bad copy of the vote is written again; two are a vote that is lost.
+    // One bad copy of the vote is repaired; with two bad copies, the vote is lost.
     let file = directory.path().join("cluster/vote");
     let good = std::fs::read(&file).unwrap();
     for copy in [0, 512] {
@@ -235,7 +234,7 @@ fn a_node_is_no_store_of_its_own_and_no_other_node() {
         open_node(directory.path()).map(drop).unwrap_err().code(),
         ErrorCode::Damaged
     );
-    // Nor is it known which node the directory is.
+    // Nor can the node id of the directory be read.
     let identity = Store::node_identity(directory.path());
     assert_eq!(identity.unwrap_err().code(), ErrorCode::Damaged);
     assert_eq!(code(reopen_alone(directory.path())), ErrorCode::Damaged);
@@ -278,7 +277,7 @@ fn a_store_of_one_node_passes_over_entries_of_a_conversion_that_a_crash_cut_shor
     create(&store, "orders");
     execute(&store, &[put("orders", b"a", b"1")]);
     store.into_node(3, 5, MEMBERS).unwrap();
-    // The vote file is what makes the directory a node, and comes last.
+    // The vote file makes the directory a node, and is written last.
     std::fs::remove_dir_all(directory.path().join("cluster")).unwrap();
     let store = reopen_alone(directory.path()).unwrap();
     assert_eq!(store.report().replayed_entries, 3);
@@ -302,7 +301,7 @@ fn a_waiting_caller_gets_indeterminate_and_the_queue_still_gathers() {
     let waiting: Vec<_> = (0..40_u8)
         .map(|n| store.propose(&[put("orders", &[n], b"2")]).unwrap())
         .collect();
-    // A task runs after what the writer took before.
+    // A task runs after the batches that the writer took before it.
     store.sync().unwrap();
     let held = provider.held.lock().unwrap().take().unwrap();
     assert!((1..=2).contains(&held.len()), "{} in flight", held.len());
@@ -320,7 +319,7 @@ fn a_waiting_caller_gets_indeterminate_and_the_queue_still_gathers() {
     }
     assert_eq!(unknown, lost);
     assert_eq!(records(&store, "orders").len() as u32, 2 + 40 - lost);
-    // The provider hears what may go, and decides.
+    // The provider is notified which entries may be purged, and decides when.
     let compacted = store.compact_log().unwrap();
     let newest = provider.purgeable.lock().unwrap().last().copied().unwrap();
     assert_eq!(newest.index, compacted.index);
@@ -337,13 +336,13 @@ fn a_waiting_caller_gets_indeterminate_and_the_queue_still_gathers() {
     assert!(try_execute(&store, &[put("orders", b"z", b"")]).is_ok());
 }
 
-/// What the writer has reported before the power went.
+/// Values that the writer reported before the power cut.
 #[derive(Default)]
 struct Reported {
     vote: Option<Vote>,
-    /// Terms of the entries from 1 on.
+    /// Terms of the entries, from index 1.
     entries: Vec<u64>,
-    /// The entries after which a truncation was begun.
+    /// Number of entries retained by a truncation that has begun.
     truncated_to: Option<usize>,
     committed: u64,
 }
@@ -360,7 +359,7 @@ fn a_batch() -> EntryBody {
     }
 }
 
-/// Ends at the first failure; what was reported before it must hold.
+/// Ends at the first failure; everything reported before it must be durable.
 fn node_until_the_power_goes(disk: &SimDisk, reported: &mut Reported) -> Result<(), StoreError> {
     let provider: Arc<dyn IntentionLog> = Arc::new(Alone::default());
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());

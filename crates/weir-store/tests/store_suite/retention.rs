@@ -1,6 +1,6 @@
-//! Retention: what may go goes from the front, whole segments at a time, and
-//! never what a group waits for. Offsets and keys stay; a reader that would
-//! miss something is told. The power may go at any moment.
+//! Retention removes whole segments from the front, and never a record that a group waits
+//! for. Offsets and keys are retained, and a reader that would miss a record gets an error.
+//! Power may be cut at any moment.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ fn fill(store: &Store, topic: &str, from: u64, to: u64) {
     put_many(store, topic, items);
 }
 
-/// A group that has passed everything up to `offset`.
+/// Creates a group whose cursor is at `offset`.
 fn group(store: &Store, topic: &str, name: &str, offset: u64) {
     let mut setup = GroupSetup::new(GroupMode::Exclusive);
     setup.start = offset;
@@ -67,8 +67,8 @@ fn as_many_records_stay_as_the_options_say_and_their_offsets_with_them() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create_with(&store, "t", &with(|r| r.records = Some(40)));
-    // 1 is the CREATE. Each round is a segment of its own: it is over an
-    // eighth of what may stay.
+    // Offset 1 is the CREATE. Each round is a separate segment, because it exceeds an
+    // eighth of the retained size.
     for round in 0..10 {
         fill(&store, "t", round * 10, round * 10 + 10);
         store.retain(None).unwrap();
@@ -83,7 +83,7 @@ fn as_many_records_stay_as_the_options_say_and_their_offsets_with_them() {
     assert_eq!(segments(&disk), 4, "the files are gone");
     assert_eq!(store.removed("t").0, 61);
     assert_eq!(store.retain(None).unwrap().segments, 0, "nothing more");
-    // The same after an open, and after one more.
+    // Also after an open, and after another open.
     let before = records(&store, "t");
     store.close().unwrap();
     for _ in 0..2 {
@@ -164,7 +164,7 @@ fn nothing_goes_without_a_limit_and_nothing_that_a_group_has_not_passed() {
             r.records = Some(0);
         }),
     );
-    // Group b is not there yet: it has passed nothing.
+    // Group b does not exist yet, so it has passed no record.
     assert_eq!(store.retain(None).unwrap().segments, 0);
     group(&store, "t", "b", 0);
     assert_eq!(store.retain(None).unwrap().segments, 0);
@@ -177,7 +177,7 @@ fn nothing_goes_without_a_limit_and_nothing_that_a_group_has_not_passed() {
     move_to(&store, "t", "a", 12);
     assert_eq!(store.retain(None).unwrap().segments, 1, "1 to 12 at once");
     assert_eq!(store.removed("t").0, 12);
-    // Work queue: what both have passed goes, by itself.
+    // Work queue: records that both groups have passed are removed automatically.
     for from in [20, 30, 40] {
         round(from);
         let last = store.topic("t").unwrap().last.0;
@@ -222,7 +222,7 @@ fn a_reader_before_the_first_record_is_told_or_goes_on_there() {
     assert_eq!(seen(drain(&mut ended).unwrap()), all);
     ended.seek_time(0).unwrap();
     assert_eq!(seen(drain(&mut ended).unwrap()), all);
-    // A key whose record went is still a key; its value is gone.
+    // A key without its record still exists, but its value is gone.
     let key = |name: &[u8]| store.get("t", name);
     assert!(key(b"key-0").unwrap().is_some());
     let solo = execute(&store, &[put("t", b"solo", b"x")])[0].first;
@@ -309,7 +309,7 @@ fn compaction_keeps_what_a_group_has_not_passed_and_retention_goes_with_it() {
     assert_eq!(offsets(&store, "t"), [42, 43]);
 }
 
-/// A topic as `latest` shows it: keys with their values, then what is live.
+/// A topic as `latest` returns it: keys with their values, then new records.
 fn view(store: &Store, topic: &str) -> Vec<(Vec<u8>, u64)> {
     let mut latest = store.latest(topic);
     let mut found = Vec::new();
@@ -337,7 +337,7 @@ fn the_latest_values_are_the_same_before_and_after_a_compaction() {
     store.compact_topic("t").unwrap();
     assert_eq!(view(&store, "t"), before);
     assert_eq!(view(&store, "nothing"), []);
-    // What changes while it is read comes once, with the new records.
+    // A key that changes during the read is returned once, with the new records.
     let mut latest = store.latest("t");
     let first = latest.next(&store).unwrap().unwrap();
     assert_eq!(first.iter().next().unwrap().unwrap().key, b"key-0");
@@ -423,14 +423,14 @@ fn the_power_may_go_at_any_moment_of_a_retention() {
         let removed = store.removed("t").0;
         assert!(removed >= least, "{what}: what was gone for good is back");
         let found = records(&store, "t");
-        // All that is acknowledged is there, but for what retention took.
+        // All acknowledged records exist, except those that retention removed.
         let wanted: Vec<_> = expected
             .iter()
             .filter(|record| record.offset > removed && record.offset <= info.last.0)
             .map(|record| (record.offset, record.value.clone()))
             .collect();
         let found: Vec<_> = found.iter().map(|r| (r.offset, r.value.clone())).collect();
-        // Options are the value of a CREATE in neither of them.
+        // The options of a CREATE are omitted from both sides.
         assert_eq!(found, wanted, "{what}");
         assert!(
             info.last.0 - removed.min(info.last.0) <= 12 || removed < 18,

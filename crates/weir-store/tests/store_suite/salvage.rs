@@ -1,5 +1,5 @@
-//! What can be read of a damaged store becomes a store again, and nothing of
-//! the damaged one is changed.
+//! Salvage creates a new store from the readable part of a damaged one, and does not change
+//! the damaged store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use weir_store::{SalvageReport, SalvagedTopic, Store, StoreError, salvage_dry_ru
 
 use crate::world::{create, keys, options, put_many, records};
 
-/// Every file below a directory with its content, but for the lock.
+/// Returns every file below a directory with its content, except the lock.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut left = vec![directory.to_owned()];
@@ -32,7 +32,7 @@ fn flip(path: &Path, byte: usize) {
     std::fs::write(path, content).unwrap();
 }
 
-/// Salvages, after a dry run that must report the same and write nothing.
+/// Salvages after a dry run, which must return an equal report and write nothing.
 fn salvage(source: &Path, target: &Path) -> Result<SalvageReport, StoreError> {
     let before = files(source);
     let dry = salvage_dry_run(source, None);
@@ -105,7 +105,7 @@ fn a_whole_log_gives_everything_before_its_first_damage() {
     assert!(!report.is_complete() && !report.log_complete);
     let last = report.applied.0;
     assert_eq!(report.kept, kept(1, last));
-    // The blocks of the topic go further than its log.
+    // The blocks of the topic extend further than its log.
     let [later] = report.lost_later.as_slice() else {
         panic!("{:?}", report.lost_later);
     };
@@ -146,7 +146,7 @@ fn a_damaged_block_of_a_purged_store_costs_its_own_records() {
         .collect();
     assert!(kept.len() > 20);
     assert_eq!(records(&store, "t"), kept);
-    // Every key was written again after what is lost.
+    // Every key was written again after the lost records.
     assert_eq!(keys(&store, "t").len(), 90);
     store.close().unwrap();
 }

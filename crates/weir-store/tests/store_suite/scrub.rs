@@ -1,5 +1,4 @@
-//! Scrubbing reads everything again, names what is damaged, and changes
-//! nothing.
+//! Scrubbing rereads all files, names the damaged ones, and changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ fn contents(disk: &SimDisk) -> BTreeMap<String, Option<Vec<u8>>> {
         .collect()
 }
 
-/// A store with a purged log, two snapshots and several blocks.
+/// Fills a store with a purged log, two snapshots and several blocks.
 fn sample(disk: &SimDisk) -> Store {
     let store = open(Arc::new(disk.clone()));
     create(&store, "t");
@@ -92,7 +91,7 @@ fn damage_in_each_kind_of_file_is_named_once_and_left_as_it_is() {
     assert_eq!(contents(&disk), before);
     assert_eq!(store.stats().damage, 3);
     assert_eq!(store.damage().len(), 3);
-    // The store goes on.
+    // The store continues to accept writes.
     fill(&store, 200, 210);
 }
 
@@ -120,7 +119,7 @@ fn the_thread_begins_rounds_by_itself_and_ends_with_the_store() {
     assert_eq!(records(&store, "t").len(), 201);
     gate.release();
     store.close().unwrap();
-    // A round that would take years is left when the store is closed.
+    // A close ends a round that would take years.
     let slow = OpenOptions {
         scrub: Some(Scrub {
             bytes_per_s: 1,

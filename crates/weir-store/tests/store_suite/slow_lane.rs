@@ -1,6 +1,6 @@
-//! The slow lane: in which order calls of costly programs and calls of others
-//! are logged. The tests hold the disk while calls are proposed and compare the
-//! intention offsets that they got; nothing depends on time.
+//! The slow lane: the order in which calls of costly programs and other calls are logged.
+//! The tests hold the disk while calls are proposed, and compare the intention offsets of
+//! the calls. No result depends on time.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -19,7 +19,7 @@ use weir_store::{OpenOptions, Proposal, Store, StoreError};
 use crate::disks::{EIO, ENOSPC, Gate as Gates, Op, PATIENCE, Rule};
 use crate::world::{CLIENT, Draw, create, execute, options, put, records};
 
-/// Holds calls whose value says so.
+/// Holds calls whose value requests it.
 #[derive(Debug, Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -40,7 +40,7 @@ impl Gate {
         drop(self.changed.wait_while(held, |held| !held.open).unwrap());
     }
 
-    /// Waits until so many calls have come.
+    /// Waits until a number of calls have arrived.
     fn await_calls(&self, number: usize) {
         let held = self.state.lock().unwrap();
         let enough = |held: &mut GateState| held.arrived < number;
@@ -53,14 +53,14 @@ impl Gate {
     }
 }
 
-/// Fuel of a call from which on it is costly.
+/// Fuel from which a call is costly.
 const COSTLY_FUEL: u64 = 100_000;
-/// Fuel of a call at the default limit.
+/// Fuel of a call that uses the default limit.
 const LOOP_FUEL: u64 = 1_000_000;
 
-/// Costly unless the value is "cheap", at the limit for "loop"; waits at the
-/// gate for "hold", panics for "die". Writes what it was given, unless that is
-/// "loop". Starts by its arguments, as by a value.
+/// A program whose calls are costly unless the value is "cheap". A call waits at the gate
+/// for "hold", panics for "die", and uses all its fuel for "loop". It writes its value,
+/// except for "loop". It reads the arguments of a start like a value.
 #[derive(Clone, Debug)]
 struct Slow(Arc<Gate>);
 
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// A store as of [`start`](Self::start), and its disk.
+    /// A store as from [`start`](Self::start), with its disk.
     fn gated(&self) -> (Gates, Store) {
         let disk = Gates::new(SimDisk::new());
         let store = Store::open_disk(disk.disk(), &self.options).unwrap();
@@ -163,15 +163,15 @@ impl World {
         Store::open_disk(disk, &self.options).unwrap()
     }
 
-    /// A store whose topics `slow` and `slower` are known to be costly, and
-    /// `plain` has no program.
+    /// A store in which the topics `slow` and `slower` are known to be costly, and `plain`
+    /// has no program.
     fn start(&self) -> Store {
         let store = self.open();
         fill(&store);
         store
     }
 
-    /// The digest after a replay of the whole log.
+    /// Returns the digest after a replay of the whole log.
     fn reopened(&self) -> weir_core::Digest {
         let store = self.open();
         let digest = store.digest();
@@ -180,7 +180,7 @@ impl World {
     }
 }
 
-/// Makes the topics of a [`World::start`].
+/// Creates the topics for [`World::start`].
 fn fill(store: &Store) {
     create(store, "plain");
     for topic in ["slow", "slower"] {
@@ -202,7 +202,7 @@ fn send(store: &Store, topic: &str, value: &str) -> Proposal {
         .unwrap()
 }
 
-/// A topic whose program is taken for cheap.
+/// Creates a topic whose program is estimated as cheap.
 fn cheap(store: &Store, topic: &str) {
     let options = TopicOptions::default();
     let operation = Operation::CreateProgram {
@@ -216,7 +216,7 @@ fn cheap(store: &Store, topic: &str) {
     }
 }
 
-/// A CREATE or REPLACE whose program begins by these arguments.
+/// Proposes a CREATE or REPLACE with a program that starts with these arguments.
 fn begin(store: &Store, topic: &str, replace: bool, args: &[u8]) -> Proposal {
     let options = TopicOptions::default();
     let (code, expected) = (&b"code"[..], None);
@@ -236,7 +236,7 @@ fn begin(store: &Store, topic: &str, replace: bool, args: &[u8]) -> Proposal {
     store.propose(&[Intention::new(topic, operation)]).unwrap()
 }
 
-/// An exclusive group of a topic, and the generation of its owner.
+/// Creates an exclusive group of a topic, and returns the generation of its owner.
 fn group(store: &Store, topic: &str) -> u64 {
     let setup = GroupSetup::new(GroupMode::Exclusive);
     let made = store
@@ -257,7 +257,7 @@ fn valid(proposal: Proposal) {
     );
 }
 
-/// Offsets of the intentions of a call, whatever came of them.
+/// Returns the intention offsets of a call, whatever their effects.
 fn offsets(proposal: Proposal) -> Vec<u64> {
     let outcomes = proposal.wait().unwrap();
     let commit = |o: Outcome| o.commit().expect("executed").intention.0;
@@ -279,7 +279,7 @@ fn loops(store: &Store, topic: &str, number: usize) -> Vec<Proposal> {
     (0..number).map(|_| send(store, topic, "loop")).collect()
 }
 
-/// How many of these calls were logged before an offset.
+/// Returns how many of these calls were logged before an offset.
 fn before(calls: Vec<Proposal>, offset: u64) -> usize {
     let all = calls.into_iter().flat_map(offsets);
     all.filter(|one| *one < offset).count()
@@ -342,8 +342,8 @@ fn a_costly_topic_gets_its_turn_among_the_calls_of_another() {
 
 #[test]
 fn a_start_that_is_refused_delays_nobody() {
-    // TOPIC_EXISTS for a plain topic and for one with a program, and a REPLACE
-    // of a program that is not there.
+    // TOPIC_EXISTS for a plain topic and for one with a program, and a REPLACE of a program
+    // that does not exist.
     for (topic, replace) in [("plain", false), ("cheap", false), ("plain", true)] {
         let world = World::new();
         let (disk, store) = world.gated();
@@ -497,7 +497,7 @@ fn a_call_for_several_topics_is_executed_and_answered_in_its_order() {
     let (disk, store) = world.gated();
     learned(&store);
     let (call, _waiting) = while_held(&disk, &store, || {
-        // `slow` has calls that wait, `slower` has none.
+        // `slow` has waiting calls, `slower` has none.
         let waiting: Vec<_> = (0..200).map(|_| send(&store, "slow", "costly")).collect();
         let mut many = vec![put("slow", b"k", b"costly"); 20];
         many.extend(vec![put("slower", b"k", b"costly"); 20]);
@@ -512,20 +512,19 @@ fn a_call_for_several_topics_is_executed_and_answered_in_its_order() {
     store.close().unwrap();
 }
 
-/// Lets the queue learn what calls of the costly topics use.
+/// Executes calls, so that the queue learns the fuel of the costly topics.
 fn learned(store: &Store) {
     for topic in ["slow", "slower"] {
         for _ in 0..4 {
             execute(store, &vec![put(topic, b"k", b"costly"); 100]);
         }
-        // So little is charged to the topic when the test begins.
+        // A small charge to the topic before the test begins.
         execute(store, &[put(topic, b"k", b"costly")]);
     }
 }
 
-/// Proposes a call of two batches and one for `slower`, which shares a sync with
-/// the second batch; both write `value`. `harm` is called when the first batch is
-/// in the log.
+/// Proposes a call of two batches, and a call for `slower`, which shares a sync with the
+/// second batch. Both write `value`. `harm` is called when the first batch is in the log.
 fn harmed(
     disk: &Gates,
     store: &Store,
@@ -578,7 +577,7 @@ fn a_call_of_which_a_part_is_logged_is_in_doubt_when_the_disk_is_full() {
     let disk = Gates::new(sim.clone());
     let store = Store::open_disk(disk.disk(), &world.options).unwrap();
     fill(&store);
-    // The second batch needs a new segment of the log.
+    // The second batch needs a new log segment.
     let value = vec![7; 64 << 10];
     let full = sim.clone();
     let (call, neighbour) = harmed(&disk, &store, &value, move || full.set_capacity(0));
@@ -611,7 +610,7 @@ fn what_waits_in_the_slow_lane_is_known_before_and_afterwards() {
             (costly(session("slow", 1, b"costly")), true),
             (costly(put("plain", b"k", b"v")), false),
             (costly(session("plain", 2, b"v")), true),
-            // It must not overtake the call before it.
+            // It must not overtake the previous call.
             (costly(put("plain", b"k", b"v")), true),
         ]
     });
@@ -688,7 +687,7 @@ fn a_program_that_panics_poisons_the_store() {
     assert!(matches!(refused, Err(StoreError::Poisoned { .. })));
 }
 
-/// Whatever came of them.
+/// Waits for the call, whatever its effect.
 fn executed(proposal: Proposal) {
     let outcomes = proposal.wait().unwrap();
     assert!(outcomes.iter().all(|outcome| outcome.commit().is_some()));
@@ -706,7 +705,8 @@ fn any_mix_of_writers_is_replayed_alike() {
                 let mut sent = VecDeque::new();
                 for nonce in 1..=600 {
                     let topic = ["slow", "slower", "plain", "more"][draw.below(4) as usize];
-                    // Mostly cheap, so that topics are taken for cheap and are not.
+                    // Most calls are cheap, so that some topics are wrongly estimated as
+                    // cheap.
                     let value: &[u8] = if draw.below(20) == 0 {
                         b"costly"
                     } else {
@@ -778,7 +778,7 @@ fn a_large_batch_is_applied_while_the_next_one_is_synced() {
     });
     disk.release();
     world.gate.await_calls(1);
-    // The program still judges in the first batch, and both are synced.
+    // The program still runs in the first batch, and both batches are synced.
     for _ in 0..2 {
         syncs.recv_timeout(PATIENCE).unwrap();
     }

@@ -1,6 +1,5 @@
-//! Several writers, snapshots in the background and a keeper that compacts, all
-//! at once, while images of power cuts are taken. The order is up to the
-//! threads; what must hold is not.
+//! Several writers, background snapshots and compaction run concurrently, while images of
+//! power cuts are taken. The order depends on the threads; the guarantees do not.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,7 +136,7 @@ fn storm(compacts: bool) {
     let mut number = 0;
     gate.observe(move |op, path| {
         number += u64::from(op.changes());
-        // Names change rarely, and each change matters.
+        // Renames and similar changes are rare, and each of them matters.
         let rare = !path.starts_with("log/") || number % 9 == 0;
         if op.changes() && rare {
             let acks = known.lock().unwrap().clone();
@@ -170,7 +169,7 @@ fn storm(compacts: bool) {
     gate.observe(|_, _| {});
     let images = std::mem::take(&mut *images.lock().unwrap());
     assert!(images.len() > 40, "{} images", images.len());
-    // Evenly, so that the time does not depend on the threads.
+    // A regular sample, so that the duration does not depend on the threads.
     let step = images.len().div_ceil(150);
     for image in images.iter().step_by(step) {
         check(image, compacts);

@@ -1,8 +1,7 @@
-//! A check of a large store takes little memory, says how far it has got, and
-//! lists a bounded number of findings.
+//! A check of a large store uses little memory, reports its progress, and lists a bounded
+//! number of findings.
 //!
-//! The process whose memory is measured is this test program itself, told by
-//! variables of the environment to be the one that checks.
+//! The measured process is this test program; environment variables make it the checker.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +20,7 @@ const MEMORY_MAX: u64 = 256 << 20;
 const KEYS: u64 = 100_000;
 const KEY_BYTES: usize = 1000;
 
-/// Highest resident memory of this process so far.
+/// Returns the highest resident memory of this process so far, in bytes.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -48,7 +47,7 @@ fn child_checks_a_store() {
     println!("peak {}", peak_bytes());
 }
 
-/// Sends calls of `items` puts each with long keys, several on their way.
+/// Sends calls of `items` puts each with long keys; several calls are in flight.
 fn fill(store: &Store, from: u64, to: u64, items: usize) {
     let numbers: Vec<u64> = (from..to).collect();
     let mut sent = std::collections::VecDeque::new();
@@ -77,7 +76,7 @@ fn a_check_takes_little_memory_beside_the_state() {
     let dir = tempfile::tempdir().unwrap();
     let options = OpenOptions {
         log_segment_bytes: 64 << 20,
-        // Nothing is proven durable before the close.
+        // No entry is proven durable before the close.
         durability: Durability::Memory,
         ..options()
     };
@@ -110,7 +109,7 @@ fn a_report_lists_a_bounded_number_of_findings() {
     for number in 0..FINDINGS_MAX + more {
         disk.put(&format!("stray-{number}"), Vec::new());
     }
-    // Found after the strays fill the list, and worse than they are.
+    // Found after the strays fill the list, and more severe than they are.
     disk.put("topics/00000000/0000000099.seg", vec![1; 200]);
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let report = weir_store::verify_disk(&disk).unwrap();

@@ -1,4 +1,4 @@
-//! Short words for tests: intentions, stores, what a store holds.
+//! Helpers for tests: intentions, stores, and the content of a store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use weir_core::{ClientId, Commit, ConsequenceOffset, Effect, Outcome, RecordKind
 use weir_store::disk::Disk;
 use weir_store::{OpenOptions, SCAN_KEYS_MAX, Store, StoreError, TopicReader};
 
-/// Draws numbers from a seed (the splitmix generator).
+/// Pseudo-random numbers from a seed (the splitmix generator).
 #[derive(Clone, Debug)]
 pub struct Draw(pub u64);
 
@@ -26,8 +26,7 @@ impl Draw {
     }
 }
 
-/// How many times the usual number of seeds to try: `WEIR_TEST_TIMES`, for
-/// long runs; 1 without it.
+/// Factor for the number of seeds: `WEIR_TEST_TIMES`, for long runs; 1 if unset.
 pub fn times() -> u64 {
     let given = std::env::var("WEIR_TEST_TIMES").ok();
     given.map_or(1, |times| {
@@ -37,12 +36,12 @@ pub fn times() -> u64 {
 
 pub const CLIENT: ClientId = ClientId([0x11; 16]);
 
-/// Options with small log segments, so that small tests roll.
+/// Options with small log segments, so that small tests use several segments.
 pub fn options() -> OpenOptions {
     OpenOptions {
         log_segment_bytes: 32 << 10,
         program: "test".to_owned(),
-        // Tests call it themselves: what a clock does cannot be counted on.
+        // Tests call retention themselves, because a timer is not deterministic.
         retention_every: None,
         seed: Some(7),
         ..OpenOptions::default()
@@ -70,8 +69,8 @@ pub fn try_execute(store: &Store, intentions: &[Intention<'_>]) -> Result<Vec<Co
         .collect())
 }
 
-/// Writes keys and values one call each, without waiting in between: on a busy
-/// machine each wait costs a time slice.
+/// Writes keys and values, one call each, without a wait between calls: on a busy machine,
+/// each wait costs a time slice.
 pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     store: &Store,
     topic: &str,
@@ -104,15 +103,14 @@ pub fn create_with(store: &Store, topic: &str, options: &TopicOptions) {
     assert_eq!(made[0].effect, Effect::Valid);
 }
 
-/// Options of a topic that keeps the last record of each key.
+/// Options of a topic that retains the last record of each key.
 pub fn latest() -> TopicOptions {
     let mut options = TopicOptions::default();
     options.compaction = weir_core::Compaction::Latest;
     options
 }
 
-/// A record with its own bytes. The time stamp is left out: it differs from
-/// run to run.
+/// A record that owns its bytes, without the time stamp, which differs between runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rec {
     pub offset: u64,
@@ -142,7 +140,7 @@ impl From<weir_core::Record<'_>> for Rec {
     }
 }
 
-/// Everything a reader has, to the end.
+/// Returns all remaining records of a reader.
 pub fn drain(reader: &mut TopicReader) -> Result<Vec<Rec>, StoreError> {
     let mut found = Vec::new();
     while let Some(page) = reader.next_page()? {
@@ -157,7 +155,7 @@ pub fn records(store: &Store, topic: &str) -> Vec<Rec> {
     drain(&mut store.read(topic, ConsequenceOffset::ZERO).unwrap()).unwrap()
 }
 
-/// Keys in order with their values, read one by one and all the ways there are.
+/// Returns keys in order with their values, read one by one and in all other ways.
 pub fn keys(store: &Store, topic: &str) -> BTreeMap<Vec<u8>, (u64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut after: Option<Vec<u8>> = None;
@@ -183,7 +181,7 @@ pub fn keys(store: &Store, topic: &str) -> BTreeMap<Vec<u8>, (u64, Vec<u8>)> {
     }
 }
 
-/// One topic, as far as it can be seen from outside.
+/// The visible state of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicState {
     pub live: bool,
@@ -194,7 +192,7 @@ pub struct TopicState {
     pub keys: BTreeMap<Vec<u8>, (u64, Vec<u8>)>,
 }
 
-/// Everything a store holds but its sessions.
+/// Returns the content of a store except its sessions.
 pub fn state(store: &Store) -> BTreeMap<String, TopicState> {
     let topics = store.topics(true).into_iter();
     topics
