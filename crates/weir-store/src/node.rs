@@ -94,7 +94,7 @@ pub(crate) struct Shared {
     pub(crate) generation: AtomicU64,
     /// Index up to which the log is synced.
     pub(crate) synced: AtomicU64,
-    /// Held while a snapshot of another node is received.
+    /// The permit to receive a snapshot of another node; one snapshot at a time.
     pub(crate) staging: Arc<Exclusive>,
 }
 

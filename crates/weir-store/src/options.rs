@@ -85,8 +85,8 @@ pub struct OpenOptions {
     /// Limits for the bytes of keys and values. The limits of the model apply too.
     pub limits: IntentionLimits,
     /// A checkpoint starts when the log after the newest snapshot has this many bytes; default
-    /// 1 GiB (docs/decisions/0008). If the programs in this log would make a replay slow, it
-    /// starts earlier, and at a close (docs/decisions/0058).
+    /// 1 GiB (docs/decisions/0008). If the programs in this log would make a replay slow, a
+    /// checkpoint starts earlier, and at a close (docs/decisions/0058).
     pub snapshot_log_bytes: u64,
     /// Newest bytes of the log that a purge after a snapshot retains; default 256 MiB. A purge
     /// removes whole segments that are covered by the second newest snapshot. With `None`, only
@@ -98,8 +98,8 @@ pub struct OpenOptions {
     pub log_segment_bytes: u64,
     /// Seed of hash tables; changes no outcome. `None`: chosen by the system.
     pub seed: Option<u64>,
-    /// Maximum delay before a group cursor is written that was moved without waiting; default
-    /// 500 ms. Each group is written at most once in this time.
+    /// Maximum delay before the cursor of a group is written, if it was moved without waiting;
+    /// default 500 ms. The cursor of a group is written at most once in this time.
     pub cursor_flush: Duration,
     /// Interval at which retention checks topics with limits for records to remove; default 60 s.
     /// With `None`, only [`Store::retain`](crate::Store::retain) removes records.
@@ -121,7 +121,8 @@ pub struct OpenOptions {
     /// none, count as [`FUEL_DEFAULT`]. The maximum is checked only when the options are
     /// submitted: a topic that already has more keeps it, and a replay does not check it.
     pub program_fuel_max: u64,
-    /// Called after each log entry that an open replays, on the thread of the open.
+    /// Called before the first and after each log entry that an open replays, on the thread of the
+    /// open.
     pub on_progress: Option<OnProgress>,
 }
 

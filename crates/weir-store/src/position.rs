@@ -24,9 +24,9 @@ pub enum ReadFrom {
     Start,
     /// After the newest record.
     End,
-    /// At the first record after this one.
+    /// At the first record after this offset.
     After(ConsequenceOffset),
-    /// This many offsets before the end. These are fewer records if a compaction removed some.
+    /// This many offsets before the end. A compaction may have removed some of their records.
     Last(u64),
     /// At the first record stamped at this time or later (milliseconds since
     /// 1970-01-01 UTC).
@@ -98,7 +98,7 @@ fn number(text: &str) -> Option<ReadFrom> {
     Some(ReadFrom::After(ConsequenceOffset(offset.saturating_sub(1))))
 }
 
-/// Milliseconds since 1970.
+/// Parses a time, as milliseconds since 1970-01-01 UTC.
 fn time(text: &str, now_ms: u64) -> Option<u64> {
     if let Ok(ago) = units::duration(text) {
         let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);

@@ -192,8 +192,8 @@ impl State {
 pub struct Answer {
     /// `None` after completion.
     slot: Option<Arc<Slot>>,
-    /// Whether this is for a part after the first one. Parts are logged in order. Until one of
-    /// them fails, all earlier parts are in the log or about to be appended.
+    /// Whether this answer is for a part after the first one. Parts are logged in order. Unless an
+    /// earlier part has failed, all earlier parts are in the log or will be appended before.
     is_later: bool,
 }
 
@@ -298,7 +298,7 @@ impl Answer {
     }
 }
 
-/// Wakes the waiter of a proposal when it is dropped.
+/// Dropping this value wakes the waiter of a proposal.
 #[derive(Debug)]
 pub struct Wake {
     /// The slot at which a thread waits.

@@ -52,7 +52,7 @@ pub trait IntentionLog: Send + Sync {
     fn purgeable(&self, id: EntryId);
 }
 
-/// A batch on its way to a provider.
+/// A batch that is proposed to a provider.
 #[derive(Debug)]
 pub struct ProposedBatch {
     /// Number of items in the batch.

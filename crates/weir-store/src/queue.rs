@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //!
-//! - Calls that share a topic or a client are logged in the order in which they were proposed. The
-//!   next item is the exception.
+//! - Calls that share a topic or a client are logged in the order in which they were proposed,
+//!   except for steps of groups.
 //! - A step of a group is logged in order with the writes of its client and with the start of the
 //!   program of its topic. It has no order with other writes to its topic.
 //! - The parts of one call are logged in order.

@@ -18,9 +18,8 @@ use crate::topic::signal::{Registration, Signal};
 
 pub(crate) mod wire;
 
-/// Reads the records of one topic from any offset, in ascending order, each once. Between two
-/// calls, a reader holds no lock and uses no resource of the store. A page uses the memory of one
-/// block until it is dropped.
+/// Reads the records of one topic from any offset, in ascending order, each once. A reader holds no
+/// lock between two calls. A page uses the memory of one block until it is dropped.
 #[derive(Clone, Debug)]
 pub struct TopicReader {
     source: Source,

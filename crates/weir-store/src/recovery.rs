@@ -246,7 +246,7 @@ struct Base<'a> {
     files: &'a Arc<FileCache>,
     identity: &'a Identity,
     log: &'a LogReaders,
-    /// Newest first.
+    /// Log indexes of the snapshots, newest first.
     snapshots: Vec<LogIndex>,
     options: &'a OpenOptions,
 }

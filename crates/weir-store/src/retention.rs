@@ -43,7 +43,7 @@ pub struct RetainReport {
     pub bytes: u64,
 }
 
-/// A topic whose options allow to remove records.
+/// A topic with retention limits.
 struct Candidate {
     id: TopicId,
     files: Arc<TopicFiles>,
@@ -92,7 +92,7 @@ pub(crate) fn retain(
     Ok(report)
 }
 
-/// Flushes and returns the topics whose options allow to remove records.
+/// Flushes and returns the topics with retention limits.
 fn candidates(
     committer: &mut Committer,
     only: Option<TopicId>,

@@ -11,7 +11,8 @@
 //!
 //! Invariants:
 //!
-//! - The state of the new store is one that the old store once had. No log entry is left out.
+//! - The state of the new store is one that the old store once had. No log entry before its newest
+//!   one is left out.
 //! - Every copied byte was checked.
 //! - Nothing is written to the source.
 

@@ -30,8 +30,8 @@ pub fn key_after(key: &[u8]) -> Vec<u8> {
     [key, b"\0"].concat()
 }
 
-/// The present state of a topic, without its sizes. Its cost does not depend on the size of the
-/// topic.
+/// The present state of a topic, without its sizes. The cost of a request does not depend on the
+/// size of the topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Intention offset of its CREATE; `None` if the topic is destroyed.

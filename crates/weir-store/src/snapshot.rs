@@ -205,7 +205,7 @@ impl Snapshot {
                 out.extend_from_slice(&entry.chain.to_le_bytes());
             }
         }
-        // The length before the list allows to read the list without the machine.
+        // With its length first, the list can be read without the machine.
         let mut framed = Vec::new();
         put_varint(&mut framed, out.len() as u64);
         framed.extend_from_slice(&out);

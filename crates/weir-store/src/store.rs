@@ -344,8 +344,8 @@ impl Store {
         self.hand_over(intentions, Notify::Now)
     }
 
-    /// Proposes intentions without waking the commit thread. For a caller that proposes more
-    /// intentions soon. After the last of them, it must call [`wake`](Self::wake).
+    /// Proposes intentions without waking the commit thread, for a caller that soon proposes more.
+    /// After its last proposal, the caller must call [`wake`](Self::wake).
     ///
     /// # Errors
     /// As for [`propose`](Self::propose).
@@ -484,7 +484,7 @@ impl Store {
         (sessions.len(), sessions.once_len())
     }
 
-    /// Returns the outcome of a nonce of a session; `None` if it is not stored (any more).
+    /// Returns the outcome of a nonce of a session; `None` if the outcome is not stored.
     #[must_use]
     pub fn outcome(&self, client: ClientId, nonce: u64) -> Option<Commit> {
         self.engine.machine.read().sessions().outcome(client, nonce)

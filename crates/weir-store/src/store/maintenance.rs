@@ -9,8 +9,8 @@ use crate::retention::{RetainReport, retain};
 use crate::scrub::{ScrubReport, round};
 
 impl Store {
-    /// Removes the records that the options of a topic allow to remove. With `None`, of all topics.
-    /// Does not block writes and reads.
+    /// Removes old records of a topic that exceed its retention limits. With `None`, checks all
+    /// topics. Writes and reads continue in the meantime.
     ///
     /// # Errors
     /// `TopicUnknown`, and the errors of writing a snapshot.

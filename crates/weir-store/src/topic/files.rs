@@ -148,7 +148,7 @@ pub(crate) struct TopicFiles {
     signal: Signal,
 }
 
-/// The records of a block in memory, already checked.
+/// The records of a block in memory, ready to read.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedBlock {
     pub(crate) base: Base,
