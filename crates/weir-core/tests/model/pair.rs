@@ -178,7 +178,7 @@ impl Pair {
     fn reload(&mut self) {
         let sessions = self.reloaded.machine.sessions().len();
         if sessions > 100 && !self.reloaded.machine.applied().0.is_multiple_of(499) {
-            return; // a full table is 10,000 sessions
+            return; // a full table has 4,096 sessions
         }
         let bytes = self.reloaded.bytes();
         self.seed = self.seed.wrapping_add(11);
