@@ -1,8 +1,9 @@
 //! How programs start: CREATE with a program, and REPLACE.
 //!
-//! [`Machine::begin`] checks what does not depend on the program, [`Start::run`]
-//! admits the program and runs its `weir_init` or `weir_upgrade`, and
-//! [`Machine::begun`] writes the records and keeps the program.
+//! The start has three steps:
+//! - [`Machine::begin`] checks what does not depend on the program.
+//! - [`Start::run`] admits the program and runs its `weir_init` or `weir_upgrade`.
+//! - [`Machine::begun`] writes the records and keeps the program.
 //!
 //! Invariant: a start that is not VALID leaves no topic, no module and no state.
 

@@ -1,6 +1,7 @@
-//! The records that a machine has emitted, and checks of their invariants: offsets are dense (I1),
-//! an effect that is not VALID has no record (I10), and the records of one intention are
-//! contiguous, with LAST on exactly the final one.
+//! The records that a machine has emitted, and checks of their invariants:
+//! - Offsets are dense (I1).
+//! - An effect that is not VALID has no record (I10).
+//! - The records of one intention are contiguous, with LAST on exactly the final one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
