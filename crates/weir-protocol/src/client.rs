@@ -112,7 +112,7 @@ impl ClientConnection {
     }
 
     /// Processes the answer of the server to HELLO. Returns the number of writes at the
-    /// front of [`unanswered`](Self::unanswered) that must not be sent again, because the
+    /// front of [`unanswered`](Self::unanswered) that need not be sent again, because the
     /// server will answer them. After an error, the outcome of the writes in flight is
     /// unknown.
     ///

@@ -246,7 +246,7 @@ fn page(data: &[u8]) -> Read<&[u8]> {
     }
 }
 
-#[allow(clippy::too_many_lines, reason = "one arm a message")]
+#[allow(clippy::too_many_lines, reason = "one arm for each message")]
 fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<Message<'a>> {
     let position = var!("_position");
     Ok(match method {

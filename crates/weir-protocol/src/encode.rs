@@ -153,7 +153,7 @@ impl Encoder {
     }
 
     /// Listening and reading.
-    #[allow(clippy::too_many_lines, reason = "one arm a message")]
+    #[allow(clippy::too_many_lines, reason = "one arm for each message")]
     fn reading<'a>(&mut self, message: &Message<'a>) -> (&'a [u8], &'a [u8]) {
         const NONE: &[u8] = b"";
         match *message {

@@ -105,7 +105,7 @@ impl ServerConnection {
         self.deframer.offset()
     }
 
-    /// Opens the connection when HELLO is answered, with the values of HELLO_OK: the
+    /// Opens the connection when HELLO is answered, with the values of `HELLO_OK`: the
     /// session (or `NONE`), its next nonce, and the credits.
     pub fn open(&mut self, client: ClientId, next: u64, window: u64, window_bytes: usize) {
         assert!(self.phase == Phase::Fresh, "HELLO is answered once");

@@ -168,7 +168,7 @@ const fn decimal(value: u32) -> u32 {
     let bytes = (ones | ones >> 8) & 0xffff_0000_ffff;
     #[allow(
         clippy::cast_possible_truncation,
-        reason = "the upper half is not wanted"
+        reason = "the upper half is not needed"
     )]
     let low = (bytes | bytes >> 16) as u32;
     low

@@ -122,7 +122,7 @@ impl Mode {
 #[derive(Clone, Debug)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "a form with boxes to tick, not a state"
+    reason = "independent options, not a state"
 )]
 pub struct SourceOptions {
     /// Name for messages and resume tokens. Empty: the number of the source. If two sources

@@ -48,7 +48,7 @@ impl Entry {
 
     /// Index of the source.
     #[inline]
-    #[allow(clippy::cast_possible_truncation, reason = "it was 32 bits")]
+    #[allow(clippy::cast_possible_truncation, reason = "the index has 32 bits")]
     pub(crate) const fn source(&self) -> u32 {
         (self.tail >> 1) as u32
     }

@@ -138,7 +138,7 @@ fn filters() -> impl Strategy<Value = Filter> {
 }
 
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "what may vary")]
+#[allow(clippy::struct_excessive_bools, reason = "independent variations")]
 pub(crate) struct Case {
     filter: Filter,
     sources: Vec<Vec<OwnedItem>>,

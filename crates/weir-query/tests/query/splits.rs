@@ -22,7 +22,7 @@ struct Range {
     id: Option<SourceId>,
 }
 
-#[allow(clippy::struct_excessive_bools, reason = "what may vary")]
+#[allow(clippy::struct_excessive_bools, reason = "independent variations")]
 struct World {
     mode: Mode,
     stable: bool,
