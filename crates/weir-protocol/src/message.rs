@@ -177,7 +177,7 @@ pub struct ListenQuery<'a> {
 /// The part of a query that the server runs: it decides which records are sent, and which
 /// part of their values. The texts are fields of a query in their source form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "independent words of a packet")]
+#[allow(clippy::struct_excessive_bools, reason = "independent words")]
 pub struct PushdownQuery<'a> {
     /// `where`.
     pub filter: &'a [u8],

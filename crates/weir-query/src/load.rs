@@ -52,7 +52,7 @@ struct RowBuilder<'a, 'b> {
     loader: &'b Loader<'a>,
     load: &'b mut Load,
     frames: Option<&'b Frames>,
-    /// Items of the page that were read, including those without a value.
+    /// Number of items of the page that were read, including those without a value.
     raw: usize,
     /// Whether the full values of the keys must be kept.
     whole: bool,
@@ -145,8 +145,9 @@ impl RowBuilder<'_, '_> {
         }
     }
 
-    /// Adds a row of the most frequent form: kept, with an integer as its only key that is larger
-    /// than the key of the row before. Returns false, without a change, for any other row.
+    /// Adds a row of the most frequent form: a kept item with an integer as its only key,
+    /// larger than the key of the row before. Returns `false`, without a change, for any
+    /// other row.
     #[inline]
     fn simply(&mut self, found: &ItemValues<'_>) -> bool {
         let Some(order) = self.simple else {
@@ -273,7 +274,7 @@ impl Loader<'_> {
         Ok(load)
     }
 
-    /// Checks that the frames fit the source, the query and a page of so many bytes.
+    /// Checks that the frames fit the source, the query and a page of `bytes` bytes.
     fn check(&self, frames: Option<&Frames>, bytes: u64) -> Result<(), QueryError> {
         let bad = |what| Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
         if self.source.framed != frames.is_some() {
@@ -313,7 +314,7 @@ impl Loader<'_> {
         let some: Vec<Span> = frames.spans.iter().copied().filter(|s| s.len > 0).collect();
         let scanned = weir_scan::scan_parts(page, Some(&some), plan, scratch, each);
         scanned.map_err(|mut error| {
-            // Counted with the items that have no value.
+            // `error.item` does not count records without a value.
             let full = frames.spans.iter().enumerate().filter(|(_, s)| s.len > 0);
             let at = full.map(|(at, _)| at).nth(error.item);
             error.item = at.unwrap_or(error.item);
@@ -321,7 +322,7 @@ impl Loader<'_> {
         })
     }
 
-    /// Notes the keys of the last row, and whether it is kept.
+    /// Records the keys of the last row, and whether the row is kept.
     fn end(&self, load: &mut Load) {
         let Some(last) = load.page.heads.len().checked_sub(1) else {
             return;
@@ -384,12 +385,13 @@ impl Loader<'_> {
         })
     }
 
-    /// Checks that an item is not before its predecessor, whether that one was kept or not.
+    /// Checks that an item is not before its predecessor, even if the predecessor was
+    /// dropped.
     fn sorted(&self, at: usize, raw: usize, load: &Load) -> Result<(), QueryError> {
         let (plan, constants) = (self.plan, &self.source.constants);
         let page = &load.page;
         if let (Some(before), Some(key)) = (at.checked_sub(1), plan.keys.first()) {
-            // The reduced keys decide in nearly all cases.
+            // The reduced keys decide nearly all comparisons.
             let prefix = |row: usize| page.head(row).key.reduced().prefix(key.descending);
             if prefix(before) < prefix(at) {
                 return Ok(());
@@ -407,8 +409,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Checks that the first row is not before the promise of the source: the merge has already
-    /// continued up to that promise.
+    /// Checks that the first row is not before the lower bound of the source: the merge has
+    /// already continued up to that bound.
     fn promised(&self, load: &Load) -> Result<(), QueryError> {
         let (plan, source, page) = (self.plan, self.source, &load.page);
         let Some(promise) = source.watermark.as_deref() else {
@@ -431,7 +433,7 @@ impl Loader<'_> {
         self.place(error)
     }
 
-    /// Whether the item of the last row is kept.
+    /// Returns whether the item of the last row is kept.
     fn keeps(&self, found: &ItemValues<'_>, load: &mut Load) -> Result<bool, QueryError> {
         let (plan, source) = (self.plan, self.source);
         let page = &load.page;
@@ -452,7 +454,7 @@ impl Loader<'_> {
         Ok(wanted && (source.clip == Clip::No || self.is_after_all(at, load)))
     }
 
-    /// Whether an item passes the filter.
+    /// Returns whether an item passes the filter.
     fn passes(&self, found: &ItemValues<'_>, load: &mut Load) -> Result<bool, QueryError> {
         let Some(filter) = &self.plan.filter else {
             return Ok(true);
@@ -489,8 +491,8 @@ impl Loader<'_> {
         }
     }
 
-    /// Whether no earlier run returned the row. A row that an outer boundary excluded does not
-    /// count for the boundaries inside of it.
+    /// Returns whether no earlier run returned the row. If an outer boundary excluded the
+    /// row, the boundaries inside of it do not count it.
     fn is_after_all(&self, at: usize, load: &mut Load) -> bool {
         let Load {
             page, equal_used, ..
@@ -549,7 +551,7 @@ impl Loader<'_> {
         !again
     }
 
-    /// Notes the last keys, and the number of consecutive items that have them.
+    /// Records the last keys, and the number of consecutive items that have them.
     fn runs(&self, load: &mut Load) {
         let (plan, source) = (self.plan, self.source);
         if plan.keys.is_empty() || !source.sorted {

@@ -70,7 +70,7 @@ pub(crate) enum Clip {
 
 /// A source.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "most are options of the caller")]
+#[allow(clippy::struct_excessive_bools, reason = "most are options")]
 pub(crate) struct Source {
     pub(crate) name: Box<[u8]>,
     pub(crate) precedence: Precedence,

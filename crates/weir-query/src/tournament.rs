@@ -32,7 +32,8 @@ impl Entry {
         tail: u64::MAX,
     };
 
-    /// An item of a source; `bound`: nothing lower will come from it.
+    /// Creates the entry of a source. `bound`: the key is a lower bound of further items,
+    /// and no item.
     #[inline]
     pub(crate) fn new(key: u128, source: u32, bound: bool) -> Self {
         Self {
