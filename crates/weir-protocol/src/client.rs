@@ -30,8 +30,8 @@ impl Unanswered {
     }
 }
 
-/// Returns whether a refusal with this code means that nothing was executed and that the
-/// client may send the request again, later or to another server.
+/// Returns whether a refusal with this code means that nothing was executed. The client may
+/// then send the request again, later or to another server.
 #[must_use]
 pub const fn is_for_now(code: ErrorCode) -> bool {
     use ErrorCode::{Busy, Draining, NoLeader, Opening, Rate, Redirect};
@@ -194,10 +194,11 @@ impl ClientConnection {
         self.sent.back()
     }
 
-    /// Handles a broken connection. In a session, all writes count as in flight until they
-    /// are answered, and the result is empty. Without a session, writes sent after the
-    /// first held write were refused with it (feature `chain`) and become held too. The
-    /// result is the numbers sent before the first held write, whose outcome is unknown.
+    /// Handles a broken connection, and returns the numbers whose outcome is unknown. In a
+    /// session, all writes count as in flight until they are answered, and the result is
+    /// empty. Without a session, writes sent after the first held write were refused with
+    /// it (feature `chain`), and become held too. Then the result is the unanswered numbers
+    /// before the first held write.
     pub fn broke(&mut self) -> std::ops::Range<u64> {
         if !self.client.is_none() {
             for write in std::mem::take(&mut self.sent) {

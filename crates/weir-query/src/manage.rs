@@ -23,9 +23,11 @@ pub const SPLITS_MAX: u32 = 10;
 pub const SOURCE_NAME_BYTES_MAX: usize = 1024;
 
 impl Query {
-    /// Adds a source. A source can always be added before the first `next`. Later, a query
-    /// without order accepts only a source after the one in use, and a merge only a source
-    /// with a lower bound of its keys that is not below the last returned item.
+    /// Adds a source. Before the first `next`, any source can be added. Later:
+    /// - a query without order accepts only a source after the one in use;
+    /// - a merge accepts only a source whose lower bound is not below the last returned
+    ///   item;
+    /// - a sort accepts no source.
     ///
     /// # Errors
     /// `TOO_COMPLEX` above the limit of sources; `BAD_OPTION`, `SYNTAX`, `NOT_SINGULAR` for

@@ -357,8 +357,9 @@ impl Query {
     /// those that resume from it.
     ///
     /// # Errors
-    /// `BAD_OPTION` if the token has no such source, or if the source was added. Also for a
-    /// sort, which begins again and counts the returned items of all sources together.
+    /// `BAD_OPTION` if the token has no such source, or if the source was added. A sort
+    /// always fails with it, because it begins again and counts the returned items of all
+    /// sources together.
     pub fn abandon(&mut self, name: &[u8]) -> Result<(), QueryError> {
         let bad = |what| QueryError::new(ErrorCode::BadOption).because(what);
         if self.has_source(name) {

@@ -1,10 +1,10 @@
 //! Writes the store directory of a format that later programs must still open.
 //!
-//! `cargo run -p weir-store --example make_fixture -- DIR` writes `DIR/whole` (the log
-//! begins with the first entry) and `DIR/purged` (the log begins at a snapshot), and prints
-//! the digests of their states. Run it once for each format: a committed fixture is never
-//! written again. Time stamps and the store id differ between runs, so the printed digests
-//! belong in the test.
+//! `cargo run -p weir-store --example make_fixture -- DIR` writes two stores and prints the
+//! digests of their states: `DIR/whole`, whose log begins with the first entry, and
+//! `DIR/purged`, whose log begins at a snapshot. Run it once for each format: a committed
+//! fixture is never written again. Time stamps and the store id differ between runs, so the
+//! printed digests belong in the test.
 #![allow(
     clippy::print_stdout,
     reason = "an example talks to the person who runs it"
