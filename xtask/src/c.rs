@@ -9,7 +9,7 @@ use crate::capi;
 use crate::cluster::Cluster;
 use crate::served::{Native, Running};
 use crate::tree;
-use crate::wasm::{self, Tell, Verdict, finish};
+use crate::wasm::{self, ReportVerdict, Verdict, finish};
 use anyhow::Context as _;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ const FOLDER: &str = "bindings/c";
 const END_WITHIN: Duration = Duration::from_secs(30);
 
 /// Tests the installed library below `prefix`.
-pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
+pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     for tool in ["cc", "make", "pkg-config"] {
         if finish(Command::new(tool).arg("--version")).is_err() {
-            tell(
+            report_verdict(
                 "the C interface",
                 Verdict::Skipped(format!("there is no {tool}")),
             );
@@ -33,7 +33,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
         }
     }
     println!("-- the C interface");
-    tell(
+    report_verdict(
         "names of the libraries",
         match capi::names_alone(prefix) {
             Ok(()) => Verdict::Passed,
@@ -55,13 +55,13 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
         ));
         make.args([format!("LINK={link}"), format!("SANITIZE={sanitize}")]);
         let built = finish(&mut make);
-        tell(&format!("{link}: build"), verdict(&built));
+        report_verdict(&format!("{link}: build"), verdict(&built));
         if built.is_ok() {
-            programs(&place, link, tell)?;
+            programs(&place, link, report_verdict)?;
         }
     }
     let started = quick_start(prefix, &out.join("first"))?;
-    tell("README: quick start", started);
+    report_verdict("README: quick start", started);
     Ok(())
 }
 
@@ -73,7 +73,7 @@ fn verdict<T>(result: &Result<T, String>) -> Verdict {
 }
 
 /// Runs the built programs.
-fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
+fn programs(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     for set in ["query", "api"] {
         let mut run = Command::new(place.join("transcripts"));
         run.arg(set);
@@ -86,23 +86,23 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
         if let Ok(said) = &done {
             print!("C, {link}: {}", String::from_utf8_lossy(said));
         }
-        tell(&format!("{link}: transcripts of {set}"), verdict(&done));
+        report_verdict(&format!("{link}: transcripts of {set}"), verdict(&done));
     }
-    tell(
+    report_verdict(
         &format!("{link}: transcripts of api, served"),
         served(place)?,
     );
-    tell(&format!("{link}: a leader is lost"), fails_over(place)?);
+    report_verdict(&format!("{link}: a leader is lost"), fails_over(place)?);
     let done = finish(&mut Command::new(place.join("misuse")));
-    tell(&format!("{link}: misuse"), verdict(&done));
-    codec(place, link, tell)?;
+    report_verdict(&format!("{link}: misuse"), verdict(&done));
+    codec(place, link, report_verdict)?;
     let done = finish(Command::new(place.join("store")).arg(place.join("example-store")));
-    tell(
+    report_verdict(
         &format!("{link}: examples/store"),
         says(&done, "3 4711 {\"state\":\"paid\"}"),
     );
     let done = finish(&mut Command::new(place.join("query")));
-    tell(
+    report_verdict(
         &format!("{link}: examples/query"),
         says(&done, "5 pages were lent and came back, 0 are out"),
     );
@@ -110,7 +110,7 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
     std::fs::create_dir_all(&folder)?;
     let server = Native::start(&wasm::weir()?, &folder)?;
     let done = finish(Command::new(place.join("remote")).arg(&server.address));
-    tell(
+    report_verdict(
         &format!("{link}: examples/remote"),
         says(&done, "from \"c\""),
     );
@@ -127,7 +127,7 @@ fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
     let mut program = Running(program.spawn().context("cannot start failover")?);
     let said = program.0.stdout.take().context("no output")?;
     let mut answers = program.0.stdin.take().context("no input")?;
-    let killed = cluster.obey(BufReader::new(said), &mut answers)?;
+    let killed = cluster.serve_kill_requests(BufReader::new(said), &mut answers)?;
     let ended = program.ends_well(END_WITHIN)?;
     Ok(if ended == Some(true) && killed == 1 {
         Verdict::Passed
@@ -155,7 +155,7 @@ fn seed_of_commit() -> String {
 
 /// Runs the codec programs: each vector, all vectors, arbitrary input, and the check of
 /// allocations.
-fn codec(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
+fn codec(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let folder = tree::root().join("vectors/psyc");
     let mut cases = 0;
     let mut packets = Vec::new();
@@ -179,24 +179,24 @@ fn codec(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
     let done = finish(Command::new(place.join("psyc_vectors")).arg(&folder));
     let all = format!("psyc vectors: {cases} cases, 0 wrong");
     println!("C, {link}: {all}");
-    tell(&format!("{link}: vectors of the codec"), says(&done, &all));
+    report_verdict(&format!("{link}: vectors of the codec"), says(&done, &all));
     let fuzz = || Command::new(place.join("psyc_fuzz"));
     let seed = seed_of_commit();
     let done = finish(fuzz().args([FUZZED, &seed]))
         .and_then(|_| finish(fuzz().args(["2000", &seed]).args(packets)));
-    tell(
+    report_verdict(
         &format!("{link}: any bytes to the codec, seed {seed}"),
         verdict(&done),
     );
     let done = finish(&mut Command::new(place.join("psyc_allocs")));
-    tell(
+    report_verdict(
         &format!("{link}: the codec allocates nothing"),
         verdict(&done),
     );
     let mut shell = Command::new("sh");
     let asked = r#"printf ':_tag\t7\n\n_notice_set\n|\n|\n' | "$0""#;
     let done = finish(shell.args(["-c", asked]).arg(place.join("psyc")));
-    tell(
+    report_verdict(
         &format!("{link}: examples/psyc"),
         says(&done, ":_tag_relay\t7"),
     );

@@ -129,7 +129,7 @@ impl Cluster {
 
     /// Kills the leader for each line `kill`, and responds with `killed NUMBER`, until the input
     /// ends. Returns how many nodes were killed.
-    pub(crate) fn obey(
+    pub(crate) fn serve_kill_requests(
         &mut self,
         input: impl BufRead,
         output: &mut impl Write,
@@ -166,6 +166,6 @@ pub(crate) fn run(place: &str) -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{}", cluster.address)?;
     output.flush()?;
-    cluster.obey(std::io::stdin().lock(), &mut output)?;
+    cluster.serve_kill_requests(std::io::stdin().lock(), &mut output)?;
     Ok(())
 }

@@ -11,7 +11,7 @@
 
 use crate::served::{Running, Server};
 use crate::tree;
-use crate::wasm::{self, Tell, Verdict, fetched, finish, whole};
+use crate::wasm::{self, ReportVerdict, Verdict, fetched, finish, whole};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::fs;
@@ -31,15 +31,15 @@ const ORIGIN: &str = "https://example.com";
 /// default.
 const EXTENSION: &str = "Reserved subscription APIs";
 /// Maximum characters of a failure message.
-const WORDS: usize = 300;
+const MESSAGE_CHARS: usize = 300;
 
 /// Runs the suite, and reports each test.
-pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
+pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let target = tree::root().join("target");
     let node = match tool(&target) {
         Ok(node) => node,
         Err(why) => {
-            tell("the conformance suite", Verdict::Skipped(why));
+            report_verdict("the conformance suite", Verdict::Skipped(why));
             return Ok(());
         }
     };
@@ -73,7 +73,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     ensure!(fine.is_some(), "no end after {SECONDS_MAX} s");
     let text =
         fs::read(&report).context("no report; target/durable-streams/report.txt says why")?;
-    let failed = read(&serde_json::from_slice(&text)?, tell)?;
+    let failed = read(&serde_json::from_slice(&text)?, report_verdict)?;
     ensure!(
         fine == Some(true) || failed > 0,
         "the suite failed outside of its tests; target/durable-streams/report.txt says how"
@@ -82,7 +82,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
 }
 
 /// Reports each test of a report. Returns the number of failures.
-fn read(report: &Value, tell: Tell<'_>) -> anyhow::Result<usize> {
+fn read(report: &Value, report_verdict: ReportVerdict<'_>) -> anyhow::Result<usize> {
     let (mut count, mut failed) = (0, 0);
     let files = report["testResults"].as_array();
     let tests = files
@@ -97,13 +97,13 @@ fn read(report: &Value, tell: Tell<'_>) -> anyhow::Result<usize> {
             Some("failed") => {
                 failed += 1;
                 let why = test["failureMessages"][0].as_str().unwrap_or("no reason");
-                Verdict::Failed(why.chars().take(WORDS).collect())
+                Verdict::Failed(why.chars().take(MESSAGE_CHARS).collect())
             }
             _ if group == Some(EXTENSION) => continue,
             other => Verdict::Skipped(format!("it is {}", other.unwrap_or("not told"))),
         };
         count += 1;
-        tell(name, verdict);
+        report_verdict(name, verdict);
     }
     ensure!(count > 0, "the report has no test");
     Ok(failed)

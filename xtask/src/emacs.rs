@@ -10,7 +10,7 @@ use crate::served::Running;
 use crate::setup::lisp_folder;
 use crate::steps::build_workspace;
 use crate::tree;
-use crate::wasm::{Tell, Verdict};
+use crate::wasm::{ReportVerdict, Verdict};
 use anyhow::{Context as _, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const FOLDER: &str = "emacs";
 const SECONDS_MAX: u64 = 600;
 
 /// Builds the module, checks the package and runs its tests.
-pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
+pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     println!("-- the module of Emacs, and the command");
     build_workspace()?;
     let built = tree::root().join("target/debug");
@@ -44,7 +44,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
         command
     };
     println!("-- the checks of the Emacs package");
-    tell(
+    report_verdict(
         "byte-compile, checkdoc, package-lint",
         checks(emacs(), &folder)?,
     );
@@ -66,7 +66,7 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     let fine = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
     let text = fs::read(&report).context("the tests wrote no report")?;
     let text = String::from_utf8_lossy(&text);
-    let (counted, failed) = count(&text, tell);
+    let (counted, failed) = count(&text, report_verdict);
     if failed > 0 {
         // Only this text contains the output of a failed test.
         println!("{text}");
@@ -112,23 +112,23 @@ fn lisp(folder: &Path, below: &str) -> anyhow::Result<Vec<String>> {
 }
 
 /// Counts the results of ERT: tests, and failures.
-fn count(text: &str, tell: Tell<'_>) -> (usize, usize) {
+fn count(text: &str, report_verdict: ReportVerdict<'_>) -> (usize, usize) {
     let (mut counted, mut failed) = (0, 0);
     for line in text.lines().map(str::trim_start) {
         let mut words = line.split_whitespace();
         match (words.next(), words.next(), words.next()) {
             (Some("passed"), Some(_), Some(name)) => {
                 counted += 1;
-                tell(name, Verdict::Passed);
+                report_verdict(name, Verdict::Passed);
             }
             (Some("FAILED"), Some(_), Some(name)) => {
                 counted += 1;
                 failed += 1;
-                tell(name, Verdict::Failed("see target/emacs/report".to_owned()));
+                report_verdict(name, Verdict::Failed("see target/emacs/report".to_owned()));
             }
             (Some("skipped"), Some(_), Some(name)) => {
                 counted += 1;
-                tell(name, Verdict::Skipped("by the test itself".to_owned()));
+                report_verdict(name, Verdict::Skipped("by the test itself".to_owned()));
             }
             _ => {}
         }

@@ -8,7 +8,7 @@
 
 use crate::capi;
 use crate::tree;
-use crate::wasm::{self, Tell, Verdict, finish};
+use crate::wasm::{self, ReportVerdict, Verdict, finish};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,14 +23,14 @@ const MOCK: &str = "lab/peers/cosmos-mock";
 /// Minimum version of Go, as its second number.
 const MINOR_MIN: u32 = 26;
 /// Beginning of the line with the number of transcripts.
-const TOLD: &str = "transcripts of ";
+const TRANSCRIPTS_PREFIX: &str = "transcripts of ";
 /// Maximum characters of the output of a failed test.
-const WORDS: usize = 600;
+const MESSAGE_CHARS: usize = 600;
 
 /// Tests the package over the library below `prefix`.
-pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
+pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     if let Err(why) = tools() {
-        tell("the package", Verdict::Skipped(why));
+        report_verdict("the package", Verdict::Skipped(why));
         return Ok(());
     }
     println!("-- the Go package");
@@ -39,7 +39,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
             .args(["-l", FOLDER, MOCK])
             .current_dir(tree::root()),
     );
-    tell(
+    report_verdict(
         "form",
         match form {
             Ok(said) if said.is_empty() => Verdict::Passed,
@@ -52,11 +52,11 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     let passed =
         |result: Result<Vec<u8>, String>| result.map_or_else(Verdict::Failed, |_| Verdict::Passed);
     let vet = finish(go(prefix, FOLDER)?.args(["vet", "./..."]));
-    tell("go vet", passed(vet));
+    report_verdict("go vet", passed(vet));
     let mut bare = go(prefix, FOLDER)?;
     bare.args(["vet", ".", "./examples/..."])
         .env("CGO_ENABLED", "0");
-    tell("go vet without cgo", passed(finish(&mut bare)));
+    report_verdict("go vet without cgo", passed(finish(&mut bare)));
     let mock = tree::root().join("target/cosmos-mock");
     let built = finish(go(prefix, MOCK)?.args(["build", "-o"]).arg(&mock).arg("."));
     built.map_err(anyhow::Error::msg)?;
@@ -67,8 +67,11 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     tests.env("WEIR_COMMAND", wasm::weir()?);
     tests.env("WEIR_CLUSTER", std::env::current_exe()?);
     tests.env("WEIR_COSMOS_MOCK", &mock);
-    counted(&mut tests, tell)?;
-    counted(go(prefix, MOCK)?.args(["test", "-json", "./..."]), tell)
+    counted(&mut tests, report_verdict)?;
+    counted(
+        go(prefix, MOCK)?.args(["test", "-json", "./..."]),
+        report_verdict,
+    )
 }
 
 /// Checks that the required tools exist.
@@ -111,7 +114,7 @@ fn go(prefix: &Path, folder: &str) -> anyhow::Result<Command> {
 }
 
 /// Runs tests and reports each.
-fn counted(command: &mut Command, tell: Tell<'_>) -> anyhow::Result<()> {
+fn counted(command: &mut Command, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = child.context("cannot start go")?;
     let out = child.stdout.take().context("go is mute")?;
@@ -120,7 +123,7 @@ fn counted(command: &mut Command, tell: Tell<'_>) -> anyhow::Result<()> {
         report.line(&line?);
     }
     let status = child.wait()?;
-    let failed = report.tell(tell);
+    let failed = report.report_verdict(report_verdict);
     ensure!(
         status.success() || failed,
         "go test ended with {status} outside of its tests"
@@ -151,7 +154,7 @@ impl Report {
             }
             "output" => {
                 let words = text("Output");
-                if words.starts_with(TOLD) {
+                if words.starts_with(TRANSCRIPTS_PREFIX) {
                     print!("go: {words}");
                 }
                 self.said.entry(key).or_default().push_str(&words);
@@ -162,7 +165,7 @@ impl Report {
 
     /// Reports each test without subtests, and each package that failed outside of its tests.
     /// Returns whether anything failed.
-    fn tell(&self, tell: Tell<'_>) -> bool {
+    fn report_verdict(&self, report_verdict: ReportVerdict<'_>) -> bool {
         let mut any = false;
         for ((package, test), outcome) in &self.outcomes {
             let parted = |(other, name): &&(String, String)| {
@@ -183,13 +186,13 @@ impl Report {
             any |= failed;
             let key = (package.clone(), test.clone());
             let said = self.said.get(&key).map_or("", |said| said.trim());
-            let words: String = said.chars().take(WORDS).collect();
+            let words: String = said.chars().take(MESSAGE_CHARS).collect();
             let verdict = match outcome.as_str() {
                 "pass" => Verdict::Passed,
                 "skip" => Verdict::Skipped(words),
                 _ => Verdict::Failed(words),
             };
-            tell(&format!("{package} {test}"), verdict);
+            report_verdict(&format!("{package} {test}"), verdict);
         }
         any
     }
@@ -219,7 +222,7 @@ mod tests {
         report.line("{\"Action\":\"fail\",\"Package\":\"does-not-build\"}");
         report.line("{\"Action\":\"skip\",\"Package\":\"has-no-tests\"}");
         let mut told = Vec::new();
-        assert!(report.tell(&mut |name, verdict| told.push((name.to_owned(), verdict))));
+        assert!(report.report_verdict(&mut |name, verdict| told.push((name.to_owned(), verdict))));
         let failed = || Verdict::Failed(String::new());
         let expected = [
             ("does-not-build ", failed()),

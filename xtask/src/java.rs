@@ -12,7 +12,7 @@
 
 use crate::readme;
 use crate::tree;
-use crate::wasm::{self, Tell, Verdict, finish};
+use crate::wasm::{self, ReportVerdict, Verdict, finish};
 use anyhow::{Context as _, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ),
 ];
 /// Beginning of the line with the number of transcripts.
-const TOLD: &str = "transcripts of ";
+const TRANSCRIPTS_PREFIX: &str = "transcripts of ";
 /// Messages of Maven when it cannot fetch.
 const UNFETCHED: &[&str] = &[
     "Could not transfer artifact",
@@ -47,14 +47,14 @@ const UNFETCHED: &[&str] = &[
     "Unknown host",
 ];
 /// Maximum characters of a failure message.
-const WORDS: usize = 600;
+const MESSAGE_CHARS: usize = 600;
 
 /// Tests the package over the library below `prefix`.
-pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
+pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let home = match tools() {
         Ok(home) => home,
         Err(why) => {
-            tell("the package", Verdict::Skipped(why));
+            report_verdict("the package", Verdict::Skipped(why));
             return Ok(());
         }
     };
@@ -79,10 +79,13 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     }
     let output = maven.output().context("cannot start mvn")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    for line in said.lines().filter(|line| line.starts_with(TOLD)) {
+    for line in said
+        .lines()
+        .filter(|line| line.starts_with(TRANSCRIPTS_PREFIX))
+    {
         println!("java: {line}");
     }
-    let failed = read(&built.join("surefire-reports"), tell)?;
+    let failed = read(&built.join("surefire-reports"), report_verdict)?;
     if !output.status.success() && !failed {
         let last: Vec<&str> = said
             .lines()
@@ -96,12 +99,12 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
         } else {
             Verdict::Failed(words)
         };
-        tell("the build", verdict);
+        report_verdict("the build", verdict);
         return Ok(());
     }
     if output.status.success() {
         let library = prefix.join("lib/libweir.so.0");
-        tell(
+        report_verdict(
             "README: install, quick start",
             quick_start(&home, &library, &place)?,
         );
@@ -147,7 +150,7 @@ fn version(home: &Path) -> Option<u32> {
 }
 
 /// Reports each test of all reports. Returns whether any failed.
-fn read(reports: &Path, tell: Tell<'_>) -> anyhow::Result<bool> {
+fn read(reports: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::Result<bool> {
     let mut any = false;
     let Ok(entries) = fs::read_dir(reports) else {
         return Ok(false);
@@ -160,13 +163,13 @@ fn read(reports: &Path, tell: Tell<'_>) -> anyhow::Result<bool> {
         .iter()
         .filter(|file| file.extension().is_some_and(|end| end == "xml"))
     {
-        any |= cases(&fs::read_to_string(file)?, tell)?;
+        any |= cases(&fs::read_to_string(file)?, report_verdict)?;
     }
     Ok(any)
 }
 
 /// Reports each test of one report.
-fn cases(report: &str, tell: Tell<'_>) -> anyhow::Result<bool> {
+fn cases(report: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<bool> {
     let (mut count, mut any) = (0, false);
     for case in report.split("<testcase ").skip(1) {
         let case = case.split("</testcase>").next().unwrap_or_default();
@@ -180,7 +183,7 @@ fn cases(report: &str, tell: Tell<'_>) -> anyhow::Result<bool> {
             field("name")
         );
         let own = case.split("/>").next().unwrap_or_default();
-        let words = || case.chars().take(WORDS).collect::<String>();
+        let words = || case.chars().take(MESSAGE_CHARS).collect::<String>();
         let verdict = if own.contains("<failure")
             || own.contains("<error")
             || case.contains("</failure>")
@@ -194,7 +197,7 @@ fn cases(report: &str, tell: Tell<'_>) -> anyhow::Result<bool> {
             Verdict::Passed
         };
         count += 1;
-        tell(&name, verdict);
+        report_verdict(&name, verdict);
     }
     ensure!(count > 0, "a report has no test");
     Ok(any)

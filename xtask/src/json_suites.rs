@@ -12,7 +12,7 @@
 use crate::durable_streams::{install, programs};
 use crate::steps::cargo;
 use crate::tree;
-use crate::wasm::{Tell, Verdict, whole};
+use crate::wasm::{ReportVerdict, Verdict, whole};
 use anyhow::{Context as _, ensure};
 use std::path::{Path, PathBuf};
 
@@ -29,14 +29,18 @@ const SUITES: [(&str, &str); 2] = [
 ];
 
 /// Runs both suites, and reports each case.
-pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
+pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let packages = packages(&tree::root().join("target"))?;
     for (example, file) in SUITES {
         println!("-- {example}");
         let mut command = cargo(&["run", "--locked", "--quiet", "-p", "weir-scan", "--example"]);
         command.args([example, "--"]).arg(packages.join(file));
         let output = command.output().context("cannot start cargo run")?;
-        let failed = read(example, &String::from_utf8_lossy(&output.stdout), tell)?;
+        let failed = read(
+            example,
+            &String::from_utf8_lossy(&output.stdout),
+            report_verdict,
+        )?;
         ensure!(
             output.status.success() || failed > 0,
             "{example} failed outside of its cases: {}",
@@ -47,17 +51,17 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
 }
 
 /// Reports each case in the output of an example. Returns the number of failures.
-fn read(example: &str, lines: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
+fn read(example: &str, lines: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<usize> {
     let (mut count, mut failed) = (0_usize, 0);
     let mut last = "";
     for line in lines.lines() {
         last = line;
         if let Some(name) = line.strip_prefix("passed ") {
-            tell(&format!("{example}: {name}"), Verdict::Passed);
+            report_verdict(&format!("{example}: {name}"), Verdict::Passed);
         } else if let Some(what) = line.strip_prefix("failed ") {
             failed += 1;
             let (name, why) = what.split_once(": ").unwrap_or((what, ""));
-            tell(
+            report_verdict(
                 &format!("{example}: {name}"),
                 Verdict::Failed(why.to_owned()),
             );

@@ -14,7 +14,7 @@ use crate::readme;
 use crate::served::Running;
 use crate::steps::build_workspace;
 use crate::tree;
-use crate::wasm::{self, Tell, Verdict, finish, whole};
+use crate::wasm::{self, ReportVerdict, Verdict, finish, whole};
 use anyhow::{Context as _, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,12 +31,12 @@ const SECONDS_MAX: u64 = 600;
 const MAJOR_MIN: u64 = 20;
 
 /// Builds, packs, installs and tests the package.
-pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
+pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let target = tree::root().join("target");
     let (node, npm, tools) = match tool(&target) {
         Ok(tools) => tools,
         Err(why) => {
-            tell("the package", Verdict::Skipped(why));
+            report_verdict("the package", Verdict::Skipped(why));
             return Ok(());
         }
     };
@@ -71,12 +71,12 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     let fine = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
     ensure!(fine.is_some(), "no end after {SECONDS_MAX} s");
     let text = fs::read_to_string(&report).context("the tests wrote no report")?;
-    let failed = read(&text, tell)?;
+    let failed = read(&text, report_verdict)?;
     ensure!(
         fine == Some(true) || failed > 0,
         "the tests failed outside of themselves"
     );
-    tell("README: install, quick start", first(&node, &npm, &place)?);
+    report_verdict("README: install, quick start", first(&node, &npm, &place)?);
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use crate::readme;
 use crate::served::Running;
 use crate::steps::FEATURES;
 use crate::tree;
-use crate::wasm::{self, Tell, Verdict, fetched, finish, whole};
+use crate::wasm::{self, ReportVerdict, Verdict, fetched, finish, whole};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::fs;
@@ -28,15 +28,15 @@ const SECONDS_MAX: u64 = 600;
 /// Minimum version of Python, as its second number.
 const MINOR_MIN: u64 = 11;
 /// Maximum characters of a failure message.
-const WORDS: usize = 300;
+const MESSAGE_CHARS: usize = 300;
 
 /// Builds, installs and tests the package.
-pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
+pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let target = tree::root().join("target");
     let tools = match tool(&target) {
         Ok(tools) => tools,
         Err(why) => {
-            tell("the package", Verdict::Skipped(why));
+            report_verdict("the package", Verdict::Skipped(why));
             return Ok(());
         }
     };
@@ -66,12 +66,12 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     let fine = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
     ensure!(fine.is_some(), "no end after {SECONDS_MAX} s");
     let text = fs::read_to_string(&report).context("the tests wrote no report")?;
-    let failed = read(&text, tell)?;
+    let failed = read(&text, report_verdict)?;
     ensure!(
         fine == Some(true) || failed > 0,
         "pytest failed outside of its tests"
     );
-    tell("README: install, quick start", first(&tools, &place)?);
+    report_verdict("README: install, quick start", first(&tools, &place)?);
     Ok(())
 }
 
@@ -119,7 +119,7 @@ fn first(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
 }
 
 /// Reports each test of a report, one line each. Returns the number of failures.
-pub(crate) fn read(report: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
+pub(crate) fn read(report: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<usize> {
     let (mut count, mut failed) = (0, 0);
     for line in report.lines() {
         let line: Value = serde_json::from_str(line).context("a line of the report")?;
@@ -127,7 +127,7 @@ pub(crate) fn read(report: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
             .as_str()
             .unwrap_or("")
             .chars()
-            .take(WORDS)
+            .take(MESSAGE_CHARS)
             .collect();
         let verdict = match line["outcome"].as_str() {
             Some("passed") => Verdict::Passed,
@@ -138,7 +138,7 @@ pub(crate) fn read(report: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
             }
         };
         count += 1;
-        tell(line["name"].as_str().unwrap_or("?"), verdict);
+        report_verdict(line["name"].as_str().unwrap_or("?"), verdict);
     }
     ensure!(count > 0, "the report has no test");
     Ok(failed)

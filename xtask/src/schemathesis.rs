@@ -26,7 +26,7 @@ const SEED: &str = "1";
 /// Seconds after which the tool is killed; it takes about 40 on two idle processors.
 const SECONDS_MAX: u64 = 300;
 /// Number of last lines of a report that are printed.
-const WORDS: usize = 60;
+const LINES_MAX: usize = 60;
 
 /// Runs every check of the tool on every operation.
 pub(crate) fn verdict() -> anyhow::Result<Verdict> {
@@ -73,7 +73,7 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();
-    for line in lines.iter().skip(lines.len().saturating_sub(WORDS)) {
+    for line in lines.iter().skip(lines.len().saturating_sub(LINES_MAX)) {
         println!("{line}");
     }
     Ok(Verdict::Failed(match fine {

@@ -12,18 +12,21 @@ use std::process::{Command, Stdio};
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
 /// Debian packages that tests use, and how each one is detected.
-const PACKAGES: &[(&str, Shows)] = &[
-    ("faketime", Shows::Library("faketime/libfaketimeMT.so.1")),
+const PACKAGES: &[(&str, Detection)] = &[
+    (
+        "faketime",
+        Detection::Library("faketime/libfaketimeMT.so.1"),
+    ),
     // Any Emacs is accepted here; the suite checks the version.
-    ("emacs-nox", Shows::Command("emacs")),
-    ("elpa-package-lint", Shows::Lisp("package-lint")),
+    ("emacs-nox", Detection::Command("emacs")),
+    ("elpa-package-lint", Detection::Lisp("package-lint")),
     // The manual of the Emacs package.
-    ("texinfo", Shows::Command("makeinfo")),
+    ("texinfo", Detection::Command("makeinfo")),
 ];
 
 /// How a package is detected.
 #[derive(Clone, Copy)]
-enum Shows {
+enum Detection {
     /// A file below a directory of `/usr/lib`.
     Library(&'static str),
     /// A command that answers `--version`.
@@ -72,7 +75,7 @@ pub(crate) fn setup() -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Shows {
+impl Detection {
     fn present(self) -> bool {
         match self {
             Self::Library(file) => brought(file),

@@ -180,7 +180,7 @@ pub(crate) fn json(summary: &mut Summary) {
 }
 
 /// Tests a language over the C library below a directory.
-type Binding = fn(&Path, wasm::Tell<'_>) -> anyhow::Result<()>;
+type Binding = fn(&Path, wasm::ReportVerdict<'_>) -> anyhow::Result<()>;
 
 /// The languages over the C library.
 const BINDINGS: &[(&str, Binding)] = &[("C", c::run), ("Go", go::run), ("Java", java::run)];

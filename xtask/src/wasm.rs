@@ -37,7 +37,7 @@ pub(crate) enum Verdict {
 }
 
 /// Receives the name of a program or project, and its verdict.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(&str, Verdict);
+pub(crate) type ReportVerdict<'a> = &'a mut dyn FnMut(&str, Verdict);
 
 /// Runs the command `wasm`, and prints each verdict. Returns `false` if one failed.
 pub(crate) fn wasm(write: bool) -> anyhow::Result<bool> {
@@ -57,14 +57,14 @@ pub(crate) fn wasm(write: bool) -> anyhow::Result<bool> {
 }
 
 /// Builds everything, and compares the modules. With `write`, replaces them.
-pub(crate) fn all(write: bool, tell: Tell<'_>) -> anyhow::Result<()> {
+pub(crate) fn all(write: bool, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let compilers = Compilers::new(tree::root().join("target"));
     let weir = weir()?;
     let projects = project::Projects::new(&weir)?;
     for language in LANGUAGES {
         println!("-- programs in {}", language.name);
         if let Err(why) = (language.get)(&compilers) {
-            tell(
+            report_verdict(
                 &format!("programs in {}", language.name),
                 Verdict::Skipped(why),
             );
@@ -72,7 +72,7 @@ pub(crate) fn all(write: bool, tell: Tell<'_>) -> anyhow::Result<()> {
         }
         if let Some(lint) = language.lint {
             let verdict = lint(&compilers).map_or_else(Verdict::Failed, |()| Verdict::Passed);
-            tell(&format!("form and lints in {}", language.name), verdict);
+            report_verdict(&format!("form and lints in {}", language.name), verdict);
         }
         let built = language.build(&compilers)?;
         for (program, built) in built {
@@ -81,12 +81,12 @@ pub(crate) fn all(write: bool, tell: Tell<'_>) -> anyhow::Result<()> {
                 Ok(path) => compared(&path, &tree::root().join(PREBUILT).join(&module), write)?,
                 Err(why) => Verdict::Failed(why),
             };
-            tell(&module, verdict);
+            report_verdict(&module, verdict);
         }
         let verdict = projects.verdict(language, &compilers);
-        tell(&format!("a new project in {}", language.name), verdict);
+        report_verdict(&format!("a new project in {}", language.name), verdict);
         if language.suffix.is_empty() {
-            tell("the guide to programs", projects.guide());
+            report_verdict("the guide to programs", projects.guide());
         }
     }
     if write { list() } else { Ok(()) }
@@ -149,13 +149,13 @@ pub(crate) fn finish(command: &mut Command) -> Result<Vec<u8>, String> {
         .filter(|line| !line.trim().is_empty())
         .collect();
     let last = last
-        .get(last.len().saturating_sub(WORDS)..)
+        .get(last.len().saturating_sub(LINES_MAX)..)
         .unwrap_or_default();
     Err(format!("`{shown}`: {}", last.join(" | ")))
 }
 
 /// Maximum lines of the output of a failed command.
-const WORDS: usize = 12;
+const LINES_MAX: usize = 12;
 
 #[cfg(test)]
 mod tests {

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use weir::TopicQueryNews;
 
-use crate::term::{CancelSource as _, Mark};
+use crate::term::{CancelSource as _, CancelToken};
 
 /// How often the thread checks whether the query has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause between calls of a query whose server reports no news, and of one whose server may have
 /// stopped responding.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -30,9 +30,9 @@ struct Inner {
     /// Signals that there is something to wait for, or that the query has ended.
     changed: Condvar,
     /// The caller's end, which becomes readable.
-    ours: UnixStream,
+    caller_end: UnixStream,
     /// The other end, to which the library writes.
-    other: UnixStream,
+    library_end: UnixStream,
 }
 
 #[derive(Debug, Default)]
@@ -50,26 +50,26 @@ pub(crate) struct Descriptor(Arc<Inner>);
 
 impl Descriptor {
     /// Creates a readable descriptor, because the query was not called yet.
-    pub(crate) fn new(mark: &Arc<Mark>) -> io::Result<Self> {
-        let (ours, other) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        other.set_nonblocking(true)?;
+    pub(crate) fn new(cancel_token: &Arc<CancelToken>) -> io::Result<Self> {
+        let (caller_end, library_end) = UnixStream::pair()?;
+        caller_end.set_nonblocking(true)?;
+        library_end.set_nonblocking(true)?;
         let inner = Arc::new(Inner {
             state: Mutex::default(),
             changed: Condvar::new(),
-            ours,
-            other,
+            caller_end,
+            library_end,
         });
-        let (beside, mark) = (Arc::clone(&inner), Arc::clone(mark));
+        let (beside, cancel_token) = (Arc::clone(&inner), Arc::clone(cancel_token));
         std::thread::Builder::new()
             .name("weir-query-fd".to_owned())
-            .spawn(move || beside.wait(&mark))?;
-        inner.tell();
+            .spawn(move || beside.wait(&cancel_token))?;
+        inner.set_readable();
         Ok(Self(inner))
     }
 
     pub(crate) fn number(&self) -> i32 {
-        self.0.ours.as_raw_fd()
+        self.0.caller_end.as_raw_fd()
     }
 
     /// A call begins: clears the descriptor.
@@ -78,21 +78,21 @@ impl Descriptor {
         state.calls += 1;
         state.news = None;
         let mut bytes = [0; 64];
-        while matches!((&self.0.ours).read(&mut bytes), Ok(1..)) {}
+        while matches!((&self.0.caller_end).read(&mut bytes), Ok(1..)) {}
     }
 
     /// A call ends. `news` is what it waits for; `None` if it has returned results or the end.
     pub(crate) fn end(&self, news: Option<TopicQueryNews>) {
         if news.is_none() {
-            return self.0.tell();
+            return self.0.set_readable();
         }
         self.0.lock().news = news;
         self.0.changed.notify_one();
     }
 
     /// Makes the descriptor readable.
-    pub(crate) fn tell(&self) {
-        self.0.tell();
+    pub(crate) fn set_readable(&self) {
+        self.0.set_readable();
     }
 }
 
@@ -111,12 +111,12 @@ impl Inner {
 
     /// Makes the descriptor readable. A failed write is harmless: then unread bytes fill the
     /// socket.
-    fn tell(&self) {
-        let _ = (&self.other).write(&[1]);
+    fn set_readable(&self) {
+        let _ = (&self.library_end).write(&[1]);
     }
 
     /// The thread: waits for what the last call waits for, until the query has ended.
-    fn wait(&self, mark: &Mark) {
+    fn wait(&self, cancel_token: &CancelToken) {
         loop {
             let mut state = self.lock();
             while state.news.is_none() && !state.gone {
@@ -129,12 +129,12 @@ impl Inner {
             let (call, news) = (state.calls, state.news.take());
             drop(state);
             if let Some(news) = news
-                && self.comes(&news, call, mark)
+                && self.has_news(&news, call, cancel_token)
             {
                 let state = self.lock();
                 // A call that has begun since then checks for results itself.
                 if state.calls == call {
-                    self.tell();
+                    self.set_readable();
                 }
             }
         }
@@ -142,7 +142,7 @@ impl Inner {
 
     /// Whether the query may have results. `false` if another call has begun or the query has
     /// ended.
-    fn comes(&self, news: &TopicQueryNews, call: u64, mark: &Mark) -> bool {
+    fn has_news(&self, news: &TopicQueryNews, call: u64, cancel_token: &CancelToken) -> bool {
         let every = if news.tells() {
             PATIENCE_EVERY
         } else {
@@ -150,8 +150,8 @@ impl Inner {
         };
         let due = Instant::now() + every;
         loop {
-            let soon = due.min(Instant::now() + LOOK_EVERY);
-            if news.wait(soon) || mark.is_over() || mark.is_closed() {
+            let soon = due.min(Instant::now() + CHECK_INTERVAL);
+            if news.wait(soon) || cancel_token.is_over() || cancel_token.is_closed() {
                 return true;
             }
             if !news.is_near() && Instant::now() >= due {

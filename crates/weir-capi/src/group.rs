@@ -12,12 +12,12 @@ use crate::raw;
 use crate::read::position_of;
 use crate::registry::{self, Exclusive};
 use crate::store::{get_store, known};
-use crate::term::{LOOK_EVERY, Mark};
+use crate::term::{CHECK_INTERVAL, CancelToken};
 
 /// Flag of `weir_group_options`.
 const EXISTING: u32 = 1;
 /// How often a claim at a server checks whether it must end. The server waits as long for a record.
-const LOOK_EVERY_FAR: Duration = Duration::from_millis(250);
+const REMOTE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Time limit for the response after that. Records in a late response stay claimed until their
 /// leases expire.
 const UNANSWERED: Duration = Duration::from_secs(1);
@@ -28,8 +28,8 @@ const CLAIM_MAX: u64 = 10_000;
 #[derive(Debug)]
 pub(crate) struct Group {
     inside: Exclusive<weir::Group>,
-    mark: Arc<Mark>,
-    near: bool,
+    cancel_token: Arc<CancelToken>,
+    local: bool,
 }
 
 pub(crate) fn open(
@@ -75,16 +75,16 @@ pub(crate) fn open(
     if given.claim_lease_ms != 0 {
         member = member.lease(Some(Duration::from_millis(given.claim_lease_ms)));
     }
-    let near = store.is_near();
-    let (every, unanswered) = if near {
-        (LOOK_EVERY, None)
+    let local = store.is_local();
+    let (every, unanswered) = if local {
+        (CHECK_INTERVAL, None)
     } else {
-        (LOOK_EVERY_FAR, Some(UNANSWERED))
+        (REMOTE_CHECK_INTERVAL, Some(UNANSWERED))
     };
     let group = Group {
         inside: Exclusive::new(member),
-        mark: store.mark(every, unanswered),
-        near,
+        cancel_token: store.cancel_token(every, unanswered),
+        local,
     };
     c.write(out, room.fill(Arc::new(group))?)?;
     Ok(Kind::Ok)
@@ -93,10 +93,10 @@ pub(crate) fn open(
 impl Group {
     /// Executes a step that writes. A local store waits only for its disk.
     fn write<T>(&self, step: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
-        if self.near {
+        if self.local {
             return step();
         }
-        self.mark.term().write(step)
+        self.cancel_token.term().write(step)
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn claim(
     let room = registry::room()?;
     let limit = usize::try_from(limit.min(CLAIM_MAX)).unwrap_or(usize::MAX);
     let works = with(&group, |member| {
-        group.mark.wait(timeout_ms, |until| {
+        group.cancel_token.wait(timeout_ms, |until| {
             let now = Instant::now();
             let wait = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
             let works = member.claim(limit, wait)?;
@@ -131,7 +131,7 @@ pub(crate) fn claim(
     })?;
     match works {
         Some(works) => {
-            Page::works(&works).give_in(room, c, out)?;
+            Page::works(&works).into_slot(room, c, out)?;
             Ok(Kind::Ready)
         }
         None => Ok(Kind::Timeout),
@@ -229,10 +229,10 @@ pub(crate) fn describe(
     let group = registry::get::<Group, _>(group)?;
     c.info_size(out)?;
     let found = with(&group, |member| {
-        if group.near {
+        if group.local {
             return Ok(member.info()?);
         }
-        group.mark.term().run(|| Ok(member.info()?))
+        group.cancel_token.term().run(|| Ok(member.info()?))
     })?;
     let mut info = zeroed::<raw::GroupInfo>();
     info.mode = found.mode as u32;
@@ -250,12 +250,12 @@ pub(crate) fn describe(
 }
 
 pub(crate) fn cancel(group: *mut raw::Group) -> Result<Kind, Fail> {
-    registry::get::<Group, _>(group)?.mark.cancel();
+    registry::get::<Group, _>(group)?.cancel_token.cancel();
     Ok(Kind::Ok)
 }
 
 pub(crate) fn free(group: *mut raw::Group) {
     if let Ok(group) = registry::remove::<Group, _>(group) {
-        group.mark.free();
+        group.cancel_token.free();
     }
 }

@@ -60,14 +60,14 @@ fn caught<T>(name: &'static str, entry: impl FnOnce() -> T) -> Result<T, Fail> {
         entry()
     }))
     .map_err(|panic| {
-        let said = words(panic.as_ref()).to_owned();
+        let message = panic_message(panic.as_ref()).to_owned();
         // Dropping the payload of a panic may panic again.
         drop(catch_unwind(AssertUnwindSafe(|| drop(panic))));
-        Fail::new(ErrorCode::Panic, format!("{name}: {said}"))
+        Fail::new(ErrorCode::Panic, format!("{name}: {message}"))
     })
 }
 
-fn words(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a panic without words")
@@ -79,7 +79,7 @@ fn words(panic: &(dyn Any + Send)) -> &str {
     not(debug_assertions),
     allow(dead_code, unreachable_pub, reason = "only debug builds use it")
 )]
-pub enum Where {
+pub enum PanicPoint {
     /// At the start of the entry.
     Enter,
     /// While the handle is in use.
@@ -88,18 +88,18 @@ pub enum Where {
 
 #[cfg(debug_assertions)]
 mod hook {
-    use super::Where;
+    use super::PanicPoint;
     use std::cell::Cell;
 
     thread_local! {
         static NAME: Cell<&'static str> = const { Cell::new("") };
-        static AT: Cell<Option<(&'static str, Where)>> = const { Cell::new(None) };
+        static AT: Cell<Option<(&'static str, PanicPoint)>> = const { Cell::new(None) };
         static FULL: Cell<bool> = const { Cell::new(false) };
     }
 
     /// For tests: the next call of this function on this thread panics at that place; `None`: no
     /// call panics.
-    pub fn panic_at(at: Option<(&'static str, Where)>) {
+    pub fn panic_at(at: Option<(&'static str, PanicPoint)>) {
         AT.set(at);
     }
 
@@ -114,10 +114,10 @@ mod hook {
 
     pub(super) fn enter(name: &'static str) {
         NAME.set(name);
-        hit(Where::Enter);
+        hit(PanicPoint::Enter);
     }
 
-    pub(super) fn hit(place: Where) {
+    pub(super) fn hit(place: PanicPoint) {
         if AT.get() == Some((NAME.get(), place)) {
             AT.set(None);
             panic!("injected");
@@ -135,7 +135,7 @@ fn enter(name: &'static str) {
 }
 
 /// Panics if a test requests it.
-pub(crate) fn maybe_panic(place: Where) {
+pub(crate) fn maybe_panic(place: PanicPoint) {
     #[cfg(debug_assertions)]
     hook::hit(place);
     let _ = place;

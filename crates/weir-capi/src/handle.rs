@@ -262,7 +262,11 @@ impl Caller {
     }
 
     /// As `room`, for at most [`FRAMES_MAX`] values.
-    pub(crate) fn long_room<T>(&self, out: *mut T, count: usize) -> Result<(), ErrorCode> {
+    pub(crate) fn check_frames_output<T>(
+        &self,
+        out: *mut T,
+        count: usize,
+    ) -> Result<(), ErrorCode> {
         self.check(out.cast_const(), count, FRAMES_MAX)
     }
 
@@ -366,7 +370,7 @@ impl Caller {
         &self,
         out: *mut T,
         room: usize,
-    ) -> Result<(Apart<'_>, Output<'_, T>), ErrorCode> {
+    ) -> Result<(NonOverlapping<'_>, Output<'_, T>), ErrorCode> {
         let most = if size_of::<T>() == 1 {
             isize::MAX.unsigned_abs()
         } else {
@@ -374,7 +378,7 @@ impl Caller {
         };
         self.check(out.cast_const(), room, most)?;
         let start = out.addr();
-        let apart = Apart {
+        let apart = NonOverlapping {
             caller: self,
             start,
             end: start.wrapping_add(room.wrapping_mul(size_of::<T>())),
@@ -464,14 +468,14 @@ unsafe impl Sealable for ParserState {}
 const _: () = assert!(!std::mem::needs_drop::<ParserState>());
 
 /// Reads memory of the caller that must not overlap the output of the call.
-pub(crate) struct Apart<'c> {
+pub(crate) struct NonOverlapping<'c> {
     caller: &'c Caller,
     /// The address range of the output.
     start: usize,
     end: usize,
 }
 
-impl<'c> Apart<'c> {
+impl<'c> NonOverlapping<'c> {
     /// An array of the caller.
     #[inline]
     pub(crate) fn values<T: Plain>(
@@ -532,7 +536,8 @@ impl<'c, T> Output<'c, T> {
         }
         // SAFETY: `output` checked that the pointer is not NULL, aligned and not too large. The
         // caller of `new` promised that the memory is writable. No other reference of the call
-        // overlaps it: `Apart` compared the memory that is read, and this value was consumed.
+        // overlaps it: `NonOverlapping` compared the memory that is read, and this value was
+        // consumed.
         unsafe { std::slice::from_raw_parts_mut(self.out.cast(), self.room) }
     }
 }
@@ -647,9 +652,9 @@ unsafe impl Sync for Callback {}
 
 /// Spans of a page, which point into memory that the page keeps alive.
 #[derive(Debug)]
-pub(crate) struct Spans<T>(Vec<T>);
+pub(crate) struct PinnedSpans<T>(Vec<T>);
 
-impl<T: Copy> Spans<T> {
+impl<T: Copy> PinnedSpans<T> {
     pub(crate) const fn new(spans: Vec<T>) -> Self {
         Self(spans)
     }
@@ -659,7 +664,7 @@ impl<T: Copy> Spans<T> {
     }
 }
 
-impl<T> Default for Spans<T> {
+impl<T> Default for PinnedSpans<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
@@ -667,9 +672,9 @@ impl<T> Default for Spans<T> {
 
 // SAFETY: this crate never dereferences the pointers; they are numbers for the caller. The memory
 // that they point to is immutable, and the page keeps it alive.
-unsafe impl<T> Send for Spans<T> {}
+unsafe impl<T> Send for PinnedSpans<T> {}
 // SAFETY: as for `Send`; the only access is reading.
-unsafe impl<T> Sync for Spans<T> {}
+unsafe impl<T> Sync for PinnedSpans<T> {}
 
 /// Memory of the library that the caller fills. Its address is stable, and the library does not
 /// read it before the caller returns it.

@@ -79,5 +79,5 @@ mod write;
 
 pub use entry::*;
 #[cfg(debug_assertions)]
-pub use guard::{Where, full_table, panic_at};
+pub use guard::{PanicPoint, full_table, panic_at};
 pub use psyc::entry::*;

@@ -36,33 +36,33 @@ enum Release {
 
 enum Memory {
     Lent(Lent),
-    Ours(Vec<u8>),
+    Owned(Vec<u8>),
 }
 
 /// During the call that passes the page: it is not known yet whether the call succeeds.
 const OPEN: u8 = 0;
 /// The call succeeded. The memory is returned when the engine drops it.
-const TAKEN: u8 = 1;
+const ACCEPTED: u8 = 1;
 /// The engine dropped the page during the call.
-const LET_GO: u8 = 2;
+const DROPPED: u8 = 2;
 
 /// A page inside the engine, and how its memory is returned.
-struct Inside {
+struct EnginePage {
     memory: Option<Memory>,
     ticket: Arc<Ticket>,
 }
 
-impl AsRef<[u8]> for Inside {
+impl AsRef<[u8]> for EnginePage {
     fn as_ref(&self) -> &[u8] {
         match &self.memory {
             Some(Memory::Lent(lent)) => lent.bytes(),
-            Some(Memory::Ours(bytes)) => bytes,
+            Some(Memory::Owned(bytes)) => bytes,
             None => &[],
         }
     }
 }
 
-impl Drop for Inside {
+impl Drop for EnginePage {
     fn drop(&mut self) {
         let Some(memory) = self.memory.take() else {
             return;
@@ -70,10 +70,10 @@ impl Drop for Inside {
         // Stored before the exchange, so that the call finds it.
         let ticket = &self.ticket;
         *ticket.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(memory);
-        if ticket.state.swap(LET_GO, Ordering::AcqRel) == TAKEN
+        if ticket.state.swap(DROPPED, Ordering::AcqRel) == ACCEPTED
             && let Some(memory) = ticket.rest()
         {
-            ticket.way.give(memory);
+            ticket.way.return_memory(memory);
         }
     }
 }
@@ -87,11 +87,11 @@ pub(crate) struct Ticket {
 }
 
 impl Release {
-    fn give(&self, memory: Memory) {
+    fn return_memory(&self, memory: Memory) {
         match (self, memory) {
             (Self::Call(callback), Memory::Lent(lent)) => callback.call(&lent),
             (Self::Cookie(loans, cookie), Memory::Lent(_)) => loans.put(*cookie),
-            (_, Memory::Ours(bytes)) => buffer::give_back(bytes),
+            (_, Memory::Owned(bytes)) => buffer::give_back(bytes),
             (Self::Pool, Memory::Lent(_)) => {}
         }
     }
@@ -105,17 +105,17 @@ impl Loans {
 }
 
 /// The page for the engine, and its ticket.
-fn hand_over(memory: Memory, way: Release) -> (Bytes, Arc<Ticket>) {
+fn wrap(memory: Memory, way: Release) -> (Bytes, Arc<Ticket>) {
     let ticket = Arc::new(Ticket {
         state: AtomicU8::new(OPEN),
         way,
         rest: Mutex::new(None),
     });
-    let inside = Inside {
+    let page = EnginePage {
         memory: Some(memory),
         ticket: Arc::clone(&ticket),
     };
-    (Bytes::from_owner(inside), ticket)
+    (Bytes::from_owner(page), ticket)
 }
 
 /// A page of borrowed memory.
@@ -132,12 +132,12 @@ pub(crate) fn lend(
         (None, false) => Release::Cookie(registry::get::<Loans, _>(loan.loans)?, loan.cookie),
         _ => return Err(Fail::option("the loan", "returned both ways or none")),
     };
-    Ok(hand_over(Memory::Lent(lent), way))
+    Ok(wrap(Memory::Lent(lent), way))
 }
 
 /// A page of memory of the library.
-pub(crate) fn ours(bytes: Vec<u8>) -> (Bytes, Arc<Ticket>) {
-    hand_over(Memory::Ours(bytes), Release::Pool)
+pub(crate) fn owned(bytes: Vec<u8>) -> (Bytes, Arc<Ticket>) {
+    wrap(Memory::Owned(bytes), Release::Pool)
 }
 
 impl Ticket {
@@ -148,18 +148,18 @@ impl Ticket {
         }
         let was = self
             .state
-            .compare_exchange(OPEN, TAKEN, Ordering::AcqRel, Ordering::Acquire);
+            .compare_exchange(OPEN, ACCEPTED, Ordering::AcqRel, Ordering::Acquire);
         if was.is_err()
             && let Some(rest) = self.rest()
         {
-            self.way.give(rest);
+            self.way.return_memory(rest);
         }
     }
 
     /// Ends the loan after the call failed. Returns memory of the library if the engine dropped it.
     pub(crate) fn refused(&self) -> Option<Vec<u8>> {
         match self.rest() {
-            Some(Memory::Ours(bytes)) => Some(bytes),
+            Some(Memory::Owned(bytes)) => Some(bytes),
             _ => None,
         }
     }

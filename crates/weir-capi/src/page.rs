@@ -12,7 +12,7 @@ use weir::query::{self, Need, PathSet, ResultPage, SourceId};
 use weir::{ErrorCode, KeyEntry, Record, Value, Work};
 
 use crate::error::{EMPTY, Fail, Kind};
-use crate::handle::{Caller, Spans, zeroed};
+use crate::handle::{Caller, PinnedSpans, zeroed};
 use crate::raw;
 use crate::registry::{self, ReservedSlot};
 
@@ -31,7 +31,7 @@ const CONTINUATION: u32 = 4;
 
 /// What a page keeps alive.
 #[derive(Debug)]
-enum Keep {
+enum Owner {
     Nothing,
     Results { _page: ResultPage },
     Memory { _buffers: Vec<Bytes> },
@@ -41,31 +41,31 @@ enum Keep {
 #[derive(Debug)]
 pub(crate) struct Page {
     kind: u32,
-    items: Spans<raw::Item>,
-    records: Spans<raw::Record>,
-    buffers: Spans<raw::Slice>,
+    items: PinnedSpans<raw::Item>,
+    records: PinnedSpans<raw::Record>,
+    buffers: PinnedSpans<raw::Slice>,
     bytes: u64,
     skipped: u64,
     hint: u64,
     position: u64,
     /// The number of references, each of which needs a release.
     holders: AtomicU32,
-    _keep: Keep,
+    _owner: Owner,
 }
 
 impl Page {
-    fn new(kind: u32, items: Vec<raw::Item>, buffers: Vec<raw::Slice>, keep: Keep) -> Self {
+    fn new(kind: u32, items: Vec<raw::Item>, buffers: Vec<raw::Slice>, owner: Owner) -> Self {
         Self {
             kind,
             bytes: items.iter().map(|item| item.len).sum(),
-            items: Spans::new(items),
-            records: Spans::default(),
-            buffers: Spans::new(buffers),
+            items: PinnedSpans::new(items),
+            records: PinnedSpans::default(),
+            buffers: PinnedSpans::new(buffers),
             skipped: 0,
             hint: 0,
             position: 0,
             holders: AtomicU32::new(1),
-            _keep: keep,
+            _owner: owner,
         }
     }
 
@@ -85,10 +85,10 @@ impl Page {
             })
             .collect();
         let skipped = page.skipped();
-        let keep = Keep::Results { _page: page };
+        let owner = Owner::Results { _page: page };
         Self {
             skipped,
-            ..Self::new(RESULTS, items, buffers, keep)
+            ..Self::new(RESULTS, items, buffers, owner)
         }
     }
 
@@ -185,13 +185,13 @@ impl Page {
     }
 
     /// Creates a handle for the page.
-    pub(crate) fn give(self, caller: &Caller, out: *mut *mut raw::Page) -> Result<(), Fail> {
+    pub(crate) fn into_handle(self, caller: &Caller, out: *mut *mut raw::Page) -> Result<(), Fail> {
         caller.room(out, 1)?;
-        self.give_in(registry::room()?, caller, out)
+        self.into_slot(registry::room()?, caller, out)
     }
 
-    /// As `give`, in a reserved slot. The caller has checked the place.
-    pub(crate) fn give_in(
+    /// As `into_handle`, in a reserved slot. The caller has checked the place.
+    pub(crate) fn into_slot(
         self,
         room: ReservedSlot,
         caller: &Caller,
@@ -231,10 +231,10 @@ impl Texts {
         };
         let items = self.parts.iter().enumerate().map(part).collect();
         let buffers = vec![slice(&memory)];
-        let keep = Keep::Memory {
+        let owner = Owner::Memory {
             _buffers: vec![memory],
         };
-        Page::new(TEXTS, items, buffers, keep)
+        Page::new(TEXTS, items, buffers, owner)
     }
 }
 
@@ -297,17 +297,17 @@ impl Rows {
 
     fn page(self, kind: u32) -> Page {
         let buffers = self.buffers.iter().map(|bytes| slice(bytes)).collect();
-        let keep = if self.buffers.is_empty() {
-            Keep::Nothing
+        let owner = if self.buffers.is_empty() {
+            Owner::Nothing
         } else {
-            Keep::Memory {
+            Owner::Memory {
                 _buffers: self.buffers,
             }
         };
         Page {
             position: self.records.last().map_or(0, |record| record.offset),
-            records: Spans::new(self.records),
-            ..Page::new(kind, self.items, buffers, keep)
+            records: PinnedSpans::new(self.records),
+            ..Page::new(kind, self.items, buffers, owner)
         }
     }
 }
@@ -342,7 +342,7 @@ pub(crate) fn give_or(
     if page.is_empty() {
         return Ok(none);
     }
-    page.give(caller, out)?;
+    page.into_handle(caller, out)?;
     Ok(some)
 }
 
@@ -350,7 +350,7 @@ fn part<T: Copy>(
     page: *const raw::Page,
     count: *mut usize,
     caller: &Caller,
-    of: impl FnOnce(&Page) -> &Spans<T>,
+    of: impl FnOnce(&Page) -> &PinnedSpans<T>,
 ) -> *const T {
     let found = registry::get::<Page, _>(page).ok();
     let spans = found.as_deref().map(|page| of(page).as_slice());
@@ -379,7 +379,7 @@ pub(crate) fn describe(
     page: *const raw::Page,
     out: *mut raw::PageInfo,
 ) -> Result<Kind, Fail> {
-    fn parts<T: Copy>(spans: &Spans<T>) -> (*const T, usize) {
+    fn parts<T: Copy>(spans: &PinnedSpans<T>) -> (*const T, usize) {
         match spans.as_slice() {
             [] => (std::ptr::null(), 0),
             spans => (spans.as_ptr(), spans.len()),
@@ -441,7 +441,7 @@ fn find(
         .and_then(|end| items.get(first..end));
     let items = range.ok_or_else(|| Fail::of(ErrorCode::BadLength))?;
     // Both numbers are bounded: by the items of a page, and by the limit of paths.
-    c.long_room(out, count * paths.len())?;
+    c.check_frames_output(out, count * paths.len())?;
     let paths = path_set(c, paths)?;
     let mut values = Vec::new();
     let mut row = vec![EMPTY; paths.len()];

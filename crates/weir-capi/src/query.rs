@@ -21,10 +21,10 @@ use crate::raw;
 use crate::registry::{self, Exclusive};
 use crate::source;
 use crate::store::get_store;
-use crate::term::Mark;
+use crate::term::CancelToken;
 
 /// How often a wait checks whether it must end.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A query, as a handle of the caller: over pages of the caller, or over topics.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ struct Pages {
 struct Topics {
     inside: Exclusive<TopicQuery>,
     canceller: TopicQueryCanceller,
-    mark: Arc<Mark>,
+    cancel_token: Arc<CancelToken>,
     #[cfg(unix)]
     descriptor: OnceLock<Descriptor>,
 }
@@ -129,7 +129,7 @@ pub(crate) fn open_topics(
     let query = Query::Topics(Box::new(Topics {
         canceller: inside.canceller(),
         inside: Exclusive::new(inside),
-        mark: store.mark(LOOK_EVERY, None),
+        cancel_token: store.cancel_token(CHECK_INTERVAL, None),
         #[cfg(unix)]
         descriptor: OnceLock::new(),
     }));
@@ -172,7 +172,7 @@ impl Topics {
     fn cancel(&self) {
         self.canceller.cancel();
         if let Some(descriptor) = self.descriptor.get() {
-            descriptor.tell();
+            descriptor.set_readable();
         }
     }
 
@@ -181,7 +181,7 @@ impl Topics {
         let _inside = self.inside.lock()?;
         if self.descriptor.get().is_none() {
             let io = |error: std::io::Error| Fail::new(ErrorCode::Io, error.to_string());
-            let made = Descriptor::new(&self.mark).map_err(io)?;
+            let made = Descriptor::new(&self.cancel_token).map_err(io)?;
             drop(self.descriptor.set(made));
         }
         let made = self.descriptor.get();
@@ -230,7 +230,7 @@ impl Topics {
         c.room(out, 1)?;
         let room = registry::room()?;
         self.begin();
-        let step = self.mark.wait(timeout_ms, |until| {
+        let step = self.cancel_token.wait(timeout_ms, |until| {
             let until = until.unwrap_or_else(Instant::now);
             Ok(match inside.next(bounds, Some(until))? {
                 TopicStep::Idle => None,
@@ -243,7 +243,7 @@ impl Topics {
             None | Some(TopicStep::Idle) => Ok(Kind::Timeout),
             Some(TopicStep::Done) => Ok(Kind::Done),
             Some(TopicStep::Page(page)) => {
-                Page::results(page).give_in(room, c, out)?;
+                Page::results(page).into_slot(room, c, out)?;
                 Ok(Kind::Ready)
             }
         }
@@ -316,7 +316,7 @@ pub(crate) fn enqueue_copy(
     with(query, |engine| {
         let page = c.page(page)?;
         engine.admits(SourceId(coming.source), page.len() as u64)?;
-        let (bytes, ticket) = loan::ours(buffer::copy(page)?);
+        let (bytes, ticket) = loan::owned(buffer::copy(page)?);
         if let Err(fail) = enqueue(c, engine, coming, (bytes, &ticket)) {
             if let Some(memory) = ticket.refused() {
                 buffer::give_back(memory);
@@ -356,7 +356,7 @@ pub(crate) fn enqueue_buffer(
     with(query, |engine| {
         let gone = || Fail::of(ErrorCode::BadHandle);
         let memory = inside.take().ok_or_else(gone)?;
-        let (bytes, ticket) = loan::ours(memory);
+        let (bytes, ticket) = loan::owned(memory);
         if let Err(fail) = enqueue(c, engine, coming, (bytes.slice(..len), &ticket)) {
             drop(bytes);
             if let Some(memory) = ticket.refused() {
@@ -454,11 +454,11 @@ pub(crate) fn next(
         match engine.next(bounds)? {
             Step::Done => Ok(Kind::Done),
             Step::Ready(page) => {
-                Page::results(page).give_in(room, c, out)?;
+                Page::results(page).into_slot(room, c, out)?;
                 Ok(Kind::Ready)
             }
             Step::Need(needs) => {
-                Page::needs(&needs).give_in(room, c, out)?;
+                Page::needs(&needs).into_slot(room, c, out)?;
                 Ok(Kind::Need)
             }
         }
@@ -477,7 +477,7 @@ pub(crate) fn needs(
 }
 
 fn one(c: &Caller, text: &[u8], out: *mut *mut raw::Page) -> Result<Kind, Fail> {
-    Page::texts([text]).give(c, out)?;
+    Page::texts([text]).into_handle(c, out)?;
     Ok(Kind::Ok)
 }
 

@@ -10,7 +10,7 @@ use crate::page::Page;
 use crate::raw;
 use crate::registry::{self, Exclusive};
 use crate::store::{get_store, known};
-use crate::term::{LOOK_EVERY, Mark};
+use crate::term::{CHECK_INTERVAL, CancelToken};
 
 /// Flag of `weir_read_options`.
 const AWAIT: u32 = 1;
@@ -19,7 +19,7 @@ const AWAIT: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Reader {
     inside: Exclusive<TopicReader>,
-    mark: Arc<Mark>,
+    cancel_token: Arc<CancelToken>,
 }
 
 /// Parses a position with the parser that all interfaces share.
@@ -81,7 +81,7 @@ pub(crate) fn open(
     })?;
     let reader = Reader {
         inside: Exclusive::new(reader),
-        mark: store.mark(LOOK_EVERY, Some(LOOK_EVERY)),
+        cancel_token: store.cancel_token(CHECK_INTERVAL, Some(CHECK_INTERVAL)),
     };
     c.write(out, registry::insert(Arc::new(reader))?)?;
     Ok(Kind::Ok)
@@ -97,7 +97,7 @@ pub(crate) fn next(
     let mut inside = reader.inside.lock()?;
     c.room(out, 1)?;
     let room = registry::room()?;
-    let found = reader.mark.wait(timeout_ms, |until| {
+    let found = reader.cancel_token.wait(timeout_ms, |until| {
         if until.is_some() && !inside.wait(until) {
             return Ok(None);
         }
@@ -111,7 +111,7 @@ pub(crate) fn next(
     })?;
     match found {
         Some(page) => {
-            page.give_in(room, c, out)?;
+            page.into_slot(room, c, out)?;
             Ok(Kind::Ready)
         }
         None => Ok(Kind::Timeout),
@@ -119,12 +119,12 @@ pub(crate) fn next(
 }
 
 pub(crate) fn cancel(reader: *mut raw::Reader) -> Result<Kind, Fail> {
-    registry::get::<Reader, _>(reader)?.mark.cancel();
+    registry::get::<Reader, _>(reader)?.cancel_token.cancel();
     Ok(Kind::Ok)
 }
 
 pub(crate) fn free(reader: *mut raw::Reader) {
     if let Ok(reader) = registry::remove::<Reader, _>(reader) {
-        reader.mark.free();
+        reader.cancel_token.free();
     }
 }

@@ -224,7 +224,7 @@ impl<T> Exclusive<T> {
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>, Fail> {
         match self.0.try_lock() {
             Ok(inside) => {
-                guard::maybe_panic(guard::Where::Inside);
+                guard::maybe_panic(guard::PanicPoint::Inside);
                 Ok(inside)
             }
             Err(TryLockError::WouldBlock) => Err(Fail::of(ErrorCode::HandleBusy)),

@@ -15,7 +15,7 @@ use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::{Page, give_or};
 use crate::raw;
 use crate::registry;
-use crate::term::{CancelSource, Mark, Scope, Term};
+use crate::term::{CancelSource, CancelToken, Scope, WaitContext};
 
 /// Flags of `weir_open_options`.
 const EXISTING: u32 = 1;
@@ -40,22 +40,26 @@ pub(crate) struct Store {
 
 impl Store {
     /// Whether the store is local.
-    pub(crate) fn is_near(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         self.weir.local().is_some()
     }
 
     /// The waits of a call that begins now. If an open created the handle, they end when the store
     /// is closed.
-    pub(crate) fn term(self: &Arc<Self>) -> Term {
+    pub(crate) fn term(self: &Arc<Self>) -> WaitContext {
         let within = self.scope.within;
         let watch = within.then(|| -> Arc<dyn CancelSource> { Arc::<Self>::clone(self) });
-        Term::new(&self.scope, watch)
+        WaitContext::new(&self.scope, watch)
     }
 
-    /// The mark of a handle that is opened through this store. `every` is the pause between two
-    /// checks of the mark.
-    pub(crate) fn mark(&self, every: Duration, unanswered: Option<Duration>) -> Arc<Mark> {
-        Mark::new((&self.closed, &self.scope), every, unanswered)
+    /// The token of a handle that is opened through this store. `every` is the pause between two
+    /// checks of the token.
+    pub(crate) fn cancel_token(
+        &self,
+        every: Duration,
+        unanswered: Option<Duration>,
+    ) -> Arc<CancelToken> {
+        CancelToken::new((&self.closed, &self.scope), every, unanswered)
     }
 
     /// Runs a call that may wait for a server.
@@ -81,7 +85,7 @@ pub(crate) fn get_store(store: *mut raw::Weir) -> Result<Arc<Store>, Fail> {
     Ok(store)
 }
 
-fn give(c: &Caller, weir: Weir, out: *mut *mut raw::Weir) -> Result<Kind, Fail> {
+fn create_handle(c: &Caller, weir: Weir, out: *mut *mut raw::Weir) -> Result<Kind, Fail> {
     let store = Store {
         weir,
         closed: Arc::default(),
@@ -175,7 +179,7 @@ pub(crate) fn open(
     } else {
         Weir::open_or_connect(&directory, &options, &ConnectOptions::default())?
     };
-    give(c, weir, out)
+    create_handle(c, weir, out)
 }
 
 pub(crate) fn connect(
@@ -208,7 +212,7 @@ pub(crate) fn connect(
     }
     options.connect_timeout = millis(given.connect_ms, options.connect_timeout);
     options.patience = millis(given.patience_ms, options.patience);
-    give(c, Weir::connect_with(address, &options)?, out)
+    create_handle(c, Weir::connect_with(address, &options)?, out)
 }
 
 pub(crate) fn describe(
@@ -218,7 +222,7 @@ pub(crate) fn describe(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     let mut info = zeroed::<raw::Info>();
-    info.place = if store.is_near() { 1 } else { 2 };
+    info.place = if store.is_local() { 1 } else { 2 };
     let facts = |weir: &Weir| Ok((weir.durability()?, weir.store_id()?));
     let (durability, store_id) = store.call(facts)?;
     info.durability = match durability {
@@ -423,7 +427,7 @@ pub(crate) fn get(
     let Some(value) = store.call(|weir| Ok(weir.topic(topic)?.get(key)?))? else {
         return Ok(Kind::Absent);
     };
-    Page::value(&value).give(c, out)?;
+    Page::value(&value).into_handle(c, out)?;
     Ok(Kind::Ok)
 }
 
@@ -439,7 +443,7 @@ pub(crate) fn at(
     let Some(value) = store.call(|weir| Ok(weir.topic(topic)?.at(offset)?))? else {
         return Ok(Kind::Absent);
     };
-    Page::value(&value).give(c, out)?;
+    Page::value(&value).into_handle(c, out)?;
     Ok(Kind::Ok)
 }
 

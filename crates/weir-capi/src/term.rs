@@ -17,7 +17,7 @@ use weir::{ErrorCode, Outcomes, Proposal, interruptible};
 use crate::error::Fail;
 
 /// How often a wait checks whether it must end.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The deadline and cancellation of a handle of a store, and of everything opened through it.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ pub(crate) trait CancelSource {
 }
 
 /// The waits of one call.
-pub(crate) struct Term {
+pub(crate) struct WaitContext {
     end: Option<Instant>,
     every: Duration,
     watch: Option<Arc<dyn CancelSource>>,
@@ -90,11 +90,11 @@ fn cancelled(watch: &dyn CancelSource) -> Result<(), Fail> {
     Ok(())
 }
 
-impl Term {
+impl WaitContext {
     /// The waits of a call that begins now.
     pub(crate) fn new(scope: &Scope, watch: Option<Arc<dyn CancelSource>>) -> Self {
         let limit = scope.limit;
-        let every = limit.map_or(LOOK_EVERY, |limit| limit.min(LOOK_EVERY));
+        let every = limit.map_or(CHECK_INTERVAL, |limit| limit.min(CHECK_INTERVAL));
         Self {
             end: limit.and_then(|limit| Instant::now().checked_add(limit)),
             every: every.max(Duration::from_millis(1)),
@@ -165,7 +165,7 @@ impl Term {
 /// Whether a wait in a handle must end: because it was cancelled, because the handle was released,
 /// or because the store was closed.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub(crate) struct CancelToken {
     cancelled: AtomicBool,
     freed: AtomicBool,
     closed: Arc<AtomicBool>,
@@ -177,7 +177,7 @@ pub(crate) struct Mark {
     unanswered: Option<Duration>,
 }
 
-impl CancelSource for Mark {
+impl CancelSource for CancelToken {
     fn is_over(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
             || self.freed.load(Ordering::Acquire)
@@ -185,17 +185,17 @@ impl CancelSource for Mark {
     }
 
     fn take(&self) -> bool {
-        // The mark ends one call; the other conditions end all calls. The mark is not read again
-        // after the swap: a mark set in between would end both this call and the next one.
+        // The token ends one call; the other conditions end all calls. The token is not read again
+        // after the swap: a token set in between would end both this call and the next one.
         self.cancelled.swap(false, Ordering::AcqRel)
             || self.freed.load(Ordering::Acquire)
             || self.scope.is_over()
     }
 }
 
-impl Mark {
-    /// The mark of a handle that is opened in this scope. `every` is the pause between two checks
-    /// of the mark. `closed` is set when the store of the scope is closed.
+impl CancelToken {
+    /// The token of a handle that is opened in this scope. `every` is the pause between two checks
+    /// of the token. `closed` is set when the store of the scope is closed.
     pub(crate) fn new(
         (closed, scope): (&Arc<AtomicBool>, &Arc<Scope>),
         every: Duration,
@@ -226,8 +226,8 @@ impl Mark {
     }
 
     /// The waits of a call without a timeout that begins now.
-    pub(crate) fn term(self: &Arc<Self>) -> Term {
-        Term::new(&self.scope, Some(Arc::<Self>::clone(self)))
+    pub(crate) fn term(self: &Arc<Self>) -> WaitContext {
+        WaitContext::new(&self.scope, Some(Arc::<Self>::clone(self)))
     }
 
     /// Calls `ask` until it returns a value or the timeout passes. `ask` gets the time until which

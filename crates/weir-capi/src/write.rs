@@ -14,7 +14,7 @@ use crate::page::Page;
 use crate::raw;
 use crate::registry::{self, Exclusive, ReservedSlot};
 use crate::store::{Store, get_store, topic_options};
-use crate::term::{LOOK_EVERY, Mark, Term};
+use crate::term::{CHECK_INTERVAL, CancelToken, WaitContext};
 
 /// Arrays of the intentions of the caller, in the form of the store.
 #[derive(Default)]
@@ -205,7 +205,7 @@ fn answer(
     if let Some((room, texts)) = texts {
         if words.iter().any(Option::is_some) {
             let words = words.iter().map(|text| text.as_deref().unwrap_or_default());
-            Page::texts(words).give_in(room, c, texts)?;
+            Page::texts(words).into_slot(room, c, texts)?;
         } else {
             c.write(texts, std::ptr::null_mut())?;
         }
@@ -257,12 +257,12 @@ pub(crate) struct Pending {
     inside: Exclusive<Option<Proposal>>,
     count: usize,
     first: u64,
-    mark: Arc<Mark>,
+    cancel_token: Arc<CancelToken>,
 }
 
 fn pending(
     c: &Caller,
-    mark: Arc<Mark>,
+    cancel_token: Arc<CancelToken>,
     proposal: Proposal,
     (count, first): (usize, u64),
     (room, out): (ReservedSlot, *mut *mut raw::Pending),
@@ -271,7 +271,7 @@ fn pending(
         inside: Exclusive::new(Some(proposal)),
         count,
         first,
-        mark,
+        cancel_token,
     };
     c.write(out, room.fill(Arc::new(pending))?)?;
     Ok(Kind::Ok)
@@ -289,8 +289,8 @@ pub(crate) fn send(
     let room = registry::room()?;
     let propose = |all: &[Intention<'_>]| store.call(|weir| Ok(weir.propose(all)?));
     let proposal = read(c, intentions, count, propose)?;
-    let mark = store.mark(LOOK_EVERY, None);
-    pending(c, mark, proposal, (count, 0), (room, out))
+    let cancel_token = store.cancel_token(CHECK_INTERVAL, None);
+    pending(c, cancel_token, proposal, (count, 0), (room, out))
 }
 
 pub(crate) fn wait(
@@ -311,9 +311,9 @@ pub(crate) fn wait(
     if inside.is_none() {
         return Err(given());
     }
-    // A store that is closing still returns the verdicts of sent intentions, so the mark is not
+    // A store that is closing still returns the verdicts of sent intentions, so the token is not
     // checked.
-    let outcomes = pending.mark.wait_on(timeout_ms, |until| {
+    let outcomes = pending.cancel_token.wait_on(timeout_ms, |until| {
         let proposal = inside.take().ok_or_else(given)?;
         let now = Instant::now();
         let time = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
@@ -338,7 +338,7 @@ pub(crate) fn pending_received(
 ) -> Result<Kind, Fail> {
     let pending = registry::get::<Pending, _>(pending)?;
     let inside = pending.inside.lock()?;
-    let received = pending.mark.wait_on(timeout_ms, |until| {
+    let received = pending.cancel_token.wait_on(timeout_ms, |until| {
         // The verdicts were returned already, so the intentions were queued.
         let Some(proposal) = inside.as_ref() else {
             return Ok(Some(()));
@@ -352,7 +352,7 @@ pub(crate) fn pending_received(
 
 pub(crate) fn pending_free(pending: *mut raw::Pending) {
     if let Ok(pending) = registry::remove::<Pending, _>(pending) {
-        pending.mark.free();
+        pending.cancel_token.free();
     }
 }
 
@@ -361,7 +361,7 @@ pub(crate) fn pending_free(pending: *mut raw::Pending) {
 pub(crate) struct Session {
     inside: Exclusive<weir::Session>,
     store: Arc<Store>,
-    mark: Arc<Mark>,
+    cancel_token: Arc<CancelToken>,
 }
 
 pub(crate) fn session_open(
@@ -383,7 +383,7 @@ pub(crate) fn session_open(
     })?;
     let session = Session {
         inside: Exclusive::new(session),
-        mark: store.mark(LOOK_EVERY, None),
+        cancel_token: store.cancel_token(CHECK_INTERVAL, None),
         store,
     };
     c.write(out, registry::insert(Arc::new(session))?)?;
@@ -392,7 +392,7 @@ pub(crate) fn session_open(
 
 fn session_propose(
     c: &Caller,
-    term: &Term,
+    term: &WaitContext,
     session: &mut weir::Session,
     intentions: *const raw::Intention,
     count: usize,
@@ -416,7 +416,7 @@ pub(crate) fn session_submit(
     let session = registry::get::<Session, _>(session)?;
     let mut inside = session.inside.lock()?;
     let texts = room(c, verdicts, count, texts)?;
-    let term = session.mark.term();
+    let term = session.cancel_token.term();
     let (proposal, first) = session_propose(c, &term, &mut inside, intentions, count)?;
     answer(c, &term.verdicts(proposal)?, first, verdicts, texts)
 }
@@ -432,10 +432,10 @@ pub(crate) fn session_send(
     let mut inside = session.inside.lock()?;
     c.room(out, 1)?;
     let room = registry::room()?;
-    let term = session.mark.term();
+    let term = session.cancel_token.term();
     let (proposal, first) = session_propose(c, &term, &mut inside, intentions, count)?;
-    let mark = session.store.mark(LOOK_EVERY, None);
-    pending(c, mark, proposal, (count, first), (room, out))
+    let cancel_token = session.store.cancel_token(CHECK_INTERVAL, None);
+    pending(c, cancel_token, proposal, (count, first), (room, out))
 }
 
 pub(crate) fn session_next_nonce(
@@ -445,7 +445,10 @@ pub(crate) fn session_next_nonce(
 ) -> Result<Kind, Fail> {
     let session = registry::get::<Session, _>(session)?;
     let inside = session.inside.lock()?;
-    let next = session.mark.term().run(|| Ok(inside.try_next_nonce()?))?;
+    let next = session
+        .cancel_token
+        .term()
+        .run(|| Ok(inside.try_next_nonce()?))?;
     c.write(out, next)?;
     Ok(Kind::Ok)
 }
@@ -457,17 +460,20 @@ pub(crate) fn session_resume(
 ) -> Result<Kind, Fail> {
     let session = registry::get::<Session, _>(session)?;
     let mut inside = session.inside.lock()?;
-    session.mark.term().run(|| Ok(inside.try_resume(nonce)?))?;
+    session
+        .cancel_token
+        .term()
+        .run(|| Ok(inside.try_resume(nonce)?))?;
     Ok(Kind::Ok)
 }
 
 pub(crate) fn session_cancel(session: *mut raw::Session) -> Result<Kind, Fail> {
-    registry::get::<Session, _>(session)?.mark.cancel();
+    registry::get::<Session, _>(session)?.cancel_token.cancel();
     Ok(Kind::Ok)
 }
 
 pub(crate) fn session_free(session: *mut raw::Session) {
     if let Ok(session) = registry::remove::<Session, _>(session) {
-        session.mark.free();
+        session.cancel_token.free();
     }
 }

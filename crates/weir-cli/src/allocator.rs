@@ -18,6 +18,6 @@ unsafe extern "C" {
 
 /// Returns memory to the system that has been free for a second. Cheap if there is none; a
 /// server process calls it regularly.
-pub(crate) fn give_back() {
+pub(crate) fn release_memory() {
     mi_collect(false);
 }

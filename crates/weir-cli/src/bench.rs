@@ -25,7 +25,7 @@ use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Where};
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 
 /// Maximum number of clients in one run.
 const CLIENTS_MAX: u64 = 1024;
@@ -115,14 +115,14 @@ pub(crate) const FIELDS: &[Field] = &[
 
 /// Measurements of one client, or of all clients together.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Measurements {
     messages: u64,
     bytes: u64,
     invalid: u64,
     latency: Histogram,
 }
 
-impl Seen {
+impl Measurements {
     fn add(&mut self, other: &Self) {
         self.messages += other.messages;
         self.bytes += other.bytes;
@@ -132,10 +132,10 @@ impl Seen {
 }
 
 /// The measurements of each client, in the order of the clients.
-type Clients = Vec<anyhow::Result<Seen>>;
+type Clients = Vec<anyhow::Result<Measurements>>;
 
 /// Waits for all clients. Resumes the panic of a client in this thread.
-fn join(running: Vec<ScopedJoinHandle<'_, anyhow::Result<Seen>>>) -> Clients {
+fn join(running: Vec<ScopedJoinHandle<'_, anyhow::Result<Measurements>>>) -> Clients {
     let ended = running.into_iter().map(ScopedJoinHandle::join);
     ended
         .map(|seen| seen.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -143,8 +143,8 @@ fn join(running: Vec<ScopedJoinHandle<'_, anyhow::Result<Seen>>>) -> Clients {
 }
 
 /// Adds the measurements of all clients. Fails with the first error of a client.
-fn sum(clients: Clients) -> anyhow::Result<Seen> {
-    let mut all = Seen::default();
+fn sum(clients: Clients) -> anyhow::Result<Measurements> {
+    let mut all = Measurements::default();
     for seen in clients {
         all.add(&seen?);
     }
@@ -158,7 +158,7 @@ struct Measured {
     batch: u64,
     window: u64,
     time: Duration,
-    seen: Seen,
+    seen: Measurements,
 }
 
 /// State of one run.
@@ -183,7 +183,7 @@ impl Bench<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.interrupt.asked()
+        self.interrupt.is_requested()
     }
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
         Durability::Interval(time) => format!("interval:{}", time.as_millis()),
         level => level.name().to_owned(),
     };
-    let complete = !interrupt.asked();
+    let complete = !interrupt.is_requested();
     row(&mut out, caller, &measured, level, complete)?;
     out.finish()?;
     weir.close()

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
-use crate::report::Because;
+use crate::report::FailureContext;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -9,7 +9,7 @@ use weir::{Durability, ErrorCode};
 
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
-use crate::report::{Because, Failure, note};
+use crate::report::{Failure, FailureContext, note};
 use crate::settings::Settings;
 
 /// The text that `create` writes: every key with its default, commented out.

@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use weir::ErrorCode;
 
-use crate::report::{Because, Failure, usage};
+use crate::report::{Failure, FailureContext, usage};
 
 /// Asks the user to type `name`, the name of the `noun` to remove.
 pub(crate) fn confirm(noun: &str, name: &str) -> anyhow::Result<()> {

@@ -15,7 +15,7 @@ use crate::contexts::{Context, Contexts};
 use crate::credentials::Credentials;
 use crate::output::{Cell, Field, Format, Shape, field, wide};
 use crate::place::{self, Where};
-use crate::report::{Because, Failure, note, usage};
+use crate::report::{Failure, FailureContext, note, usage};
 
 #[derive(Debug, Args)]
 pub(crate) struct ContextArgs {

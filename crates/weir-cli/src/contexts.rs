@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use weir::ErrorCode;
 
 use crate::credentials::Credentials;
-use crate::report::{Because, Failure, note};
+use crate::report::{Failure, FailureContext, note};
 
 /// A place with a name.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -10,12 +10,12 @@ use std::process::ExitCode;
 
 use weir::ErrorCode;
 
-use crate::report::{Failure, say};
+use crate::report::{Failure, print_line};
 
 /// Installs the hook that reports panics of all threads.
 pub(crate) fn watch() {
     panic::set_hook(Box::new(|info| {
-        say(&failure(info, report(info)));
+        print_line(&failure(info, report(info)));
     }));
 }
 

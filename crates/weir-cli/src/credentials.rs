@@ -14,7 +14,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use weir::ErrorCode;
 
-use crate::report::{Because, Failure, usage};
+use crate::report::{Failure, FailureContext, usage};
 
 /// Names of the files and variables that hold the credentials, never a secret itself.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, Args)]

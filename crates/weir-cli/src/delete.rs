@@ -9,7 +9,7 @@ use crate::caller::Caller;
 use crate::key::KeyArgs;
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::report::{Because, usage};
+use crate::report::{FailureContext, usage};
 use crate::verdict;
 use crate::write::{self, Conditions};
 

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use self::stage::Show;
+use self::stage::OutputOptions;
 use self::tour::Size;
 use crate::caller::Caller;
 use crate::output::Format;
@@ -74,7 +74,7 @@ pub(crate) fn run(caller: &Caller, args: &DemoArgs) -> anyhow::Result<ExitCode> 
         return child::run(directory, &args.resume);
     }
     let json = matches!(caller.style.format, Some(Format::Json | Format::Jsonl));
-    let show = Show {
+    let show = OutputOptions {
         steps: !json && !caller.quiet,
         json,
     };

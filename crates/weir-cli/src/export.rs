@@ -9,7 +9,7 @@ use crate::caller::Caller;
 use crate::output::{Format, Output, Shape};
 use crate::place::{self, Access};
 use crate::record;
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

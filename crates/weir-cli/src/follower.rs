@@ -32,9 +32,9 @@ const TEXT_BYTES_MAX: u64 = 1024;
 /// Start of the line.
 const READ: &str = "read=";
 /// Checks that find the text of a working follower, before that follower counts as dead.
-const LOOKS_AT_WORK: u32 = 10;
+const WRITING_CHECKS_MAX: u32 = 10;
 /// Checks that find an empty file, to which a follower may be about to write.
-const LOOKS_AT_NOTHING: u32 = 1;
+const EMPTY_CHECKS_MAX: u32 = 1;
 
 /// State of one follower.
 #[derive(Debug)]
@@ -46,9 +46,9 @@ pub(crate) struct FollowerProgress {
     waited: u32,
 }
 
-/// The state for leaving the line after the store is closed.
+/// The state for writing the line `read=N` after the store is closed.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct PendingReadMark {
     file: File,
     /// Reports each change of the file since a moment at which the store was still open.
     changes: OwnedFd,
@@ -65,9 +65,9 @@ impl FollowerProgress {
         }
     }
 
-    /// Notes that everything in the open store was read. The returned line must be left after the
-    /// store is closed. Without the line, each other follower opens the store once in vain.
-    pub(crate) fn read(&mut self, weir: &Weir) -> Option<Line> {
+    /// Notes that everything in the open store was read. The returned mark must be left after the
+    /// store is closed. Without it, each other follower opens the store once in vain.
+    pub(crate) fn read(&mut self, weir: &Weir) -> Option<PendingReadMark> {
         let store = weir.local()?;
         let read = store.applied().0;
         self.read = Some(read);
@@ -79,7 +79,7 @@ impl FollowerProgress {
         // The mask includes closes, so that changes before and after a close are separate events.
         let mask = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
         inotify::add_watch(&changes, &self.lock, mask).ok()?;
-        Some(Line {
+        Some(PendingReadMark {
             file,
             changes,
             read,
@@ -88,28 +88,28 @@ impl FollowerProgress {
 
     /// Whether to leave the store closed: the lock file proves that nothing was written since the
     /// last read, or a follower may be about to write that proof.
-    pub(crate) fn is_quiet(&mut self) -> bool {
+    pub(crate) fn may_skip_open(&mut self) -> bool {
         let mut text = String::new();
         let file = File::open(&self.lock);
         let read = file.and_then(|file| file.take(TEXT_BYTES_MAX).read_to_string(&mut text));
-        let patience = match left(&text) {
+        let checks_max = match left(&text) {
             Some(left) => {
                 self.waited = 0;
                 return Some(left) == self.read;
             }
             None if read.is_err() => 0,
-            None if text.is_empty() => LOOKS_AT_NOTHING,
-            None if is_follower(&text) => LOOKS_AT_WORK,
+            None if text.is_empty() => EMPTY_CHECKS_MAX,
+            None if is_follower(&text) => WRITING_CHECKS_MAX,
             None => 0,
         };
-        let wait = self.waited < patience;
+        let wait = self.waited < checks_max;
         self.waited = if wait { self.waited + 1 } else { 0 };
         wait
     }
 }
 
-impl Line {
-    /// Leaves the line, unless another process has or had the store open since.
+impl PendingReadMark {
+    /// Writes the line, unless another process has or had the store open since.
     pub(crate) fn leave(mut self) {
         // The only change is the end of this follower's own open.
         let ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -182,7 +182,7 @@ fn left(text: &str) -> Option<u64> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
-    use super::{FOLLOWER, FollowerProgress, LOOKS_AT_NOTHING, LOOKS_AT_WORK};
+    use super::{EMPTY_CHECKS_MAX, FOLLOWER, FollowerProgress, WRITING_CHECKS_MAX};
 
     #[test]
     fn only_a_whole_line_counts_and_no_wait_is_for_ever() {
@@ -191,7 +191,7 @@ mod tests {
         watch.read = Some(3);
         let mut quiet = |text: &str| {
             std::fs::write(dir.path().join("LOCK"), text).unwrap();
-            watch.is_quiet()
+            watch.may_skip_open()
         };
         assert!(quiet("read=3\n"));
         let writer = "pid=7\nprogram=weir\nstarted=1\n";
@@ -199,7 +199,10 @@ mod tests {
             assert!(!quiet(other), "{other}");
         }
         let follower = format!("pid=7\nprogram={FOLLOWER}\nstarted=1\n");
-        for (text, looks) in [(follower.as_str(), LOOKS_AT_WORK), ("", LOOKS_AT_NOTHING)] {
+        for (text, looks) in [
+            (follower.as_str(), WRITING_CHECKS_MAX),
+            ("", EMPTY_CHECKS_MAX),
+        ] {
             for round in 0..2 {
                 for look in 0..looks {
                     assert!(quiet(text), "{text} {round} {look}");
@@ -221,7 +224,7 @@ mod tests {
         weir.close().unwrap();
         line.leave();
         assert_eq!(text(), "read=1\n");
-        assert!(watch.is_quiet());
+        assert!(watch.may_skip_open());
         let weir = open();
         let line = watch.read(&weir).unwrap();
         weir.close().unwrap();

@@ -12,7 +12,7 @@ use crate::key::KeyArgs;
 use crate::output::{Format, Shape};
 use crate::place::{self, Access};
 use crate::record;
-use crate::report::{self, Because, Failure, usage};
+use crate::report::{self, Failure, FailureContext, usage};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -22,7 +22,7 @@ use crate::confirm::confirm;
 use crate::output::{Cell, Field, Output, Shape, field, wide};
 use crate::place::{self, Access};
 use crate::record;
-use crate::report::{Because, Failure, usage};
+use crate::report::{Failure, FailureContext, usage};
 use crate::words::position;
 use crate::write::{answer, one};
 use crate::{settings, verdict};
@@ -475,7 +475,7 @@ pub(crate) enum Until {
     /// At the end of the topic.
     End,
     /// At the end of the topic. Joins the group only if there are records to read.
-    Look,
+    EndIfAny,
     /// Never.
     Ever,
 }
@@ -506,7 +506,7 @@ pub(crate) fn tail(
         let failure = Failure::new(ErrorCode::GroupMode, failed());
         return Err(failure.because(why).advise(advice).into());
     }
-    if done && until == Until::Look {
+    if done && until == Until::EndIfAny {
         // A join is written to the log, and would wake all followers.
         return Ok(0);
     }

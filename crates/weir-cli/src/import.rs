@@ -14,10 +14,10 @@
 //! - An unusable item gets no number, because a later run may accept it or reject it.
 //! - Every usable item has a number.
 
+mod dead_letters;
 mod input_item;
-mod judge;
+mod item_validator;
 mod key_path;
-mod letters;
 mod lines;
 mod scan;
 mod send;
@@ -31,7 +31,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weir::ErrorCode;
 
-use self::judge::{Judge, OnError};
+use self::item_validator::{ItemValidator, OnError};
 use self::key_path::KeyPath;
 use self::send::{Counts, Sender};
 use self::source::Source;
@@ -39,7 +39,7 @@ use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Output, Shape, field};
 use crate::place::{self, Access};
-use crate::report::{Because, Failure, note};
+use crate::report::{Failure, FailureContext, note};
 use crate::verdict;
 use crate::write::ensure;
 
@@ -136,8 +136,8 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     let interrupt = Interrupt::new().failed(no_signals)?;
     let mut source = Source::open(args, caller.limits.value_bytes_max, &interrupt)?;
     if args.dry_run {
-        let judge = Judge::new(args, caller, None);
-        let mut run = Run::new(caller, args, judge, None, &interrupt);
+        let validator = ItemValidator::new(args, caller, None);
+        let mut run = Run::new(caller, args, validator, None, &interrupt);
         let end = run.read(&mut source);
         let counts = run.counts(source.bytes());
         let printed = print(out, args, &counts, started, end.is_ok());
@@ -155,8 +155,8 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
             &format!("resuming after the {going_on} items that are imported already"),
         );
     }
-    let judge = Judge::new(args, caller, sender.name());
-    let mut run = Run::new(caller, args, judge, Some(sender), &interrupt);
+    let validator = ItemValidator::new(args, caller, sender.name());
+    let mut run = Run::new(caller, args, validator, Some(sender), &interrupt);
     let read = run.read(&mut source);
     // The items already read are written, whatever ended the reading.
     let written = run.finish();
@@ -219,7 +219,7 @@ fn print(
 
 struct Run<'a> {
     args: &'a ImportArgs,
-    judge: Judge<'a>,
+    validator: ItemValidator<'a>,
     sender: Option<Sender<'a>>,
     /// Usable items so far.
     usable: u64,
@@ -231,14 +231,14 @@ impl<'a> Run<'a> {
     fn new(
         caller: &Caller,
         args: &'a ImportArgs,
-        judge: Judge<'a>,
+        validator: ItemValidator<'a>,
         sender: Option<Sender<'a>>,
         interrupt: &'a Interrupt,
     ) -> Self {
         let bar = bar(&args.file, caller.quiet);
         Self {
             args,
-            judge,
+            validator,
             sender,
             usable: 0,
             bar,
@@ -251,7 +251,7 @@ impl<'a> Run<'a> {
         let mut seen = 0_u64;
         loop {
             let next = source.next(&mut item);
-            if self.interrupt.asked() {
+            if self.interrupt.is_requested() {
                 // The item is not written, so the next run starts with it.
                 return Err(Failure::new(ErrorCode::Cancelled, "interrupted").into());
             }
@@ -261,16 +261,16 @@ impl<'a> Run<'a> {
                 self.bar.set_position(source.bytes());
                 self.bar.set_message(format!("{} items", self.usable));
             }
-            let Some(judged) = self.judge.item(&item, &found)? else {
+            let Some(usable) = self.validator.item(&item, &found)? else {
                 continue;
             };
             self.usable += 1;
             if let Some(sender) = &mut self.sender
-                && sender.item(&judged, found.line)?
+                && sender.item(&usable, found.line)?
             {
                 // The next run skips the items before these, so their dead letters must be durable
                 // now.
-                self.judge.flush()?;
+                self.validator.flush()?;
                 sender.send()?;
             }
         }
@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
-        self.judge.flush()?;
+        self.validator.flush()?;
         self.sender.as_mut().map_or(Ok(()), Sender::finish)
     }
 
@@ -301,7 +301,7 @@ impl<'a> Run<'a> {
             },
         };
         counts.already = counts.already.min(self.usable);
-        counts.broken = self.judge.broken();
+        counts.broken = self.validator.broken();
         counts.bytes = bytes;
         counts
     }

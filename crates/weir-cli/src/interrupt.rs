@@ -1,8 +1,8 @@
 //! Ctrl-C: the first signal requests an orderly end, the second one ends the process at once.
 //!
-//! SIGTERM counts as Ctrl-C. A command checks [`Interrupt::asked`] between pieces of work and reads
-//! input through [`Interrupt::reader`], so that an idle input does not delay the end. Invariant: an
-//! interrupted command ends with the exit code of an interrupt.
+//! SIGTERM counts as Ctrl-C. A command checks [`Interrupt::is_requested`] between pieces of
+//! work and reads input through [`Interrupt::reader`], so that an idle input does not delay the
+//! end. Invariant: an interrupted command ends with the exit code of an interrupt.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,7 +24,7 @@ pub(crate) fn survive_file_size_limit() -> io::Result<()> {
 /// A flag that a signal sets.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
     /// Receives a byte with each signal.
     wake: UnixStream,
     waker: UnixStream,
@@ -34,26 +34,30 @@ impl Interrupt {
     /// Creates the flag. Signals do not set it before [`watch`](Self::watch).
     pub(crate) fn new() -> io::Result<Self> {
         let (wake, waker) = UnixStream::pair()?;
-        let asked = Arc::default();
-        Ok(Self { asked, wake, waker })
+        let requested = Arc::default();
+        Ok(Self {
+            requested,
+            wake,
+            waker,
+        })
     }
 
     /// After this call, the first signal sets the flag and the second one ends the process.
     pub(crate) fn watch(&self) -> io::Result<()> {
         let exit = ErrorCode::Cancelled.exit_code().into();
         for signal in [SIGINT, SIGTERM] {
-            let asked = || Arc::clone(&self.asked);
+            let requested = || Arc::clone(&self.requested);
             // In this order, so that the first signal does not see the flag that it sets itself.
-            signal_hook::flag::register_conditional_shutdown(signal, exit, asked())?;
-            signal_hook::flag::register(signal, asked())?;
+            signal_hook::flag::register_conditional_shutdown(signal, exit, requested())?;
+            signal_hook::flag::register(signal, requested())?;
             signal_hook::low_level::pipe::register(signal, self.waker.try_clone()?)?;
         }
         Ok(())
     }
 
     /// Whether a signal has requested the end.
-    pub(crate) fn asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    pub(crate) fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
     }
 
     /// Blocks for `time`, or until a signal requests the end.

@@ -87,7 +87,7 @@ enum Kind {
 
 /// An error in a text, with its position.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct ParseError {
     /// Line of the text, from 1.
     line: u64,
     /// Column in that line, from 1.
@@ -96,7 +96,7 @@ pub(crate) struct Wrong {
     pub(crate) why: String,
 }
 
-impl Wrong {
+impl ParseError {
     /// Converts an error of the JSON parser.
     pub(crate) fn json(error: &serde_json::Error) -> Self {
         let text = error.to_string();
@@ -108,7 +108,7 @@ impl Wrong {
     }
 
     /// Line and column in the input, for a text that begins at `line` and `column` of the input.
-    pub(crate) fn place(&self, line: u64, column: u64) -> (u64, u64) {
+    pub(crate) fn position_in_input(&self, line: u64, column: u64) -> (u64, u64) {
         match self.line {
             0 | 1 => (line, column + self.column.saturating_sub(1)),
             below => (line + below - 1, self.column),
@@ -116,7 +116,7 @@ impl Wrong {
     }
 }
 
-impl From<String> for Wrong {
+impl From<String> for ParseError {
     fn from(why: String) -> Self {
         let (line, column) = (1, 1);
         Self { line, column, why }
@@ -155,8 +155,8 @@ enum Expected {
 
 impl<'a> Item<'a> {
     /// Parses an object.
-    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, Wrong> {
-        serde_json::from_slice(text).map_err(|error| Wrong::json(&error))
+    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, ParseError> {
+        serde_json::from_slice(text).map_err(|error| ParseError::json(&error))
     }
 
     fn kind(&self) -> Result<Kind, String> {
@@ -367,7 +367,7 @@ pub(crate) fn bad_line(line: u64, column: u64, why: &str) -> Failure {
 
 /// The failure for a line of the input that is not a valid object. `then` describes the result of
 /// the other lines.
-pub(crate) fn bad_text(line: u64, wrong: &Wrong, then: &str) -> Failure {
-    let (line, column) = wrong.place(line, 1);
-    bad_line(line, column, &wrong.why).advise(format!("correct it there; {then}"))
+pub(crate) fn bad_text(line: u64, error: &ParseError, then: &str) -> Failure {
+    let (line, column) = error.position_in_input(line, 1);
+    bad_line(line, column, &error.why).advise(format!("correct it there; {then}"))
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::bytes;
-use crate::report::Because;
+use crate::report::FailureContext;
 
 /// The options for a key.
 #[derive(Clone, Debug, Args)]

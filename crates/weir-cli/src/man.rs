@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::report::Because;
+use crate::report::FailureContext;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -269,7 +269,7 @@ impl Output {
 
     /// Writes all buffered output.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
-        let result = self.let_go().and_then(|()| self.out.flush());
+        let result = self.flush_table().and_then(|()| self.out.flush());
         report::stdout(result)
     }
 
@@ -282,7 +282,7 @@ impl Output {
             _ => "",
         };
         let result = self
-            .let_go()
+            .flush_table()
             .and_then(|()| self.out.write_all(end.as_bytes()));
         report::stdout(result)?;
         if self.rows == 0 && self.shape != Shape::One && self.headers {
@@ -373,13 +373,13 @@ impl Output {
         let row = self.shown.iter().filter_map(|at| cells.get(*at)).map(human);
         self.held.push(row.collect());
         if self.held.len() >= TABLE_ROWS_HELD {
-            self.let_go()?;
+            self.flush_table()?;
         }
         Ok(())
     }
 
     /// Prints the buffered rows of a table.
-    fn let_go(&mut self) -> io::Result<()> {
+    fn flush_table(&mut self) -> io::Result<()> {
         if self.held.is_empty() {
             return Ok(());
         }

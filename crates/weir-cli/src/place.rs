@@ -16,7 +16,7 @@ use weir::{
 
 use crate::caller::Caller;
 use crate::progress::Progress;
-use crate::report::{Because, Failure, note};
+use crate::report::{Failure, FailureContext, note};
 
 /// What the lock file calls this program.
 pub(crate) const PROGRAM: &str = "weir";

@@ -18,7 +18,7 @@ use clap::{Args, Subcommand};
 use weir::ErrorCode;
 
 use crate::caller::Caller;
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 
 /// The commands with required arguments that print rows, and the fields of the rows.
 pub(crate) const ROWS: &[(&str, &[crate::output::Field])] = &[

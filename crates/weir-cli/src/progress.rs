@@ -1,9 +1,9 @@
 //! Progress of an open, for people and for the ports of a server.
 //!
-//! A command that waits for another process for longer than [`PATIENCE`] prints a line to standard
-//! error within 0.3 s. For a long open, the first line appears after [`PATIENCE`] on a terminal,
-//! and after [`LINE_EVERY`] elsewhere, so that the output of a script does not depend on the load
-//! of the machine.
+//! A command that waits for another process for longer than [`FIRST_LINE_AFTER`] prints a line to
+//! standard error within 0.3 s. For a long open, the first line appears after
+//! [`FIRST_LINE_AFTER`] on a terminal, and after [`LINE_INTERVAL`] elsewhere, so that the output
+//! of a script does not depend on the load of the machine.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -18,40 +18,40 @@ use weir::OnProgress;
 use crate::report::note;
 
 /// Time before the first line.
-const PATIENCE: Duration = Duration::from_millis(200);
+const FIRST_LINE_AFTER: Duration = Duration::from_millis(200);
 /// How often the thread checks whether a line is due.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between two lines.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Decides when a line about progress is due.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ProgressTimer {
     terminal: bool,
     started: Instant,
-    said: Option<Instant>,
+    last_line: Option<Instant>,
 }
 
-impl Pace {
+impl ProgressTimer {
     /// Starts the clock.
     pub(crate) fn new() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
             started: Instant::now(),
-            said: None,
+            last_line: None,
         }
     }
 
     /// Returns whether a line is due; if so, the caller prints it. `urgent`: the first line is due
     /// as early as on a terminal.
     pub(crate) fn is_due(&mut self, urgent: bool) -> bool {
-        let due = match self.said {
-            None if urgent || self.terminal => self.started.elapsed() >= PATIENCE,
-            None => self.started.elapsed() >= LINE_EVERY,
-            Some(at) => at.elapsed() >= LINE_EVERY,
+        let due = match self.last_line {
+            None if urgent || self.terminal => self.started.elapsed() >= FIRST_LINE_AFTER,
+            None => self.started.elapsed() >= LINE_INTERVAL,
+            Some(at) => at.elapsed() >= LINE_INTERVAL,
         };
         if due {
-            self.said = Some(Instant::now());
+            self.last_line = Some(Instant::now());
         }
         due
     }
@@ -93,21 +93,21 @@ impl Progress {
     }
 
     /// Prints lines about the progress until the result is dropped.
-    pub(crate) fn show(&self, quiet: bool, at: &str) -> Shown {
+    pub(crate) fn show(&self, quiet: bool, at: &str) -> ProgressLines {
         let (end, ended) = channel::<()>();
         let (progress, at) = (self.clone(), at.to_owned());
         let thread = std::thread::Builder::new()
             .name("weir-progress".into())
             .spawn(move || {
-                let mut pace = Pace::new();
-                while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                let mut timer = ProgressTimer::new();
+                while ended.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     let owned = progress.0.owner.load(Ordering::Relaxed) != 0;
-                    if pace.is_due(owned) {
+                    if timer.is_due(owned) {
                         note(quiet, &format!("opening {at}: {progress}"));
                     }
                 }
             });
-        Shown {
+        ProgressLines {
             end: Some(end),
             // If the thread cannot be started, the open prints no lines.
             thread: thread.ok(),
@@ -127,12 +127,12 @@ impl fmt::Display for Progress {
 }
 
 /// Prints lines about an open. Dropping this ends the lines.
-pub(crate) struct Shown {
+pub(crate) struct ProgressLines {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Shown {
+impl Drop for ProgressLines {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
@@ -145,7 +145,7 @@ impl Drop for Shown {
 #[cfg(test)]
 #[allow(clippy::expect_used, reason = "a test may fail by panicking")]
 mod tests {
-    use super::{LINE_EVERY, PATIENCE, Pace};
+    use super::{FIRST_LINE_AFTER, LINE_INTERVAL, ProgressTimer};
     use std::time::Instant;
 
     #[test]
@@ -154,31 +154,31 @@ mod tests {
             let then = Instant::now().checked_sub(time);
             then.expect("the clock has run longer than that")
         };
-        let mut pace = Pace {
+        let mut timer = ProgressTimer {
             terminal: false,
-            started: ago(PATIENCE),
-            said: None,
+            started: ago(FIRST_LINE_AFTER),
+            last_line: None,
         };
-        assert!(!pace.is_due(false));
-        assert!(pace.is_due(true));
+        assert!(!timer.is_due(false));
+        assert!(timer.is_due(true));
         // A second line is not due at once, even if it is urgent.
-        assert!(!pace.is_due(true));
-        pace.said = Some(ago(LINE_EVERY));
-        assert!(pace.is_due(false));
-        let (started, said) = (ago(PATIENCE), None);
+        assert!(!timer.is_due(true));
+        timer.last_line = Some(ago(LINE_INTERVAL));
+        assert!(timer.is_due(false));
+        let (started, last_line) = (ago(FIRST_LINE_AFTER), None);
         let terminal = true;
-        let mut pace = Pace {
+        let mut timer = ProgressTimer {
             terminal,
             started,
-            said,
+            last_line,
         };
-        assert!(pace.is_due(false));
-        let (terminal, started) = (false, ago(LINE_EVERY));
-        let mut pace = Pace {
+        assert!(timer.is_due(false));
+        let (terminal, started) = (false, ago(LINE_INTERVAL));
+        let mut timer = ProgressTimer {
             terminal,
             started,
-            said,
+            last_line,
         };
-        assert!(pace.is_due(false));
+        assert!(timer.is_due(false));
     }
 }

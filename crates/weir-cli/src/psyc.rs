@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::report::{self, Because as _};
+use crate::report::{self, FailureContext as _};
 
 mod bench;
 mod names;

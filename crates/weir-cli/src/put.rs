@@ -13,7 +13,7 @@ use crate::caller::Caller;
 use crate::key::{self, KeyArgs};
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::report::{Because, usage};
+use crate::report::{FailureContext, usage};
 use crate::verdict;
 use crate::write::{Conditions, answer, client_id, ensure, one};
 

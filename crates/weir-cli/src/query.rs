@@ -429,7 +429,7 @@ fn follow_directory(
         }
         std::thread::sleep(FOLLOW_PAUSE);
         consumer::check()?;
-        if !watch.is_quiet() {
+        if !watch.may_skip_open() {
             opened = follower::open_now(caller, access)?;
         }
     }

@@ -190,12 +190,12 @@ pub(crate) fn tool(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Converts the error of a write that was sent.
-pub(crate) trait Answered<T> {
+pub(crate) trait OutcomeContext<T> {
     /// Adds what failed. `again` is the advice if the outcome of the write is unknown.
     fn answered(self, what: impl FnOnce() -> String, again: &str) -> anyhow::Result<T>;
 }
 
-impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
+impl<T, E: Into<WeirError>> OutcomeContext<T> for Result<T, E> {
     fn answered(self, what: impl FnOnce() -> String, again: &str) -> anyhow::Result<T> {
         let error = match self {
             Ok(value) => return Ok(value),
@@ -225,24 +225,24 @@ impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
 }
 
 /// Converts an error of the library or the store.
-pub(crate) trait Because<T> {
+pub(crate) trait FailureContext<T> {
     /// Adds what failed.
     fn failed(self, what: impl FnOnce() -> String) -> anyhow::Result<T>;
 }
 
-impl<T> Because<T> for Result<T, WeirError> {
+impl<T> FailureContext<T> for Result<T, WeirError> {
     fn failed(self, what: impl FnOnce() -> String) -> anyhow::Result<T> {
         self.map_err(|error| Failure::weir(what(), &error).into())
     }
 }
 
-impl<T> Because<T> for Result<T, StoreError> {
+impl<T> FailureContext<T> for Result<T, StoreError> {
     fn failed(self, what: impl FnOnce() -> String) -> anyhow::Result<T> {
         self.map_err(|error| Failure::store(what(), &error).into())
     }
 }
 
-impl<T> Because<T> for io::Result<T> {
+impl<T> FailureContext<T> for io::Result<T> {
     fn failed(self, what: impl FnOnce() -> String) -> anyhow::Result<T> {
         self.map_err(|error| Failure::new(io_code(&error), what()).because(error).into())
     }
@@ -293,16 +293,16 @@ fn line(text: &str) {
 }
 
 /// Prints a line to standard error.
-pub(crate) fn say(text: &impl fmt::Display) {
+pub(crate) fn print_line(text: &impl fmt::Display) {
     line(&format!("weir: {text}"));
 }
 
 /// Prints an error, as text or as JSON.
-pub(crate) fn tell(failure: &Failure) {
+pub(crate) fn print_failure(failure: &Failure) {
     if AS_JSON.load(Ordering::Relaxed) {
         line(&failure.json());
     } else {
-        say(failure);
+        print_line(failure);
     }
 }
 
@@ -317,7 +317,7 @@ fn json(name: &str, code: Option<ErrorCode>, texts: [&str; 3]) -> String {
 /// Prints a line for people, unless `--quiet`.
 pub(crate) fn note(quiet: bool, text: &str) {
     if !quiet {
-        say(&one_line(text));
+        print_line(&one_line(text));
     }
 }
 
@@ -347,10 +347,10 @@ pub(crate) fn print(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     if let Some(failure) = error.downcast_ref::<Failure>() {
-        tell(failure);
+        print_failure(failure);
         return ExitCode::from(failure.exit());
     }
-    say(&one_line(&format!("{error:#}")));
+    print_line(&one_line(&format!("{error:#}")));
     ExitCode::FAILURE
 }
 
@@ -416,7 +416,7 @@ mod tests {
 
     use weir::{ErrorCode, StoreError};
 
-    use super::{Answered, Failure};
+    use super::{Failure, OutcomeContext};
 
     #[test]
     fn only_an_answer_that_leaves_doubt_is_indeterminate() {

@@ -34,10 +34,10 @@ use self::backups::Backups;
 use crate::caller::Caller;
 use crate::place::{self, Access, Where};
 use crate::progress::Progress;
-use crate::report::{self, Because, Failure, note, stdout};
+use crate::report::{self, Failure, FailureContext, note, stdout};
 
 /// How often the command checks whether the server has ended by itself.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it checks that during a shutdown.
 const LOOK_EVERY_AT_END: Duration = Duration::from_millis(5);
 /// How often the service manager is notified during an open.
@@ -492,7 +492,7 @@ struct Signals {
 impl Signals {
     fn watch() -> std::io::Result<Self> {
         let (wake, waker) = UnixStream::pair()?;
-        wake.set_read_timeout(Some(LOOK_EVERY))?;
+        wake.set_read_timeout(Some(POLL_INTERVAL))?;
         let signals = Self {
             wake,
             waker,
@@ -531,7 +531,7 @@ impl Signals {
             });
             let mut told = Instant::now();
             while !opener.is_finished() {
-                if self.asked().is_some() {
+                if self.is_requested().is_some() {
                     notify("STOPPING=1");
                     std::process::exit(0);
                 }
@@ -551,10 +551,10 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal, or for `LOOK_EVERY`.
+    /// Waits for a signal, or for `POLL_INTERVAL`.
     fn pause(&self, server: &Server) {
         self.sleep();
-        crate::allocator::give_back();
+        crate::allocator::release_memory();
         // Only if the server made progress since the last notification.
         let beats = server.beats();
         if self.beats.replace(beats) != beats && server.store_failure().is_none() {
@@ -571,13 +571,13 @@ impl Signals {
                     error.kind(),
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                 ) => {}
-            Err(_) => std::thread::sleep(LOOK_EVERY),
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
     }
 
     /// Whether a signal has requested the end since the last call. `Some(true)`: with the lame duck
     /// period.
-    fn asked(&self) -> Option<bool> {
+    fn is_requested(&self) -> Option<bool> {
         let interrupt = self.interrupt.swap(false, Ordering::Relaxed);
         let terminate = self.terminate.swap(false, Ordering::Relaxed);
         (interrupt || terminate).then_some(terminate)
@@ -596,7 +596,7 @@ impl Signals {
             if self.backup.swap(false, Ordering::Relaxed) {
                 backups.make();
             }
-            if let Some(gentle) = self.asked() {
+            if let Some(gentle) = self.is_requested() {
                 break gentle;
             }
             if server.node_has_ended() {
@@ -619,7 +619,7 @@ impl Signals {
         let until = Instant::now() + lame_duck;
         while gentle && Instant::now() < until {
             self.pause(server);
-            if self.asked().is_some() {
+            if self.is_requested().is_some() {
                 return End::Cut;
             }
         }
@@ -628,7 +628,7 @@ impl Signals {
         drop(self.wake.set_read_timeout(Some(LOOK_EVERY_AT_END)));
         while !server.is_ended() {
             self.pause(server);
-            if self.asked().is_some() {
+            if self.is_requested().is_some() {
                 return End::Cut;
             }
         }

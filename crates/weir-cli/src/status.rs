@@ -13,7 +13,7 @@ use crate::caller::Caller;
 use crate::disk;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Where};
-use crate::report::Because;
+use crate::report::FailureContext;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -31,7 +31,7 @@ use crate::output::{Output, Shape};
 use crate::place::{self, Access, Where};
 use crate::query::{filter_failed, parse_param};
 use crate::record;
-use crate::report::{Because, Failure, note, usage};
+use crate::report::{Failure, FailureContext, note, usage};
 use crate::words::position;
 
 #[derive(Debug, Args)]
@@ -208,7 +208,7 @@ fn directory_as_group(
     while left > 0 {
         if let Some(weir) = opened.take() {
             let served = weir.local().is_none();
-            let until = if served { Until::Ever } else { Until::Look };
+            let until = if served { Until::Ever } else { Until::EndIfAny };
             match group::tail(&weir, names, left, until, out) {
                 Ok(printed) => left -= printed,
                 // Records that were printed and acknowledged are not printed again.
@@ -223,7 +223,7 @@ fn directory_as_group(
         }
         if left > 0 {
             std::thread::sleep(FOLLOW_PAUSE);
-            if !watch.is_quiet() {
+            if !watch.may_skip_open() {
                 opened = open_now(caller, Access::Change)?;
             }
         }
@@ -270,7 +270,7 @@ fn directory(
         opened = None;
         if state.left > 0 {
             std::thread::sleep(FOLLOW_PAUSE);
-            if !watch.is_quiet() {
+            if !watch.may_skip_open() {
                 opened = open_now(caller, access)?;
             }
         }

@@ -15,7 +15,7 @@ use weir_server::security::{
 
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
-use crate::report::{self, Because, Failure};
+use crate::report::{self, Failure, FailureContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {

@@ -10,7 +10,7 @@ use crate::caller::Caller;
 use crate::confirm::confirm;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
-use crate::report::{self, Because, Failure, note};
+use crate::report::{self, Failure, FailureContext, note};
 use crate::topic_options as options;
 use crate::write::change;
 

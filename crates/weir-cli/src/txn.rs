@@ -11,7 +11,7 @@ use crate::caller::Caller;
 use crate::item::{Item, Items, bad_text};
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 use crate::verdict;
 use crate::write::{self, ensure};
 

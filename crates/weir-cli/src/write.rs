@@ -8,7 +8,7 @@ use weir::{ClientId, ErrorCode, Expect, Intention, Operation, Outcome, Topic, We
 
 use crate::caller::Caller;
 use crate::output::{Output, Shape};
-use crate::report::{self, Answered, Because, Failure, note};
+use crate::report::{self, Failure, FailureContext, OutcomeContext, note};
 use crate::verdict;
 
 /// Conditions on the state before the write.
@@ -92,7 +92,7 @@ pub(crate) fn answer(
     let printed = out.row(&row).and_then(|()| out.finish());
     match verdict::failure_in(weir, topic, commit) {
         Some(failure) if !accept_invalid => {
-            report::tell(&failure);
+            report::print_failure(&failure);
             Ok(ExitCode::from(verdict::NOT_VALID))
         }
         _ => printed.map(|()| ExitCode::SUCCESS),

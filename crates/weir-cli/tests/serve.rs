@@ -29,7 +29,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// Far longer than any step takes; only a hang reaches this limit.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 struct Served {
     child: Child,
@@ -96,7 +96,7 @@ fn ask(address: &str, line: &str, body: &str) -> String {
 /// Like `ask`, with header fields, each with its line end.
 fn ask_with(address: &str, line: &str, fields: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
     let text = format!(
         "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}Content-Length: {length}\r\n\r\n{body}"
@@ -138,7 +138,7 @@ fn a_service_manager_is_told_how_it_goes() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut command = weir(place.path());
     command.env("NOTIFY_SOCKET", &path);
     let mut served = serve_by(command, &[]);
@@ -184,7 +184,7 @@ fn reads_only(address: &str) {
 
 /// Writes until a write is rejected. Returns that response.
 fn write_until_refused(address: &str, body: &str) -> String {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let answer = ask(address, "POST /v1/topics/t/events", body);
         if !answer.starts_with("HTTP/1.1 201") {
@@ -201,7 +201,7 @@ fn a_removed_directory_stops_the_writes_and_ends_the_server() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut command = weir(place.path());
     command.env("NOTIFY_SOCKET", &path);
     let mut served = serve_by(command, &["--lame-duck", "1h"]);
@@ -272,7 +272,7 @@ struct KeptOpen(BufReader<TcpStream>);
 impl KeptOpen {
     fn new(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(BufReader::new(stream))
     }
 
@@ -458,7 +458,7 @@ fn a_file_system_in_memory_wants_a_flag() {
     assert_eq!(status, 200);
     assert!(body.contains("\"volatile\":\"tmpfs\""), "{body}");
     let mut native = UnixStream::connect(place.path().join("data/weir.sock")).unwrap();
-    native.set_read_timeout(Some(PATIENCE)).unwrap();
+    native.set_read_timeout(Some(TIMEOUT)).unwrap();
     native.write_all(b"|\n\n_request_hello\n|\n").unwrap();
     native.shutdown(Shutdown::Write).unwrap();
     let mut hello = String::new();
@@ -553,7 +553,7 @@ fn it_says_where_it_serves_and_ends_in_order() {
 fn post_over_tls(address: &str, config: Arc<ClientConfig>, answered: &AtomicUsize) -> usize {
     const PIPELINE: usize = 32;
     let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let name = "localhost".try_into().unwrap();
     let session = ClientConnection::new(config, name).unwrap();
     let mut stream = StreamOwned::new(session, socket);

@@ -82,16 +82,16 @@ fn siblings(from: &str, to: &str) -> Option<(String, String)> {
 fn judge(uses: &Uses, exceptions: &BTreeMap<String, String>) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut kept = uses.clone();
-    let rings = rings(uses);
+    let cycles = cycles(uses);
     for (line, reason) in exceptions {
         let Some((from, to)) = line.split_once(" -> ") else {
             wrong.push(format!("`{line}` in {EXCEPTIONS} is not `from -> to`"));
             continue;
         };
         let exists = uses.get(from).is_some_and(|targets| targets.contains(to));
-        let closes = rings
+        let closes = cycles
             .iter()
-            .any(|ring| ring.contains(from) && ring.contains(to));
+            .any(|cycle| cycle.contains(from) && cycle.contains(to));
         if !exists || !closes {
             wrong.push(format!(
                 "`{line}` closes no circle any more: remove it from {EXCEPTIONS}"
@@ -103,18 +103,18 @@ fn judge(uses: &Uses, exceptions: &BTreeMap<String, String>) -> Vec<String> {
             targets.remove(to);
         }
     }
-    for ring in self::rings(&kept) {
-        let inside: Vec<String> = ring
+    for cycle in self::cycles(&kept) {
+        let inside: Vec<String> = cycle
             .iter()
             .flat_map(|from| {
                 let targets = kept.get(from).into_iter().flatten();
-                let targets = targets.filter(|to| ring.contains(*to));
+                let targets = targets.filter(|to| cycle.contains(*to));
                 targets.map(move |to| format!("{from} -> {to}"))
             })
             .collect();
         wrong.push(format!(
             "{} modules use each other in a circle: {}",
-            ring.len(),
+            cycle.len(),
             inside.join(", ")
         ));
     }
@@ -122,25 +122,25 @@ fn judge(uses: &Uses, exceptions: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// The maximal sets of two or more modules in which each module reaches every other one.
-fn rings(uses: &Uses) -> Vec<BTreeSet<String>> {
+fn cycles(uses: &Uses) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = uses
         .keys()
         .map(|from| (from.as_str(), reach(uses, from)))
         .collect();
     let mut placed: BTreeSet<&str> = BTreeSet::new();
-    let mut rings = Vec::new();
+    let mut cycles = Vec::new();
     for (from, targets) in &reached {
         if placed.contains(from) {
             continue;
         }
         let back = |to: &&&str| reached.get(**to).is_some_and(|back| back.contains(from));
-        let ring: BTreeSet<&str> = targets.iter().filter(back).copied().collect();
-        if ring.len() > 1 {
-            placed.extend(&ring);
-            rings.push(ring.into_iter().map(str::to_owned).collect());
+        let cycle: BTreeSet<&str> = targets.iter().filter(back).copied().collect();
+        if cycle.len() > 1 {
+            placed.extend(&cycle);
+            cycles.push(cycle.into_iter().map(str::to_owned).collect());
         }
     }
-    rings
+    cycles
 }
 
 /// All modules that `from` uses, directly or indirectly.
@@ -201,15 +201,15 @@ mod tests {
 
     #[test]
     fn a_circle_is_a_violation_unless_it_is_listed() {
-        let ring = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")];
-        check(&ring[..2], &[], &[]);
+        let cycle = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")];
+        check(&cycle[..2], &[], &[]);
         check(
-            &ring,
+            &cycle,
             &[],
             &["3 modules use each other in a circle: a -> b"],
         );
-        check(&ring, &[("c -> a", "one pass")], &[]);
-        check(&ring, &[("c -> a", " ")], &["has no reason"]);
+        check(&cycle, &[("c -> a", "one pass")], &[]);
+        check(&cycle, &[("c -> a", " ")], &["has no reason"]);
     }
 
     #[test]

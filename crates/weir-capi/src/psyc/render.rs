@@ -11,7 +11,7 @@ use super::raw::{
 };
 use super::{ELEMENTS_MAX, length, operator};
 use crate::error::{Fault, Kind};
-use crate::handle::{Apart, Caller, Output, zeroed};
+use crate::handle::{Caller, NonOverlapping, Output, zeroed};
 use crate::raw::Slice;
 
 /// Flags of a packet, as in the header.
@@ -38,7 +38,7 @@ impl From<RenderError> for Fault {
 
 /// A packet of the caller. Its modifiers are read in place.
 struct Given<'c> {
-    apart: Apart<'c>,
+    apart: NonOverlapping<'c>,
     routing: &'c [PsycModifier],
     entity: &'c [PsycModifier],
     raw: Option<&'c [u8]>,
@@ -48,7 +48,10 @@ struct Given<'c> {
     length: Length,
 }
 
-fn one_modifier<'c>(apart: &Apart<'c>, given: &PsycModifier) -> Result<Modifier<'c>, Fault> {
+fn one_modifier<'c>(
+    apart: &NonOverlapping<'c>,
+    given: &PsycModifier,
+) -> Result<Modifier<'c>, Fault> {
     Ok(Modifier {
         operator: operator(given.operation)?,
         name: apart.bytes(given.name)?,
@@ -58,7 +61,7 @@ fn one_modifier<'c>(apart: &Apart<'c>, given: &PsycModifier) -> Result<Modifier<
 }
 
 impl<'c> Given<'c> {
-    fn new(apart: Apart<'c>, packet: &PsycPacket) -> Result<Self, Fault> {
+    fn new(apart: NonOverlapping<'c>, packet: &PsycPacket) -> Result<Self, Fault> {
         let state = match packet.state {
             0 => None,
             state if state == u32::from(b'=') => Some(StateOperation::Reset),
@@ -243,7 +246,7 @@ pub(super) fn modifier(
     })
 }
 
-fn one_item<'c>(apart: &Apart<'c>, given: &PsycItem) -> Result<Item<'c>, Fault> {
+fn one_item<'c>(apart: &NonOverlapping<'c>, given: &PsycItem) -> Result<Item<'c>, Fault> {
     let ty = apart.bytes(given.r#type)?;
     if given.reserved != 0 {
         return Err(Fault::new(ErrorCode::BadOption, "a reserved field is set"));
@@ -261,7 +264,7 @@ fn after(out: &mut [u8], at: usize) -> &mut [u8] {
 }
 
 /// The type before a list or dict, if it has one.
-fn type_of<'c>(apart: &Apart<'c>, ty: Slice) -> Result<Option<&'c [u8]>, Fault> {
+fn type_of<'c>(apart: &NonOverlapping<'c>, ty: Slice) -> Result<Option<&'c [u8]>, Fault> {
     let ty = apart.bytes(ty)?;
     Ok((!ty.is_empty()).then_some(ty))
 }
@@ -302,7 +305,7 @@ struct Entry<'c> {
     value: Item<'c>,
 }
 
-fn one_entry<'c>(apart: &Apart<'c>, given: &PsycEntry) -> Result<Entry<'c>, Fault> {
+fn one_entry<'c>(apart: &NonOverlapping<'c>, given: &PsycEntry) -> Result<Entry<'c>, Fault> {
     if given.reserved != 0 {
         return Err(Fault::new(ErrorCode::BadOption, "a reserved field is set"));
     }
@@ -382,7 +385,7 @@ pub(super) fn value(
     })
 }
 
-fn one_step<'c>(apart: &Apart<'c>, given: &PsycStep) -> Result<Step<'c>, Fault> {
+fn one_step<'c>(apart: &NonOverlapping<'c>, given: &PsycStep) -> Result<Step<'c>, Fault> {
     let name = apart.bytes(given.name)?;
     match given.kind {
         POS => Ok(Step::Pos(given.number)),

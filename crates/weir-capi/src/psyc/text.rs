@@ -6,7 +6,7 @@ use weir_psyc::{Progress, Rendered, Template, TemplatePlace};
 use super::raw::{PsycBinding, PsycCursor, PsycTemplate};
 use super::{ELEMENTS_MAX, slice};
 use crate::error::{Fault, Kind};
-use crate::handle::{Apart, Caller};
+use crate::handle::{Caller, NonOverlapping};
 use crate::raw::Slice;
 
 /// `WEIR_PSYC_TEXT`.
@@ -21,7 +21,7 @@ pub(super) fn standard(c: &Caller, word: Slice, out: *mut Slice) -> Result<Kind,
     Ok(Kind::Ok)
 }
 
-fn template<'c>(apart: &Apart<'c>, given: &PsycTemplate) -> Result<Template<'c>, Fault> {
+fn template<'c>(apart: &NonOverlapping<'c>, given: &PsycTemplate) -> Result<Template<'c>, Fault> {
     let bracket = |slice: Slice, default: &'static [u8]| {
         let bytes: &'c [u8] = apart.bytes(slice)?;
         Ok::<_, Fault>(if bytes.is_empty() { default } else { bytes })

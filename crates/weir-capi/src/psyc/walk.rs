@@ -10,7 +10,7 @@ use weir_psyc::{
 use super::raw::{PsycCursor, PsycPacketId, PsycPart};
 use super::{container, malformed, optional, slice};
 use crate::error::{EMPTY, Fault, Kind};
-use crate::handle::{Apart, Caller, Output};
+use crate::handle::{Caller, NonOverlapping, Output};
 use crate::raw::Slice;
 
 const LIST: u32 = 1;
@@ -277,7 +277,7 @@ fn outputs(
     parts: *mut PsycPart,
     room: usize,
     count: *mut usize,
-) -> Result<(Apart<'_>, Output<'_, PsycPart>), Fault> {
+) -> Result<(NonOverlapping<'_>, Output<'_, PsycPart>), Fault> {
     c.room(count, 1)?;
     c.room(cursor, 1)?;
     Ok(c.output(parts, room)?)
@@ -286,7 +286,7 @@ fn outputs(
 /// The caller's cursor.
 fn begun(
     c: &Caller,
-    apart: &Apart<'_>,
+    apart: &NonOverlapping<'_>,
     cursor: *mut PsycCursor,
     out: &Output<'_, PsycPart>,
 ) -> Result<PsycCursor, Fault> {

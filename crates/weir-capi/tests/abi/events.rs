@@ -9,7 +9,7 @@ use weir_capi::raw::{Intention, Query, QueryOptions, TopicsOptions, Verdict};
 use weir_capi::*;
 
 use crate::kit::*;
-use crate::waits::Deaf;
+use crate::waits::SilentServer;
 
 const UNSUPPORTED: i32 = -311;
 const DEADLINE: i32 = -502;
@@ -153,7 +153,7 @@ fn a_query_that_ends_is_readable_at_its_end_and_one_over_pages_has_no_descriptor
 
 #[test]
 fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
-    let deaf = Deaf::with(true);
+    let server = SilentServer::with(true);
     let names = [slice(b"t")];
     let mut topics = sized!(TopicsOptions);
     (topics.from, topics.from_count) = (names.as_ptr(), 1);
@@ -162,7 +162,7 @@ fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
     let (mut query, options) = (null_mut(), &raw const options);
     unsafe {
         let opened =
-            weir_query_open_topics(deaf.store, topics, options, &raw mut query, null_mut());
+            weir_query_open_topics(server.store, topics, options, &raw mut query, null_mut());
         assert_eq!(opened, OK);
     }
     let fd = descriptor(query);

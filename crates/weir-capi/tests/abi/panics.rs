@@ -3,7 +3,7 @@
 use std::ptr::null_mut;
 
 use weir_capi::raw::Error;
-use weir_capi::{Where, panic_at, weir_query_explain, weir_query_free};
+use weir_capi::{PanicPoint, panic_at, weir_query_explain, weir_query_free};
 
 use crate::kit::*;
 
@@ -110,7 +110,7 @@ fn at_each_entry() {
         weir_psyc_render_packet_id(null_mut(), null_mut(), 0, null_mut(), null_mut());
     };
     for (name, call) in all {
-        panic_at(Some((name, Where::Enter)));
+        panic_at(Some((name, PanicPoint::Enter)));
         assert_eq!(call(), PANIC, "{name}");
         // Without a panic: zeros are rejected by every function, except that closing a NULL handle
         // succeeds.
@@ -120,7 +120,7 @@ fn at_each_entry() {
     // Functions that cannot fail do nothing.
     macro_rules! quiet {
         ($($name:ident)*) => { $(
-            panic_at(Some((stringify!($name), Where::Enter)));
+            panic_at(Some((stringify!($name), PanicPoint::Enter)));
             unsafe { weir_capi::$name(null_mut()) };
         )* };
     }
@@ -128,7 +128,7 @@ fn at_each_entry() {
         weir_page_release weir_pending_free weir_session_free weir_reader_free weir_group_free
         weir_query_free weir_buffer_free weir_loans_free
     }
-    panic_at(Some(("weir_page_items", Where::Enter)));
+    panic_at(Some(("weir_page_items", PanicPoint::Enter)));
     let mut count = 7;
     assert!(unsafe { weir_capi::weir_page_items(null_mut(), &raw mut count) }.is_null());
     panic_at(None);
@@ -155,7 +155,7 @@ fn a_handle_with_a_panic_inside_is_good_for_giving_back_only() {
     let mut error = zero::<Error>();
     let mut page = null_mut();
     let mut explain = || unsafe { weir_query_explain(query, &raw mut page, &raw mut error) };
-    panic_at(Some(("weir_query_explain", Where::Inside)));
+    panic_at(Some(("weir_query_explain", PanicPoint::Inside)));
     assert_eq!(explain(), PANIC);
     assert_eq!(explain(), HANDLE_POISONED);
     assert_eq!(next(query).0, HANDLE_POISONED);
@@ -168,7 +168,7 @@ fn a_handle_with_a_panic_inside_is_good_for_giving_back_only() {
 fn the_words_of_a_panic_are_told() {
     let (query, _) = query("");
     let mut error = zero::<Error>();
-    panic_at(Some(("weir_query_explain", Where::Inside)));
+    panic_at(Some(("weir_query_explain", PanicPoint::Inside)));
     unsafe {
         weir_query_explain(query, null_mut(), &raw mut error);
         weir_query_free(query);

@@ -27,12 +27,12 @@ const LONG: u64 = 60_000;
 const FOREVER: u64 = u64::MAX;
 
 /// A server that does not respond. It reports the requests that it receives to the test.
-pub(crate) struct Deaf {
+pub(crate) struct SilentServer {
     pub(crate) store: *mut Weir,
-    asked: Receiver<&'static str>,
+    requests: Receiver<&'static str>,
 }
 
-impl Deaf {
+impl SilentServer {
     fn new() -> Self {
         Self::with(false)
     }
@@ -41,12 +41,12 @@ impl Deaf {
     pub(crate) fn with(topic: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("weir://{}", listener.local_addr().unwrap());
-        let (tell, asked) = channel();
+        let (sender, requests) = channel();
         // The thread ends with the process: no further client connects.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let tell = tell.clone();
-                std::thread::spawn(move || listen(stream.unwrap(), topic, &tell));
+                let sender = sender.clone();
+                std::thread::spawn(move || listen(stream.unwrap(), topic, &sender));
             }
         });
         let mut store = null_mut();
@@ -54,7 +54,7 @@ impl Deaf {
         let address = slice(address.as_bytes());
         let made = unsafe { weir_connect(address, &raw const options, &raw mut store, error) };
         assert_eq!(made, OK);
-        Self { store, asked }
+        Self { store, requests }
     }
 
     fn within(&self, timeout_ms: u64) -> *mut Weir {
@@ -63,7 +63,7 @@ impl Deaf {
 
     /// Waits until the server has received this request.
     fn heard(&self, what: &str) {
-        while self.asked.recv().unwrap() != what {}
+        while self.requests.recv().unwrap() != what {}
     }
 }
 
@@ -75,7 +75,7 @@ fn within(store: *mut Weir, timeout_ms: u64) -> *mut Weir {
 }
 
 /// Responds only to the requests that open a reader, a session or a member.
-fn listen(mut stream: TcpStream, topic: bool, tell: &Sender<&'static str>) {
+fn listen(mut stream: TcpStream, topic: bool, sender: &Sender<&'static str>) {
     let (mut deframer, mut bytes) = (Deframer::default(), Vec::new());
     let mut line = Vec::new();
     write_group(
@@ -158,7 +158,7 @@ fn listen(mut stream: TcpStream, topic: bool, tell: &Sender<&'static str>) {
                 Encoder::default().encode(&Packet::tagged(packet.tag, answer), &mut out);
             }
             // The test may have ended.
-            let _ = tell.send(what);
+            let _ = sender.send(what);
             bytes.drain(..size);
         }
         if stream.write_all(&std::mem::take(&mut out)).is_err() {
@@ -252,7 +252,7 @@ fn settle(group: *mut Group) -> i32 {
 /// Runs a call on another thread. When the server has received its request, `end` ends the call.
 /// Returns the result of the call.
 fn ended<H: 'static>(
-    deaf: &Deaf,
+    server: &SilentServer,
     what: &str,
     handle: *mut H,
     call: fn(*mut H) -> i32,
@@ -260,15 +260,15 @@ fn ended<H: 'static>(
 ) -> i32 {
     let address = handle.expose_provenance();
     let waiting = std::thread::spawn(move || call(with_exposed_provenance_mut(address)));
-    deaf.heard(what);
+    server.heard(what);
     end();
     waiting.join().unwrap()
 }
 
 #[test]
 fn a_call_through_a_handle_with_a_deadline_ends_with_it() {
-    let deaf = Deaf::new();
-    let short = deaf.within(20);
+    let server = SilentServer::new();
+    let short = server.within(20);
     let topic = slice(b"t");
     let (mut page, mut error): (*mut Page, _) = (null_mut(), zero::<Error>());
     unsafe {
@@ -306,7 +306,7 @@ fn a_call_through_a_handle_with_a_deadline_ends_with_it() {
         // The outcome of these writes is unknown.
         assert_eq!(submit(short), INDETERMINATE);
         // Releasing the session would wait for its write.
-        let session = session(deaf.within(ENOUGH));
+        let session = session(server.within(ENOUGH));
         assert_eq!(session_submit(session), INDETERMINATE);
         assert_eq!(weir_close(short, none), OK);
     }
@@ -314,8 +314,8 @@ fn a_call_through_a_handle_with_a_deadline_ends_with_it() {
 
 #[test]
 fn what_is_opened_through_it_has_its_deadline() {
-    let deaf = Deaf::new();
-    let short = deaf.within(ENOUGH);
+    let server = SilentServer::new();
+    let short = server.within(ENOUGH);
     let reader = reader(short);
     assert_eq!(read(reader, 0), DEADLINE);
     let (opened, group) = open_group(short);
@@ -343,8 +343,8 @@ fn what_is_opened_through_it_has_its_deadline() {
 
 #[test]
 fn a_time_of_its_own_bounds_a_call_that_the_server_does_not_answer() {
-    let deaf = Deaf::new();
-    let reader = reader(deaf.store);
+    let server = SilentServer::new();
+    let reader = reader(server.store);
     // The patience of the connection is 30 s.
     assert_eq!(read(reader, 20), TIMEOUT);
     assert_eq!(read(reader, 20), TIMEOUT);
@@ -353,17 +353,17 @@ fn a_time_of_its_own_bounds_a_call_that_the_server_does_not_answer() {
 
 #[test]
 fn a_cancel_ends_the_calls_of_a_handle_for_good_and_no_others() {
-    let deaf = Deaf::new();
-    let one = deaf.within(FOREVER);
+    let server = SilentServer::new();
+    let one = server.within(FOREVER);
     let cancel = || unsafe { assert_eq!(weir_cancel(one), OK) };
-    assert_eq!(ended(&deaf, "get", one, get, cancel), CANCELLED);
+    assert_eq!(ended(&server, "get", one, get, cancel), CANCELLED);
     // No further request is sent.
     assert_eq!(get(one), CANCELLED);
     assert_eq!(submit(one), CANCELLED);
-    let two = deaf.within(FOREVER);
+    let two = server.within(FOREVER);
     let cancel = || unsafe { assert_eq!(weir_cancel(two), OK) };
-    assert_eq!(ended(&deaf, "write", two, submit, cancel), INDETERMINATE);
-    let three = deaf.within(20);
+    assert_eq!(ended(&server, "write", two, submit, cancel), INDETERMINATE);
+    let three = server.within(20);
     assert_eq!(get(three), DEADLINE);
     unsafe {
         for handle in [one, two, three] {
@@ -374,8 +374,8 @@ fn a_cancel_ends_the_calls_of_a_handle_for_good_and_no_others() {
 
 #[test]
 fn handles_that_are_made_of_one_another_end_together() {
-    let deaf = Deaf::new();
-    let outer = deaf.within(20);
+    let server = SilentServer::new();
+    let outer = server.within(20);
     // The shorter timeout applies.
     let inner = within(outer, LONG);
     assert_eq!(get(inner), DEADLINE);
@@ -385,7 +385,7 @@ fn handles_that_are_made_of_one_another_end_together() {
     unsafe { assert_eq!(weir_cancel(outer), OK) };
     assert_eq!(get(inner), CANCELLED);
 
-    let mut handles = vec![deaf.store];
+    let mut handles = vec![server.store];
     while handles.len() <= 64 {
         handles.push(within(handles[handles.len() - 1], LONG));
     }
@@ -399,12 +399,12 @@ fn handles_that_are_made_of_one_another_end_together() {
 
 #[test]
 fn a_cancel_ends_calls_in_what_was_opened_through_the_handle() {
-    let deaf = Deaf::new();
-    let one = deaf.within(FOREVER);
+    let server = SilentServer::new();
+    let one = server.within(FOREVER);
     let (reader, session) = (reader(one), session(one));
     let cancel = || unsafe { assert_eq!(weir_cancel(one), OK) };
     let wait = |reader| read(reader, LONG);
-    assert_eq!(ended(&deaf, "listen", reader, wait, cancel), CANCELLED);
+    assert_eq!(ended(&server, "listen", reader, wait, cancel), CANCELLED);
     assert_eq!(read(reader, 0), CANCELLED);
     assert_eq!(next_nonce(session), CANCELLED);
     unsafe {
@@ -416,18 +416,18 @@ fn a_cancel_ends_calls_in_what_was_opened_through_the_handle() {
 
 #[test]
 fn a_mark_ends_one_call_of_a_reader_a_session_or_a_member() {
-    let deaf = Deaf::new();
-    let reader = reader(deaf.store);
+    let server = SilentServer::new();
+    let reader = reader(server.store);
     let cancel = || unsafe { assert_eq!(weir_reader_cancel(reader), OK) };
     // With a timeout of 0, the call waits for the response of the server.
     let wait = |reader| read(reader, 0);
-    assert_eq!(ended(&deaf, "listen", reader, wait, cancel), CANCELLED);
+    assert_eq!(ended(&server, "listen", reader, wait, cancel), CANCELLED);
     assert_eq!(read(reader, 20), TIMEOUT);
 
-    let session = session(deaf.store);
+    let session = session(server.store);
     let cancel = || unsafe { assert_eq!(weir_session_cancel(session), OK) };
     assert_eq!(
-        ended(&deaf, "write", session, session_submit, cancel),
+        ended(&server, "write", session, session_submit, cancel),
         INDETERMINATE
     );
     cancel();
@@ -441,17 +441,20 @@ fn a_mark_ends_one_call_of_a_reader_a_session_or_a_member() {
         CANCELLED
     );
 
-    let (opened, group) = open_group(deaf.store);
+    let (opened, group) = open_group(server.store);
     assert_eq!(opened, OK);
     let cancel = || unsafe { assert_eq!(weir_group_cancel(group), OK) };
     let wait = |group| claim(group, LONG);
-    assert_eq!(ended(&deaf, "claim", group, wait, cancel), CANCELLED);
-    assert_eq!(ended(&deaf, "write", group, settle, cancel), INDETERMINATE);
+    assert_eq!(ended(&server, "claim", group, wait, cancel), CANCELLED);
+    assert_eq!(
+        ended(&server, "write", group, settle, cancel),
+        INDETERMINATE
+    );
     let describe = |group| {
         let mut info = sized!(GroupInfo);
         unsafe { weir_group_describe(group, &raw mut info, null_mut()) }
     };
-    assert_eq!(ended(&deaf, "group", group, describe, cancel), CANCELLED);
+    assert_eq!(ended(&server, "group", group, describe, cancel), CANCELLED);
     unsafe {
         weir_group_free(group);
         weir_reader_free(reader);
@@ -460,10 +463,10 @@ fn a_mark_ends_one_call_of_a_reader_a_session_or_a_member() {
 
 #[test]
 fn a_handle_that_is_given_back_in_use_ends_its_calls_and_nothing_else() {
-    let deaf = Deaf::new();
-    let one = deaf.within(FOREVER);
+    let server = SilentServer::new();
+    let one = server.within(FOREVER);
     let close = || unsafe { assert_eq!(weir_close(one, null_mut()), OK) };
-    assert_eq!(ended(&deaf, "get", one, get, close), CANCELLED);
+    assert_eq!(ended(&server, "get", one, get, close), CANCELLED);
     assert_eq!(get(one), BAD_HANDLE);
     assert_eq!(unsafe { weir_cancel(one) }, BAD_HANDLE);
 

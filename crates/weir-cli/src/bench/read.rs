@@ -6,8 +6,8 @@ use clap::Args;
 use twox_hash::XxHash3_64;
 use weir::{ConsequenceOffset, ErrorCode, ReadFrom, Topic};
 
-use super::{Bench, Load, Measured, Seen, join, share, sum};
-use crate::report::{Because, Failure};
+use super::{Bench, Load, Measured, Measurements, join, share, sum};
+use crate::report::{Failure, FailureContext};
 
 /// Arguments of `weir bench read`.
 #[derive(Debug, Args)]
@@ -64,9 +64,9 @@ pub(super) fn run(bench: &Bench<'_>, args: &ReadArgs) -> anyhow::Result<Measured
     })
 }
 
-fn pages(bench: &Bench<'_>, topic: &Topic, messages: u64) -> anyhow::Result<Seen> {
+fn pages(bench: &Bench<'_>, topic: &Topic, messages: u64) -> anyhow::Result<Measurements> {
     let failed = || format!("cannot read {}", topic.name());
-    let mut seen = Seen::default();
+    let mut seen = Measurements::default();
     let mut pages = topic.pages(ReadFrom::Start).failed(failed)?;
     while seen.messages < messages && !bench.is_over() {
         let started = Instant::now();
@@ -91,9 +91,9 @@ fn single(
     client: u64,
     messages: u64,
     offsets: &std::ops::RangeInclusive<u64>,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<Measurements> {
     let failed = || format!("cannot read {}", topic.name());
-    let mut seen = Seen::default();
+    let mut seen = Measurements::default();
     let span = (offsets.end() + 1).saturating_sub(*offsets.start()).max(1);
     for n in 0..messages {
         if bench.is_over() {

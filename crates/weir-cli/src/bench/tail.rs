@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use weir::{ReadFrom, TopicReader};
 
-use super::{Bench, Load, Measured, Seen, join, sum};
-use crate::report::Because;
+use super::{Bench, Load, Measured, Measurements, join, sum};
+use crate::report::FailureContext;
 use crate::write::ensure;
 
 /// How often a listener checks whether the writer has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Bytes at the start of a value that contain the time of its call.
 const STAMP_BYTES: usize = 8;
 
@@ -101,12 +101,12 @@ fn listen(
     messages: u64,
     ended: &AtomicBool,
     started: Instant,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<Measurements> {
     let failed = || "cannot listen".to_owned();
-    let mut seen = Seen::default();
+    let mut seen = Measurements::default();
     while seen.messages < messages && !bench.is_over() {
         let last_look = ended.load(Ordering::Acquire);
-        if !reader.wait(Some(Instant::now() + LOOK_EVERY)) {
+        if !reader.wait(Some(Instant::now() + POLL_INTERVAL)) {
             if last_look {
                 break;
             }

@@ -6,8 +6,8 @@ use std::time::Instant;
 use clap::Args;
 use weir::{Effect, Intention, Operation, Proposal};
 
-use super::{Bench, Load, Measured, Seen, join, share, sum};
-use crate::report::{Answered, Because};
+use super::{Bench, Load, Measured, Measurements, join, share, sum};
+use crate::report::{FailureContext, OutcomeContext};
 use crate::write::ensure;
 
 /// Arguments of `weir bench write`.
@@ -71,11 +71,11 @@ fn client(
     weir: &weir::Weir,
     value: &[u8],
     messages: u64,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<Measurements> {
     let topic = args.load.topic.as_str();
     let failed = || format!("cannot write to {topic}");
     let one = Intention::new(topic, Operation::Put { key: b"", value });
-    let mut seen = Seen::default();
+    let mut seen = Measurements::default();
     let mut calls = VecDeque::new();
     let mut left = messages;
     while left > 0 || !calls.is_empty() {

@@ -14,7 +14,7 @@ use weir::ErrorCode;
 use weir_server::security::{CertificateFields, now_ms, write_private};
 
 use super::{Purpose, read};
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 
 const DAY_MS: u64 = 86_400_000;
 /// How long before the current time a certificate becomes valid, because clocks differ.

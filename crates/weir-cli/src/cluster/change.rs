@@ -8,7 +8,7 @@ use clap::Args;
 use crate::caller::Caller;
 use crate::confirm::confirm;
 use crate::place::{self, Access};
-use crate::report::{Because, note, stdout};
+use crate::report::{FailureContext, note, stdout};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

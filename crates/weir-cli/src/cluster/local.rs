@@ -21,10 +21,10 @@ use weir_server::{Address, ServerConfig};
 
 use crate::caller::Caller;
 use crate::cluster::init;
-use crate::report::{Because, Failure, note, stdout};
+use crate::report::{Failure, FailureContext, note, stdout};
 
 /// How often the command checks whether a node has ended, or a signal asks for the end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum time until all nodes are members of the cluster.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 /// Maximum time for the orderly end of a node.
@@ -194,7 +194,7 @@ impl Drop for All {
                 if Instant::now() >= until {
                     drop(started.child.kill());
                 }
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
@@ -250,7 +250,7 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
                 note(false, &text);
             }
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
     note(caller.quiet, "ending all nodes");
     Ok(ExitCode::SUCCESS)
@@ -389,7 +389,7 @@ fn wait(all: &mut All, end: &AtomicBool, node: &LocalNode) -> anyhow::Result<boo
         if Instant::now() >= until {
             return Err(failure().because("the time to start is over").into());
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(false)
 }

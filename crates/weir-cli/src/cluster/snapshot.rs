@@ -10,7 +10,7 @@ use crate::caller::Caller;
 use crate::cluster::status::ANSWER_TIMEOUT;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 
 /// Exit code if a node did not write a snapshot.
 const MEMBER_DOWN: u8 = 1;

@@ -10,7 +10,7 @@ use weir::{ClusterStatus, ErrorCode, MemberStatus, Weir};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Where};
-use crate::report::{Because, Failure, note};
+use crate::report::{Failure, FailureContext, note};
 
 /// Maximum time for the response of a node.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -18,7 +18,7 @@ use weir::{
 
 use super::facts::{Facts, seconds};
 use super::recheck::sound;
-use super::stage::{Stage, count, go_on, rate, time};
+use super::stage::{DemoOutput, check_interrupt, count, rate, time};
 use super::write::{client, join};
 use crate::interrupt::Interrupt;
 
@@ -130,7 +130,7 @@ impl Model {
 
 /// Runs 8 concurrent writers on a bank in a separate store, and checks all verdicts and balances.
 pub(super) fn run(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     directory: &Path,
     transfers: u64,
@@ -189,7 +189,7 @@ pub(super) fn run(
         Ok((line, (weir, refusals)))
     })?;
     for ((_, words), number) in &refusals {
-        stage.say(&format!("                 {:>6}  {words}", count(*number)))?;
+        stage.print_line(&format!("                 {:>6}  {words}", count(*number)))?;
     }
     replay(stage, facts, weir, directory)
 }
@@ -240,7 +240,7 @@ fn pay(
     let mut answers = Vec::new();
     let all: Vec<Transfer> = (0..wishes).map(|n| Transfer::draw(writer, n)).collect();
     for call in all.chunks(CALL_TRANSFERS) {
-        go_on(interrupt)?;
+        check_interrupt(interrupt)?;
         under_way.push_back((send(&mut session, call)?, call));
         if under_way.len() > CALLS_UNDER_WAY
             && let Some((pending, call)) = under_way.pop_front()
@@ -382,7 +382,7 @@ fn fact(((code, text), count): (&(u16, String), &u64)) -> Value {
 
 /// Checks that a new machine which applies the log reaches an equal state.
 fn replay(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: Weir,
     directory: &Path,

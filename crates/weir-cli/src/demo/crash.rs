@@ -17,7 +17,7 @@ use weir::{ReadFrom, RecordKind, Weir};
 
 use super::child::{SESSIONS, TOPIC, event, put, writer};
 use super::facts::{Facts, seconds};
-use super::stage::{Stage, count, go_on};
+use super::stage::{DemoOutput, check_interrupt, count};
 use crate::interrupt::Interrupt;
 use crate::scratch::random;
 
@@ -26,7 +26,7 @@ use crate::scratch::random;
 const ANSWERS_MIN: u64 = 150;
 const ANSWERS_SPREAD: u64 = 450;
 /// Maximum time without output from the writer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// In the end, the number of events of each session is a multiple of this number.
 const FINISH_AT: u64 = 100;
 
@@ -44,42 +44,42 @@ pub(super) type Acknowledged = [Vec<u64>; SESSIONS];
 
 /// Kills a writer a few times, and checks that no acknowledged event is lost.
 pub(super) fn kills(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     directory: &Path,
     kills: u32,
 ) -> anyhow::Result<()> {
     stage.step("kill", |stage| {
         let bar = stage.bar("killing", u64::from(kills));
-        let mut told = Acknowledged::default();
+        let mut acknowledged = Acknowledged::default();
         let (mut kept, mut slowest) = (0, Duration::ZERO);
         for _ in 0..kills {
-            kept += write_and_kill(directory, &mut told, stage.interrupt())?;
+            kept += write_and_kill(directory, &mut acknowledged, stage.interrupt())?;
             let start = Instant::now();
             let weir = Weir::open(directory).context("after the kill")?;
             slowest = slowest.max(start.elapsed());
-            nothing_lost(&check(&weir, &told)?)?;
+            nothing_lost(&check(&weir, &acknowledged)?)?;
             weir.close()?;
             bar.inc(1);
         }
-        let acknowledged = told.iter().map(|offsets| offsets.len() as u64).sum::<u64>();
+        let acknowledged_count = acknowledged.iter().map(|offsets| offsets.len() as u64).sum::<u64>();
         let weir = Weir::open(directory)?;
-        kept += finish(&weir, &mut told)?;
-        let found = check(&weir, &told)?;
+        kept += finish(&weir, &mut acknowledged)?;
+        let found = check(&weir, &acknowledged)?;
         weir.close()?;
         bar.finish_and_clear();
         nothing_lost(&found)?;
         let TopicContents { events, lost } = found;
-        let in_total: u64 = told.iter().map(|offsets| offsets.len() as u64).sum();
+        let in_total: u64 = acknowledged.iter().map(|offsets| offsets.len() as u64).sum();
         ensure!(events == in_total, "{events} events for {in_total} answers");
         facts.insert(
             "kills".into(),
-            json!({"kills": kills, "acknowledged": acknowledged, "lost": lost,
+            json!({"kills": kills, "acknowledged": acknowledged_count, "lost": lost,
                    "kept_answers": kept, "events": events, "open_max_s": seconds(slowest)}),
         );
         let line = format!(
             "{kills} SIGKILLs: {} acknowledged, {lost} lost, 0 twice, {kept} in doubt settled by nonce",
-            count(acknowledged),
+            count(acknowledged_count),
         );
         Ok((line, ()))
     })
@@ -89,11 +89,11 @@ pub(super) fn kills(
 /// verdicts were stored ones (`kept`).
 fn write_and_kill(
     directory: &Path,
-    told: &mut Acknowledged,
+    acknowledged: &mut Acknowledged,
     interrupt: &Interrupt,
 ) -> anyhow::Result<u64> {
     let program = std::env::current_exe().context("cannot find this program again")?;
-    let resume: Vec<String> = told
+    let resume: Vec<String> = acknowledged
         .iter()
         .map(|offsets| (offsets.len() + 1).to_string())
         .collect();
@@ -118,11 +118,12 @@ fn write_and_kill(
         }
     });
     let enough = ANSWERS_MIN + random() % ANSWERS_SPREAD;
-    let before = follow(&lines, enough, told, interrupt);
+    let before = follow(&lines, enough, acknowledged, interrupt);
     // The process must be dead before any error is returned.
     let killed = child.kill();
     let ended = child.wait();
-    let kept = before.and_then(|kept| Ok(kept + follow(&lines, u64::MAX, told, interrupt)?));
+    let kept =
+        before.and_then(|kept| Ok(kept + follow(&lines, u64::MAX, acknowledged, interrupt)?));
     drop(lines);
     ensure!(
         reader.join().is_ok(),
@@ -140,22 +141,22 @@ fn write_and_kill(
 fn follow(
     lines: &Receiver<Vec<u8>>,
     enough: u64,
-    told: &mut Acknowledged,
+    acknowledged: &mut Acknowledged,
     interrupt: &Interrupt,
 ) -> anyhow::Result<u64> {
     let mut kept = 0;
     for _ in 0..enough {
-        go_on(interrupt)?;
-        let line = match lines.recv_timeout(PATIENCE) {
+        check_interrupt(interrupt)?;
+        let line = match lines.recv_timeout(TIMEOUT) {
             Ok(line) => line,
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                bail!("the writer said nothing for {} s", PATIENCE.as_secs())
+                bail!("the writer said nothing for {} s", TIMEOUT.as_secs())
             }
         };
         let answer = parse(&line).context("the writer said something else than an answer")?;
         kept += u64::from(answer.kept);
-        note(told, answer)?;
+        note(acknowledged, answer)?;
     }
     Ok(kept)
 }
@@ -171,8 +172,8 @@ fn parse(line: &[u8]) -> Option<Answer> {
 }
 
 /// Records a verdict. The verdicts of a session arrive in the order of their nonces.
-fn note(told: &mut Acknowledged, answer: Answer) -> anyhow::Result<()> {
-    let offsets = told
+fn note(acknowledged: &mut Acknowledged, answer: Answer) -> anyhow::Result<()> {
+    let offsets = acknowledged
         .get_mut(answer.session)
         .context("an answer of a session that does not exist")?;
     let next = offsets.len() as u64 + 1;
@@ -187,16 +188,16 @@ fn note(told: &mut Acknowledged, answer: Answer) -> anyhow::Result<()> {
 
 /// Repeats the events without a verdict, and writes up to a multiple of `FINISH_AT`. Returns how
 /// many of the verdicts were stored ones (`kept`).
-fn finish(weir: &Weir, told: &mut Acknowledged) -> anyhow::Result<u64> {
+fn finish(weir: &Weir, acknowledged: &mut Acknowledged) -> anyhow::Result<u64> {
     let mut all_kept = 0;
     for session in 0..SESSIONS {
-        let answered = told.get(session).map_or(0, Vec::len) as u64;
+        let answered = acknowledged.get(session).map_or(0, Vec::len) as u64;
         let end = (answered + 1).next_multiple_of(FINISH_AT);
         for nonce in answered + 1..=end {
             let (offset, kept) = put(weir, session, nonce)?;
             all_kept += u64::from(kept);
             note(
-                told,
+                acknowledged,
                 Answer {
                     session,
                     nonce,
@@ -228,7 +229,7 @@ pub(super) fn nothing_lost(found: &TopicContents) -> anyhow::Result<()> {
 
 /// Reads the topic from its start, and compares it with the acknowledged events. Fails if an event
 /// occurs twice, or a session has a gap.
-pub(super) fn check(weir: &Weir, told: &Acknowledged) -> anyhow::Result<TopicContents> {
+pub(super) fn check(weir: &Weir, acknowledged: &Acknowledged) -> anyhow::Result<TopicContents> {
     let clients: Vec<_> = (0..SESSIONS).map(writer).collect::<Result<_, _>>()?;
     let mut found = Acknowledged::default();
     for page in weir.topic(TOPIC)?.pages(ReadFrom::Start)? {
@@ -255,9 +256,12 @@ pub(super) fn check(weir: &Weir, told: &Acknowledged) -> anyhow::Result<TopicCon
         }
     }
     let mut lost = 0;
-    for (told, found) in told.iter().zip(&found) {
-        let there = told.iter().zip(found).filter(|(told, found)| told == found);
-        lost += told.len() as u64 - there.count() as u64;
+    for (acknowledged, found) in acknowledged.iter().zip(&found) {
+        let there = acknowledged
+            .iter()
+            .zip(found)
+            .filter(|(acknowledged, found)| acknowledged == found);
+        lost += acknowledged.len() as u64 - there.count() as u64;
     }
     let events = found.iter().map(|offsets| offsets.len() as u64).sum();
     Ok(TopicContents { events, lost })

@@ -17,7 +17,7 @@ use weir::{ClusterStatus, Weir};
 use super::child::{TOPIC, put};
 use super::crash::{Acknowledged, check, nothing_lost};
 use super::facts::{Facts, seconds};
-use super::stage::{Stage, count, go_on, time};
+use super::stage::{DemoOutput, check_interrupt, count, time};
 use crate::interrupt::Interrupt;
 
 /// Nodes of the cluster.
@@ -25,7 +25,7 @@ const NODES: usize = 3;
 /// Events before the leader is killed, and as many after it.
 const EVENTS: u64 = 200;
 /// Maximum time until the nodes agree.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Pause between two polls of the nodes.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -114,9 +114,9 @@ impl Cluster {
         interrupt: &Interrupt,
         wanted: impl Fn(&[ClusterStatus]) -> Option<T>,
     ) -> anyhow::Result<T> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
-            go_on(interrupt)?;
+            check_interrupt(interrupt)?;
             let said = self.said();
             if let Some(found) = wanted(&said) {
                 return Ok(found);
@@ -138,7 +138,11 @@ fn weir() -> anyhow::Result<Command> {
 }
 
 /// Kills the leader of three nodes while events are written.
-pub(super) fn run(stage: &mut Stage, facts: &mut Facts, directory: &Path) -> anyhow::Result<()> {
+pub(super) fn run(
+    stage: &mut DemoOutput,
+    facts: &mut Facts,
+    directory: &Path,
+) -> anyhow::Result<()> {
     stage.step("failover", |stage| {
         let interrupt = stage.interrupt();
         let mut cluster = Cluster::start(directory)?;
@@ -146,7 +150,7 @@ pub(super) fn run(stage: &mut Stage, facts: &mut Facts, directory: &Path) -> any
         client.topic(TOPIC)?.ensure()?;
         let mut told = Acknowledged::default();
         let mut write = |nonce| -> anyhow::Result<()> {
-            go_on(interrupt)?;
+            check_interrupt(interrupt)?;
             let (offset, _) = put(&client, 0, nonce)?;
             told[0].push(offset);
             Ok(())

@@ -9,7 +9,7 @@ use serde_json::json;
 use weir::{Intention, Operation, Weir};
 
 use super::facts::{Facts, seconds};
-use super::stage::{Stage, bytes, count, go_on, rate};
+use super::stage::{DemoOutput, bytes, check_interrupt, count, rate};
 use super::write::{client, join};
 use crate::interrupt::Interrupt;
 
@@ -26,7 +26,7 @@ const CALLS_UNDER_WAY: usize = 16;
 
 /// Writes `events` events, a multiple of [`WRITERS`] times [`BATCH_EVENTS`].
 pub(super) fn run(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     events: u64,
@@ -97,7 +97,7 @@ fn write(
     };
     let mut next = 0;
     while next < events {
-        go_on(interrupt)?;
+        check_interrupt(interrupt)?;
         let end = (next + BATCH_EVENTS).min(events);
         let keys: Vec<String> = (next..end).map(|n| format!("{writer}-{n:08}")).collect();
         let puts: Vec<Intention<'_>> = keys

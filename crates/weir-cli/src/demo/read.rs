@@ -8,11 +8,11 @@ use weir::Weir;
 
 use super::facts::{Facts, seconds};
 use super::quakes::{Quakes, topic};
-use super::stage::{Stage, count, time};
+use super::stage::{DemoOutput, count, time};
 
 /// Gets every earthquake by its id, and scans the ids of one network.
 pub(super) fn keys(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,

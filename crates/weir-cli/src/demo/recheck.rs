@@ -8,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 use weir::{Digest, OpenOptions, ReadFrom, Severity, VerifyReport, Weir};
 
-use super::stage::{self, Show, Stage, count};
+use super::stage::{self, DemoOutput, OutputOptions, count};
 
 /// Name of the file in the kept directory.
 const FILE: &str = "demo.json";
@@ -96,8 +96,8 @@ impl StoreSummary {
 }
 
 /// Checks the store that an earlier run kept in `directory`.
-pub(super) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
-    let mut stage = Stage::new(show)?;
+pub(super) fn run(directory: &Path, show: OutputOptions) -> anyhow::Result<ExitCode> {
+    let mut stage = DemoOutput::new(show)?;
     let result = check(&mut stage, directory);
     if let Err(error) = &result {
         let advice = "weir verify, or a backup of the directory; nothing was changed in it";
@@ -120,7 +120,7 @@ pub(super) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn check(stage: &mut Stage, directory: &Path) -> anyhow::Result<u64> {
+fn check(stage: &mut DemoOutput, directory: &Path) -> anyhow::Result<u64> {
     let kept = StoreSummary::read(directory)?;
     let weir = stage.step("reopen", |_| {
         let options = OpenOptions {

@@ -9,11 +9,11 @@ use weir::Weir;
 
 use super::facts::{Facts, seconds};
 use super::recheck::{StoreSummary, read_all, sound};
-use super::stage::{Stage, bytes, count, time};
+use super::stage::{DemoOutput, bytes, count, time};
 
 /// Closes the store, opens it again, and reads everything.
 pub(super) fn run(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: Weir,
     directory: &Path,

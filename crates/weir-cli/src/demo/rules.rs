@@ -8,7 +8,7 @@ use weir::{
 
 use super::facts::Facts;
 use super::quakes::Quakes;
-use super::stage::{Stage, count};
+use super::stage::{DemoOutput, count};
 use super::write::client;
 
 /// Intentions in one call.
@@ -16,7 +16,7 @@ const CALL_EVENTS: usize = 500;
 
 /// Two analysts revise the magnitude of one earthquake.
 pub(super) fn analysts(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
@@ -64,7 +64,7 @@ pub(super) fn analysts(
 
 /// Writes the whole feed a second time. Only new events may be written.
 pub(super) fn same_feed(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
@@ -112,7 +112,7 @@ pub(super) fn same_feed(
 
 /// Runs a transaction within the limits, and one that exceeds them.
 pub(super) fn transactions(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
 ) -> anyhow::Result<()> {

@@ -27,7 +27,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(400);
 
 /// What the demo prints to standard output.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Show {
+pub(super) struct OutputOptions {
     /// A line for each step, and a text at the end.
     pub(super) steps: bool,
     /// One object of facts at the end.
@@ -36,16 +36,16 @@ pub(super) struct Show {
 
 /// Prints the steps of the demo.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct DemoOutput {
     shown: Cell<bool>,
     steps: u32,
     interrupt: Interrupt,
 }
 
-impl Stage {
+impl DemoOutput {
     /// Without steps, only failures are printed. From this call on, Ctrl-C sets a flag that long
     /// steps check.
-    pub(super) fn new(show: Show) -> anyhow::Result<Self> {
+    pub(super) fn new(show: OutputOptions) -> anyhow::Result<Self> {
         let interrupt = Interrupt::new()?;
         interrupt.watch()?;
         Ok(Self {
@@ -61,7 +61,7 @@ impl Stage {
     }
 
     /// Prints a line of text.
-    pub(super) fn say(&self, text: &str) -> anyhow::Result<()> {
+    pub(super) fn print_line(&self, text: &str) -> anyhow::Result<()> {
         if !self.shown.get() {
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl Stage {
         work: impl FnOnce(&Self) -> anyhow::Result<(String, T)>,
     ) -> anyhow::Result<T> {
         self.steps += 1;
-        go_on(&self.interrupt)?;
+        check_interrupt(&self.interrupt)?;
         let (line, value) = work(self).with_context(|| Failed {
             step: self.steps,
             name,
@@ -90,7 +90,7 @@ impl Stage {
         let is_terminal = io::stdout().is_terminal();
         let tick = paint("✓", GREEN, is_terminal);
         let line = wrapped(&line);
-        self.say(&format!(
+        self.print_line(&format!(
             "{:2} {tick} {name:NAME_COLUMNS$}{line}",
             self.steps
         ))?;
@@ -150,8 +150,8 @@ fn wrapped(text: &str) -> String {
 }
 
 /// Fails if Ctrl-C was pressed.
-pub(super) fn go_on(interrupt: &Interrupt) -> anyhow::Result<()> {
-    ensure!(!interrupt.asked(), "interrupted");
+pub(super) fn check_interrupt(interrupt: &Interrupt) -> anyhow::Result<()> {
+    ensure!(!interrupt.is_requested(), "interrupted");
     Ok(())
 }
 

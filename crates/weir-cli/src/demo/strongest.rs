@@ -10,7 +10,7 @@ use weir::{TopicQueryOptions, TopicStep, Weir};
 
 use super::facts::{Facts, seconds};
 use super::quakes::{Quake, Quakes};
-use super::stage::{Stage, count, time};
+use super::stage::{DemoOutput, count, time};
 
 /// Earthquakes that are shown.
 const SHOWN: usize = 5;
@@ -23,7 +23,7 @@ const MAGNITUDES: [u32; 6] = [6, 5, 4, 3, 2, 1];
 
 /// Queries all topics for the strongest earthquakes, and counts earthquakes by magnitude.
 pub(super) fn run(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,

@@ -10,7 +10,7 @@ use weir::{ErrorCode, Weir};
 
 use super::facts::{Facts, seconds};
 use super::quakes::{Quakes, topic};
-use super::stage::{self, Show, Stage, bytes, count, time};
+use super::stage::{self, DemoOutput, OutputOptions, bytes, count, time};
 use super::{bank, crash, failover, load, read, reopen, rules, strongest, write};
 use crate::report::Failure;
 use crate::scratch::{self, ScratchDirectory};
@@ -46,8 +46,12 @@ impl Size {
 }
 
 /// Runs all chapters and prints the result.
-pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result<ExitCode> {
-    let mut stage = Stage::new(show)?;
+pub(super) fn run(
+    keep: Option<&Path>,
+    size: Size,
+    show: OutputOptions,
+) -> anyhow::Result<ExitCode> {
+    let mut stage = DemoOutput::new(show)?;
     let mut facts = Facts::new();
     let start = Instant::now();
     let mut place = match ScratchDirectory::new(keep) {
@@ -58,7 +62,7 @@ pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result
         }
     };
     let ended = chapters(&mut stage, &mut facts, &place, size);
-    if ended.is_err() && stage.interrupt().asked() {
+    if ended.is_err() && stage.interrupt().is_requested() {
         return interrupted(place, facts, show.json);
     }
     if let Err(error) = ended {
@@ -86,7 +90,7 @@ pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result
 }
 
 fn chapters(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     place: &ScratchDirectory,
     size: Size,
@@ -97,7 +101,7 @@ fn chapters(
     facts.insert("version".into(), env!("CARGO_PKG_VERSION").into());
     facts.insert("file_system".into(), file_system.clone().into());
     facts.insert("durability".into(), "group".into());
-    stage.say(&format!(
+    stage.print_line(&format!(
         "Weir {}: a week of real earthquakes, in an event store inside this process.\n\
          Store in {} ({file_system});\n\
          an event counts as written when it is synced to disk.\n",
@@ -207,13 +211,13 @@ fn word(path: &str) -> String {
     }
 }
 
-fn summary(stage: &Stage, facts: &Facts, took: Duration) -> anyhow::Result<()> {
+fn summary(stage: &DemoOutput, facts: &Facts, took: Duration) -> anyhow::Result<()> {
     let number = |chapter: &str, name: &str| {
         let value = facts.get(chapter).and_then(|facts| facts.get(name));
         value.and_then(Value::as_u64).unwrap_or_default()
     };
     let total = |name: &str| facts.get(name).and_then(Value::as_u64).unwrap_or_default();
-    stage.say(&format!(
+    stage.print_line(&format!(
         "\n{} events written, {} conditions rejected,\n{} events/s under load, {} on disk, {}.",
         count(total("events_written")),
         count(total("conditions_rejected")),
@@ -221,7 +225,7 @@ fn summary(stage: &Stage, facts: &Facts, took: Duration) -> anyhow::Result<()> {
         bytes(total("disk_bytes")),
         time(took),
     ))?;
-    stage.say(&format!(
+    stage.print_line(&format!(
         "Verified: each of {} acknowledged events of the killed writers is there\n\
          once, at its offset; {} records read back, every checksum right;\n\
          the history reads the same after reopening; each of {} transfers was\n\
@@ -230,10 +234,10 @@ fn summary(stage: &Stage, facts: &Facts, took: Duration) -> anyhow::Result<()> {
         count(number("verify", "records")),
         count(number("bank", "transfers")),
     ))?;
-    stage.say("\nWhat to try next:")?;
+    stage.print_line("\nWhat to try next:")?;
     let next = facts.get("next").and_then(Value::as_array);
     for command in next.into_iter().flatten().filter_map(Value::as_str) {
-        stage.say(&format!("  {command}"))?;
+        stage.print_line(&format!("  {command}"))?;
     }
     Ok(())
 }

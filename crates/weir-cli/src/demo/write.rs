@@ -11,7 +11,7 @@ use weir::{ClientId, ConsequenceOffset, Intention, Operation, ReadFrom, RecordKi
 
 use super::facts::{Facts, seconds};
 use super::quakes::{Quake, Quakes, topic};
-use super::stage::{Stage, count, rate, time};
+use super::stage::{DemoOutput, count, rate, time};
 
 /// Concurrent sessions that write.
 const WRITERS: usize = 4;
@@ -24,11 +24,11 @@ const PLACE_CHARS: usize = 50;
 /// Pause of a writer after each call when people watch.
 const WATCHED_PAUSE: Duration = Duration::from_millis(80);
 /// How long a listener waits for a record before it reports that none comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Creates a topic for each network.
 pub(super) fn topics(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
@@ -52,7 +52,7 @@ pub(super) fn topics(
 /// Writes all earthquakes while a listener follows each topic. Prints the strong ones when they
 /// arrive.
 pub(super) fn quakes(
-    stage: &mut Stage,
+    stage: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
@@ -62,18 +62,18 @@ pub(super) fn quakes(
         let total = quakes.all().len() as u64;
         let bar = stage.bar("writing", total);
         let written = AtomicU64::new(0);
-        let (tell, told) = mpsc::channel();
+        let (sender, received) = mpsc::channel();
         let watched = stage.is_watched();
-        stage.say("              live, what the listeners hear of strong ones:")?;
+        stage.print_line("              live, what the listeners hear of strong ones:")?;
         let (latencies, heard, took, tailed) = thread::scope(|scope| {
             let listeners: Vec<_> = quakes
                 .networks()
                 .map(|(network, expected)| {
-                    let tell = tell.clone();
-                    scope.spawn(move || listen(weir, &topic(network), expected, &tell))
+                    let sender = sender.clone();
+                    scope.spawn(move || listen(weir, &topic(network), expected, &sender))
                 })
                 .collect();
-            drop(tell);
+            drop(sender);
             let start = Instant::now();
             let writers: Vec<_> = shares(quakes)
                 .into_iter()
@@ -85,7 +85,7 @@ pub(super) fn quakes(
                         let latencies = write(weir, client(id), &share, |n| {
                             bar.inc(n);
                             written.fetch_add(n, Ordering::Relaxed);
-                            if watched && !interrupt.asked() {
+                            if watched && !interrupt.is_requested() {
                                 interrupt.pause(WATCHED_PAUSE);
                             }
                         })?;
@@ -95,9 +95,9 @@ pub(super) fn quakes(
                 .collect();
             let mut tailed = 0;
             // Ends when the last listener ends.
-            for line in told {
+            for line in received {
                 tailed += u64::from(written.load(Ordering::Relaxed) < total);
-                bar.suspend(|| stage.say(&line))?;
+                bar.suspend(|| stage.print_line(&line))?;
             }
             let (mut latencies, mut took) = (Vec::new(), Duration::ZERO);
             for writer in writers {
@@ -223,12 +223,12 @@ fn listen(
     weir: &Weir,
     name: &str,
     expected: &[Quake],
-    tell: &Sender<String>,
+    sender: &Sender<String>,
 ) -> anyhow::Result<u64> {
     let topic = weir.topic(name)?;
     let mut wanted = expected.iter();
     let mut last = 0;
-    for page in topic.follow(ReadFrom::Start, PATIENCE)? {
+    for page in topic.follow(ReadFrom::Start, TIMEOUT)? {
         for record in &page? {
             let record = record?;
             let offset = record.offset.0;
@@ -250,7 +250,7 @@ fn listen(
             );
             if quake.magnitude >= STRONG {
                 // The receiver no longer exists if the chapter failed.
-                let _ = tell.send(shown(name, record.value)?);
+                let _ = sender.send(shown(name, record.value)?);
             }
         }
         if wanted.len() == 0 {

@@ -6,14 +6,14 @@ use std::io::{self, BufRead};
 use super::input_item::InputItem;
 
 /// Reads lines.
-pub(super) struct Lines {
+pub(super) struct LineReader {
     input: Box<dyn BufRead>,
     bytes_max: usize,
     line: u64,
     bytes: u64,
 }
 
-impl Lines {
+impl LineReader {
     /// Starts reading.
     pub(super) fn new(input: Box<dyn BufRead>, bytes_max: usize) -> Self {
         Self {

@@ -9,10 +9,10 @@ use weir::{
 };
 
 use super::ImportArgs;
-use super::judge::Judged;
+use super::item_validator::UsableItem;
 use crate::bytes::hex;
 use crate::item::Items;
-use crate::report::{Answered, Because, Failure, say};
+use crate::report::{Failure, FailureContext, OutcomeContext, print_line};
 use crate::verdict;
 use crate::write::client_id;
 
@@ -130,16 +130,16 @@ impl<'a> Sender<'a> {
     }
 
     /// Adds the next usable item of the input. Returns whether the batch should be sent.
-    pub(super) fn item(&mut self, item: &Judged<'_>, line: u64) -> anyhow::Result<bool> {
+    pub(super) fn item(&mut self, item: &UsableItem<'_>, line: u64) -> anyhow::Result<bool> {
         self.nonce += 1;
         self.chain = self.chained(item);
         if self.nonce < self.last {
             return Ok(false);
         }
         match item {
-            Judged::Value { key, value } => self.items.put(key, value, &[]),
+            UsableItem::Value { key, value } => self.items.put(key, value, &[]),
             // The record was checked before.
-            Judged::Record(record, _) => self.items.item(record).unwrap_or_default(),
+            UsableItem::Record(record, _) => self.items.item(record).unwrap_or_default(),
         }
         self.chains.push(self.chain);
         self.lines.push(line);
@@ -158,10 +158,10 @@ impl<'a> Sender<'a> {
         sent
     }
 
-    fn chained(&self, item: &Judged<'_>) -> u64 {
+    fn chained(&self, item: &UsableItem<'_>) -> u64 {
         let (key, value): (&[u8], &[u8]) = match item {
-            Judged::Value { key, value } => (key, value),
-            Judged::Record(_, text) => (&[], text),
+            UsableItem::Value { key, value } => (key, value),
+            UsableItem::Record(_, text) => (&[], text),
         };
         let seed = XxHash3_64::oneshot_with_seed(self.chain, key);
         XxHash3_64::oneshot_with_seed(seed, value)
@@ -243,7 +243,7 @@ impl<'a> Sender<'a> {
                 };
                 self.counts.rejected += 1;
                 if self.counts.rejected <= EXPLAINED_MAX {
-                    say(&format_args!("line {line}: {failure}"));
+                    print_line(&format_args!("line {line}: {failure}"));
                 }
             }
         }

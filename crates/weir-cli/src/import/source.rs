@@ -8,12 +8,12 @@ use weir::ErrorCode;
 
 use super::input_item::{InputItem, Problem};
 use super::key_path::KeyPath;
-use super::lines::Lines;
+use super::lines::LineReader;
 use super::scan::Array;
 use super::{Form, ImportArgs};
 use crate::interrupt::Interrupt;
 use crate::item::bad_line;
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 
 /// Bytes of the read buffer.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -32,7 +32,7 @@ pub(super) struct Source {
 }
 
 enum Reading {
-    Lines(Lines),
+    Lines(LineReader),
     Array(Array),
 }
 
@@ -76,7 +76,7 @@ impl Source {
         let form = if array {
             Reading::Array(Array::new(input, bytes_max))
         } else {
-            Reading::Lines(Lines::new(input, bytes_max))
+            Reading::Lines(LineReader::new(input, bytes_max))
         };
         Ok(Self {
             form,

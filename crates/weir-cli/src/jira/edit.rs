@@ -16,7 +16,7 @@ use super::{chosen, failed, now_ms, replica};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::Access;
-use crate::report::{Because, Failure, note, usage};
+use crate::report::{Failure, FailureContext, note, usage};
 use crate::settings;
 
 /// Maximum bytes of a text from a file or standard input.

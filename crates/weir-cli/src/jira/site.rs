@@ -12,7 +12,7 @@ use weir_jira::client::Deployment;
 use super::{failed, folder, now_ms};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
-use crate::report::{Because, Failure, note};
+use crate::report::{Failure, FailureContext, note};
 
 /// Maximum bytes of a token.
 const TOKEN_BYTES_MAX: u64 = 4096;

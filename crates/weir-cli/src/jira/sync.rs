@@ -12,8 +12,8 @@ use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::Access;
-use crate::progress::Pace;
-use crate::report::{self, Because, note};
+use crate::progress::ProgressTimer;
+use crate::report::{self, FailureContext, note};
 use crate::settings;
 
 /// Fields of a pull.
@@ -92,9 +92,9 @@ pub(super) fn pull(
         now_ms: now_ms(),
         ..PullOptions::default()
     };
-    let mut pace = Pace::new();
+    let mut timer = ProgressTimer::new();
     let report = pull_with(&client, &replica, &options, |report| {
-        if pace.is_due(false) {
+        if timer.is_due(false) {
             let stored = report.stored;
             note(
                 caller.quiet,
@@ -124,7 +124,7 @@ pub(super) fn watch(
     let (name, site) = chosen(named)?;
     let client = client(caller, &name, &site)?;
     let replica = replica(caller, Access::Write, &name)?;
-    while !interrupt.asked() {
+    while !interrupt.is_requested() {
         let pushed = outbox::send(caller, &client, &replica);
         let options = PullOptions {
             projects: site.projects.clone(),
@@ -143,10 +143,12 @@ pub(super) fn watch(
             ) => {
                 return Err(failed(&format!("cannot synchronize {name}"), &error).into());
             }
-            Err(error) => report::tell(&failed(&format!("cannot synchronize {name}"), &error)),
+            Err(error) => {
+                report::print_failure(&failed(&format!("cannot synchronize {name}"), &error));
+            }
         }
         let deadline = Instant::now() + args.every;
-        while !interrupt.asked() && Instant::now() < deadline {
+        while !interrupt.is_requested() && Instant::now() < deadline {
             interrupt.pause(deadline.saturating_duration_since(Instant::now()));
         }
     }

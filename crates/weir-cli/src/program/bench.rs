@@ -22,7 +22,7 @@ use super::script::beside;
 use super::{module, read};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
-use crate::report::{self, Because, Failure};
+use crate::report::{self, Failure, FailureContext};
 use crate::scratch::ScratchDirectory;
 use crate::topic_options as options;
 
@@ -140,7 +140,7 @@ struct Job {
 
 /// The measurements of one topic.
 #[derive(Default)]
-struct Side {
+struct TopicMeasurement {
     /// Nanoseconds for each write of a call, in the counted blocks.
     calls: Vec<u64>,
     /// The median of each block.
@@ -319,7 +319,7 @@ fn measure(
     job: &Job,
     count: u32,
     batch: u32,
-) -> anyhow::Result<(Side, Side, ProgramInfo)> {
+) -> anyhow::Result<(TopicMeasurement, TopicMeasurement, ProgramInfo)> {
     let options = OpenOptions {
         durability: Durability::Memory,
         ..OpenOptions::default()
@@ -345,10 +345,10 @@ fn measure(
             return Err(failure.into());
         }
     }
-    let mut sides = [Side::default(), Side::default()];
+    let mut sides = [TopicMeasurement::default(), TopicMeasurement::default()];
     if job.fill {
         for topic in TOPICS {
-            let mut side = Side::default();
+            let mut side = TopicMeasurement::default();
             for _ in 0..job.writes.len().div_ceil(FILL_BATCH) {
                 side.call(&weir, topic, job, FILL_BATCH)?;
             }
@@ -366,7 +366,7 @@ fn measure(
             if block < WARM_UP {
                 // Only the position in the writes survives a warm-up block.
                 let next = side.next;
-                *side = Side::default();
+                *side = TopicMeasurement::default();
                 side.next = next;
             } else {
                 side.blocks.push(rank(&times, 50));
@@ -387,7 +387,7 @@ fn measure(
 /// The plain topic, and the one with the program.
 const TOPICS: [&str; 2] = ["plain", "program"];
 
-impl Side {
+impl TopicMeasurement {
     /// Executes one call with `batch` writes. Returns its duration.
     fn call(
         &mut self,

@@ -12,7 +12,7 @@ use super::calls::log_text;
 use super::trace::history;
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
-use crate::report::{Because, Failure, note};
+use crate::report::{Failure, FailureContext, note};
 
 /// Arguments of `weir program logs`.
 #[derive(Debug, Args)]

@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use weir::ErrorCode;
 
 use crate::caller::Caller;
-use crate::report::{self, Because, Failure};
+use crate::report::{self, Failure, FailureContext};
 
 /// Maximum bytes of the name of a project.
 const NAME_BYTES_MAX: usize = 64;

@@ -26,7 +26,7 @@ use super::module;
 use super::trace::history_on;
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
-use crate::report::{self, Because, Failure};
+use crate::report::{self, Failure, FailureContext};
 use crate::verdict;
 
 /// Arguments of `weir program replay`.
@@ -118,7 +118,7 @@ impl Outcome {
 
 /// The first run.
 #[derive(Default)]
-struct Past {
+struct OriginalRun {
     outcomes: Vec<(IntentionOffset, Outcome)>,
     codes: BTreeSet<CodeHash>,
     /// Modules that other topics ran too, with one such topic for each.
@@ -223,8 +223,8 @@ fn past(
     host: &dyn ProgramHost,
     topic: &str,
     from: IntentionOffset,
-) -> Result<Past, weir::StoreError> {
-    let mut past = Past::default();
+) -> Result<OriginalRun, weir::StoreError> {
+    let mut past = OriginalRun::default();
     history.replay(from..=IntentionOffset(u64::MAX), &mut |replayed| {
         let view = replayed.machine.topic(replayed.topic);
         let program = view.as_ref().and_then(|view| view.program.as_ref());

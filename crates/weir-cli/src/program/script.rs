@@ -19,7 +19,7 @@ use crate::bytes::{json_string, printable};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::paint::{DIM, GREEN, RED, paint};
-use crate::report::{self, Because, Failure};
+use crate::report::{self, Failure, FailureContext};
 use crate::verdict;
 
 /// Arguments of `weir program test`.

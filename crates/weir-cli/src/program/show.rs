@@ -8,7 +8,7 @@ use weir::{ErrorCode, ProgramInfo};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 
 pub(super) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),

@@ -23,7 +23,7 @@ use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, time, wide};
 use crate::paint::{DIM, paint};
 use crate::place::{self, Access, Where};
-use crate::report::{self, Because, Failure};
+use crate::report::{self, Failure, FailureContext};
 use crate::verdict;
 
 /// Arguments of `weir program trace`.
@@ -82,7 +82,7 @@ pub(super) const FIELDS: &[Field] = &[
 ];
 
 /// The traced execution of an intention.
-struct Seen {
+struct TracedIntention {
     topic: String,
     operation: &'static str,
     key: Vec<u8>,
@@ -203,7 +203,7 @@ fn look(
     tracer: &Tracer,
     topic: &str,
     offset: IntentionOffset,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<TracedIntention> {
     let failed = || format!("cannot run intention {offset} again");
     let range = offset..=offset;
     tracer.watch(&range);
@@ -245,9 +245,9 @@ fn look(
     Ok(seen)
 }
 
-fn take(history: &History, replayed: &Replayed<'_>) -> Result<Seen, weir::StoreError> {
+fn take(history: &History, replayed: &Replayed<'_>) -> Result<TracedIntention, weir::StoreError> {
     let view = replayed.machine.topic(replayed.topic);
-    Ok(Seen {
+    Ok(TracedIntention {
         topic: replayed.topic.to_owned(),
         operation: replayed.operation,
         key: replayed.key.to_vec(),
@@ -265,7 +265,7 @@ fn take(history: &History, replayed: &Replayed<'_>) -> Result<Seen, weir::StoreE
     })
 }
 
-impl Seen {
+impl TracedIntention {
     fn fuel_host(&self) -> u64 {
         // When a program runs out of fuel, its last call is charged more than the remaining fuel.
         // So the sum is limited to the total.
@@ -288,7 +288,7 @@ impl Seen {
     }
 }
 
-fn row(seen: &Seen) -> [Cell<'_>; 19] {
+fn row(seen: &TracedIntention) -> [Cell<'_>; 19] {
     let commit = &seen.commit;
     let (host, text) = (seen.fuel_host(), verdict::detail(&commit.detail));
     let calls = seen.traced.calls.iter().map(|call| {
@@ -380,7 +380,7 @@ fn record_json(record: &OwnedRecord) -> String {
 }
 
 /// Formats the whole trace for people, in the order of events.
-fn text(seen: &Seen) -> String {
+fn text(seen: &TracedIntention) -> String {
     let terminal = stdout().is_terminal();
     let commit = &seen.commit;
     let mut out = String::new();

@@ -12,7 +12,7 @@ use std::time::Instant;
 use clap::Args;
 use weir_psyc::{Length, Mode, Modifier, Packet, ParseStep, Parser, Renderer, StateOperation};
 
-use crate::report::Because as _;
+use crate::report::FailureContext as _;
 
 /// Rounds of a measurement. Their minimum and median are printed.
 const ROUNDS: usize = 5;

@@ -15,7 +15,7 @@ use crate::caller::Caller;
 use crate::item::{Item, Items, bad_text};
 use crate::output::{Output, Shape};
 use crate::place::{self, Access};
-use crate::report::{Answered, Because, Closed, Failure, note, usage};
+use crate::report::{Closed, Failure, FailureContext, OutcomeContext, note, usage};
 use crate::verdict;
 use crate::write::ensure;
 
@@ -128,7 +128,7 @@ impl Writer<'_> {
             return Ok(());
         }
         let number = self.lines;
-        let item = Item::parse(line).map_err(|wrong| bad_text(number, &wrong, BEFORE))?;
+        let item = Item::parse(line).map_err(|error| bad_text(number, &error, BEFORE))?;
         self.items
             .item(&item)
             .map_err(|why| bad_text(number, &why.into(), BEFORE))?;

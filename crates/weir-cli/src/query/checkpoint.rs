@@ -22,7 +22,7 @@ use twox_hash::XxHash3_64;
 use weir::ErrorCode;
 
 use super::compressed;
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 
 const HEAD: &str = "weir query 3\n";
 /// Maximum bytes whose hash identifies a file.

@@ -16,7 +16,7 @@ use rustix::fs::{FileType, fstat};
 use rustix::stdio::stdout;
 use weir::ErrorCode;
 
-use crate::report::{self, Because, Failure};
+use crate::report::{self, Failure, FailureContext};
 
 /// Interval between checks whether the pipe is empty: no event reports that. An event reports only
 /// that the reader has closed the pipe.

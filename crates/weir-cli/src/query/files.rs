@@ -22,7 +22,7 @@ use super::checkpoint::{self, Checkpoint, Mark};
 use super::compressed;
 use super::cut::{self, Cutter, ValueCutter};
 use super::{Bad, Next, QueryArgs, Run, query_failure};
-use crate::report::{Because, Failure, io_code};
+use crate::report::{Failure, FailureContext, io_code};
 
 /// Maximum bytes of a line, and of a file of another shape.
 const PAGE_BYTES_MAX: usize = 1 << 30;

@@ -11,7 +11,7 @@ use weir_server::cluster::{ClusterError, ClusterNode, Member, NodeError, NodeSet
 use crate::caller::Caller;
 use crate::place::{self, Access};
 use crate::progress::Progress;
-use crate::report::{Because, Failure};
+use crate::report::{Failure, FailureContext};
 
 /// The addresses at which a server listens.
 #[derive(Clone, Copy, Debug)]

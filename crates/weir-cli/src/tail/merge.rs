@@ -8,7 +8,7 @@ use weir::{
     TopicReader,
 };
 
-use crate::report::Because;
+use crate::report::FailureContext;
 
 /// The topics, each with its fetched records.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::world::{DESCRIPTORS, Descriptors, MEMORY_BYTES, World, start_with};
+use crate::limited_server::{DESCRIPTORS, Descriptors, LimitedServer, MEMORY_BYTES, start_with};
 
 /// More connections than the server has free descriptors.
 const BARE: usize = 1010;
@@ -11,17 +11,17 @@ const WRITES: usize = 200;
 
 #[test]
 fn idle_connections_stop_no_write() {
-    let mut world = World::new();
-    let bare: Vec<_> = (0..BARE).map(|_| world.connect()).collect();
+    let mut server = LimitedServer::new();
+    let bare: Vec<_> = (0..BARE).map(|_| server.connect()).collect();
     let value = vec![b'x'; 100_000];
     for n in 0..WRITES {
-        world.write(n, &value);
+        server.write(n, &value);
     }
-    world.survived("1,010 bare connections");
+    server.survived("1,010 bare connections");
     drop(bare);
-    world.wait_metric("weir_connections_unauthenticated ", |count| count <= 1);
-    world.write(WRITES, &value);
-    world.wait_metric("weir_store_poisoned ", |poisoned| poisoned == 0);
+    server.wait_metric("weir_connections_unauthenticated ", |count| count <= 1);
+    server.write(WRITES, &value);
+    server.wait_metric("weir_store_poisoned ", |poisoned| poisoned == 0);
 }
 
 /// The usual limits of a service: a low soft limit, which the server raises, and a high hard limit.
@@ -32,21 +32,21 @@ fn a_low_soft_limit_is_raised() {
         soft: DESCRIPTORS,
         hard: None,
     };
-    let mut world = World::prepared(descriptors, |_| {});
-    let connections = world.metric("weir_connections_max ").unwrap();
+    let mut server = LimitedServer::prepared(descriptors, |_| {});
+    let connections = server.metric("weir_connections_max ").unwrap();
     let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(1 << 20);
     let by_descriptors = (hard - 256) * 80 / 100;
-    if world.is_grouped() {
+    if server.is_grouped() {
         assert_eq!(connections, by_descriptors.min(MEMORY_BYTES / (256 << 10)));
     } else {
         assert!(connections <= by_descriptors, "{connections}");
     }
-    let bare: Vec<_> = (0..BARE).map(|_| world.connect()).collect();
+    let bare: Vec<_> = (0..BARE).map(|_| server.connect()).collect();
     let value = vec![b'x'; 100_000];
     for n in 0..WRITES {
-        world.write(n, &value);
+        server.write(n, &value);
     }
-    world.survived("1,010 bare connections, and a high hard limit");
+    server.survived("1,010 bare connections, and a high hard limit");
     drop(bare);
 }
 

@@ -11,7 +11,7 @@
     reason = "a test may fail by panicking, and prints its measurements"
 )]
 
+mod background_writer;
 mod descriptors;
+mod limited_server;
 mod memory;
-mod neighbour;
-mod world;

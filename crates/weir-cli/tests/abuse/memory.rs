@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use crate::neighbour::Neighbour;
-use crate::world::{DESCRIPTORS, Descriptors, World};
+use crate::background_writer::BackgroundWriter;
+use crate::limited_server::{DESCRIPTORS, Descriptors, LimitedServer};
 
 /// Records of the topic `large`, and bytes of each.
 const RECORDS: usize = 12;
@@ -16,36 +16,36 @@ const WRITES: usize = 200;
 const REST_BYTES: u64 = 112 << 20;
 
 /// A server with large records.
-fn world() -> World {
-    let world = World::new();
-    let created = crate::world::put(&world.address, "PUT /v1/topics/large", b"");
+fn server() -> LimitedServer {
+    let server = LimitedServer::new();
+    let created = crate::limited_server::put(&server.address, "PUT /v1/topics/large", b"");
     assert_eq!(created, 201);
     let value = format!("\"{}\"", "x".repeat(RECORD_BYTES - 2));
     for n in 0..RECORDS {
         let line = format!("PUT /v1/topics/large/keys/{n}");
-        let status = crate::world::put(&world.address, &line, value.as_bytes());
+        let status = crate::limited_server::put(&server.address, &line, value.as_bytes());
         assert_eq!(status, 201);
     }
-    world
+    server
 }
 
-/// Runs an abuse beside a neighbour. No write of the neighbour fails; the server stays within its
-/// memory limit, and returns memory after the abusers have left.
-fn survives<T>(what: &str, abuse: impl FnOnce(&World) -> T) {
-    survives_in(world(), what, abuse);
+/// Runs an abuse beside a background writer. No write of that writer fails; the server stays within
+/// its memory limit, and returns memory after the abusers have left.
+fn survives<T>(what: &str, abuse: impl FnOnce(&LimitedServer) -> T) {
+    survives_in(server(), what, abuse);
 }
 
 /// Like `survives`, on a separate server.
-fn survives_in<T>(mut world: World, what: &str, abuse: impl FnOnce(&World) -> T) {
-    let neighbour = Neighbour::start(&world);
-    let abusers = abuse(&world);
-    neighbour.wait(WRITES);
-    world.survived(what);
+fn survives_in<T>(mut server: LimitedServer, what: &str, abuse: impl FnOnce(&LimitedServer) -> T) {
+    let writer = BackgroundWriter::start(&server);
+    let abusers = abuse(&server);
+    writer.wait(WRITES);
+    server.survived(what);
     drop(abusers);
-    neighbour.wait(WRITES);
-    neighbour.end();
-    world.wait_memory(what, REST_BYTES);
-    world.survived(what);
+    writer.wait(WRITES);
+    writer.end();
+    server.wait_memory(what, REST_BYTES);
+    server.survived(what);
 }
 
 /// Sends `bytes`. Ignores the error of a server that has closed the connection.
@@ -89,10 +89,10 @@ fn streams_with_window(window: u32, streams: u32, path: &[u8]) -> Vec<u8> {
 
 #[test]
 fn streams_of_http2_without_a_window_are_bounded() {
-    survives("100 x 50 streams without a window", |world| {
+    survives("100 x 50 streams without a window", |server| {
         let request = streams_with_window(0, 50, b"/v1/topics/large/events");
         let open = || {
-            let mut stream = world.connect();
+            let mut stream = server.connect();
             pour(&mut stream, &request);
             stream
         };
@@ -103,7 +103,7 @@ fn streams_of_http2_without_a_window_are_bounded() {
 /// HTTP/2 control frames that request no work, far more than any client needs.
 #[test]
 fn floods_of_control_frames_are_bounded() {
-    survives("200 floods of control frames", |world| {
+    survives("200 floods of control frames", |server| {
         let flood = |kind, stream, payload: &[u8]| {
             let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
             frame(4, 0, 0, b"", &mut out);
@@ -120,7 +120,7 @@ fn floods_of_control_frames_are_bounded() {
             flood(0x20, 0, b"?"),
         ];
         let open = |number: usize| {
-            let mut stream = world.connect();
+            let mut stream = server.connect();
             pour(&mut stream, &floods[number % floods.len()]);
             stream
         };
@@ -139,10 +139,10 @@ fn floods_of_control_frames_are_bounded() {
 
 #[test]
 fn slow_readers_of_pages_are_bounded() {
-    survives("1,000 slow readers of pages", |world| {
+    survives("1,000 slow readers of pages", |server| {
         let get = b"GET /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let open = || {
-            let mut stream = world.connect();
+            let mut stream = server.connect();
             pour(&mut stream, get);
             stream
         };
@@ -158,12 +158,12 @@ fn slow_readers_of_pages_are_bounded() {
 
 #[test]
 fn bodies_without_end_are_bounded() {
-    survives("500 bodies without end", |world| {
+    survives("500 bodies without end", |server| {
         let piece = [b"10000\r\n".as_slice(), &vec![b'1'; 0x10000], b"\r\n"].concat();
         let head = "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\n\
                     Transfer-Encoding: chunked\r\n\r\n";
         let open = || {
-            let mut stream = world.connect();
+            let mut stream = server.connect();
             pour(&mut stream, head.as_bytes());
             stream.set_nonblocking(true).unwrap();
             stream
@@ -201,8 +201,8 @@ fn body_of_frames(bytes: usize, total: usize) -> Vec<u8> {
 }
 
 /// An HTTP/2 connection that has received the server's SETTINGS, and then sends `bytes`.
-fn http2(world: &World, bytes: &[u8]) -> TcpStream {
-    let mut stream = world.connect();
+fn http2(server: &LimitedServer, bytes: &[u8]) -> TcpStream {
+    let mut stream = server.connect();
     let mut begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     frame(4, 0, 0, &[], &mut begin);
     pour(&mut stream, &begin);
@@ -221,19 +221,21 @@ fn bodies_over_http2_are_bounded() {
         (16 << 10, 1 << 20),
     ] {
         let what = format!("500 bodies over HTTP/2, {total} bytes in frames of {bytes}");
-        survives(&what, |world| {
+        survives(&what, |server| {
             let request = body_of_frames(bytes, total);
-            (0..500).map(|_| http2(world, &request)).collect::<Vec<_>>()
+            (0..500)
+                .map(|_| http2(server, &request))
+                .collect::<Vec<_>>()
         });
     }
 }
 
 #[test]
 fn a_body_is_at_most_the_budget() {
-    let world = world();
+    let server = server();
     let status = |bytes: usize| {
         let body = vec![b'1'; bytes];
-        crate::world::put(&world.address, "POST /v1/topics/t/events", &body)
+        crate::limited_server::put(&server.address, "POST /v1/topics/t/events", &body)
     };
     assert_eq!(status(1 << 20), 201);
     let head = format!(
@@ -241,7 +243,7 @@ fn a_body_is_at_most_the_budget() {
          Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
         48 << 20
     );
-    let mut stream = world.connect();
+    let mut stream = server.connect();
     pour(&mut stream, head.as_bytes());
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -252,12 +254,12 @@ fn a_body_is_at_most_the_budget() {
 
 #[test]
 fn writers_that_take_no_conflicts_are_bounded() {
-    survives("500 writers that take no conflicts", |world| {
+    survives("500 writers that take no conflicts", |server| {
         // Each response contains two records of 800 KB that the client has not seen.
         let put = b"POST /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\
                     If-Match: \"o1\"\r\nPrefer: conflicts=9\r\nContent-Length: 1\r\n\r\n1";
         let open = || {
-            let mut stream = world.connect();
+            let mut stream = server.connect();
             pour(&mut stream, put);
             stream
         };
@@ -285,10 +287,10 @@ fn stalled_listeners(listeners: usize) -> Vec<u8> {
 
 #[test]
 fn stalled_native_readers_are_bounded() {
-    survives("500 stalled native readers", |world| {
+    survives("500 stalled native readers", |server| {
         let request = stalled_listeners(50);
         let open = || {
-            let mut stream = crate::world::connect(&world.native);
+            let mut stream = crate::limited_server::connect(&server.native);
             pour(&mut stream, &request);
             stream
         };
@@ -301,10 +303,10 @@ const LARGEST_BYTES: usize = 64 << 20;
 
 /// A server whose topic `big` has one record of 64 MiB, at offset 2 and under a key. Commands
 /// without a memory limit have written it.
-fn world_of_one_record() -> World {
-    let world = World::prepared(Descriptors::both(DESCRIPTORS), |directory| {
+fn server_with_one_record() -> LimitedServer {
+    let server = LimitedServer::prepared(Descriptors::both(DESCRIPTORS), |directory| {
         std::fs::write(directory.join("value"), vec![b'x'; LARGEST_BYTES]).unwrap();
-        let run = |arguments: &[&str]| crate::world::run(directory, arguments);
+        let run = |arguments: &[&str]| crate::limited_server::run(directory, arguments);
         run(&[
             "topic",
             "create",
@@ -330,20 +332,20 @@ fn world_of_one_record() -> World {
         std::fs::remove_file(directory.join("value")).unwrap();
     });
     // The open has read the record from the log.
-    world.wait_memory("opened", REST_BYTES);
-    world
+    server.wait_memory("opened", REST_BYTES);
+    server
 }
 
 /// Readers of the record of 64 MiB. Each one sends `request`, and reads nothing.
 fn read_the_largest(what: &str, request: &[u8], native: bool) {
-    survives_in(world_of_one_record(), what, |world| {
+    survives_in(server_with_one_record(), what, |server| {
         let address = if native {
-            &world.native
+            &server.native
         } else {
-            &world.address
+            &server.address
         };
         let open = || {
-            let mut stream = crate::world::connect(address);
+            let mut stream = crate::limited_server::connect(address);
             pour(&mut stream, request);
             stream
         };
@@ -355,7 +357,7 @@ fn read_the_largest(what: &str, request: &[u8], native: bool) {
 
 /// Waits until one of the connections has received `wanted` bytes. The others read nothing.
 fn wait_for_bytes(streams: &mut [TcpStream], wanted: usize) {
-    let end = Instant::now() + crate::world::PATIENCE;
+    let end = Instant::now() + crate::limited_server::TIMEOUT;
     let mut bytes = vec![0; wanted];
     loop {
         for stream in &mut *streams {
@@ -415,8 +417,8 @@ fn native_readers_of_the_largest_record_are_bounded() {
 #[test]
 fn several_abuses_at_once_are_bounded() {
     let what = "several abuses at once";
-    let mut world = world();
-    let neighbour = Neighbour::start_with(&world, 40_000);
+    let mut server = server();
+    let writer = BackgroundWriter::start_with(&server, 40_000);
     let get = b"GET /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let chunks = b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\n\
                    Transfer-Encoding: chunked\r\n\r\n10000\r\n";
@@ -434,20 +436,20 @@ fn several_abuses_at_once_are_bounded() {
     let mut abusers = Vec::new();
     for _ in 0..80 {
         for request in http {
-            let mut stream = world.connect();
+            let mut stream = server.connect();
             pour(&mut stream, request);
             abusers.push(stream);
         }
-        abusers.extend(bodies.iter().map(|body| http2(&world, body)));
-        let mut stream = crate::world::connect(&world.native);
+        abusers.extend(bodies.iter().map(|body| http2(&server, body)));
+        let mut stream = crate::limited_server::connect(&server.native);
         pour(&mut stream, &native);
         abusers.push(stream);
     }
-    neighbour.wait(WRITES);
-    world.survived(what);
+    writer.wait(WRITES);
+    server.survived(what);
     drop(abusers);
-    neighbour.wait(WRITES);
-    neighbour.end();
-    world.wait_memory(what, REST_BYTES);
-    world.survived(what);
+    writer.wait(WRITES);
+    writer.end();
+    server.wait_memory(what, REST_BYTES);
+    server.survived(what);
 }

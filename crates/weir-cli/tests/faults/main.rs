@@ -31,7 +31,7 @@ use crate::nodes::Nodes;
 use crate::random::Random;
 
 /// Far longer than any step takes; only a hang reaches this limit.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Cycles of a normal test run. `WEIR_FAULT_CYCLES` sets another number.
 const CYCLES: u64 = 6;
 /// Cycles of one cluster.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir::{ClusterStatus, ConnectOptions, Weir};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::proxy::Links;
 
 /// Timeout of a request to a node, which may be down.
@@ -27,7 +27,7 @@ struct Node {
 pub(crate) struct Nodes {
     place: PathBuf,
     preload: String,
-    running: BTreeMap<u64, Node>,
+    by_id: BTreeMap<u64, Node>,
     pub(crate) links: Links,
 }
 
@@ -72,7 +72,7 @@ impl Nodes {
     /// Creates a cluster of `count` nodes in `place`.
     pub(crate) fn start(place: &Path, count: u64) -> Self {
         let links = Links::default();
-        let mut nodes = BTreeMap::new();
+        let mut by_id = BTreeMap::new();
         for id in 1..=count {
             // A separate loopback address for each node, so that the proxy and the node can use
             // equal port numbers at different addresses.
@@ -97,12 +97,12 @@ impl Nodes {
                 client: native.to_string(),
                 peer: format!("{host}:{port}"),
             };
-            nodes.insert(id, node);
+            by_id.insert(id, node);
         }
         let mut cluster = Self {
             place: place.to_owned(),
             preload: preload(place),
-            running: nodes,
+            by_id,
             links,
         };
         let mut init = weir(place);
@@ -121,20 +121,19 @@ impl Nodes {
     }
 
     pub(crate) fn ids(&self) -> Vec<u64> {
-        self.running.keys().copied().collect()
+        self.by_id.keys().copied().collect()
     }
 
     /// Addresses for clients, starting with that of the node `first`.
     pub(crate) fn at(&self, first: u64) -> String {
-        let (before, after): (Vec<_>, Vec<_>) =
-            self.running.iter().partition(|(id, _)| **id < first);
+        let (before, after): (Vec<_>, Vec<_>) = self.by_id.iter().partition(|(id, _)| **id < first);
         let all = after.into_iter().chain(before);
         let all: Vec<_> = all.map(|(_, node)| node.client.as_str()).collect();
         format!("weir://{}", all.join(","))
     }
 
     pub(crate) fn address(&self, id: u64) -> String {
-        format!("weir://{}", self.running[&id].client)
+        format!("weir://{}", self.by_id[&id].client)
     }
 
     fn serve(&self, id: u64, directory: &str) -> Command {
@@ -154,7 +153,7 @@ impl Nodes {
                 &format!("{id}.toml"),
             ])
             .args(["--node", &id.to_string()])
-            .args(["--join", &self.running[&through].peer])
+            .args(["--join", &self.by_id[&through].peer])
             .env("LD_PRELOAD", &self.preload)
             .env("SLOW_SYNC_FILE", self.place.join(format!("{id}.slow")))
             .env(
@@ -169,14 +168,14 @@ impl Nodes {
     }
 
     pub(crate) fn start_node(&mut self, id: u64) {
-        if self.running[&id].child.is_none() {
+        if self.by_id[&id].child.is_none() {
             let child = self.serve(id, &format!("node-{id}")).spawn().unwrap();
-            self.running.get_mut(&id).unwrap().child = Some(child);
+            self.by_id.get_mut(&id).unwrap().child = Some(child);
         }
     }
 
     pub(crate) fn kill(&mut self, id: u64) {
-        if let Some(mut child) = self.running.get_mut(&id).unwrap().child.take() {
+        if let Some(mut child) = self.by_id.get_mut(&id).unwrap().child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
@@ -185,8 +184,8 @@ impl Nodes {
     /// Ends a node in order, and asserts a clean exit.
     pub(crate) fn stop(&mut self, id: u64) {
         self.signal(id, "TERM");
-        if let Some(mut child) = self.running.get_mut(&id).unwrap().child.take() {
-            let until = Instant::now() + PATIENCE;
+        if let Some(mut child) = self.by_id.get_mut(&id).unwrap().child.take() {
+            let until = Instant::now() + TIMEOUT;
             let status = loop {
                 if let Some(status) = child.try_wait().unwrap() {
                     break status;
@@ -199,7 +198,7 @@ impl Nodes {
     }
 
     fn pid(&self, id: u64) -> Option<String> {
-        self.running[&id]
+        self.by_id[&id]
             .child
             .as_ref()
             .map(|child| child.id().to_string())
@@ -252,7 +251,7 @@ impl Nodes {
     pub(crate) fn start_blank(&self, id: u64) {
         let blank = self.place.join("blank");
         let mut child = self.serve(id, "blank").spawn().unwrap();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let status = loop {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
@@ -283,7 +282,7 @@ impl Nodes {
     }
 
     fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !holds(self) {
             assert!(Instant::now() < until, "{what}: {:?}", self.said());
             std::thread::sleep(Duration::from_millis(20));
@@ -296,7 +295,7 @@ impl Nodes {
 
     /// Waits until all nodes have applied equal entries. Their digests must then be equal.
     pub(crate) fn agree(&self) -> Result<(), String> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let said = self.said();
             let all: Option<Vec<_>> = said.iter().cloned().collect();

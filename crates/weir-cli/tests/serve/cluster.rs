@@ -12,7 +12,7 @@ use weir::{
     Operation, ReadFrom, StoreError, TopicReader, Weir, WeirError,
 };
 
-use crate::{PATIENCE, ask, weir};
+use crate::{TIMEOUT, ask, weir};
 
 /// Writes before the leader is killed, and after it.
 const WRITES: u64 = 40;
@@ -141,7 +141,7 @@ impl Cluster {
 
     /// Waits until all nodes have applied equal entries, and compares the nodes.
     pub(crate) fn agree(&self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let said: Vec<_> = self.nodes.keys().map(|node| self.status(*node)).collect();
             let all: Option<Vec<_>> = said.iter().cloned().collect();
@@ -188,7 +188,7 @@ pub(crate) fn values(at: &str, topic: &str) -> Vec<String> {
 /// Reads records up to offset `to`. Asserts that each record occurs once and in order.
 fn hear(listener: &mut TopicReader, heard: &mut Vec<String>, to: u64) {
     while listener.position().0 < to {
-        assert!(listener.wait(Some(Instant::now() + PATIENCE)), "{heard:?}");
+        assert!(listener.wait(Some(Instant::now() + TIMEOUT)), "{heard:?}");
         let Some(page) = listener.next_page().unwrap() else {
             continue;
         };
@@ -287,7 +287,7 @@ fn an_open_connection_learns_of_the_nodes_that_join() {
         );
         cluster.restart(place.path(), &serve);
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let votes = || {
         let members = cluster.status(1).unwrap().members;
         members.iter().filter(|one| one.votes).count()
@@ -351,7 +351,7 @@ fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
     cluster.restart(place.path(), &new);
     topic.put("k", "2").unwrap();
     cluster.agree();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let members = cluster.status(next).unwrap().members;
         if members.iter().any(|one| one.node == 9 && one.votes) {
@@ -439,7 +439,7 @@ fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
     // The directory contains the addresses of its cluster.
     let serve = format!("serve --at new --http :0 --native :0 --peer {own}");
     cluster.restart(place.path(), &serve);
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     loop {
         let members = cluster.status(1).unwrap().members;
         if members.iter().any(|one| one.node == kept && one.votes) {
@@ -527,9 +527,9 @@ fn a_write_is_received_before_a_majority_has_it() {
     }
     // Queued at the leader; the outcome is not known yet.
     let pending = session.send(&[put("a"), put("b")]).unwrap();
-    assert!(pending.wait_received(PATIENCE));
+    assert!(pending.wait_received(TIMEOUT));
     let outcomes = client.propose(&[put("c")]).unwrap();
-    assert!(outcomes.wait_received(PATIENCE));
+    assert!(outcomes.wait_received(TIMEOUT));
     assert!(!pending.is_done() && !outcomes.is_done());
     // A client without that option is informed with the verdict.
     let untold = plain.send(&[put("d")]).unwrap();
@@ -537,7 +537,7 @@ fn a_write_is_received_before_a_majority_has_it() {
     for (_, node) in &others {
         assert!(signal(node.pid, "CONT"));
     }
-    assert!(untold.wait_received(PATIENCE));
+    assert!(untold.wait_received(TIMEOUT));
     for pending in [pending, untold] {
         let verdicts = pending.wait().unwrap();
         assert!(verdicts.iter().all(weir::Verdict::is_valid), "{verdicts:?}");

@@ -11,7 +11,7 @@ use std::time::Instant;
 use weir::{ClientId, ClusterStatus, Intention, Operation, Weir};
 
 use crate::cluster::{Cluster, values};
-use crate::{PATIENCE, weir};
+use crate::{TIMEOUT, weir};
 
 const PAGE: &str = include_str!("../../../../docs/operating/cluster.md");
 
@@ -59,7 +59,7 @@ impl Server {
 
     /// Waits for a line that contains this text.
     fn wait(&self, text: &str) -> String {
-        let (mut said, until) = (Vec::new(), Instant::now() + PATIENCE);
+        let (mut said, until) = (Vec::new(), Instant::now() + TIMEOUT);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let line = self.lines.recv_timeout(left);
@@ -130,7 +130,7 @@ fn nodes_are_upgraded_one_after_the_other() {
                 "kill" => restart = Some(cluster.end(node)),
                 _ if line.contains("serve") => {
                     cluster.restart(place, &restart.take().unwrap());
-                    let until = Instant::now() + PATIENCE;
+                    let until = Instant::now() + TIMEOUT;
                     while cluster.status(node).is_none() {
                         assert!(Instant::now() < until, "node {node} is not back");
                     }
@@ -208,7 +208,7 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
             ));
         }
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let members = status(&natives[0]).unwrap().members;
         if members.iter().filter(|one| one.votes).count() == 3 {

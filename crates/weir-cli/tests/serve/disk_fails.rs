@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use super::{PATIENCE, Served, ask, get, reads_only, serve, serve_by, signal, weir};
+use super::{Served, TIMEOUT, ask, get, reads_only, serve, serve_by, signal, weir};
 
 /// The kind of failure, and its name in the log.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ struct Failing {
 impl Failing {
     fn new(place: &Path, fault: Fault, flags: &[&str]) -> Self {
         let manager = UnixDatagram::bind(place.join("notify")).unwrap();
-        manager.set_read_timeout(Some(PATIENCE)).unwrap();
+        manager.set_read_timeout(Some(TIMEOUT)).unwrap();
         let (switch, calls) = (place.join("switch"), place.join("calls"));
         let mut command = weir(place);
         command
@@ -69,7 +69,7 @@ impl Failing {
         ask(&address, "PUT /v1/topics/t", "");
         // The store seals an idle log, which is one more sync. The fault must not affect that sync.
         let syncs = || std::fs::read_to_string(&calls).unwrap().lines().count();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let synced = loop {
             let before = syncs();
             let kept = ask(&address, "POST /v1/topics/t/events", "4711");
@@ -96,7 +96,7 @@ impl Failing {
     /// From now on, the next sync fails, or each write fails.
     fn fail(&self, fault: Fault) {
         std::fs::write(&self.switch, "").unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while fault.at_byte && self.switch.exists() {
             assert!(Instant::now() < deadline, "the filter was not installed");
             std::thread::yield_now();
@@ -244,7 +244,7 @@ fn a_slow_reader_gets_its_page_while_the_disk_fails() {
         assert!(kept.starts_with("HTTP/1.1 201"), "{kept}");
     }
     let mut reader = TcpStream::connect(&address).unwrap();
-    reader.set_read_timeout(Some(PATIENCE)).unwrap();
+    reader.set_read_timeout(Some(TIMEOUT)).unwrap();
     let request = "GET /v1/topics/t/events?max-bytes=16777216 HTTP/1.1\r\nHost: localhost\r\n\
                    Connection: close\r\n\r\n";
     reader.write_all(request.as_bytes()).unwrap();

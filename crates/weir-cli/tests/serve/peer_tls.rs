@@ -128,7 +128,7 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
     // The cluster is unchanged, and accepts a node with a certificate of its authority.
     done(first.path(), "put orders two --key k --at data");
     let member = node(second.path(), &ours("127.0.0.1", &own), Some(&at));
-    let until = std::time::Instant::now() + crate::PATIENCE;
+    let until = std::time::Instant::now() + crate::TIMEOUT;
     let has = || {
         let words = ["get", "orders", "-k", "k", "--at", "data"];
         let output = weir(second.path()).args(words).output().unwrap();

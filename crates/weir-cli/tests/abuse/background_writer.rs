@@ -6,25 +6,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use crate::world::World;
+use crate::limited_server::LimitedServer;
 
 /// Repeatedly writes a key on one connection until it is stopped.
-pub(crate) struct Neighbour {
+pub(crate) struct BackgroundWriter {
     stop: Arc<AtomicBool>,
     written: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Neighbour {
+impl BackgroundWriter {
     /// Starts the writes. The connection exists when this returns.
-    pub(crate) fn start(world: &World) -> Self {
-        Self::start_with(world, 1000)
+    pub(crate) fn start(server: &LimitedServer) -> Self {
+        Self::start_with(server, 1000)
     }
 
     /// Like `start`, with values of `bytes` bytes. More than 16 KiB need a share of a budget that
     /// other clients may have in use. Such a write is retried.
-    pub(crate) fn start_with(world: &World, bytes: usize) -> Self {
-        let mut stream = world.connect();
+    pub(crate) fn start_with(server: &LimitedServer, bytes: usize) -> Self {
+        let mut stream = server.connect();
         write(&mut stream, bytes);
         let (stop, written) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (stopped, count) = (Arc::clone(&stop), Arc::clone(&written));
@@ -58,7 +58,7 @@ impl Neighbour {
     }
 }
 
-impl Drop for Neighbour {
+impl Drop for BackgroundWriter {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -79,7 +79,7 @@ fn write(stream: &mut TcpStream, bytes: usize) {
         assert!(busy, "{answer}");
         if answer.to_lowercase().contains("connection: close") {
             let address = stream.peer_addr().unwrap();
-            *stream = crate::world::connect(&address.to_string());
+            *stream = crate::limited_server::connect(&address.to_string());
         }
     }
 }

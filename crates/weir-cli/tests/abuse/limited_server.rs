@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Far longer than any step takes; only a hang reaches this limit.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 /// Memory of the server.
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 /// Descriptors of the server, as soft and hard limit.
@@ -34,10 +34,10 @@ impl Descriptors {
 }
 
 /// Only one server runs at a time, because the machine may be small.
-static ALONE: Mutex<()> = Mutex::new(());
+static SERIAL: Mutex<()> = Mutex::new(());
 
 /// A server under limits. Dropping it ends the server.
-pub(crate) struct World {
+pub(crate) struct LimitedServer {
     pub(crate) child: Child,
     pub(crate) address: String,
     /// Address of the native port.
@@ -45,7 +45,7 @@ pub(crate) struct World {
     _stderr: BufReader<ChildStderr>,
     group: Option<Group>,
     _directory: tempfile::TempDir,
-    _alone: MutexGuard<'static, ()>,
+    _serial: MutexGuard<'static, ()>,
 }
 
 /// A memory control group. Dropping it removes the group.
@@ -110,7 +110,7 @@ fn limited(directory: &Path, descriptors: Descriptors, group: Option<&Group>) ->
 /// Starts a server with a limit of `descriptors`. Returns its exit status and output if it ends by
 /// itself; `None` if it serves, after which it is killed.
 pub(crate) fn start_with(descriptors: usize) -> Option<(ExitStatus, String)> {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let descriptors = Descriptors::both(descriptors);
     let mut child = limited(directory.path(), descriptors, None)
@@ -142,7 +142,7 @@ fn after(said: &str, words: &str) -> Option<String> {
     Some(rest.trim().to_owned())
 }
 
-impl World {
+impl LimitedServer {
     /// A server with a topic `t`.
     pub(crate) fn new() -> Self {
         Self::prepared(Descriptors::both(DESCRIPTORS), |_| {})
@@ -150,7 +150,7 @@ impl World {
 
     /// Like `new`, after commands without limits have prepared the directory.
     pub(crate) fn prepared(descriptors: Descriptors, prepare: impl FnOnce(&Path)) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = tempfile::tempdir().unwrap();
         prepare(directory.path());
         let group = Group::new();
@@ -168,17 +168,17 @@ impl World {
             }
         };
         let native = after(&said, "native at weir://").unwrap();
-        let world = Self {
+        let server = Self {
             child,
             address,
             native,
             _stderr: stderr,
             group,
             _directory: directory,
-            _alone: alone,
+            _serial: serial,
         };
-        assert_eq!(put(&world.address, "PUT /v1/topics/t", b""), 201);
-        world
+        assert_eq!(put(&server.address, "PUT /v1/topics/t", b""), 201);
+        server
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -226,7 +226,7 @@ impl World {
     /// Waits until the server has at most `bytes` bytes resident.
     pub(crate) fn wait_memory(&self, what: &str, bytes: u64) {
         // The server executes a hundred reads of 64 MiB, one at a time, for clients that have left.
-        let end = Instant::now() + 5 * PATIENCE;
+        let end = Instant::now() + 5 * TIMEOUT;
         loop {
             let now = self.memory("VmRSS");
             if now <= bytes {
@@ -247,7 +247,7 @@ impl World {
 
     /// Waits until a metric of the server satisfies `wanted`.
     pub(crate) fn wait_metric(&self, name: &str, wanted: impl Fn(u64) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let value = self.metric(name);
             if value.is_some_and(&wanted) {
@@ -272,7 +272,7 @@ pub(crate) fn run(directory: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {said}");
 }
 
-impl Drop for World {
+impl Drop for LimitedServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -281,8 +281,8 @@ impl Drop for World {
 
 pub(crate) fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 

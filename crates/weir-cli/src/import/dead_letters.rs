@@ -14,28 +14,28 @@ use serde::Deserialize;
 use crate::bytes::{json_bytes, json_string};
 
 /// A line and a column, both from 1.
-pub(super) type Spot = (u64, u64);
+pub(super) type Position = (u64, u64);
 
 /// The dead letter file of an import.
 #[derive(Debug)]
-pub(super) struct Letters {
+pub(super) struct DeadLetterFile {
     file: File,
     /// `None` if the input cannot be read again.
     import: Option<String>,
     /// Position of the last existing letter.
-    last: Option<Spot>,
+    last: Option<Position>,
     unsynced: bool,
 }
 
 /// The fields that are read from an existing letter.
 #[derive(Deserialize)]
-struct Old {
+struct ExistingLetter {
     import: Option<String>,
     line: u64,
     column: u64,
 }
 
-impl Letters {
+impl DeadLetterFile {
     /// Opens or creates the file.
     pub(super) fn open(path: &Path, import: Option<&str>) -> io::Result<Self> {
         let mut file = OpenOptions::new().append(true).create(true).open(path)?;
@@ -45,7 +45,7 @@ impl Letters {
             let mut old = BufReader::new(File::open(path)?);
             let mut line = Vec::new();
             while old.read_until(b'\n', &mut line)? > 0 {
-                if let Ok(letter) = serde_json::from_slice::<Old>(&line)
+                if let Ok(letter) = serde_json::from_slice::<ExistingLetter>(&line)
                     && import.is_some()
                     && letter.import.as_deref() == import
                 {
@@ -70,20 +70,20 @@ impl Letters {
     /// beginning was read.
     pub(super) fn write(
         &mut self,
-        spot: Spot,
+        position: Position,
         why: &str,
         item: &[u8],
         whole: bool,
     ) -> io::Result<()> {
-        if self.last.is_some_and(|last| spot <= last) {
+        if self.last.is_some_and(|last| position <= last) {
             return Ok(());
         }
         let import = self.import.as_deref().map(json_string);
         let letter = format!(
             "{{\"import\":{},\"line\":{},\"column\":{},\"why\":{},\"whole\":{whole},{}}}\n",
             import.as_deref().unwrap_or("null"),
-            spot.0,
-            spot.1,
+            position.0,
+            position.1,
             json_string(why),
             json_bytes("item", item),
         );

@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 use weir::{IntentionLimits, limits};
 
 use super::ImportArgs;
+use super::dead_letters::DeadLetterFile;
 use super::input_item::InputItem;
 use super::key_path::KeyPath;
-use super::letters::Letters;
 use crate::caller::Caller;
-use crate::item::{Item, Items, Wrong, bad_line};
-use crate::report::{Because, note};
+use crate::item::{Item, Items, ParseError, bad_line};
+use crate::report::{FailureContext, note};
 
 /// Maximum number of skipped items that are reported individually.
 const NAMED_MAX: u64 = 10;
@@ -44,7 +44,7 @@ impl FromStr for OnError {
 }
 
 /// A usable item.
-pub(super) enum Judged<'a> {
+pub(super) enum UsableItem<'a> {
     /// A value with its key.
     Value {
         /// Key; empty for none.
@@ -57,18 +57,18 @@ pub(super) enum Judged<'a> {
 }
 
 /// Checks items.
-pub(super) struct Judge<'a> {
+pub(super) struct ItemValidator<'a> {
     args: &'a ImportArgs,
     limits: IntentionLimits,
     /// Name of the import, for dead letters; `None` if the import cannot be resumed.
     import: Option<String>,
     quiet: bool,
     broken: u64,
-    letters: Option<Letters>,
+    letters: Option<DeadLetterFile>,
 }
 
-impl<'a> Judge<'a> {
-    /// Creates a judge for these arguments.
+impl<'a> ItemValidator<'a> {
+    /// Creates a validator for these arguments.
     pub(super) fn new(args: &'a ImportArgs, caller: &Caller, import: Option<String>) -> Self {
         Self {
             args,
@@ -90,31 +90,31 @@ impl<'a> Judge<'a> {
         &mut self,
         item: &'i [u8],
         found: &InputItem,
-    ) -> anyhow::Result<Option<Judged<'i>>> {
-        let judged = match &found.problem {
-            Some(why) => Err(Wrong::from(why.clone())),
-            None => self.look(item),
+    ) -> anyhow::Result<Option<UsableItem<'i>>> {
+        let result = match &found.problem {
+            Some(why) => Err(ParseError::from(why.clone())),
+            None => self.validate(item),
         };
-        let wrong = match judged {
-            Ok(judged) => return Ok(Some(judged)),
-            Err(wrong) => wrong,
+        let error = match result {
+            Ok(result) => return Ok(Some(result)),
+            Err(error) => error,
         };
         self.broken += 1;
-        let (line, column) = wrong.place(found.line, found.column);
+        let (line, column) = error.position_in_input(found.line, found.column);
         if self.args.on_error != OnError::Stop && self.broken <= NAMED_MAX {
             let more = if self.broken == NAMED_MAX {
                 "; more are only counted"
             } else {
                 ""
             };
-            let why = &wrong.why;
+            let why = &error.why;
             note(
                 self.quiet,
                 &format!("line {line} column {column} is left out: {why}{more}"),
             );
         }
         match &self.args.on_error {
-            OnError::Stop => Err(bad_line(line, column, &wrong.why)
+            OnError::Stop => Err(bad_line(line, column, &error.why)
                 .advise("correct it and run the same command again, or choose --on-error skip")
                 .into()),
             OnError::Skip => Ok(None),
@@ -124,12 +124,12 @@ impl<'a> Judge<'a> {
                 let letters = if let Some(letters) = &mut self.letters {
                     letters
                 } else {
-                    let opened = Letters::open(path, self.import.as_deref());
+                    let opened = DeadLetterFile::open(path, self.import.as_deref());
                     self.letters.insert(opened.failed(failed)?)
                 };
                 let whole = found.problem.is_none();
                 letters
-                    .write((line, column), &wrong.why, item, whole)
+                    .write((line, column), &error.why, item, whole)
                     .failed(failed)?;
                 Ok(None)
             }
@@ -146,7 +146,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn look<'i>(&self, item: &'i [u8]) -> Result<Judged<'i>, Wrong> {
+    fn validate<'i>(&self, item: &'i [u8]) -> Result<UsableItem<'i>, ParseError> {
         if self.args.records {
             let record = Item::parse(item)?;
             let mut one = Items::default();
@@ -162,17 +162,18 @@ impl<'a> Judge<'a> {
                     .into());
             }
             let [key, value, meta] = one.last_sizes();
-            self.sizes(key, value, meta)?;
-            return Ok(Judged::Record(Box::new(record), item));
+            self.check_sizes(key, value, meta)?;
+            return Ok(UsableItem::Record(Box::new(record), item));
         }
-        let raw: &RawValue = serde_json::from_slice(item).map_err(|error| Wrong::json(&error))?;
+        let raw: &RawValue =
+            serde_json::from_slice(item).map_err(|error| ParseError::json(&error))?;
         let key = self.args.key.as_ref().map(|path: &KeyPath| path.key(raw));
         let key = key.transpose()?.unwrap_or_default();
-        self.sizes(key.len(), item.len(), 0)?;
-        Ok(Judged::Value { key, value: item })
+        self.check_sizes(key.len(), item.len(), 0)?;
+        Ok(UsableItem::Value { key, value: item })
     }
 
-    fn sizes(&self, key: usize, value: usize, meta: usize) -> Result<(), String> {
+    fn check_sizes(&self, key: usize, value: usize, meta: usize) -> Result<(), String> {
         let checks = [
             ("key", key, self.limits.key_bytes_max),
             ("value", value, self.limits.value_bytes_max),
