@@ -146,8 +146,7 @@ impl ServerConnection {
         Ok(())
     }
 
-    /// Records the answer to a write, or a part of one, that [`write`](Self::write)
-    /// accepted.
+    /// Records the answer to a write that [`write`](Self::write) accepted.
     pub fn answered(&mut self, count: u32, bytes: usize) {
         assert!(
             self.items >= u64::from(count) && self.bytes >= bytes && self.writes > 0,

@@ -24,9 +24,10 @@ pub const SOURCE_NAME_BYTES_MAX: usize = 1024;
 
 impl Query {
     /// Adds a source. Before the first `next`, any source can be added. Later:
-    /// - a query without order accepts only a source after the one in use;
-    /// - a merge accepts only a source whose lower bound is not below the last returned
-    ///   item;
+    /// - `Sequential` and `RoundRobin` accept only a source after the one in use;
+    /// - `Arrival` accepts any source;
+    /// - a merge that has returned items accepts only a source whose lower bound is not
+    ///   below the last returned item;
     /// - a sort accepts no source.
     ///
     /// # Errors
