@@ -690,7 +690,7 @@ show the clocks that would be logged."
 
 ;;;###autoload
 (defun weir-jira-outbox ()
-  "Show the changes that the site has not executed yet, and conflicts."
+  "Show queued edits that the site has not executed yet, and conflicts."
   (interactive)
   (weir-jira--open
    (weir-jira--default)

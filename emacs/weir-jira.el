@@ -263,7 +263,7 @@ A buffer without a site has the default one."
       (funcall save))))
 
 (defun weir-jira--token (site)
-  "Return the token of SITE, or nil if it has none or a file stores it."
+  "Return the token of SITE, or nil if it has none or a file has it."
   (let ((email (if (weir-jira--about site :bearer)
                    weir-jira--bearer-login
                  (weir-jira--about site :email))))
@@ -376,7 +376,7 @@ read-only."
 
 ;;;###autoload
 (defun weir-jira-sync (&optional census)
-  "Pull the changes of the site; with CENSUS also search for deletions."
+  "Pull what is new at the site; with CENSUS also search for deletions."
   (interactive "P")
   (weir-jira--open (weir-jira--default)
                    (lambda (site) (weir-jira--pull site census t))))
@@ -1175,7 +1175,7 @@ The prefix shows whether changes of the issue wait in the outbox."
      (t (user-error "Nothing to follow here")))))
 
 (defun weir-jira-history ()
-  "Show the changes of each version of the issue, below the issue."
+  "Show the history of the issue, version by version, below the issue."
   (interactive)
   (let ((buffer (current-buffer))
         (key (weir-jira--key-or-error)))

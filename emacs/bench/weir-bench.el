@@ -14,13 +14,13 @@
 ;; number of rounds, WEIR_BENCH_MS the milliseconds of a round.  A contender that
 ;; needs a package which is not installed gives a line with `skipped'.
 ;;
-;; `weir-bench-bars' measures the speed that the package guarantees. It adds a
+;; `weir-bench-bars' measures the speed that the package guarantees.  It adds a
 ;; line for each bar: the measured value, its limit, and whether the limit is
 ;; met.
 ;;
 ;; The experiments of HTTP start `weir notes-sim' with the command in the
-;; variable WEIR_BINARY. To use a running server, set WEIR_BENCH_NOTES to its
-;; two addresses, separated by a space. The variables WEIR_BENCH_GETS and
+;; variable WEIR_BINARY.  To use a running server, set WEIR_BENCH_NOTES to its
+;; two addresses, separated by a space.  The variables WEIR_BENCH_GETS and
 ;; WEIR_BENCH_REMOTE_GETS set the number of requests of one measured call.
 
 ;;; Code:

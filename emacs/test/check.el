@@ -4,7 +4,7 @@
 
 ;;; Commentary:
 
-;; Runs in batch mode; exits with 1 if a file has a fault. package-lint checks
+;; Runs in batch mode; exits with 1 if a file has a fault.  package-lint checks
 ;; the files of the package, but not those of the tests.
 
 ;;; Code:

@@ -6,7 +6,7 @@
 
 ;; The packages are built from their recipes, installed by
 ;; `package-install-file' in an Emacs without settings, and used by another
-;; Emacs. The manual is built from its source, and must not mention commands
+;; Emacs.  The manual is built from its source, and must not mention commands
 ;; that do not exist.
 
 ;;; Code:

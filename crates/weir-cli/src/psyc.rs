@@ -72,7 +72,7 @@ enum Command {
     Text(text::TextArgs),
     /// Render a packet from a description
     Render(render::RenderArgs),
-    /// Check whether the subwords of one keyword appear in another, in order
+    /// Check whether a keyword has the subwords of another, in order
     #[command(
         after_long_help = "Prints 0 when they do, 1 when not, -1 for what is no keyword.\n\n\
         Examples:\n  weir psyc match _failure_delivery _failure_unsuccessful_delivery\n  \

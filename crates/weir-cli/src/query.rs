@@ -151,7 +151,7 @@ pub(crate) struct QueryArgs {
     /// Print the plan of the query without running it
     #[arg(long)]
     explain: bool,
-    /// Resume after the position recorded in FILE, and update FILE
+    /// Resume after the position in FILE, and update FILE
     ///
     /// The position is that of the last printed result.
     #[arg(long, value_name = "FILE", conflicts_with = "follow")]

@@ -163,7 +163,6 @@ final class Lib {
      * Memory of a thread for the results of calls on pages. Each call reuses it, so the content is valid only
      * within the method that makes the call.
      */
-     */
     static final class Room {
         private static final ThreadLocal<Room> ROOMS = ThreadLocal.withInitial(Room::new);
 

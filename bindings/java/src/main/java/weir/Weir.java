@@ -98,7 +98,6 @@ public final class Weir implements AutoCloseable {
      * directory too. The limit also applies to calls without their own time limit on readers, groups and queries
      * of this handle. Close it after use; the store stays open.
      */
-     */
     public Weir within(Duration limit) {
         return new Weir(Wait.within(handle(), millis(limit)), far);
     }
