@@ -1,5 +1,5 @@
 //! Malicious modules: each is rejected with a sentence, or stopped with the same verdict by both
-//! engines. None leaves a change behind.
+//! engines. None of them leaves a change.
 #![allow(clippy::unwrap_used, clippy::too_many_lines, reason = "tests")]
 
 use std::fmt::Write as _;

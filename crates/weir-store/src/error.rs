@@ -139,7 +139,7 @@ pub enum StoreError {
         /// When the holder opened the store, in seconds since 1970-01-01 UTC; 0 if unknown.
         started_unix_s: u64,
         /// Socket in the directory on which the holder's server may be reachable; `None` if there
-        /// is no socket. A killed server leaves its socket behind.
+        /// is no socket. The socket of a killed server remains.
         socket: Option<PathBuf>,
     },
     /// A write or sync failed; nothing more can be written through this handle. Reads continue.

@@ -176,8 +176,8 @@ pub struct LockHolder {
     pub program: String,
     /// When the process opened the store, in seconds since 1970-01-01 UTC; 0 if unknown.
     pub started_unix_s: u64,
-    /// Socket in the directory on which a server may be reachable. A killed server leaves its
-    /// socket behind.
+    /// Socket in the directory on which a server may be reachable. The
+    /// socket of a killed server remains.
     pub socket: Option<PathBuf>,
 }
 
