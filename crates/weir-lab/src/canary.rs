@@ -26,7 +26,6 @@ impl Canary {
     pub fn start(lab: &str, cpu: Option<usize>) -> Result<Canary> {
         let words = [lab.to_owned(), "contender".to_owned(), "canary".to_owned()];
         let launch = Launch {
-            reaper: None,
             cpu,
             timeout: Duration::from_mins(1),
             padding: 0,

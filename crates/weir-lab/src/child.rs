@@ -4,25 +4,26 @@
 //! dropped, so no process outlives the lab. A child is pinned before its first instruction, so all
 //! of its threads are pinned.
 //!
-//! A lab that is killed drops no [`Child`]. Then a [`Reaper`], a separate process, kills the groups
-//! of its children.
+//! A lab that is killed drops no [`Child`]. Then a [`Reaper`], a separate process, kills its children
+//! and what they have started. It finds them by a variable of their environment, which they have
+//! from their first instruction.
 //!
 //! A server that a contender starts is not in the group of the contender. It is started through
 //! [`guarded`], so that the kernel kills it when its parent ends, even if the parent is killed.
 //!
 //! Invariant: every wait has a deadline.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, getpgid, getpid, getppid, kill_process_group, set_parent_process_death_signal,
+};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{LabError, Result};
@@ -31,73 +32,82 @@ use crate::protocol::{Answer, Fields, Hello, Request, Timed};
 /// Environment variable whose random length moves the child's stack.
 const PADDING: &str = "WEIR_LAB_PADDING";
 
+/// Environment variable with the id of the process that started a child.
+const LAB_PID: &str = "WEIR_LAB_PID";
+
+/// Scans of all processes after the end of a lab, and the pause after each.
+const SCANS: usize = 3;
+const SCAN_PAUSE: Duration = Duration::from_millis(50);
+
 /// Time that a child gets to clean up after the end of its input.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A process that kills the groups of children when the lab ends without doing so.
+/// A process that kills the children of the lab if the lab is killed.
 #[derive(Debug)]
 pub struct Reaper {
+    /// Its standard input is a pipe, which closes when the lab ends.
     process: std::process::Child,
-    input: Mutex<Option<ChildStdin>>,
 }
 
 impl Reaper {
     /// Starts a reaper. `lab` is this program.
     pub fn start(lab: &Path) -> Result<Reaper> {
-        let words = [lab.display().to_string(), "reap".to_owned()];
+        let words = [
+            lab.display().to_string(),
+            "reap".to_owned(),
+            std::process::id().to_string(),
+        ];
         let mut command = command(&words, 0);
         command.stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut process = command.spawn().map_err(LabError::io(lab))?;
-        let input = Mutex::new(process.stdin.take());
-        Ok(Reaper { process, input })
-    }
-
-    /// Adds the group of `pid`.
-    pub fn add(&self, pid: u32) {
-        self.send(&format!("+{pid}\n"));
-    }
-
-    /// Removes the group of `pid`, which has ended.
-    pub fn remove(&self, pid: u32) {
-        self.send(&format!("-{pid}\n"));
-    }
-
-    fn send(&self, line: &str) {
-        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        // A run works without a reaper; only a killed lab would leave children.
-        let _ = input.as_mut().map(|input| input.write_all(line.as_bytes()));
+        let process = command.spawn().map_err(LabError::io(lab))?;
+        Ok(Reaper { process })
     }
 }
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        // The reaper ends with its input.
-        drop(self.input.lock().map(|mut input| input.take()));
+        // A lab that ends by itself has ended its children.
+        let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Does the work of a [`Reaper`]: reads `+PID` and `-PID` line by line from `input`,
-/// and kills the groups that are left at its end.
-pub fn reap(input: impl BufRead) {
-    let mut groups = BTreeSet::new();
-    // A line without an end was being written when the lab was killed.
-    for line in input.lines().map_while(std::io::Result::ok) {
-        let (sign, pid) = line.split_at(line.len().min(1));
-        match (sign, pid.parse::<u32>()) {
-            ("+", Ok(pid)) => drop(groups.insert(pid)),
-            ("-", Ok(pid)) => drop(groups.remove(&pid)),
-            _ => {}
-        }
+/// Does the work of a [`Reaper`]: reads `input` to its end, and kills the processes that lab `lab`
+/// has started.
+pub fn reap(lab: u32, mut input: impl Read) {
+    let _ = std::io::copy(&mut input, &mut std::io::sink());
+    // A process that is being started closes its copy of the pipe a moment before it has its
+    // environment, so the first scan can miss it.
+    for _ in 0..SCANS {
+        started_by(lab).for_each(end_group_of);
+        std::thread::sleep(SCAN_PAUSE);
     }
-    groups.into_iter().for_each(end_group);
+}
+
+/// The processes that lab `lab` and its children have started, without this one.
+fn started_by(lab: u32) -> impl Iterator<Item = Pid> {
+    let mark = format!("{LAB_PID}={lab}");
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(move |process| {
+        let pid = process.file_name().to_str()?.parse::<u32>().ok()?;
+        let environment = fs::read(process.path().join("environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        let is_marked = variables.any(|variable| variable == mark.as_bytes());
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+        (is_marked && pid != getpid()).then_some(pid)
+    })
+}
+
+/// Kills the process group of `pid`. Its members can have hidden their environment.
+fn end_group_of(pid: Pid) {
+    if let Ok(group) = getpgid(Some(pid)) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
 }
 
 /// How children are started.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Kills the child if the lab is killed.
-    pub reaper: Option<Arc<Reaper>>,
     /// CPU to run on; `None` leaves the choice to the kernel.
     pub cpu: Option<usize>,
     /// Time limit for an answer.
@@ -110,7 +120,6 @@ pub struct Launch {
 #[derive(Debug)]
 pub struct Child {
     name: String,
-    reaper: Option<Arc<Reaper>>,
     process: std::process::Child,
     input: Option<ChildStdin>,
     lines: Receiver<std::io::Result<String>>,
@@ -125,6 +134,7 @@ pub fn command(words: &[String], padding: usize) -> Command {
     command
         .args(words)
         .env(PADDING, "x".repeat(padding))
+        .env(LAB_PID, std::process::id().to_string())
         .process_group(0);
     command
 }
@@ -199,9 +209,6 @@ impl Child {
             program: words.first().cloned().unwrap_or_default(),
             source,
         })?;
-        if let Some(reaper) = &launch.reaper {
-            reaper.add(process.id());
-        }
         let input = process.stdin.take();
         let (sender, lines) = sync_channel(1);
         if let Some(output) = process.stdout.take() {
@@ -215,7 +222,6 @@ impl Child {
         }
         let mut child = Child {
             name: name.to_owned(),
-            reaper: launch.reaper,
             process,
             input,
             lines,
@@ -323,9 +329,6 @@ impl Drop for Child {
         drop(self.input.take());
         while self.lines.recv_timeout(GRACE).is_ok() {}
         end_group(self.process.id());
-        if let Some(reaper) = &self.reaper {
-            reaper.remove(self.process.id());
-        }
         // Reaps the child. Its group was just killed, so this cannot block long.
         let _ = self.process.wait();
     }

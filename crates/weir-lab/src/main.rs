@@ -140,9 +140,12 @@ enum Verb {
         #[arg(last = true, required = true)]
         words: Vec<String>,
     },
-    /// Kill the process groups that standard input names, when it ends.
+    /// Kill what a lab has started, when standard input ends.
     #[command(hide = true)]
-    Reap,
+    Reap {
+        /// Id of the lab's process.
+        lab: u32,
+    },
     /// Run a built-in contender once.
     #[command(hide = true)]
     Once {
@@ -208,8 +211,8 @@ fn run(verb: Verb) -> Result<()> {
     // Serving must not hold standard output, which it locks itself.
     match verb {
         Verb::Contender { name } => return command::contender(&name),
-        Verb::Reap => {
-            weir_lab::child::reap(io::stdin().lock());
+        Verb::Reap { lab } => {
+            weir_lab::child::reap(lab, io::stdin().lock());
             return Ok(());
         }
         Verb::Guard { parent, words } => return weir_lab::child::guard(parent, &words),
@@ -269,6 +272,8 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Export { dir, format } => command::export(&dir, format, out),
         Verb::Noise { choice } => command::noise(&choice.options(), &places, out),
         Verb::Record { dir, to } => command::record(&dir, &to, out),
-        Verb::Contender { .. } | Verb::Once { .. } | Verb::Guard { .. } | Verb::Reap => Ok(()),
+        Verb::Contender { .. } | Verb::Once { .. } | Verb::Guard { .. } | Verb::Reap { .. } => {
+            Ok(())
+        }
     }
 }

@@ -91,7 +91,7 @@ pub(crate) struct Session {
     pub(crate) options: Options,
     pub(crate) stop: Arc<AtomicBool>,
     started: Instant,
-    reaper: Arc<Reaper>,
+    _reaper: Reaper,
 }
 
 /// Cells that must be measured, with the results of the check.
@@ -155,7 +155,7 @@ impl Session {
             options: options.clone(),
             stop,
             started,
-            reaper: Arc::new(Reaper::start(&places.lab)?),
+            _reaper: Reaper::start(&places.lab)?,
         })
     }
 
@@ -187,7 +187,6 @@ impl Session {
 
     pub(crate) fn launch(&self, rng: &mut SplitMix64) -> Launch {
         Launch {
-            reaper: Some(Arc::clone(&self.reaper)),
             cpu: self.cpu,
             timeout: Duration::from_secs(self.experiment.header.timeout_s),
             padding: rng.below(PADDING_MAX),

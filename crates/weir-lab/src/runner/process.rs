@@ -175,7 +175,6 @@ fn once(
         source,
     })?;
     let pid = child.id();
-    session.reaper.add(pid);
     // At the deadline, a separate thread kills the group.
     let (done, waiting) = sync_channel::<()>(1);
     let watchdog = thread::spawn(move || {
@@ -187,7 +186,6 @@ fn once(
     let wall_ns = clock::wall_ns() - start;
     drop(done);
     let _ = watchdog.join();
-    session.reaper.remove(pid);
     let used = used.map_err(|error| LabError::contender(name, error.to_string()))?;
     if !used.status.success() {
         return Err(LabError::contender(name, format!("ended: {}", used.status)));
