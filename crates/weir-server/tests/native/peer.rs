@@ -41,6 +41,9 @@ impl World {
         let mut config = ServerConfig::default();
         config.http = None;
         config.native = Some(Address("127.0.0.1:0".parse().unwrap()));
+        // On a busy machine a test reads large responses slowly; this is not what it tests.
+        config.write_timeout = Duration::from_mins(10);
+        config.body_rate_after = Duration::from_mins(10);
         change(&mut config);
         let server = Server::start(config, Arc::clone(&store)).unwrap();
         let address = server.native_addr().unwrap();
