@@ -33,12 +33,12 @@ fuzz: ## every fuzz target for an hour each; SECONDS=N for N seconds each
 outbox: ## 10,000 changes of Jira issues while connections are reset (minutes)
 	@OUTBOX_OPERATIONS=3334 cargo test --quiet --locked --workspace --exclude fuzz --test jira -- chaos
 
-soak: ## 10,000 simulated histories of clusters (an hour on a core); SEEDS=FIRST..END for others
-	@cargo test --locked --profile sim --package weir-sim --no-run
+soak: ## 10,000 simulated histories of clusters (80 minutes on a core); SEEDS=FIRST..END for others
+	@cargo test --locked --workspace --exclude fuzz --test sim_suite --no-run
 	@# A process for each 250: a history leaves some megabytes behind.
 	@for seeds in $(or $(SEEDS),$$(seq 0 250 9750 | while read first; do echo $$first..$$((first + 250)); done)); do \
 	echo "seeds $$seeds"; \
-	WEIR_SIM_SEEDS=$$seeds cargo test --quiet --locked --profile sim --package weir-sim --test sim_suite -- no_history --nocapture || exit; \
+	WEIR_SIM_SEEDS=$$seeds cargo test --quiet --locked --workspace --exclude fuzz --test sim_suite -- no_history --nocapture || exit; \
 	done
 
 cluster-faults: ## 200 faults of clusters of real processes (CYCLES=2000: the long form; SEED=N: others)

@@ -106,7 +106,7 @@ fn end_group_of(pid: Pid) {
 }
 
 /// How children are started.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Launch {
     /// CPU to run on; `None` leaves the choice to the kernel.
     pub cpu: Option<usize>,

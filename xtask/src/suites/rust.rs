@@ -19,18 +19,13 @@ use std::time::Instant;
 /// Crates whose assertions are the invariants that ARCHITECTURE.md marks with †.
 const ASSERTED: [&str; 2] = ["weir-core", "weir-store"];
 
-/// A unit of work: a test binary, the documentation examples of all crates, the release tests of
-/// the crates with invariants, or the simulated clusters.
+/// A unit of work: a test binary, the documentation examples of all crates, or the release tests of
+/// the crates with invariants.
 enum Job {
     Binary(Binary),
     Examples,
     Release,
-    Simulation,
 }
-
-/// The package and test of the simulated clusters. The test runs in a separate profile: in the
-/// profile of the other tests, it would take ten times as long as building it.
-const SIMULATION: (&str, &str) = ("weir-sim", "sim_suite");
 
 /// A test binary.
 struct Binary {
@@ -57,8 +52,7 @@ pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
         return Ok(Queue(Mutex::default()));
     };
     let mut jobs: VecDeque<Job> = binaries.into_iter().map(Job::Binary).collect();
-    // These jobs build first, so they start early, while other jobs can run beside them.
-    jobs.push_front(Job::Simulation);
+    // This job builds first, so it starts early, while other jobs can run beside it.
     jobs.push_front(Job::Release);
     jobs.push_back(Job::Examples);
     Ok(Queue(Mutex::new(jobs)))
@@ -105,7 +99,6 @@ impl Job {
             Self::Binary(binary) => format!("{} {}", binary.package, binary.target),
             Self::Examples => "documentation examples".to_owned(),
             Self::Release => format!("{} in release", ASSERTED.join(" and ")),
-            Self::Simulation => "simulated clusters".to_owned(),
         }
     }
 
@@ -125,12 +118,6 @@ impl Job {
                 release(),
                 Some(("release".to_owned(), "of the invariants".to_owned())),
             ),
-            Self::Simulation => {
-                let (package, target) = SIMULATION;
-                let mut command = cargo(&["test", "--profile", "sim", "--locked"]);
-                command.args(["--package", package, "--test", target]);
-                (command, Some((package.to_owned(), target.to_owned())))
-            }
         };
         let (reader, writer) = std::io::pipe()?;
         command
@@ -170,14 +157,18 @@ impl Job {
     }
 }
 
-/// The tests of the crates with invariants, built like a release: without overflow checks and debug
-/// assertions. Link-time optimisation changes neither, and would take longer.
+/// The tests of the crates with invariants, built without overflow checks and debug assertions, as
+/// in a release. Other crates are those of the other tests, because `Cargo.toml` sets for them what
+/// this changes for ours.
 fn release() -> Command {
-    let mut command = cargo(&["test", "--release", "--locked", "--no-fail-fast", "--tests"]);
+    let mut command = cargo(&["test", "--locked", "--no-fail-fast", "--tests"]);
+    for setting in ["debug-assertions", "overflow-checks"] {
+        let setting = format!("profile.dev.{setting}=false");
+        command.args(["--config", &setting]);
+    }
     for package in ASSERTED {
         command.args(["--package", package]);
     }
-    command.env("CARGO_PROFILE_RELEASE_LTO", "off");
     command
 }
 
@@ -219,9 +210,6 @@ fn build() -> anyhow::Result<Option<Vec<Binary>>> {
         let kind = target["kind"][0].as_str().unwrap_or_default();
         let name = target["name"].as_str().unwrap_or_default();
         let package = package.to_string_lossy().into_owned();
-        if (package.as_str(), name) == SIMULATION {
-            continue;
-        }
         binaries.push(Binary {
             package,
             target: format!("{kind} {name}"),
