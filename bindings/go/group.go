@@ -204,10 +204,12 @@ type GroupInfo struct {
 	// Last is the offset of the newest record of the topic.
 	Cursor, Frontier, Last uint64
 	// Lag is the number of offsets that are not done. Leased counts the records that
-	// members have claimed, Waiting the other records up to Frontier that are not done.
+	// members have claimed. Waiting counts the other records up to Frontier that are
+	// not done.
 	Lag, Leased, Waiting uint64
-	// Redeliveries counts records that were delivered again, Deaths those that
-	// reached the limit of attempts, Letters those whose dead letter is not yet written.
+	// Redeliveries counts the records that were delivered again. Deaths counts the
+	// records that reached the limit of attempts. Letters counts the dead letters that
+	// are not written yet.
 	Redeliveries, Deaths, Letters uint64
 }
 

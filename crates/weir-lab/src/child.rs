@@ -257,7 +257,7 @@ impl Child {
             "ok" => Ok(()),
             other => Err(LabError::contender(
                 &self.name,
-                format!("answered {other:?} to load"),
+                format!("responded to `load` with {other:?}"),
             )),
         }
     }
@@ -285,7 +285,7 @@ impl Child {
             .as_mut()
             .map(|input| input.write_all(line.as_bytes()));
         if !matches!(sent, Some(Ok(()))) {
-            return Err(self.complain("ended before it was asked"));
+            return Err(self.complain("ended before it received the request"));
         }
         let answer = self.receive()?;
         match answer.strip_prefix("error\t") {
@@ -324,8 +324,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // The end of its input asks the child to clean up and end. Its output ends with it;
-        // otherwise it is killed.
+        // At the end of its input, the child cleans up and exits, which closes its output. A child
+        // that does not exit within `GRACE` is killed.
         drop(self.input.take());
         while self.lines.recv_timeout(GRACE).is_ok() {}
         end_group(self.process.id());

@@ -106,7 +106,7 @@ impl Filter {
             };
             if json::scalar(value.as_bytes()).is_none() {
                 let error = QueryError::new(ErrorCode::BadOption);
-                return Err(error.given("no JSON scalar is the parameter", name));
+                return Err(error.given("a JSON scalar is required for the parameter", name));
             }
             bound.push((name.to_owned(), value.trim().as_bytes().into()));
         }

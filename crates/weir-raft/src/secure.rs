@@ -31,8 +31,8 @@ pub struct PeerConfigs {
     pub server: Arc<ServerConfig>,
     /// For connections that this node opens. Must present a certificate.
     pub client: Arc<ClientConfig>,
-    /// Verifies the certificate of a process that has connected as if this node had connected to
-    /// it: the certificate is that of a node, and names the host of its peer address.
+    /// Verifies the certificate of a connecting process by the rules for a server: it must be the
+    /// certificate of a node and name the host of the peer address.
     pub verifier: Arc<dyn ServerCertVerifier>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn explain(error: io::Error, address: &str) -> io::Error {
             "the peer at {address} does not accept the certificate of this node: {alert:?}"
         )),
         Some(rustls::Error::InvalidMessage(_)) => {
-            denied(format!("the peer at {address} does not talk with TLS"))
+            denied(format!("the peer at {address} does not use TLS"))
         }
         _ => error,
     }
@@ -158,7 +158,7 @@ fn host_of(address: &str) -> &str {
 
 /// An accepted connection.
 pub(crate) enum Accepted {
-    /// A connection in the required form; with TLS, also the certificate of the peer.
+    /// A connection with TLS and the certificate of the peer, or without TLS if none is required.
     Peer(Box<dyn Connection>, Option<Shown>),
     /// A connection without TLS to a node that requires TLS.
     Plain(Box<dyn Connection>),

@@ -5,8 +5,8 @@ use super::rust_source::{code, lines_with, without_tests};
 use crate::metadata::Package;
 use crate::tree;
 
-/// Crates whose root denies unsafe code instead of forbidding it. Each has the files or folders
-/// that may allow it, each block with a justification.
+/// Crates whose root denies unsafe code instead of forbidding it, with the files or folders that
+/// may allow unsafe blocks. Each block needs a justification.
 const UNSAFE_ALLOWED: &[(&str, &[&str])] = &[
     ("weir-scan", &["src/"]),
     ("weir-capi", &["src/"]),
@@ -219,7 +219,8 @@ fn rust_file(name: &str, text: &str, findings: &mut Findings) {
     }
 }
 
-/// The paths in code that end in such a variant, with their lines. Error codes do not count.
+/// The paths in code that end in a variant of [`LOCAL_OR_REMOTE`], with their lines. Error codes
+/// do not count.
 fn local_or_remote(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in code.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! A full table of handles is reported before the call takes or writes anything.
+//! If the table of handles is full, a call fails before it takes or writes anything.
 
 use std::ptr::{null, null_mut};
 
@@ -12,7 +12,7 @@ use crate::kit::*;
 const TOO_MANY_HANDLES: i32 = -610;
 const GROUP_UNKNOWN: i32 = -322;
 
-/// Makes a call while the table is full, which fails, and again while it is not.
+/// Makes a call that must fail because the table is full, then repeats it with space in the table.
 fn twice(mut call: impl FnMut() -> i32) -> i32 {
     full_table(true);
     let refused = call();

@@ -300,7 +300,7 @@ fn a_call_through_a_handle_with_a_deadline_ends_with_it() {
         let options = &raw const options;
         let opened = weir_query_open_topics(short, topics, options, &raw mut query, none);
         assert_eq!(opened, DEADLINE);
-        // The facts from the start of the connection need no request.
+        // `weir_describe` returns what the client received when it connected; it sends no request.
         let mut info = sized!(Info);
         assert_eq!(weir_describe(short, &raw mut info, none), OK);
         // The outcome of these writes is unknown.
@@ -345,7 +345,7 @@ fn what_is_opened_through_it_has_its_deadline() {
 fn a_time_of_its_own_bounds_a_call_that_the_server_does_not_answer() {
     let server = SilentServer::new();
     let reader = reader(server.store);
-    // The patience of the connection is 30 s.
+    // The timeout of the connection is 30 s.
     assert_eq!(read(reader, 20), TIMEOUT);
     assert_eq!(read(reader, 20), TIMEOUT);
     unsafe { weir_reader_free(reader) };
@@ -431,7 +431,7 @@ fn a_mark_ends_one_call_of_a_reader_a_session_or_a_member() {
         INDETERMINATE
     );
     cancel();
-    // The mark was set before the call, and the call has cleared it.
+    // The cancellation preceded the call. It cancels this call, and not the next one.
     assert_eq!(next_nonce(session), CANCELLED);
     assert_eq!(next_nonce(session), OK);
     // `resume` waits for the writes in flight.

@@ -61,13 +61,13 @@ pub(super) fn parse_since(text: &str) -> Result<u64, String> {
     match ReadFrom::parse(text) {
         Ok(ReadFrom::Time(ms)) => Ok(ms),
         _ => Err(format!(
-            "{text} is no time: write a time ago such as 10m, yesterday, today, a date (2026-11-01) or \
-             a time (2026-11-01T08:30:00Z)"
+            "{text} is not a time: write a duration before now (10m), yesterday, today, a date \
+             (2026-11-01) or a time (2026-11-01T08:30:00Z)"
         )),
     }
 }
 
-/// Converts an error in the query itself.
+/// Converts an error in the text of the query; names the option that has the error.
 pub(crate) fn failed(error: &QueryError) -> anyhow::Error {
     let place = error.place();
     let option = match place.field {

@@ -30,7 +30,7 @@ pub(super) fn programs(page: &mut Page, shared: &Shared) {
     page.family(
         "weir_programs_left_out",
         "gauge",
-        "Topics with a program but without series of their own",
+        "Topics with a program and without separate series",
     );
     page.sample(
         "weir_programs_left_out",
@@ -49,7 +49,7 @@ pub(super) fn programs(page: &mut Page, shared: &Shared) {
         }),
         (
             "weir_program_traps",
-            "Calls that trapped, ran out of fuel or went over a limit",
+            "Calls that trapped, ran out of fuel or exceeded a limit",
             |one| one.counts.traps,
         ),
     ];

@@ -1,4 +1,4 @@
-//! RECEIVED: which writes the server has queued for its log, before their verdicts.
+//! The message RECEIVED, which reports the writes that the server has queued, before their verdicts.
 //!
 //! The server queues writes in the order in which they are sent, so the queued calls precede the
 //! others. Invariant: a call is notified once, and only after its last intention is queued.
@@ -10,7 +10,7 @@ use super::writes::Call;
 /// The calls that were notified.
 #[derive(Debug, Default)]
 pub(super) struct Queued {
-    /// The number of notified calls, from the oldest waiting call on.
+    /// Number of notified calls. They are the oldest of the waiting calls.
     calls: usize,
     /// Number of the last intention of the notified calls.
     last: u64,
