@@ -184,8 +184,8 @@ impl Tally {
     }
 }
 
-/// One group: its keys and its aggregates. Each key is in canonical form after a line feed,
-/// which canonical JSON never contains; an undefined key is empty.
+/// One group: its keys and its aggregates. Each key is in canonical form before a line feed,
+/// which canonical JSON never contains. An undefined key is empty.
 #[derive(Clone, Debug)]
 struct Group {
     key: Box<[u8]>,
