@@ -5,8 +5,8 @@
  * Invariants: no read is outside of the given bytes. Memory is bounded by
  * BENCH_BODY_MAX and BENCH_PLAIN_MAX. An answer depends only on the request.
  *
- * Include this file once per program; BENCH_WITHOUT_ZLIB leaves out the
- * endpoint that needs zlib. */
+ * Include this file once per program. BENCH_WITHOUT_ZLIB omits the endpoint
+ * that needs zlib. */
 #ifndef WEIR_LAB_BENCH_H
 #define WEIR_LAB_BENCH_H
 
@@ -21,8 +21,8 @@
 
 enum {
     BENCH_BODY_MAX = 4 << 20,   /* bytes of a body */
-    BENCH_PLAIN_MAX = 16 << 20, /* the same inflated */
-    BENCH_DEPTH_MAX = 128,      /* values within values that are skipped */
+    BENCH_PLAIN_MAX = 16 << 20, /* bytes of an inflated body */
+    BENCH_DEPTH_MAX = 128,      /* nesting of a skipped value */
     BENCH_N_MAX = 10000000,
     BENCH_N = 100000,
 };
@@ -177,7 +177,7 @@ static bool bench_string(struct bench_json *in, struct bench_text *out) {
     }
 }
 
-/* A whole number: its size and its sign. */
+/* Reads an integer: its magnitude and its sign. */
 static bool bench_number(struct bench_json *in, uint64_t *size, bool *minus) {
     bench_space(in);
     *minus = in->at < in->end && *in->at == '-';
@@ -287,7 +287,7 @@ static void bench_put_string(struct bench_text *out, const struct bench_text *va
     BENCH_PUT(out, "\"");
 }
 
-/* Reads one object and answers it. */
+/* Reads one object and writes its response. */
 static bool bench_object(struct bench_json *in, struct bench_text *out) {
     enum { ID = 1, NAME = 2, TAGS = 4, VALUES = 8 };
     static struct bench_text member, name;
@@ -486,7 +486,7 @@ static bool bench_same(const char *text, size_t length, const char *other) {
     return strlen(other) == length && memcmp(text, other, length) == 0;
 }
 
-/* Answers a request; `query` is NULL without a question mark. */
+/* Responds to a request; `query` is NULL if the path has no question mark. */
 static void bench_answer(const char *method, size_t method_length, const char *path,
                          size_t path_length, const char *query, size_t query_length,
                          const void *body, size_t length, struct bench_answer *answer) {

@@ -1,6 +1,6 @@
 /* Shared parts of the C and C++ peers of the lab: the loop that answers the
- * requests of the lab, clocks, the content hash and the count of allocations. The
- * protocol is described in crates/weir-lab/src/protocol.rs.
+ * requests of the lab, clocks, the content hash and the count of allocations.
+ * crates/weir-lab/src/protocol.rs describes the protocol.
  *
  * A peer defines `peer_load`, `peer_check` and `peer_run` and calls
  * `peer_serve`. Include this file once per program. */
@@ -27,7 +27,7 @@ struct peer_timed {
     char extra[512];
 };
 
-/* Each returns NULL, or why it could not. `fields` is the rest of the line:
+/* Each returns NULL, or an error text. `fields` is the rest of the line:
  * name=value words separated by TAB; see peer_field. */
 static const char *peer_load(unsigned input, const char *fields);
 static const char *peer_check(unsigned input, struct peer_answer *answer);
@@ -62,7 +62,7 @@ static inline uint64_t peer_touch(const void *bytes, size_t length) {
     return length == 0 ? 0 : length + at[0] + at[length - 1];
 }
 
-/* Copies the value of field `name` to `into`; 0 when it is not there. */
+/* Copies the value of field `name` to `into`; returns 0 if there is none. */
 static inline int peer_field(const char *fields, const char *name, char *into, size_t room) {
     size_t length = strlen(name);
     while (fields && *fields) {
@@ -80,8 +80,8 @@ static inline int peer_field(const char *fields, const char *name, char *into, s
     return 0;
 }
 
-/* Counting allocations: the C library's entry points, forwarded to the names
- * it keeps them under. Off but for the moments of a check. */
+/* Counts allocations: these functions replace those of the C library and forward to
+ * its internal names. They count only during a check. */
 static int peer_counting;
 static uint64_t peer_calls, peer_bytes;
 #ifdef __cplusplus
@@ -112,8 +112,8 @@ void *realloc(void *pointer, size_t size) {
 }
 #endif
 
-/* Greets with `versions` (empty, or name=value words each after a TAB) and
- * answers until the input ends. */
+/* Prints a greeting with `versions` (empty, or name=value words, each after a TAB),
+ * and responds to requests until the input ends. */
 static int peer_serve(const char *versions) {
 #if defined(__OPTIMIZE__) && defined(NDEBUG)
     const char *profile = "optimised";

@@ -1,17 +1,17 @@
-/* A server of the endpoints below /bench on one thread, with epoll and no
- * library. Built with -DFAULTY, it can have one of six faults.
+/* A server of the endpoints below /bench on one thread, with epoll and without
+ * a library. A build with -DFAULTY can simulate one of six faults.
  *
  *   c-epoll --listen ADDRESS:PORT [--fault NAME]     c-epoll --version
  *
- * The rules for a server of this kind, by the numbers used below:
+ * Rules for such a server; comments below refer to their numbers:
  *
  *   N1 The state of the connection decides the next step, never the result of
  *      one read.
  *   N2 Level-triggered: one read for each event; remaining bytes cause another
  *      event.
- *   N3 After a read, all complete requests of the buffer are handled; the rest
- *      stays.
- *   N4 A head without its body waits. A client that expects a 100 gets one, once.
+ *   N3 After a read, all complete requests in the buffer are handled; the rest
+ *      remains in the buffer.
+ *   N4 A head waits for its body. A client that expects a 100 receives it once.
  *   N5 Output that the socket does not accept is kept, and EPOLLOUT is
  *      requested. While much output waits, nothing more is read.
  *   N6 When the output has drained, the input buffer is checked again, because
@@ -38,10 +38,10 @@ enum {
     BACKLOG = 4096,
     EVENTS = 256,
     READ_BYTES = 64 << 10,
-    SHORT_READ = 4096,         /* of the fault edge-short-read */
+    SHORT_READ = 4096,         /* bytes of a read, with the fault edge-short-read */
     HEAD_MAX = 64 << 10,       /* bytes of a head */
-    OUT_MAX = 256 << 10,       /* waiting bytes above which nothing is read */
-    KEEP_BYTES = 64 << 10,     /* what an idle connection may keep */
+    OUT_MAX = 256 << 10,       /* unsent bytes; above this, nothing is read */
+    KEEP_BYTES = 64 << 10,     /* bytes of the buffers of an idle connection */
     CHUNK_LINE_MAX = 1 << 10,  /* bytes of a size line */
 };
 
@@ -55,7 +55,7 @@ static enum fault fault;
 #define HAS(which) 0
 #endif
 
-/* What a connection awaits. */
+/* The next part that a connection awaits. */
 enum phase { HEAD, LENGTH, CHUNK_SIZE, CHUNK_DATA, CHUNK_END, TRAILER, LAST };
 
 struct connection {
@@ -67,12 +67,12 @@ struct connection {
     size_t start, scanned;
     struct bench_text out; /* from `sent` to its length */
     size_t sent;
-    /* The request whose body is on its way. */
+    /* The request whose body is being received. */
     char method[16], path[64], query[64];
     size_t method_length, path_length, query_length;
     bool has_query;
-    size_t left;            /* of a body, or of a chunk */
-    struct bench_text body; /* of chunks */
+    size_t left;            /* remaining bytes of a body or chunk */
+    struct bench_text body; /* joined from chunks */
 };
 
 static int poller;
@@ -173,7 +173,7 @@ static bool copy(char *to, size_t room, size_t *length, const char *from, const 
 }
 
 /* Parses the request line, without its end. Returns false if it is invalid. A
- * path or query that is longer than any of ours counts as not found. */
+ * path or query that is longer than those of the endpoints counts as not found. */
 static bool request_line(struct connection *c, const char *line, const char *end) {
     const char *space = memchr(line, ' ', (size_t)(end - line));
     if (!space || end - space < 11 || memcmp(end - 9, " HTTP/1.", 8) != 0) return false;
@@ -197,7 +197,7 @@ static bool named(const char *line, const char *colon, const char *name) {
     return (size_t)(colon - line) == length && strncasecmp(line, name, length) == 0;
 }
 
-/* The head in `text`, without its blank line. Sets the phase. */
+/* Parses the head in `text`, without its blank line. Sets the phase. */
 static void read_head(struct connection *c, const char *text, const char *end) {
     static const char bad[] = "{\"error\":\"bad request\"}";
     const char *line = memmem(text, (size_t)(end - text), "\r\n", 2);
@@ -353,7 +353,7 @@ static bool flush(struct connection *c) {
         if (count > 0) c->sent += (size_t)count;
         if (HAS(FORGET_WRITE)) c->sent = c->out.length;
         if (c->sent == c->out.length) break;
-        if (c->sent > OUT_MAX) { /* what is sent need not be kept */
+        if (c->sent > OUT_MAX) { /* remove the sent bytes */
             c->out.length -= c->sent;
             memmove(c->out.at, c->out.at + c->sent, c->out.length);
             c->sent = 0;
@@ -378,7 +378,7 @@ static bool advance(struct connection *c) {
             if (HAS(DROP_REST) && c->phase == HEAD) c->start = c->in.length;
         size_t waiting = c->out.length - c->sent;
         if (!flush(c)) return false;
-        /* Answers that went away make room for the requests after them. */
+        /* Sent responses leave space for further requests. */
         if (waiting < OUT_MAX || c->out.length) break;
     }
     if (HAS(STATELESS)) {
@@ -400,7 +400,7 @@ static bool advance(struct connection *c) {
 /* Reads once. Returns false if the connection is lost. */
 static bool receive(struct connection *c) {
     size_t most = HAS(EDGE_SHORT_READ) ? SHORT_READ : READ_BYTES;
-    /* Most requests are small; a large body gets room as it comes. */
+    /* Most requests are small; the buffer grows with a large body. */
     bench_room(&c->in, c->phase == HEAD && !c->in.length && !HAS(STATELESS) ? 4096 : most);
     size_t room = c->in.room - c->in.length;
     ssize_t count = recv(c->fd, c->in.at + c->in.length, room < most ? room : most, 0);
@@ -410,7 +410,7 @@ static bool receive(struct connection *c) {
     return true;
 }
 
-/* Lets the client read the last answer before the end of the connection. */
+/* Closes the connection after the client could read the last response. */
 static void finish(struct connection *c) {
     if (c->phase == LAST && !c->ended) {
         char waste[4096];

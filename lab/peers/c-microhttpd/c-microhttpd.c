@@ -1,6 +1,6 @@
-/* The endpoints below /bench served by libmicrohttpd, as its manual teaches: one
- * internal thread on epoll; the first call makes the request, then come the
- * calls with data, then the one that answers.
+/* The endpoints below /bench on libmicrohttpd, used as in its manual: one
+ * internal thread on epoll. The first call for a request creates its state, the
+ * next calls have data, the last one responds.
  *
  *   c-microhttpd --listen ADDRESS:PORT     c-microhttpd --version */
 #define _GNU_SOURCE
@@ -46,7 +46,7 @@ static enum MHD_Result call(void *closure, struct MHD_Connection *connection, co
         return body ? MHD_YES : MHD_NO;
     }
     if (*length) {
-        /* Beyond the limit the rest is passed over. */
+        /* Bytes above the limit are dropped. */
         if (body->length <= BENCH_BODY_MAX) bench_put(body, data, *length);
         *length = 0;
         return MHD_YES;

@@ -1,9 +1,13 @@
 /* SQLite as a peer of the store experiments: messages as rows of one table,
- * write-ahead log, one connection, prepared statements. Parameters of an
- * input: messages, bytes, producers (whose messages are written one after the
- * other), rows (of a transaction), level: group (synchronous=FULL, so a commit
- * is synced before it returns) or memory (synchronous=OFF); work=scan: the rows
- * are written once, untimed, and every iteration reads all of them in order.
+ * write-ahead log, one connection, prepared statements. Parameters of an input:
+ *
+ *   messages, bytes   number and size of the messages
+ *   producers         number; their messages are written one after the other
+ *   rows              rows of a transaction
+ *   level             group (synchronous=FULL: a commit is synced before it
+ *                     returns) or memory (synchronous=OFF)
+ *   work=scan         the rows are written once, untimed, and every iteration
+ *                     reads all of them in order
  *
  * The messages and the content of a check are those of
  * crates/weir-lab/src/contender/store.rs. */
@@ -20,7 +24,7 @@ static struct input {
     size_t bytes;
     const char *synchronous;
     int scan;
-    sqlite3 *scanned; /* what a scan reads, kept open */
+    sqlite3 *scanned; /* the database of a scan, open until the end */
     char path[PATH_MAX_BYTES];
 } inputs[PEER_INPUTS_MAX];
 
@@ -80,7 +84,7 @@ static unsigned char *payload(const struct input *input, uint64_t producer) {
     return bytes;
 }
 
-/* Writes `messages` messages; the times are of the writing alone. */
+/* Writes `messages` messages; times only the writes. */
 static const char *write_all(const struct input *input, sqlite3 *db, uint64_t messages,
                              struct peer_timed *timed) {
     const char *wrong = NULL;
@@ -127,7 +131,7 @@ static sqlite3 *fresh(const struct input *input) {
     return db;
 }
 
-/* Reads all rows in order: the content or the touch sum of their values. */
+/* Reads all rows in order. Adds the content hashes or the touch sums of their values to `sum`. */
 static const char *read_all(sqlite3 *db, int content, uint64_t *sum) {
     sqlite3_stmt *select = NULL;
     if (sqlite3_prepare_v2(db, "SELECT value FROM log ORDER BY id", -1, &select, NULL))

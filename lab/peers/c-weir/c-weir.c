@@ -1,7 +1,7 @@
-/* Our codec as C programs use it: over weir_psyc.h and the shared library. The first argument is `fresh` (a
+/* The codec of Weir from C, through weir_psyc.h and the shared library. The first argument is `fresh` (a
  * new parser for each packet) or `stream` (one parser for all packets).
  *
- * One call fills the events of a packet; every name and value is touched. The hash of the content is that of
+ * One call returns all events of a packet. Every name and value is touched. The hash of the content is that of
  * crates/weir-lab/src/contender/wire.rs. */
 #include "../peer.h"
 
@@ -17,7 +17,7 @@ static struct packet {
 static int fresh;
 static weir_psyc_parser parser = {.struct_size = sizeof parser};
 
-/* The events of a packet; 0: refused. */
+/* Returns the number of events of a packet; 0 if the parser rejects it. */
 static inline size_t events_of(const struct packet *packet, weir_psyc_event *events) {
     weir_slice bytes = {packet->bytes, packet->length};
     size_t count, used;

@@ -34,21 +34,21 @@
 namespace {
 
 struct Packet {
-    std::string bytes;                 /* as read */
+    std::string bytes;                 /* as in the file */
     std::vector<char> copy;            /* for parsers that change their input */
-    simdjson::padded_string padded;    /* for the one that reads past its end */
+    simdjson::padded_string padded;    /* for simdjson, which reads past the end */
 };
 
-/* One parser. `pass` parses once and returns the touch sum; `fresh` restores
- * the copy and is not timed. */
+/* One parser. `pass` parses once and stores the touch sum. `fresh` restores the
+ * copy, untimed. */
 struct Parser {
     virtual ~Parser() = default;
     virtual void prepare(Packet &) {}
     virtual bool destroys() const { return false; }
     virtual bool pass(Packet &packet, uint64_t &touch) = 0;
     virtual bool content(Packet &packet, uint64_t &content) = 0;
-    /* Parses the packet and writes it to `out`, whose memory is used again.
-     * False: refused. */
+    /* Parses the packet and renders it to `out`, whose memory is reused. Returns
+     * false if the parser rejects the packet. */
     virtual bool render(Packet &, std::string &) { return false; }
 };
 
@@ -140,8 +140,9 @@ struct RapidXml final : Parser {
             return peer_pair(kind, a, m, value.data(), value.size());
         });
     }
-    /* Not the library's printer, which writes byte by byte and does not compile
-     * with today's compilers. Entities were left alone, so values go as they are. */
+    /* Replaces the printer of the library, which writes byte by byte and does not
+     * compile with current compilers. Entities are not expanded, so values are
+     * written unchanged. */
     static void print(const rapidxml::xml_node<> *node, std::string &out) {
         (out += '<').append(node->name(), node->name_size());
         for (auto *a = node->first_attribute(); a; a = a->next_attribute()) {
@@ -415,9 +416,9 @@ struct JsonGlib final : Parser {
 };
 #endif
 
-/* libxml2 as a reader of events. Text may come in pieces: the content joins
- * them. Names come as written, since this is the interface without
- * namespaces. */
+/* The events of libxml2. Text may arrive in pieces, which are joined for the
+ * content hash. Names include their prefix, because this interface does not
+ * process namespaces. */
 struct LibxmlSax final : Parser {
     uint64_t sum = 0;
     bool hashing = false;
@@ -478,7 +479,7 @@ struct LibxmlSax final : Parser {
 };
 
 struct LibxmlDom final : Parser {
-    /* A name as written. */
+    /* A name with its prefix, as in the input. */
     static std::string full(const xmlNs *space, const xmlChar *name) {
         std::string text = space && space->prefix ? std::string((const char *)space->prefix) + ":" : "";
         return text + (const char *)name;
@@ -563,7 +564,7 @@ struct LibxmlDom final : Parser {
     }
 };
 
-/* Parses and writes; the content is that of what was written. */
+/* Parses and renders a packet. The content is that of the rendered packet. */
 struct Rendering final : Parser {
     std::unique_ptr<Parser> inner;
     std::string out;
@@ -594,9 +595,8 @@ std::unique_ptr<Packet> packets[PEER_INPUTS_MAX];
 
 void fresh(Packet &packet) { memcpy(packet.copy.data(), packet.bytes.c_str(), packet.bytes.size() + 1); }
 
-/* Small packets that are destroyed by parsing are copied many at a time into
- * a row, so that the copies stay out of the timed loop; a row fits the
- * innermost cache, as one packet would. */
+/* Size of a row: many copies of a small packet that parsing destroys. The
+ * copies are created before the timed loop. A row fits the innermost cache. */
 const size_t ROW_BYTES = 16 * 1024;
 
 } // namespace
@@ -649,7 +649,7 @@ static const char *peer_run(unsigned input, uint64_t iterations, struct peer_tim
         timed->cpu_ns = peer_cpu() - cpu;
         return nullptr;
     }
-    /* Fresh copies in a row, only the parsing of the row timed. */
+    /* Creates a row of copies, then times only its parsing. */
     const size_t one = packet.bytes.size() + 1;
     const uint64_t row = one >= ROW_BYTES ? 1 : ROW_BYTES / one;
     static std::vector<Packet> copies;

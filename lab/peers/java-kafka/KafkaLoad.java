@@ -13,11 +13,11 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * The Kafka clients of the lab: one producer a client, driven over standard
- * input and output as lab/peers/go-brokers/helper.go says.
+ * The Kafka clients of the lab: one producer for each client. lab/peers/go-brokers/helper.go describes
+ * the requests on standard input and the responses on standard output.
  */
 public final class KafkaLoad {
-    /** Distinct messages of a producer, after which they repeat. */
+    /** Number of different messages of a producer; then they repeat. */
     private static final int DISTINCT = 4096;
 
     private final String address;
@@ -58,7 +58,7 @@ public final class KafkaLoad {
         }
     }
 
-    /** Connects all clients and makes their messages. */
+    /** Connects all clients and creates their messages. */
     private void prepare(String[] word) {
         close();
         topic = word[1];
@@ -73,7 +73,7 @@ public final class KafkaLoad {
         clients.clear();
     }
 
-    /** Lets all clients put at once; the time ends with the slowest. */
+    /** Starts the puts of all clients at one time. The measured time ends with the slowest client. */
     private String put() throws Exception {
         CountDownLatch ready = new CountDownLatch(clients.size());
         CountDownLatch start = new CountDownLatch(1);
@@ -127,7 +127,7 @@ public final class KafkaLoad {
             producer =
                     new KafkaProducer<>(
                             settings, new ByteArraySerializer(), new ByteArraySerializer());
-            // Connected, with the topic known, before the clock starts.
+            // Connects, and loads the metadata of the topic, before the clock starts.
             producer.partitionsFor(topic);
             for (int i = 0; i < DISTINCT; i++) {
                 payload[i] = message((number << 32) + i, bytes);
@@ -150,7 +150,7 @@ public final class KafkaLoad {
         }
     }
 
-    /** The numbers of SplitMix64 from `seed` on, low byte first. */
+    /** A message of the numbers of SplitMix64 with this seed, little-endian. */
     private static byte[] message(long seed, int bytes) {
         ByteBuffer buffer =
                 ByteBuffer.allocate((bytes + 7) / 8 * 8).order(ByteOrder.LITTLE_ENDIAN);

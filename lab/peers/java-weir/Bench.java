@@ -36,25 +36,25 @@ import weir.SourceOptions;
 import weir.Step;
 
 /**
- * A contender of the lab: the Java package on pages of JSON, beside what Java has for them.
+ * A contender of the lab: the Java package on pages of JSON, compared with other ways in Java.
  *
  * <pre>
- *   enqueue   ownership of a page in memory of the library is passed to the query, and the page is scanned
- *   copied    a page of Java is copied and scanned
- *   next      what was scanned is handed out, 256 items at a time whatever their size, and
- *             the memory of each is taken; the call after the last of these, which forgets the page, is
- *             told apart, as `done`
- *   floor     next without the package: the calls of weir.h, and the table that they give, by hand
- *   jackson   the streaming parser over the page, and the key of each item
+ *   enqueue   passes the ownership of a page in memory of the library to the query, which scans the page
+ *   copied    the query copies and scans a page in memory of Java
+ *   next      the query returns the items of a scanned page, 256 in each call whatever their size, and
+ *             the memory segment of each item is read. The time of the last call, which releases the
+ *             page, is reported separately, as `done`
+ *   floor     the lower bound of next: direct calls of weir.h, without the package
+ *   jackson   the streaming parser reads the page and the key of each item
  * </pre>
  *
- * Speaks the line protocol of docs/guide/lab.md. A pass is timed without the making of its query; CPU
- * time is that of the process, collector included.
+ * Implements the line protocol of docs/guide/lab.md. The creation of the query is not timed. CPU
+ * time is that of the process, including the garbage collector.
  */
 final class Bench {
     private static final int BATCH = 256;
 
-    /** What is measured: starts and stops the clock, and tells every key when it is asked to. */
+    /** A measured pass. Starts and stops the clock, and passes every key to `each` if it is not null. */
     private interface Way {
         long pass(Input input, Clock clock, Consumer<byte[]> each) throws Throwable;
     }
@@ -83,7 +83,7 @@ final class Bench {
         boolean fine = Arrays.asList(Bare.build().split("; ")).contains("profile=release");
         System.out.println("hello\t1\tprofile=" + (fine ? "optimised" : "debug") + "\t" + versions);
         Map<String, Input> inputs = new HashMap<>();
-        // Memory for pages is kept as long as a query exists.
+        // The library retains memory for pages as long as a query exists.
         try (Query idle = query()) {
             idle.source(new SourceOptions());
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
@@ -139,10 +139,10 @@ final class Bench {
         }
     }
 
-    /** Inputs for which the compiler has done its work in this process. */
+    /** Inputs that this process has warmed up, so that their code is compiled. */
     private static final Set<String> warmed = new HashSet<>();
 
-    /** Runs passes until it has, over small items first: few large ones would never get it to work. */
+    /** Warms up an input: first with small items, because few large items would not start the compiler. */
     private static void warm(Way way, Input input) throws Throwable {
         Input small = new Input(page(Map.of("objects", "5000", "depth", "1", "width", "6")), 5000);
         for (Input each : List.of(small, input)) {
@@ -155,7 +155,7 @@ final class Bench {
 
     // ---------------------------------------------------------------- pages
 
-    /** An array of arrays of arrays; 6 by 10 is 17 MB. */
+    /** Nested arrays; depth 6 and width 10 result in 17 MB. */
     private static String deep(int depth, int width) {
         if (depth == 0) {
             return "\"value\"";
@@ -164,7 +164,7 @@ final class Bench {
         return "[" + String.join(",", java.util.Collections.nCopies(width, one)) + "]";
     }
 
-    /** The page that every contender makes from the same parameters. */
+    /** Creates the page. All contenders create equal pages from equal parameters. */
     private static byte[] page(Map<String, String> fields) {
         String payload = deep(Integer.parseInt(fields.get("depth")), Integer.parseInt(fields.get("width")));
         String title = switch (fields.getOrDefault("title", "")) {
@@ -239,7 +239,7 @@ final class Bench {
         return query;
     }
 
-    /** Takes so many items and looks at each; the sum of their lengths. */
+    /** Reads `items` items. Returns the sum of their lengths. */
     private static long handed(Query query, int items) {
         long sum = 0;
         for (int left = items; left > 0; ) {
@@ -256,7 +256,7 @@ final class Bench {
         return sum;
     }
 
-    /** Tells the key of each item, if somebody wants them. */
+    /** Passes the key of each item to `each` if it is not null. */
     private static void drain(Query query, Consumer<byte[]> each) {
         if (each == null) {
             return;
@@ -268,7 +268,7 @@ final class Bench {
         }
     }
 
-    // ---------------------------------------------------------------- beside it
+    // ---------------------------------------------------------------- other ways
 
     private static long floor(Input input, Clock clock, Consumer<byte[]> each) throws Throwable {
         try (Arena arena = Arena.ofConfined()) {
@@ -346,7 +346,7 @@ final class Bench {
             return text.reinterpret(4096).getString(0);
         }
 
-        /** A query by the key with the page in it. */
+        /** Creates a query that is ordered by the key and has the page. */
         static long scanned(Arena arena, byte[] page) throws Throwable {
             MemorySegment options = arena.allocate(208, Long.BYTES);
             options.set(JAVA_INT, 0, 208);
@@ -383,7 +383,7 @@ final class Bench {
         }
     }
 
-    /** Adds up wall time and CPU time of the process, nanoseconds. */
+    /** Adds up wall time and CPU time of the process, in nanoseconds. */
     private static final class Clock {
         private static final int PROCESS = 2;
         private static final MethodHandle GETTIME = Linker.nativeLinker().downcallHandle(

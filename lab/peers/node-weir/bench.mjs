@@ -1,12 +1,13 @@
 // A contender of the lab: the Node package on pages of JSON, compared with other ways in Node.
 //
-//   enqueue   a page is copied and scanned
-//   next      what was scanned is handed out, 256 items at a time, and each item is looked at; the
-//             call after the last of these, which forgets the page, is told apart, as `done`
-//   views     the same, and a Buffer of its bytes is asked of each item
-//   spans     the same by the table of a page, without an object for an item
-//   loop      the floor of next: the same loop over arrays of bytes that are there
-//   json      JSON.parse of the page, and the key of each item
+//   enqueue   the query copies and scans a page
+//   next      the query returns the items of a scanned page, 256 in each call, and each item is
+//             read. The time of the last call, which releases the page, is reported separately, as
+//             `done`
+//   views     as next, with a Buffer for the bytes of each item
+//   spans     as next, with the table of spans of a page instead of an object for each item
+//   loop      the lower bound of next: an equal loop over existing byte arrays
+//   json      JSON.parse parses the page, and the key of each item is read
 //
 // Implements the line protocol of docs/guide/lab.md. The creation of the query is not timed. CPU
 // time is that of the process, including the garbage collector. A run is timed after 0.3 s of
@@ -20,7 +21,7 @@ const TITLES = { escapes: '\\"q\\\\ ', 'non-ascii': 'é€😀 ' }
 const BATCH = { maxItems: 256 }
 const WARM_NS = 300_000_000n
 
-/** Adds up wall time and CPU time, nanoseconds. */
+/** Adds up wall time and CPU time, in nanoseconds. */
 class Clock {
   wall = 0
   cpu = 0
@@ -37,14 +38,14 @@ class Clock {
   }
 }
 
-/** An array of arrays of arrays; 6 by 10 is 17 MB. */
+/** Nested arrays; depth 6 and width 10 result in 17 MB. */
 function deep(depth, width) {
   if (depth === 0) return '"value"'
   const inner = deep(depth - 1, width)
   return `[${Array(width).fill(`{"key":${inner}}`).join(',')}]`
 }
 
-/** The page that every contender makes from the same parameters. */
+/** Creates the page. All contenders create equal pages from equal parameters. */
 function makePage(fields) {
   const payload = deep(Number(fields.depth), Number(fields.width))
   const title = TITLES[fields.title] ?? ''
@@ -71,7 +72,7 @@ function scanned(input) {
   return query
 }
 
-/** Tells the key of each item, if somebody wants them. */
+/** Passes the key of each item to `each` if it is given. */
 function drain(query, each) {
   if (!each) return
   for (let step = query.next(BATCH); step.kind === 'page'; step = query.next(BATCH)) {
@@ -80,7 +81,7 @@ function drain(query, each) {
   }
 }
 
-/** Takes so many items and looks at each; the sum of their lengths. */
+/** Reads `left` items. Returns the sum of their lengths. */
 function handed(query, left) {
   let sum = 0
   while (left > 0) {
@@ -92,7 +93,7 @@ function handed(query, left) {
   return sum
 }
 
-/** The same with a Buffer for each. */
+/** Reads `left` items through a Buffer for each. Returns the sum of their lengths. */
 function viewed(query, left) {
   let sum = 0
   while (left > 0) {

@@ -1,16 +1,16 @@
-"""A contender of the lab: the Python package on pages of JSON, beside what Python has for them.
+"""A contender of the lab: the Python package on pages of JSON, compared with other ways in Python.
 
-    enqueue   a page of `bytes` is kept and scanned
-    copied    the same of a `bytearray`, which is copied
-    next      what was scanned is handed out, 256 items at a time whatever their size, and each is
-              looked at; the call after the last of these, which forgets the page, is told apart, as
-              `done`
-    loop      the floor of next: the same loop over `bytes` that are there
-    json      json.loads of the page, and the key of each item
-    orjson    the same with orjson
+    enqueue   the query refers to a page of type `bytes` and scans it
+    copied    the query copies and scans a page of type `bytearray`
+    next      the query returns the items of a scanned page, 256 in each call whatever their size,
+              and each item is read. The time of the last call, which releases the page, is reported
+              separately, as `done`
+    loop      the lower bound of next: an equal loop over existing `bytes` objects
+    json      json.loads parses the page, and the key of each item is read
+    orjson    orjson parses the page, and the key of each item is read
 
-Speaks the line protocol of docs/guide/lab.md. Runs with the interpreter that the package is
-installed for. A pass is timed without the making of its query; CPU time is that of the process.
+Implements the line protocol of docs/guide/lab.md. Needs the interpreter for which the package is
+installed. The creation of the query is not timed. CPU time is that of the process.
 """
 
 import json
@@ -29,7 +29,7 @@ BATCH = 256, 1 << 40
 
 
 class Clock:
-    """Adds up wall time and CPU time, nanoseconds."""
+    """Adds up wall time and CPU time, in nanoseconds."""
 
     def __init__(self) -> None:
         self.wall = self.cpu = self.done = 0
@@ -44,7 +44,7 @@ class Clock:
 
 
 class Input:
-    """A page, and its items cut out before anything is timed."""
+    """A page, and its items as objects, which are created before the clock starts."""
 
     def __init__(self, fields: dict[str, str]) -> None:
         self.count = int(fields["objects"])
@@ -65,7 +65,7 @@ Way = Callable[[Input, Clock, Each | None], int]
 
 
 def deep(depth: int, width: int) -> str:
-    """An array of arrays of arrays; 6 by 10 is 17 MB."""
+    """Nested arrays; depth 6 and width 10 result in 17 MB."""
     if depth == 0:
         return '"value"'
     inner = deep(depth - 1, width)
@@ -73,7 +73,7 @@ def deep(depth: int, width: int) -> str:
 
 
 def page(fields: dict[str, str]) -> bytes:
-    """The page that every contender makes from the same parameters."""
+    """Creates the page. All contenders create equal pages from equal parameters."""
     payload = deep(int(fields["depth"]), int(fields["width"]))
     title = TITLES.get(fields.get("title", ""), "")
     items = []
@@ -87,20 +87,20 @@ def page(fields: dict[str, str]) -> bytes:
 
 
 def made() -> tuple[weir.Query, weir.Source]:
-    """A query by the key."""
+    """Creates a query that is ordered by the key."""
     query = weir.Query(order="$.order", budgets={"buffer_bytes_max": 1 << 30})
     return query, query.add_source(sorted=True)
 
 
 def scanned(given: Input) -> tuple[weir.Query, weir.Source]:
-    """The same with the page in it."""
+    """Creates a query that is ordered by the key and has the page."""
     query, source = made()
     source.enqueue(given.page)
     return query, source
 
 
 def drain(query: weir.Query, each: Each | None) -> None:
-    """Tells the key of each item, if somebody wants them."""
+    """Passes the key of each item to `each` if it is not None."""
     while each is not None and (step := query.next(*BATCH)) is not None:
         for item in step:
             found = item.find_raw("$.order")
@@ -125,7 +125,7 @@ def copied(given: Input, clock: Clock, each: Each | None) -> int:
 
 
 def handed(query: weir.Query, left: int) -> int:
-    """Takes so many items and looks at each; the sum of their lengths."""
+    """Reads `left` items. Returns the sum of their lengths."""
     total = 0
     while left > 0:
         step = query.next(*BATCH)
@@ -233,7 +233,7 @@ def main() -> int:
             break
         try:
             answer = serve(WAYS[sys.argv[1]], line.rstrip("\n"), inputs)
-        except Exception as failed:  # whatever it is, the lab is told
+        except Exception as failed:  # the lab reports any error
             answer = f"error\t{failed!r}"
         print(answer, flush=True)
     return 0
