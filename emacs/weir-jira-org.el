@@ -145,7 +145,7 @@ package does not change."
 The content of the file is replaced; the issues are not changed."
   (interactive)
   (unless (and (derived-mode-p 'weir-jira-list-mode) weir-jira--set)
-    (user-error "This is no list of issues"))
+    (user-error "This is not a list of issues"))
   (let* ((site (weir-jira--here))
          (keys (weir--jira-keys (weir-jira--site-handle site) weir-jira--set 0
                                 (weir--jira-size weir-jira--set)))

@@ -84,7 +84,7 @@ func (w *stores) run(line string) string {
 	if err := w.command(context.Background(), word, rest); err != nil {
 		var failed *weir.Error
 		if !errors.As(err, &failed) {
-			w.t.Fatalf("%s: %v is no error of the package", line, err)
+			w.t.Fatalf("%s: %v is not an error of the package", line, err)
 		}
 		fmt.Fprintf(&w.out, "! %s\n", failed.Code.Name())
 	}

@@ -40,7 +40,7 @@ func (w *queries) run(line string) string {
 	if err := w.command(word, rest); err != nil {
 		var failed *weir.Error
 		if !errors.As(err, &failed) {
-			w.t.Fatalf("%s: %v is no error of the package", line, err)
+			w.t.Fatalf("%s: %v is not an error of the package", line, err)
 		}
 		fmt.Fprintf(&w.out, "%s: %s\n", failed.Code.Name(), failed.Message)
 	}

@@ -132,8 +132,8 @@ Changes of the same issue may become one operation."
   (weir-jira-tests-with url '("--issues" "20")
     (let ((site (weir-jira-tests-pulled url))
           (documents
-           '((5 . "no valid document")
-             (((type . "doc") (version . 1) (content . "x")) . "no valid document")
+           '((5 . "not a valid document")
+             (((type . "doc") (version . 1) (content . "x")) . "not a valid document")
              (((type . "doc") (version . 1)
                (content . [((type . "paragraph") (content . [((type . "text") (text . "left"))])) 7]))
               . "^left")
@@ -179,7 +179,7 @@ Changes of the same issue may become one operation."
       (should (equal (weir-jira-edit-tests-at-site url "AA-2" 'description 'content) "x"))
       (with-current-buffer (weir-jira--show site "AA-2")
         (should (string-match-p "^Summary     A new head$" (buffer-string)))
-        (should (string-match-p "no valid document" (buffer-string)))))))
+        (should (string-match-p "not a valid document" (buffer-string)))))))
 
 (defun weir-jira-edit-tests-elsewhere (url key fields)
   "Set FIELDS, an alist, of the issue KEY at URL, as another user."

@@ -36,7 +36,7 @@ pub(crate) fn fuzz(seconds: Option<&str>) -> anyhow::Result<()> {
     let seconds = match seconds {
         Some(text) => text
             .parse()
-            .with_context(|| format!("`{text}` is no number of seconds"))?,
+            .with_context(|| format!("`{text}` is not a number of seconds"))?,
         None => FUZZ_SECONDS_DEFAULT,
     };
     let seed = std::env::var("WEIR_FUZZ_SEED").unwrap_or_else(|_| now_s().to_string());

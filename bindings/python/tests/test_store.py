@@ -94,7 +94,7 @@ def test_pages_hold_all_records_in_order(topic: weir.Topic) -> None:
         topic.pages(after=1, last=1)
     with pytest.raises(weir.StoreError, match="BAD_OPTION"):
         topic.pages("5", last=1)
-    with pytest.raises(weir.StoreError, match="soon is no position"):
+    with pytest.raises(weir.StoreError, match="soon is not a position"):
         topic.pages("soon")
 
 

@@ -14,25 +14,26 @@ use crate::settings::Settings;
 
 /// The text that `create` writes: every key with its default, commented out.
 const TEMPLATE: &str = "\
-# Configuration of weir. It is looked for as ./weir.toml, then
-# $XDG_CONFIG_HOME/weir/weir.toml, then /etc/weir/weir.toml; the first one found
-# is used. Flags and WEIR_AT, WEIR_OUTPUT, WEIR_DURABILITY win over it.
-# `weir config show` prints what holds and where it comes from.
+# Configuration of weir. The first of these files that exists is used: ./weir.toml,
+# $XDG_CONFIG_HOME/weir/weir.toml, /etc/weir/weir.toml. Flags, the variables WEIR_AT,
+# WEIR_OUTPUT and WEIR_DURABILITY, and the current context override the file.
+# `weir config show` prints the settings in effect and their origins.
 
-# The directory of the store.
+# The store: a directory, or the address of a server.
 #at = \"./weir-data\"
 
-# table, wide, json, jsonl, csv or raw; else it depends on command and terminal.
+# Output format: table, wide, json, jsonl, csv or raw. If it is not set, the format
+# depends on the command and the terminal.
 #output = \"table\"
 
-# When a write is answered:
-#   group         when it is synced; all that wait share one sync
-#   each          the same with a sync of its own
-#   interval:TIME when it is written; a power cut loses up to that much time, as in interval:50ms
-#   memory        when it is written; a power cut can lose everything
+# When a write is acknowledged (default: group):
+#   group         after its sync; waiting writes share one sync
+#   each          after its own sync
+#   interval:TIME after it is written; a power cut loses at most the writes of TIME (interval:50ms)
+#   memory        after it is written; a power cut can lose all writes since the open
 #durability = \"group\"
 
-# What `weir serve` does; all keys with their values: `weir serve --print-config`.
+# Settings of `weir serve`. `weir serve --print-config` prints all keys and their meanings.
 #[serve]
 #http = \"127.0.0.1:7070\"
 #native = \"127.0.0.1:7071\"
@@ -49,7 +50,7 @@ enum Verb {
     /// Show every setting, its value and its origin
     #[command(after_long_help = "Examples:\n  weir config show\n  weir config show -o json")]
     Show,
-    /// Check the file; exits with 2 if it is invalid
+    /// Check the file; the exit code is 2 if it is invalid
     #[command(after_long_help = "Examples:\n  \
         weir config create && weir config check\n  \
         weir config create --file my.toml && weir config check --config my.toml")]
@@ -71,7 +72,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "value",
         "text",
-        "its value, null when it depends on the command",
+        "value of the setting; null: depends on the command",
     ),
     field(
         "origin",
@@ -87,8 +88,8 @@ pub(crate) fn run(caller: &Caller, args: &ConfigArgs) -> anyhow::Result<ExitCode
         Verb::Check => {
             // An invalid file has already ended the command.
             let text = match &caller.settings.file {
-                Some(path) => format!("{} is right", path.display()),
-                None => "there is no file; defaults hold".to_owned(),
+                Some(path) => format!("{} is valid", path.display()),
+                None => "there is no file; the defaults apply".to_owned(),
             };
             note(caller.quiet, &text);
         }
@@ -99,7 +100,7 @@ pub(crate) fn run(caller: &Caller, args: &ConfigArgs) -> anyhow::Result<ExitCode
                 .create_new(true)
                 .open(file);
             let mut opened = options.map_err(|error| {
-                Failure::new(ErrorCode::Io, format!("cannot make {shown}")).because(error)
+                Failure::new(ErrorCode::Io, format!("cannot create {shown}")).because(error)
             })?;
             let written = opened.write_all(TEMPLATE.as_bytes());
             written.failed(|| format!("cannot write {shown}"))?;

@@ -21,7 +21,7 @@ use crate::place;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Opens no store, and leaves nothing behind. Exit code 1: a check failed; a warning is no failure.
+Opens no store, and leaves nothing behind. Exit code 1: a check failed; a warning is not a failure.
 
 Examples:
   weir doctor

@@ -170,7 +170,7 @@ impl<'a> Item<'a> {
             None => self.delete,
             Some("PUT") => false,
             Some("DELETE") => true,
-            Some(kind) => return Err(format!("{kind} is no kind of write")),
+            Some(kind) => return Err(format!("{kind} is not a kind of write")),
         };
         match (delete, values) {
             // `tail` and `export` print a DELETE with an empty text.
@@ -223,7 +223,7 @@ impl Items {
     /// Adds the write of a line. The error is the reason why it is invalid.
     pub(crate) fn item(&mut self, item: &Item<'_>) -> Result<(), String> {
         let kind = item.kind()?;
-        let bad = |name: &str| format!("{name}64 is no base64, or stands beside {name}");
+        let bad = |name: &str| format!("{name}64 is not base64, or stands beside {name}");
         let key = bytes::unjson(item.key.as_deref(), item.key64.as_deref());
         let key = key.ok_or_else(|| bad("key"))?;
         if key.is_empty() && (item.key.is_some() || item.key64.is_some()) {

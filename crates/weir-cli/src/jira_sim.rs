@@ -112,7 +112,7 @@ fn rate(text: &str) -> Result<(u32, u32), String> {
     let (rate, burst) = text.split_once(':').ok_or("it has no `:`")?;
     let number = |text: &str| match text.parse::<u32>() {
         Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!("{text:?} is no number from 1 on")),
+        _ => Err(format!("{text:?} is not a number from 1 on")),
     };
     Ok((number(rate)?, number(burst)?))
 }

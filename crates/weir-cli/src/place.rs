@@ -373,7 +373,7 @@ pub(crate) fn check_empty(caller: &Caller, at: &Path) -> anyhow::Result<()> {
         let name = entry.failed(failed)?.file_name();
         if HARMLESS.iter().all(|harmless| name != *harmless) {
             let name = name.to_string_lossy();
-            let why = format!("the directory is no store, and has other files, such as {name}");
+            let why = format!("the directory is not a store, and has other files, such as {name}");
             let failure = Failure::new(ErrorCode::StoreExists, failed())
                 .because(why)
                 .advise("name an empty or new directory, or give --create to use this one");
@@ -431,7 +431,7 @@ pub(crate) fn parse(at: &str) -> anyhow::Result<Where<'_>> {
             .because("commands speak the native protocol of a server, not HTTP")
             .advise("give its native port: `--at weir://HOST:7071`, with TLS weirs://"),
         _ => failure
-            .because(format!("{scheme} is no kind of address that is known"))
+            .because(format!("{scheme} is not a kind of address that is known"))
             .advise("give a directory, weir://HOST:PORT, weirs://HOST:PORT or unix:PATH"),
     }
     .into())

@@ -66,13 +66,13 @@ Examples:
   weir program test balance.wasm balance.txt --write
   weir program deploy bank balance.wasm && weir program test balance.wasm --from-topic bank")]
     Test(script::TestArgs),
-    /// Run a past intention again, and show what the program did
+    /// Replay a past intention, and show the calls of the program
     #[command(after_long_help = "\
-The store is only read, whether it is open elsewhere or not: the intention runs in memory, on the
-state before it, made from the nearest snapshot and the log. Each host call is shown with its
-arguments, what it gave back, and its fuel. Where the log before was compacted away and no snapshot
-is old enough, nothing can be run again. At a server, which sends parts of its files, this needs the
-rights `admin` and `read` on all topics, and so do `logs` and `replay`.
+Only reads the store, even if another process has it open. The intention runs in memory, on the
+state before it, which is rebuilt from the nearest snapshot and the log. Each host call is printed with
+its arguments, result and fuel. An intention cannot be replayed if the log before it was purged and no
+snapshot is old enough. At a server, which sends parts of its files, `trace`, `logs` and `replay` need
+the rights `admin` and `read` on all topics.
 
 Examples:
   weir program deploy bank balance.wasm && weir program trace bank 1
@@ -80,9 +80,9 @@ Examples:
     Trace(trace::TraceArgs),
     /// Print the lines that the programs of a topic wrote
     #[command(after_long_help = "\
-Lines are no part of a store: they are made again by running the log in memory, from the first
-intention that can be run. A process that has the store open
-gets its lines as events of `tracing` (target weir::program).
+A store does not contain the lines. This command replays the log in memory, from the first intention
+that can be replayed, and prints the lines. A process that has the store open
+receives the lines as events of `tracing` (target weir::program).
 
 Examples:
   weir program deploy bank balance.wasm && weir program logs bank
@@ -90,12 +90,12 @@ Examples:
     Logs(logs::LogsArgs),
     /// Show how another program would have judged the history of a topic
     #[command(after_long_help = "\
-The store is only read, whether it is open elsewhere or not. The log runs in memory as it was, and once
-more with the module of --with in the place of every program that the topic had; limits, arguments,
-stamps and order stay. Each intention whose verdict or records differ is a row, and the exit code is 3
-if there is one. Where the log before was compacted away, both runs begin with the newest snapshot that
-is old enough, and the other program takes over the state of the one before it. Both take about
-100 bytes of memory for each intention of the topic.
+Only reads the store, even if another process has it open. The log is replayed in memory twice: with its
+own programs, and with the module of --with instead of every program of the topic. Limits, arguments,
+timestamps and order are equal. Each intention whose verdict or records differ is a row; the exit code is
+3 if there is a row. If the start of the log was purged, both runs begin with the newest snapshot that is
+old enough, and the other program continues with the state in it. The runs need about 100 bytes of memory
+for each intention of the topic.
 
 Examples:
   weir program deploy bank balance.wasm && weir program replay bank --with balance.wasm
@@ -191,7 +191,7 @@ pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCod
 fn module(file: &Path) -> anyhow::Result<Vec<u8>> {
     let code = read(file)?;
     if code.is_empty() {
-        let what = format!("{} is no program", file.display());
+        let what = format!("{} is not a program", file.display());
         return Err(Failure::new(ErrorCode::BadProgram, what)
             .because("the file is empty")
             .advise("build the module again, and look at what the compiler says")

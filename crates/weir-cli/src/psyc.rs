@@ -74,14 +74,14 @@ enum Command {
     Render(render::RenderArgs),
     /// Check whether a keyword has the subwords of another, in order
     #[command(
-        after_long_help = "Prints 0 when they do, 1 when not, -1 for what is no keyword.\n\n\
+        after_long_help = "Prints 0 when they do, 1 when not, -1 for what is not a keyword.\n\n\
         Examples:\n  weir psyc match _failure_delivery _failure_unsuccessful_delivery\n  \
         weir psyc match _notice _failure_delivery"
     )]
     Match(names::Pair),
     /// Check whether one keyword continues another
     #[command(
-        after_long_help = "Prints 0 when it does, 1 when not, -1 for what is no keyword.\n\n\
+        after_long_help = "Prints 0 when it does, 1 when not, -1 for what is not a keyword.\n\n\
         Examples:\n  weir psyc inherits _notice _notice_context_enter\n  \
         weir psyc inherits _notice_context _notice"
     )]

@@ -339,7 +339,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     if let Some(cause) = failure {
         // The failure below reports the result, with its cause.
         drop(weir.close());
-        let what = "the server has ended: its store takes no more writes".to_owned();
+        let what = "the server has ended: its store accepts no more writes".to_owned();
         let failure = Failure::store(what, &StoreError::Poisoned { cause });
         return Err(failure.tool().into());
     }
@@ -407,7 +407,7 @@ fn port(address: &str, source: &std::io::Error, config: &ServerConfig) -> Failur
             .because("another process listens there")
             .advise(format!("end that process, or use another port: {other}")),
         ErrorKind::AddrNotAvailable => failure(ErrorCode::BadOption)
-            .because("it is no address of this machine")
+            .because("it is not an address of this machine")
             .advise(format!("take one that this machine has: {other}")),
         ErrorKind::PermissionDenied => {
             failure(ErrorCode::NotPermitted)
@@ -603,7 +603,7 @@ impl Signals {
                 break true;
             }
             if server.store_failure().is_some() {
-                notify("STATUS=the store takes no more writes");
+                notify("STATUS=the store accepts no more writes");
                 break true;
             }
             self.pause(server);

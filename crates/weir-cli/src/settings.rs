@@ -167,7 +167,7 @@ fn wrong(key: &str, origin: &str, why: &str) -> anyhow::Error {
 }
 
 fn format(text: &str) -> Result<Format, String> {
-    Format::from_str(text, true).map_err(|_| format!("{text} is no output format"))
+    Format::from_str(text, true).map_err(|_| format!("{text} is not an output format"))
 }
 
 /// Parses a durability level: `group`, `each`, `interval:TIME` or `memory`.
@@ -181,7 +181,7 @@ pub(crate) fn durability(text: &str) -> Result<Durability, String> {
             Err(error) => Err(error.to_string()),
         },
         _ => Err(format!(
-            "{text} is no level; choose group, each, interval:TIME or memory"
+            "{text} is not a level; choose group, each, interval:TIME or memory"
         )),
     }
 }
@@ -189,7 +189,7 @@ pub(crate) fn durability(text: &str) -> Result<Durability, String> {
 /// Parses a consistency level: `local`, `leader` or `linear`.
 pub(crate) fn consistency(text: &str) -> Result<Consistency, String> {
     let read = Consistency::from_name(text.as_bytes());
-    read.ok_or_else(|| format!("{text} is no level; choose local, leader or linear"))
+    read.ok_or_else(|| format!("{text} is not a level; choose local, leader or linear"))
 }
 
 /// Parses a duration with its unit, for a flag.
@@ -216,7 +216,7 @@ pub(crate) fn value_bytes_max(text: &str) -> Result<usize, String> {
 /// Parses a count, from 0 on.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     text.parse()
-        .map_err(|_| format!("{text} is no whole number from 0 to {}", u64::MAX))
+        .map_err(|_| format!("{text} is not a whole number from 0 to {}", u64::MAX))
 }
 
 fn find(given: Option<&Path>) -> Option<PathBuf> {
@@ -245,7 +245,7 @@ impl Values {
         let shown = path.display().to_string();
         let failure = || {
             Failure::new(ErrorCode::BadOption, format!("cannot use the file {shown}"))
-                .advise("correct the file; `weir config check` says when it is right")
+                .advise("correct the file, then run `weir config check`")
         };
         let text = std::fs::read_to_string(path).map_err(|error| failure().because(error))?;
         Self::parse(&text).map_err(|why| failure().because(why).into())
@@ -364,7 +364,7 @@ mod tests {
         check("durabilty = \"group\"", "did you mean durability?");
         check("outptu = 1", "did you mean output?");
         check("at = 3", "at must be a text");
-        check("durability = \"slow\"", "slow is no level");
+        check("durability = \"slow\"", "slow is not a level");
         check("at = ", "line 1");
         assert!(Values::parse("at = \"./x\"\noutput = \"json\"").is_ok());
     }

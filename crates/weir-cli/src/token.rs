@@ -94,7 +94,7 @@ fn lifetime(text: &str) -> Result<Lifetime, String> {
 
 /// Fields of a new token.
 pub(crate) const NEW_FIELDS: &[Field] = &[
-    field("id", "text", "its id, which is no secret"),
+    field("id", "text", "its id, which is not a secret"),
     field("name", "text", "name of the principal"),
     field("token", "text", "the token; null with --out"),
     field("expires", "time", "when it ends, null: never"),

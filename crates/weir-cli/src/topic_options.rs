@@ -65,7 +65,8 @@ fn groups(text: &str) -> Result<Vec<GroupName>, String> {
     if text == "none" {
         return Ok(Vec::new());
     }
-    let name = |name| GroupName::new(name).ok_or_else(|| format!("{name} is no name of a group"));
+    let name =
+        |name| GroupName::new(name).ok_or_else(|| format!("{name} is not a name of a group"));
     let mut names = text.split(',').map(name).collect::<Result<Vec<_>, _>>()?;
     names.sort();
     names.dedup();

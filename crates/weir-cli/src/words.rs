@@ -37,7 +37,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
 
 /// Parses an integer.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text} is no number"))
+    text.parse().map_err(|_| format!("{text} is not a number"))
 }
 
 /// Parses a value, or `None` for `none`.

@@ -838,7 +838,7 @@ fn a_start_that_fails_says_why_and_leaves_no_store() {
                 "--insecure-no-auth",
             ],
             78,
-            "no address of this machine",
+            "not an address of this machine",
         ),
         (&["--http", ":0", "--tls-cert", "c.pem"], 78, "tls_key"),
         (&["--http", ":0", "--identities", "nobody"], 78, "nobody"),

@@ -204,7 +204,7 @@ fn is(fine: bool, otherwise: &str) -> Checked {
 fn first<'v>(list: &'v Value, what: &str) -> std::result::Result<&'v Value, Outcome> {
     let items = list
         .as_array()
-        .ok_or_else(|| broken(format!("{what} is no list")))?;
+        .ok_or_else(|| broken(format!("{what} is not a list")))?;
     items
         .first()
         .ok_or_else(|| Outcome::Skipped(format!("the site has no {what}")))
@@ -217,7 +217,7 @@ fn id_of(issue: &Value) -> &str {
 /// The time at which an issue changed, in milliseconds.
 fn updated(issue: &Value) -> std::result::Result<i64, Outcome> {
     let text = issue["fields"]["updated"].as_str().unwrap_or_default();
-    time::parse(text).ok_or_else(|| broken(format!("{text:?} is no time as updated")))
+    time::parse(text).ok_or_else(|| broken(format!("{text:?} is not a time as updated")))
 }
 
 impl Site<'_> {
@@ -262,7 +262,7 @@ fn server(site: &Site<'_>) -> Checked {
     };
     is(server["deploymentType"] == kind, "deploymentType differs")?;
     let at = server["serverTime"].as_str().and_then(time::parse);
-    is(at.is_some(), "serverTime is no time")
+    is(at.is_some(), "serverTime is not a time")
 }
 
 fn account(site: &Site<'_>) -> Checked {
@@ -278,7 +278,7 @@ fn rights(site: &Site<'_>) -> Checked {
     let found: Value = done(site.client.get(path))?;
     for right in ["BROWSE_PROJECTS", "EDIT_ISSUES"] {
         let have = &found["permissions"][right]["havePermission"];
-        is(have.is_boolean(), "havePermission is no boolean")?;
+        is(have.is_boolean(), "havePermission is not a boolean")?;
     }
     Ok(())
 }
@@ -334,7 +334,7 @@ fn projects(site: &Site<'_>) -> Checked {
     has(&found, &["/startAt", "/maxResults", "/total", "/isLast"])?;
     let first = first(&found["values"], "projects")?;
     has(first, &["/id", "/key", "/name"])?;
-    is(first["id"].is_string(), "the id is no string")
+    is(first["id"].is_string(), "the id is not a string")
 }
 
 fn old_search(site: &Site<'_>) -> Checked {
@@ -353,7 +353,7 @@ fn search_page(site: &Site<'_>) -> Checked {
         "isLast and the token differ",
     )?;
     let issue = first(&found["issues"], "issues")?;
-    is(issue["id"].is_string(), "the id is no string")?;
+    is(issue["id"].is_string(), "the id is not a string")?;
     has(issue, &["/key", "/fields/updated"])
 }
 
@@ -469,7 +469,7 @@ fn editmeta(site: &Site<'_>) -> Checked {
     let path = format!("issue/{}/editmeta", id_of(site.issue()?));
     let found: Value = done(site.client.get(&path))?;
     let fields = found["fields"].as_object();
-    let fields = fields.ok_or_else(|| broken("fields is no object"))?;
+    let fields = fields.ok_or_else(|| broken("fields is not an object"))?;
     let summary = fields.get("summary");
     let summary =
         summary.ok_or_else(|| Outcome::Skipped("the summary cannot be edited".to_owned()))?;
@@ -592,7 +592,7 @@ fn changed(site: &Site<'_>, id: &str, marker: &Value) -> Checked {
             .write("DELETE", &format!("{comments}/{comment}"), &Value::Null),
     )?;
     // The index may lag, so the query selects this issue by its id.
-    let number: u64 = id.parse().map_err(|_| broken("the id is no number"))?;
+    let number: u64 = id.parse().map_err(|_| broken("the id is not a number"))?;
     let jql = format!("project = \"{}\" AND id = {id}", site.project);
     let body = json!({"jql": jql, "fields": ["summary"], "properties": [MARKER],
         "reconcileIssues": [number]});

@@ -513,7 +513,10 @@ impl<'a> Outbox<'a> {
             (None, Some(kind)) => (kind, other.id, target.id.clone()),
             (None, None) => {
                 let phrases = meta::link_phrases(self.replica)?;
-                let what = format!("{phrase:?} is no link; choose from {}", phrases.join(", "));
+                let what = format!(
+                    "{phrase:?} is not a link; choose from {}",
+                    phrases.join(", ")
+                );
                 let field = "link".to_owned();
                 return Err(JiraError::Field { field, what });
             }
@@ -549,7 +552,7 @@ impl<'a> Outbox<'a> {
                 let possible: Vec<String> = types.iter().map(meta::name_of).collect();
                 let names = possible;
                 let what = format!(
-                    "{kind:?} is no type of {key}; choose from {}",
+                    "{kind:?} is not a type of {key}; choose from {}",
                     names.join(", ")
                 );
                 let field = "type".to_owned();

@@ -53,7 +53,7 @@ pub fn create(client: &Client, replica: &Replica, new: &NewProject) -> Result<Va
     let kind = Some(new.kind.as_str()).filter(|kind| !kind.is_empty());
     let kind = kind.unwrap_or("software");
     if !KINDS.contains(&kind) {
-        let what = format!("{kind:?} is no type; choose from {}", KINDS.join(", "));
+        let what = format!("{kind:?} is not a type; choose from {}", KINDS.join(", "));
         return Err(wrong("type", what));
     }
     let lead = if new.lead.is_empty() { "me" } else { &new.lead };

@@ -23,7 +23,8 @@ fn org(value: &Value, stars: usize) -> String {
             Ok(org) => org.text,
             Err(error) => {
                 let words = jql::plain_text(document);
-                let note = format!("(The site sent a text that is no valid document: {error})\n");
+                let note =
+                    format!("(The site sent a text that is not a valid document: {error})\n");
                 match words.trim() {
                     "" => note,
                     words => format!("{words}\n{note}"),
@@ -51,7 +52,7 @@ mod tests {
         ] {
             let text = shown(&document, 1);
             assert!(text.starts_with(words), "{text}");
-            assert!(text.contains("no valid document"), "{text}");
+            assert!(text.contains("not a valid document"), "{text}");
         }
         assert_eq!(shown(&Value::Null, 0), "");
         assert_eq!(shown(&json!("h1. x"), 0), "h1. x\n");

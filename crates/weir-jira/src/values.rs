@@ -72,17 +72,17 @@ fn one(
                 .parse::<f64>()
                 .ok()
                 .filter(|number| number.is_finite());
-            let number = number.ok_or_else(|| wrong(info, format!("{text:?} is no number")))?;
+            let number = number.ok_or_else(|| wrong(info, format!("{text:?} is not a number")))?;
             Ok(json!(number))
         }
         FieldKind::Date => {
             let valid = text.len() == 10 && time::parse_literal(text, 0).is_some();
-            let bad = || wrong(info, format!("{text:?} is no date YYYY-MM-DD"));
+            let bad = || wrong(info, format!("{text:?} is not a date YYYY-MM-DD"));
             valid.then(|| text.into()).ok_or_else(bad)
         }
         FieldKind::Time => {
             let ms = time::parse(text).or_else(|| time::parse_literal(text, 0));
-            let ms = ms.ok_or_else(|| wrong(info, format!("{text:?} is no time")))?;
+            let ms = ms.ok_or_else(|| wrong(info, format!("{text:?} is not a time")))?;
             Ok(time::format(ms).into())
         }
         FieldKind::Person => person(replica, text).map_err(|what| wrong(info, what)),
@@ -93,7 +93,7 @@ fn one(
                 .is_some_and(|(project, number)| {
                     !project.is_empty() && number.parse::<u64>().is_ok()
                 });
-            let bad = || wrong(info, format!("{text:?} is no key of an issue"));
+            let bad = || wrong(info, format!("{text:?} is not a key of an issue"));
             valid.then(|| json!({"key": key})).ok_or_else(bad)
         }
         FieldKind::Named | FieldKind::Choice => choice(info, kind, text),

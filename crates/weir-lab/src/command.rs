@@ -456,7 +456,7 @@ pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     let experiment = Experiment::read(&set.path("experiment.toml"))?;
     let summary = Summary::new(&experiment, &plan, &blocks);
     if let Some(lack) = lack(&plan, &blocks).or_else(|| unmeasured(&summary)) {
-        let what = format!("{} is no whole record: {lack}", dir.display());
+        let what = format!("{} is not a whole record: {lack}", dir.display());
         return Err(LabError::Usage { what });
     }
     fs::create_dir_all(to).map_err(LabError::io(to))?;

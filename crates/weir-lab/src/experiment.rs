@@ -429,7 +429,7 @@ impl Experiment {
                 .iter()
                 .any(|contender| contender.name == *twin)
         {
-            return self.complain(format!("twin `{twin}` is no contender"));
+            return self.complain(format!("twin `{twin}` is not a contender"));
         }
         self.claims
             .iter()
@@ -471,7 +471,7 @@ impl Experiment {
         for reference in claim.compare.iter().chain(terms) {
             let contender = Reference::parse(reference, &claim.metric).contender;
             if !self.contenders.iter().any(|known| known.name == contender) {
-                return self.complain(format!("{place}: `{contender}` is no contender"));
+                return self.complain(format!("{place}: `{contender}` is not a contender"));
             }
         }
         Ok(())
@@ -529,7 +529,7 @@ max_value = 10.0
             (
                 "compare = [\"a\"]",
                 "compare = [\"b\"]",
-                "`b` is no contender",
+                "`b` is not a contender",
             ),
             (
                 "max_value = 10.0",

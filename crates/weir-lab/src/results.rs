@@ -159,7 +159,10 @@ impl ResultSet {
     /// Opens an existing directory.
     pub fn open(dir: &Path) -> Result<ResultSet> {
         if !dir.join("plan.json").is_file() {
-            let what = format!("{} holds no plan.json; it is no result set", dir.display());
+            let what = format!(
+                "{} holds no plan.json; it is not a result set",
+                dir.display()
+            );
             return Err(LabError::Usage { what });
         }
         Ok(ResultSet {

@@ -185,7 +185,7 @@ impl Module {
             Ok(true)
         } else {
             Err(format!(
-                "the export {name} is no function without parameters that returns an i32"
+                "the export {name} is not a function without parameters that returns an i32"
             ))
         }
     }

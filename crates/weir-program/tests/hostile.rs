@@ -393,7 +393,7 @@ fn forbidden_modules_are_refused_with_a_sentence() {
         &with(&format!(
             "{memory} (global (mut v128) (v128.const i64x2 0 0))"
         )),
-        "no number of at most 64 bits",
+        "not a number of at most 64 bits",
     );
     refused(
         &with(&format!("{memory} (func (drop (atomic.fence)))"))
@@ -422,7 +422,7 @@ fn forbidden_modules_are_refused_with_a_sentence() {
         ),
         (
             r#"(import "weir1" "memory" (memory 1 1))"#,
-            "weir1.memory is no function",
+            "weir1.memory is not a function",
         ),
     ] {
         refused(&with(&format!("{import} {memory}")), sentence);
@@ -443,7 +443,7 @@ fn forbidden_modules_are_refused_with_a_sentence() {
             r#"(module {memory} (func (export "weir_abi") (result i32) i32.const 1)
             (func (export "weir_apply") (param i32) (result i32) i32.const 0))"#
         ),
-        "weir_apply is no function without parameters",
+        "weir_apply is not a function without parameters",
     );
     let drops = with(&format!(r#"{memory} (data $d "x") (func data.drop $d)"#));
     refused_with(&drops, "state=memory", "state mode memory does not keep");

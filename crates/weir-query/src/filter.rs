@@ -158,7 +158,7 @@ impl Filter {
             };
             let why = weir_scan::pattern_fault(&text)?;
             Some(format!(
-                "`{text}` is no regular expression of RFC 9485 and matches nothing: {why}"
+                "`{text}` is not a regular expression of RFC 9485 and matches nothing: {why}"
             ))
         });
         patterns.collect()

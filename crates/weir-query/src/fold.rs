@@ -459,7 +459,7 @@ impl Group {
         let count = part(0).span.of(item);
         let count = std::str::from_utf8(count).ok().and_then(|n| n.parse().ok());
         if part(0).tag != Tag::Undefined && count.is_none() {
-            let what = "the count of a partial aggregate is no whole number";
+            let what = "the count of a partial aggregate is not a whole number";
             return Err(QueryError::new(ErrorCode::NotJson).because(what));
         }
         if count == Some(0) {

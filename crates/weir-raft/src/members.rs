@@ -204,7 +204,7 @@ impl Members {
         let node = match (join.cluster, known) {
             (Some(_), None) => {
                 return Err(ChangeError::Never(format!(
-                    "node {} is no member any more: it was removed, and its directory cannot come \
+                    "node {} is no longer a member: it was removed, and its directory cannot come \
                      back; join with an empty directory",
                     join.node
                 )));
@@ -286,7 +286,7 @@ impl Members {
             port.filter(|_| !host.is_empty())
         });
         if port.is_none() || peer.len() > ADDRESS_BYTES_MAX || peer.contains(char::is_whitespace) {
-            let text = format!("`{peer}` is no peer address: give HOST:PORT");
+            let text = format!("`{peer}` is not a peer address: give HOST:PORT");
             return Err(ChangeError::Never(text));
         }
         let changing = self.changes.lock().await;
@@ -315,7 +315,7 @@ impl Members {
         self.leads()?;
         let mut current = self.current();
         if let Some(node) = voters.iter().find(|node| !current.nodes.contains_key(node)) {
-            return Err(ChangeError::Never(format!("node {node} is no member")));
+            return Err(ChangeError::Never(format!("node {node} is not a member")));
         }
         for node in voters.difference(&current.voters) {
             let has_it = |metrics: &RaftMetrics<Types>| has_caught_up(metrics, *node).is_ok();
@@ -347,7 +347,7 @@ impl Members {
             return Ok(());
         }
         if !current.nodes.contains_key(&node) {
-            return Err(ChangeError::Never(format!("node {node} is no member")));
+            return Err(ChangeError::Never(format!("node {node} is not a member")));
         }
         has_caught_up(&self.raft.metrics().borrow_watched(), node)?;
         let promoted = ChangeMembers::AddVoterIds([node].into());
@@ -363,7 +363,7 @@ impl Members {
         let mut current = self.current();
         let is_voter = current.voters.contains(&node);
         if !current.nodes.contains_key(&node) {
-            return Err(ChangeError::Never(format!("node {node} is no member")));
+            return Err(ChangeError::Never(format!("node {node} is not a member")));
         }
         if current.voters.len() == 1 && is_voter {
             let text = format!("node {node} is the only voter");

@@ -62,7 +62,7 @@ impl Repairs {
         let metrics = raft.metrics().borrow_watched().clone();
         let members = metrics.membership_config.membership();
         let member = members.get_node(&node).cloned();
-        let member = member.ok_or_else(|| "the caller is no member".to_owned())?;
+        let member = member.ok_or_else(|| "the caller is not a member".to_owned())?;
         if metrics.current_leader != Some(metrics.id) {
             return Err("this node does not lead".to_owned());
         }

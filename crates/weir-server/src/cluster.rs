@@ -64,7 +64,7 @@ pub enum ClusterError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The directory is not a node, and the settings name no cluster to join.
-    #[error("the directory is no node of a cluster")]
+    #[error("the directory is not a node of a cluster")]
     NoNode,
 }
 

@@ -21,7 +21,7 @@ impl FromStr for Address {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let wrong = || KeyError::new("an address like 127.0.0.1:7070, [::1]:7070 or 7070");
+        let wrong = || KeyError::new("an address such as 127.0.0.1:7070, [::1]:7070 or 7070");
         let text = text.trim();
         let port = text.strip_prefix(':').unwrap_or(text);
         if let Ok(port) = port.parse::<u16>() {
@@ -47,7 +47,7 @@ impl fmt::Display for Address {
 #[non_exhaustive]
 pub enum KeyError {
     /// The key accepts values of another kind.
-    #[error("it takes {wanted}")]
+    #[error("it must be {wanted}")]
     Wanted {
         /// The values that the key accepts.
         wanted: &'static str,
@@ -144,7 +144,7 @@ impl Setting for Size {
         let bytes = usize::try_from(units::size(text)?);
         bytes
             .map(Self)
-            .map_err(|_| KeyError::new("a size that fits into memory"))
+            .map_err(|_| KeyError::new("a size that fits in the address space"))
     }
 
     fn show(&self) -> String {
@@ -265,7 +265,7 @@ impl Rate {
 
 impl Setting for Rate {
     fn read(text: &str) -> Result<Self, KeyError> {
-        let wrong = || KeyError::new("a number a second like 1000 or 16MiB, off or auto");
+        let wrong = || KeyError::new("a number per second such as 1000 or 16MiB, off or auto");
         match text {
             "auto" => Ok(Self::Auto),
             "off" | "none" => Ok(Self::Off),
@@ -352,61 +352,61 @@ config! {
     http: Option<Address> = Some(loopback(7070)), "Address of the HTTP port, or off";
     native: Option<Address> = Some(loopback(7071)), "Address of the native port, or off";
     peer: Option<Address> = None, "Address of the port for the other nodes of a cluster, or off";
-    peer_cert: Option<PathBuf> = None, "File with the certificate of this node for the other nodes, and those between it and its authority, PEM (weir cert issue --for node)";
-    peer_key: Option<PathBuf> = None, "File with the key of that certificate, PEM";
-    peer_ca: Option<PathBuf> = None, "File with the authority of the certificates of all nodes, PEM; it must sign nothing else";
-    join: Vec<String> = Vec::new(), "Peer addresses of nodes of a cluster, HOST:PORT, that an empty directory joins";
-    node: usize = 0, "Number that an empty directory wants when it joins a cluster; 0: any";
-    advertise: String = String::new(), "Host name or address under which clients and the other nodes of a cluster reach this one; none: the addresses of its ports";
-    socket: Option<PathBuf> = None, "Socket of the native protocol for processes of the same person, or off; weir serve: weir.sock in the directory";
-    threads: usize = 0, "Threads that serve; 0: as many as processors";
-    identities: Option<PathBuf> = None, "File of tokens and certificates that are known; none: everything is allowed";
-    tls_cert: Option<PathBuf> = None, "File with the certificate of the server and those between it and its authority, PEM";
-    tls_key: Option<PathBuf> = None, "File with the key of the certificate, PEM";
-    tls_client: ClientCertificates = ClientCertificates::Off, "Whether clients show a certificate: off, optional or required";
-    tls_client_ca: Option<PathBuf> = None, "File with the authority of the certificates of clients, PEM";
-    tls12: bool = false, "Speak TLS 1.2 beside 1.3";
-    audit: Option<bool> = None, "Write what is denied and administered to .weir.audit; auto: with identities";
-    rate_requests: Rate = Rate::Auto, "Requests a second of one principal or address; auto: no limit for this machine";
-    rate_bytes: Rate = Rate::Auto, "Bytes a second of the requests of one principal or address";
-    rate_fuel: Rate = Rate::Auto, "Fuel a second that programs use for one principal or address";
-    program_fuel_max: usize = 10_000_000, "Fuel of one call that a topic with a program may ask for; at least 2,000,000, the default of a topic, and at most 1,000,000,000";
-    sessions_per_principal_max: usize = 1024, "Sessions of one principal within a day, of the 4,096 that a store keeps";
-    insecure_no_auth: bool = false, "Serve other machines without identities";
-    insecure_no_tls: bool = false, "Serve other machines without TLS";
-    hosts: Vec<String> = Vec::new(), "Names by which clients may call the server, besides those of loopback";
-    cors_origins: Vec<String> = Vec::new(), "Origins of web pages that may use the server";
-    connections_max: usize = 10_000, "Open connections of each port";
-    connections_unauthenticated_max: usize = 1024, "Open connections of all ports on which no request passed its checks yet; one more closes the oldest of them";
-    connections_per_address_max: usize = 1024, "Open connections of each port from one address";
-    memory_max: Option<Size> = None, "Memory that budgets are made for; auto: the least of what control groups, limits and the machine allow";
-    bodies_budget: Option<Size> = None, "Bytes of bodies and packets that are not complete, of all connections together; auto: an eighth of the memory, at most 256 MiB";
-    answers_budget: Option<Size> = None, "Bytes of answers that clients did not take yet, of all connections together; auto: an eighth of the memory, at most 256 MiB";
-    request_line_max: Size = Size(8 << 10), "Size of a request line";
-    head_max: Size = Size(32 << 10), "Size of all header fields";
-    head_fields_max: usize = 100, "Number of header fields";
-    payload_max: Size = Size(16 << 20), "Size of one payload, below the limit of the store";
-    body_max: Size = Size(64 << 20), "Size of a request body";
-    json_max: Size = Size(1 << 20), "Size of a JSON body that the server itself reads";
-    head_timeout: Duration = Duration::from_secs(10), "Time for the header fields from their first byte";
-    idle_timeout: Duration = Duration::from_secs(75), "Time between two requests of a connection";
-    body_timeout: Duration = Duration::from_secs(20), "Silence within a request body";
-    body_rate_min: Size = Size(1 << 10), "Bytes a second that a body must average";
-    body_rate_after: Duration = Duration::from_secs(10), "Time from which that average counts";
-    store_timeout: Duration = Duration::from_secs(30), "Time for the store to answer a write";
-    write_timeout: Duration = Duration::from_secs(30), "Time in which a client must read some of its answer";
-    heartbeat: Duration = Duration::from_secs(15), "Time between two signs of life of a quiet tail";
-    tail_max_age: Duration = Duration::from_mins(10), "Time after which a tail is asked to come again";
-    lame_duck: Duration = Duration::ZERO, "Time between not ready and not accepting after SIGTERM, for a load balancer that polls /readyz";
-    drain: Duration = Duration::from_secs(30), "Time for open requests when the server is told to end";
-    backups: Option<PathBuf> = None, "Directory below which weir serve makes a copy of the store on SIGUSR1; none: it makes none";
-    snapshot_log: Size = Size(1 << 30), "Bytes of log after a snapshot that make the next one";
-    log_keep: Size = Size(256 << 20), "Newest bytes of log that stay when a snapshot lets the older ones go";
-    scrub_rate: Size = Size(8 << 20), "Bytes a second that are read again in the background to find damage; 0: none";
-    scrub_every: Duration = Duration::from_hours(24), "Time between the beginnings of two rounds that read everything again";
-    volatile: bool = false, "Serve a store on a file system in memory or of the network, which may lose what was synced";
-    believe_clock: bool = false, "Believe at once that the store was closed as long as the clock of this machine says";
-    access_log: bool = false, "Log each request";
+    peer_cert: Option<PathBuf> = None, "File with the certificate of this node for the peer port and the intermediate certificates, PEM (weir cert issue --for node)";
+    peer_key: Option<PathBuf> = None, "File with the private key of peer_cert, PEM";
+    peer_ca: Option<PathBuf> = None, "File with the authority that signs the certificates of all nodes, PEM; it must sign no other certificates";
+    join: Vec<String> = Vec::new(), "Peer addresses, HOST:PORT, of nodes of the cluster that this node joins if its directory is empty";
+    node: usize = 0, "Number of this node when it joins a cluster with an empty directory; 0: the cluster chooses it";
+    advertise: String = String::new(), "Host name or IP address that the server reports to clients and to other nodes; empty: the addresses of its ports";
+    socket: Option<PathBuf> = None, "Unix socket of the native protocol for processes of the same user; off: no socket; weir serve by default: weir.sock in the directory";
+    threads: usize = 0, "Number of threads that serve requests; 0: one for each processor";
+    identities: Option<PathBuf> = None, "File with the accepted tokens and certificates and their rights; off: every client may do everything";
+    tls_cert: Option<PathBuf> = None, "File with the certificate of the server and the intermediate certificates, PEM";
+    tls_key: Option<PathBuf> = None, "File with the private key of tls_cert, PEM";
+    tls_client: ClientCertificates = ClientCertificates::Off, "Whether clients must present a certificate: off, optional or required";
+    tls_client_ca: Option<PathBuf> = None, "File with the authority that signs the certificates of clients, PEM";
+    tls12: bool = false, "Accept TLS 1.2 in addition to TLS 1.3";
+    audit: Option<bool> = None, "Record denied and administrative requests in the topic .weir.audit; auto: if identities is set";
+    rate_requests: Rate = Rate::Auto, "Maximum requests per second of one principal or address; off: no limit; auto: 100,000, and no limit for clients on this machine";
+    rate_bytes: Rate = Rate::Auto, "Maximum bytes per second of the requests of one principal or address; off: no limit; auto: 256MiB, and no limit for clients on this machine";
+    rate_fuel: Rate = Rate::Auto, "Maximum fuel per second of programs for one principal or address; off: no limit; auto: 1,000,000,000, and no limit for clients on this machine";
+    program_fuel_max: usize = 10_000_000, "Highest fuel_max that a topic may have, for one call of its program; 2,000,000 (the default of a topic) to 1,000,000,000";
+    sessions_per_principal_max: usize = 1024, "Maximum sessions of one principal in 24 hours; a store has at most 4,096 in total";
+    insecure_no_auth: bool = false, "Listen without identities at addresses that other machines can reach";
+    insecure_no_tls: bool = false, "Listen without TLS at addresses that other machines can reach";
+    hosts: Vec<String> = Vec::new(), "Host names that requests may use for the server, in addition to those of loopback; separated by commas";
+    cors_origins: Vec<String> = Vec::new(), "Origins of web pages whose scripts may use the server; separated by commas";
+    connections_max: usize = 10_000, "Maximum open connections of each port";
+    connections_unauthenticated_max: usize = 1024, "Maximum open connections of all ports that have no accepted request yet; above this, the server closes the oldest of them";
+    connections_per_address_max: usize = 1024, "Maximum open connections of each port from one address";
+    memory_max: Option<Size> = None, "Memory from which the budgets are computed; auto: the smallest limit of control groups, address space and machine";
+    bodies_budget: Option<Size> = None, "Maximum bytes of incomplete bodies and packets of all connections; auto: an eighth of the memory, 4 MiB to 256 MiB";
+    answers_budget: Option<Size> = None, "Maximum bytes of responses that clients have not received yet, of all connections; auto: an eighth of the memory, 4 MiB to 256 MiB";
+    request_line_max: Size = Size(8 << 10), "Maximum size of a request line";
+    head_max: Size = Size(32 << 10), "Maximum size of all header fields together";
+    head_fields_max: usize = 100, "Maximum number of header fields";
+    payload_max: Size = Size(16 << 20), "Maximum size of one payload; the store accepts at most 64MiB";
+    body_max: Size = Size(64 << 20), "Maximum size of a request body";
+    json_max: Size = Size(1 << 20), "Maximum size of a JSON body that the server parses";
+    head_timeout: Duration = Duration::from_secs(10), "Maximum time from the first byte of a request to the end of its header fields";
+    idle_timeout: Duration = Duration::from_secs(75), "Maximum idle time of a connection between two requests";
+    body_timeout: Duration = Duration::from_secs(20), "Maximum time between two pieces of a request body";
+    body_rate_min: Size = Size(1 << 10), "Minimum average rate of a request body, in bytes per second";
+    body_rate_after: Duration = Duration::from_secs(10), "Age of a request body from which body_rate_min applies";
+    store_timeout: Duration = Duration::from_secs(30), "Maximum time of a write in the store";
+    write_timeout: Duration = Duration::from_secs(30), "Maximum time without progress while a client reads a response";
+    heartbeat: Duration = Duration::from_secs(15), "Interval of the heartbeats of an idle tail";
+    tail_max_age: Duration = Duration::from_mins(10), "Duration of a tail after which the server asks the client to reconnect";
+    lame_duck: Duration = Duration::ZERO, "Time after SIGTERM in which /readyz returns 503 while requests are still served, for load balancers";
+    drain: Duration = Duration::from_secs(30), "Maximum time for open requests during a shutdown";
+    backups: Option<PathBuf> = None, "Directory below which weir serve writes a backup of the store on SIGUSR1; off: no backups";
+    snapshot_log: Size = Size(1 << 30), "Bytes of log after which the next snapshot is written";
+    log_keep: Size = Size(256 << 20), "Newest bytes of log that are retained when a snapshot permits a purge";
+    scrub_rate: Size = Size(8 << 20), "Bytes per second that a background scrub reads to find damage; 0: no scrub";
+    scrub_every: Duration = Duration::from_hours(24), "Time between the starts of two scrubs of the whole store";
+    volatile: bool = false, "Allow a store on a file system in memory or on a network, which may lose synced data";
+    believe_clock: bool = false, "Accept the clock of this machine at once, even if it says that the store was closed for a long time";
+    access_log: bool = false, "Write a log line for each request";
 }
 
 /// Settings with which a server refuses to start.
@@ -434,17 +434,17 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tls => {
-                "TLS is off; give --tls-cert and --tls-key (`weir cert ca` and `weir cert issue` \
-                 make them), or say --insecure-no-tls to let everybody on the way read and change \
-                 everything"
+                "TLS is off; set --tls-cert and --tls-key (`weir cert ca` and `weir cert issue` \
+                 create the files), or set --insecure-no-tls if nobody else can read or change the \
+                 traffic"
             }
             Self::Identities => {
-                "nobody has to say who they are; give --identities (`weir token create` makes the \
-                 file), or say --insecure-no-auth to let everybody do everything"
+                "clients need no credentials; set --identities (`weir token create` creates the \
+                 file), or set --insecure-no-auth to allow every client everything"
             }
             Self::PeerTls => {
-                "the other nodes are reached without TLS; give --peer-cert, --peer-key and --peer-ca \
-                 (`weir cert issue --for node` makes the files), or say --insecure-no-tls for a \
+                "the peer port has no TLS; set --peer-cert, --peer-key and --peer-ca \
+                 (`weir cert issue --for node` creates the files), or set --insecure-no-tls in a \
                  network that nobody else can reach"
             }
         })
@@ -488,7 +488,7 @@ impl ServerConfig {
             return Err(ConfigError::Exposed { address, missing });
         }
         if self.peer.is_none() && !self.join.is_empty() {
-            let what = "join needs peer: the address at which the other nodes reach this one";
+            let what = "join needs peer: set the address of the port for the other nodes";
             return Err(ConfigError::Contradiction { what });
         }
         let of_peers = [&self.peer_cert, &self.peer_key, &self.peer_ca];
@@ -505,15 +505,15 @@ impl ServerConfig {
             for (missing, what) in [
                 (
                     self.tls_cert.is_none(),
-                    "tls_client needs tls_cert and tls_key: a client shows its certificate to a server that has one",
+                    "tls_client needs tls_cert and tls_key: without TLS, a client cannot present a certificate",
                 ),
                 (
                     self.tls_client_ca.is_none(),
-                    "tls_client needs tls_client_ca: the authority that signs the certificates of clients",
+                    "tls_client needs tls_client_ca: set the authority that signs the certificates of clients",
                 ),
                 (
                     self.identities.is_none(),
-                    "tls_client needs identities: a certificate says who it is, the file what it may do",
+                    "tls_client needs identities: the file defines the rights of each certificate",
                 ),
             ] {
                 if missing {
@@ -523,11 +523,11 @@ impl ServerConfig {
         }
         let own_ports = self.http.is_none_or(|http| http.0.port() == 0);
         if self.http == self.native && !own_ports {
-            let what = "http and native have one address: give each a port of its own";
+            let what = "http and native have the same address: set different ports";
             return Err(ConfigError::Contradiction { what });
         }
         if self.http.is_none() && self.native.is_none() && self.socket.is_none() {
-            let what = "all ports are off, so there is nothing to serve";
+            let what = "all ports are off: set http, native or socket";
             return Err(ConfigError::Contradiction { what });
         }
         Ok(())

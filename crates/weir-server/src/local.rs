@@ -36,7 +36,7 @@ impl LocalSocket {
                 Ok(found) if !found.file_type().is_socket() => {
                     return Err(io::Error::new(
                         io::ErrorKind::AlreadyExists,
-                        "there is a file that is no socket",
+                        "there is a file that is not a socket",
                     ));
                 }
                 _ => {}

@@ -175,7 +175,10 @@ impl StoreClock {
             (state.base_ms, state.base) = (wall_ms, now);
             // The wall clock has agreed with itself since the jump.
             state.agrees_since = state.jump.take().map(|jump| jump.since);
-            tracing::warn!(ahead_ms, "the wall clock has kept its time and is believed");
+            tracing::warn!(
+                ahead_ms,
+                "the wall clock has run steadily for ten minutes and is accepted"
+            );
             wall_ms
         } else {
             state.agrees_since = None;
@@ -196,8 +199,8 @@ impl State {
         let Some(jump) = kept else {
             tracing::warn!(
                 ahead_ms,
-                "the wall clock is ahead of the time of the store; it is believed when it has \
-                 kept its time for ten minutes"
+                "the wall clock is ahead of the time of the store; it is accepted when it has run \
+                 steadily for ten minutes"
             );
             self.jump = Some(Jump {
                 since: now,

@@ -56,7 +56,7 @@ pub(crate) fn write(disk: &dyn Disk, moved_ms: u64) -> Result<(), StoreError> {
 pub(crate) fn remove(disk: &dyn Disk) {
     match disk.remove(PATH) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            tracing::warn!(%error, "the file `clock` cannot be removed");
+            tracing::warn!(%error, "cannot remove the file `clock`");
         }
         _ => {}
     }

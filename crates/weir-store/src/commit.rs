@@ -533,12 +533,12 @@ impl Committer {
             if !short || self.engine.queue.is_shut() {
                 if let Some(since) = since {
                     let waited_ms = Instant::now().saturating_duration_since(since).as_millis();
-                    tracing::info!(waited_ms, "a file descriptor is free; writes go on");
+                    tracing::info!(waited_ms, "a file descriptor is free; writes resume");
                 }
                 return done;
             }
             since.get_or_insert_with(|| {
-                tracing::warn!("no file descriptor is free; writes wait until one is");
+                tracing::warn!("no file descriptor is free; writes wait for one");
                 Instant::now()
             });
             std::thread::sleep(DESCRIPTOR_PAUSE);

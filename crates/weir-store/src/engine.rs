@@ -156,7 +156,7 @@ impl Engine {
         if value <= limit {
             return Ok(());
         }
-        let what = "fuel of a call that a topic asks for (fuel_max)";
+        let what = "fuel of a call (fuel_max of a topic)";
         Err(StoreError::LimitExceeded { what, limit, value })
     }
 
@@ -294,5 +294,5 @@ fn log_poison(cause: &StoreError) {
         offset = *at;
         errno = source.raw_os_error();
     }
-    tracing::error!(operation, file, offset, errno, %cause, "the store takes no more writes");
+    tracing::error!(operation, file, offset, errno, %cause, "the store accepts no more writes");
 }

@@ -97,7 +97,9 @@ pub enum StoreError {
         sequence: u64,
     },
     /// A file of a later format; the file was not changed.
-    #[error("{file} has format {found}, this program knows up to {supported}")]
+    #[error(
+        "{file} has format {found}; this program supports formats up to {supported}: use a newer program"
+    )]
     NewerFormat {
         /// The file.
         file: String,
@@ -108,7 +110,7 @@ pub enum StoreError {
     },
     /// Bytes with a valid checksum that this format does not define; a later program wrote them.
     /// The file was not changed.
-    #[error("{file} holds something of a later program at byte {position}")]
+    #[error("{file} at byte {position} was written by a newer program: use that program")]
     UnknownContent {
         /// The file.
         file: String,
@@ -144,7 +146,7 @@ pub enum StoreError {
     },
     /// A write or sync failed; nothing more can be written through this handle. Reads continue.
     /// Every later write returns this cause.
-    #[error("the store takes no more writes: {cause}; close and open the store again")]
+    #[error("the store accepts no more writes: {cause}; close the store and open it again")]
     Poisoned {
         /// The first failure. Never itself `Poisoned`.
         cause: Arc<StoreError>,
@@ -152,7 +154,7 @@ pub enum StoreError {
     /// The log write or sync of this call failed, or the log could not be applied. Whether the
     /// intentions are in the log is unknown until the store is opened again. Under a session,
     /// sending the same nonces again returns their outcomes. The store accepts no more writes.
-    #[error("the outcome of the write is not known: {cause}; close and open the store again")]
+    #[error("the outcome of the write is unknown: {cause}; close the store and open it again")]
     InDoubt {
         /// The failure. Never itself `Poisoned` or `InDoubt`.
         cause: Arc<StoreError>,
@@ -160,14 +162,14 @@ pub enum StoreError {
     /// A part of the call is or will be in the log, and the rest is not. Under a session, sending
     /// the same nonces again executes the missing intentions, each at most once. The store still
     /// accepts writes.
-    #[error("a part of the call may have been executed, the rest was not: {cause}")]
+    #[error("only a part of the call may have been executed: {cause}")]
     PartlyLogged {
         /// Why the rest is not in the log. Never itself `Poisoned`, `InDoubt` or
         /// `PartlyLogged`.
         cause: Box<StoreError>,
     },
     /// A thread of this process panicked before it returned a result.
-    #[error("{thread} panicked before it answered")]
+    #[error("{thread} panicked before it returned a result")]
     Panicked {
         /// Description of the thread.
         thread: &'static str,
@@ -181,7 +183,7 @@ pub enum StoreError {
         free_bytes: u64,
     },
     /// A size or count above its limit; nothing was written.
-    #[error("{what} is {value}, the limit is {limit}")]
+    #[error("{what}: {value}, the limit is {limit}")]
     LimitExceeded {
         /// The measured quantity, with its unit.
         what: &'static str,
@@ -191,7 +193,7 @@ pub enum StoreError {
         value: u64,
     },
     /// A log index outside of the range that the call accepts.
-    #[error("index {index} is outside {low}..={high}: {what}")]
+    #[error("{what}: {index} is not between {low} and {high}")]
     IndexOutOfRange {
         /// The purpose of the index.
         what: &'static str,
@@ -205,8 +207,8 @@ pub enum StoreError {
     /// An intention that cannot be replayed: the log before it was purged, and no snapshot is old
     /// enough.
     #[error(
-        "intention {intention} cannot be run again: the log before it was compacted away and no \
-         snapshot is older; the first that can be is {first}"
+        "intention {intention} cannot be replayed: the log before it was purged, and no snapshot is \
+         older; the first that can be replayed is {first}"
     )]
     Gone {
         /// The intention.
@@ -215,7 +217,7 @@ pub enum StoreError {
         first: IntentionOffset,
     },
     /// An intention exceeds a limit or is invalid. Nothing of its call was written.
-    #[error("intention {index} of the call is refused: {error}")]
+    #[error("intention {index} of the call is invalid: {error}")]
     Refused {
         /// Position of the intention in the call, from 0.
         index: usize,
@@ -237,7 +239,7 @@ pub enum StoreError {
         group: String,
     },
     /// Retention has removed the requested records. Reading can start at `first`.
-    #[error("records before {first} are gone; there are {first} to {last}")]
+    #[error("records before {first} were removed; the topic has {first} to {last}")]
     RecordsGone {
         /// Offset of the first record that exists, or of the next record if none exists.
         first: u64,
@@ -257,7 +259,7 @@ pub enum StoreError {
     #[error("the store was opened without an engine for programs")]
     ProgramsOff,
     /// This computer cannot run a program.
-    #[error("a program cannot be run here: {why}")]
+    #[error("this computer cannot run the program: {why}")]
     ProgramUnable {
         /// What is missing.
         why: String,
@@ -279,7 +281,7 @@ pub enum StoreError {
         text: String,
     },
     /// Another node of the cluster is the leader. Nothing was appended.
-    #[error("node {node} leads; its clients connect to {client}")]
+    #[error("node {node} is the leader; connect to {client}")]
     Elsewhere {
         /// Number of the leader.
         node: u64,
@@ -304,8 +306,8 @@ pub enum StoreError {
     /// The log after the newest snapshot creates more records than a read-only open may store
     /// outside of the directory.
     #[error(
-        "the log after the newest snapshot makes {bytes} bytes of records so far, and an open for \
-         reading only keeps {limit_bytes} at most"
+        "the log after the newest snapshot has {bytes} bytes of records or more; a read-only open \
+         keeps at most {limit_bytes}"
     )]
     ReadOnlyLimit {
         /// [`OpenOptions::read_only_bytes_max`](crate::OpenOptions::read_only_bytes_max).
@@ -314,7 +316,7 @@ pub enum StoreError {
         bytes: u64,
     },
     /// The topic has compaction off.
-    #[error("topic {name} has compaction off")]
+    #[error("compaction of topic {name} is off")]
     CompactionOff {
         /// The topic.
         name: String,
@@ -342,12 +344,12 @@ pub enum StoreError {
 fn no_room(needed_bytes: u64, free_bytes: u64) -> String {
     if free_bytes < needed_bytes {
         return format!(
-            "{needed_bytes} bytes needed with the reserve of 16 MiB, {free_bytes} free"
+            "{needed_bytes} bytes are needed, including the reserve of 16 MiB; {free_bytes} are free"
         );
     }
     format!(
-        "a file cannot grow to {needed_bytes} bytes although {free_bytes} are free: a limit on the \
-         size of files (RLIMIT_FSIZE, `ulimit -f`) or a quota"
+        "a file cannot grow to {needed_bytes} bytes, although {free_bytes} are free: check the limit on \
+         the size of files (RLIMIT_FSIZE, `ulimit -f`) and quotas"
     )
 }
 

@@ -111,8 +111,8 @@ pub enum Agreement {
     Equal,
     /// The files differ.
     Differs,
-    /// The files do not contain the records: they are not yet written to the topic, or were
-    /// compacted away.
+    /// The files do not contain the records: they are not written to the topic yet, or compaction
+    /// has removed them.
     Unknown,
 }
 

@@ -73,10 +73,13 @@ impl Identity {
         let damage = |position, what| StoreError::damage(PATH, position, what, 0);
         let (body, crc) = bytes.split_at(BYTES - 4);
         if crc != crc32c(body).to_le_bytes() {
-            return Err(damage(BYTES as u64 - 4, "checksum of the identity"));
+            return Err(damage(
+                BYTES as u64 - 4,
+                "the checksum of the identity is wrong",
+            ));
         }
         if array(bytes, 0) != *MAGIC {
-            return Err(damage(0, "magic of the identity"));
+            return Err(damage(0, "the magic number of the identity is wrong"));
         }
         let format = u16::from_le_bytes(array(bytes, 8));
         let reserved = body

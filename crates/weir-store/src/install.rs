@@ -63,7 +63,8 @@ impl Manifest {
         bytes: &[u8; MANIFEST_BYTES],
         store_id: &[u8; 16],
     ) -> Result<(Self, Phase), StoreError> {
-        let damage = |position| StoreError::damage(MANIFEST, position, "a manifest", 0);
+        let damage =
+            |position| StoreError::damage(MANIFEST, position, "the manifest is not as written", 0);
         let (body, crc) = bytes.split_at(MANIFEST_BYTES - 4);
         if crc != crc32c(body).to_le_bytes() || !body.starts_with(MAGIC) {
             return Err(damage(0));
@@ -127,7 +128,12 @@ impl Manifest {
             .map_err(StoreError::io(IoVerb::Open, MANIFEST))?;
         let len = file.len().map_err(StoreError::io(IoVerb::Read, MANIFEST))?;
         if len != MANIFEST_BYTES as u64 {
-            return Err(StoreError::damage(MANIFEST, len, "a manifest", 0));
+            return Err(StoreError::damage(
+                MANIFEST,
+                len,
+                "the manifest is not as written",
+                0,
+            ));
         }
         let mut bytes = [0; MANIFEST_BYTES];
         file.read_exact_at(&mut bytes, 0)
@@ -257,7 +263,10 @@ pub(crate) fn resume(
     let Some((manifest, phase)) = Manifest::read(disk, store_id)? else {
         return clear_staged(disk);
     };
-    tracing::info!(index = manifest.index.0, "ending the install of a snapshot");
+    tracing::info!(
+        index = manifest.index.0,
+        "completing the installation of a snapshot"
+    );
     switch(disk, log, store_id, manifest, phase)
 }
 
@@ -323,7 +332,7 @@ impl Committer {
         let mut applier = shared.lock();
         if snapshot.index < applier.applied {
             return Err(StoreError::IndexOutOfRange {
-                what: "a snapshot to install",
+                what: "the index of a snapshot to install",
                 index: snapshot.index.0,
                 low: applier.applied.0,
                 high: u64::MAX,

@@ -238,14 +238,14 @@ impl Log {
         let payload_bytes = parts.iter().map(|part| part.len() as u64).sum();
         if payload_bytes > PAYLOAD_BYTES_MAX {
             return Err(StoreError::LimitExceeded {
-                what: "bytes of a log payload",
+                what: "the bytes of a log payload",
                 limit: PAYLOAD_BYTES_MAX,
                 value: payload_bytes,
             });
         }
         if term < self.last_term {
             return Err(StoreError::IndexOutOfRange {
-                what: "term of a log entry",
+                what: "the term of a log entry",
                 index: term,
                 low: self.last_term,
                 high: u64::MAX,
@@ -346,7 +346,7 @@ impl Log {
         self.writable()?;
         let (low, high) = (self.start.purged_index, self.last_index);
         let Some(term) = self.term_at(index) else {
-            let what = "truncation of the log";
+            let what = "the index of a truncation";
             return Err(StoreError::IndexOutOfRange {
                 what,
                 index: index.0,
@@ -388,7 +388,7 @@ impl Log {
         let (low, high) = (self.start.purged_index, self.durable_index);
         let term = self.term_at(index).filter(|_| index.0 <= high);
         let Some(term) = term else {
-            let what = "purge of the log";
+            let what = "the index of a purge";
             return Err(StoreError::IndexOutOfRange {
                 what,
                 index: index.0,
@@ -457,7 +457,7 @@ impl Log {
             .0
             .checked_sub(1)
             .ok_or(StoreError::IndexOutOfRange {
-                what: "next index of a reset log",
+                what: "the next index of a reset log",
                 index: 0,
                 low: 1,
                 high: u64::MAX,

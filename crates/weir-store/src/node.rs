@@ -179,8 +179,8 @@ pub(crate) fn node_files(
             VoteFile::create(&**disk, store_id, options.node, incarnation, None)?
         }
         None => {
-            let why = "this directory is a store of its own with data; it becomes a node only on \
-                       command";
+            let why = "this directory is a store with data, and not a node; `weir cluster init` \
+                       makes it the first node of a cluster";
             let why = why.to_owned();
             return Err(StoreError::NodeRefused { why });
         }
@@ -189,7 +189,10 @@ pub(crate) fn node_files(
         return Err(refuse_node(vote.node));
     }
     if ![0, vote.incarnation].contains(&options.incarnation) {
-        let why = format!("this directory is another disk of node {}", vote.node);
+        let why = format!(
+            "this directory belongs to another incarnation of node {}",
+            vote.node
+        );
         return Err(StoreError::NodeRefused { why });
     }
     let committed = CommittedFile::open(&**disk, store_id)?;

@@ -36,7 +36,7 @@ pub enum ReadFrom {
 /// The error for a text that is not a position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text} is no position: write start, end, an offset, -N for the last N records, a time ago \
+    "{text} is not a position: write start, end, an offset, -N for the last N records, a time ago \
      such as 10m, or a time such as 2026-11-01 or 2026-11-01T08:30:00Z"
 )]
 pub struct PositionError {

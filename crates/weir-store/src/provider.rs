@@ -139,8 +139,8 @@ impl Waiters {
 
 impl Drop for Waiters {
     fn drop(&mut self) {
-        let text = "the batch was proposed, and this node does not know what became of it; send \
-                    it again with the same client id and nonce";
+        let text = "the batch was proposed, and this node does not know its outcome; send it again \
+                    with the same client id and nonce";
         self.fail(|| StoreError::Remote {
             code: ErrorCode::Indeterminate,
             text: text.to_owned(),

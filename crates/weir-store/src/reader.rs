@@ -39,7 +39,7 @@ impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Topic(files) => write!(f, "topic {}", files.id.0),
-            Self::Name(_, name) => write!(f, "{name}, not there yet"),
+            Self::Name(_, name) => write!(f, "{name}, which does not exist yet"),
         }
     }
 }

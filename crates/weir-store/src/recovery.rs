@@ -141,7 +141,7 @@ pub(crate) fn recover(
         // The log knows this term: the entry is in the log, or is the newest purged entry. A
         // snapshot outside of the log was rejected.
         Some(_) => log.term_at(through).ok_or_else(|| {
-            let what = "the term of the newest applied entry";
+            let what = "the term of the newest applied entry is missing";
             StoreError::damage("log", 0, what, 0)
         })?,
         // The next batch has this term too.
@@ -166,7 +166,7 @@ fn committed_through(
     // Entries may be missing after a power cut. Other nodes have them.
     let through = index.min(log.last_index());
     if through == index && log.term_at(index).is_some_and(|found| found != term) {
-        let what = "the term of the committed entry";
+        let what = "the term differs from that of the log entry";
         return Err(StoreError::damage("cluster/committed", 48, what, 0));
     }
     Ok(through)
@@ -229,7 +229,7 @@ fn start_clock(engine: &Engine, disk: &dyn Disk, options: &OpenOptions, report: 
         } else if newest_ms > 0 && moved_ms > clock_moves::UNNOTED_MS_MAX {
             let noted = clock_moves::write(disk, noted_ms.saturating_add(moved_ms));
             if let Err(error) = noted {
-                tracing::warn!(%error, "the time of the store is not moved: no note can be written");
+                tracing::warn!(%error, "cannot write the file `clock`; the time of the store is not changed");
                 (clock, clock_report) = new(0);
             }
             clock.await_confirmation();
@@ -288,7 +288,7 @@ fn identity(
             return Err(StoreError::damage(
                 identity::PATH,
                 0,
-                "the identity of the store",
+                "the identity of the store is missing",
                 0,
             ));
         }
@@ -329,7 +329,7 @@ impl Base<'_> {
                 return Err(StoreError::damage(
                     &file,
                     32,
-                    "a log that reaches to this snapshot",
+                    "the log ends before this snapshot",
                     0,
                 ));
             }
@@ -356,7 +356,8 @@ impl Base<'_> {
         }
         if !whole {
             let file = snapshot::path(LogIndex(log.first_index().0 - 1));
-            let missing = StoreError::damage(&file, 0, "a snapshot where the log begins", 0);
+            let missing =
+                StoreError::damage(&file, 0, "there is no snapshot at the start of the log", 0);
             let first = report.set_aside.drain(..).next();
             return Err(first.map_or(missing, |(_, error)| error));
         }
@@ -383,7 +384,7 @@ fn fits_log(snapshot: Snapshot, log: &LogReaders) -> Result<Snapshot, StoreError
         return Err(StoreError::damage(
             &file,
             40,
-            "the term of the log entry",
+            "the term differs from that of the log entry",
             0,
         ));
     }

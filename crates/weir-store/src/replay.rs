@@ -47,7 +47,7 @@ impl<'a> Content<'a> {
             let is_zero = head.is_some_and(|rest| rest.iter().all(|byte| *byte == 0));
             let fits = kind == MEMBERSHIP || payload.len() == ENTRY_HEAD_BYTES;
             if !is_zero || !fits || count != 0 {
-                let what = "an entry of the consensus as it is written";
+                let what = "an entry of the consensus is not as written";
                 return Err(StoreError::damage(&file(), 0, what, 0));
             }
             return Ok(if kind == BLANK {
@@ -70,7 +70,7 @@ impl<'a> Content<'a> {
             },
         })?;
         if count != batch.count {
-            let what = "as many items as the log says";
+            let what = "the number of items differs from that in the log";
             return Err(StoreError::damage(&file(), 4, what, 0));
         }
         Ok(Self::Batch(batch))

@@ -447,7 +447,7 @@ impl Replica {
     /// its callbacks.
     fn task(&self, work: impl FnOnce(&mut Committer) + Send + 'static) {
         if let Err(error) = self.handle.send(work) {
-            tracing::debug!(%error, "the log of a closed store was asked for something");
+            tracing::debug!(%error, "a request for the log of a closed store");
         }
     }
 
@@ -463,7 +463,7 @@ impl Replica {
         let fits = index == next || (self.shared.holes && index > next);
         if !fits {
             return Err(StoreError::IndexOutOfRange {
-                what: "an entry to apply",
+                what: "the index of an entry to apply",
                 index: index.0,
                 low: next.0,
                 high: next.0,
@@ -618,7 +618,7 @@ impl Committer {
                 self.log.reset(index, 0)?;
             } else if index != next {
                 return Err(StoreError::IndexOutOfRange {
-                    what: "an entry to append",
+                    what: "the index of an entry to append",
                     index: index.0,
                     low: next.0,
                     high: next.0,
@@ -648,7 +648,7 @@ impl Committer {
         self.flush();
         self.engine.writable()?;
         let Some(replica) = &mut self.replica else {
-            let why = "the store is no node of a cluster".to_owned();
+            let why = "the store is not a node of a cluster".to_owned();
             return Err(StoreError::NodeRefused { why });
         };
         match replica.vote.save(vote) {
@@ -726,7 +726,7 @@ impl Committer {
         body: &[u8],
     ) -> Result<EntryId, StoreError> {
         if self.replica.is_some() {
-            let why = "the store is a node of a cluster already".to_owned();
+            let why = "the store is already a node of a cluster".to_owned();
             return Err(StoreError::NodeRefused { why });
         }
         self.engine.writable()?;

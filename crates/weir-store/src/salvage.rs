@@ -158,7 +158,8 @@ pub fn salvage_dry_run(
 }
 
 fn identity_of(from: &dyn Disk) -> Result<Identity, StoreError> {
-    let missing = || StoreError::damage(identity::PATH, 0, "the identity of the store", 0);
+    let missing =
+        || StoreError::damage(identity::PATH, 0, "the identity of the store is missing", 0);
     Identity::read(from, identity::PATH)?.ok_or_else(missing)
 }
 
@@ -206,7 +207,7 @@ fn look(
         });
     }
     if base.is_none() {
-        let what = "a snapshot, or a log that begins with its first entry";
+        let what = "there is no readable snapshot, and the log does not begin with its first entry";
         return Err(StoreError::damage(snapshot::DIRECTORY, 0, what, 0));
     }
     // With a gap, entries between the snapshot and the beginning of the log are missing.
@@ -523,7 +524,7 @@ impl SegmentCopy<'_> {
             .map_err(StoreError::io(IoVerb::Read, &self.path))?;
         let damage = |what| StoreError::damage(&self.path, position, what, 0);
         if len.saturating_sub(position) < HEADER_BYTES as u64 {
-            return Err(damage("a block header"));
+            return Err(damage("a block header is incomplete"));
         }
         let mut header = [0; HEADER_BYTES];
         file.read_exact_at(&mut header, position)
@@ -532,16 +533,17 @@ impl SegmentCopy<'_> {
             position,
             ..self.place
         };
-        let header = Header::read(&header, &place).map_err(|_| damage("a block header"))?;
+        let header =
+            Header::read(&header, &place).map_err(|_| damage("a block header is incomplete"))?;
         let at = position + HEADER_BYTES as u64;
         if u64::from(header.bytes) > len - at {
-            return Ok((header, Err(damage("a block that ends after the segment"))));
+            return Ok((header, Err(damage("a block ends after its segment"))));
         }
         let mut records = vec![0; header.bytes as usize];
         let read = file.read_exact_at(&mut records, at);
         let records = match read {
             Err(error) => Err(StoreError::io(IoVerb::Read, &self.path)(error)),
-            Ok(()) if !header.covers(&records) => Err(damage("checksum of a block")),
+            Ok(()) if !header.covers(&records) => Err(damage("the checksum of a block is wrong")),
             Ok(()) => Ok(records),
         };
         Ok((header, records))

@@ -80,7 +80,7 @@ impl Store {
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         match self.poison_cause() {
-            Some(cause) => Some(format!("the store takes no more writes: {cause}")),
+            Some(cause) => Some(format!("the store accepts no more writes: {cause}")),
             None => self
                 .checkpoint_failure()
                 .map(|text| format!("the last checkpoint failed: {text}")),

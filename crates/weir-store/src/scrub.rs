@@ -260,7 +260,7 @@ pub(crate) fn round(
             file = finding.file,
             position = finding.position,
             what = finding.what,
-            "damage was found"
+            "the scrub found damage"
         );
         engine.counters.damage.add(1);
         known.push(finding.clone());

@@ -131,7 +131,7 @@ impl StagedSnapshot {
     pub fn write(&mut self, file: usize, at: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let index = self.id.index;
         let strange = |high| StoreError::IndexOutOfRange {
-            what: "a part of a snapshot",
+            what: "the position of a part of a snapshot",
             index: at,
             low: 0,
             high,
@@ -165,7 +165,12 @@ impl StagedSnapshot {
         for (file, written) in &self.files {
             let path = path(file, self.id.index);
             if *written != file.bytes {
-                return Err(StoreError::damage(&path, *written, "a whole file", 0));
+                return Err(StoreError::damage(
+                    &path,
+                    *written,
+                    "the file is incomplete",
+                    0,
+                ));
             }
             let opened = self.staging.open(&path, OpenMode::Write);
             let opened = opened.map_err(StoreError::io(IoVerb::Open, &path))?;
@@ -255,7 +260,7 @@ impl Replica {
                     && file.segment.is_none_or(|(_, number)| number > 0)
             });
         if !is_whole {
-            return Err(refused("these are not the files of a snapshot"));
+            return Err(refused("the list of files is not that of a snapshot"));
         }
         let disk = &self.handle.disk;
         clear_staged(&**disk)?;
@@ -327,7 +332,7 @@ impl Replica {
         let (index, applied) = (staged.id.index, self.handle.engine.applied_index());
         if index != applied {
             return Err(StoreError::IndexOutOfRange {
-                what: "a state to restore",
+                what: "the index of a state to restore",
                 index: index.0,
                 low: applied.0,
                 high: applied.0,
@@ -377,7 +382,7 @@ impl Replica {
         let description = snapshot::describe(&*disk, store_id, index)?;
         let files: Vec<_> = staged.files.iter().map(|(file, _)| *file).collect();
         if description.term != staged.id.term || files != files_of(&description) {
-            return Err(strange("the files that the snapshot lists"));
+            return Err(strange("the files differ from those in the snapshot"));
         }
         let seed = self
             .seed

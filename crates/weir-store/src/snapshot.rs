@@ -235,10 +235,10 @@ impl Snapshot {
             SnapshotError::ProgramNeeded => StoreError::ProgramsOff,
             SnapshotError::Program(why) => StoreError::ProgramUnable { why },
             SnapshotError::Storage(_) => storage(error),
-            _ => damage(512, "machine state"),
+            _ => damage(512, "the machine state is not as written"),
         })?;
         if !source.is_over()? || machine.applied() != IntentionOffset(word(&header, 48)) {
-            return Err(damage(48, "machine state"));
+            return Err(damage(48, "the machine state is not as written"));
         }
         Ok(Self {
             index,
@@ -291,11 +291,15 @@ fn read_front(
     if header[10] & HAS_MEMBERSHIP != 0 {
         let framed = source.framed()?;
         let read = read_membership(&framed).filter(|read| read.index <= index);
-        membership = Some(read.ok_or_else(|| damage(source.name, "members of the cluster"))?);
+        membership =
+            Some(read.ok_or_else(|| {
+                damage(source.name, "the members of the cluster are not as written")
+            })?);
     }
     let list = source.framed()?;
     let topics = read_list(&list);
-    let topics = topics.ok_or_else(|| damage(source.name, "list of topic segments"))?;
+    let topics = topics
+        .ok_or_else(|| damage(source.name, "the list of topic segments is not as written"))?;
     Ok((membership, topics))
 }
 
@@ -367,13 +371,13 @@ fn open(
     let mut header = [0; HEADER_BYTES];
     let len = file.len().map_err(StoreError::io(IoVerb::Read, name))?;
     if len < HEADER_BYTES as u64 {
-        return Err(damage(len, "header of a snapshot"));
+        return Err(damage(len, "the header of the snapshot is not as written"));
     }
     file.read_exact_at(&mut header, 0)
         .map_err(StoreError::io(IoVerb::Read, name))?;
     let (body, crc) = header.split_at(HEADER_BYTES - 4);
     if crc != crc_fast::crc32_iscsi(body).to_le_bytes() || !body.starts_with(MAGIC) {
-        return Err(damage(0, "header of a snapshot"));
+        return Err(damage(0, "the header of the snapshot is not as written"));
     }
     let format = u16::from_le_bytes([header[8], header[9]]);
     let reserved = body
@@ -397,7 +401,10 @@ fn open(
         });
     }
     if word(&header, 32) != index.0 {
-        return Err(damage(32, "log index of a snapshot"));
+        return Err(damage(
+            32,
+            "the log index differs from that in the name of the snapshot",
+        ));
     }
     Ok((file, len, header))
 }
@@ -585,7 +592,7 @@ impl<'a> Chunks<'a> {
         }
         let left = self.len - self.position;
         if left < 8 {
-            return Err(self.damage("a chunk"));
+            return Err(self.damage("a chunk is incomplete"));
         }
         let mut head = [0; 8];
         let read = self.file.read_exact_at(&mut head, self.position);
@@ -594,17 +601,17 @@ impl<'a> Chunks<'a> {
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
         let stored = if len == 0 { 8 } else { len as usize };
         if left - 8 < stored as u64 {
-            return Err(self.damage("a chunk"));
+            return Err(self.damage("a chunk is incomplete"));
         }
         if stored > CHUNK_BYTES {
-            return Err(self.damage("checksum of a chunk"));
+            return Err(self.damage("a chunk is too long"));
         }
         self.chunk.resize(stored, 0);
         let read = self.file.read_exact_at(&mut self.chunk, self.position + 8);
         read.map_err(StoreError::io(IoVerb::Read, self.name))?;
         self.before = chunk_crc(self.before, self.number, len, &self.chunk);
         if self.before.to_le_bytes() != crc {
-            return Err(self.damage("checksum of a chunk"));
+            return Err(self.damage("the checksum of a chunk is wrong"));
         }
         self.taken = 0;
         self.number += 1;
@@ -612,7 +619,7 @@ impl<'a> Chunks<'a> {
         self.ended = len == 0;
         if self.ended {
             if self.chunk != self.content.to_le_bytes() || self.position != self.len {
-                return Err(self.damage("end of a snapshot"));
+                return Err(self.damage("the end of the snapshot is not as written"));
             }
             self.chunk.clear();
             return Ok(false);
@@ -632,7 +639,7 @@ impl<'a> Chunks<'a> {
             let there = &self.chunk[self.taken..];
             if there.is_empty() {
                 if !self.advance()? {
-                    return Err(self.damage("more bytes of the snapshot"));
+                    return Err(self.damage("the snapshot ends too early"));
                 }
                 continue;
             }
@@ -655,13 +662,13 @@ impl<'a> Chunks<'a> {
             match Reader::new(&number).varint() {
                 Ok(len) => break len,
                 Err(_) if number.len() < VARINT_BYTES_MAX => {}
-                Err(_) => return Err(self.damage("a length")),
+                Err(_) => return Err(self.damage("a length is not as written")),
             }
         };
         if len > self.len {
-            return Err(self.damage("a length"));
+            return Err(self.damage("a length is not as written"));
         }
-        let len = usize::try_from(len).map_err(|_| self.damage("a length"))?;
+        let len = usize::try_from(len).map_err(|_| self.damage("a length is not as written"))?;
         let mut bytes = Vec::new();
         // In steps, so that a wrong length does not allocate more memory than the file has bytes.
         while bytes.len() < len {

@@ -605,7 +605,12 @@ impl Store {
                 return Ok(Some(page));
             }
         }
-        Err(StoreError::damage(topic, 0, "the record of a key", 0))
+        Err(StoreError::damage(
+            topic,
+            0,
+            "the record of a key is missing",
+            0,
+        ))
     }
 
     /// Returns the page whose first record has the offset `offset`; `None` if no record has it.

@@ -14,7 +14,7 @@ pub enum UnitError {
         number: String,
     },
     /// An unknown unit.
-    #[error("{unit} is no unit of {of}; the units are {known}")]
+    #[error("{unit} is not a unit of {of}; the units are {known}")]
     Unit {
         /// The unit in the text.
         unit: String,
@@ -24,7 +24,7 @@ pub enum UnitError {
         known: &'static str,
     },
     /// Not a whole number, or a number above the maximum.
-    #[error("{text} is no {of} such as {example}")]
+    #[error("{text} is not a {of} such as {example}")]
     Number {
         /// The whole text.
         text: String,

@@ -249,7 +249,7 @@ fn verify_disk_with(
     let pending = Pending::find(disk, &identity.store_id);
     let pending = report.take(Severity::Damage, MANIFEST, pending)?.flatten();
     if pending.is_some() {
-        let what = "the install of a snapshot was cut short; the next open of the node ends it";
+        let what = "the installation of a snapshot was interrupted; the next open of the node completes it";
         report.add(Severity::Note, MANIFEST, 0, what);
     }
     let disk = pending.as_ref().map_or(disk, |pending| &pending.disk);
@@ -301,7 +301,7 @@ fn verify_disk_with(
             Severity::Damage,
             &file,
             0,
-            "no snapshot where the log begins",
+            "there is no snapshot at the start of the log",
         );
     }
     let newest = snapshots.first();
@@ -420,7 +420,7 @@ fn topics(
     }
     let staged = list(STAGED)?;
     if !staged.is_empty() && staged.iter().all(|name| name != "manifest") {
-        let what = "a snapshot that was not received whole; the next open of the node removes it";
+        let what = "an incomplete snapshot of another node; the next open of the node removes it";
         report.add(Severity::Note, STAGED, 0, what);
     }
     Ok(())
@@ -455,23 +455,23 @@ fn segment(
             position,
         };
         if len - position < HEADER_BYTES as u64 {
-            return Err(damage("a block header"));
+            return Err(damage("a block header is incomplete"));
         }
         let read = file.read_exact_at(&mut header, position);
         read.map_err(StoreError::io(IoVerb::Read, &path))?;
         let header = Header::read(&header, &place).map_err(|bad| bad.error(&path, position))?;
         let at = position + HEADER_BYTES as u64;
         if u64::from(header.bytes) > len - at {
-            return Err(damage("a block that ends after the segment"));
+            return Err(damage("a block ends after its segment"));
         }
         let mut records = vec![0; header.bytes as usize];
         let read = file.read_exact_at(&mut records, at);
         read.map_err(StoreError::io(IoVerb::Read, &path))?;
         if !header.covers(&records) {
-            return Err(damage("checksum of a block"));
+            return Err(damage("the checksum of a block is wrong"));
         }
         if header.base.first <= last {
-            return Err(damage("blocks of a topic in order"));
+            return Err(damage("the blocks of a topic are not in order"));
         }
         let mut cursor = BlockCursor::new(&header.base, header.records);
         while let Some(record) = cursor.next(&records) {
@@ -479,7 +479,7 @@ fn segment(
             report.records += 1;
         }
         if last != header.last {
-            return Err(damage("last record of a block"));
+            return Err(damage("the offset of the last record of a block is wrong"));
         }
         watch.add(HEADER_BYTES as u64 + u64::from(header.bytes));
         position = at + u64::from(header.bytes);
@@ -496,7 +496,7 @@ fn segment(
         return Err(StoreError::damage(
             &path,
             position,
-            "the blocks that the snapshot lists",
+            "the blocks differ from those in the snapshot",
             0,
         ));
     }
@@ -505,7 +505,7 @@ fn segment(
             Severity::Note,
             &path,
             position,
-            "bytes of a time after the snapshot",
+            "bytes that were written after the snapshot",
         );
     }
     Ok(())
@@ -550,7 +550,7 @@ fn replay(
         if let Some(snapshot) = snapshots.iter().find(|snapshot| snapshot.index == index)
             && snapshot.digest != machine.digest()
         {
-            let what = "not the state that the log leads to";
+            let what = "the snapshot differs from the state that the log gives";
             report.add(Severity::Damage, &snapshot::path(index), 512, what);
         }
         let next = replay.next(&mut machine, &mut Nothing);

@@ -40,7 +40,7 @@ use crate::status::Status;
 fn no_cluster() -> StoreError {
     remote_error(
         ErrorCode::Unsupported,
-        "the store is open in this process, so it is no cluster",
+        "the store is open in this process, so it is not a cluster",
     )
 }
 

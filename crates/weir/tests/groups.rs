@@ -115,7 +115,7 @@ fn one_reads_and_another_takes_over() {
     assert_eq!(anna.claim(10, NOW).unwrap().len(), 7);
     assert!(anna.delete().unwrap().is_valid());
     assert!(bert.info().is_err());
-    assert!(anna.claim(10, NOW).is_err(), "it is no owner any more");
+    assert!(anna.claim(10, NOW).is_err(), "it is no longer an owner");
     let again = anna.delete().unwrap();
     assert_eq!(again.reason(), Some(ErrorCode::GroupAbsent));
 }

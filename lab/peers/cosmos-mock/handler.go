@@ -68,7 +68,7 @@ func (c *collection) documentsPage(w http.ResponseWriter, r *http.Request) {
 	if text := r.Header.Get(headerMost); text != "" {
 		asked, err := strconv.Atoi(text)
 		if err != nil || asked < 1 {
-			http.Error(w, headerMost+" is no number above 0", http.StatusBadRequest)
+			http.Error(w, headerMost+" is not a number above 0", http.StatusBadRequest)
 			return
 		}
 		most = min(most, asked)

@@ -121,7 +121,7 @@ impl Records {
         for record in self.0.values() {
             let mut parts = record.folder.split('/').skip(2);
             let (Some(machine), Some(date)) = (parts.next(), parts.next()) else {
-                bail!("{} is no folder of a record", record.folder);
+                bail!("{} is not a folder of a record", record.folder);
             };
             let blocks = record.summary["blocks"].as_u64().unwrap_or(0);
             let least = dates

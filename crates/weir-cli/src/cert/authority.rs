@@ -78,7 +78,7 @@ pub(super) fn issue(
         .iter()
         .map(|name| {
             alternative(name)
-                .ok_or_else(|| refuse(&format!("{name} is no host name, address or URI")))
+                .ok_or_else(|| refuse(&format!("{name} is not a host name, address or URI")))
         })
         .collect::<Result<_, _>>()?;
     params.is_ca = IsCa::ExplicitNoCa;

@@ -81,7 +81,7 @@ pub(crate) fn rm(caller: &Caller, args: &RmArgs) -> anyhow::Result<ExitCode> {
     let weir = place::open(caller, Access::Change)?;
     let removed = weir.remove_node(node);
     removed.failed(|| format!("cannot remove node {node}"))?;
-    note(caller.quiet, &format!("node {node} is no member any more"));
+    note(caller.quiet, &format!("node {node} is no longer a member"));
     Ok(ExitCode::SUCCESS)
 }
 

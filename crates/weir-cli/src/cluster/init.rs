@@ -86,7 +86,7 @@ pub(super) fn init(
     let is_node = ClusterNode::is_node(directory);
     if is_node.map_err(|error| place::cannot_open(caller, directory, &error))? {
         return Err(failure()
-            .because("the directory is a node of a cluster already")
+            .because("the directory is already a node of a cluster")
             .advise("serve it: `weir serve`")
             .tool()
             .into());

@@ -72,7 +72,7 @@ pub(crate) fn run(caller: &Caller, args: &JoinArgs) -> anyhow::Result<ExitCode> 
     if node::is_member(caller, Path::new(at))? {
         let failure = Failure::new(ErrorCode::BadOption, format!("cannot make {at} a node"));
         return Err(failure
-            .because("the directory is a node of a cluster already")
+            .because("the directory is already a node of a cluster")
             .advise("serve it: `weir serve`")
             .tool()
             .into());

@@ -44,7 +44,7 @@ pub(crate) fn run(caller: &Caller, _args: &SnapshotArgs) -> anyhow::Result<ExitC
     let status = status.failed(|| "cannot ask for the status".to_owned())?;
     let Some(cluster) = status.server.and_then(|server| server.cluster) else {
         let at = &caller.settings.at.value;
-        let failure = Failure::new(ErrorCode::BadOption, format!("{at} is no cluster"));
+        let failure = Failure::new(ErrorCode::BadOption, format!("{at} is not a cluster"));
         return Err(failure.because("nothing serves it as a node").into());
     };
     let mut is_whole = true;

@@ -83,9 +83,9 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         let at = &caller.settings.at.value;
         let why = match place::place(caller)? {
             Where::Directory(_) => "it is a directory that nothing serves as a node",
-            Where::Server(_) => "the server is no node of a cluster",
+            Where::Server(_) => "the server is not a node of a cluster",
         };
-        let failure = Failure::new(ErrorCode::BadOption, format!("{at} is no cluster"));
+        let failure = Failure::new(ErrorCode::BadOption, format!("{at} is not a cluster"));
         return Err(failure.because(why).into());
     };
     let members = first.cluster.members.clone();
@@ -191,7 +191,7 @@ fn reach(caller: &Caller, member: &MemberStatus) -> Result<Answer, String> {
     let asked = Weir::connect_with(url, &options).and_then(|weir| ask(&weir));
     match asked {
         Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err("it is no node of a cluster".to_owned()),
+        Ok(None) => Err("it is not a node of a cluster".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

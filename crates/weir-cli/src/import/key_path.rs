@@ -26,7 +26,7 @@ impl FromStr for KeyPath {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text} is no path such as $.a.b or $['a'][0]");
+        let wrong = || format!("{text} is not a path such as $.a.b or $['a'][0]");
         let mut steps = Vec::new();
         let mut rest = text.strip_prefix('$').unwrap_or(text);
         if !text.starts_with('$') && !text.starts_with('[') {
@@ -92,9 +92,10 @@ impl KeyPath {
                 }
                 Ok(key.into_bytes())
             }
-            Some(b'{' | b'[' | b'n') | None => {
-                Err(format!("{} is no text, number or truth value", self.text))
-            }
+            Some(b'{' | b'[' | b'n') | None => Err(format!(
+                "{} is not a text, number or truth value",
+                self.text
+            )),
             Some(_) => Ok(text.as_bytes().to_vec()),
         }
     }

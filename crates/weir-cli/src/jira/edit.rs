@@ -403,7 +403,7 @@ fn queue(
         Change::Worklog(args) => {
             let literal = |text: &String| {
                 time::parse_literal(text, 0).ok_or_else(|| {
-                    JiraError::Change(format!("{text:?} is no time `YYYY-MM-DD HH:MM`"))
+                    JiraError::Change(format!("{text:?} is not a time `YYYY-MM-DD HH:MM`"))
                 })
             };
             let started = args.started.as_ref().map(literal).transpose()?;

@@ -131,7 +131,10 @@ pub(super) fn list(
         let found = filters.iter().find(|(name, _)| name == filter);
         let (_, jql) = found.ok_or_else(|| {
             let all: Vec<&str> = filters.iter().map(|(name, _)| name.as_str()).collect();
-            let what = format!("{filter:?} is no favourite; there are {}", all.join(", "));
+            let what = format!(
+                "{filter:?} is not a favourite; there are {}",
+                all.join(", ")
+            );
             let field = "filter".to_owned();
             JiraError::Field { field, what }
         })?;

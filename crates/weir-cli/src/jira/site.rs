@@ -95,7 +95,7 @@ pub(super) fn login(
     {
         let failure = Failure::new(ErrorCode::BadOption, what);
         return Err(failure
-            .because(format!("{date} is no date YYYY-MM-DD"))
+            .because(format!("{date} is not a date YYYY-MM-DD"))
             .into());
     }
     let with_token = !site.email.is_empty() || caller.credentials.token_file.is_some();

@@ -36,7 +36,7 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let code = module(file)?;
-    let what = || format!("{} is no program", file.display());
+    let what = || format!("{} is not a program", file.display());
     let bad = |why: String| {
         let failure = Failure::new(ErrorCode::BadProgram, what()).because(why);
         failure.advise("correct that in the source or the build, and build the module again")

@@ -155,7 +155,7 @@ pub(super) fn judge(
     };
     let code = module(file)?;
     inspect(&code).map_err(|why| {
-        let what = format!("{} is no program", file.display());
+        let what = format!("{} is not a program", file.display());
         Failure::new(ErrorCode::BadProgram, what).because(why)
     })?;
     let failed = || format!("cannot run the history of {topic} again");

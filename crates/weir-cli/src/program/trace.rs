@@ -451,10 +451,10 @@ fn text(seen: &TracedIntention) -> String {
         Agreement::Equal => "equal: the store's files say the same",
         Agreement::Differs => "differs: the store's files say something else",
         Agreement::Unknown if commit.effect == Effect::Valid => {
-            "not compared: its records are in the log alone so far, or were compacted; that is no damage"
+            "not compared: its records are in the log alone so far, or were compacted; that is not damage"
         }
         Agreement::Unknown => {
-            "not compared: it left no record, and the files of the topic have no later one yet; that is no damage"
+            "not compared: it left no record, and the files of the topic have no later one yet; that is not damage"
         }
     };
     let _ = writeln!(out, "  stored   {stored}");

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<ExitCode> {
     for (at, line) in input.split(|&byte| byte == b'\n').enumerate() {
         if !line.is_empty() {
             let read = unescape(line).and_then(|item| description.read(&item));
-            read.ok_or_else(|| usage(&format!("line {} is no item of a packet", at + 1)))?;
+            read.ok_or_else(|| usage(&format!("line {} is not an item of a packet", at + 1)))?;
         }
     }
     let renderer = args

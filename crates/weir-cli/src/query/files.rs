@@ -275,7 +275,7 @@ impl<'a> Files<'a> {
         let page = matches!(error.code().number(), 709..=718);
         let is_first = begin == Some(&0) && place.offset == Some(0);
         if page && reading.marked && is_first {
-            let why = "the file begins with a UTF-8 byte order mark, which is no part of JSON";
+            let why = "the file begins with a UTF-8 byte order mark, which is not a part of JSON";
             let advice = "leave the first 3 bytes out: `tail -c +4 FILE | weir query - ...`";
             let failure = Failure::new(error.code(), what).because(why);
             return failure.advise(advice).into();

@@ -28,7 +28,7 @@ pub(super) fn check(directory: Option<&Path>) -> anyhow::Result<()> {
     };
     let what = format!("cannot use backups = {}", path.display());
     Err(Failure::new(ErrorCode::BadOption, what)
-        .because("it is no directory")
+        .because("it is not a directory")
         .advise("make it first, with no access for others: copies hold everything")
         .tool()
         .into())

@@ -62,7 +62,7 @@ pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyho
     }
     if config.peer.is_some() {
         return Err(Failure::new(ErrorCode::BadOption, what())
-            .because("a port for peers is given, and the directory is no node of a cluster")
+            .because("a port for peers is given, and the directory is not a node of a cluster")
             .advise("`weir cluster init` makes it the first node, `--join HOST:PORT` another one")
             .tool()
             .into());

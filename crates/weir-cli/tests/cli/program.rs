@@ -92,7 +92,11 @@ fn a_module_is_checked_and_each_broken_rule_is_told() {
     assert!(json["imports"].as_str().unwrap().contains("key_get"));
     place.write("text.wasm", "no module");
     let bad = place.run("program check text.wasm").code(3);
-    assert!(bad.err.contains("text.wasm is no program"), "{}", bad.err);
+    assert!(
+        bad.err.contains("text.wasm is not a program"),
+        "{}",
+        bad.err
+    );
     assert!(!bad.err.contains("weir program check"), "{}", bad.err);
     place.write("empty.wasm", "");
     for line in ["check empty.wasm", "deploy t empty.wasm"] {
@@ -278,7 +282,7 @@ fn a_trace_shows_what_was_read_emitted_and_spent() {
     let text = place.run("program trace bank 4").ok().text();
     let last = text.lines().last().unwrap();
     assert!(last.contains("not compared: it left no record"), "{text}");
-    assert!(last.ends_with("that is no damage"), "{text}");
+    assert!(last.ends_with("that is not damage"), "{text}");
     // The fuel of the original verdicts is the fuel of the replay.
     let paid = pay(&place, 2, 1, 5).ok().json();
     let again = place
@@ -461,7 +465,7 @@ fn a_history_is_judged_again_by_another_program() {
             4,
             "no program in topic none",
         ),
-        ("program replay w --with two", 3, "two is no program"),
+        ("program replay w --with two", 3, "two is not a program"),
         ("program replay w", 2, "--with"),
         ("program test words.wasm", 2, "SCRIPT"),
         (
@@ -526,7 +530,7 @@ fn a_trace_of_what_is_not_there_says_why() {
     assert!(!place.path("elsewhere").exists());
     place.run("compact").ok();
     let gone = place.run("program trace bank 3").code(4);
-    assert!(gone.err.contains("compacted away"), "{}", gone.err);
+    assert!(gone.err.contains("was purged"), "{}", gone.err);
     let paid = pay(&place, 1, 2, 1).ok().json();
     place
         .run(&format!("program trace bank {}", paid["intention"]))

@@ -487,7 +487,7 @@ fn errors_name_the_byte_of_the_file() {
     assert!(done.err.contains("byte order mark"), "{}", done.err);
     let done = place.words(&["query", "a.ndjson", "--limit", "-1"]).code(2);
     assert!(
-        done.err.contains("-1 is no whole number from 0"),
+        done.err.contains("-1 is not a whole number from 0"),
         "{}",
         done.err
     );

@@ -539,7 +539,7 @@ fn a_file_in_the_place_of_the_socket_stays_and_stops_the_server() {
     place.run("put t x --at data").ok();
     place.write("data/weir.sock", "mine");
     let done = place.run("serve --at data --http off --native :0").code(77);
-    assert!(done.err.contains("no socket"), "{}", done.err);
+    assert!(done.err.contains("not a socket"), "{}", done.err);
     assert_eq!(
         std::fs::read(place.path("data/weir.sock")).unwrap(),
         b"mine"

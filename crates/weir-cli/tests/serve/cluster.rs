@@ -338,7 +338,7 @@ fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
     let members = cluster.status(next).unwrap().members;
     assert_eq!(members.len(), 2, "{members:?}");
     let (done, said) = run(&["cluster", "rm", &gone.to_string(), "--yes"], &at);
-    assert!(!done && said.contains("is no member"), "{said}");
+    assert!(!done && said.contains("is not a member"), "{said}");
 
     // An empty directory replaces the old node, with its ports.
     std::fs::remove_dir_all(place.path().join(format!("nodes/node-{gone}"))).unwrap();
@@ -387,7 +387,7 @@ fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
     let first = cluster.status(1).unwrap().members[0].peer.clone();
     let [own, other] = [(); 2].map(|()| free_peer());
     for (peer, expected) in [
-        ("nowhere", "is no peer address"),
+        ("nowhere", "is not a peer address"),
         (&*first, "node 1 has the peer address"),
     ] {
         let said = refused(place.path(), &["cluster", "add", peer, "--at", &at]);
@@ -435,7 +435,7 @@ fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     done(place.path(), &words);
     let said = refused(place.path(), &words);
-    assert!(said.contains("a node of a cluster already"), "{said}");
+    assert!(said.contains("already a node of a cluster"), "{said}");
     // The directory contains the addresses of its cluster.
     let serve = format!("serve --at new --http :0 --native :0 --peer {own}");
     cluster.restart(place.path(), &serve);
@@ -595,12 +595,12 @@ fn a_directory_that_does_not_belong_is_refused_with_a_sentence() {
     );
     check(
         &["cluster", "init", "--at", "nodes/node-1", "--peer", "7072"],
-        "a node of a cluster already",
+        "already a node of a cluster",
     );
     check(&serve("nodes/node-1", &[]), "no port for its peers");
     check(
         &serve("own", &["--peer", "7072"]),
-        "is no node of a cluster",
+        "is not a node of a cluster",
     );
     check(
         &serve("empty", &["--peer", ":0", "--join", "127.0.0.1:1"]),

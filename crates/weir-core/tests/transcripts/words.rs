@@ -251,7 +251,7 @@ pub(crate) fn pair(word: &str) -> (&str, &str) {
 
 pub(crate) fn number(word: &str) -> u64 {
     word.parse()
-        .unwrap_or_else(|_| panic!("{word} is no number"))
+        .unwrap_or_else(|_| panic!("{word} is not a number"))
 }
 
 /// The bytes that a word denotes.

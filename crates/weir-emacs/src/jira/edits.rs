@@ -22,7 +22,7 @@ fn given(word: &str) -> Option<&str> {
 }
 
 fn number<T: std::str::FromStr>(word: &str) -> Result<T, Failure> {
-    let bad = |_| Failure::new("weir-usage", format!("{word} is no number"));
+    let bad = |_| Failure::new("weir-usage", format!("{word} is not a number"));
     word.parse().map_err(bad)
 }
 

@@ -101,7 +101,7 @@ fn what_a_field_cannot_be_is_refused_by_its_name() {
         ("due", "31.1.2030", "YYYY-MM-DD"),
         ("priority", "Huge", "choose from High, Medium, Low"),
         ("Team", "Green", "choose from Red, Blue"),
-        ("points", "many", "is no number"),
+        ("points", "many", "is not a number"),
         ("labels", "+two words", "has a space"),
         ("labels", "+a,b", "needs + or -"),
         ("assignee", "Nobody Known", "nobody known"),

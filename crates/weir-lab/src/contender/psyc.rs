@@ -189,7 +189,7 @@ fn number(digits: &[u8]) -> Result<usize, ContenderError> {
     std::str::from_utf8(digits)
         .ok()
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| refused("a length that is no number"))
+        .ok_or_else(|| refused("a length that is not a number"))
 }
 
 /// Reads one packet and reports its parts in order.

@@ -174,7 +174,7 @@ impl Vector {
         let body = if self.deflated && self.status == 200 {
             let mut plain = ZlibDecoder::new(answer.body.as_slice()).take(PLAIN_MAX);
             if plain.read_to_end(&mut inflated).is_err() {
-                return Some("a body that is no zlib stream".to_owned());
+                return Some("a body that is not a zlib stream".to_owned());
             }
             &inflated
         } else {

@@ -84,7 +84,7 @@ impl Step {
         let number = || {
             value
                 .parse::<u64>()
-                .map_err(|_| format!("{value} is no number"))
+                .map_err(|_| format!("{value} is not a number"))
         };
         let program = &mut self.options.program;
         match what {

@@ -144,7 +144,7 @@ impl Module {
         let full = format!("{module}.{name}");
         let TypeRef::Func(kind) = ty else {
             return rule(format!(
-                "the import {full} is no function (at byte {at}): a program brings its own memory, tables and globals"
+                "the import {full} is not a function (at byte {at}): a program brings its own memory, tables and globals"
             ));
         };
         let known = IMPORTS
@@ -283,7 +283,7 @@ impl Module {
             ValType::I32 | ValType::I64 | ValType::F32 | ValType::F64
         ) {
             return rule(format!(
-                "the mutable global {index} is no number of at most 64 bits"
+                "the mutable global {index} is not a number of at most 64 bits"
             ));
         }
         self.report.globals.push(index);

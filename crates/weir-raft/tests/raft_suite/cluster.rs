@@ -492,7 +492,7 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     unsynced.is_synced = false;
     for (request, expected) in [
         (known(2, [9; 16]), "belongs to another cluster"),
-        (known(7, CLUSTER), "node 7 is no member any more"),
+        (known(7, CLUSTER), "node 7 is no longer a member"),
         (known(2, CLUSTER), "node 2 has another disk"),
         (taken, "an empty directory cannot be that node"),
         (empty_at(&peer), "has the peer address"),

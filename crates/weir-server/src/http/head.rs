@@ -352,7 +352,7 @@ fn framing(head: &Head) -> Result<Framing, Bad> {
         let number = number.and_then(|text| text.parse().ok());
         return number
             .map(Framing::Length)
-            .ok_or(Bad::Syntax("Content-Length is no number"));
+            .ok_or(Bad::Syntax("Content-Length is not a number"));
     };
     if length.is_some() {
         return Err(Bad::Syntax(

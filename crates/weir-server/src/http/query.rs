@@ -70,7 +70,7 @@ impl Query {
                 let given: String = String::from_utf8_lossy(&name).chars().take(40).collect();
                 let list = known.join(", ");
                 return Err(Problem::bad(format!(
-                    "{given:?} is no parameter of this resource; known: {list}"
+                    "{given:?} is not a parameter of this resource; known: {list}"
                 )));
             };
             if pairs.iter().any(|(other, _)| other == name) {

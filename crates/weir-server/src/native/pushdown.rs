@@ -209,7 +209,7 @@ impl Pushdown {
         let query_filter = match &query.pushdown {
             None => None,
             Some(asked) => {
-                let bad = || Refused::new(ErrorCode::BadRequest, "a query that is no text");
+                let bad = || Refused::new(ErrorCode::BadRequest, "a query that is not a text");
                 let text = text(asked).ok_or_else(bad)?;
                 let query_filter = PushdownFilter::new(&text, listen.topic, asked.cut);
                 Some(query_filter.map_err(|error| refused(&error))?)

@@ -217,7 +217,7 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
                     Some(b'"') => serde_json::from_str(raw.get()).map_err(wrong)?,
                     Some(b'{' | b'[') => {
                         return Err(Problem::bad(format!(
-                            "the attribute {name} is no simple value"
+                            "the attribute {name} is not a simple value"
                         )));
                     }
                     _ => raw.get().to_owned(),
@@ -245,7 +245,7 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
         (None, Some(raw)) => {
             let text: String = serde_json::from_str(raw.get()).map_err(wrong)?;
             base64::decode(&text)
-                .ok_or_else(|| Problem::bad("data_base64 is no base64"))?
+                .ok_or_else(|| Problem::bad("data_base64 is not base64"))?
                 .into()
         }
     };

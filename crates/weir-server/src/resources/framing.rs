@@ -23,7 +23,7 @@ pub(crate) fn key_of(call: &Call) -> Result<Vec<u8>, Problem> {
         None => None,
         Some(text) => Some(
             base64::decode(text.trim_matches(':'))
-                .ok_or_else(|| Problem::bad("Weir-Key-B64 is no base64"))?,
+                .ok_or_else(|| Problem::bad("Weir-Key-B64 is not base64"))?,
         ),
     };
     let query = call.query.bytes("key").map(<[u8]>::to_vec);

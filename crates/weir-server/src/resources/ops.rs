@@ -276,7 +276,7 @@ fn description(edge: &Edge) -> Reply {
 fn health(edge: &Edge) -> Reply {
     match edge.shared.store.poison_cause() {
         None => plain(200, "ok\n"),
-        Some(cause) => plain(503, format!("the store takes no more writes: {cause}\n")),
+        Some(cause) => plain(503, format!("the store accepts no more writes: {cause}\n")),
     }
 }
 

@@ -158,7 +158,7 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
     let args = match args.map(|(_, value)| std::str::from_utf8(value).ok().and_then(base64::decode))
     {
         None => Vec::new(),
-        Some(args) => args.ok_or_else(|| Problem::bad("Weir-Program-Args is no base64"))?,
+        Some(args) => args.ok_or_else(|| Problem::bad("Weir-Program-Args is not base64"))?,
     };
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();

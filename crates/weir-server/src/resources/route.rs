@@ -172,7 +172,7 @@ fn group(part: &str) -> Result<String, Problem> {
 
 fn key(part: &str, coded: bool) -> Result<Vec<u8>, Problem> {
     let key = if coded {
-        base64::decode(part).ok_or_else(|| Problem::bad("the key is no base64url"))?
+        base64::decode(part).ok_or_else(|| Problem::bad("the key is not base64url"))?
     } else if part.starts_with('~') {
         return Err(Problem::bad(
             "a key that begins with ~ is given as ~b64/ and its base64url",

@@ -48,7 +48,7 @@ impl Helper {
             self.0 = match thread {
                 Ok(thread) => Some((sender, thread)),
                 Err(error) => {
-                    tracing::warn!(%error, "no thread applies beside a sync: writes wait for both");
+                    tracing::warn!(%error, "cannot start a thread to apply during a sync; writes wait for both");
                     None
                 }
             };
@@ -77,7 +77,7 @@ impl Helper {
 impl Begun {
     /// Waits until the batches are applied.
     pub(super) fn end(self) -> Result<(), StoreError> {
-        let thread = "the thread that applies";
+        let thread = "the apply thread";
         self.0
             .recv()
             .unwrap_or(Err(StoreError::Panicked { thread }))

@@ -220,7 +220,7 @@ impl LogReader {
             return Err(StoreError::damage(
                 "log",
                 0,
-                "no place known for an entry",
+                "the position of an entry is unknown",
                 0,
             ));
         };
@@ -249,7 +249,7 @@ impl LogReader {
         let view = self.shared.read();
         if self.next <= view.purged_index {
             return Err(StoreError::IndexOutOfRange {
-                what: "entry was purged",
+                what: "the entry was purged",
                 index: self.next,
                 low: view.purged_index + 1,
                 high: view.last_index,
@@ -284,7 +284,7 @@ impl Cursor {
         let there = self.segment.end().saturating_sub(self.position);
         let there = usize::try_from(there).unwrap_or(usize::MAX);
         if bytes > there {
-            return Err(self.damage("a batch goes beyond what was written", 0));
+            return Err(self.damage("a batch ends after the written bytes", 0));
         }
         let want = there.min(CHUNK_BYTES).max(bytes);
         // Reuse the buffer if no slice of it is in use.
@@ -317,7 +317,7 @@ impl Cursor {
             {
                 Ok(header)
             }
-            Ok(_) => Err(self.damage("a batch header that belongs elsewhere", 0)),
+            Ok(_) => Err(self.damage("a batch header belongs to another position", 0)),
             Err(Undecodable::Bad) => Err(self.damage("a batch header is not as written", 0)),
             Err(later) => Err(later_error(&self.segment.path, self.position, later)),
         }
@@ -328,7 +328,10 @@ impl Cursor {
             .ok()
             .and_then(|payload| payload.checked_add(BATCH_HEADER));
         let Some(bytes) = bytes else {
-            return Err(self.damage("a payload does not fit memory", header.sequence));
+            return Err(self.damage(
+                "a payload is larger than the address space",
+                header.sequence,
+            ));
         };
         let at = self.fill(bytes)?;
         let mut payload = self.buffer.slice(at + BATCH_HEADER..at + bytes);

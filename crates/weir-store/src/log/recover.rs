@@ -115,7 +115,7 @@ pub(crate) fn recover(
     Err(StoreError::damage(
         LOG_DIR,
         0,
-        "a repair did not settle the log",
+        "the log is still unrepaired after a repair",
         0,
     ))
 }

@@ -108,12 +108,12 @@ impl VerifyReport {
                     Severity::Damage,
                     &file,
                     position,
-                    "written by a later program",
+                    "written by a newer program",
                 );
                 Ok(None)
             }
             Err(StoreError::NewerFormat { file, .. }) => {
-                self.add(Severity::Damage, &file, 0, "of a later format");
+                self.add(Severity::Damage, &file, 0, "has a newer format");
                 Ok(None)
             }
             Err(StoreError::ForeignStore { file }) => {
@@ -150,7 +150,7 @@ pub(crate) fn verify_watched(
                 Severity::Note,
                 &segment.path,
                 cut.from,
-                "a torn end, not acknowledged",
+                "a torn end, which was not acknowledged",
             );
             Some((segment.header.first_sequence, cut.from))
         });
@@ -177,7 +177,7 @@ pub(crate) fn verify_watched(
                     Severity::Note,
                     &path,
                     0,
-                    "a leftover, removed by the next open",
+                    "remains of a purge or repair; the next open removes the file",
                 );
                 continue;
             }
@@ -191,7 +191,7 @@ pub(crate) fn verify_watched(
                 Severity::Note,
                 &path,
                 0,
-                "an unfinished file, removed by the next open",
+                "an unfinished file; the next open removes it",
             );
         } else {
             report.add(Severity::Note, &path, 0, "not a file of the log");
@@ -262,7 +262,7 @@ fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreEr
                 Severity::Damage,
                 START_FILE,
                 copy,
-                "one copy of the start is bad",
+                "one copy of the start file is damaged",
             );
         }
     }
@@ -271,7 +271,7 @@ fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreEr
             Severity::Note,
             START_FILE,
             SECTOR_BYTES,
-            "the copies of the start differ",
+            "the copies of the start file differ",
         );
     }
     Ok(())
@@ -310,11 +310,11 @@ fn check_segment(
             Probe::End => return Ok(()),
             Probe::Zero => match window.nonzero_end(position)? {
                 None => return Ok(()),
-                Some(_) => ("bytes that should be zero, or a lost header", SECTOR_BYTES),
+                Some(_) => ("bytes are not zero, or a header is lost", SECTOR_BYTES),
             },
             Probe::BadHeader => ("a batch header is not as written", SECTOR_BYTES),
-            Probe::Later(_) => ("written by a later program", SECTOR_BYTES),
-            Probe::TooLong(_) => ("a batch goes beyond its file", SECTOR_BYTES),
+            Probe::Later(_) => ("written by a newer program", SECTOR_BYTES),
+            Probe::TooLong(_) => ("a batch ends after its file", SECTOR_BYTES),
             Probe::BadPayload(header) => ("a payload is not as written", header.end() - position),
             Probe::BadPadding(header) => ("padding is not zero", header.end() - position),
         };
@@ -327,13 +327,18 @@ fn check_segment(
     {
         let at = end.saturating_sub(SECTOR_BYTES).max(position);
         if after.is_some_and(|after| after.repair) {
-            report.add(Severity::Note, &segment.path, at, "what a repair took over");
+            report.add(
+                Severity::Note,
+                &segment.path,
+                at,
+                "bytes that a repair copied to the next segment",
+            );
         } else {
             report.add(
                 Severity::Damage,
                 &segment.path,
                 at,
-                "bytes that should be zero",
+                "bytes after the last batch are not zero",
             );
         }
     }
@@ -362,7 +367,7 @@ fn check_cut(disk: &dyn Disk, path: &str, report: &mut VerifyReport) -> Result<(
             Severity::Note,
             path,
             0,
-            "an unfinished file, removed by the next open",
+            "an unfinished file; the next open removes it",
         );
         return Ok(());
     }

@@ -176,7 +176,7 @@ pub(crate) fn node_of(
 
 /// The error if no copy of the vote is valid.
 fn unknown_vote() -> StoreError {
-    StoreError::damage(VOTE, 0, "a copy of the vote", 0)
+    StoreError::damage(VOTE, 0, "both copies of the vote are damaged", 0)
 }
 
 /// The vote of a node. A node must never lose its vote.
@@ -229,7 +229,7 @@ impl VoteFile {
         // from the cache of the system and not be on the disk.
         opened.write(vote)?;
         if is_worn {
-            tracing::warn!("one copy of the vote was not as written; it was written again");
+            tracing::warn!("one copy of the vote was damaged and was rewritten");
         }
         Ok(Some(opened))
     }

@@ -68,9 +68,9 @@ impl Page {
     pub fn read_from(bytes: &Bytes, from: u64) -> Result<Self, StoreError> {
         let damage = |what| StoreError::damage(SOURCE, 0, what, 0);
         let Some((head, records)) = bytes.split_at_checked(PAGE_HEAD_BYTES) else {
-            return Err(damage("the head of a page"));
+            return Err(damage("the head of a page is incomplete"));
         };
-        let short = |_| damage("the head of a page");
+        let short = |_| damage("the head of a page is incomplete");
         let mut reader = Reader::new(head);
         let mut numbers = [0; 5];
         for number in &mut numbers {
@@ -80,14 +80,14 @@ impl Page {
         let count = u32::from_le_bytes(reader.array().map_err(short)?);
         let crc = u32::from_le_bytes(reader.array().map_err(short)?);
         if crc != checksum(&head[..COVERED], records) {
-            return Err(damage("checksum of a page"));
+            return Err(damage("the checksum of a page is wrong"));
         }
         if first == 0
             || last < first
             || count == 0
             || u64::from(count) > (last - first).saturating_add(1)
         {
-            return Err(damage("offsets of a page"));
+            return Err(damage("the offsets of a page are wrong"));
         }
         let base = Base {
             first,

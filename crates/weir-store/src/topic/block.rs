@@ -305,7 +305,7 @@ impl Header {
         let (body, crc) = bytes.split_at(HEADER_BYTES - 4);
         let own_crc = crc32c(body);
         if crc != own_crc.to_le_bytes() {
-            return wrong("checksum of a block header");
+            return wrong("the checksum of a block header is wrong");
         }
         let mut rest = body;
         let mut word = |len: usize| {
@@ -318,7 +318,7 @@ impl Header {
         };
         let small = |n: u64| to_u32(n, "the field has 4 bytes");
         if word(4) != u64::from(u32::from_le_bytes(MAGIC)) {
-            return wrong("magic of a block");
+            return wrong("the magic number of a block is wrong");
         }
         let (format, flags) = (word(2), word(2));
         if format != u64::from(FORMAT) || flags != 0 {
@@ -331,7 +331,7 @@ impl Header {
             position: word(8),
         };
         if found != *place {
-            return wrong("block of another place");
+            return wrong("a block belongs to another position");
         }
         let first = word(8);
         let last = word(8);
@@ -344,7 +344,7 @@ impl Header {
         };
         let (records, bytes, crc) = (small(word(4)), small(word(4)), small(word(4)));
         if first == 0 || last < first || records == 0 || u64::from(records) > last - first + 1 {
-            return wrong("offsets of a block");
+            return wrong("the offsets of a block are wrong");
         }
         Ok(Self {
             base,
@@ -388,7 +388,7 @@ impl BlockCursor {
         }
         let Ok(record) = self.read(block) else {
             self.left = 0;
-            return Some(Err("record of a block"));
+            return Some(Err("a record of a block is not as written"));
         };
         self.left -= 1;
         Some(Ok(record))

@@ -151,7 +151,7 @@ impl FileCache {
         for path in free {
             // On an error, the next open removes the file.
             if let Err(error) = self.disk.remove(&path) {
-                tracing::warn!(%error, path, "a file that was sent to another node was not removed");
+                tracing::warn!(%error, path, "cannot remove a file that was sent to another node");
             }
         }
     }

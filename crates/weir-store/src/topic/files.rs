@@ -362,7 +362,7 @@ impl TopicFiles {
             Ok(true)
         };
         let loaded = self.load_checked(block, read)?;
-        loaded.ok_or_else(|| StoreError::damage(&directory(self.id), 0, "a block", 0))
+        loaded.ok_or_else(|| StoreError::damage(&directory(self.id), 0, "a block is missing", 0))
     }
 
     /// Converts the error of a missing file in a read-only store to `ChangedWhileRead`: retention
@@ -401,11 +401,11 @@ impl TopicFiles {
         let records = bytes.split_off(HEADER_BYTES);
         let header = bytes
             .first_chunk()
-            .ok_or_else(|| damaged("a block header"))?;
+            .ok_or_else(|| damaged("a block header is incomplete"))?;
         let header = Header::read(header, &self.place(segment, position))
             .map_err(|bad| bad.error(&segment.path, position))?;
         if header.base != block.base || !header.covers(&records) {
-            return Err(damaged("checksum of a block"));
+            return Err(damaged("the checksum of a block is wrong"));
         }
         Ok(Some(loaded(records)))
     }
@@ -431,7 +431,7 @@ impl TopicFiles {
         if len < bytes {
             return Err(damage(
                 len,
-                "topic segment is shorter than the snapshot says",
+                "a topic segment is shorter than in the snapshot",
             ));
         }
         let mut blocks = Vec::new();
@@ -439,7 +439,7 @@ impl TopicFiles {
         while position < bytes {
             let mut header = [0; HEADER_BYTES];
             if bytes - position < HEADER_BYTES as u64 {
-                return Err(damage(position, "a block header"));
+                return Err(damage(position, "a block header is incomplete"));
             }
             let read = file.read_exact_at(&mut header, position);
             read.map_err(StoreError::io(IoVerb::Read, path))?;
@@ -447,7 +447,7 @@ impl TopicFiles {
                 .map_err(|bad| bad.error(path, position))?;
             let end = position + HEADER_BYTES as u64 + u64::from(header.bytes);
             if end > bytes {
-                return Err(damage(position, "a block that ends after the segment"));
+                return Err(damage(position, "a block ends after its segment"));
             }
             blocks.push(BlockRef {
                 base: header.base,

@@ -137,7 +137,7 @@ impl TopicWriter {
                 return Err(StoreError::damage(
                     &file,
                     0,
-                    "the blocks that the snapshot lists",
+                    "the blocks differ from those in the snapshot",
                     0,
                 ));
             }
@@ -151,7 +151,7 @@ impl TopicWriter {
                 return Err(StoreError::damage(
                     &file,
                     0,
-                    "blocks of a topic in order",
+                    "the blocks of a topic are not in order",
                     0,
                 ));
             }
@@ -164,7 +164,7 @@ impl TopicWriter {
                 .is_some_and(|block| block.base.first <= removed)
         {
             let file = directory(self.files.id);
-            let what = "records after those that were removed";
+            let what = "a removed record is present, or a record is missing";
             return Err(StoreError::damage(&file, 0, what, 0));
         }
         if blocks.last().is_some_and(|block| block.last > last) {
@@ -172,7 +172,7 @@ impl TopicWriter {
             return Err(StoreError::damage(
                 &file,
                 0,
-                "no block after the newest record",
+                "a block is after the newest record",
                 0,
             ));
         }

@@ -178,7 +178,7 @@ fn a_torn_end_is_the_end_and_damage_is_reported() {
     bytes[last + 512..].fill(0);
     std::fs::write(&newest, &bytes).unwrap();
     let reader = Store::open(directory.path(), &reading());
-    let reader = reader.expect("a torn end is no damage");
+    let reader = reader.expect("a torn end is not damage");
     assert!(records(&reader, "t").len() < count);
     assert_eq!(std::fs::read(&newest).unwrap(), bytes);
     // A flipped bit in an acknowledged entry is damage at each attempt.

@@ -38,7 +38,9 @@ pub(crate) enum Address {
 
 /// A text that is not the address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given} is no address of a server; give weir://HOST:PORT, weirs://HOST:PORT or unix:PATH")]
+#[error(
+    "{given} is not an address of a server; give weir://HOST:PORT, weirs://HOST:PORT or unix:PATH"
+)]
 pub struct AddressError {
     given: String,
 }

@@ -115,7 +115,7 @@ impl TlsStream {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let name = name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(name.to_owned())
-            .map_err(|_| invalid("the name of the server is no host name or address"))?;
+            .map_err(|_| invalid("the name of the server is not a host name or address"))?;
         let session = ClientConnection::new(config, name);
         let mut session = session.map_err(|error| io::Error::other(error.to_string()))?;
         socket.set_read_timeout(Some(time))?;

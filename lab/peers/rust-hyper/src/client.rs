@@ -170,7 +170,7 @@ impl Connection {
                 if outcome.latencies.len() == params.requests {
                     outcome.content = match params.inflate {
                         true => fnv(&inflate(body)
-                            .map_err(|_| Error::Answer("what is no zlib stream".to_owned()))?),
+                            .map_err(|_| Error::Answer("what is not a zlib stream".to_owned()))?),
                         false => fnv(body),
                     };
                 }

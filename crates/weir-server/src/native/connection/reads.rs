@@ -217,7 +217,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn cluster_to_change(&mut self) -> Result<Arc<ClusterNode>, Refused> {
         self.may(Right::Admin, "")?;
         let cluster = self.port.shared.cluster.clone();
-        let text = "this server is no node of a cluster";
+        let text = "this server is not a node of a cluster";
         cluster.ok_or_else(|| Refused::new(ErrorCode::Unsupported, text))
     }
 

@@ -74,7 +74,7 @@ pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
     let record: RecordItem<'_> = serde_json::from_str(source)
         .map_err(|error| bad(format!("the item cannot be read: {error}")))?;
     let decode = |text: &str, what: &str| {
-        base64::decode(text).ok_or_else(|| bad(format!("{what} is no base64")))
+        base64::decode(text).ok_or_else(|| bad(format!("{what} is not base64")))
     };
     let mut item = Item {
         key: match (record.key, record.key64) {

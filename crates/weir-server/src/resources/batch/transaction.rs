@@ -188,7 +188,7 @@ fn read_transaction(body: &[u8]) -> Result<(Vec<Item>, Vec<OfKey>), Problem> {
             (None, None) => None,
             (Some(ConditionValue::Text(key)), None) => Some(key.as_bytes().to_vec()),
             (None, Some(ConditionValue::Text(key))) => {
-                Some(base64::decode(key).ok_or_else(|| bad("key64 is no base64"))?)
+                Some(base64::decode(key).ok_or_else(|| bad("key64 is not base64"))?)
             }
             _ => return Err(bad("a condition has a key as text")),
         };

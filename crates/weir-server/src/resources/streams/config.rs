@@ -88,7 +88,7 @@ pub(crate) fn single(head: &Head, known: FieldName) -> Result<Option<&str>, Prob
         return Err(Problem::bad(format!("{} is given twice", known.name())));
     }
     if head.has(known) && head.text(known).is_none() {
-        return Err(Problem::bad(format!("{} is no text", known.name())));
+        return Err(Problem::bad(format!("{} is not a text", known.name())));
     }
     Ok(head.text(known))
 }
@@ -110,7 +110,7 @@ pub(crate) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
     let whole = essence.split_once('/');
     let plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     if !plain || !whole.is_some_and(|(family, rest)| token(family) && token(rest)) {
-        return Err(Problem::bad("the content type is no media type"));
+        return Err(Problem::bad("the content type is not a media type"));
     }
     Ok(Some(text.to_owned()))
 }

@@ -85,7 +85,7 @@ impl Analysis {
         files: &Files,
     ) -> Result<(Self, Option<StoreError>), StoreError> {
         let Some(first) = files.segments.first() else {
-            return Err(StoreError::damage("log", 0, "there is no segment", 0));
+            return Err(StoreError::damage("log", 0, "the log has no segment", 0));
         };
         let mut this = Self::before(files, first);
         this.keeps_unproven = false;
@@ -107,7 +107,7 @@ impl Analysis {
 
     fn read(disk: &dyn Disk, files: &Files, keeps_unproven: bool) -> Result<Self, StoreError> {
         let Some(first) = files.segments.first() else {
-            return Err(StoreError::damage("log", 0, "there is no segment", 0));
+            return Err(StoreError::damage("log", 0, "the log has no segment", 0));
         };
         let mut this = Self::before(files, first);
         this.keeps_unproven = keeps_unproven;
@@ -195,12 +195,16 @@ impl Analysis {
     fn enter(&mut self, segment: &SegmentFile) -> Result<(), StoreError> {
         let header = &segment.header;
         if header.epoch < self.epoch {
-            return Err(self.damage(segment, 64, "an epoch goes back"));
+            return Err(self.damage(segment, 64, "an epoch is lower than the previous one"));
         }
         let continues =
             header.next_index == self.view.last_index + 1 && header.last_term == self.last_term;
         if !header.reset && !continues {
-            return Err(self.damage(segment, 48, "a segment does not continue the one in front"));
+            return Err(self.damage(
+                segment,
+                48,
+                "a segment does not continue the previous segment",
+            ));
         }
         self.epoch = header.epoch;
         self.epoch_seen = self.epoch_seen.max(header.epoch);
@@ -238,7 +242,7 @@ impl Analysis {
         } else if first && segment.header.reset && header.kind != Kind::Reset {
             "a reset record is missing"
         } else if header.durable_before >= header.sequence {
-            "a batch claims to prove itself"
+            "a batch declares itself durable"
         } else {
             return Ok(());
         };
@@ -304,7 +308,11 @@ impl Analysis {
         if spot == Probe::End {
             // A segment always has a free sector, and its length was durable before its name. A
             // power cut therefore cannot cause this state.
-            return Err(self.damage(segment, position, "a segment is shorter than it was made"));
+            return Err(self.damage(
+                segment,
+                position,
+                "a segment is shorter than at its creation",
+            ));
         }
         let proven = "bytes that a later batch proves durable are not as written";
         if self.proven > self.sequence {
@@ -339,7 +347,7 @@ impl Analysis {
             return Err(self.damage(segment, position, proven));
         }
         if self.last_kind == Some(Kind::Clean) && nonzero_end.is_some() && !batches_after {
-            return Err(self.damage(segment, position, "something stands after a clean stop"));
+            return Err(self.damage(segment, position, "bytes after a clean stop are not zero"));
         }
         match spot {
             Probe::Zero => {}
@@ -351,7 +359,7 @@ impl Analysis {
                 return Err(self.damage(segment, position, "padding is not zero"));
             }
             Probe::TooLong(_) => {
-                return Err(self.damage(segment, position, "a batch goes beyond its file"));
+                return Err(self.damage(segment, position, "a batch ends after its file"));
             }
             _ => return Err(self.damage(segment, position, "a batch header is not as written")),
         }

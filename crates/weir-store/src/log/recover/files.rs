@@ -92,7 +92,7 @@ pub(crate) fn sort_out(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Fi
         }
         let segment = open_segment(disk, sequence, store_id)?;
         if !ids.insert(segment.header.segment_id) {
-            let what = "two segments have one id";
+            let what = "two segments have equal ids";
             return Err(StoreError::damage(&segment.path, 32, what, sequence));
         }
         epoch_seen = epoch_seen.max(segment.header.epoch);
@@ -169,7 +169,7 @@ pub(crate) fn read_start(
         return Err(StoreError::damage(
             START_FILE,
             0,
-            "both copies of the start are bad",
+            "both copies of the start file are damaged",
             0,
         ));
     };
@@ -205,7 +205,10 @@ pub(crate) fn open_segment(
         return Err(StoreError::ForeignStore { file: path });
     }
     if header.first_sequence != sequence {
-        return Err(damage(40, "a segment has the name of another one"));
+        return Err(damage(
+            40,
+            "the name of a segment does not match its header",
+        ));
     }
     Ok(SegmentFile { path, header, len })
 }
@@ -247,7 +250,7 @@ fn check_chain(segments: &[SegmentFile]) -> Result<(), StoreError> {
             return Err(StoreError::damage(
                 &after.path,
                 88,
-                "the segment in front of this one is missing or another one",
+                "the previous segment is missing or is a different one",
                 after.header.first_sequence,
             ));
         }
@@ -256,7 +259,7 @@ fn check_chain(segments: &[SegmentFile]) -> Result<(), StoreError> {
             return Err(StoreError::damage(
                 &front.path,
                 front.len,
-                "a segment does not have the length it was made with",
+                "the length of a segment differs from that at its creation",
                 front.header.first_sequence,
             ));
         }
@@ -267,7 +270,7 @@ fn check_chain(segments: &[SegmentFile]) -> Result<(), StoreError> {
         return Err(StoreError::damage(
             &last.path,
             last.len,
-            "the last segment does not have the length it was made with",
+            "the length of the last segment differs from that at its creation",
             last.header.first_sequence,
         ));
     }
