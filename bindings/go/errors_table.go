@@ -10,11 +10,11 @@ const (
 	ErrTopicAbsent Code = 102
 	// ErrRejected: The program of the topic rejected the intention.
 	ErrRejected Code = 103
-	// ErrConflict: The state the intention expected is not the state of the topic.
+	// ErrConflict: The topic does not have the state that the intention expected.
 	ErrConflict Code = 104
 	// ErrQuota: A quota is used up: keys or groups of the topic, or memory of the state of programs.
 	ErrQuota Code = 105
-	// ErrTxnAborted: Another operation of the same transaction failed, so none was carried out.
+	// ErrTxnAborted: Another operation of the same transaction failed, so none was executed.
 	ErrTxnAborted Code = 106
 	// ErrGroupExists: The group to create already exists.
 	ErrGroupExists Code = 107
@@ -30,19 +30,19 @@ const (
 	ErrTrap Code = 202
 	// ErrOutOfFuel: The program of the topic used up its fuel.
 	ErrOutOfFuel Code = 203
-	// ErrLimit: A limit was reached: the topic's for a key or value, the store's for topics, or one of the program.
+	// ErrLimit: A limit was reached: of the topic (size of a key or value), the store (number of topics) or the program.
 	ErrLimit Code = 204
 	// ErrBadProgram: The code is not a program that this store can run.
 	ErrBadProgram Code = 205
 	// ErrQuarantined: The topic is stopped because nodes disagreed about it.
 	ErrQuarantined Code = 206
-	// ErrRedirect: Another node leads; writes go there.
+	// ErrRedirect: Another node is the leader and accepts the writes.
 	ErrRedirect Code = 301
 	// ErrNoLeader: No leader is known at present.
 	ErrNoLeader Code = 302
 	// ErrBusy: The queue of the store is full.
 	ErrBusy Code = 303
-	// ErrRate: The caller sends faster than it is allowed to.
+	// ErrRate: The caller exceeds its rate limit.
 	ErrRate Code = 304
 	// ErrNonceGap: Nonces before this one have not arrived.
 	ErrNonceGap Code = 305
@@ -74,7 +74,7 @@ const (
 	ErrRecordAbsent Code = 318
 	// ErrLagging: The node has not yet applied the offset that the reader requires.
 	ErrLagging Code = 319
-	// ErrDraining: The node is shutting down and takes no new work.
+	// ErrDraining: The node is shutting down and accepts no new requests.
 	ErrDraining Code = 320
 	// ErrBadName: The topic name is empty, too long, reserved, or has a character outside its alphabet.
 	ErrBadName Code = 321
@@ -104,7 +104,7 @@ const (
 	ErrVolatile Code = 410
 	// ErrEngineMissing: The store runs programs, and this build has no program engine.
 	ErrEngineMissing Code = 411
-	// ErrDiverged: Replaying the log gave another state than the one recorded.
+	// ErrDiverged: A replay of the log gave a state that differs from the recorded one.
 	ErrDiverged Code = 412
 	// ErrTooFewDescriptors: The process may not open as many files as the store needs.
 	ErrTooFewDescriptors Code = 413
@@ -120,7 +120,7 @@ const (
 	ErrReadOnlyLimit Code = 418
 	// ErrIndeterminate: The intention was sent, and its outcome is not known.
 	ErrIndeterminate Code = 501
-	// ErrDeadline: The time allowed ran out before anything was changed.
+	// ErrDeadline: The deadline passed before anything was changed.
 	ErrDeadline Code = 502
 	// ErrUnreachable: No connection to the address could be made.
 	ErrUnreachable Code = 503
@@ -138,27 +138,27 @@ const (
 	ErrAddressTaken Code = 509
 	// ErrNullPointer: A required pointer is NULL.
 	ErrNullPointer Code = 601
-	// ErrMisaligned: A pointer does not have the alignment of what it points to.
+	// ErrMisaligned: A pointer is not aligned for the type of its target.
 	ErrMisaligned Code = 602
 	// ErrBadLength: A length or count is larger than memory, or than the call allows.
 	ErrBadLength Code = 603
-	// ErrBadHandle: The handle was given back, is of another type, or never was one.
+	// ErrBadHandle: The handle was released, is of another type, or never was a handle.
 	ErrBadHandle Code = 604
 	// ErrHandleBusy: Another thread is inside a call with this handle.
 	ErrHandleBusy Code = 605
-	// ErrPanic: A fault of Weir ended the call.
+	// ErrPanic: A bug in Weir ended the call.
 	ErrPanic Code = 606
-	// ErrHandlePoisoned: A fault of Weir ended an earlier call with this handle.
+	// ErrHandlePoisoned: A bug in Weir ended an earlier call with this handle.
 	ErrHandlePoisoned Code = 607
 	// ErrBadStruct: A structure does not state its size, or sets fields that this version of the library does not know.
 	ErrBadStruct Code = 608
-	// ErrAbiMismatch: The library has another version than the one the program was built for.
+	// ErrAbiMismatch: The version of the library differs from the one that the program was built for.
 	ErrAbiMismatch Code = 609
 	// ErrTooManyHandles: The process has the maximum number of handles and pages.
 	ErrTooManyHandles Code = 610
 	// ErrSyntax: The text of a query cannot be read at the place that is named.
 	ErrSyntax Code = 701
-	// ErrNotSingular: A path that may find several values stands where one value is needed.
+	// ErrNotSingular: A path that may select several values is used where one value is needed.
 	ErrNotSingular Code = 702
 	// ErrTooComplex: A query has more text, nesting, paths, keys or sources than is allowed.
 	ErrTooComplex Code = 703
@@ -182,15 +182,15 @@ const (
 	ErrUnterminatedString Code = 712
 	// ErrUnbalanced: Brackets or braces in a page do not match.
 	ErrUnbalanced Code = 713
-	// ErrTrailingData: Something else than white space follows the end of a page.
+	// ErrTrailingData: Bytes other than white space follow the end of a page.
 	ErrTrailingData Code = 714
 	// ErrTooDeep: A value in a page is nested deeper than is allowed.
 	ErrTooDeep Code = 715
 	// ErrPageTooLarge: A page or an item in it is larger than is allowed.
 	ErrPageTooLarge Code = 716
-	// ErrBadEnvelope: A page lacks the array that its shape says holds the items.
+	// ErrBadEnvelope: A page lacks the array of items that its shape names.
 	ErrBadEnvelope Code = 717
-	// ErrRepeatedName: A member name on the way to a selected value occurs twice in one object.
+	// ErrRepeatedName: A member name on the path to a selected value occurs twice in one object.
 	ErrRepeatedName Code = 718
 	// ErrSourceNotSorted: A source that was declared as sorted has an item out of order.
 	ErrSourceNotSorted Code = 719
@@ -216,7 +216,7 @@ const (
 	ErrSplitLoop Code = 729
 	// ErrSourcesOwed: The resume token names sources that have rows left and were not added.
 	ErrSourcesOwed Code = 730
-	// ErrInternal: Weir has a fault: one of its own assertions did not hold.
+	// ErrInternal: A bug in Weir: an assertion failed.
 	ErrInternal Code = 901
 )
 
@@ -245,7 +245,7 @@ var table = map[Code]row{
 	},
 	ErrConflict: {
 		name:     "CONFLICT",
-		sentence: "The state the intention expected is not the state of the topic.",
+		sentence: "The topic does not have the state that the intention expected.",
 		advice:   "Read the actual offset, decide again, and send a new intention.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
@@ -259,7 +259,7 @@ var table = map[Code]row{
 	},
 	ErrTxnAborted: {
 		name:     "TXN_ABORTED",
-		sentence: "Another operation of the same transaction failed, so none was carried out.",
+		sentence: "Another operation of the same transaction failed, so none was executed.",
 		advice:   "Check the operation whose index and reason are named.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -315,8 +315,8 @@ var table = map[Code]row{
 	},
 	ErrLimit: {
 		name:     "LIMIT",
-		sentence: "A limit was reached: the topic's for a key or value, the store's for topics, or one of the program.",
-		advice:   "Write or emit less, or raise the limit that is named, as with `weir topic set`.",
+		sentence: "A limit was reached: of the topic (size of a key or value), the store (number of topics) or the program.",
+		advice:   "Write or emit less, or raise the limit that is named, for example with `weir topic set`.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -336,7 +336,7 @@ var table = map[Code]row{
 	},
 	ErrRedirect: {
 		name:     "REDIRECT",
-		sentence: "Another node leads; writes go there.",
+		sentence: "Another node is the leader and accepts the writes.",
 		advice:   "Send the request again to the address that is named.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
@@ -357,7 +357,7 @@ var table = map[Code]row{
 	},
 	ErrRate: {
 		name:     "RATE",
-		sentence: "The caller sends faster than it is allowed to.",
+		sentence: "The caller exceeds its rate limit.",
 		advice:   "Send the request again after the pause that is named, and send more slowly.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
@@ -372,7 +372,7 @@ var table = map[Code]row{
 	ErrSessionExpired: {
 		name:     "SESSION_EXPIRED",
 		sentence: "The session was idle for too long and has expired.",
-		advice:   "Open a new session, and read the topic to learn which intentions in flight were executed.",
+		advice:   "Open a new session, and read the topic to find out which intentions in flight were executed.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -393,7 +393,7 @@ var table = map[Code]row{
 	ErrTooLarge: {
 		name:     "TOO_LARGE",
 		sentence: "A name, key, value, batch or count is over its limit.",
-		advice:   "Send less at once, or raise the limit that is named up to its hard cap.",
+		advice:   "Send less in one call, or raise the limit that is named, up to its maximum.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -428,14 +428,14 @@ var table = map[Code]row{
 	ErrNonceReused: {
 		name:     "NONCE_REUSED",
 		sentence: "The nonce was used before, for an intention with other bytes.",
-		advice:   "Give each intention a nonce of its own; two writers must not share a client id.",
+		advice:   "Use a separate nonce for each intention; two writers must not share a client id.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrSuperseded: {
 		name:     "SUPERSEDED",
 		sentence: "The client id has opened a newer session, so this one has ended.",
-		advice:   "Give each writer a client id of its own.",
+		advice:   "Use a separate client id for each writer.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -469,7 +469,7 @@ var table = map[Code]row{
 	},
 	ErrDraining: {
 		name:     "DRAINING",
-		sentence: "The node is shutting down and takes no new work.",
+		sentence: "The node is shutting down and accepts no new requests.",
 		advice:   "Send the request to another node, or send it again after the restart.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
@@ -505,7 +505,7 @@ var table = map[Code]row{
 	ErrIOFatal: {
 		name:     "IO_FATAL",
 		sentence: "A write or sync of the log failed, so this handle accepts no more writes.",
-		advice:   "Check the disk, then close and reopen the store; everything acknowledged is kept.",
+		advice:   "Check the disk, then close and reopen the store; no acknowledged write is lost.",
 		fault:    FaultEnvironment,
 		retry:    RetryNo,
 	},
@@ -519,7 +519,7 @@ var table = map[Code]row{
 	ErrLocked: {
 		name:     "LOCKED",
 		sentence: "Another process has the directory open.",
-		advice:   "Use the process whose id is named, or end it and try again.",
+		advice:   "Use the process whose id is named, or end this process and try again.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
@@ -574,7 +574,7 @@ var table = map[Code]row{
 	},
 	ErrDiverged: {
 		name:     "DIVERGED",
-		sentence: "Replaying the log gave another state than the one recorded.",
+		sentence: "A replay of the log gave a state that differs from the recorded one.",
 		advice:   "Keep a copy of the directory and report it: equal logs must give equal states.",
 		fault:    FaultUs,
 		retry:    RetryNo,
@@ -617,7 +617,7 @@ var table = map[Code]row{
 	ErrReadOnlyLimit: {
 		name:     "READ_ONLY_LIMIT",
 		sentence: "The log after the newest snapshot holds more records than a read-only open may keep in memory.",
-		advice:   "Let the program that writes the store take a snapshot, or close it and open the store for writing once; then open it again.",
+		advice:   "Let the program that writes the store write a snapshot, or close the program and open the store for writing once; then open it again.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},
@@ -630,7 +630,7 @@ var table = map[Code]row{
 	},
 	ErrDeadline: {
 		name:     "DEADLINE",
-		sentence: "The time allowed ran out before anything was changed.",
+		sentence: "The deadline passed before anything was changed.",
 		advice:   "Try again, or allow more time.",
 		fault:    FaultEnvironment,
 		retry:    RetryYes,
@@ -693,7 +693,7 @@ var table = map[Code]row{
 	},
 	ErrMisaligned: {
 		name:     "MISALIGNED",
-		sentence: "A pointer does not have the alignment of what it points to.",
+		sentence: "A pointer is not aligned for the type of its target.",
 		advice:   "Pass the address of an object of the type.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -707,8 +707,8 @@ var table = map[Code]row{
 	},
 	ErrBadHandle: {
 		name:     "BAD_HANDLE",
-		sentence: "The handle was given back, is of another type, or never was one.",
-		advice:   "Use a handle that was given out, and until it is given back.",
+		sentence: "The handle was released, is of another type, or never was a handle.",
+		advice:   "Use only handles that the library returned, until they are released.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -721,15 +721,15 @@ var table = map[Code]row{
 	},
 	ErrPanic: {
 		name:     "PANIC",
-		sentence: "A fault of Weir ended the call.",
-		advice:   "Give the handle back, and report it with the message.",
+		sentence: "A bug in Weir ended the call.",
+		advice:   "Release the handle, and report the bug with the message.",
 		fault:    FaultUs,
 		retry:    RetryNo,
 	},
 	ErrHandlePoisoned: {
 		name:     "HANDLE_POISONED",
-		sentence: "A fault of Weir ended an earlier call with this handle.",
-		advice:   "Give the handle back, and make a new one.",
+		sentence: "A bug in Weir ended an earlier call with this handle.",
+		advice:   "Release the handle, and create a new one.",
 		fault:    FaultUs,
 		retry:    RetryNo,
 	},
@@ -742,7 +742,7 @@ var table = map[Code]row{
 	},
 	ErrAbiMismatch: {
 		name:     "ABI_MISMATCH",
-		sentence: "The library has another version than the one the program was built for.",
+		sentence: "The version of the library differs from the one that the program was built for.",
 		advice:   "Install the library of the version that is named.",
 		fault:    FaultEnvironment,
 		retry:    RetryNo,
@@ -750,7 +750,7 @@ var table = map[Code]row{
 	ErrTooManyHandles: {
 		name:     "TOO_MANY_HANDLES",
 		sentence: "The process has the maximum number of handles and pages.",
-		advice:   "Give back what is not needed.",
+		advice:   "Release handles and pages that are not needed.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
 	},
@@ -763,7 +763,7 @@ var table = map[Code]row{
 	},
 	ErrNotSingular: {
 		name:     "NOT_SINGULAR",
-		sentence: "A path that may find several values stands where one value is needed.",
+		sentence: "A path that may select several values is used where one value is needed.",
 		advice:   "Use names and indexes only, such as `$.a.b` or `$['a'][0]`.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -847,7 +847,7 @@ var table = map[Code]row{
 	},
 	ErrTrailingData: {
 		name:     "TRAILING_DATA",
-		sentence: "Something else than white space follows the end of a page.",
+		sentence: "Bytes other than white space follow the end of a page.",
 		advice:   "Check the shape that was named for the page, and the byte that is named.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -868,14 +868,14 @@ var table = map[Code]row{
 	},
 	ErrBadEnvelope: {
 		name:     "BAD_ENVELOPE",
-		sentence: "A page lacks the array that its shape says holds the items.",
+		sentence: "A page lacks the array of items that its shape names.",
 		advice:   "Check the shape that was named for the page.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
 	ErrRepeatedName: {
 		name:     "REPEATED_NAME",
-		sentence: "A member name on the way to a selected value occurs twice in one object.",
+		sentence: "A member name on the path to a selected value occurs twice in one object.",
 		advice:   "Correct the data, or check at the level `structural`, where the first one counts.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
@@ -918,7 +918,7 @@ var table = map[Code]row{
 	ErrSourceFinished: {
 		name:     "SOURCE_FINISHED",
 		sentence: "The source was finished or replaced before.",
-		advice:   "Give it no more pages.",
+		advice:   "Add no more pages to it.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -939,7 +939,7 @@ var table = map[Code]row{
 	ErrGroupBudget: {
 		name:     "GROUP_BUDGET",
 		sentence: "There are more groups than the budget allows.",
-		advice:   "Order by what is grouped by, filter, or raise the budget.",
+		advice:   "Order by the group keys, filter, or raise the budget.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
 	},
@@ -966,7 +966,7 @@ var table = map[Code]row{
 	},
 	ErrInternal: {
 		name:     "INTERNAL",
-		sentence: "Weir has a fault: one of its own assertions did not hold.",
+		sentence: "A bug in Weir: an assertion failed.",
 		advice:   "Report it with the text of the message.",
 		fault:    FaultUs,
 		retry:    RetryNo,

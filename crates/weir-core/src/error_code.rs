@@ -66,11 +66,11 @@ pub enum ErrorCode {
     TopicAbsent = 102,
     /// The program of the topic rejected the intention.
     Rejected = 103,
-    /// The state the intention expected is not the state of the topic.
+    /// The topic does not have the state that the intention expected.
     Conflict = 104,
     /// A quota is used up: keys or groups of the topic, or memory of the state of programs.
     Quota = 105,
-    /// Another operation of the same transaction failed, so none was carried out.
+    /// Another operation of the same transaction failed, so none was executed.
     TxnAborted = 106,
     /// The group to create already exists.
     GroupExists = 107,
@@ -86,19 +86,19 @@ pub enum ErrorCode {
     Trap = 202,
     /// The program of the topic used up its fuel.
     OutOfFuel = 203,
-    /// A limit was reached: the topic's for a key or value, the store's for topics, or one of the program.
+    /// A limit was reached: of the topic (size of a key or value), the store (number of topics) or the program.
     Limit = 204,
     /// The code is not a program that this store can run.
     BadProgram = 205,
     /// The topic is stopped because nodes disagreed about it.
     Quarantined = 206,
-    /// Another node leads; writes go there.
+    /// Another node is the leader and accepts the writes.
     Redirect = 301,
     /// No leader is known at present.
     NoLeader = 302,
     /// The queue of the store is full.
     Busy = 303,
-    /// The caller sends faster than it is allowed to.
+    /// The caller exceeds its rate limit.
     Rate = 304,
     /// Nonces before this one have not arrived.
     NonceGap = 305,
@@ -130,7 +130,7 @@ pub enum ErrorCode {
     RecordAbsent = 318,
     /// The node has not yet applied the offset that the reader requires.
     Lagging = 319,
-    /// The node is shutting down and takes no new work.
+    /// The node is shutting down and accepts no new requests.
     Draining = 320,
     /// The topic name is empty, too long, reserved, or has a character outside its alphabet.
     BadName = 321,
@@ -160,7 +160,7 @@ pub enum ErrorCode {
     Volatile = 410,
     /// The store runs programs, and this build has no program engine.
     EngineMissing = 411,
-    /// Replaying the log gave another state than the one recorded.
+    /// A replay of the log gave a state that differs from the recorded one.
     Diverged = 412,
     /// The process may not open as many files as the store needs.
     TooFewDescriptors = 413,
@@ -176,7 +176,7 @@ pub enum ErrorCode {
     ReadOnlyLimit = 418,
     /// The intention was sent, and its outcome is not known.
     Indeterminate = 501,
-    /// The time allowed ran out before anything was changed.
+    /// The deadline passed before anything was changed.
     Deadline = 502,
     /// No connection to the address could be made.
     Unreachable = 503,
@@ -194,27 +194,27 @@ pub enum ErrorCode {
     AddressTaken = 509,
     /// A required pointer is NULL.
     NullPointer = 601,
-    /// A pointer does not have the alignment of what it points to.
+    /// A pointer is not aligned for the type of its target.
     Misaligned = 602,
     /// A length or count is larger than memory, or than the call allows.
     BadLength = 603,
-    /// The handle was given back, is of another type, or never was one.
+    /// The handle was released, is of another type, or never was a handle.
     BadHandle = 604,
     /// Another thread is inside a call with this handle.
     HandleBusy = 605,
-    /// A fault of Weir ended the call.
+    /// A bug in Weir ended the call.
     Panic = 606,
-    /// A fault of Weir ended an earlier call with this handle.
+    /// A bug in Weir ended an earlier call with this handle.
     HandlePoisoned = 607,
     /// A structure does not state its size, or sets fields that this version of the library does not know.
     BadStruct = 608,
-    /// The library has another version than the one the program was built for.
+    /// The version of the library differs from the one that the program was built for.
     AbiMismatch = 609,
     /// The process has the maximum number of handles and pages.
     TooManyHandles = 610,
     /// The text of a query cannot be read at the place that is named.
     Syntax = 701,
-    /// A path that may find several values stands where one value is needed.
+    /// A path that may select several values is used where one value is needed.
     NotSingular = 702,
     /// A query has more text, nesting, paths, keys or sources than is allowed.
     TooComplex = 703,
@@ -238,15 +238,15 @@ pub enum ErrorCode {
     UnterminatedString = 712,
     /// Brackets or braces in a page do not match.
     Unbalanced = 713,
-    /// Something else than white space follows the end of a page.
+    /// Bytes other than white space follow the end of a page.
     TrailingData = 714,
     /// A value in a page is nested deeper than is allowed.
     TooDeep = 715,
     /// A page or an item in it is larger than is allowed.
     PageTooLarge = 716,
-    /// A page lacks the array that its shape says holds the items.
+    /// A page lacks the array of items that its shape names.
     BadEnvelope = 717,
-    /// A member name on the way to a selected value occurs twice in one object.
+    /// A member name on the path to a selected value occurs twice in one object.
     RepeatedName = 718,
     /// A source that was declared as sorted has an item out of order.
     SourceNotSorted = 719,
@@ -272,7 +272,7 @@ pub enum ErrorCode {
     SplitLoop = 729,
     /// The resume token names sources that have rows left and were not added.
     SourcesOwed = 730,
-    /// Weir has a fault: one of its own assertions did not hold.
+    /// A bug in Weir: an assertion failed.
     Internal = 901,
 }
 
@@ -629,12 +629,12 @@ impl ErrorCode {
             Self::TopicExists => "The topic to create already exists.",
             Self::TopicAbsent => "The topic to change or destroy does not exist.",
             Self::Rejected => "The program of the topic rejected the intention.",
-            Self::Conflict => "The state the intention expected is not the state of the topic.",
+            Self::Conflict => "The topic does not have the state that the intention expected.",
             Self::Quota => {
                 "A quota is used up: keys or groups of the topic, or memory of the state of programs."
             }
             Self::TxnAborted => {
-                "Another operation of the same transaction failed, so none was carried out."
+                "Another operation of the same transaction failed, so none was executed."
             }
             Self::GroupExists => "The group to create already exists.",
             Self::GroupAbsent => "The topic has no group of this name.",
@@ -644,14 +644,14 @@ impl ErrorCode {
             Self::Trap => "The program of the topic trapped.",
             Self::OutOfFuel => "The program of the topic used up its fuel.",
             Self::Limit => {
-                "A limit was reached: the topic's for a key or value, the store's for topics, or one of the program."
+                "A limit was reached: of the topic (size of a key or value), the store (number of topics) or the program."
             }
             Self::BadProgram => "The code is not a program that this store can run.",
             Self::Quarantined => "The topic is stopped because nodes disagreed about it.",
-            Self::Redirect => "Another node leads; writes go there.",
+            Self::Redirect => "Another node is the leader and accepts the writes.",
             Self::NoLeader => "No leader is known at present.",
             Self::Busy => "The queue of the store is full.",
-            Self::Rate => "The caller sends faster than it is allowed to.",
+            Self::Rate => "The caller exceeds its rate limit.",
             Self::NonceGap => "Nonces before this one have not arrived.",
             Self::SessionExpired => "The session was idle for too long and has expired.",
             Self::Unauthenticated => "The request has no credentials, or they are not valid.",
@@ -671,7 +671,7 @@ impl ErrorCode {
             Self::KeyAbsent => "The topic holds no value for the key.",
             Self::RecordAbsent => "The topic has no record at the offset.",
             Self::Lagging => "The node has not yet applied the offset that the reader requires.",
-            Self::Draining => "The node is shutting down and takes no new work.",
+            Self::Draining => "The node is shutting down and accepts no new requests.",
             Self::BadName => {
                 "The topic name is empty, too long, reserved, or has a character outside its alphabet."
             }
@@ -696,7 +696,9 @@ impl ErrorCode {
                 "The file system loses everything in a power cut, and the caller did not allow that."
             }
             Self::EngineMissing => "The store runs programs, and this build has no program engine.",
-            Self::Diverged => "Replaying the log gave another state than the one recorded.",
+            Self::Diverged => {
+                "A replay of the log gave a state that differs from the recorded one."
+            }
             Self::TooFewDescriptors => "The process may not open as many files as the store needs.",
             Self::Closed => "The store was closed before or during the call.",
             Self::BadOption => {
@@ -710,7 +712,7 @@ impl ErrorCode {
                 "The log after the newest snapshot holds more records than a read-only open may keep in memory."
             }
             Self::Indeterminate => "The intention was sent, and its outcome is not known.",
-            Self::Deadline => "The time allowed ran out before anything was changed.",
+            Self::Deadline => "The deadline passed before anything was changed.",
             Self::Unreachable => "No connection to the address could be made.",
             Self::Protocol => "The peer sent bytes that the protocol does not allow.",
             Self::BadAddress => {
@@ -721,22 +723,24 @@ impl ErrorCode {
             Self::Cancelled => "The caller cancelled the operation.",
             Self::AddressTaken => "Another process listens at the address that was to be served.",
             Self::NullPointer => "A required pointer is NULL.",
-            Self::Misaligned => "A pointer does not have the alignment of what it points to.",
+            Self::Misaligned => "A pointer is not aligned for the type of its target.",
             Self::BadLength => "A length or count is larger than memory, or than the call allows.",
-            Self::BadHandle => "The handle was given back, is of another type, or never was one.",
+            Self::BadHandle => {
+                "The handle was released, is of another type, or never was a handle."
+            }
             Self::HandleBusy => "Another thread is inside a call with this handle.",
-            Self::Panic => "A fault of Weir ended the call.",
-            Self::HandlePoisoned => "A fault of Weir ended an earlier call with this handle.",
+            Self::Panic => "A bug in Weir ended the call.",
+            Self::HandlePoisoned => "A bug in Weir ended an earlier call with this handle.",
             Self::BadStruct => {
                 "A structure does not state its size, or sets fields that this version of the library does not know."
             }
             Self::AbiMismatch => {
-                "The library has another version than the one the program was built for."
+                "The version of the library differs from the one that the program was built for."
             }
             Self::TooManyHandles => "The process has the maximum number of handles and pages.",
             Self::Syntax => "The text of a query cannot be read at the place that is named.",
             Self::NotSingular => {
-                "A path that may find several values stands where one value is needed."
+                "A path that may select several values is used where one value is needed."
             }
             Self::TooComplex => {
                 "A query has more text, nesting, paths, keys or sources than is allowed."
@@ -753,12 +757,12 @@ impl ErrorCode {
             Self::ControlCharacter => "A string in a page holds a control character.",
             Self::UnterminatedString => "A string in a page does not end.",
             Self::Unbalanced => "Brackets or braces in a page do not match.",
-            Self::TrailingData => "Something else than white space follows the end of a page.",
+            Self::TrailingData => "Bytes other than white space follow the end of a page.",
             Self::TooDeep => "A value in a page is nested deeper than is allowed.",
             Self::PageTooLarge => "A page or an item in it is larger than is allowed.",
-            Self::BadEnvelope => "A page lacks the array that its shape says holds the items.",
+            Self::BadEnvelope => "A page lacks the array of items that its shape names.",
             Self::RepeatedName => {
-                "A member name on the way to a selected value occurs twice in one object."
+                "A member name on the path to a selected value occurs twice in one object."
             }
             Self::SourceNotSorted => {
                 "A source that was declared as sorted has an item out of order."
@@ -780,7 +784,7 @@ impl ErrorCode {
             Self::SourcesOwed => {
                 "The resume token names sources that have rows left and were not added."
             }
-            Self::Internal => "Weir has a fault: one of its own assertions did not hold.",
+            Self::Internal => "A bug in Weir: an assertion failed.",
         }
     }
 
@@ -808,7 +812,7 @@ impl ErrorCode {
                 "Make the program do less for each intention, or raise the fuel of the topic."
             }
             Self::Limit => {
-                "Write or emit less, or raise the limit that is named, as with `weir topic set`."
+                "Write or emit less, or raise the limit that is named, for example with `weir topic set`."
             }
             Self::BadProgram => {
                 "Correct what is named; `weir program check FILE` tries a module without a store."
@@ -826,21 +830,21 @@ impl ErrorCode {
             }
             Self::NonceGap => "Send again, starting with the expected nonce.",
             Self::SessionExpired => {
-                "Open a new session, and read the topic to learn which intentions in flight were executed."
+                "Open a new session, and read the topic to find out which intentions in flight were executed."
             }
             Self::Unauthenticated => "Give valid credentials.",
             Self::Forbidden => "Ask for the right that is named.",
             Self::TooLarge => {
-                "Send less at once, or raise the limit that is named up to its hard cap."
+                "Send less in one call, or raise the limit that is named, up to its maximum."
             }
             Self::BadRequest => "Correct the request at the place that is named.",
             Self::Unsupported => "Use a build or version that supports it.",
             Self::ReadOnly => "Free space on the disk; writes resume by themselves.",
             Self::Gone => "Start from an offset in the range that is named.",
             Self::NonceReused => {
-                "Give each intention a nonce of its own; two writers must not share a client id."
+                "Use a separate nonce for each intention; two writers must not share a client id."
             }
-            Self::Superseded => "Give each writer a client id of its own.",
+            Self::Superseded => "Use a separate client id for each writer.",
             Self::TopicUnknown => "Check the name with `weir topic ls`.",
             Self::KeyAbsent => {
                 "Check the key; `weir export TOPIC --latest --columns key` lists all keys."
@@ -857,10 +861,10 @@ impl ErrorCode {
             }
             Self::Io => "Check the operation, file and cause that are named.",
             Self::IoFatal => {
-                "Check the disk, then close and reopen the store; everything acknowledged is kept."
+                "Check the disk, then close and reopen the store; no acknowledged write is lost."
             }
             Self::DiskFull => "Free space on the file system that is named.",
-            Self::Locked => "Use the process whose id is named, or end it and try again.",
+            Self::Locked => "Use the process whose id is named, or end this process and try again.",
             Self::Damaged => "Run `weir verify` for the full list, then restore from a backup.",
             Self::NotAStore => "Check the path given to `--at`.",
             Self::StoreExists => "Name an empty or new directory.",
@@ -877,7 +881,7 @@ impl ErrorCode {
             Self::OpenedReadOnly => "Open the store for writing.",
             Self::ChangedWhileRead => "Open the store again.",
             Self::ReadOnlyLimit => {
-                "Let the program that writes the store take a snapshot, or close it and open the store for writing once; then open it again."
+                "Let the program that writes the store write a snapshot, or close the program and open the store for writing once; then open it again."
             }
             Self::Indeterminate => {
                 "Send it again with the same client id and nonce: it is executed at most once."
@@ -899,15 +903,17 @@ impl ErrorCode {
             Self::NullPointer => "Pass a valid address.",
             Self::Misaligned => "Pass the address of an object of the type.",
             Self::BadLength => "Pass the true length, within the limits that `weir.h` states.",
-            Self::BadHandle => "Use a handle that was given out, and until it is given back.",
+            Self::BadHandle => {
+                "Use only handles that the library returned, until they are released."
+            }
             Self::HandleBusy => "Use the handle from one thread at a time.",
-            Self::Panic => "Give the handle back, and report it with the message.",
-            Self::HandlePoisoned => "Give the handle back, and make a new one.",
+            Self::Panic => "Release the handle, and report the bug with the message.",
+            Self::HandlePoisoned => "Release the handle, and create a new one.",
             Self::BadStruct => {
                 "Set `struct_size` to the size of the structure, and everything unknown to zero."
             }
             Self::AbiMismatch => "Install the library of the version that is named.",
-            Self::TooManyHandles => "Give back what is not needed.",
+            Self::TooManyHandles => "Release handles and pages that are not needed.",
             Self::Syntax => {
                 "Correct the text at that place; `weir help guide query` prints the grammar."
             }
@@ -941,12 +947,12 @@ impl ErrorCode {
             Self::GroupKeyType => "Group by a scalar.",
             Self::NumberRange => "Correct the number that is named, or leave it out with a filter.",
             Self::UnknownSource => "Use a number that was returned when the source was added.",
-            Self::SourceFinished => "Give it no more pages.",
+            Self::SourceFinished => "Add no more pages to it.",
             Self::OverBudget => {
                 "Read results, release result pages, and pass the page again; or raise the budget."
             }
             Self::SortBudget => "Set a limit, read sources that are sorted, or raise the budget.",
-            Self::GroupBudget => "Order by what is grouped by, filter, or raise the budget.",
+            Self::GroupBudget => "Order by the group keys, filter, or raise the budget.",
             Self::DistinctBudget => "Order by the selected value, filter, or raise the budget.",
             Self::SplitLoop => "Check the service that answers with splits.",
             Self::SourcesOwed => {

@@ -1,6 +1,6 @@
 //! Checks whether the user has pressed C-g, at most once per millisecond.
 //!
-//! The only raw call of the module: the `emacs` crate does not wrap `process_input`.
+//! This is the only raw call of the module, because the `emacs` crate does not wrap `process_input`.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ fn asked(env: &Env) -> bool {
     let Some(process_input) = process_input else {
         return false;
     };
-    // SAFETY: the function belongs to this very table; no exit is pending, because every call of the
+    // SAFETY: the function is from the table of `env`; no exit is pending, because every call of the
     // crate turns a pending exit into an `Err`, which ends the loops that check.
     let answer = unsafe { process_input(raw) };
     answer == QUIT

@@ -39,7 +39,7 @@ macro_rules! problems {
 }
 
 problems! {
-    Redirect = 307 "redirect", "Another node leads; writes go there.";
+    Redirect = 307 "redirect", "Another node is the leader and accepts the writes.";
     BadRequest = 400 "bad-request", "The request cannot be read.";
     BadCoding = 400 "bad-coding", "The body does not follow its content coding.";
     BadItem = 400 "bad-item", "An item of the batch cannot be read; those before it stand.";

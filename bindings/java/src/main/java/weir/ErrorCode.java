@@ -15,17 +15,17 @@ public enum ErrorCode {
     REJECTED(103, Fault.CALLER, Retry.NO,
             "The program of the topic rejected the intention.",
             "Read the code and text the program gave, and change the intention."),
-    /** The state the intention expected is not the state of the topic. */
+    /** The topic does not have the state that the intention expected. */
     CONFLICT(104, Fault.CALLER, Retry.AFTER,
-            "The state the intention expected is not the state of the topic.",
+            "The topic does not have the state that the intention expected.",
             "Read the actual offset, decide again, and send a new intention."),
     /** A quota is used up: keys or groups of the topic, or memory of the state of programs. */
     QUOTA(105, Fault.CALLER, Retry.AFTER,
             "A quota is used up: keys or groups of the topic, or memory of the state of programs.",
             "Delete keys, groups or topics with programs, or raise the limit of the topic."),
-    /** Another operation of the same transaction failed, so none was carried out. */
+    /** Another operation of the same transaction failed, so none was executed. */
     TXN_ABORTED(106, Fault.CALLER, Retry.NO,
-            "Another operation of the same transaction failed, so none was carried out.",
+            "Another operation of the same transaction failed, so none was executed.",
             "Check the operation whose index and reason are named."),
     /** The group to create already exists. */
     GROUP_EXISTS(107, Fault.CALLER, Retry.NO,
@@ -55,10 +55,10 @@ public enum ErrorCode {
     OUT_OF_FUEL(203, Fault.CALLER, Retry.NO,
             "The program of the topic used up its fuel.",
             "Make the program do less for each intention, or raise the fuel of the topic."),
-    /** A limit was reached: the topic's for a key or value, the store's for topics, or one of the program. */
+    /** A limit was reached: of the topic (size of a key or value), the store (number of topics) or the program. */
     LIMIT(204, Fault.CALLER, Retry.NO,
-            "A limit was reached: the topic's for a key or value, the store's for topics, or one of the program.",
-            "Write or emit less, or raise the limit that is named, as with `weir topic set`."),
+            "A limit was reached: of the topic (size of a key or value), the store (number of topics) or the program.",
+            "Write or emit less, or raise the limit that is named, for example with `weir topic set`."),
     /** The code is not a program that this store can run. */
     BAD_PROGRAM(205, Fault.CALLER, Retry.NO,
             "The code is not a program that this store can run.",
@@ -67,9 +67,9 @@ public enum ErrorCode {
     QUARANTINED(206, Fault.US, Retry.AFTER,
             "The topic is stopped because nodes disagreed about it.",
             "Let an operator find the cause; then `weir program quarantine TOPIC --release` or `weir program replace TOPIC FILE` lets the topic accept writes again."),
-    /** Another node leads; writes go there. */
+    /** Another node is the leader and accepts the writes. */
     REDIRECT(301, Fault.ENVIRONMENT, Retry.AFTER,
-            "Another node leads; writes go there.",
+            "Another node is the leader and accepts the writes.",
             "Send the request again to the address that is named."),
     /** No leader is known at present. */
     NO_LEADER(302, Fault.ENVIRONMENT, Retry.AFTER,
@@ -79,9 +79,9 @@ public enum ErrorCode {
     BUSY(303, Fault.ENVIRONMENT, Retry.AFTER,
             "The queue of the store is full.",
             "Send the request again after the pause that is named."),
-    /** The caller sends faster than it is allowed to. */
+    /** The caller exceeds its rate limit. */
     RATE(304, Fault.CALLER, Retry.AFTER,
-            "The caller sends faster than it is allowed to.",
+            "The caller exceeds its rate limit.",
             "Send the request again after the pause that is named, and send more slowly."),
     /** Nonces before this one have not arrived. */
     NONCE_GAP(305, Fault.CALLER, Retry.AFTER,
@@ -90,7 +90,7 @@ public enum ErrorCode {
     /** The session was idle for too long and has expired. */
     SESSION_EXPIRED(306, Fault.CALLER, Retry.NO,
             "The session was idle for too long and has expired.",
-            "Open a new session, and read the topic to learn which intentions in flight were executed."),
+            "Open a new session, and read the topic to find out which intentions in flight were executed."),
     /** The request has no credentials, or they are not valid. */
     UNAUTHENTICATED(307, Fault.CALLER, Retry.AFTER,
             "The request has no credentials, or they are not valid.",
@@ -102,7 +102,7 @@ public enum ErrorCode {
     /** A name, key, value, batch or count is over its limit. */
     TOO_LARGE(309, Fault.CALLER, Retry.NO,
             "A name, key, value, batch or count is over its limit.",
-            "Send less at once, or raise the limit that is named up to its hard cap."),
+            "Send less in one call, or raise the limit that is named, up to its maximum."),
     /** The request cannot be read or contradicts itself. */
     BAD_REQUEST(310, Fault.CALLER, Retry.NO,
             "The request cannot be read or contradicts itself.",
@@ -122,11 +122,11 @@ public enum ErrorCode {
     /** The nonce was used before, for an intention with other bytes. */
     NONCE_REUSED(314, Fault.CALLER, Retry.NO,
             "The nonce was used before, for an intention with other bytes.",
-            "Give each intention a nonce of its own; two writers must not share a client id."),
+            "Use a separate nonce for each intention; two writers must not share a client id."),
     /** The client id has opened a newer session, so this one has ended. */
     SUPERSEDED(315, Fault.CALLER, Retry.NO,
             "The client id has opened a newer session, so this one has ended.",
-            "Give each writer a client id of its own."),
+            "Use a separate client id for each writer."),
     /** The topic to read does not exist. */
     TOPIC_UNKNOWN(316, Fault.CALLER, Retry.AFTER,
             "The topic to read does not exist.",
@@ -143,9 +143,9 @@ public enum ErrorCode {
     LAGGING(319, Fault.ENVIRONMENT, Retry.AFTER,
             "The node has not yet applied the offset that the reader requires.",
             "Read again after a pause, or read from another node."),
-    /** The node is shutting down and takes no new work. */
+    /** The node is shutting down and accepts no new requests. */
     DRAINING(320, Fault.ENVIRONMENT, Retry.AFTER,
-            "The node is shutting down and takes no new work.",
+            "The node is shutting down and accepts no new requests.",
             "Send the request to another node, or send it again after the restart."),
     /** The topic name is empty, too long, reserved, or has a character outside its alphabet. */
     BAD_NAME(321, Fault.CALLER, Retry.NO,
@@ -166,7 +166,7 @@ public enum ErrorCode {
     /** A write or sync of the log failed, so this handle accepts no more writes. */
     IO_FATAL(402, Fault.ENVIRONMENT, Retry.NO,
             "A write or sync of the log failed, so this handle accepts no more writes.",
-            "Check the disk, then close and reopen the store; everything acknowledged is kept."),
+            "Check the disk, then close and reopen the store; no acknowledged write is lost."),
     /** The file system has no space left for the store. */
     DISK_FULL(403, Fault.ENVIRONMENT, Retry.AFTER,
             "The file system has no space left for the store.",
@@ -174,7 +174,7 @@ public enum ErrorCode {
     /** Another process has the directory open. */
     LOCKED(404, Fault.ENVIRONMENT, Retry.AFTER,
             "Another process has the directory open.",
-            "Use the process whose id is named, or end it and try again."),
+            "Use the process whose id is named, or end this process and try again."),
     /** Bytes of the store have changed or are missing. */
     DAMAGED(405, Fault.ENVIRONMENT, Retry.NO,
             "Bytes of the store have changed or are missing.",
@@ -203,9 +203,9 @@ public enum ErrorCode {
     ENGINE_MISSING(411, Fault.CALLER, Retry.NO,
             "The store runs programs, and this build has no program engine.",
             "Open it with a build that has the engine."),
-    /** Replaying the log gave another state than the one recorded. */
+    /** A replay of the log gave a state that differs from the recorded one. */
     DIVERGED(412, Fault.US, Retry.NO,
-            "Replaying the log gave another state than the one recorded.",
+            "A replay of the log gave a state that differs from the recorded one.",
             "Keep a copy of the directory and report it: equal logs must give equal states."),
     /** The process may not open as many files as the store needs. */
     TOO_FEW_DESCRIPTORS(413, Fault.ENVIRONMENT, Retry.AFTER,
@@ -230,14 +230,14 @@ public enum ErrorCode {
     /** The log after the newest snapshot holds more records than a read-only open may keep in memory. */
     READ_ONLY_LIMIT(418, Fault.ENVIRONMENT, Retry.AFTER,
             "The log after the newest snapshot holds more records than a read-only open may keep in memory.",
-            "Let the program that writes the store take a snapshot, or close it and open the store for writing once; then open it again."),
+            "Let the program that writes the store write a snapshot, or close the program and open the store for writing once; then open it again."),
     /** The intention was sent, and its outcome is not known. */
     INDETERMINATE(501, Fault.ENVIRONMENT, Retry.YES,
             "The intention was sent, and its outcome is not known.",
             "Send it again with the same client id and nonce: it is executed at most once."),
-    /** The time allowed ran out before anything was changed. */
+    /** The deadline passed before anything was changed. */
     DEADLINE(502, Fault.ENVIRONMENT, Retry.YES,
-            "The time allowed ran out before anything was changed.",
+            "The deadline passed before anything was changed.",
             "Try again, or allow more time."),
     /** No connection to the address could be made. */
     UNREACHABLE(503, Fault.ENVIRONMENT, Retry.AFTER,
@@ -271,49 +271,49 @@ public enum ErrorCode {
     NULL_POINTER(601, Fault.CALLER, Retry.NO,
             "A required pointer is NULL.",
             "Pass a valid address."),
-    /** A pointer does not have the alignment of what it points to. */
+    /** A pointer is not aligned for the type of its target. */
     MISALIGNED(602, Fault.CALLER, Retry.NO,
-            "A pointer does not have the alignment of what it points to.",
+            "A pointer is not aligned for the type of its target.",
             "Pass the address of an object of the type."),
     /** A length or count is larger than memory, or than the call allows. */
     BAD_LENGTH(603, Fault.CALLER, Retry.NO,
             "A length or count is larger than memory, or than the call allows.",
             "Pass the true length, within the limits that `weir.h` states."),
-    /** The handle was given back, is of another type, or never was one. */
+    /** The handle was released, is of another type, or never was a handle. */
     BAD_HANDLE(604, Fault.CALLER, Retry.NO,
-            "The handle was given back, is of another type, or never was one.",
-            "Use a handle that was given out, and until it is given back."),
+            "The handle was released, is of another type, or never was a handle.",
+            "Use only handles that the library returned, until they are released."),
     /** Another thread is inside a call with this handle. */
     HANDLE_BUSY(605, Fault.CALLER, Retry.YES,
             "Another thread is inside a call with this handle.",
             "Use the handle from one thread at a time."),
-    /** A fault of Weir ended the call. */
+    /** A bug in Weir ended the call. */
     PANIC(606, Fault.US, Retry.NO,
-            "A fault of Weir ended the call.",
-            "Give the handle back, and report it with the message."),
-    /** A fault of Weir ended an earlier call with this handle. */
+            "A bug in Weir ended the call.",
+            "Release the handle, and report the bug with the message."),
+    /** A bug in Weir ended an earlier call with this handle. */
     HANDLE_POISONED(607, Fault.US, Retry.NO,
-            "A fault of Weir ended an earlier call with this handle.",
-            "Give the handle back, and make a new one."),
+            "A bug in Weir ended an earlier call with this handle.",
+            "Release the handle, and create a new one."),
     /** A structure does not state its size, or sets fields that this version of the library does not know. */
     BAD_STRUCT(608, Fault.CALLER, Retry.NO,
             "A structure does not state its size, or sets fields that this version of the library does not know.",
             "Set `struct_size` to the size of the structure, and everything unknown to zero."),
-    /** The library has another version than the one the program was built for. */
+    /** The version of the library differs from the one that the program was built for. */
     ABI_MISMATCH(609, Fault.ENVIRONMENT, Retry.NO,
-            "The library has another version than the one the program was built for.",
+            "The version of the library differs from the one that the program was built for.",
             "Install the library of the version that is named."),
     /** The process has the maximum number of handles and pages. */
     TOO_MANY_HANDLES(610, Fault.CALLER, Retry.AFTER,
             "The process has the maximum number of handles and pages.",
-            "Give back what is not needed."),
+            "Release handles and pages that are not needed."),
     /** The text of a query cannot be read at the place that is named. */
     SYNTAX(701, Fault.CALLER, Retry.NO,
             "The text of a query cannot be read at the place that is named.",
             "Correct the text at that place; `weir help guide query` prints the grammar."),
-    /** A path that may find several values stands where one value is needed. */
+    /** A path that may select several values is used where one value is needed. */
     NOT_SINGULAR(702, Fault.CALLER, Retry.NO,
-            "A path that may find several values stands where one value is needed.",
+            "A path that may select several values is used where one value is needed.",
             "Use names and indexes only, such as `$.a.b` or `$['a'][0]`."),
     /** A query has more text, nesting, paths, keys or sources than is allowed. */
     TOO_COMPLEX(703, Fault.CALLER, Retry.NO,
@@ -359,9 +359,9 @@ public enum ErrorCode {
     UNBALANCED(713, Fault.CALLER, Retry.NO,
             "Brackets or braces in a page do not match.",
             "Correct the data at the byte that is named."),
-    /** Something else than white space follows the end of a page. */
+    /** Bytes other than white space follow the end of a page. */
     TRAILING_DATA(714, Fault.CALLER, Retry.NO,
-            "Something else than white space follows the end of a page.",
+            "Bytes other than white space follow the end of a page.",
             "Check the shape that was named for the page, and the byte that is named."),
     /** A value in a page is nested deeper than is allowed. */
     TOO_DEEP(715, Fault.CALLER, Retry.NO,
@@ -371,13 +371,13 @@ public enum ErrorCode {
     PAGE_TOO_LARGE(716, Fault.CALLER, Retry.NO,
             "A page or an item in it is larger than is allowed.",
             "Ask for smaller pages, or raise the limit that is named."),
-    /** A page lacks the array that its shape says holds the items. */
+    /** A page lacks the array of items that its shape names. */
     BAD_ENVELOPE(717, Fault.CALLER, Retry.NO,
-            "A page lacks the array that its shape says holds the items.",
+            "A page lacks the array of items that its shape names.",
             "Check the shape that was named for the page."),
-    /** A member name on the way to a selected value occurs twice in one object. */
+    /** A member name on the path to a selected value occurs twice in one object. */
     REPEATED_NAME(718, Fault.CALLER, Retry.NO,
-            "A member name on the way to a selected value occurs twice in one object.",
+            "A member name on the path to a selected value occurs twice in one object.",
             "Correct the data, or check at the level `structural`, where the first one counts."),
     /** A source that was declared as sorted has an item out of order. */
     SOURCE_NOT_SORTED(719, Fault.CALLER, Retry.NO,
@@ -402,7 +402,7 @@ public enum ErrorCode {
     /** The source was finished or replaced before. */
     SOURCE_FINISHED(724, Fault.CALLER, Retry.NO,
             "The source was finished or replaced before.",
-            "Give it no more pages."),
+            "Add no more pages to it."),
     /** The page was not accepted, because pages in memory would exceed the budget. */
     OVER_BUDGET(725, Fault.CALLER, Retry.AFTER,
             "The page was not accepted, because pages in memory would exceed the budget.",
@@ -414,7 +414,7 @@ public enum ErrorCode {
     /** There are more groups than the budget allows. */
     GROUP_BUDGET(727, Fault.CALLER, Retry.NO,
             "There are more groups than the budget allows.",
-            "Order by what is grouped by, filter, or raise the budget."),
+            "Order by the group keys, filter, or raise the budget."),
     /** There are more distinct values than the budget allows. */
     DISTINCT_BUDGET(728, Fault.CALLER, Retry.NO,
             "There are more distinct values than the budget allows.",
@@ -427,9 +427,9 @@ public enum ErrorCode {
     SOURCES_OWED(730, Fault.CALLER, Retry.AFTER,
             "The resume token names sources that have rows left and were not added.",
             "Add the sources that are named, or mark those that no longer exist as abandoned."),
-    /** Weir has a fault: one of its own assertions did not hold. */
+    /** A bug in Weir: an assertion failed. */
     INTERNAL(901, Fault.US, Retry.NO,
-            "Weir has a fault: one of its own assertions did not hold.",
+            "A bug in Weir: an assertion failed.",
             "Report it with the text of the message."),
     /** An error of a newer library. */
     UNKNOWN(0, Fault.US, Retry.NO,
