@@ -1,7 +1,7 @@
 //! All issues of a replica in memory, with an index of their words, for lists, searches and queries
 //! without disk reads.
 //!
-//! For a long-lived process. [`Index::refresh`] reads only records that were added since the last
+//! The index suits a long-lived process. [`Index::refresh`] reads only records that were added since the last
 //! refresh. A query returns the result of [`offline::select`](crate::offline::select).
 
 use std::cmp::Reverse;

@@ -373,8 +373,8 @@ impl Fold {
         self.groups = keyed.into_iter().map(|(_, group)| group).collect();
     }
 
-    /// Writes the current group for a token, or that it was returned already. Queries with
-    /// groups in no order have no token.
+    /// Writes the state for a token: the current group, if it is not returned yet. Queries
+    /// whose groups are not in order have no token.
     pub(crate) fn save(&self, out: &mut Vec<u8>) {
         out.push(u8::from(!self.groups.is_empty()));
         for group in &self.groups {
@@ -423,8 +423,8 @@ impl Group {
         })
     }
 
-    /// Adds a value to each aggregate, or to none if one of them cannot accept its value:
-    /// the result is the first such aggregate.
+    /// Adds a value to each aggregate. If an aggregate cannot accept its value, adds nothing
+    /// and returns the first such aggregate.
     fn add_all<'a>(
         &mut self,
         plan: &Plan,

@@ -19,8 +19,8 @@ const ROUNDS: usize = 5;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Each file holds one packet. Prints file, what was timed, minimum and median of 5
-rounds in ns a packet, and the minimum for strlen of the same bytes.
+Each file has one packet. Prints the file, the operation, the minimum and median of 5
+rounds in ns per packet, and the minimum of strlen over these bytes.
 
 Examples:
   printf ':_tag\\t7\\n\\n_ping\\n|\\n' > a.psyc && weir psyc bench --count 10000 a.psyc

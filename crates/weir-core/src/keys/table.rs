@@ -1,8 +1,8 @@
 //! A hash table from half a hash to a slot number: open addressing in one array, without removal.
 //!
 //! An entry is the half hash in the upper 32 bits and the number plus 1 in the lower 32; 0 is a
-//! free entry. The index of a half hash is monotone in its bits after mixing, so that growth copies
-//! the array from front to back.
+//! free entry. The index of a half hash grows with its mixed bits, so that growth copies the array
+//! from front to back.
 //!
 //! Invariant: at most three quarters of the entries are used, so every search ends.
 

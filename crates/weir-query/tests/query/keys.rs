@@ -29,8 +29,8 @@ struct Key {
     literal: String,
 }
 
-/// A string with a prefix that many others share, of about the length at which a key is
-/// cut.
+/// A string with a prefix that many other strings share. Its length is near the length at
+/// which keys are cut.
 fn text() -> impl Strategy<Value = Key> {
     let parts = prop::sample::select(vec![
         "a", "b", "0", "\0", "é", "\u{ffff}", "\u{e000}", "😀", "\"", "\\",

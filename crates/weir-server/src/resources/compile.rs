@@ -19,8 +19,8 @@ enum ProgramOperation {
     Replace(Option<CodeHash>),
 }
 
-/// Proposes an intention that contains a program, if it does. The module is compiled before it is
-/// logged, on a thread that may block; few modules are compiled at a time.
+/// Proposes an intention. If it contains a program, first compiles the module on a thread that may
+/// block.
 pub(crate) async fn propose(
     edge: &Arc<Edge>,
     call: &Call,
