@@ -79,7 +79,7 @@ pub struct BatchBuilder {
     nonce: u64,
     topic: Vec<u8>,
     /// Whether the next item may omit fields that equal those of the item before it.
-    leans: bool,
+    can_omit: bool,
 }
 
 impl BatchBuilder {
@@ -130,7 +130,7 @@ impl BatchBuilder {
         self.items.clear();
         self.items.shrink_to(keep_bytes);
         self.count = 0;
-        self.leans = false;
+        self.can_omit = false;
     }
 
     /// Adds all intentions of one call, or none of them. The error contains the index of the
@@ -157,7 +157,7 @@ impl BatchBuilder {
                 self.items.truncate(bytes);
                 self.count = count;
                 // The next item must not refer to a removed item.
-                self.leans = false;
+                self.can_omit = false;
                 return Err((index, error));
             }
         }
@@ -198,7 +198,7 @@ impl BatchBuilder {
             return Err(error);
         }
         self.count += 1;
-        self.leans = true;
+        self.can_omit = true;
         self.client = intention.client;
         self.nonce = intention.nonce;
         if self.topic != intention.topic.as_bytes() {
@@ -210,7 +210,7 @@ impl BatchBuilder {
 
     #[inline]
     fn append(&mut self, intention: &Intention<'_>) {
-        let first = !self.leans;
+        let first = !self.can_omit;
         let mut flags = 0;
         let mut set = |condition: bool, bit: u8| {
             flags |= if condition { bit } else { 0 };
@@ -818,7 +818,7 @@ impl<'a> Items<'a> {
         };
         let principal = match flags & flag::PRINCIPAL {
             0 => &[][..],
-            _ => filled(r.short_bytes()).ok_or("a principal")?,
+            _ => non_empty(r.short_bytes()).ok_or("a principal")?,
         };
         let content = r.rest();
         let content_at = r.at();
@@ -831,7 +831,7 @@ impl<'a> Items<'a> {
         };
         let meta = match flags & flag::META {
             0 => &[][..],
-            _ => filled(read_meta(r)).ok_or("metadata of 1 to 4,096 bytes")?,
+            _ => non_empty(read_meta(r)).ok_or("metadata of 1 to 4,096 bytes")?,
         };
         let mut action = if number == op::CURSOR {
             let (group, step) = group::read(r, self.topic)?;
@@ -868,7 +868,7 @@ impl<'a> Items<'a> {
 }
 
 /// A string that must not be empty; `None` if it is.
-fn filled(bytes: Result<&[u8], Short>) -> Option<&[u8]> {
+fn non_empty(bytes: Result<&[u8], Short>) -> Option<&[u8]> {
     bytes.ok().filter(|bytes| !bytes.is_empty())
 }
 
@@ -949,7 +949,7 @@ fn read_replace<'a>(r: &mut Reader<'a>) -> Result<Action<'a>, &'static str> {
             hash.try_into().map_err(|_| "32 bytes of a hash or none")?,
         )),
     };
-    let code = filled(r.bytes()).ok_or("a program that is not empty")?;
+    let code = non_empty(r.bytes()).ok_or("a program that is not empty")?;
     let args = r.bytes().map_err(|Short| "arguments")?;
     Ok(Action::Replace {
         expected,

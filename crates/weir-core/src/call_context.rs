@@ -124,7 +124,7 @@ impl CallContext {
 
     /// A copy of the state that the program keeps between intentions, without the data of the last
     /// intention. O(1), because a snapshot calls this while writers wait.
-    pub(crate) fn kept(&self) -> Self {
+    pub(crate) fn without_call(&self) -> Self {
         Self {
             topic: Arc::clone(&self.topic),
             mode: self.mode,
@@ -155,7 +155,7 @@ impl CallContext {
 
     /// Ends an intention: frees the memory that a large one used, so that an idle topic uses
     /// little.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         for bytes in [&mut self.arena, &mut self.value] {
             if bytes.capacity() > KEEP_BYTES {
                 bytes.clear();
@@ -169,7 +169,7 @@ impl CallContext {
     }
 
     /// Sets the operation. The bytes are copied only if `copies`, for a program that may read them.
-    pub(crate) fn lay(&mut self, info: CallInfo, key: &[u8], value: &[u8], copies: bool) {
+    pub(crate) fn set_input(&mut self, info: CallInfo, key: &[u8], value: &[u8], copies: bool) {
         self.info = info;
         (self.key_bytes, self.value_bytes) = (key.len(), value.len());
         // The program may emit one copy of the input in addition to the limit.
@@ -182,7 +182,7 @@ impl CallContext {
         }
     }
 
-    pub(crate) fn lay_principal(&mut self, principal: &[u8]) {
+    pub(crate) fn set_principal(&mut self, principal: &[u8]) {
         self.principal_bytes = principal.len();
         self.principal.clear();
         self.principal.extend_from_slice(principal);
@@ -205,8 +205,8 @@ impl CallContext {
     }
 
     /// Starts to keep a copy of the topic's keys, or stops.
-    pub(crate) fn watch_keys(&mut self, watch: bool) {
-        self.keys = watch.then(KvMap::default);
+    pub(crate) fn track_keys(&mut self, track: bool) {
+        self.keys = track.then(KvMap::default);
     }
 
     pub(crate) fn state_mut(&mut self) -> &mut KvMap {
@@ -386,7 +386,7 @@ impl CallContext {
         let source = self.store(key);
         let value_source = self.store(value);
         self.fold = mix(mix(mix(self.fold, 1), hash(0, key)), hash(1, value));
-        self.watch_put(key, value);
+        self.track_put(key, value);
         self.emit(false, source, value_source);
         Ok(())
     }
@@ -401,7 +401,7 @@ impl CallContext {
             return Err(Stop::Trap(TrapKind::Argument));
         }
         self.may_emit(key.len(), 0)?;
-        pay(self.unwatched(key))?;
+        pay(self.undo_bytes_of_delete(key))?;
         let source = self.store(key);
         self.fold = mix(mix(self.fold, 2), hash(0, key));
         if let Some(keys) = &mut self.keys {
@@ -429,8 +429,8 @@ impl CallContext {
                 std::mem::take(&mut self.key),
                 std::mem::take(&mut self.value),
             );
-            let pay = |noted| pay(bytes + noted);
-            let done = self.watch_input(delete, &key, &value, pay);
+            let pay = |undo_bytes| pay(bytes + undo_bytes);
+            let done = self.track_input(delete, &key, &value, pay);
             (self.key, self.value) = (key, value);
             done?;
         }
@@ -460,7 +460,7 @@ impl CallContext {
         self.fold = mix(mix(mix(self.fold, 4), hash(0, key)), place);
         if self.keys.is_some() {
             let value = std::mem::take(&mut self.value);
-            self.watch_put(key, value.get(from..from + len).unwrap_or(&[]));
+            self.track_put(key, value.get(from..from + len).unwrap_or(&[]));
             self.value = value;
         }
         self.emit(false, source, Source::Value(from, len));
@@ -493,13 +493,13 @@ impl CallContext {
         if value as u64 > value_max {
             return Err(Stop::Limit(value_max));
         }
-        let mut noted = 0;
+        let mut undo_bytes = 0;
         if let Some(keys) = &self.keys
             && !key.is_empty()
         {
             let value = (OFFSET_BYTES + value) as u64;
             let old = keys.get(key);
-            noted = key.len() + old.map_or(0, <[u8]>::len);
+            undo_bytes = key.len() + old.map_or(0, <[u8]>::len);
             let (bytes, new) = match old {
                 Some(old) => (keys.bytes() - old.len() as u64 + value, false),
                 None => (keys.bytes() + key.len() as u64 + value, true),
@@ -512,16 +512,16 @@ impl CallContext {
             }
         }
         self.may_emit(key.len(), value)?;
-        Ok(noted)
+        Ok(undo_bytes)
     }
 
     /// Bytes that will be saved for a revert if the key is deleted.
-    fn unwatched(&self, key: &[u8]) -> usize {
+    fn undo_bytes_of_delete(&self, key: &[u8]) -> usize {
         let old = self.keys.as_ref().and_then(|keys| keys.get(key));
         old.map_or(0, |old| key.len() + old.len())
     }
 
-    fn watch_input(
+    fn track_input(
         &mut self,
         delete: bool,
         key: &[u8],
@@ -530,11 +530,11 @@ impl CallContext {
     ) -> Result<(), Stop> {
         if !delete {
             pay(self.may_put(key, value.len())?)?;
-            self.watch_put(key, value);
+            self.track_put(key, value);
             return Ok(());
         }
         self.may_emit(key.len(), 0)?;
-        pay(self.unwatched(key))?;
+        pay(self.undo_bytes_of_delete(key))?;
         if let Some(keys) = &mut self.keys {
             keys.delete(key);
         }
@@ -547,7 +547,7 @@ impl CallContext {
         Source::Arena(start, bytes.len())
     }
 
-    fn watch_put(&mut self, key: &[u8], value: &[u8]) {
+    fn track_put(&mut self, key: &[u8], value: &[u8]) {
         let offset = self.next_offset().to_le_bytes();
         if let Some(keys) = &mut self.keys
             && !key.is_empty()
@@ -613,18 +613,18 @@ impl CallContext {
         if old.is_none() && self.state.len() as u64 >= limits.state_entries_max {
             return Err(Stop::Limit(limits.state_entries_max));
         }
-        let noted = key.len() + old.map_or(0, <[u8]>::len);
-        self.may_note(noted)?;
-        pay(noted)?;
+        let undo_bytes = key.len() + old.map_or(0, <[u8]>::len);
+        self.check_undo(undo_bytes)?;
+        pay(undo_bytes)?;
         self.fold = mix(mix(mix(self.fold, 5), hash(0, key)), hash(1, value));
         self.state.put(key, [value, &[]]);
         Ok(())
     }
 
     /// Checks that the undo log has space for `bytes` more in this intention.
-    fn may_note(&self, bytes: usize) -> Result<(), Stop> {
+    fn check_undo(&self, bytes: usize) -> Result<(), Stop> {
         let max = UNDO_BYTES_MIN.max(2 * self.limits.state_bytes_max);
-        if self.state.noted_bytes() + bytes as u64 > max {
+        if self.state.undo_log_bytes() + bytes as u64 > max {
             return Err(Stop::Limit(max));
         }
         Ok(())
@@ -638,7 +638,7 @@ impl CallContext {
     ) -> Result<(), Stop> {
         self.in_kv()?;
         let old = self.state.get(key).map(<[u8]>::len);
-        self.may_note(key.len() + old.unwrap_or(0))?;
+        self.check_undo(key.len() + old.unwrap_or(0))?;
         pay(old.map_or(0, |old| key.len() + old))?;
         self.fold = mix(mix(self.fold, 6), hash(0, key));
         self.state.delete(key);
@@ -704,20 +704,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_desk_that_rests_holds_little() {
+    fn a_context_between_calls_holds_little_memory() {
         let mut context = CallContext::default();
-        context.lay(CallInfo::default(), b"k", &vec![1; 4 << 20], true);
+        context.set_input(CallInfo::default(), b"k", &vec![1; 4 << 20], true);
         context.arena = vec![1; 4 << 20];
         context.state.put(b"k", [b"v", b""]);
         for n in 0..100_000_u32 {
             context.state.put(&n.to_le_bytes(), [b"v", b""]);
         }
         context.keep();
-        context.rest();
+        context.release_memory();
         let held = context.value.capacity() + context.arena.capacity();
         assert!(held <= 2 * KEEP_BYTES, "{held}");
-        assert_eq!(context.state.noted_bytes(), 0);
-        assert!(context.state.room_of_notes() <= 256 << 10);
+        assert_eq!(context.state.undo_log_bytes(), 0);
+        assert!(context.state.undo_capacity() <= 256 << 10);
     }
 
     #[test]

@@ -26,13 +26,13 @@ pub struct KvMap {
     /// Bytes of all keys and values.
     bytes: u64,
     undo: Vec<Undo>,
-    noted: Vec<u8>,
+    undo_bytes: Vec<u8>,
 }
 
 /// Bytes of the undo log whose memory is retained for the next call.
-const NOTED_KEEP_BYTES: usize = 64 << 10;
+const UNDO_BYTES_KEEP: usize = 64 << 10;
 /// Entries of the undo log whose memory is retained for the next call.
-const UNDO_KEEP: usize = 1024;
+const UNDO_ENTRIES_KEEP: usize = 1024;
 
 impl KvMap {
     /// Number of entries.
@@ -68,14 +68,14 @@ impl KvMap {
     /// Bytes of the undo log, with [`UNDO_ENTRY_BYTES`] for each change. The number is equal on
     /// every machine.
     #[must_use]
-    pub fn noted_bytes(&self) -> u64 {
-        self.noted.len() as u64 + self.undo.len() as u64 * UNDO_ENTRY_BYTES
+    pub fn undo_log_bytes(&self) -> u64 {
+        self.undo_bytes.len() as u64 + self.undo.len() as u64 * UNDO_ENTRY_BYTES
     }
 
     /// Bytes of memory that the undo log has allocated.
     #[cfg(test)]
-    pub(crate) fn room_of_notes(&self) -> usize {
-        self.noted.capacity() + self.undo.capacity() * size_of::<Undo>()
+    pub(crate) fn undo_capacity(&self) -> usize {
+        self.undo_bytes.capacity() + self.undo.capacity() * size_of::<Undo>()
     }
 
     /// All entries, in ascending order of keys.
@@ -85,22 +85,19 @@ impl KvMap {
 
     /// Sets a key to the concatenation of the two parts.
     pub fn put(&mut self, key: &[u8], value: [&[u8]; 2]) {
-        let noted_key = note(&mut self.noted, key);
+        let undo_key = push_bytes(&mut self.undo_bytes, key);
         self.bytes += (value[0].len() + value[1].len()) as u64;
         let old = if let Some(entry) = self.map.get_mut(key) {
-            let noted = note(&mut self.noted, entry.value());
+            let undo_bytes = push_bytes(&mut self.undo_bytes, entry.value());
             self.bytes -= entry.value().len() as u64;
             entry.set(value);
-            Some(noted)
+            Some(undo_bytes)
         } else {
             self.bytes += key.len() as u64;
             self.map.insert(Entry::new(key, value));
             None
         };
-        self.undo.push(Undo {
-            key: noted_key,
-            old,
-        });
+        self.undo.push(Undo { key: undo_key, old });
     }
 
     /// Removes a key. Returns whether it was present.
@@ -109,8 +106,8 @@ impl KvMap {
             return false;
         };
         self.bytes -= (key.len() + old.value().len()) as u64;
-        let key = note(&mut self.noted, key);
-        let old = Some(note(&mut self.noted, old.value()));
+        let key = push_bytes(&mut self.undo_bytes, key);
+        let old = Some(push_bytes(&mut self.undo_bytes, old.value()));
         self.undo.push(Undo { key, old });
         true
     }
@@ -119,14 +116,14 @@ impl KvMap {
     #[inline]
     pub fn commit(&mut self) {
         if !self.undo.is_empty() {
-            self.forget();
+            self.clear_undo();
         }
     }
 
     /// Reverts all changes since the last commit.
     pub fn rollback(&mut self) {
-        let noted = std::mem::take(&mut self.noted);
-        let part = |(start, len): (usize, usize)| noted.get(start..start + len).unwrap_or(&[]);
+        let undo_bytes = std::mem::take(&mut self.undo_bytes);
+        let part = |(start, len): (usize, usize)| undo_bytes.get(start..start + len).unwrap_or(&[]);
         while let Some(Undo { key, old }) = self.undo.pop() {
             let key = part(key);
             match (old.map(part), self.map.get_mut(key)) {
@@ -146,22 +143,22 @@ impl KvMap {
                 }
             }
         }
-        self.noted = noted;
-        self.forget();
+        self.undo_bytes = undo_bytes;
+        self.clear_undo();
     }
 
     /// Clears the undo log and frees memory that exceeds what the next call usually needs.
-    fn forget(&mut self) {
+    fn clear_undo(&mut self) {
         self.undo.clear();
-        self.undo.shrink_to(UNDO_KEEP);
-        self.noted.clear();
-        self.noted.shrink_to(NOTED_KEEP_BYTES);
+        self.undo.shrink_to(UNDO_ENTRIES_KEEP);
+        self.undo_bytes.clear();
+        self.undo_bytes.shrink_to(UNDO_BYTES_KEEP);
     }
 }
 
-fn note(noted: &mut Vec<u8>, bytes: &[u8]) -> (usize, usize) {
-    let start = noted.len();
-    noted.extend_from_slice(bytes);
+fn push_bytes(undo_bytes: &mut Vec<u8>, bytes: &[u8]) -> (usize, usize) {
+    let start = undo_bytes.len();
+    undo_bytes.extend_from_slice(bytes);
     (start, bytes.len())
 }
 

@@ -35,7 +35,7 @@ use crate::limits::TOPICS_MAX;
 use crate::options::TopicOptions;
 use crate::program::ProgramHost;
 use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
-use crate::session::{Seen, SessionTable};
+use crate::session::{NonceCheck, SessionTable};
 use change::{change, emit};
 use programs::Codes;
 use states::States;
@@ -300,9 +300,11 @@ impl Machine {
                 .sessions
                 .check(item.client, item.nonce, fingerprint, self.time_ms)
             {
-                Seen::New => {}
-                Seen::Before(commit) => return Ok(Outcome::Replayed(commit)),
-                Seen::Refuse(code, expected) => return Ok(Outcome::Refused { code, expected }),
+                NonceCheck::New => {}
+                NonceCheck::Before(commit) => return Ok(Outcome::Replayed(commit)),
+                NonceCheck::Refuse(code, expected) => {
+                    return Ok(Outcome::Refused { code, expected });
+                }
             }
         }
         let intention = self.applied.plus(1);
@@ -316,9 +318,9 @@ impl Machine {
         };
         let verdict = self.execute(item, topic, &stamp, sink)?;
         self.applied = intention;
-        let commit = self.conclude(topic, content, &stamp, verdict);
+        let commit = self.record_verdict(topic, content, &stamp, verdict);
         if !item.client.is_none() {
-            self.remember(item.client, &commit, fingerprint, stamp.time_ms);
+            self.save_outcome(item.client, &commit, fingerprint, stamp.time_ms);
         }
         sink.executed(intention, commit.effect);
         Ok(Outcome::Committed(commit))
@@ -334,7 +336,7 @@ impl Machine {
 
     /// Folds an executed intention into the digest of its topic, or of the machine.
     #[inline]
-    fn conclude(
+    fn record_verdict(
         &mut self,
         topic: Option<TopicId>,
         content: u64,
@@ -354,7 +356,7 @@ impl Machine {
     }
 
     #[inline]
-    fn remember(&mut self, client: ClientId, commit: &Commit, fingerprint: u64, time_ms: u64) {
+    fn save_outcome(&mut self, client: ClientId, commit: &Commit, fingerprint: u64, time_ms: u64) {
         if commit.fuel == 0 {
             self.sessions.executed(client, commit, fingerprint, time_ms);
         } else {
@@ -387,7 +389,7 @@ impl Machine {
             }
             _ => {}
         }
-        if let Err(no) = self.guard(item, topic) {
+        if let Err(no) = self.check_preconditions(item, topic) {
             return Ok(Err(no));
         }
         if start::is_start(&item.action) {
@@ -396,7 +398,7 @@ impl Machine {
                 Err(no) => return Ok(Err(no)),
             };
             let judged = start.run(item, stamp);
-            return self.begun(start, judged, (item, topic, stamp), sink);
+            return self.finish_start(start, judged, (item, topic, stamp), sink);
         }
         if let Action::Create { options, args, .. } = item.action {
             return self.create(item, topic, options, args, stamp, sink);
@@ -419,7 +421,11 @@ impl Machine {
 
     /// Checks that precede the execution of an intention.
     #[inline]
-    fn guard(&self, item: &Item<'_>, topic: Option<TopicId>) -> Result<(), Rejection> {
+    fn check_preconditions(
+        &self,
+        item: &Item<'_>,
+        topic: Option<TopicId>,
+    ) -> Result<(), Rejection> {
         let seen = topic.and_then(|id| self.topics.get(id.index()));
         let live = seen.and_then(|topic| topic.live.as_ref());
         let writes = item.action.is_write();

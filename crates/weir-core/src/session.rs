@@ -35,7 +35,7 @@ struct Run {
 
 /// Result of the check of a nonce before execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum NonceCheck {
     /// The next nonce: the intention is executed.
     New,
     /// The nonce was executed before with the same content.
@@ -58,25 +58,25 @@ pub(crate) struct Session {
 
 impl Session {
     #[inline]
-    pub(crate) fn check(&self, nonce: u64, fingerprint: u64) -> Seen {
+    pub(crate) fn check(&self, nonce: u64, fingerprint: u64) -> NonceCheck {
         if nonce == self.last + 1 {
-            return Seen::New;
+            return NonceCheck::New;
         }
         if nonce > self.last {
-            return Seen::Refuse(ErrorCode::NonceGap, self.last + 1);
+            return NonceCheck::Refuse(ErrorCode::NonceGap, self.last + 1);
         }
         let kept = self.fingerprints.len() as u64;
         let oldest = self.last + 1 - kept;
         if nonce < oldest {
-            return Seen::Refuse(ErrorCode::SessionExpired, self.last + 1);
+            return NonceCheck::Refuse(ErrorCode::SessionExpired, self.last + 1);
         }
         let index = to_usize(nonce - oldest, "it is below the number of fingerprints");
         if self.fingerprints.get(index) != Some(&fingerprint) {
-            return Seen::Refuse(ErrorCode::NonceReused, self.last + 1);
+            return NonceCheck::Refuse(ErrorCode::NonceReused, self.last + 1);
         }
         match self.outcome(nonce) {
-            Some(commit) => Seen::Before(commit),
-            None => Seen::Refuse(ErrorCode::SessionExpired, self.last + 1),
+            Some(commit) => NonceCheck::Before(commit),
+            None => NonceCheck::Refuse(ErrorCode::SessionExpired, self.last + 1),
         }
     }
 
@@ -109,7 +109,7 @@ impl Session {
             if let Some(run) = self.runs.front_mut() {
                 run.count -= 1;
                 if run.count == 0 {
-                    self.texts.go(&run.commit);
+                    self.texts.remove(&run.commit);
                     self.runs.pop_front();
                 } else {
                     run.commit = run.commit.nth(1);
@@ -122,7 +122,7 @@ impl Session {
     }
 
     fn push(&mut self, run: Run) {
-        self.texts.come(&run.commit);
+        self.texts.add(&run.commit);
         self.runs.push_back(run);
     }
 }
@@ -182,10 +182,10 @@ impl SessionTable {
         nonce: u64,
         fingerprint: u64,
         time_ms: u64,
-    ) -> Seen {
+    ) -> NonceCheck {
         if let Some(session) = self.sessions.get(&client) {
             if nonce == ONCE {
-                return Seen::Refuse(ErrorCode::NonceReused, session.last + 1);
+                return NonceCheck::Refuse(ErrorCode::NonceReused, session.last + 1);
             }
             return session.check(nonce, fingerprint);
         }
@@ -193,15 +193,15 @@ impl SessionTable {
             return self.once.check(client, fingerprint, time_ms);
         }
         if self.once.contains(client) {
-            return Seen::Refuse(ErrorCode::NonceReused, ONCE);
+            return NonceCheck::Refuse(ErrorCode::NonceReused, ONCE);
         }
         if nonce != 1 {
-            return Seen::Refuse(ErrorCode::SessionExpired, 1);
+            return NonceCheck::Refuse(ErrorCode::SessionExpired, 1);
         }
         if self.sessions.len() < SESSIONS_MAX || self.idle(time_ms).is_some() {
-            Seen::New
+            NonceCheck::New
         } else {
-            Seen::Refuse(ErrorCode::Busy, 1)
+            NonceCheck::Refuse(ErrorCode::Busy, 1)
         }
     }
 

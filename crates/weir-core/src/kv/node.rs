@@ -4,15 +4,15 @@
 //! - Keys are in ascending order.
 //! - The prefixes are those of the keys. They are recomputed if a new key does not share the common
 //!   beginning.
-//! - A node has at most [`WIDE`] keys.
+//! - A node has at most [`ENTRIES_MAX`] keys.
 
 use super::key_prefixes::{KeyPrefixes, PREFIXES_MAX};
 use std::sync::Arc;
 
 /// Maximum number of entries of a node.
-pub(super) const WIDE: usize = PREFIXES_MAX - 1;
+pub(super) const ENTRIES_MAX: usize = PREFIXES_MAX - 1;
 /// A node with fewer entries is merged with a neighbour, if both fit into one node.
-pub(super) const NARROW: usize = WIDE / 4;
+pub(super) const ENTRIES_MIN: usize = ENTRIES_MAX / 4;
 
 /// Spare bytes that a small entry may retain, so that small changes of the length of a value need
 /// no allocation.
@@ -127,7 +127,7 @@ impl Body {
     /// key. `is_last`: the new entry is the greatest of the tree.
     fn split(&mut self, is_last: bool) -> Option<Child> {
         let len = self.len();
-        if len <= WIDE {
+        if len <= ENTRIES_MAX {
             return None;
         }
         // If keys are inserted in ascending order, this split leaves full nodes.
@@ -161,7 +161,7 @@ impl Node {
                 let (Ok(at) | Err(at)) = entry_of(&self.key_prefixes, entries, new.key());
                 let noted = self.key_prefixes.insert(at, new.key());
                 entries.insert(at, new);
-                if noted && entries.len() <= WIDE {
+                if noted && entries.len() <= ENTRIES_MAX {
                     return None;
                 }
                 at
@@ -192,7 +192,7 @@ impl Node {
                 let (_, child) = children.get_mut(at)?;
                 let child = Arc::make_mut(child);
                 let removed = child.remove(key)?;
-                if child.body.len() < NARROW {
+                if child.body.len() < ENTRIES_MIN {
                     join(children, at);
                     self.key_prefixes = self.body.key_prefixes();
                 }
@@ -213,7 +213,7 @@ fn join(children: &mut Vec<Child>, at: usize) {
     }
     let fits = |left: usize| {
         let (a, b) = (children.get(left)?, children.get(left + 1)?);
-        (a.1.body.len() + b.1.body.len() <= WIDE).then_some(left)
+        (a.1.body.len() + b.1.body.len() <= ENTRIES_MAX).then_some(left)
     };
     let Some(left) = fits(at).or_else(|| fits(at.checked_sub(1)?)) else {
         return;

@@ -225,7 +225,7 @@ impl<'a> Iterator for Iter<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::node::{NARROW, WIDE};
+    use super::super::node::{ENTRIES_MAX, ENTRIES_MIN};
     use super::*;
     use std::collections::BTreeMap;
     use std::ops::Bound;
@@ -312,21 +312,21 @@ mod tests {
         for n in 0..10_000_u32 {
             put(&mut tree, &n.to_be_bytes(), b"");
         }
-        assert!(leaves(&tree.root) <= 10_000 / WIDE + 1);
+        assert!(leaves(&tree.root) <= 10_000 / ENTRIES_MAX + 1);
         // With descending keys the nodes are at least half full, also the ones next to a full node.
         let mut other = tree.clone();
-        let last = &(3 * WIDE - 1).to_be_bytes()[size_of::<usize>() - 4..];
+        let last = &(3 * ENTRIES_MAX - 1).to_be_bytes()[size_of::<usize>() - 4..];
         for n in (0..10_000_u32).rev() {
             put(&mut other, &[last, &n.to_be_bytes()].concat(), b"");
         }
-        assert!(leaves(&other.root) <= 10_000 / WIDE + 10_000 / (WIDE / 2) + 2);
+        assert!(leaves(&other.root) <= 10_000 / ENTRIES_MAX + 10_000 / (ENTRIES_MAX / 2) + 2);
         for n in 0..10_000_u32 {
             if n % 100 != 0 {
                 tree.remove(&n.to_be_bytes());
             }
         }
         // The remaining narrow nodes are merged.
-        assert!(leaves(&tree.root) <= 100 / NARROW * 4);
+        assert!(leaves(&tree.root) <= 100 / ENTRIES_MIN * 4);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) fn change<S: ConsequenceSink + ?Sized>(
         Action::Alter { options } => {
             let decoded = TopicOptions::of_item(options);
             if let Some(running) = topic.live.as_mut().and_then(|live| live.program.as_mut()) {
-                running.may_have(&decoded)?;
+                running.check_options(&decoded)?;
                 running.context.set_limits(decoded.program_limits());
             }
             let offset = emit(id, topic, stamp, sink, RecordKind::Alter, last, |r| {

@@ -125,7 +125,7 @@ struct Moment {
     /// Newest record of the topic.
     last: u64,
     /// Number of entries that all groups together may still add.
-    room: usize,
+    entries_free: usize,
 }
 
 impl Machine {
@@ -160,14 +160,14 @@ impl Machine {
         step: &GroupStep<'_>,
         stamp: &Stamp,
     ) -> Result<Emitted, Rejection> {
-        let room = GROUPS_PENDING_MAX.saturating_sub(self.pending);
+        let entries_free = GROUPS_PENDING_MAX.saturating_sub(self.pending);
         let known = topic.and_then(|id| self.topics.get_mut(id.index()));
         let topic = known.ok_or(Rejection::bare(ErrorCode::TopicAbsent))?;
         let moment = Moment {
             intention: stamp.intention.0,
             time_ms: stamp.time_ms,
             last: topic.last.0,
-            room,
+            entries_free,
         };
         let done = Ok((ConsequenceOffset::ZERO, 0));
         let name = GroupName::new(group).ok_or(Rejection::bare(ErrorCode::GroupAbsent))?;
@@ -409,7 +409,7 @@ impl Group {
                 for offset in offsets.iter() {
                     self.remove(offset);
                 }
-                self.settle();
+                self.update_cursor();
                 Ok(())
             }
             GroupStep::Nack {
@@ -420,9 +420,9 @@ impl Group {
             } => {
                 self.all_leased(claim, offsets, true)?;
                 for offset in offsets.iter() {
-                    self.give_back(offset, delay_ms, reason, moment);
+                    self.nack_record(offset, delay_ms, reason, moment);
                 }
-                self.settle();
+                self.update_cursor();
                 Ok(())
             }
             GroupStep::Extend {
@@ -542,8 +542,8 @@ impl Group {
         if paused {
             through = start;
         }
-        // All groups together may add at most `moment.room` entries.
-        let full = self.entries.len().saturating_add(moment.room);
+        // All groups together may add at most `moment.entries_free` entries.
+        let full = self.entries.len().saturating_add(moment.entries_free);
         let full = full.min(self.pending_max as usize);
         self.claims.insert(
             moment.intention,
@@ -580,7 +580,7 @@ impl Group {
             }
             if self.attempts_max > 0
                 && entry.attempts >= self.attempts_max
-                && self.bury(offset, "", moment)
+                && self.dead_letter(offset, "", moment)
             {
                 continue;
             }
@@ -594,7 +594,7 @@ impl Group {
         {
             claim.remove();
         }
-        self.settle();
+        self.update_cursor();
     }
 
     /// Whether the member may get a record of this key. No other member may have a record of the
@@ -696,12 +696,12 @@ impl Group {
         Some(entry)
     }
 
-    fn give_back(&mut self, offset: u64, delay_ms: u64, reason: &str, moment: &Moment) {
+    fn nack_record(&mut self, offset: u64, delay_ms: u64, reason: &str, moment: &Moment) {
         let Some(entry) = self.entries.get(&offset) else {
             return;
         };
         let spent = self.attempts_max > 0 && entry.attempts >= self.attempts_max;
-        if spent && self.bury(offset, reason, moment) {
+        if spent && self.dead_letter(offset, reason, moment) {
             return;
         }
         let from_ms = moment.time_ms.saturating_add(delay_ms);
@@ -709,7 +709,7 @@ impl Group {
     }
 
     /// Gives a record up, if the table of dead letters is not full. Returns whether it did.
-    fn bury(&mut self, offset: u64, reason: &str, moment: &Moment) -> bool {
+    fn dead_letter(&mut self, offset: u64, reason: &str, moment: &Moment) -> bool {
         if self.letters.len() >= GROUP_LETTERS_MAX {
             return false;
         }
@@ -728,7 +728,7 @@ impl Group {
     }
 
     /// Sets the cursor to the offset before the first entry.
-    fn settle(&mut self) {
+    fn update_cursor(&mut self) {
         let first = self.entries.first_key_value();
         self.cursor = first.map_or(self.frontier, |(offset, _)| offset - 1);
     }

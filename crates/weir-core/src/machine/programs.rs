@@ -169,12 +169,12 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
         (first, to_u32(count, "the records of a call are limited"))
     });
     if let Err(no) = &verdict {
-        topic.digest = topic.digest.fold(told(&no.detail));
+        topic.digest = topic.digest.fold(detail_word(&no.detail));
     }
     running
         .verdicts
         .count(verdict.as_ref().err().map(|no| no.reason));
-    running.context.rest();
+    running.context.release_memory();
     if let Some(live) = topic.live.as_mut() {
         live.program = Some(running);
     }
@@ -182,7 +182,7 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
 }
 
 /// The detail of a verdict as one number, for the digest.
-fn told(detail: &Detail) -> u64 {
+fn detail_word(detail: &Detail) -> u64 {
     match detail {
         Detail::Rejected { code, text } => mix(u64::from(*code), hash(4, text.as_bytes())),
         Detail::Trapped(kind) => mix(5, *kind as u64),

@@ -26,7 +26,7 @@ pub(crate) struct Running {
     pub(super) program: Box<dyn Program>,
     pub(crate) context: Box<CallContext>,
     /// Whether the context keeps the topic's keys and values.
-    pub(crate) watches: bool,
+    pub(crate) tracks_keys: bool,
     /// Principal of the CREATE, which is charged for the state.
     pub(crate) owner: Arc<[u8]>,
     /// Bytes that are charged for it now.
@@ -44,8 +44,8 @@ impl Clone for Running {
             mode: self.mode,
             facts: self.facts,
             program: self.program.fork(),
-            context: Box::new(self.context.kept()),
-            watches: self.watches,
+            context: Box::new(self.context.without_call()),
+            tracks_keys: self.tracks_keys,
             owner: Arc::clone(&self.owner),
             charged: self.charged,
             counts: self.counts,
@@ -70,7 +70,7 @@ impl Running {
         mode: StateMode,
         program: Box<dyn Program>,
         context: CallContext,
-        watches: bool,
+        tracks_keys: bool,
         owner: Arc<[u8]>,
     ) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Running {
             facts: program.facts(),
             program,
             context: Box::new(context),
-            watches,
+            tracks_keys,
             owner,
             charged: 0,
             counts: ProgramCounts::default(),
@@ -96,8 +96,8 @@ impl Running {
         info: CallInfo,
         (key, value): (&[u8], &[u8]),
     ) -> Result<Result<(), Rejection>, ApplyError> {
-        let copies = self.facts.reads_input || self.watches;
-        self.context.lay(info, key, value, copies);
+        let copies = self.facts.reads_input || self.tracks_keys;
+        self.context.set_input(info, key, value, copies);
         // All calls of a transaction together may use at most the fuel of one start.
         let most = self.context.limits().fuel_max.max(START_FUEL);
         let left = most.saturating_sub(self.context.fuel());
@@ -135,7 +135,7 @@ impl Running {
     /// Prepares for an intention whose first record gets the offset `first`.
     pub(super) fn open(&mut self, first: ConsequenceOffset, item: &Item<'_>) {
         self.context.open(first);
-        self.context.lay_principal(item.principal);
+        self.context.set_principal(item.principal);
     }
 
     /// Commits the changes of an intention's calls if `kept`, otherwise reverts them.
@@ -149,7 +149,7 @@ impl Running {
     }
 
     /// Checks whether the topic may change to these options. The error has a text.
-    pub(super) fn may_have(&self, options: &TopicOptions) -> Result<(), Rejection> {
+    pub(super) fn check_options(&self, options: &TopicOptions) -> Result<(), Rejection> {
         if options.program.state != self.mode {
             return Err(bad("the state mode of a topic is fixed when it is created"));
         }
@@ -168,7 +168,7 @@ impl Running {
     }
 
     /// Bytes that its current state should be charged for.
-    pub(super) fn weight(&self) -> u64 {
+    pub(super) fn charge_bytes(&self) -> u64 {
         let of = |map: &KvMap| map.bytes() + STATE_ENTRY_BYTES * map.len() as u64;
         let own = match self.mode {
             StateMode::None => 0,
@@ -180,10 +180,10 @@ impl Running {
 
     /// Charges its state. Fails with the cap that would be exceeded.
     pub(super) fn charge(&mut self, states: &mut States) -> Result<(), Rejection> {
-        let weight = self.weight();
-        if weight != self.charged {
-            states.charge(&self.owner, self.charged, weight)?;
-            self.charged = weight;
+        let charge_bytes = self.charge_bytes();
+        if charge_bytes != self.charged {
+            states.charge(&self.owner, self.charged, charge_bytes)?;
+            self.charged = charge_bytes;
         }
         Ok(())
     }

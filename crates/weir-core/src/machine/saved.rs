@@ -35,7 +35,7 @@ pub(super) struct Saved {
     args: Arc<[u8]>,
     owner: Arc<[u8]>,
     context: CallContext,
-    watches: bool,
+    tracks_keys: bool,
 }
 
 pub(super) fn save(
@@ -53,7 +53,7 @@ pub(super) fn save(
         put_bytes(&mut bytes, key);
         put_bytes(&mut bytes, value);
     }
-    put_varint(&mut bytes, u64::from(running.watches));
+    put_varint(&mut bytes, u64::from(running.tracks_keys));
     if let Some(keys) = running.context.keys() {
         // Keys and offsets must equal those of the topic.
         assert_eq!(keys.len(), index.len(), "each key has a kept value");
@@ -103,12 +103,12 @@ fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved,
     if mode != StateMode::Kv && !context.state().is_empty() {
         return Err(Short);
     }
-    let watches = match r.varint()? {
+    let tracks_keys = match r.varint()? {
         0 => false,
         1 => true,
         _ => return Err(Short),
     };
-    context.watch_keys(watches);
+    context.track_keys(tracks_keys);
     if let Some(keys) = context.keys_mut() {
         for (key, offset) in index.sorted() {
             keys.put(key, [&offset.0.to_le_bytes(), r.bytes()?]);
@@ -128,7 +128,7 @@ fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved,
         args,
         owner,
         context,
-        watches,
+        tracks_keys,
     })
 }
 
@@ -231,13 +231,13 @@ pub(super) fn revive(
         setup.mode,
         program,
         context,
-        saved.watches,
+        saved.tracks_keys,
         saved.owner,
     );
-    if !running.accepts_image() || (running.reads_keys() && !running.watches) {
+    if !running.accepts_image() || (running.reads_keys() && !running.tracks_keys) {
         return Err(BROKEN);
     }
-    running.charged = running.weight();
+    running.charged = running.charge_bytes();
     states.add(&running.owner, running.charged);
     live.program = Some(Box::new(running));
     Ok(())

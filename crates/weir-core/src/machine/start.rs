@@ -3,7 +3,7 @@
 //! The start has three steps:
 //! - [`Machine::begin`] checks what does not depend on the program.
 //! - [`Start::run`] admits the program and runs its `weir_init` or `weir_upgrade`.
-//! - [`Machine::begun`] writes the records and keeps the program.
+//! - [`Machine::finish_start`] writes the records and keeps the program.
 //!
 //! Invariant: a start that is not VALID leaves no topic, no module and no state.
 
@@ -46,7 +46,7 @@ pub(super) struct Start {
     /// Whether its module is stored already, or fits.
     has_room: bool,
     place: Target,
-    begun: Option<Begun>,
+    started: Option<StartedProgram>,
 }
 
 /// Where the program will run.
@@ -69,7 +69,7 @@ struct Old {
 
 /// A program whose start succeeded.
 #[derive(Debug)]
-struct Begun {
+struct StartedProgram {
     code: Arc<[u8]>,
     running: Box<Running>,
 }
@@ -102,26 +102,26 @@ impl Start {
         if !self.has_room {
             return Ok(Err(limited(CODES_BYTES_MAX)));
         }
-        let brought = Brought {
+        let module = AdmittedModule {
             code: (self.host.hash(code), meter),
             args: Arc::from(args),
             mode,
             program,
             first: self.last.plus(2),
         };
-        let begun = match &mut self.place {
-            Target::New(live) => brought.begin(live, item, stamp)?,
-            Target::Old(old) => brought.take_over(old, item, stamp)?,
+        let started = match &mut self.place {
+            Target::New(live) => module.begin(live, item, stamp)?,
+            Target::Old(old) => module.take_over(old, item, stamp)?,
         };
-        Ok(begun.map(|running| {
+        Ok(started.map(|running| {
             let code = Arc::from(code);
-            self.begun = Some(Begun { code, running });
+            self.started = Some(StartedProgram { code, running });
         }))
     }
 }
 
 /// An admitted module and its setup.
-struct Brought {
+struct AdmittedModule {
     code: (CodeHash, u32),
     args: Arc<[u8]>,
     mode: StateMode,
@@ -130,7 +130,7 @@ struct Brought {
     first: ConsequenceOffset,
 }
 
-impl Brought {
+impl AdmittedModule {
     fn begin(
         self,
         live: &Live,
@@ -141,7 +141,7 @@ impl Brought {
         let mut context = CallContext::new(self.mode, limits, Arc::clone(&self.args));
         context.set_topic(&String::from_utf8_lossy(item.topic));
         let facts = self.program.facts();
-        context.watch_keys(facts.reads_keys);
+        context.track_keys(facts.reads_keys);
         let mut running = Running::new(
             self.code,
             self.args,
@@ -153,10 +153,10 @@ impl Brought {
         );
         running.open(self.first, item);
         if facts.has_init {
-            let judged = running.call(Entry::Init, info(stamp, op::INIT), (&[], &[]))?;
-            let judged = judged.and_then(|()| within_quota(&running.context, live, item));
+            let verdict = running.call(Entry::Init, info(stamp, op::INIT), (&[], &[]))?;
+            let verdict = verdict.and_then(|()| within_quota(&running.context, live, item));
             stamp.fuel.set(running.context.fuel());
-            if let Err(no) = judged {
+            if let Err(no) = verdict {
                 return Ok(Err(no));
             }
         }
@@ -184,7 +184,7 @@ impl Brought {
                 "the state of the topic has version {was}, that of the program is {now}: it has to export weir_upgrade",
             ))));
         }
-        let had_keys = old.running.watches;
+        let had_keys = old.running.tracks_keys;
         if facts.reads_keys && !had_keys && old.has_keys {
             return Ok(Err(bad(
                 "the program reads the topic's keys, whose values are not kept for the old one",
@@ -195,9 +195,9 @@ impl Brought {
         context.set_args(Arc::clone(&self.args));
         context.set_old_code(Some(old.running.code));
         if facts.reads_keys && !had_keys {
-            context.watch_keys(true);
+            context.track_keys(true);
         }
-        let watches = had_keys || facts.reads_keys;
+        let tracks_keys = had_keys || facts.reads_keys;
         let owner = Arc::clone(&old.running.owner);
         let mut running = Running::new(
             self.code,
@@ -205,20 +205,20 @@ impl Brought {
             self.mode,
             self.program,
             context,
-            watches,
+            tracks_keys,
             owner,
         );
         (running.counts, running.verdicts) = (old.running.counts, old.running.verdicts);
         running.charged = old.running.charged;
         running.open(self.first, item);
-        let judged = if facts.has_upgrade {
+        let verdict = if facts.has_upgrade {
             running.call(Entry::Upgrade, info(stamp, op::UPGRADE), (&[], &[]))?
         } else {
             Ok(())
         };
         stamp.fuel.set(running.context.fuel());
-        if let Err(no) = judged {
-            old.take_back(running);
+        if let Err(no) = verdict {
+            old.restore_old(running);
             return Ok(Err(no));
         }
         Ok(Ok(Box::new(running)))
@@ -228,14 +228,14 @@ impl Brought {
 impl Old {
     /// Reverts the changes of a new program that was rejected, and restores the state of the old
     /// one.
-    fn take_back(&mut self, mut new: Running) {
+    fn restore_old(&mut self, mut new: Running) {
         new.settle(false);
         let mut context = new.context;
         context.set_old_code(None);
         context.set_args(Arc::clone(&self.running.args));
         *context.image_mut() = std::mem::take(&mut self.image);
-        if !self.running.watches {
-            context.watch_keys(false);
+        if !self.running.tracks_keys {
+            context.track_keys(false);
         }
         self.running.context = context;
         self.running.counts = new.counts;
@@ -244,7 +244,7 @@ impl Old {
 
 impl Machine {
     /// Checks a CREATE with a program, or a REPLACE, as far as possible without the program. A
-    /// REPLACE takes the program out of the topic until [`begun`](Self::begun) returns.
+    /// REPLACE takes the program out of the topic until [`finish_start`](Self::finish_start) returns.
     pub(super) fn begin(
         &mut self,
         item: &Item<'_>,
@@ -321,29 +321,29 @@ impl Machine {
             last,
             has_room,
             place,
-            begun: None,
+            started: None,
         }))
     }
 
     /// Executes the result of a start. A topic is created only if the start of its program
     /// succeeded (T2). In a REPLACE, the new program takes over the state, or the old program
     /// stays.
-    pub(super) fn begun<S: ConsequenceSink + ?Sized>(
+    pub(super) fn finish_start<S: ConsequenceSink + ?Sized>(
         &mut self,
         start: Start,
-        judged: Result<Result<(), Rejection>, ApplyError>,
+        verdict: Result<Result<(), Rejection>, ApplyError>,
         (item, topic, stamp): (&Item<'_>, Option<TopicId>, &Stamp),
         sink: &mut S,
     ) -> Result<Result<Emitted, Rejection>, ApplyError> {
-        let judged = judged?;
+        let verdict = verdict?;
         match (start.place, topic) {
             (Target::New(live), known) => {
-                let (Ok(()), Some(mut begun)) = (&judged, start.begun) else {
-                    return Ok(Err(judged
+                let (Ok(()), Some(mut started)) = (&verdict, start.started) else {
+                    return Ok(Err(verdict
                         .err()
                         .unwrap_or(Rejection::bare(ErrorCode::NoTopic))));
                 };
-                if let Err(no) = begun.running.charge(&mut self.states) {
+                if let Err(no) = started.running.charge(&mut self.states) {
                     return Ok(Err(no));
                 }
                 let id = match known {
@@ -353,14 +353,14 @@ impl Machine {
                 let Some(topic) = self.topics.get_mut(id.index()) else {
                     return Ok(Err(limited(TOPICS_MAX as u64)));
                 };
-                self.codes.take(begun.running.code, begun.code);
+                self.codes.take(started.running.code, started.code);
                 self.newest = self.newest.max(stamp.intention);
                 topic.live = Some(*live);
                 let kind = RecordKind::Create;
                 Ok(Ok(announce(
                     (id, topic),
                     kind,
-                    begun.running,
+                    started.running,
                     item,
                     stamp,
                     sink,
@@ -374,38 +374,38 @@ impl Machine {
                 let Some(live) = topic.live.as_mut() else {
                     return Ok(Err(absent()));
                 };
-                let judged = match (judged, start.begun) {
-                    (Ok(()), Some(mut begun)) => {
-                        let judged = within_quota(&begun.running.context, live, item)
-                            .and_then(|()| begun.running.charge(&mut self.states));
-                        match judged {
-                            Ok(()) => Ok(begun),
+                let verdict = match (verdict, start.started) {
+                    (Ok(()), Some(mut started)) => {
+                        let verdict = within_quota(&started.running.context, live, item)
+                            .and_then(|()| started.running.charge(&mut self.states));
+                        match verdict {
+                            Ok(()) => Ok(started),
                             Err(no) => {
-                                old.take_back(*begun.running);
+                                old.restore_old(*started.running);
                                 Err(no)
                             }
                         }
                     }
-                    (judged, _) => Err(judged.err().unwrap_or_else(absent)),
+                    (verdict, _) => Err(verdict.err().unwrap_or_else(absent)),
                 };
-                let mut begun = match judged {
-                    Ok(begun) => begun,
+                let mut started = match verdict {
+                    Ok(started) => started,
                     Err(no) => {
                         live.program = Some(old.running);
                         return Ok(Err(no));
                     }
                 };
-                begun.running.settle(true);
-                begun.running.context.set_old_code(None);
+                started.running.settle(true);
+                started.running.context.set_old_code(None);
                 live.stopped = false;
-                self.codes.take(begun.running.code, begun.code);
+                self.codes.take(started.running.code, started.code);
                 self.codes.release(old.running.code);
                 sink.discard(old);
                 let kind = RecordKind::Replace;
                 Ok(Ok(announce(
                     (id, topic),
                     kind,
-                    begun.running,
+                    started.running,
                     item,
                     stamp,
                     sink,
@@ -435,7 +435,7 @@ fn announce<S: ConsequenceSink + ?Sized>(
         r.meta = item.meta;
     });
     publish(id, topic, &running.context, item, stamp, sink, false);
-    running.context.rest();
+    running.context.release_memory();
     if let Some(live) = &mut topic.live {
         live.program = Some(running);
     }

@@ -12,7 +12,7 @@
 //! - Every id in the index is in the queue.
 
 use super::chunks::{Index, Queue};
-use super::{Seen, load_commit, save_commit};
+use super::{NonceCheck, load_commit, save_commit};
 use crate::effect::{Commit, Detail};
 use crate::error_code::ErrorCode;
 use crate::ids::{ClientId, IntentionOffset};
@@ -30,7 +30,7 @@ struct Entry {
 }
 
 /// The stored form of an outcome, with a text of at most [`ONCE_TEXT_BYTES_MAX`] bytes.
-fn kept(mut commit: Commit) -> Commit {
+fn truncate_text(mut commit: Commit) -> Commit {
     if let Detail::Rejected { text, .. } | Detail::Text(text) = &mut commit.detail
         && text.len() > ONCE_TEXT_BYTES_MAX
     {
@@ -40,7 +40,7 @@ fn kept(mut commit: Commit) -> Commit {
     commit
 }
 
-fn is_kept_whole(commit: &Commit) -> bool {
+fn is_text_short(commit: &Commit) -> bool {
     match &commit.detail {
         Detail::Rejected { text, .. } | Detail::Text(text) => text.len() <= ONCE_TEXT_BYTES_MAX,
         _ => true,
@@ -51,9 +51,9 @@ fn is_kept_whole(commit: &Commit) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OnceTable {
     entries: Queue<Entry>,
-    /// Number of each id; the oldest entry has the number `gone`. Derived from `entries`.
+    /// Number of each id; the oldest entry has the number `first_number`. Derived from `entries`.
     index: Index,
-    gone: u64,
+    first_number: u64,
 }
 
 impl OnceTable {
@@ -70,7 +70,7 @@ impl OnceTable {
     }
 
     fn place(&self, client: ClientId) -> Option<usize> {
-        let at = self.index.get(client)?.checked_sub(self.gone)?;
+        let at = self.index.get(client)?.checked_sub(self.first_number)?;
         usize::try_from(at).ok()
     }
 
@@ -79,27 +79,27 @@ impl OnceTable {
     }
 
     /// Checks an id. Changes nothing.
-    pub(crate) fn check(&self, client: ClientId, fingerprint: u64, time_ms: u64) -> Seen {
+    pub(crate) fn check(&self, client: ClientId, fingerprint: u64, time_ms: u64) -> NonceCheck {
         if let Some(entry) = self.find(client)
             && !is_over(entry, time_ms, ONCE_MS_MAX)
         {
             return if entry.fingerprint == fingerprint {
-                Seen::Before(entry.commit.clone())
+                NonceCheck::Before(entry.commit.clone())
             } else {
-                Seen::Refuse(ErrorCode::NonceReused, ONCE)
+                NonceCheck::Refuse(ErrorCode::NonceReused, ONCE)
             };
         }
         let oldest = self.entries.front();
         let has_room = self.len() < ONCE_IDS_MAX
             || oldest.is_none_or(|entry| is_over(entry, time_ms, ONCE_MS_MIN));
         if has_room {
-            Seen::New
+            NonceCheck::New
         } else {
-            Seen::Refuse(ErrorCode::Busy, ONCE)
+            NonceCheck::Refuse(ErrorCode::Busy, ONCE)
         }
     }
 
-    /// Stores the outcome of an id for which [`check`](Self::check) returned [`Seen::New`].
+    /// Stores the outcome of an id for which [`check`](Self::check) returned [`NonceCheck::New`].
     pub(crate) fn executed(
         &mut self,
         client: ClientId,
@@ -111,7 +111,7 @@ impl OnceTable {
             client,
             fingerprint,
             time_ms,
-            commit: kept(commit.clone()),
+            commit: truncate_text(commit.clone()),
         };
         while let Some(oldest) = self.entries.front() {
             let full = self.len() >= ONCE_IDS_MAX;
@@ -125,7 +125,7 @@ impl OnceTable {
     }
 
     fn add(&mut self, entry: Entry) {
-        let number = self.gone + self.entries.len() as u64;
+        let number = self.first_number + self.entries.len() as u64;
         let before = self.index.insert(entry.client, number);
         assert!(before.is_none(), "an id is executed once (I6)");
         self.entries.push_back(entry);
@@ -134,7 +134,7 @@ impl OnceTable {
     fn forget_oldest(&mut self) {
         if let Some(entry) = self.entries.front() {
             self.index.remove(entry.client);
-            self.gone += 1;
+            self.first_number += 1;
             self.entries.drop_front();
         }
     }
@@ -199,7 +199,7 @@ impl OnceTable {
             if client.is_none() || table.contains(client) {
                 return wrong("an id once");
             }
-            if !is_kept_whole(&commit) {
+            if !is_text_short(&commit) {
                 return wrong("a text that an id may have");
             }
             table.add(Entry {
@@ -254,7 +254,7 @@ mod tests {
 
     fn fill(table: &mut OnceTable, from: u64, time_ms: u64, text: usize) -> u64 {
         for n in from.. {
-            if table.check(id(n), n, time_ms) != Seen::New {
+            if table.check(id(n), n, time_ms) != NonceCheck::New {
                 return n;
             }
             table.executed(id(n), &commit(n, text), n, time_ms);
@@ -271,17 +271,20 @@ mod tests {
         let late = id(next);
         assert_eq!(
             table.check(late, 0, later - 1),
-            Seen::Refuse(ErrorCode::Busy, ONCE)
+            NonceCheck::Refuse(ErrorCode::Busy, ONCE)
         );
-        assert!(matches!(table.check(id(1), 1, later), Seen::Before(_)));
-        assert_eq!(table.check(late, 0, later), Seen::New);
+        assert!(matches!(
+            table.check(id(1), 1, later),
+            NonceCheck::Before(_)
+        ));
+        assert_eq!(table.check(late, 0, later), NonceCheck::New);
         table.executed(late, &commit(next, 0), 0, later);
         assert_eq!(table.len(), ONCE_IDS_MAX);
         assert_eq!(table.outcome(id(1)), None);
         assert_eq!(table.outcome(id(2)), Some(commit(2, 0)));
         assert_eq!(
             table.check(id(2), 9, later),
-            Seen::Refuse(ErrorCode::NonceReused, ONCE)
+            NonceCheck::Refuse(ErrorCode::NonceReused, ONCE)
         );
     }
 
@@ -301,9 +304,9 @@ mod tests {
         table.executed(id(1), &commit(1, 0), 1, 5);
         assert!(matches!(
             table.check(id(1), 1, ONCE_MS_MAX + 4),
-            Seen::Before(_)
+            NonceCheck::Before(_)
         ));
-        assert_eq!(table.check(id(1), 2, ONCE_MS_MAX + 5), Seen::New);
+        assert_eq!(table.check(id(1), 2, ONCE_MS_MAX + 5), NonceCheck::New);
         table.executed(id(1), &commit(2, 0), 2, ONCE_MS_MAX + 5);
         assert_eq!(table.outcome(id(1)), Some(commit(2, 0)));
         assert_eq!(table.len(), 1);

@@ -38,12 +38,12 @@ impl Texts {
     }
 
     /// Adds the text of a new run.
-    pub(super) fn come(&mut self, commit: &Commit) {
+    pub(super) fn add(&mut self, commit: &Commit) {
         self.bytes += bytes(commit);
     }
 
     /// Removes the text of a run.
-    pub(super) fn go(&mut self, commit: &Commit) {
+    pub(super) fn remove(&mut self, commit: &Commit) {
         self.bytes -= bytes(commit);
     }
 }
@@ -60,7 +60,7 @@ impl Session {
             let Some(run) = self.runs.get_mut(at) else {
                 return;
             };
-            self.texts.go(&run.commit);
+            self.texts.remove(&run.commit);
             self.texts.from = run.commit.nonce + 1;
             if let Detail::Rejected { text, .. } | Detail::Text(text) = &mut run.commit.detail {
                 *text = Arc::default();
@@ -106,13 +106,13 @@ mod tests {
 
     /// A history of rejections with different texts. Every `gap`th intention belongs to this
     /// client.
-    struct Story {
+    struct RejectionHistory {
         table: SessionTable,
         next: u64,
         gap: u64,
     }
 
-    impl Story {
+    impl RejectionHistory {
         fn new(gap: u64) -> Self {
             let table = SessionTable::default();
             Self {
@@ -176,20 +176,20 @@ mod tests {
         // Bytes of the last text, and the expected bytes of the first text.
         let most = REJECT_TEXT_BYTES_MAX as u64;
         for (last, first) in [(most - 1, most), (most, most), (most + 1, 0)] {
-            let mut story = Story::new(2);
+            let mut history = RejectionHistory::new(2);
             for _ in 1..FULL {
-                story.reject(REJECT_TEXT_BYTES_MAX);
+                history.reject(REJECT_TEXT_BYTES_MAX);
             }
-            story.reject(usize::try_from(last).unwrap());
-            assert_eq!((story.left(1), story.left(2)), (first, most), "{last}");
-            assert_eq!(story.left(FULL), last);
+            history.reject(usize::try_from(last).unwrap());
+            assert_eq!((history.left(1), history.left(2)), (first, most), "{last}");
+            assert_eq!(history.left(FULL), last);
         }
     }
 
     #[test]
     fn a_snapshot_makes_no_difference() {
         for gap in [1, 2] {
-            let (mut one, mut other) = (Story::new(gap), Story::new(gap));
+            let (mut one, mut other) = (RejectionHistory::new(gap), RejectionHistory::new(gap));
             for n in 0..2 * SESSION_WINDOW {
                 let bytes = [0, 200, 3, 0, 0, 100, 256][usize::try_from(n % 7).unwrap()];
                 one.reject(bytes);
@@ -199,8 +199,8 @@ mod tests {
                     assert_eq!(one.saved(), other.saved(), "{n}");
                 }
             }
-            let texts = |story: &Story| {
-                let session = story.table.sessions.get(&CLIENT).unwrap();
+            let texts = |history: &RejectionHistory| {
+                let session = history.table.sessions.get(&CLIENT).unwrap();
                 let sum = session.runs.iter().map(|run| bytes(&run.commit)).sum();
                 assert_eq!(session.texts.bytes, sum);
                 sum
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn a_snapshot_with_more_is_refused() {
-        let mut story = Story::new(2);
+        let mut history = RejectionHistory::new(2);
         for _ in 0..FULL {
-            story.reject(REJECT_TEXT_BYTES_MAX);
+            history.reject(REJECT_TEXT_BYTES_MAX);
         }
-        story.reloaded();
-        let session = story.table.sessions.get_mut(&CLIENT).unwrap();
+        history.reloaded();
+        let session = history.table.sessions.get_mut(&CLIENT).unwrap();
         let mut run = session.runs.back().unwrap().clone();
         run.commit.nonce += 1;
         run.commit.intention.0 += 2;
@@ -226,7 +226,7 @@ mod tests {
         session.fingerprints.push_back(0);
         session.last += 1;
         session.used.0 += 2;
-        let bytes = story.saved();
+        let bytes = history.saved();
         let mut from = &bytes[..];
         let loaded = SessionTable::load(&mut Input::new(&mut from), IntentionOffset(1 << 20));
         assert!(loaded.is_err());
