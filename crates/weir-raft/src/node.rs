@@ -256,7 +256,7 @@ impl Node {
                 node,
                 cluster,
                 incarnation,
-                holes: false,
+                allow_gaps: false,
             };
             Store::open_node(&directory, &options, &node, proposals)
         });
@@ -420,7 +420,7 @@ impl Node {
             node,
             cluster,
             incarnation,
-            holes: false,
+            allow_gaps: false,
         };
         let (proposals, _) = proposals();
         let (store, _) = Store::open_node(directory, options, &node, proposals)?;

@@ -69,7 +69,7 @@ impl Node {
             node,
             cluster,
             incarnation,
-            holes: false,
+            allow_gaps: false,
         };
         let (store, replica) =
             Store::open_node_disk(parts.disk, &parts.options, &options, proposals)?;

@@ -10,7 +10,7 @@ use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use tokio::sync::oneshot;
 use weir_core::ErrorCode;
 use weir_store::LogIndex;
-use weir_store::replica::{Done, EntryReader, Replica};
+use weir_store::replica::{Callback, EntryReader, Replica};
 
 use crate::convert::{
     entry, entry_id, index_of, io_error, log_id, stored_entry, stored_vote, vote,
@@ -56,7 +56,7 @@ pub struct LogReader {
 }
 
 /// Runs an operation of the writer thread and waits for its result.
-async fn wait(act: impl FnOnce(Done)) -> io::Result<()> {
+async fn wait(act: impl FnOnce(Callback)) -> io::Result<()> {
     let (sender, result) = oneshot::channel();
     act(Box::new(move |done| {
         // The waiter may have been dropped.
@@ -148,7 +148,8 @@ impl RaftLogStorage<Types> for LogStore {
         I::IntoIter: OptionalSend,
     {
         let mut entries = entries.into_iter().map(stored_entry).collect();
-        let mut durable: Done = Box::new(|result| callback.io_completed(result.map_err(io_error)));
+        let mut durable: Callback =
+            Box::new(|result| callback.io_completed(result.map_err(io_error)));
         loop {
             let (sender, written) = oneshot::channel();
             let written_to = Box::new(move |result| {

@@ -15,7 +15,7 @@ use weir_core::group::Offsets;
 use weir_core::limits::META_BYTES_MAX;
 use weir_core::{ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation};
 use weir_protocol::ANSWER_BYTES_MAX;
-use weir_store::{Ask, Claimed, StoreError};
+use weir_store::{ClaimRequest, Claimed, StoreError};
 
 use crate::limits::budget::Reservation;
 use crate::security::Denied;
@@ -84,14 +84,14 @@ impl Claim {
         let claim = Arc::clone(self);
         let claimed = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let ask = Ask {
+            let request = ClaimRequest {
                 member: &claim.member,
                 max: claim.max,
                 lease_ms: claim.lease_ms,
                 bytes_max: ANSWER_BYTES_MAX,
             };
             let store = &claim.shared.store;
-            make(&store.claim(&claim.topic, &claim.group, &ask)?)
+            make(&store.claim(&claim.topic, &claim.group, &request)?)
         });
         let claimed = claimed.await.unwrap_or(Err(StoreError::Panicked {
             thread: "a thread that claims",

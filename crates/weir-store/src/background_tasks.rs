@@ -25,36 +25,36 @@ const CURSORS_MAX: usize = 10_000;
 
 /// A deferred cursor.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct DeferredCursor {
     generation: u64,
     offset: u64,
     due: Instant,
 }
 
 /// Topic and group.
-type Name = (String, String);
-type Cursor = (Name, Waiting);
+type GroupKey = (String, String);
+type CursorEntry = (GroupKey, DeferredCursor);
 
 /// How many writes of deferred cursors were started, and how many have ended.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rounds {
+struct WriteCounts {
     begun: u64,
     ended: u64,
 }
 
-impl Rounds {
-    fn runs(self) -> bool {
+impl WriteCounts {
+    fn is_running(self) -> bool {
         self.begun > self.ended
     }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    cursors: BTreeMap<Name, Waiting>,
+    cursors: BTreeMap<GroupKey, DeferredCursor>,
     retention_due: Option<Instant>,
-    /// Writes of the thread (`rounds`) and of callers of `flush` (`flushes`).
-    rounds: Rounds,
-    flushes: Rounds,
+    /// Writes of the thread (`writes`) and of callers of `flush` (`flushes`).
+    writes: WriteCounts,
+    flushes: WriteCounts,
     stops: bool,
     started: bool,
 }
@@ -62,10 +62,10 @@ struct State {
 impl State {
     /// Puts rejected cursors back while the store is being closed: only the last write of `stop`
     /// still takes cursors then.
-    fn put_back(&mut self, refused: Vec<Cursor>) {
+    fn put_back(&mut self, rejected: Vec<CursorEntry>) {
         if self.stops {
-            for (name, waiting) in refused {
-                self.cursors.entry(name).or_insert(waiting);
+            for (name, cursor) in rejected {
+                self.cursors.entry(name).or_insert(cursor);
             }
         }
     }
@@ -109,7 +109,7 @@ impl BackgroundTasks {
     }
 
     /// Defers a cursor. Returns `false` if the caller must write the cursor now.
-    pub(crate) fn take_cursor(
+    pub(crate) fn defer_cursor(
         &self,
         handle: &MaintenanceHandle,
         (topic, group): (&str, &str),
@@ -121,16 +121,16 @@ impl BackgroundTasks {
             return false;
         }
         let key = (topic.to_owned(), group.to_owned());
-        if let Some(waiting) = state.cursors.get_mut(&key) {
-            if waiting.generation == generation {
-                waiting.offset = waiting.offset.max(offset);
+        if let Some(cursor) = state.cursors.get_mut(&key) {
+            if cursor.generation == generation {
+                cursor.offset = cursor.offset.max(offset);
                 return true;
             }
             // Only the newest generation can still move the cursor.
-            if waiting.generation > generation {
+            if cursor.generation > generation {
                 return true;
             }
-            (waiting.generation, waiting.offset) = (generation, offset);
+            (cursor.generation, cursor.offset) = (generation, offset);
             return true;
         }
         let Some(due) = Instant::now().checked_add(self.cursor_flush) else {
@@ -139,18 +139,18 @@ impl BackgroundTasks {
         if state.cursors.len() >= CURSORS_MAX {
             return false;
         }
-        let waiting = Waiting {
+        let cursor = DeferredCursor {
             generation,
             offset,
             due,
         };
-        state.cursors.insert(key, waiting);
+        state.cursors.insert(key, cursor);
         self.start(state, handle);
         true
     }
 
     /// Removes a deferred cursor, because the caller now writes a newer offset.
-    pub(crate) fn forget_cursor(&self, topic: &str, group: &str) {
+    pub(crate) fn discard_cursor(&self, topic: &str, group: &str) {
         let key = (topic.to_owned(), group.to_owned());
         self.shared.state.lock().cursors.remove(&key);
     }
@@ -161,19 +161,19 @@ impl BackgroundTasks {
     pub(crate) fn flush(&self, handle: &MaintenanceHandle, only: Option<(&str, &str)>) {
         let only = only.map(|(topic, group)| (topic.to_owned(), group.to_owned()));
         let mut state = self.shared.state.lock();
-        let waiting: Vec<Cursor> = match &only {
+        let cursors: Vec<CursorEntry> = match &only {
             None => std::mem::take(&mut state.cursors).into_iter().collect(),
             Some(name) => state.cursors.remove_entry(name).into_iter().collect(),
         };
-        let begun = state.rounds.begun;
+        let begun = state.writes.begun;
         state.flushes.begun += 1;
         drop(state);
-        let refused = write(handle, &waiting, Notify::Now);
+        let rejected = write(handle, &cursors, Notify::Now);
         let mut state = self.shared.state.lock();
-        state.put_back(refused);
+        state.put_back(rejected);
         state.flushes.ended += 1;
         self.shared.changed.notify_all();
-        while state.rounds.ended < begun {
+        while state.writes.ended < begun {
             wait(&self.shared, &mut state, None);
         }
     }
@@ -215,12 +215,12 @@ impl BackgroundTasks {
             drop(thread.join());
         }
         let mut state = self.shared.state.lock();
-        while state.flushes.runs() {
+        while state.flushes.is_running() {
             wait(&self.shared, &mut state, None);
         }
         let left = std::mem::take(&mut state.cursors);
         drop(state);
-        let left: Vec<Cursor> = left.into_iter().collect();
+        let left: Vec<CursorEntry> = left.into_iter().collect();
         drop(write(handle, &left, Notify::Last));
     }
 }
@@ -238,13 +238,13 @@ fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
     let mut state = shared.state.lock();
     while !state.stops {
         let now = Instant::now();
-        let due = |waiting: &Waiting| waiting.due <= now;
+        let due = |cursor: &DeferredCursor| cursor.due <= now;
         if state.cursors.values().any(due) {
             let cursors = std::mem::take(&mut state.cursors);
             let (now_due, later): (Vec<_>, Vec<_>) =
-                cursors.into_iter().partition(|(_, waiting)| due(waiting));
+                cursors.into_iter().partition(|(_, cursor)| due(cursor));
             state.cursors = later.into_iter().collect();
-            state = round(shared, handle, state, &now_due);
+            state = write_due(shared, handle, state, &now_due);
             continue;
         }
         if state.retention_due.is_some_and(|due| due <= now) {
@@ -258,33 +258,33 @@ fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
             state = shared.state.lock();
             continue;
         }
-        let next = state.cursors.values().map(|waiting| waiting.due).min();
+        let next = state.cursors.values().map(|cursor| cursor.due).min();
         let next = [next, state.retention_due].into_iter().flatten().min();
         wait(shared, &mut state, next);
     }
 }
 
 /// Writes cursors that are due.
-fn round<'a>(
+fn write_due<'a>(
     shared: &'a Shared,
     handle: &MaintenanceHandle,
     mut state: MutexGuard<'a, State>,
-    cursors: &[Cursor],
+    cursors: &[CursorEntry],
 ) -> MutexGuard<'a, State> {
-    state.rounds.begun += 1;
+    state.writes.begun += 1;
     drop(state);
-    let refused = write(handle, cursors, Notify::Now);
+    let rejected = write(handle, cursors, Notify::Now);
     let mut state = shared.state.lock();
-    state.put_back(refused);
-    state.rounds.ended += 1;
+    state.put_back(rejected);
+    state.writes.ended += 1;
     shared.changed.notify_all();
     state
 }
 
-fn intention(((topic, group), waiting): &Cursor) -> Intention<'_> {
+fn intention(((topic, group), cursor): &CursorEntry) -> Intention<'_> {
     let step = GroupStep::Move {
-        generation: waiting.generation,
-        offset: waiting.offset,
+        generation: cursor.generation,
+        offset: cursor.offset,
     };
     Intention::new(topic, Operation::Cursor { group, step })
 }
@@ -292,7 +292,7 @@ fn intention(((topic, group), waiting): &Cursor) -> Intention<'_> {
 /// Writes cursors as intentions and blocks until their verdicts return. A verdict other than VALID
 /// means that another member owns the group; it needs no action. Returns the cursors that the store
 /// rejected because it is being closed.
-fn write(handle: &MaintenanceHandle, cursors: &[Cursor], notify: Notify) -> Vec<Cursor> {
+fn write(handle: &MaintenanceHandle, cursors: &[CursorEntry], notify: Notify) -> Vec<CursorEntry> {
     let parts = cursors.chunks(CALL_ITEMS_MAX);
     let sent: Vec<_> = parts
         .map(|part| {
@@ -300,13 +300,13 @@ fn write(handle: &MaintenanceHandle, cursors: &[Cursor], notify: Notify) -> Vec<
             (part, handle.propose(&moves, notify))
         })
         .collect();
-    let mut refused = Vec::new();
+    let mut rejected = Vec::new();
     for (part, proposal) in sent {
         if matches!(proposal.and_then(Proposal::wait), Err(StoreError::Closed)) {
-            refused.extend_from_slice(part);
+            rejected.extend_from_slice(part);
         }
     }
-    refused
+    rejected
 }
 
 /// Whether any live topic has limits.

@@ -16,35 +16,35 @@ type GroupKey = (String, String);
 
 /// The lock of a group, held during a claim.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
-    turns: &'a ClaimLocks,
+pub(crate) struct ClaimGuard<'a> {
+    locks: &'a ClaimLocks,
     key: GroupKey,
     permit: Option<ExclusivePermit>,
 }
 
 impl ClaimLocks {
     /// Blocks until no other caller claims from the group.
-    pub(crate) fn take(&self, topic: &str, group: &str) -> Turn<'_> {
+    pub(crate) fn lock(&self, topic: &str, group: &str) -> ClaimGuard<'_> {
         let key = (topic.to_owned(), group.to_owned());
         let own = Arc::clone(self.0.lock().entry(key.clone()).or_default());
-        Turn {
-            turns: self,
+        ClaimGuard {
+            locks: self,
             key,
             permit: Some(own.acquire()),
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ClaimGuard<'_> {
     fn drop(&mut self) {
         self.permit = None;
-        let mut turns = self.turns.0.lock();
+        let mut locks = self.locks.0.lock();
         // The count is above 1 while another caller waits, because that caller has a clone.
-        if turns
+        if locks
             .get(&self.key)
             .is_some_and(|own| Arc::strong_count(own) == 1)
         {
-            turns.remove(&self.key);
+            locks.remove(&self.key);
         }
     }
 }

@@ -7,10 +7,10 @@
 //!
 //! - The time never goes back, within a run or over restarts.
 //! - The time is at most [`TIME_AHEAD_MS_MAX`] ahead of the monotonic clock, until a wall clock
-//!   that jumped has kept its new time for [`BELIEVE_AFTER`].
+//!   that jumped has kept its new time for [`ACCEPT_JUMP_AFTER`].
 //! - All opens together add at most [`CLOSED_MS_MAX`] to the newest stamps, plus one minute for
 //!   each open. The sum starts again when a process has agreed with the wall clock for
-//!   [`BELIEVE_AFTER`]. The bound does not apply if the caller trusts the wall clock.
+//!   [`ACCEPT_JUMP_AFTER`]. The bound does not apply if the caller trusts the wall clock.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -24,7 +24,7 @@ use weir_core::exact::to_u32;
 pub const TIME_AHEAD_MS_MAX: u64 = 1_000;
 /// After a jump, the time for which the wall clock must keep its new time before the store accepts
 /// it. Measured on the monotonic clock.
-pub const BELIEVE_AFTER: Duration = Duration::from_mins(10);
+pub const ACCEPT_JUMP_AFTER: Duration = Duration::from_mins(10);
 /// Maximum number of milliseconds that opens may add because the wall clock alone shows that the
 /// store was closed. It bounds the sum of all opens since a run confirmed the time, and is half of
 /// the time after which an idle session expires.
@@ -74,7 +74,8 @@ pub(crate) fn now_ms() -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReport {
     /// Milliseconds by which the wall clock is ahead of the time that the store started with. The
-    /// store accepts the wall clock after [`BELIEVE_AFTER`], or at once if the caller asks for it.
+    /// store accepts the wall clock after [`ACCEPT_JUMP_AFTER`], or at once if the caller asks for
+    /// it.
     pub ahead_ms: u64,
     /// Milliseconds by which the wall clock is before the newest stamp. The store continues from
     /// that stamp.
@@ -144,12 +145,12 @@ impl StoreClock {
         self.state.lock().is_unconfirmed = true;
     }
 
-    /// Whether the wall clock has agreed with the store's time for [`BELIEVE_AFTER`]. Returns
+    /// Whether the wall clock has agreed with the store's time for [`ACCEPT_JUMP_AFTER`]. Returns
     /// `true` once after [`await_confirmation`](Self::await_confirmation).
     pub(crate) fn take_confirmation(&self) -> bool {
         let now = self.source.monotonic();
         let mut state = self.state.lock();
-        let agreed = |since: Duration| now.saturating_sub(since) >= BELIEVE_AFTER;
+        let agreed = |since: Duration| now.saturating_sub(since) >= ACCEPT_JUMP_AFTER;
         let confirmed = state.is_unconfirmed && state.agrees_since.is_some_and(agreed);
         state.is_unconfirmed &= !confirmed;
         confirmed
@@ -171,7 +172,7 @@ impl StoreClock {
                 since => since.or(Some(now)),
             };
             wall_ms.max(steady_ms)
-        } else if state.believes(wall_ms, now, ahead_ms) {
+        } else if state.accepts_jump(wall_ms, now, ahead_ms) {
             (state.base_ms, state.base) = (wall_ms, now);
             // The wall clock has agreed with itself since the jump.
             state.agrees_since = state.jump.take().map(|jump| jump.since);
@@ -190,8 +191,8 @@ impl StoreClock {
 }
 
 impl State {
-    /// Whether the wall clock has kept the time that it jumped to for [`BELIEVE_AFTER`].
-    fn believes(&mut self, wall_ms: u64, now: Duration, ahead_ms: u64) -> bool {
+    /// Whether the wall clock has kept the time that it jumped to for [`ACCEPT_JUMP_AFTER`].
+    fn accepts_jump(&mut self, wall_ms: u64, now: Duration, ahead_ms: u64) -> bool {
         let kept = self.jump.filter(|jump| {
             let expected_ms = jump.wall_ms.saturating_add(millis(now, jump.since));
             wall_ms.abs_diff(expected_ms) <= TIME_AHEAD_MS_MAX
@@ -208,7 +209,7 @@ impl State {
             });
             return false;
         };
-        now.saturating_sub(jump.since) >= BELIEVE_AFTER
+        now.saturating_sub(jump.since) >= ACCEPT_JUMP_AFTER
     }
 }
 
@@ -309,7 +310,7 @@ mod tests {
         let (source, clock, _) = clock(0, START_MS, false);
         source.jump_to(START_MS + 25 * HOUR_MS);
         assert_eq!(clock.now_ms(), START_MS);
-        let long = u64::try_from(BELIEVE_AFTER.as_millis()).unwrap();
+        let long = u64::try_from(ACCEPT_JUMP_AFTER.as_millis()).unwrap();
         source.pass(long - 1);
         assert_eq!(clock.now_ms(), START_MS + long - 1);
         source.pass(1);

@@ -23,7 +23,7 @@ use weir_core::exact::to_u32;
 use crate::checkpoint::finish;
 use crate::clock::StoreClock;
 use crate::clock_moves;
-use crate::disk::{Disk, check_place};
+use crate::disk::{Disk, check_directory};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::Log;
@@ -47,12 +47,12 @@ const SEAL_AFTER: Duration = Duration::from_millis(100);
 /// Batches with at least this many program calls are applied during the next sync, if there is one.
 /// Smaller batches are applied at once, which takes less time than a sync. If their verdicts waited
 /// for the next sync, producers could send only half as much for each sync.
-const BESIDE_CALLS: usize = 128;
+const PARALLEL_CALLS_MIN: usize = 128;
 /// Pause between two attempts to open a file while the process has no free descriptor.
 const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 /// At levels that do not wait for syncs, the time between two checks that the directory of the
 /// store has not been moved or replaced.
-const PLACE_CHECK_EVERY: Duration = Duration::from_secs(1);
+const DIRECTORY_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The lowest term of a store without a cluster.
 const LOCAL_TERM: u64 = 1;
 
@@ -82,7 +82,7 @@ pub(crate) struct Committer {
     pub(crate) unsynced: bool,
     last_sync: Instant,
     /// When the directory was last checked.
-    place_checked: Instant,
+    directory_checked: Instant,
     /// Whether entries were synced after the log was last sealed.
     unsealed: bool,
     /// Log bytes of this process at the newest snapshot.
@@ -107,7 +107,7 @@ impl Drop for ShutdownGuard {
         }
         let cause = self.0.poison.get().map(Arc::clone);
         let why = cause.map_or(Shut::Closed, Shut::Poisoned);
-        self.0.queue.leave(&why);
+        self.0.queue.fail_all(&why);
     }
 }
 
@@ -135,7 +135,7 @@ impl Committer {
             slow_turn: SlowTurn::default(),
             unsynced: false,
             last_sync: Instant::now(),
-            place_checked: Instant::now(),
+            directory_checked: Instant::now(),
             unsealed: false,
             snapshot_at: 0,
             replayed_bytes: 0,
@@ -163,7 +163,7 @@ impl Committer {
                 self.apply_ready();
             }
             let slow_in = self.slow_turn.due_in(Instant::now());
-            let work = self.engine.queue.take(self.patience(), slow_in);
+            let work = self.engine.queue.take(self.sleep_max(), slow_in);
             let idle = work.is_empty();
             if !work.batches.is_empty() {
                 self.commit(work.batches);
@@ -193,7 +193,7 @@ impl Committer {
 
     /// Registers the topics with programs in the queue, which does not know the cost of their calls
     /// yet. Some programs are not compiled. Must be called before the queue accepts the first call.
-    pub(crate) fn learn_programs(&self) {
+    pub(crate) fn register_programs(&self) {
         let machine = self.engine.machine.read();
         let programs: Vec<_> = machine
             .topics()
@@ -233,7 +233,7 @@ impl Committer {
     }
 
     /// How long the thread may sleep without work; `None` has no limit.
-    fn patience(&self) -> Option<Duration> {
+    fn sleep_max(&self) -> Option<Duration> {
         match self.engine.durability {
             _ if self.is_poisoned() => None,
             Durability::Group | Durability::Each => self.unsealed.then_some(SEAL_AFTER),
@@ -254,9 +254,9 @@ impl Committer {
                 }
             }
             Durability::Interval(every) if self.unsynced && self.last_sync.elapsed() >= every => {
-                // A failure has poisoned the store. `find_place` is needed because the sync of a
-                // removed file succeeds.
-                drop(self.find_place().and_then(|()| self.sync()));
+                // A failure has poisoned the store. `ensure_directory` is needed because the sync
+                // of a removed file succeeds.
+                drop(self.ensure_directory().and_then(|()| self.sync()));
             }
             _ => {}
         }
@@ -279,17 +279,17 @@ impl Committer {
 
     /// Poisons the store if its directory was removed or replaced, because data that is written to
     /// a removed directory is lost.
-    fn find_place(&mut self) -> Result<(), StoreError> {
-        self.place_checked = Instant::now();
-        check_place(&*self.disk).map_err(|error| self.poison(error))
+    fn ensure_directory(&mut self) -> Result<(), StoreError> {
+        self.directory_checked = Instant::now();
+        check_directory(&*self.disk).map_err(|error| self.poison(error))
     }
 
-    /// Calls [`find_place`](Self::find_place) before each write at levels that wait for a sync, and
-    /// at most once per [`PLACE_CHECK_EVERY`] at other levels.
-    pub(crate) fn find_place_when_due(&mut self) -> Result<(), StoreError> {
+    /// Calls [`ensure_directory`](Self::ensure_directory) before each write at levels that wait for a
+    /// sync, and at most once per [`DIRECTORY_CHECK_EVERY`] at other levels.
+    pub(crate) fn ensure_directory_when_due(&mut self) -> Result<(), StoreError> {
         let is_synced = self.engine.durability.is_synced();
-        if is_synced || self.place_checked.elapsed() >= PLACE_CHECK_EVERY {
-            self.find_place()?;
+        if is_synced || self.directory_checked.elapsed() >= DIRECTORY_CHECK_EVERY {
+            self.ensure_directory()?;
         }
         Ok(())
     }
@@ -379,8 +379,8 @@ impl Committer {
                 for (_, slot) in pending.waiters.drain(..) {
                     // A part of the first batch may have been written.
                     slot.complete(Err(match number {
-                        0 => error.for_another(),
-                        _ => error.without_doubt(),
+                        0 => error.copy_for_caller(),
+                        _ => error.not_logged(),
                     }));
                 }
                 self.engine.queue.recycle(pending);
@@ -393,12 +393,12 @@ impl Committer {
         self.unsynced = true;
         let before = std::mem::take(&mut self.ready);
         if self.engine.durability.is_synced()
-            && let Err(error) = self.sync_beside(before)
+            && let Err(error) = self.sync_while_applying(before)
         {
             let error = error.in_doubt();
             for mut pending in batches {
                 for (_, slot) in pending.waiters.drain(..) {
-                    slot.complete(Err(error.for_another()));
+                    slot.complete(Err(error.copy_for_caller()));
                 }
             }
             return;
@@ -406,19 +406,19 @@ impl Committer {
         self.ready
             .extend(batches.into_iter().map(|pending| (pending, time_ms)));
         let calls: usize = self.ready.iter().map(|(pending, _)| pending.calls).sum();
-        if !self.engine.durability.is_synced() || calls < BESIDE_CALLS {
+        if !self.engine.durability.is_synced() || calls < PARALLEL_CALLS_MIN {
             self.apply_ready();
         }
     }
 
     /// Syncs the log while another thread applies `before`, the batches of the previous sync.
-    fn sync_beside(&mut self, before: Logged) -> Result<(), StoreError> {
+    fn sync_while_applying(&mut self, before: Logged) -> Result<(), StoreError> {
         if before.is_empty() {
             return self.sync();
         }
-        let begun = self.helper.begin(&self.applier, before);
+        let running = self.helper.begin(&self.applier, before);
         let synced = self.sync();
-        let applied = begun.end();
+        let applied = running.finish();
         // After a failed apply, the machine is in the middle of a batch: nothing more may be
         // applied to it.
         self.check(applied);
@@ -434,7 +434,7 @@ impl Committer {
             let Some(replica) = self.replica.as_mut().filter(|_| refused.is_none()) else {
                 let Some(error) = &refused else { return };
                 for (_, slot) in pending.waiters.drain(..) {
-                    slot.complete(Err(error.for_another()));
+                    slot.complete(Err(error.copy_for_caller()));
                 }
                 self.engine.queue.recycle(pending);
                 continue;
@@ -495,7 +495,7 @@ impl Committer {
         if let Some(full) = self.topics_stuck() {
             return (0, Some(full));
         }
-        if let Err(error) = self.find_place_when_due() {
+        if let Err(error) = self.ensure_directory_when_due() {
             return (0, Some(error));
         }
         for (done, pending) in batches.iter().enumerate() {

@@ -31,7 +31,7 @@ use crate::error::{IoVerb, StoreError};
 use crate::snapshot;
 use crate::store::Store;
 use crate::topic::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
-use crate::topic::files::{BlockRef, Home, Segment, TopicFiles};
+use crate::topic::files::{BlockRef, BlockStorage, Segment, TopicFiles};
 use crate::topic::writer::{SEGMENT_BYTES, create};
 
 /// The result of a topic compaction.
@@ -90,7 +90,7 @@ impl Store {
             return Ok(TopicCompactReport::default());
         };
         let (blocks, report) = self.write_compacted(id, &input)?;
-        self.ask(move |committer| {
+        self.run_on_commit_thread(move |committer| {
             let topics = &mut committer.applier.lock().topics;
             if let Some(writer) = topics.writers.get_mut(id.index()) {
                 writer.replace(through, blocks);
@@ -101,7 +101,7 @@ impl Store {
         snapshot::remove_before(&*self.disk, index)?;
         let mut removed = 0;
         for block in &input.blocks {
-            if let Home::File(segment, _) = &block.home
+            if let BlockStorage::File(segment, _) = &block.storage
                 && segment.number != removed
             {
                 removed = segment.number;
@@ -116,7 +116,7 @@ impl Store {
 
     /// Closes the current segment and returns everything up to its end.
     fn compact_input(&self, id: TopicId) -> Result<Option<Input>, StoreError> {
-        self.ask(move |committer| {
+        self.run_on_commit_thread(move |committer| {
             let machine = committer.engine.machine.read();
             let view = machine.topic_by_id(id);
             let live = view.and_then(|view| Some((view.options?.clone(), view.incarnation?.0)));
@@ -197,7 +197,7 @@ fn segments_of(blocks: &[BlockRef]) -> u32 {
     let mut count = 0;
     let mut last = None;
     for block in blocks {
-        if let Home::File(segment, _) = &block.home
+        if let BlockStorage::File(segment, _) = &block.storage
             && last != Some(segment.number)
         {
             last = Some(segment.number);
@@ -317,7 +317,7 @@ impl<'a> Output<'a> {
             last: raw.last,
             records: raw.records,
             bytes: to_u32(raw.bytes.len(), BLOCK_FITS),
-            home: Home::File(Arc::clone(&segment), position),
+            storage: BlockStorage::File(Arc::clone(&segment), position),
             header_crc: RawBlock::own_crc(&header),
         });
         self.current = Some((segment, end));

@@ -7,7 +7,7 @@ use weir_core::{Batch, Effect, Outcome, OutcomeRun, Outcomes};
 
 use crate::engine::Engine;
 use crate::proposal::Answer;
-use crate::queue::{Change, Lesson, Pending, Used, fuel_of_a_call};
+use crate::queue::{AppliedCost, Change, Pending, Used, fuel_of_a_call};
 
 /// Number of verdicts that are set before their waiting callers are woken: about 10 us.
 const WAKE_EVERY: usize = 128;
@@ -38,13 +38,13 @@ pub(crate) fn conclude(engine: &Engine, pending: &mut Pending, time_ms: u64, out
             term: 0,
             items: pending.builder.items(),
         };
-        learn(engine, &batch, outcomes, pending);
+        report_fuel(engine, &batch, outcomes, pending);
     }
-    answer(outcomes, &mut pending.waiters);
+    complete_waiters(outcomes, &mut pending.waiters);
 }
 
 /// Reports the fuel of the calls of a batch to the queue.
-fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pending) {
+fn report_fuel(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pending) {
     let runs = outcomes.runs().iter();
     let results = runs.flat_map(|run| {
         let result = match &run.outcome {
@@ -53,7 +53,7 @@ fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pend
         };
         (0..run.count).map(move |_| result)
     });
-    let mut lessons: Vec<Lesson<'_>> = Vec::new();
+    let mut costs: Vec<AppliedCost<'_>> = Vec::new();
     for (item, (fuel, is_valid)) in batch.items().zip(results) {
         let Ok(item) = item else {
             unreachable!("a batch that was applied can be read");
@@ -75,30 +75,30 @@ fn learn(engine: &Engine, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pend
             fuel,
             most: fuel / u64::from(calls.max(1)),
         };
-        match lessons.last_mut() {
+        match costs.last_mut() {
             Some(last) if last.topic == topic => last.add(used, change),
-            _ => lessons.push(Lesson::new(topic, used, change)),
+            _ => costs.push(AppliedCost::new(topic, used, change)),
         }
     }
-    let changed = |lesson: &&mut Lesson<'_>| lesson.change != Change::None;
-    if lessons.iter_mut().any(|lesson| changed(&lesson)) {
+    let changed = |cost: &&mut AppliedCost<'_>| cost.change != Change::None;
+    if costs.iter_mut().any(|cost| changed(&cost)) {
         let machine = engine.machine.read();
-        for lesson in lessons.iter_mut().filter(changed) {
-            let topic = machine.topic(lesson.topic);
+        for cost in costs.iter_mut().filter(changed) {
+            let topic = machine.topic(cost.topic);
             let topic = topic.filter(|topic| topic.program.is_some());
             let options = topic.and_then(|topic| topic.options);
-            lesson.fuel_max = options.map(fuel_of_a_call);
+            cost.fuel_max = options.map(fuel_of_a_call);
         }
     }
     engine
         .queue
-        .learn(&lessons, pending.slow.as_ref(), fuel_of(outcomes));
+        .update_costs(&costs, pending.slow.as_ref(), fuel_of(outcomes));
 }
 
 /// Returns to each waiting caller the outcomes of its own items. Callers are woken in groups: a
 /// caller that is woken for its first outcome would use the processor and then wait for the next
 /// one.
-fn answer(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answer)>) {
+fn complete_waiters(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answer)>) {
     let mut runs = outcomes.runs().iter();
     let mut current: Option<OutcomeRun> = None;
     let mut wakes = Vec::new();
@@ -126,6 +126,6 @@ fn answer(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answer)>) {
             }
         }
         assert!(missing == 0, "every item has an outcome");
-        wakes.extend(slot.complete_quietly(Ok(own)));
+        wakes.extend(slot.complete_deferred(Ok(own)));
     }
 }

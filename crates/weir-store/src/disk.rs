@@ -65,7 +65,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
     /// Fails if the path by which the directory was opened no longer leads to this directory.
-    fn check_place(&self) -> io::Result<()> {
+    fn check_directory(&self) -> io::Result<()> {
         Ok(())
     }
     /// Kind of the file system, if synced data may be lost in a power cut on it; otherwise `None`.
@@ -93,9 +93,9 @@ pub struct DiskSpace {
     pub total_bytes: u64,
 }
 
-/// See [`Disk::check_place`].
-pub(crate) fn check_place(disk: &dyn Disk) -> Result<(), StoreError> {
-    disk.check_place()
+/// See [`Disk::check_directory`].
+pub(crate) fn check_directory(disk: &dyn Disk) -> Result<(), StoreError> {
+    disk.check_directory()
         .map_err(StoreError::io(IoVerb::Find, "the directory of the store"))
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Engine {
     pub(crate) topics: RwLock<Vec<Arc<TopicFiles>>>,
     pub(crate) queue: Queue,
     /// Signalled when a topic is created.
-    pub(crate) arrivals: Signal,
+    pub(crate) topic_created: Signal,
     pub(crate) counters: Counters,
     /// Findings of the scrub.
     pub(crate) damage: Mutex<Vec<Finding>>,
@@ -125,7 +125,7 @@ impl Counter {
 }
 
 /// The setup that admits every module that any topic may run.
-pub(crate) fn widest() -> Setup {
+pub(crate) fn max_setup() -> Setup {
     Setup {
         mode: StateMode::Kv,
         memory_bytes_max: MEMORY_BYTES_MAX,
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Fails if a topic option exceeds a limit that the operator has set.
-    fn allows(&self, intention: &Intention<'_>) -> Result<(), StoreError> {
+    fn check_operator_limits(&self, intention: &Intention<'_>) -> Result<(), StoreError> {
         let (Operation::Create { options }
         | Operation::CreateProgram { options, .. }
         | Operation::Alter { options }) = intention.operation
@@ -169,14 +169,14 @@ impl Engine {
             starts_refused: self.refuses_starts(intentions),
         };
         for intention in intentions {
-            self.allows(intention)?;
+            self.check_operator_limits(intention)?;
             let (Operation::CreateProgram { code, .. } | Operation::Replace { code, .. }) =
                 intention.operation
             else {
                 continue;
             };
             let host = self.host.as_ref().ok_or(StoreError::ProgramsOff)?;
-            match host.admit(code, &widest()) {
+            match host.admit(code, &max_setup()) {
                 Ok(program) => prepared.programs.push(program),
                 Err(Refusal::Bad(_)) => {}
                 Err(Refusal::Unable(why)) => return Err(StoreError::ProgramUnable { why }),

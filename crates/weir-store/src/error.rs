@@ -175,7 +175,7 @@ pub enum StoreError {
         thread: &'static str,
     },
     /// Not enough space; nothing was written. Reads continue.
-    #[error("disk full: {}", no_room(*needed_bytes, *free_bytes))]
+    #[error("disk full: {}", disk_full_text(*needed_bytes, *free_bytes))]
     DiskFull {
         /// Bytes requested, including the reserve.
         needed_bytes: u64,
@@ -341,7 +341,7 @@ pub enum StoreError {
     },
 }
 
-fn no_room(needed_bytes: u64, free_bytes: u64) -> String {
+fn disk_full_text(needed_bytes: u64, free_bytes: u64) -> String {
     if free_bytes < needed_bytes {
         return format!(
             "{needed_bytes} bytes are needed, including the reserve of 16 MiB; {free_bytes} are free"
@@ -404,7 +404,7 @@ impl StoreError {
     /// Converts the error of a part of a call into the error of the whole call: an earlier part may
     /// be in the log.
     #[must_use]
-    pub(crate) fn after_a_part(self) -> Self {
+    pub(crate) fn partly_logged(self) -> Self {
         match self.in_doubt() {
             error @ (Self::InDoubt { .. } | Self::PartlyLogged { .. }) => error,
             error => Self::PartlyLogged {
@@ -414,15 +414,15 @@ impl StoreError {
     }
 
     /// This error for a call whose intentions are not in the log.
-    pub(crate) fn without_doubt(&self) -> Self {
-        match self.for_another() {
+    pub(crate) fn not_logged(&self) -> Self {
+        match self.copy_for_caller() {
             Self::InDoubt { cause } => Self::Poisoned { cause },
             other => other,
         }
     }
 
     /// A copy of this failure for another caller that shares the batch.
-    pub(crate) fn for_another(&self) -> Self {
+    pub(crate) fn copy_for_caller(&self) -> Self {
         match self {
             Self::DiskFull {
                 needed_bytes,

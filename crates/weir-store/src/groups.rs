@@ -67,7 +67,7 @@ pub struct GroupInfo {
 
 /// A request of a member for records.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct ClaimRequest<'a> {
     /// Name of the member, 1 to 64 bytes.
     pub member: &'a [u8],
     /// Maximum number of records. A claim may return more only if keys become free during the call.
@@ -243,7 +243,7 @@ impl Store {
         let name = (topic, group);
         if self
             .background
-            .take_cursor(&handle, name, generation, offset.0)
+            .defer_cursor(&handle, name, generation, offset.0)
         {
             return Ok(());
         }
@@ -261,7 +261,7 @@ impl Store {
         generation: u64,
         offset: ConsequenceOffset,
     ) -> Result<Commit, StoreError> {
-        self.background.forget_cursor(topic, group);
+        self.background.discard_cursor(topic, group);
         let offset = offset.0;
         let step = GroupStep::Move { generation, offset };
         self.group_step(topic, group, step)
@@ -286,38 +286,48 @@ impl Store {
     ///
     /// # Errors
     /// `TopicUnknown`, `GroupUnknown`. A verdict other than VALID is a part of the result.
-    pub fn claim(&self, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Claimed, StoreError> {
-        let turn = self.turns.take(topic, group);
+    pub fn claim(
+        &self,
+        topic: &str,
+        group: &str,
+        request: &ClaimRequest<'_>,
+    ) -> Result<Claimed, StoreError> {
+        let claim_guard = self.claim_locks.lock(topic, group);
         for _ in 1..TRIES {
-            let claimed = self.claim_once(topic, group, ask)?;
+            let claimed = self.claim_once(topic, group, request)?;
             let reason = claimed.commit.as_ref().and_then(|commit| commit.reason);
             if reason != Some(ErrorCode::Conflict) {
-                drop(turn);
+                drop(claim_guard);
                 self.write_letters(topic, group)?;
                 return Ok(claimed);
             }
         }
-        self.claim_once(topic, group, ask)
+        self.claim_once(topic, group, request)
     }
 
-    fn claim_once(&self, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Claimed, StoreError> {
+    fn claim_once(
+        &self,
+        topic: &str,
+        group: &str,
+        request: &ClaimRequest<'_>,
+    ) -> Result<Claimed, StoreError> {
         let now_ms = self.engine.now_ms();
-        let max = ask.max.clamp(1, GROUP_LIST_MAX);
+        let max = request.max.clamp(1, GROUP_LIST_MAX);
         let mut plan = {
             let machine = self.engine.machine.read();
             machine.topic(topic).ok_or_else(|| unknown(topic))?;
             let found = machine.group(topic, group);
             let found = found.ok_or_else(|| no_group(topic, group))?;
-            plan(found, ask.member, max, now_ms.max(machine.time_ms()))
+            plan(found, request.member, max, now_ms.max(machine.time_ms()))
         };
         let mut fresh = Fresh {
             through: plan.frontier,
             ..Fresh::default()
         };
-        let fits = ask.bytes_max == usize::MAX
-            || self.look_again(topic, ask.bytes_max, &mut plan, &mut fresh)?;
+        let fits = request.bytes_max == usize::MAX
+            || self.read_seen(topic, request.bytes_max, &mut plan, &mut fresh)?;
         if fits && plan.takes_new && plan.count < max {
-            self.look(topic, group, ask, (max, now_ms), &plan, &mut fresh)?;
+            self.find_new(topic, group, request, (max, now_ms), &plan, &mut fresh)?;
         }
         let mut claimed = Claimed {
             due_ms: plan.due_ms,
@@ -331,8 +341,8 @@ impl Store {
         let offsets = [plan.again, fresh.offsets].concat();
         let keys = [plan.again_keys, fresh.keys].concat();
         let step = GroupStep::Claim {
-            member: ask.member,
-            lease_ms: ask.lease_ms,
+            member: request.member,
+            lease_ms: request.lease_ms,
             seen: plan.frontier,
             through: fresh.through,
             offsets: Offsets::Plain(&offsets),
@@ -347,7 +357,7 @@ impl Store {
 
     /// Reads the records that were seen before, and removes from the plan those that do not fit.
     /// Returns whether all records fit.
-    fn look_again(
+    fn read_seen(
         &self,
         topic: &str,
         bytes_max: usize,
@@ -379,11 +389,11 @@ impl Store {
     }
 
     /// Searches for new records after the frontier.
-    fn look(
+    fn find_new(
         &self,
         topic: &str,
         group: &str,
-        ask: &Ask<'_>,
+        request: &ClaimRequest<'_>,
         (max, now_ms): (usize, u64),
         plan: &Plan,
         fresh: &mut Fresh,
@@ -421,9 +431,9 @@ impl Store {
                         let now_ms = now_ms.max(machine.time_ms());
                         machine
                             .group(topic, group)
-                            .is_none_or(|group| is_free(group, key, ask.member, now_ms, &again))
+                            .is_none_or(|group| is_free(group, key, request.member, now_ms, &again))
                     });
-                if goes && !fresh.fits(&record, ask.bytes_max) {
+                if goes && !fresh.fits(&record, request.bytes_max) {
                     return Ok(());
                 }
                 fresh.through = offset;

@@ -227,7 +227,7 @@ impl History {
             if machine.applied() >= *wanted.start() {
                 let content = Content::read(&entry.payload, entry.index, entry.term, entry.count)?;
                 if let Content::Batch(batch) = content {
-                    hand_over(&batch, log.outcomes(), &sink, &machine, each);
+                    report_items(&batch, log.outcomes(), &sink, &machine, each);
                 }
             }
             sink.records.clear();
@@ -451,7 +451,7 @@ struct Stored {
 }
 
 /// Passes the requested, executed items of a batch to the callback.
-fn hand_over(
+fn report_items(
     batch: &Batch<'_>,
     outcomes: &Outcomes,
     sink: &Collector,

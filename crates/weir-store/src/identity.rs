@@ -133,7 +133,7 @@ impl Identity {
 
     /// Makes the file durable, because an earlier process may not have synced it. Rewrites its one
     /// sector with the same bytes.
-    pub(crate) fn settle(&self, disk: &dyn Disk) -> Result<(), StoreError> {
+    pub(crate) fn rewrite(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         let file = disk
             .open(NEW, OpenMode::Write)
             .map_err(StoreError::io(IoVerb::Open, NEW))?;
@@ -145,7 +145,7 @@ impl Identity {
     }
 
     /// Renames the file to [`PATH`]. From then on, the store exists.
-    pub(crate) fn name(disk: &dyn Disk) -> Result<(), StoreError> {
+    pub(crate) fn publish(disk: &dyn Disk) -> Result<(), StoreError> {
         disk.rename(NEW, PATH)
             .map_err(StoreError::io(IoVerb::Rename, PATH))?;
         disk.sync_dir("").map_err(StoreError::io(IoVerb::Sync, "."))

@@ -394,7 +394,7 @@ impl Committer {
         counters.log_bytes.set(self.log.stats().bytes);
         applier.topics.notify_all();
         drop(applier);
-        self.engine.arrivals.notify();
+        self.engine.topic_created.notify();
         self.installed(permit);
         if let Some(replica) = &mut self.replica {
             replica.stamp_ms = replica.stamp_ms.max(newest_ms);
@@ -423,7 +423,7 @@ impl Committer {
         self.read_back.marks.lock().clear();
         self.replayed_bytes = 0;
         self.snapshot_at = self.log.stats().batch_bytes;
-        self.learn_programs();
+        self.register_programs();
     }
 }
 

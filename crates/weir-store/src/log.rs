@@ -30,7 +30,7 @@ pub use self::options::LogOptions;
 pub use self::reader::{Entry, LogReader, LogReaders};
 pub use self::recover::{Cut, Recovery};
 pub(crate) use self::segment::build_file;
-pub use self::verify::{Finding, Severity, VerifyReport, read_only, verify};
+pub use self::verify::{LogFinding, LogSeverity, VerifyReport, read_only, verify};
 pub(crate) use self::verify::{readable, verify_watched};
 pub use crate::log_index::LogIndex;
 
@@ -44,7 +44,7 @@ use self::sectors::{SectorCount, apply_mask, count_sectors, crc_parts, mask_to_t
 pub(crate) use self::segment::{LOG_DIR, START_FILE, parse_segment_name};
 use self::segment::{build_segment, next_segment_bytes, write_start};
 use self::view::{SegmentView, Shared};
-use crate::disk::{Disk, DiskFile, OpenMode, check_place};
+use crate::disk::{Disk, DiskFile, OpenMode, check_directory};
 use crate::error::{IoVerb, StoreError};
 
 /// Maximum payload in bytes. Below this length, CRC-32C detects any two flipped bits.
@@ -185,7 +185,7 @@ impl Log {
             stats: LogStats::default(),
             masked: Vec::new(),
         };
-        if let Err(error) = log.prove(&segments, &analysis.unproven) {
+        if let Err(error) = log.make_durable(&segments, &analysis.unproven) {
             drop(log);
             return Err(error.into_root());
         }
@@ -193,7 +193,7 @@ impl Log {
     }
 
     /// Makes data durable that an earlier process may not have synced, and writes the open mark.
-    fn prove(
+    fn make_durable(
         &mut self,
         segments: &[Arc<SegmentView>],
         marks: &VecDeque<Unproven>,
@@ -260,7 +260,7 @@ impl Log {
         };
         self.make_room(extent, MARK_ROOM)?;
         let index = self.last_index + 1;
-        let batch = Draft {
+        let batch = BatchFields {
             kind: Kind::Data,
             index,
             term,
@@ -362,7 +362,7 @@ impl Log {
         }
         self.make_room(SECTOR_BYTES, SECTOR_BYTES)?;
         let epoch = self.epoch + 1;
-        let batch = Draft {
+        let batch = BatchFields {
             kind: Kind::Truncate,
             index: index.0,
             term,
@@ -415,7 +415,7 @@ impl Log {
             generation: self.start.generation + 1,
             ..self.start
         };
-        self.final_(|log| write_start(&*log.disk, &start))?;
+        self.poison_on_failure(|log| write_start(&*log.disk, &start))?;
         self.start = start;
         let gone = {
             let mut view = self.shared.write();
@@ -488,7 +488,7 @@ impl Log {
         };
         let bytes = mark.encode(header.salt);
         self.enough_space(file_bytes)?;
-        let file = self.final_(|log| {
+        let file = self.poison_on_failure(|log| {
             build_segment(&*log.disk, &header, |file, path| {
                 file.write_all_at(&mut [IoSlice::new(&bytes)], mark.position)
                     .map_err(StoreError::io(IoVerb::Write, path))
@@ -502,7 +502,7 @@ impl Log {
             newest_segment: header.segment_id,
             ..self.start
         };
-        self.final_(|log| write_start(&*log.disk, &start))?;
+        self.poison_on_failure(|log| write_start(&*log.disk, &start))?;
         self.start = start;
         self.enter(header, file);
         self.position = mark.end();
@@ -584,7 +584,7 @@ impl Log {
 }
 
 /// The fields of a batch that do not depend on its position.
-struct Draft {
+struct BatchFields {
     kind: Kind,
     index: u64,
     term: u64,
@@ -612,7 +612,7 @@ impl Log {
 
     /// Runs `act` and poisons the log if `act` fails. Failures from a lack of space or descriptors,
     /// and failures to open a file, change nothing and do not poison the log.
-    fn final_<T>(
+    fn poison_on_failure<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -655,7 +655,7 @@ impl Log {
     /// and the sequence change.
     fn write_batch(
         &mut self,
-        draft: &Draft,
+        fields: &BatchFields,
         parts: &[&[u8]],
         payload_bytes: u64,
     ) -> Result<u64, StoreError> {
@@ -665,17 +665,17 @@ impl Log {
         let place = &segment.header;
         let mut header = BatchHeader {
             payload_bytes,
-            count: draft.count,
+            count: fields.count,
             durable_before: self.durable_sequence,
             payload_crc: crc_parts(parts),
             ..mark_header(
                 place,
-                draft.kind,
+                fields.kind,
                 position,
                 sequence,
-                draft.index,
-                draft.term,
-                draft.epoch,
+                fields.index,
+                fields.term,
+                fields.epoch,
             )
         };
         // Every word of a header has more than one bit set. When sectors are counted, any bytes
@@ -710,7 +710,7 @@ impl Log {
         result?;
         self.position = end;
         self.sequence = sequence;
-        self.last_kind = Some(draft.kind);
+        self.last_kind = Some(fields.kind);
         self.stats.batches += 1;
         self.stats.batch_bytes += end - position;
         Ok(position)
@@ -760,7 +760,7 @@ impl Log {
     fn write_mark(&mut self, kind: Kind, epoch: u64) -> Result<(), StoreError> {
         let (index, term) = (self.last_index, self.last_term);
         self.write_batch(
-            &Draft {
+            &BatchFields {
                 kind,
                 index,
                 term,
@@ -792,7 +792,7 @@ impl Log {
         let mut sector = [0; SECTOR];
         sector[..BATCH_HEADER].copy_from_slice(&header.encode(segment.header.salt));
         self.stats.writes += 1;
-        self.final_(|_| {
+        self.poison_on_failure(|_| {
             let parts = &mut [IoSlice::new(&sector)];
             let written = file.write_all_at(parts, header.position);
             written.map_err(StoreError::io_at(
@@ -817,7 +817,7 @@ impl Log {
     /// Switches to a new segment, in four steps (`docs/formats/log.md`, section 4).
     fn roll(&mut self, extent: u64) -> Result<(), StoreError> {
         self.join_background_sync()?;
-        self.final_(|log| check_place(&*log.disk))?;
+        self.poison_on_failure(|log| check_directory(&*log.disk))?;
         let total = self
             .shared
             .read()
@@ -838,7 +838,8 @@ impl Log {
         };
         self.enough_space(file_bytes)?;
         let header = self.next_header(file_bytes);
-        let file = self.final_(|log| build_segment(&*log.disk, &header, |_, _| Ok(())))?;
+        let file =
+            self.poison_on_failure(|log| build_segment(&*log.disk, &header, |_, _| Ok(())))?;
         self.write_mark(Kind::Roll, self.epoch)?;
         if self.options.sync_on_roll {
             self.sync()?;
@@ -920,7 +921,7 @@ impl Log {
         if gone.is_empty() {
             return Ok(());
         }
-        self.final_(|log| {
+        self.poison_on_failure(|log| {
             for segment in gone {
                 log.disk
                     .remove(&segment.path)

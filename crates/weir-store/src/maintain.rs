@@ -88,10 +88,10 @@ impl Store {
     /// copy of the purged records.
     pub fn compact_log(&self) -> Result<CompactReport, StoreError> {
         let permit = self.maintenance.acquire();
-        let before = self.ask(|committer| committer.log.stats().bytes)?;
+        let before = self.run_on_commit_thread(|committer| committer.log.stats().bytes)?;
         let index = self.checkpoint_under(&permit)?;
         self.maintenance_handle().read_back(index, &permit)?;
-        let after = self.ask(move |committer| {
+        let after = self.run_on_commit_thread(move |committer| {
             committer.purge(index)?;
             Ok::<u64, StoreError>(committer.log.stats().bytes)
         })??;
@@ -129,7 +129,7 @@ impl Store {
         empty(target)?;
         let index = self.checkpoint_under(&permit)?;
         self.maintenance_handle().read_back(index, &permit)?;
-        let mut report = into_place(target, &self.engine.identity, |copy| {
+        let mut report = build_and_rename(target, &self.engine.identity, |copy| {
             copy_state(&*self.disk, copy, &self.engine, index)
         })?;
         report.index = index;
@@ -153,7 +153,7 @@ fn empty(target: &Path) -> Result<(), StoreError> {
 
 /// Builds a store in a directory beside `target`, which must be empty or not exist. Renames the
 /// directory to `target` when the store is complete.
-pub(crate) fn into_place<T>(
+pub(crate) fn build_and_rename<T>(
     target: &Path,
     identity: &Identity,
     build: impl FnOnce(&Arc<dyn Disk>) -> Result<T, StoreError>,
@@ -243,7 +243,7 @@ fn copy_state(
     let (mut log, _) = Log::open(Arc::clone(to), store_id, options)?;
     log.reset(index.next(), state.term)?;
     log.close()?;
-    Identity::name(&**to)?;
+    Identity::publish(&**to)?;
     Ok(report)
 }
 

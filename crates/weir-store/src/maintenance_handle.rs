@@ -43,7 +43,7 @@ impl MaintenanceHandle {
     }
 
     /// Runs `work` on the commit thread, between two batches, and blocks until it returns.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub(crate) fn run_on_commit_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Committer) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -69,7 +69,7 @@ impl MaintenanceHandle {
 
     /// Writes a snapshot of the current state, and purges the log up to the previous snapshot.
     pub(crate) fn checkpoint(&self, permit: &ExclusivePermit) -> Result<LogIndex, StoreError> {
-        let checkpoint = self.ask(Committer::begin_checkpoint)??;
+        let checkpoint = self.run_on_commit_thread(Committer::begin_checkpoint)??;
         self.finish_checkpoint(&checkpoint, permit)
     }
 

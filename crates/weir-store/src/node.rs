@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use self::files::{CommittedFile, SeenFile, VoteFile};
+use self::files::{CommittedFile, PeerReportsFile, VoteFile};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::log_index::EntryId;
@@ -76,17 +76,17 @@ pub struct NodeOptions {
     /// Whether the log may begin at any entry, and entries that the log lacks may be applied.
     /// Only for the storage suite of openraft, which does both. A product sets `false`.
     #[doc(hidden)]
-    pub holes: bool,
+    pub allow_gaps: bool,
 }
 
 /// State that the writer thread and its callers share.
 pub(crate) struct Shared {
     pub(crate) node: u64,
     pub(crate) incarnation: u64,
-    pub(crate) holes: bool,
+    pub(crate) allow_gaps: bool,
     pub(crate) vote: Mutex<Option<Vote>>,
     pub(crate) committed: Mutex<CommittedFile>,
-    pub(crate) seen: Mutex<SeenFile>,
+    pub(crate) seen: Mutex<PeerReportsFile>,
     /// Random number that this open chose.
     pub(crate) run: u64,
     /// Generation of the vote file after this open; `generation` is the present one.
@@ -99,7 +99,7 @@ pub(crate) struct Shared {
 }
 
 /// A callback that the writer thread calls with the result of an operation.
-pub type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+pub type Callback = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// State of the writer thread in a cluster, besides the log.
 pub(crate) struct ReplicaWriter {
@@ -107,7 +107,7 @@ pub(crate) struct ReplicaWriter {
     pub(crate) shared: Arc<Shared>,
     pub(crate) vote: VoteFile,
     /// Callbacks to call after the next sync.
-    pub(crate) flushes: Vec<Done>,
+    pub(crate) flushes: Vec<Callback>,
     /// The newest stamp that this node appended or proposed, in milliseconds.
     pub(crate) stamp_ms: u64,
     /// Compiles the modules in the entries that this node appended.
@@ -121,7 +121,7 @@ impl ReplicaWriter {
         self.stamp_ms
     }
 
-    pub(crate) fn saw(&mut self, payload: &[u8]) {
+    pub(crate) fn note_stamp(&mut self, payload: &[u8]) {
         let stamp = payload
             .get(8..16)
             .and_then(|stamp| stamp.first_chunk::<8>());
@@ -135,7 +135,7 @@ impl ReplicaWriter {
 pub(crate) struct NodeFiles {
     pub(crate) vote: VoteFile,
     pub(crate) committed: CommittedFile,
-    pub(crate) seen: SeenFile,
+    pub(crate) seen: PeerReportsFile,
 }
 
 /// The error for an open that does not name the node of the directory.
@@ -196,7 +196,7 @@ pub(crate) fn node_files(
         return Err(StoreError::NodeRefused { why });
     }
     let committed = CommittedFile::open(&**disk, store_id)?;
-    let seen = SeenFile::open(&**disk, store_id)?;
+    let seen = PeerReportsFile::open(&**disk, store_id)?;
     Ok(NodeFiles {
         vote,
         committed,

@@ -29,7 +29,7 @@ pub enum Current {
 }
 
 impl Store {
-    /// Returns the result of [`get`](Self::get) and [`standing`](Self::standing), or
+    /// Returns the result of [`get`](Self::get) and [`topic_state`](Self::topic_state), or
     /// `Poll::Pending` if this could block. Rare cases return `Poll::Pending` too, for example a
     /// concurrent compaction.
     pub fn get_now(&self, topic: &str, key: &[u8]) -> Poll<Current> {

@@ -53,15 +53,15 @@ impl Proposal {
     /// to a remote store.
     #[must_use]
     pub fn pair() -> (Self, Answer) {
-        Self::made(false, false)
+        Self::with_slot(false, false)
     }
 
     /// Returns a proposal whose intentions are in the queue before the caller receives it.
     pub(crate) fn new(costly: bool) -> (Self, Answer) {
-        Self::made(costly, true)
+        Self::with_slot(costly, true)
     }
 
-    fn made(costly: bool, received: bool) -> (Self, Answer) {
+    fn with_slot(costly: bool, received: bool) -> (Self, Answer) {
         let slot = Arc::new(Slot::default());
         {
             let mut state = slot.state.lock();
@@ -202,13 +202,16 @@ impl Answer {
     /// the first one fails, the proposal fails with an unknown outcome, because the earlier parts
     /// are in the log.
     pub fn complete(mut self, result: Result<Outcomes, StoreError>) {
-        drop(self.give(result));
+        drop(self.set_result(result));
     }
 
     /// As [`complete`](Self::complete), but the waiter is woken when the returned value is
     /// dropped.
-    pub(crate) fn complete_quietly(mut self, result: Result<Outcomes, StoreError>) -> Option<Wake> {
-        self.give(result)
+    pub(crate) fn complete_deferred(
+        mut self,
+        result: Result<Outcomes, StoreError>,
+    ) -> Option<Wake> {
+        self.set_result(result)
     }
 
     /// Reports that all intentions are queued for the log. Dropping the returned value wakes the
@@ -259,7 +262,7 @@ impl Answer {
             .is_some_and(|slot| slot.state.lock().failed)
     }
 
-    fn give(&mut self, result: Result<Outcomes, StoreError>) -> Option<Wake> {
+    fn set_result(&mut self, result: Result<Outcomes, StoreError>) -> Option<Wake> {
         let slot = self.slot.take()?;
         let mut state = slot.state.lock();
         assert!(state.parts > 0, "each part is answered once");
@@ -271,7 +274,7 @@ impl Answer {
             Err(error) => {
                 state.failed = true;
                 Err(if self.is_later {
-                    error.after_a_part()
+                    error.partly_logged()
                 } else {
                     error
                 })
@@ -324,6 +327,6 @@ impl Drop for Answer {
         let thread = "the commit thread";
         let cause = Arc::new(StoreError::Panicked { thread });
         // The batch may be in the log.
-        drop(self.give(Err(StoreError::InDoubt { cause })));
+        drop(self.set_result(Err(StoreError::InDoubt { cause })));
     }
 }

@@ -25,12 +25,12 @@ use crate::permit::ExclusivePermit;
 use crate::read_back::AT_ONCE_BYTES_MAX;
 use crate::snapshot;
 use crate::topic::block::HEADER_BYTES;
-use crate::topic::files::{BlockRef, Home, TopicFiles};
+use crate::topic::files::{BlockRef, BlockStorage, TopicFiles};
 
 /// Returns the segment of a block and the position in bytes at which the block ends there. `None`
 /// if the block is only in memory.
 fn end_of(files: &TopicFiles, block: &BlockRef) -> Option<((TopicId, u32), u64)> {
-    let Home::File(segment, position) = &block.home else {
+    let BlockStorage::File(segment, position) = &block.storage else {
         return None;
     };
     let end = position + HEADER_BYTES as u64 + u64::from(block.bytes);
@@ -77,7 +77,7 @@ impl MaintenanceHandle {
             return Ok(());
         };
         let older = *older;
-        let through = self.ask(move |committer| {
+        let through = self.run_on_commit_thread(move |committer| {
             let keep_bytes = committer.log_keep_bytes?;
             committer.log.purgeable_through(older, keep_bytes)
         })?;
@@ -93,7 +93,7 @@ impl MaintenanceHandle {
             snapshot::check(&*self.disk, self.engine.identity.store_id, index)?;
         }
         self.read_back_blocks(permit)?;
-        self.ask(move |committer| committer.purge(through))?
+        self.run_on_commit_thread(move |committer| committer.purge(through))?
     }
 
     /// Returns the bytes of the blocks that were not read back yet.

@@ -124,7 +124,7 @@ struct Inner {
     closing: bool,
     shut: Option<Shut>,
     /// Whether the commit thread has ended.
-    gone: bool,
+    thread_ended: bool,
     asleep: bool,
     /// Number of batches that a log provider has and that have no result yet.
     in_flight: usize,
@@ -138,7 +138,7 @@ pub(crate) struct Queue {
     /// Maximum number of batches that a log provider has at a time. Unbounded without a provider.
     in_flight_max: AtomicUsize,
     /// Whether each call gets a separate batch.
-    apart: bool,
+    one_call_per_batch: bool,
 }
 
 /// When a call wakes the commit thread, if that thread sleeps.
@@ -176,7 +176,7 @@ pub(crate) enum Change {
 
 /// The cost of consecutive program calls of one topic that were applied.
 #[derive(Debug)]
-pub(crate) struct Lesson<'a> {
+pub(crate) struct AppliedCost<'a> {
     pub(crate) topic: &'a str,
     used: Used,
     pub(crate) change: Change,
@@ -184,7 +184,7 @@ pub(crate) struct Lesson<'a> {
     pub(crate) fuel_max: Option<u64>,
 }
 
-impl<'a> Lesson<'a> {
+impl<'a> AppliedCost<'a> {
     pub(crate) fn new(topic: &'a str, used: Used, change: Change) -> Self {
         Self {
             topic,
@@ -377,7 +377,7 @@ fn part_len(intentions: &[Intention<'_>], costs: &[Expected]) -> usize {
 }
 
 impl Queue {
-    pub(crate) fn new(limits: IntentionLimits, apart: bool) -> Self {
+    pub(crate) fn new(limits: IntentionLimits, one_call_per_batch: bool) -> Self {
         let inner = Mutex::new(Inner::default());
         Self {
             inner,
@@ -385,7 +385,7 @@ impl Queue {
             room: Condvar::new(),
             limits,
             in_flight_max: AtomicUsize::new(usize::MAX),
-            apart,
+            one_call_per_batch,
         }
     }
 
@@ -461,7 +461,7 @@ impl Queue {
         let size = intentions.iter().map(Intention::size_hint).sum::<usize>();
         // A call that does not fit into the last batch starts a new one.
         let fits = inner.batches.back().is_some_and(|last| {
-            !self.apart
+            !self.one_call_per_batch
                 && last.builder.bytes() + size <= BATCH_BYTES_MAX
                 && last.builder.len() + intentions.len() <= BATCH_ITEMS_MAX
                 && last.calls + plan.calls <= QUICK_CALLS_MAX
@@ -574,7 +574,7 @@ impl Queue {
 
     /// Returns the batch of the slow lane to which a call can be added.
     fn joinable(&self, inner: &mut Inner, part: &Part<'_>) -> Option<u64> {
-        let number = (!self.apart)
+        let number = (!self.one_call_per_batch)
             .then(|| inner.slow.joinable(&part.names, part.fuel, SLOW_BATCH_FUEL))
             .flatten()?;
         let last = inner.slow.get_mut(number);
@@ -605,7 +605,7 @@ impl Queue {
     pub(crate) fn task(&self, send: impl FnOnce()) -> Result<(), StoreError> {
         let mut inner = self.inner.lock();
         // A poisoned store still serves reads and tasks.
-        if inner.gone || inner.shut.as_ref().is_some_and(Shut::is_closed) {
+        if inner.thread_ended || inner.shut.as_ref().is_some_and(Shut::is_closed) {
             return Err(inner.shut.as_ref().unwrap_or(&Shut::Closed).error());
         }
         send();
@@ -764,22 +764,27 @@ impl Queue {
 
     /// Updates the cost model after a batch was applied. `slow` is the flow of the batch in the
     /// slow lane and its expected fuel; `fuel` is the fuel that it used.
-    pub(crate) fn learn(&self, lessons: &[Lesson<'_>], slow: Option<&(Box<str>, u64)>, fuel: u64) {
+    pub(crate) fn update_costs(
+        &self,
+        costs: &[AppliedCost<'_>],
+        slow: Option<&(Box<str>, u64)>,
+        fuel: u64,
+    ) {
         let mut inner = self.inner.lock();
-        for lesson in lessons {
-            match lesson.fuel_max {
-                Some(fuel_max) if lesson.change == Change::Program => {
-                    inner.costs.started(lesson.topic, fuel_max);
-                    inner.release(|topic, _| topic == lesson.topic);
+        for cost in costs {
+            match cost.fuel_max {
+                Some(fuel_max) if cost.change == Change::Program => {
+                    inner.costs.started(cost.topic, fuel_max);
+                    inner.release(|topic, _| topic == cost.topic);
                 }
-                Some(fuel_max) => inner.costs.starting(lesson.topic, fuel_max),
-                None if lesson.change != Change::None && !inner.slow.has_start(lesson.topic) => {
-                    inner.costs.ended(lesson.topic);
-                    inner.release(|topic, _| topic == lesson.topic);
+                Some(fuel_max) => inner.costs.starting(cost.topic, fuel_max),
+                None if cost.change != Change::None && !inner.slow.has_start(cost.topic) => {
+                    inner.costs.ended(cost.topic);
+                    inner.release(|topic, _| topic == cost.topic);
                 }
                 None => {}
             }
-            inner.costs.learn(lesson.topic, lesson.used);
+            inner.costs.learn(cost.topic, cost.used);
         }
         if let Some((flow, expected)) = slow {
             inner.slow.correct(flow, *expected, fuel);
@@ -787,9 +792,9 @@ impl Queue {
     }
 
     /// Fails all queued calls and rejects new ones, because the commit thread ends.
-    pub(crate) fn leave(&self, why: &Shut) {
+    pub(crate) fn fail_all(&self, why: &Shut) {
         let mut inner = self.inner.lock();
-        inner.gone = true;
+        inner.thread_ended = true;
         inner.shut = Some(why.clone());
         let batches = std::mem::take(&mut inner.batches);
         let slow = inner.refuse_slow(true);

@@ -25,7 +25,7 @@ pub struct TopicReader {
     source: Source,
     next: u64,
     /// Whether the reader skips removed records, see [`or_earliest`](Self::or_earliest).
-    skips: bool,
+    skip_removed: bool,
 }
 
 #[derive(Clone)]
@@ -74,15 +74,19 @@ impl TopicReader {
         Self {
             source: Source::Topic(files),
             next: after.0.saturating_add(1),
-            skips: false,
+            skip_removed: false,
         }
     }
 
-    pub(crate) fn awaiting(engine: Arc<Engine>, name: &str, after: ConsequenceOffset) -> Self {
+    pub(crate) fn for_future_topic(
+        engine: Arc<Engine>,
+        name: &str,
+        after: ConsequenceOffset,
+    ) -> Self {
         Self {
             source: Source::Name(engine, name.into()),
             next: after.0.saturating_add(1),
-            skips: false,
+            skip_removed: false,
         }
     }
 
@@ -91,14 +95,14 @@ impl TopicReader {
     /// the start of the topic.
     #[must_use]
     pub fn or_earliest(mut self) -> Self {
-        self.skips = true;
+        self.skip_removed = true;
         self
     }
 
     /// Fails with `RecordsGone` if the next record was removed and the reader must not skip it.
-    fn gone(&self, files: &TopicFiles) -> Result<(), StoreError> {
+    fn check_removed(&self, files: &TopicFiles) -> Result<(), StoreError> {
         let removed = files.removed();
-        if self.skips || self.next <= 1 || self.next > removed {
+        if self.skip_removed || self.next <= 1 || self.next > removed {
             return Ok(());
         }
         Err(StoreError::RecordsGone {
@@ -172,13 +176,13 @@ impl TopicReader {
         let Some(files) = self.files() else {
             return Ok(None);
         };
-        self.gone(&files)?;
+        self.check_removed(&files)?;
         let Some(block) = files.load_from(self.next)? else {
             return Ok(None);
         };
         if block.base.first > self.next {
             // The next records may have been removed since the first check.
-            self.gone(&files)?;
+            self.check_removed(&files)?;
         }
         Ok(Some(self.page(&files, block)))
     }
@@ -191,14 +195,14 @@ impl TopicReader {
             Source::Topic(files) => Arc::clone(files),
             Source::Name(..) => return Poll::Pending,
         };
-        if self.gone(&files).is_err() {
+        if self.check_removed(&files).is_err() {
             return Poll::Pending;
         }
         match files.load_from_now(self.next) {
             Poll::Ready(None) => Poll::Ready(None),
             // The next records may have been removed since the first check.
             Poll::Ready(Some(block))
-                if block.base.first <= self.next || self.gone(&files).is_ok() =>
+                if block.base.first <= self.next || self.check_removed(&files).is_ok() =>
             {
                 Poll::Ready(Some(self.page(&files, block)))
             }
@@ -223,7 +227,7 @@ impl TopicReader {
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
         if let Source::Name(engine, _) = &self.source
             && !engine
-                .arrivals
+                .topic_created
                 .wait(|| self.source.files().is_some(), deadline)
         {
             return false;
@@ -239,7 +243,7 @@ impl TopicReader {
         Changed {
             source: self.source.clone(),
             after: self.next - 1,
-            place: None,
+            registration: None,
         }
     }
 
@@ -280,19 +284,19 @@ pub struct Changed {
     source: Source,
     after: u64,
     /// The signal at which the waker is registered, and the number of the registration.
-    place: Option<(WaitSource, u64)>,
+    registration: Option<(WaitSource, u64)>,
 }
 
 #[derive(Clone)]
 enum WaitSource {
-    Arrivals(Arc<Engine>),
+    TopicCreated(Arc<Engine>),
     Topic(Arc<TopicFiles>),
 }
 
 impl fmt::Debug for WaitSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Arrivals(_) => "arrivals",
+            Self::TopicCreated(_) => "arrivals",
             Self::Topic(_) => "topic",
         })
     }
@@ -301,15 +305,15 @@ impl fmt::Debug for WaitSource {
 impl WaitSource {
     fn signal(&self) -> &Signal {
         match self {
-            Self::Arrivals(engine) => &engine.arrivals,
+            Self::TopicCreated(engine) => &engine.topic_created,
             Self::Topic(files) => files.signal(),
         }
     }
 }
 
 impl Changed {
-    fn leave(&mut self) {
-        if let Some((place, id)) = self.place.take() {
+    fn unregister(&mut self) {
+        if let Some((place, id)) = self.registration.take() {
             place.signal().forget(id);
         }
     }
@@ -319,15 +323,15 @@ impl Future for Changed {
     type Output = bool;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
-        self.leave();
+        self.unregister();
         if let Source::Name(engine, _) = &self.source {
             let engine = Arc::clone(engine);
             let found = || self.source.files().is_some();
-            match engine.arrivals.watch(found, context.waker()) {
+            match engine.topic_created.watch(found, context.waker()) {
                 Registration::Found => {}
                 Registration::Closed => return Poll::Ready(false),
                 Registration::Waits(id) => {
-                    self.place = Some((WaitSource::Arrivals(engine), id));
+                    self.registration = Some((WaitSource::TopicCreated(engine), id));
                     return Poll::Pending;
                 }
             }
@@ -339,7 +343,7 @@ impl Future for Changed {
             Registration::Found => Poll::Ready(true),
             Registration::Closed => Poll::Ready(false),
             Registration::Waits(id) => {
-                self.place = Some((WaitSource::Topic(files), id));
+                self.registration = Some((WaitSource::Topic(files), id));
                 Poll::Pending
             }
         }
@@ -348,7 +352,7 @@ impl Future for Changed {
 
 impl Drop for Changed {
     fn drop(&mut self) {
-        self.leave();
+        self.unregister();
     }
 }
 

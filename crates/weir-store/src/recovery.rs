@@ -99,7 +99,7 @@ pub(crate) fn recover(
     };
     let (mut log, log_recovery) = Log::open(Arc::clone(&disk), identity.store_id, log_options)?;
     if report.created {
-        Identity::name(&*disk)?;
+        Identity::publish(&*disk)?;
     }
     report.log = log_recovery;
     if node.is_some() {
@@ -276,7 +276,7 @@ fn identity(
     // A crash may have happened after the identity was written and before it was renamed.
     if let Ok(Some(identity)) = Identity::read(disk, identity::NEW) {
         // The bytes that were read may come from the cache of the system and not be on the disk.
-        identity.settle(disk)?;
+        identity.rewrite(disk)?;
         return Ok(identity);
     }
     for dir in ["log", "topics", "snapshots"] {
@@ -402,7 +402,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         damage: Mutex::default(),
         host: options.host.clone(),
         fuel_max: options.program_fuel_max.max(FUEL_DEFAULT),
-        arrivals: Signal::default(),
+        topic_created: Signal::default(),
         poison: OnceLock::new(),
         checkpoint_failure: Mutex::default(),
         clock: OnceLock::new(),

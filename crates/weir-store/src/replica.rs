@@ -35,7 +35,7 @@ use crate::log::{LogIndex, LogReader, LogReaders};
 pub use crate::log_index::EntryId;
 use crate::maintenance_handle::MaintenanceHandle;
 use crate::node::files::{self, CommittedFile, VoteFile};
-pub use crate::node::{DirectoryReport, Done, NodeOptions, Vote, new_incarnation};
+pub use crate::node::{Callback, DirectoryReport, NodeOptions, Vote, new_incarnation};
 use crate::node::{NodeFiles, ReplicaWriter, Shared};
 use crate::options::OpenOptions;
 pub use crate::provider::{IntentionLog, LatencyClass, ProposedBatch, Waiters};
@@ -100,7 +100,7 @@ pub struct Unwritten {
     /// The entries that are not in the log. The earlier entries of the append are in the log.
     pub entries: Vec<ReplicaEntry>,
     /// The `durable` callback of the append, which was not called.
-    pub durable: Done,
+    pub durable: Callback,
 }
 
 impl std::fmt::Debug for Unwritten {
@@ -230,7 +230,7 @@ impl Store {
         };
         // A simulation sets a different seed for each open.
         let run = options.seed.unwrap_or_else(new_incarnation);
-        let shared = committer.follow(files, node, provider, run)?;
+        let shared = committer.use_provider(files, node, provider, run)?;
         let applier = Arc::clone(&committer.applier);
         let store = Self::start(Arc::clone(&cache) as _, options, lock, committer, report)?;
         let replica = Replica {
@@ -254,7 +254,9 @@ impl Store {
         membership: &[u8],
     ) -> Result<EntryId, StoreError> {
         let body = membership.to_vec();
-        let id = self.ask(move |committer| committer.become_node(node, incarnation, &body))??;
+        let id = self.run_on_commit_thread(move |committer| {
+            committer.become_node(node, incarnation, &body)
+        })??;
         self.close()?;
         Ok(id)
     }
@@ -382,7 +384,7 @@ impl Replica {
     /// Appends entries with consecutive indexes. Calls `written` when the entries can be read, or
     /// with the entries that were not written. Calls `durable` when the entries are as durable as
     /// the level of the store requires.
-    pub fn append(&self, mut entries: Vec<ReplicaEntry>, written: Written, durable: Done) {
+    pub fn append(&self, mut entries: Vec<ReplicaEntry>, written: Written, durable: Callback) {
         self.task(move |committer| {
             let result = match committer.append_entries(&mut entries) {
                 Ok(()) => {
@@ -402,12 +404,12 @@ impl Replica {
     }
 
     /// Saves a vote. Calls `done` when the vote is durable. Flushes the earlier appends first.
-    pub fn save_vote(&self, vote: Vote, done: Done) {
+    pub fn save_vote(&self, vote: Vote, done: Callback) {
         self.task(move |committer| done(committer.save_vote(vote)));
     }
 
     /// Removes every entry after `index` from the log. A no-op if there is none.
-    pub fn truncate_after(&self, index: LogIndex, done: Done) {
+    pub fn truncate_after(&self, index: LogIndex, done: Callback) {
         self.task(move |committer| {
             committer.flush();
             let last = committer.log.last_index();
@@ -424,7 +426,7 @@ impl Replica {
 
     /// Purges every entry up to `id`. If `id` is after the last entry, the log is empty afterwards,
     /// and its next entry follows `id`.
-    pub fn purge_through(&self, id: EntryId, done: Done) {
+    pub fn purge_through(&self, id: EntryId, done: Callback) {
         self.task(move |committer| {
             committer.flush();
             done(committer.purge_through(id));
@@ -435,7 +437,7 @@ impl Replica {
     /// seal after it. Calls `done` afterwards. For simulations.
     #[cfg(feature = "sim")]
     #[doc(hidden)]
-    pub fn step(&self, done: Done) {
+    pub fn step(&self, done: Callback) {
         self.task(move |committer| {
             committer.flush();
             committer.sync_when_due(true);
@@ -460,7 +462,7 @@ impl Replica {
         let mut applier = self.applier.lock();
         let next = applier.applied.next();
         let index = entry.id.index;
-        let fits = index == next || (self.shared.holes && index > next);
+        let fits = index == next || (self.shared.allow_gaps && index > next);
         if !fits {
             return Err(StoreError::IndexOutOfRange {
                 what: "the index of an entry to apply",
@@ -471,9 +473,9 @@ impl Replica {
         }
         let begun = Instant::now();
         let (count, payload) = entry.body.into_payload();
-        let fed = applier.feed(index, entry.id.term, count, &payload);
+        let fed = applier.apply_committed(index, entry.id.term, count, &payload);
         let outcomes = fed.map_err(|error| engine.poison(error))?;
-        applier.spent(&outcomes, begun.elapsed());
+        applier.add_cost(&outcomes, begun.elapsed());
         Ok(outcomes)
     }
 
@@ -547,7 +549,7 @@ impl EntryReader {
 
 impl Committer {
     /// Makes this committer a writer thread that appends in the order of `provider`.
-    pub(crate) fn follow(
+    pub(crate) fn use_provider(
         &mut self,
         files: NodeFiles,
         options: &NodeOptions,
@@ -567,7 +569,7 @@ impl Committer {
             synced: AtomicU64::new(self.log.durable_index().0),
             node: vote.node,
             incarnation: vote.incarnation,
-            holes: options.holes,
+            allow_gaps: options.allow_gaps,
             vote: Mutex::new(vote.vote),
             committed: Mutex::new(committed),
             staging: Arc::default(),
@@ -586,7 +588,7 @@ impl Committer {
         // The machine does not know the stamps of entries that are not applied yet.
         let mut tail = self.log.reader(self.engine.applied_index().next());
         while let Some(entry) = tail.next(self.log.last_index())? {
-            replica.saw(&entry.payload);
+            replica.note_stamp(&entry.payload);
         }
         self.replica = Some(replica);
         Ok(shared)
@@ -613,8 +615,8 @@ impl Committer {
             let EntryId { term, index } = entry.id;
             let next = self.log.last_index().next();
             let is_fresh = next == self.log.first_index();
-            let holes = self.replica.as_ref().is_some_and(|r| r.shared.holes);
-            if holes && is_fresh && index > next {
+            let allow_gaps = self.replica.as_ref().is_some_and(|r| r.shared.allow_gaps);
+            if allow_gaps && is_fresh && index > next {
                 self.log.reset(index, 0)?;
             } else if index != next {
                 return Err(StoreError::IndexOutOfRange {
@@ -627,7 +629,7 @@ impl Committer {
             let is_batch = matches!(entry.body, EntryBody::Batch { .. });
             let (count, payload) = entry.body.clone().into_payload();
             if is_batch && let Some(replica) = &mut self.replica {
-                replica.saw(&payload);
+                replica.note_stamp(&payload);
             }
             let appended = self.with_descriptors(|this| {
                 let appended = this.log.append(term, count, &[&payload]);
@@ -699,7 +701,7 @@ impl Committer {
         if flushes.is_empty() {
             return;
         }
-        let placed = self.find_place_when_due();
+        let placed = self.ensure_directory_when_due();
         let synced = placed.and_then(|()| {
             if self.engine.durability.is_synced() {
                 self.sync()
@@ -711,7 +713,7 @@ impl Committer {
         for done in flushes {
             done(match &synced {
                 Ok(()) => Ok(()),
-                Err(error) => Err(error.for_another()),
+                Err(error) => Err(error.copy_for_caller()),
             });
         }
         self.engine.counters.log_bytes.set(self.log.stats().bytes);
@@ -736,7 +738,9 @@ impl Committer {
         let index = appended.map_err(|error| self.fail(error))?;
         self.unsynced = true;
         self.sync()?;
-        self.applier.lock().feed(index, term, 0, &payload)?;
+        self.applier
+            .lock()
+            .apply_committed(index, term, 0, &payload)?;
         let store_id = self.engine.identity.store_id;
         let vote = Vote {
             term,

@@ -22,11 +22,11 @@ use crate::maintenance_handle::MaintenanceHandle;
 use crate::permit::ExclusivePermit;
 use crate::snapshot;
 use crate::topic::block::{BlockCursor, HEADER_BYTES};
-use crate::topic::files::{BlockRef, Home, Segment, TopicFiles};
+use crate::topic::files::{BlockRef, BlockStorage, Segment, TopicFiles};
 
 /// The newest segment is closed when it reaches this fraction (1/8) of a limit, because only closed
 /// segments can be removed.
-const PARTS: u64 = 8;
+const SEGMENTS_PER_LIMIT: u64 = 8;
 /// Minimum bytes of a segment to close it while a group still needs its records.
 const HELD_BYTES_MIN: u64 = 1 << 20;
 
@@ -66,7 +66,8 @@ pub(crate) fn retain(
     only: Option<TopicId>,
     permit: &ExclusivePermit,
 ) -> Result<RetainReport, StoreError> {
-    let candidates = handle.ask(move |committer| candidates(committer, only))??;
+    let candidates =
+        handle.run_on_commit_thread(move |committer| candidates(committer, only))??;
     let mut cuts = Vec::new();
     for candidate in &candidates {
         let through = through(candidate)?;
@@ -77,7 +78,7 @@ pub(crate) fn retain(
     if cuts.is_empty() {
         return Ok(RetainReport::default());
     }
-    let (segments, report) = handle.ask(move |committer| cut(committer, &cuts))?;
+    let (segments, report) = handle.run_on_commit_thread(move |committer| cut(committer, &cuts))?;
     if segments.is_empty() {
         return Ok(report);
     }
@@ -134,7 +135,7 @@ fn candidates(
             now_ms,
             blocks,
         };
-        if closes(&candidate) {
+        if should_close(&candidate) {
             candidate.blocks = writer.close_segment();
         }
         candidates.push(candidate);
@@ -148,8 +149,8 @@ fn size(block: &BlockRef) -> u64 {
 
 /// Groups the blocks of a topic by segment, in order.
 fn runs(blocks: &[BlockRef]) -> impl Iterator<Item = Run<'_>> {
-    let same = |a: &BlockRef, b: &BlockRef| match (&a.home, &b.home) {
-        (Home::File(a, _), Home::File(b, _)) => a.number == b.number,
+    let same = |a: &BlockRef, b: &BlockRef| match (&a.storage, &b.storage) {
+        (BlockStorage::File(a, _), BlockStorage::File(b, _)) => a.number == b.number,
         _ => false,
     };
     blocks.chunk_by(same).map(|blocks| Run {
@@ -160,7 +161,7 @@ fn runs(blocks: &[BlockRef]) -> impl Iterator<Item = Run<'_>> {
 }
 
 /// Whether the newest segment is large or old enough to close it.
-fn closes(topic: &Candidate) -> bool {
+fn should_close(topic: &Candidate) -> bool {
     let Some(run) = runs(&topic.blocks).last() else {
         return false;
     };
@@ -168,7 +169,9 @@ fn closes(topic: &Candidate) -> bool {
         return false;
     };
     let age_ms = topic.now_ms.saturating_sub(first.base.time_ms);
-    let over = |limit: Option<u64>, actual: u64| limit.is_some_and(|limit| actual >= limit / PARTS);
+    let over = |limit: Option<u64>, actual: u64| {
+        limit.is_some_and(|limit| actual >= limit / SEGMENTS_PER_LIMIT)
+    };
     let limits = &topic.retention;
     let over = over(limits.records, run.records)
         || over(limits.bytes, run.bytes)

@@ -30,7 +30,7 @@ use crate::error::{IoVerb, StoreError};
 use crate::finding::{Finding, Severity};
 use crate::identity::{self, Identity};
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders};
-use crate::maintain::into_place;
+use crate::maintain::build_and_rename;
 use crate::options::OpenOptions;
 use crate::replay::Replay;
 use crate::snapshot::{self, Checkpoint, Snapshot};
@@ -141,7 +141,7 @@ pub fn salvage(
 ) -> Result<SalvageReport, StoreError> {
     let (from, _lock) = open_closed(source, "weir salvage")?;
     let identity = identity_of(&*from)?;
-    into_place(target, &identity, |to| copy(&from, to, &identity, host))
+    build_and_rename(target, &identity, |to| copy(&from, to, &identity, host))
 }
 
 /// Returns the report that [`salvage`] would return, without writing a store. Takes as long as
@@ -154,7 +154,7 @@ pub fn salvage_dry_run(
     host: Option<&Arc<dyn ProgramHost>>,
 ) -> Result<SalvageReport, StoreError> {
     let (from, _lock) = open_closed(source, "weir salvage")?;
-    survey(&from, &identity_of(&*from)?, host)
+    dry_run(&from, &identity_of(&*from)?, host)
 }
 
 fn identity_of(from: &dyn Disk) -> Result<Identity, StoreError> {
@@ -171,7 +171,7 @@ struct Source {
 }
 
 /// Finds the readable snapshot and log of the damaged store.
-fn look(
+fn find_inputs(
     from: &Arc<dyn Disk>,
     identity: &Identity,
     host: Option<&Arc<dyn ProgramHost>>,
@@ -226,7 +226,7 @@ fn copy(
     host: Option<&Arc<dyn ProgramHost>>,
 ) -> Result<SalvageReport, StoreError> {
     let mut report = SalvageReport::default();
-    let Source { base, readers } = look(from, identity, host, &mut report)?;
+    let Source { base, readers } = find_inputs(from, identity, host, &mut report)?;
     identity.prepare(&**to)?;
     for dir in ["topics", snapshot::DIRECTORY] {
         to.create_dir(dir)
@@ -252,12 +252,12 @@ fn copy(
         let mut reader = readers.reader(next);
         while let Some(entry) = reader.next(readers.last_index())? {
             let appended = log.append(entry.term, entry.count, &[&entry.payload]);
-            appended.map_err(|error| error.without_doubt())?;
+            appended.map_err(|error| error.not_logged())?;
         }
     }
     report.index = log.last_index();
     log.close()?;
-    Identity::name(&**to)?;
+    Identity::publish(&**to)?;
     // Open the new store, to check it before it gets its final name.
     let options = OpenOptions {
         create: false,
@@ -290,13 +290,13 @@ impl ConsequenceSink for FirstOffsets {
 }
 
 /// Returns the report that [`copy`] would return, without writing.
-fn survey(
+fn dry_run(
     from: &Arc<dyn Disk>,
     identity: &Identity,
     host: Option<&Arc<dyn ProgramHost>>,
 ) -> Result<SalvageReport, StoreError> {
     let mut report = SalvageReport::default();
-    let Source { base, readers } = look(from, identity, host, &mut report)?;
+    let Source { base, readers } = find_inputs(from, identity, host, &mut report)?;
     let mut machine = Machine::new(1).with_host(host.cloned());
     let mut first = FirstOffsets::default();
     if let Some(mut base) = base {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_core::{Compaction, ConsequenceOffset, IntentionOffset, TopicId};
 
-use crate::disk::{DiskSpace, check_place};
+use crate::disk::{DiskSpace, check_directory};
 use crate::error::StoreError;
 use crate::key_order::KeyOrder;
 use crate::reader::Page;
@@ -33,7 +33,7 @@ pub fn key_after(key: &[u8]) -> Vec<u8> {
 /// The present state of a topic, without its sizes. The cost of a request does not depend on the
 /// size of the topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct TopicState {
     /// Intention offset of its CREATE; `None` if the topic is destroyed.
     pub incarnation: Option<IntentionOffset>,
     /// Offset of the record of its CREATE; `None` if the topic is destroyed. Earlier records belong
@@ -48,10 +48,10 @@ pub struct Standing {
 impl Store {
     /// Returns the present state of a topic; `None` if the topic was never created.
     #[must_use]
-    pub fn standing(&self, topic: &str) -> Option<Standing> {
+    pub fn topic_state(&self, topic: &str) -> Option<TopicState> {
         let machine = self.engine.machine.read();
         let view = machine.topic(topic)?;
-        Some(Standing {
+        Some(TopicState {
             incarnation: view.incarnation,
             created: view.created,
             last: view.last,
@@ -114,7 +114,7 @@ impl Store {
     /// `Poisoned` if the directory was removed or replaced: the next open would not find later
     /// writes.
     pub fn check_directory(&self) -> Result<(), StoreError> {
-        let checked = check_place(&*self.disk);
+        let checked = check_directory(&*self.disk);
         checked.map_err(|error| self.engine.poison(error))?;
         self.engine.writable()
     }

@@ -21,7 +21,7 @@ use crate::maintenance_handle::MaintenanceHandle;
 use crate::options::Scrub;
 use crate::snapshot;
 use crate::topic::block::HEADER_BYTES;
-use crate::topic::files::{Home, directory};
+use crate::topic::files::{BlockStorage, directory};
 
 /// Maximum number of findings that a round reports and a store remembers.
 const DAMAGE_MAX: usize = 1_000;
@@ -120,7 +120,7 @@ impl RateLimiter<'_> {
 struct Round<'a> {
     handle: &'a MaintenanceHandle,
     readers: &'a LogReaders,
-    pace: RateLimiter<'a>,
+    limiter: RateLimiter<'a>,
     findings: Vec<Finding>,
 }
 
@@ -159,7 +159,7 @@ impl Round<'_> {
             match reader.next(through) {
                 Ok(None) => return true,
                 Ok(Some(entry)) => {
-                    if !self.pace.add(batch_bytes(entry.payload.len())) {
+                    if !self.limiter.add(batch_bytes(entry.payload.len())) {
                         return false;
                     }
                 }
@@ -187,7 +187,7 @@ impl Round<'_> {
         for index in listed {
             let mut goes_on = true;
             let checked = snapshot::check_watched(disk, store_id, index, &mut |bytes| {
-                goes_on = self.pace.add(bytes);
+                goes_on = self.limiter.add(bytes);
                 goes_on
             });
             if !goes_on {
@@ -205,13 +205,16 @@ impl Round<'_> {
         for files in &topics {
             let blocks = files.contents.read().blocks.clone();
             for block in blocks {
-                if matches!(block.home, Home::Memory(_)) {
+                if matches!(block.storage, BlockStorage::Memory(_)) {
                     continue;
                 }
                 if let Err(error) = files.check(&block) {
                     self.take(&directory(files.id), &error);
                 }
-                if !self.pace.add(HEADER_BYTES as u64 + u64::from(block.bytes)) {
+                if !self
+                    .limiter
+                    .add(HEADER_BYTES as u64 + u64::from(block.bytes))
+                {
                     return false;
                 }
             }
@@ -227,7 +230,7 @@ pub(crate) fn round(
     stop: &Stop,
     bytes_per_s: u64,
 ) -> ScrubReport {
-    let pace = RateLimiter {
+    let limiter = RateLimiter {
         stop,
         bytes_per_s,
         start: Instant::now(),
@@ -237,12 +240,12 @@ pub(crate) fn round(
     let mut round = Round {
         handle,
         readers,
-        pace,
+        limiter,
         findings: Vec::new(),
     };
     let complete = round.log() && round.snapshots() && round.topics();
     let report = ScrubReport {
-        bytes: round.pace.bytes,
+        bytes: round.limiter.bytes,
         findings: round.findings,
         complete,
     };
@@ -308,7 +311,7 @@ mod tests {
     fn what_a_slow_disk_owes_is_not_caught_up_with() {
         let stop = Stop::default();
         let start = Instant::now();
-        let mut pace = RateLimiter {
+        let mut limiter = RateLimiter {
             stop: &stop,
             bytes_per_s: 1_000,
             start,
@@ -316,10 +319,10 @@ mod tests {
             bytes: 0,
         };
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(pace.due_after(1_000, at(10)), Some(at(1_000)));
+        assert_eq!(limiter.due_after(1_000, at(10)), Some(at(1_000)));
         // The disk did not respond for a minute.
-        assert_eq!(pace.due_after(1_000, at(60_000)), Some(at(60_000)));
-        assert_eq!(pace.due_after(1_000, at(60_010)), Some(at(61_000)));
+        assert_eq!(limiter.due_after(1_000, at(60_000)), Some(at(60_000)));
+        assert_eq!(limiter.due_after(1_000, at(60_010)), Some(at(61_000)));
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl StagedSnapshot {
     }
 
     /// Makes all files and names durable.
-    fn settle(&self) -> Result<(), StoreError> {
+    fn make_durable(&self) -> Result<(), StoreError> {
         let mut directories = HashSet::new();
         for (file, written) in &self.files {
             let path = path(file, self.id.index);
@@ -264,7 +264,9 @@ impl Replica {
         }
         let disk = &self.handle.disk;
         clear_staged(&**disk)?;
-        let log_bytes = self.handle.ask(|committer| committer.install_bytes())?;
+        let log_bytes = self
+            .handle
+            .run_on_commit_thread(|committer| committer.install_bytes())?;
         let needed_bytes = files
             .iter()
             .fold(log_bytes, |sum, file| sum.saturating_add(file.bytes));
@@ -298,11 +300,11 @@ impl Replica {
     /// `Damage` for an incomplete or damaged snapshot, and `DiskFull`.
     pub fn check(&self, staged: &mut StagedSnapshot) -> Result<(), StoreError> {
         if staged.checked.is_none() {
-            staged.settle()?;
+            staged.make_durable()?;
             staged.checked = Some(Box::new(self.check_staged(staged)?));
         }
         self.handle
-            .ask(|committer| committer.check_room_for_install())?
+            .run_on_commit_thread(|committer| committer.check_room_for_install())?
     }
 
     fn checked(&self, staged: &mut StagedSnapshot) -> Result<Snapshot, StoreError> {
@@ -349,7 +351,7 @@ impl Replica {
         };
         self.put_in_place(staged, snapshot)?;
         // The samples are digests of the replaced state.
-        self.handle.engine.samples.forget();
+        self.handle.engine.samples.clear();
         Ok(differing)
     }
 
@@ -361,7 +363,7 @@ impl Replica {
         let permit = self.handle.maintenance.acquire();
         let cache = Arc::clone(&self.cache);
         staged.is_installing = true;
-        let installed = self.handle.ask(move |committer| {
+        let installed = self.handle.run_on_commit_thread(move |committer| {
             let installed = committer.install(&cache, snapshot, &permit);
             drop(permit);
             installed

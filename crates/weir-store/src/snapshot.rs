@@ -237,7 +237,7 @@ impl Snapshot {
             SnapshotError::Storage(_) => storage(error),
             _ => damage(512, "the machine state is not as written"),
         })?;
-        if !source.is_over()? || machine.applied() != IntentionOffset(word(&header, 48)) {
+        if !source.is_at_end()? || machine.applied() != IntentionOffset(word(&header, 48)) {
             return Err(damage(48, "the machine state is not as written"));
         }
         Ok(Self {
@@ -561,7 +561,7 @@ struct Chunks<'a> {
     content: u64,
     chunk: Vec<u8>,
     /// Bytes of `chunk` that were already returned.
-    taken: usize,
+    returned: usize,
     ended: bool,
 }
 
@@ -576,7 +576,7 @@ impl<'a> Chunks<'a> {
             before: own_crc(header),
             content: 0,
             chunk: Vec::new(),
-            taken: 0,
+            returned: 0,
             ended: false,
         }
     }
@@ -613,7 +613,7 @@ impl<'a> Chunks<'a> {
         if self.before.to_le_bytes() != crc {
             return Err(self.damage("the checksum of a chunk is wrong"));
         }
-        self.taken = 0;
+        self.returned = 0;
         self.number += 1;
         self.position += 8 + stored as u64;
         self.ended = len == 0;
@@ -634,9 +634,9 @@ impl<'a> Chunks<'a> {
         Ok(())
     }
 
-    fn fill(&mut self, mut buffer: &mut [u8]) -> Result<(), StoreError> {
+    fn read_exact(&mut self, mut buffer: &mut [u8]) -> Result<(), StoreError> {
         while !buffer.is_empty() {
-            let there = &self.chunk[self.taken..];
+            let there = &self.chunk[self.returned..];
             if there.is_empty() {
                 if !self.advance()? {
                     return Err(self.damage("the snapshot ends too early"));
@@ -646,7 +646,7 @@ impl<'a> Chunks<'a> {
             let len = there.len().min(buffer.len());
             let (now, later) = buffer.split_at_mut(len);
             now.copy_from_slice(&there[..len]);
-            self.taken += len;
+            self.returned += len;
             buffer = later;
         }
         Ok(())
@@ -657,7 +657,7 @@ impl<'a> Chunks<'a> {
         let mut number = Vec::new();
         let len = loop {
             let mut byte = [0];
-            self.fill(&mut byte)?;
+            self.read_exact(&mut byte)?;
             number.extend_from_slice(&byte);
             match Reader::new(&number).varint() {
                 Ok(len) => break len,
@@ -674,20 +674,20 @@ impl<'a> Chunks<'a> {
         while bytes.len() < len {
             let filled = bytes.len();
             bytes.resize(len.min(filled + CHUNK_BYTES), 0);
-            self.fill(&mut bytes[filled..])?;
+            self.read_exact(&mut bytes[filled..])?;
         }
         Ok(bytes)
     }
 
     /// Whether all content was read. Fails if the end of the file is invalid.
-    fn is_over(&mut self) -> Result<bool, StoreError> {
-        Ok(self.taken == self.chunk.len() && !self.advance()?)
+    fn is_at_end(&mut self) -> Result<bool, StoreError> {
+        Ok(self.returned == self.chunk.len() && !self.advance()?)
     }
 }
 
 impl SnapshotSource for Chunks<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), SnapshotError> {
-        self.fill(buffer)
+        self.read_exact(buffer)
             .map_err(|error| SnapshotError::Storage(Box::new(error)))
     }
 }

@@ -53,7 +53,7 @@ pub struct Store {
     pub(crate) readers: LogReaders,
     pub(crate) scrubber: Scrubber,
     /// Serializes the claims of each group.
-    pub(crate) turns: ClaimLocks,
+    pub(crate) claim_locks: ClaimLocks,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
     lock: Mutex<Option<DirLock>>,
 }
@@ -209,7 +209,7 @@ impl Store {
             readers,
             report,
         } = parts;
-        engine.queue.leave(&Shut::ReadOnly);
+        engine.queue.fail_all(&Shut::ReadOnly);
         let background = BackgroundTasks::new(options.cursor_flush, None);
         // So that cursors are rejected at once, and not after they were accepted.
         background.begin_stop();
@@ -225,7 +225,7 @@ impl Store {
             background,
             readers,
             scrubber: Scrubber::default(),
-            turns: ClaimLocks::default(),
+            claim_locks: ClaimLocks::default(),
             thread: Mutex::new(None),
             lock: Mutex::new(None),
         }
@@ -260,7 +260,7 @@ impl Store {
         let read_back = Arc::clone(&committer.read_back);
         let readers = committer.log.readers();
         let tasks = committer.task_sender.clone();
-        committer.learn_programs();
+        committer.register_programs();
         let thread = std::thread::Builder::new()
             .name("weir-commit".into())
             .stack_size(PROGRAM_STACK_BYTES)
@@ -277,7 +277,7 @@ impl Store {
             background: BackgroundTasks::new(options.cursor_flush, options.retention_every),
             readers,
             scrubber: Scrubber::default(),
-            turns: ClaimLocks::default(),
+            claim_locks: ClaimLocks::default(),
             thread: Mutex::new(Some(thread)),
             lock: Mutex::new(lock),
         };
@@ -302,12 +302,12 @@ impl Store {
         }
     }
 
-    /// See [`MaintenanceHandle::ask`].
-    pub(crate) fn ask<T: Send + 'static>(
+    /// See [`MaintenanceHandle::run_on_commit_thread`].
+    pub(crate) fn run_on_commit_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Committer) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.maintenance_handle().ask(work)
+        self.maintenance_handle().run_on_commit_thread(work)
     }
 
     /// Returns the report of the open.
@@ -341,7 +341,7 @@ impl Store {
     /// `Refused` if an intention exceeds a limit; no intention is then queued. `Poisoned` after a
     /// failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.hand_over(intentions, Notify::Now)
+        self.propose_with(intentions, Notify::Now)
     }
 
     /// Proposes intentions without waking the commit thread, for a caller that soon proposes more.
@@ -350,10 +350,10 @@ impl Store {
     /// # Errors
     /// As for [`propose`](Self::propose).
     pub fn propose_quietly(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.hand_over(intentions, Notify::Deferred)
+        self.propose_with(intentions, Notify::Deferred)
     }
 
-    fn hand_over(
+    fn propose_with(
         &self,
         intentions: &[Intention<'_>],
         notify: Notify,
@@ -411,7 +411,7 @@ impl Store {
     #[must_use]
     pub fn wait_applied(&self, intention: IntentionOffset, deadline: Option<Instant>) -> bool {
         let there = || self.applied() >= intention;
-        self.engine.arrivals.wait(there, deadline)
+        self.engine.topic_created.wait(there, deadline)
     }
 
     /// Returns the program of a topic; `None` if the topic has no program or does not exist.
@@ -574,7 +574,7 @@ impl Store {
     pub fn listen(&self, topic: &str, after: ConsequenceOffset) -> TopicReader {
         match self.engine.files_by_name(topic) {
             Some(files) => TopicReader::new(files, after),
-            None => TopicReader::awaiting(Arc::clone(&self.engine), topic, after),
+            None => TopicReader::for_future_topic(Arc::clone(&self.engine), topic, after),
         }
     }
 
@@ -659,7 +659,7 @@ impl Store {
     /// Makes all writes acknowledged so far durable, at any level. Does not wait for the slow lane,
     /// whose calls are not acknowledged yet. Returns the index of the newest applied log entry.
     pub fn sync(&self) -> Result<LogIndex, StoreError> {
-        self.ask(|committer| {
+        self.run_on_commit_thread(|committer| {
             committer.sync()?;
             Ok(committer.engine.applied_index())
         })?
@@ -689,7 +689,7 @@ impl Store {
         // the first one still waits for the thread.
         let mut thread = self.thread.lock();
         let ended = thread.take().map_or(Ok(Ok(())), JoinHandle::join);
-        self.engine.arrivals.close();
+        self.engine.topic_created.close();
         for files in self.engine.topics.read().iter() {
             files.close();
         }

@@ -147,15 +147,15 @@ pub struct VerifyProgress {
 /// Counts the bytes that were read, and reports the progress to the caller.
 struct ProgressMeter<'a> {
     progress: VerifyProgress,
-    told_bytes: u64,
+    reported_bytes: u64,
     each: &'a mut dyn FnMut(VerifyProgress),
 }
 
 impl ProgressMeter<'_> {
     fn add(&mut self, bytes: u64) {
         self.progress.done_bytes += bytes;
-        if self.progress.done_bytes >= self.told_bytes + PROGRESS_BYTES {
-            self.told_bytes = self.progress.done_bytes;
+        if self.progress.done_bytes >= self.reported_bytes + PROGRESS_BYTES {
+            self.reported_bytes = self.progress.done_bytes;
             (self.each)(self.progress);
         }
     }
@@ -258,7 +258,7 @@ fn verify_disk_with(
             done_bytes: 0,
             total_bytes: total_bytes(&**disk)?,
         },
-        told_bytes: 0,
+        reported_bytes: 0,
         each,
     };
     let log = log::verify_watched(disk, &identity.store_id, &mut |bytes| watch.add(bytes))?;
@@ -268,12 +268,12 @@ fn verify_disk_with(
     let readers = log::read_only(disk, &identity.store_id);
     for finding in log.findings {
         let severity = match finding.severity {
-            log::Severity::Note => Severity::Note,
+            log::LogSeverity::Note => Severity::Note,
             // Not a loss: an open rewrites this file from its other copy.
-            log::Severity::Damage if finding.file == "log/start" && readers.is_ok() => {
+            log::LogSeverity::Damage if finding.file == "log/start" && readers.is_ok() => {
                 Severity::Derived
             }
-            log::Severity::Damage => Severity::Damage,
+            log::LogSeverity::Damage => Severity::Damage,
         };
         report.add(severity, &finding.file, finding.position, finding.what);
     }

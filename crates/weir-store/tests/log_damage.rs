@@ -18,7 +18,7 @@ use std::sync::Arc;
 use log_sim::{Draw, Entries, ID, Step, entries, know, open, options, payload, run, scale};
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::error::StoreError;
-use weir_store::log::{Log, LogIndex, Severity, verify};
+use weir_store::log::{Log, LogIndex, LogSeverity, verify};
 
 /// How the store was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ fn has_torn_end(disk: &SimDisk) -> bool {
     open(&probe, &options()).is_ok_and(|(_, recovery)| recovery.cuts.len() == 1)
 }
 
-fn verified(disk: &SimDisk) -> Vec<(String, u64, Severity)> {
+fn verified(disk: &SimDisk) -> Vec<(String, u64, LogSeverity)> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let report = verify(&disk, &ID).unwrap();
     let findings = report.findings.into_iter();
@@ -171,7 +171,7 @@ fn one_flipped_bit_is_refused_or_harmless_and_always_verified() {
         let (disk, all) = store(left);
         let before = verified(&disk);
         assert!(
-            before.iter().all(|finding| finding.2 == Severity::Note),
+            before.iter().all(|finding| finding.2 == LogSeverity::Note),
             "{before:?}"
         );
         let mut draw = Draw(left as u64);
@@ -316,7 +316,7 @@ fn a_missing_repair_segment_is_refused() {
     assert!(
         verified(&disk)
             .iter()
-            .any(|finding| finding.2 == Severity::Damage)
+            .any(|finding| finding.2 == LogSeverity::Damage)
     );
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_core::group::Offsets;
 use weir_core::{ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, RecordKind};
-use weir_store::{Ask, GroupInfo, Page, ReadFrom, StoreError};
+use weir_store::{ClaimRequest, GroupInfo, Page, ReadFrom, StoreError};
 
 pub use self::work::{Settle, Works};
 use crate::work::{Claim, LOOK_EVERY, Work, left, sleep};
@@ -204,13 +204,15 @@ impl Group {
     pub fn claim(&mut self, max: usize, wait: Duration) -> Result<Vec<Work>, WeirError> {
         let deadline = Instant::now().checked_add(wait);
         if self.mode != GroupMode::Exclusive {
-            let ask = Ask {
+            let request = ClaimRequest {
                 member: &self.member,
                 max,
                 lease_ms: self.lease_ms,
                 bytes_max: usize::MAX,
             };
-            return self.backend.claim(&self.topic, &self.name, &ask, deadline);
+            return self
+                .backend
+                .claim(&self.topic, &self.name, &request, deadline);
         }
         loop {
             let due = if self.generation != 0 || self.join(false)? {

@@ -38,7 +38,7 @@ impl StoreBuilder<Types, LogStore, StateMachine, (Store, TempDir)> for Directori
             node: 0,
             cluster: [7; 16],
             incarnation: 0,
-            holes: true,
+            allow_gaps: true,
         };
         let opened = Store::open_node(directory.path(), &options, &node, Arc::new(Nobody));
         let (store, replica) = opened.unwrap();

@@ -475,7 +475,7 @@ async fn look_up(edge: &Arc<Edge>, call: &Call) -> Result<GroupInfo, Problem> {
     let (topic, group) = (call.matched.topic.clone(), call.matched.name.clone());
     offload::run(move || {
         let found = store.group(&topic, &group);
-        found.ok_or_else(|| match store.standing(&topic) {
+        found.ok_or_else(|| match store.topic_state(&topic) {
             Some(_) => no_group(),
             None => problems::of_store(&StoreError::TopicUnknown { name: topic }),
         })

@@ -163,7 +163,7 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
     let lives = store
-        .standing(topic)
+        .topic_state(topic)
         .is_some_and(|topic| topic.incarnation.is_some());
     let mut options = TopicOptions::default();
     let state = call.query.word(
@@ -239,7 +239,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
     if store
-        .standing(topic)
+        .topic_state(topic)
         .is_none_or(|topic| topic.incarnation.is_none())
     {
         return Err(no_topic());

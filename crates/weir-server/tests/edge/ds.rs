@@ -41,7 +41,11 @@ impl World {
 
     /// Waits until a topic is destroyed.
     fn ends(&self, topic: &str) {
-        let last = || self.store.standing(topic).map_or(0, |topic| topic.last.0);
+        let last = || {
+            self.store
+                .topic_state(topic)
+                .map_or(0, |topic| topic.last.0)
+        };
         let lives = || self.store.topic(topic).is_some_and(|topic| topic.live);
         while lives() {
             let after = ConsequenceOffset(last());
@@ -143,7 +147,7 @@ fn a_server_that_starts_ends_what_has_expired() {
     world.ends("a");
     assert_eq!((world.status("a"), world.status("b")), (404, 404));
     // The registry entries of both streams are deleted last.
-    let last = || world.store.standing(".weir.ds").unwrap().last;
+    let last = || world.store.topic_state(".weir.ds").unwrap().last;
     let entries = || world.store.scan(".weir.ds", b"", None, 10).unwrap();
     let mut seen = last();
     while !entries().is_empty() {

@@ -83,7 +83,7 @@ fn a_writer_of_a_topic_can_neither_end_it_nor_read_others_through_it() {
     assert_eq!(status(&all, "PUT /ds/mine", "", "mine"), 201);
     let incarnation = world
         .store
-        .standing("secret")
+        .topic_state("secret")
         .unwrap()
         .incarnation
         .unwrap()

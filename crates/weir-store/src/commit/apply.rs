@@ -82,7 +82,7 @@ impl Applier {
                     let rest = batches.map(|(pending, _)| pending);
                     let waiters = std::iter::once(pending).chain(rest);
                     for (_, slot) in waiters.flat_map(|pending| pending.waiters) {
-                        slot.complete(Err(error.for_another()));
+                        slot.complete(Err(error.copy_for_caller()));
                     }
                     return Err(error);
                 }
@@ -145,12 +145,12 @@ impl Applier {
     fn advance(&mut self, index: LogIndex) {
         self.applied = index;
         self.engine.counters.applied_index.set(index.0);
-        self.engine.arrivals.notify();
+        self.engine.topic_created.notify();
     }
 
     /// Applies an entry that a log provider has committed. Returns the outcomes of its items; none
     /// for an entry that is not a batch.
-    pub(crate) fn feed(
+    pub(crate) fn apply_committed(
         &mut self,
         index: LogIndex,
         term: u64,
@@ -167,16 +167,16 @@ impl Applier {
             Content::Blank => self.advance(index),
         }
         self.term = term;
-        if DigestSamples::is_place(index) {
+        if DigestSamples::is_sample_index(index) {
             let digest = self.engine.machine.read().digest();
-            self.engine.samples.note(index, digest);
+            self.engine.samples.add(index, digest);
         }
         self.topics.write_out();
         Ok(outcomes)
     }
 
-    /// Adds the cost of an entry that `feed` applied.
-    pub(crate) fn spent(&mut self, outcomes: &Outcomes, time: Duration) {
+    /// Adds the cost of an entry that `apply_committed` applied.
+    pub(crate) fn add_cost(&mut self, outcomes: &Outcomes, time: Duration) {
         let time = time + self.engine.take_compile_time();
         self.cost.add(fuel_of(outcomes), time);
     }

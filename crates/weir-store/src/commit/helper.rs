@@ -28,11 +28,11 @@ impl Job {
 pub(super) struct Helper(Option<(mpsc::Sender<Job>, JoinHandle<()>)>);
 
 /// Batches that are being applied.
-pub(super) struct Begun(mpsc::Receiver<Result<(), StoreError>>);
+pub(super) struct RunningApply(mpsc::Receiver<Result<(), StoreError>>);
 
 impl Helper {
     /// Applies the batches on the thread, or on the calling thread if no thread can be started.
-    pub(super) fn begin(&mut self, applier: &Arc<Mutex<Applier>>, batches: Logged) -> Begun {
+    pub(super) fn begin(&mut self, applier: &Arc<Mutex<Applier>>, batches: Logged) -> RunningApply {
         let (done, result) = mpsc::sync_channel(1);
         let applier = Arc::clone(applier);
         let job = Job {
@@ -61,7 +61,7 @@ impl Helper {
             }
             None => job.run(),
         }
-        Begun(result)
+        RunningApply(result)
     }
 
     /// Ends the thread and blocks until it has ended. The thread must have no job.
@@ -74,9 +74,9 @@ impl Helper {
     }
 }
 
-impl Begun {
+impl RunningApply {
     /// Waits until the batches are applied.
-    pub(super) fn end(self) -> Result<(), StoreError> {
+    pub(super) fn finish(self) -> Result<(), StoreError> {
         let thread = "the apply thread";
         self.0
             .recv()

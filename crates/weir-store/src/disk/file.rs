@@ -74,7 +74,7 @@ impl FileDisk {
         })
     }
 
-    /// From now on, `check_place` also requires that the lock file stays in the directory. Without
+    /// From now on, `check_directory` also requires that the lock file stays in the directory. Without
     /// the lock file, another process could lock a new one.
     pub(crate) fn guard(&self, lock: &DirLock) -> io::Result<()> {
         let id = file_id(&rustix::fs::fstat(lock.file())?);
@@ -178,7 +178,7 @@ impl Disk for FileDisk {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    fn check_place(&self) -> io::Result<()> {
+    fn check_directory(&self) -> io::Result<()> {
         let gone = |error: Errno| match error {
             Errno::NOENT | Errno::NOTDIR => io::Error::new(io::ErrorKind::NotFound, REPLACED),
             other => other.into(),

@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 
 use self::analyse::Analysis;
-use self::files::{Files, sort_out};
+use self::files::{Files, classify};
 use super::format::{Kind, SegmentHeader, StartMark};
 use super::options::LogOptions;
 use super::segment::{CUT_DIR, LOG_DIR, build_segment, next_segment_bytes, write_start};
@@ -88,7 +88,7 @@ pub(crate) fn recover(
     let mut report = Recovery::default();
     settle_names(disk)?;
     for round in 0..=ROUNDS {
-        let Some(files) = sort_out(disk, store_id)? else {
+        let Some(files) = classify(disk, store_id)? else {
             if !options.create {
                 return Err(StoreError::Missing { what: "log" });
             }
@@ -192,16 +192,16 @@ fn tidy(
         start.purged_term = analysis.view.purged_term;
         start.newest_segment = files.next_segment_id - 1;
     }
-    if files.start.is_none() || files.start_worn || moved.is_some() {
+    if files.start.is_none() || files.start_has_bad_copy || moved.is_some() {
         start.generation += 1;
         write_start(disk, &start)?;
-        report.start_rewritten = files.start_worn;
+        report.start_rewritten = files.start_has_bad_copy;
     }
     let gone = files
         .leftovers
         .iter()
         .chain(&files.before_reset)
-        .chain(&files.overtaken);
+        .chain(&files.replaced);
     let mut removed = 0;
     for path in gone {
         match disk.remove(path) {

@@ -150,7 +150,7 @@ fn decode_here(
 }
 
 /// Checks the batch at `position`, including payload and padding.
-pub(crate) fn look(
+pub(crate) fn probe(
     window: &mut Window<'_>,
     segment: &SegmentHeader,
     position: u64,
@@ -285,7 +285,7 @@ impl Evidence {
 }
 
 /// Collects all headers in `from..` of a segment that were written for their position.
-pub(crate) fn gather(
+pub(crate) fn collect_headers(
     window: &mut Window<'_>,
     segment: &SegmentHeader,
     from: u64,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::format::{CutHeader, FIRST_POSITION, SegmentHeader, StartMark, Undecodable};
 use super::reader::LogReaders;
 use super::recover::analyse::Analysis;
-use super::recover::files::{SegmentFile, open_segment, sort_out};
-use super::scan::{Probe, Window, look};
+use super::recover::files::{SegmentFile, classify, open_segment};
+use super::scan::{Probe, Window, probe};
 use super::sectors::CrcStream;
 use super::sectors::{SECTOR, SECTOR_BYTES};
 use super::segment::{BUILDING, CUT_DIR, LOG_DIR, START_FILE, parse_segment_name, read_block};
@@ -23,7 +23,7 @@ const FINDINGS_MAX: usize = 1_000;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub enum LogSeverity {
     /// Normal after a crash; the next open repairs it.
     Note,
     /// Bytes that are not as written.
@@ -32,7 +32,7 @@ pub enum Severity {
 
 /// One finding of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct LogFinding {
     /// The file.
     pub file: String,
     /// Byte offset in the file.
@@ -40,7 +40,7 @@ pub struct Finding {
     /// Description.
     pub what: &'static str,
     /// Severity.
-    pub severity: Severity,
+    pub severity: LogSeverity,
 }
 
 /// The result of [`verify`].
@@ -48,7 +48,7 @@ pub struct Finding {
 #[non_exhaustive]
 pub struct VerifyReport {
     /// All findings, in the order of files.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<LogFinding>,
     /// Findings that are not listed, because there are too many.
     pub left_out: u64,
     /// Segment files read.
@@ -64,17 +64,17 @@ impl VerifyReport {
     pub fn is_sound(&self) -> bool {
         self.findings
             .iter()
-            .all(|finding| finding.severity == Severity::Note)
+            .all(|finding| finding.severity == LogSeverity::Note)
     }
 
-    fn add(&mut self, severity: Severity, file: &str, position: u64, what: &'static str) {
-        let finding = Finding {
+    fn add(&mut self, severity: LogSeverity, file: &str, position: u64, what: &'static str) {
+        let finding = LogFinding {
             file: file.to_owned(),
             position,
             what,
             severity,
         };
-        let known = |other: &Finding| other.file == file && other.position == position;
+        let known = |other: &LogFinding| other.file == file && other.position == position;
         if self.findings.iter().any(known) {
             return;
         }
@@ -84,8 +84,8 @@ impl VerifyReport {
         }
         self.left_out += 1;
         let mut notes = self.findings.iter_mut();
-        let note = notes.find(|known| known.severity == Severity::Note);
-        if let Some(note) = note.filter(|_| severity == Severity::Damage) {
+        let note = notes.find(|known| known.severity == LogSeverity::Note);
+        if let Some(note) = note.filter(|_| severity == LogSeverity::Damage) {
             *note = finding;
         }
     }
@@ -100,12 +100,12 @@ impl VerifyReport {
                 what,
                 ..
             }) => {
-                self.add(Severity::Damage, &file, position, what);
+                self.add(LogSeverity::Damage, &file, position, what);
                 Ok(None)
             }
             Err(StoreError::UnknownContent { file, position }) => {
                 self.add(
-                    Severity::Damage,
+                    LogSeverity::Damage,
                     &file,
                     position,
                     "written by a newer program",
@@ -113,11 +113,11 @@ impl VerifyReport {
                 Ok(None)
             }
             Err(StoreError::NewerFormat { file, .. }) => {
-                self.add(Severity::Damage, &file, 0, "has a newer format");
+                self.add(LogSeverity::Damage, &file, 0, "has a newer format");
                 Ok(None)
             }
             Err(StoreError::ForeignStore { file }) => {
-                self.add(Severity::Damage, &file, 0, "belongs to another store");
+                self.add(LogSeverity::Damage, &file, 0, "belongs to another store");
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -139,7 +139,7 @@ pub(crate) fn verify_watched(
 ) -> Result<VerifyReport, StoreError> {
     let disk = &**disk;
     let mut report = VerifyReport::default();
-    let files = report.take(sort_out(disk, store_id))?.flatten();
+    let files = report.take(classify(disk, store_id))?.flatten();
     let mut torn = None;
     if let Some(files) = &files
         && let Some(analysis) = report.take(Analysis::to_read(disk, files))?
@@ -147,7 +147,7 @@ pub(crate) fn verify_watched(
         torn = analysis.cuts.first().and_then(|cut| {
             let segment = files.segments.get(cut.segment)?;
             report.add(
-                Severity::Note,
+                LogSeverity::Note,
                 &segment.path,
                 cut.from,
                 "a torn end, which was not acknowledged",
@@ -174,7 +174,7 @@ pub(crate) fn verify_watched(
                     .any(|header| header.first_sequence == sequence)
             {
                 report.add(
-                    Severity::Note,
+                    LogSeverity::Note,
                     &path,
                     0,
                     "remains of a purge or repair; the next open removes the file",
@@ -188,13 +188,13 @@ pub(crate) fn verify_watched(
             }
         } else if name.ends_with(BUILDING) {
             report.add(
-                Severity::Note,
+                LogSeverity::Note,
                 &path,
                 0,
                 "an unfinished file; the next open removes it",
             );
         } else {
-            report.add(Severity::Note, &path, 0, "not a file of the log");
+            report.add(LogSeverity::Note, &path, 0, "not a file of the log");
         }
     }
     for name in disk
@@ -212,7 +212,7 @@ pub(crate) fn readable(
     disk: &Arc<dyn Disk>,
     store_id: &[u8; 16],
 ) -> Result<Option<(LogReaders, Option<StoreError>)>, StoreError> {
-    let Some(files) = sort_out(&**disk, store_id)? else {
+    let Some(files) = classify(&**disk, store_id)? else {
         return Ok(None);
     };
     let (analysis, damage) = Analysis::to_damage(&**disk, &files)?;
@@ -228,7 +228,7 @@ pub fn read_only(
     disk: &Arc<dyn Disk>,
     store_id: &[u8; 16],
 ) -> Result<Option<LogReaders>, StoreError> {
-    let Some(files) = sort_out(&**disk, store_id)? else {
+    let Some(files) = classify(&**disk, store_id)? else {
         return Ok(None);
     };
     let analysis = Analysis::to_read(&**disk, &files)?;
@@ -247,7 +247,7 @@ fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreEr
     report.bytes += len;
     if len != 2 * SECTOR_BYTES {
         report.add(
-            Severity::Damage,
+            LogSeverity::Damage,
             START_FILE,
             len,
             "the start file has the wrong length",
@@ -259,7 +259,7 @@ fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreEr
     for (copy, mark) in [(0, first), (SECTOR_BYTES, second)] {
         if mark == Err(Undecodable::Bad) {
             report.add(
-                Severity::Damage,
+                LogSeverity::Damage,
                 START_FILE,
                 copy,
                 "one copy of the start file is damaged",
@@ -268,7 +268,7 @@ fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreEr
     }
     if first.is_ok() && second.is_ok() && first != second {
         report.add(
-            Severity::Note,
+            LogSeverity::Note,
             START_FILE,
             SECTOR_BYTES,
             "the copies of the start file differ",
@@ -298,7 +298,7 @@ fn check_segment(
     let mut window = Window::new(&segment.path, &*file, segment.len);
     let mut position = FIRST_POSITION;
     while position < stop {
-        let (what, next) = match look(&mut window, &segment.header, position)? {
+        let (what, next) = match probe(&mut window, &segment.header, position)? {
             Probe::Batch(header) => {
                 report.batches += 1;
                 position = header.end();
@@ -318,7 +318,7 @@ fn check_segment(
             Probe::BadPayload(header) => ("a payload is not as written", header.end() - position),
             Probe::BadPadding(header) => ("padding is not zero", header.end() - position),
         };
-        report.add(Severity::Damage, &segment.path, position, what);
+        report.add(LogSeverity::Damage, &segment.path, position, what);
         position = next_header(&mut window, segment, position + next)?;
     }
     // Data after the roll mark, or after the entries that a repair copied.
@@ -328,14 +328,14 @@ fn check_segment(
         let at = end.saturating_sub(SECTOR_BYTES).max(position);
         if after.is_some_and(|after| after.repair) {
             report.add(
-                Severity::Note,
+                LogSeverity::Note,
                 &segment.path,
                 at,
                 "bytes that a repair copied to the next segment",
             );
         } else {
             report.add(
-                Severity::Damage,
+                LogSeverity::Damage,
                 &segment.path,
                 at,
                 "bytes after the last batch are not zero",
@@ -353,7 +353,7 @@ fn next_header(
 ) -> Result<u64, StoreError> {
     let mut position = from;
     while position < segment.len {
-        match look(window, &segment.header, position)? {
+        match probe(window, &segment.header, position)? {
             Probe::Zero | Probe::BadHeader | Probe::Later(_) => position += SECTOR_BYTES,
             _ => return Ok(position),
         }
@@ -364,7 +364,7 @@ fn next_header(
 fn check_cut(disk: &dyn Disk, path: &str, report: &mut VerifyReport) -> Result<(), StoreError> {
     if path.ends_with(BUILDING) {
         report.add(
-            Severity::Note,
+            LogSeverity::Note,
             path,
             0,
             "an unfinished file; the next open removes it",
@@ -383,7 +383,7 @@ fn check_cut(disk: &dyn Disk, path: &str, report: &mut VerifyReport) -> Result<(
     };
     let Ok(header) = header else {
         report.add(
-            Severity::Damage,
+            LogSeverity::Damage,
             path,
             0,
             "the header of a cut file is not as written",
@@ -395,7 +395,7 @@ fn check_cut(disk: &dyn Disk, path: &str, report: &mut VerifyReport) -> Result<(
     window.pieces(SECTOR_BYTES, len, |_, piece| sum.update(piece))?;
     if header.bytes != len - SECTOR_BYTES || sum.finish() != header.content_crc {
         report.add(
-            Severity::Damage,
+            LogSeverity::Damage,
             path,
             SECTOR_BYTES,
             "a cut file is not as written",

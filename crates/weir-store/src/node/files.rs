@@ -117,7 +117,7 @@ fn read_copies(
     store_id: &[u8; 16],
 ) -> Result<(Option<Sector>, bool), StoreError> {
     let len = file.len().map_err(StoreError::io(IoVerb::Read, path))?;
-    let (mut newest, mut is_worn) = (None::<Sector>, false);
+    let (mut newest, mut has_bad_copy) = (None::<Sector>, false);
     for at in [0, SECTOR as u64] {
         let mut bytes = [0; SECTOR];
         let copy = if len < at + SECTOR as u64 {
@@ -127,14 +127,14 @@ fn read_copies(
             read.map_err(StoreError::io_at(IoVerb::Read, path, at))?;
             Sector::decode(&bytes, magic, store_id, path)?
         };
-        is_worn |= copy.is_none();
+        has_bad_copy |= copy.is_none();
         if let Some(copy) = copy
             && newest.is_none_or(|newest| newest.generation < copy.generation)
         {
             newest = Some(copy);
         }
     }
-    Ok((newest, is_worn))
+    Ok((newest, has_bad_copy))
 }
 
 fn write_sector(
@@ -205,7 +205,7 @@ impl VoteFile {
         let file = disk
             .open(VOTE, OpenMode::Write)
             .map_err(StoreError::io(IoVerb::Open, VOTE))?;
-        let (sector, is_worn) = read_copies(&*file, VOTE, VOTE_MAGIC, &store_id)?;
+        let (sector, has_bad_copy) = read_copies(&*file, VOTE, VOTE_MAGIC, &store_id)?;
         let sector = sector.ok_or_else(unknown_vote)?;
         let [node, term, voted_for, incarnation] = sector.numbers;
         let vote = (sector.flags & HAS_VOTE != 0).then_some(Vote {
@@ -228,7 +228,7 @@ impl VoteFile {
         // Write again: the copies may differ after a crash, and the bytes that were read may come
         // from the cache of the system and not be on the disk.
         opened.write(vote)?;
-        if is_worn {
+        if has_bad_copy {
             tracing::warn!("one copy of the vote was damaged and was rewritten");
         }
         Ok(Some(opened))
@@ -375,7 +375,7 @@ impl CommittedFile {
 /// replaced by an older copy. After a power cut, lost reports may not arrive again, and an older
 /// copy may stay undetected.
 #[derive(Debug)]
-pub(crate) struct SeenFile {
+pub(crate) struct PeerReportsFile {
     file: Arc<dyn DiskFile>,
     store_id: [u8; 16],
     generation: u64,
@@ -383,7 +383,7 @@ pub(crate) struct SeenFile {
     pub(crate) nodes: Vec<(u64, DirectoryReport)>,
 }
 
-impl SeenFile {
+impl PeerReportsFile {
     /// Opens the file, or creates it.
     pub(crate) fn open(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Self, StoreError> {
         let names = disk.list(DIRECTORY);

@@ -21,7 +21,7 @@ const COMPILE_FUEL_PER_BYTE: u64 = 1_000;
 /// the lane is costly, the number doubles for this topic.
 const PROBATION_CALLS: u32 = 16;
 /// Maximum number of times that [`PROBATION_CALLS`] doubles.
-const STRIKES_MAX: u8 = 16;
+const SURPRISES_MAX: u8 = 16;
 
 /// The cost estimate for the program of one topic.
 #[derive(Clone, Copy, Debug)]
@@ -30,14 +30,15 @@ struct Cost {
     fuel: u64,
     /// Cheap calls since the last costly one.
     cheap: u32,
-    strikes: u8,
-    /// Whether the topic has a program. A topic without a program keeps its strikes.
+    /// How often a call of the topic outside the slow lane was costly.
+    surprises: u8,
+    /// Whether the topic has a program. A topic without a program keeps its surprises.
     is_live: bool,
 }
 
 impl Cost {
     fn is_trusted(&self) -> bool {
-        self.cheap >= PROBATION_CALLS << self.strikes
+        self.cheap >= PROBATION_CALLS << self.surprises
     }
 }
 
@@ -119,11 +120,11 @@ impl CostModel {
 
     /// Registers a new program of a topic, without measurements.
     pub(super) fn started(&mut self, topic: &str, fuel_max: u64) {
-        let strikes = self.topics.get(topic).map_or(0, |cost| cost.strikes);
+        let surprises = self.topics.get(topic).map_or(0, |cost| cost.surprises);
         let cost = Cost {
             fuel: fuel_max,
             cheap: 0,
-            strikes,
+            surprises,
             is_live: true,
         };
         self.topics.insert(Box::from(topic), cost);
@@ -133,7 +134,7 @@ impl CostModel {
     pub(super) fn ended(&mut self, topic: &str) {
         if let Some(cost) = self.topics.get_mut(topic) {
             cost.is_live = false;
-            if cost.strikes == 0 {
+            if cost.surprises == 0 {
                 self.topics.remove(topic);
             }
         }
@@ -153,7 +154,7 @@ impl CostModel {
             return;
         }
         if cost.is_trusted() {
-            cost.strikes = STRIKES_MAX.min(cost.strikes + 1);
+            cost.surprises = SURPRISES_MAX.min(cost.surprises + 1);
         }
         cost.cheap = 0;
         cost.fuel = cost.fuel.max(used.most);
@@ -203,8 +204,8 @@ mod tests {
     fn each_surprise_doubles_the_probation() {
         let mut model = CostModel::default();
         model.started("t", 1_000_000);
-        for strikes in 0..4 {
-            let calls = PROBATION_CALLS << strikes;
+        for surprises in 0..4 {
+            let calls = PROBATION_CALLS << surprises;
             model.learn("t", used(calls - 1, 10));
             assert!(put(&model).is_slow);
             model.learn("t", used(1, 10));
@@ -212,7 +213,7 @@ mod tests {
             model.learn("t", used(1, COSTLY_FUEL));
             assert!(put(&model).is_slow);
             assert!(put(&model).fuel >= COSTLY_FUEL);
-            // The strikes survive another program and another topic with the same name.
+            // The surprises survive another program and another topic with the same name.
             model.ended("t");
             assert!(!put(&model).is_slow);
             model.started("t", 1_000_000);

@@ -32,7 +32,7 @@ pub(super) struct Names {
 /// The calls that share one topic, client or divided call, in order, and the number of calls among
 /// them that start a program.
 #[derive(Debug, Default)]
-struct Line {
+struct WaitList {
     calls: VecDeque<u64>,
     starts: usize,
 }
@@ -41,7 +41,7 @@ struct Line {
 struct Entry<T> {
     work: T,
     names: Names,
-    /// Number of lines in which another call is before this one, plus the held topics of this call.
+    /// Number of lists in which another call is before this one, plus the held topics of this call.
     blocked: usize,
     start: u64,
     cost: u64,
@@ -51,9 +51,9 @@ struct Entry<T> {
 pub(super) struct Lane<T> {
     entries: BTreeMap<u64, Entry<T>>,
     next: u64,
-    topics: HashMap<Box<str>, Line>,
-    clients: HashMap<ClientId, Line>,
-    wholes: HashMap<u64, Line>,
+    topics: HashMap<Box<str>, WaitList>,
+    clients: HashMap<ClientId, WaitList>,
+    divided_calls: HashMap<u64, WaitList>,
     /// Topics whose calls wait for [`Lane::release`].
     held: BTreeSet<Box<str>>,
     /// Number of divided calls so far.
@@ -73,7 +73,7 @@ impl<T> Default for Lane<T> {
             next: 0,
             topics: HashMap::new(),
             clients: HashMap::new(),
-            wholes: HashMap::new(),
+            divided_calls: HashMap::new(),
             held: BTreeSet::new(),
             divided: 0,
             ready: BTreeSet::new(),
@@ -95,7 +95,7 @@ impl<T> Lane<T> {
 
     /// Whether a program start for this topic waits.
     pub(super) fn has_start(&self, topic: &str) -> bool {
-        self.topics.get(topic).is_some_and(|line| line.starts > 0)
+        self.topics.get(topic).is_some_and(|list| list.starts > 0)
     }
 
     /// Whether a call of this client waits.
@@ -110,7 +110,7 @@ impl<T> Lane<T> {
     }
 
     /// Returns the waiting call to which a new call with these names can be added. The waiting call
-    /// must be the last one in each line of the new call, and the sum of both costs at most
+    /// must be the last one in each list of the new call, and the sum of both costs at most
     /// `cost_max`. `None` if the new call starts a program, or would make the waiting call wait for
     /// a held topic.
     pub(super) fn joinable(&mut self, names: &Names, cost: u64, cost_max: u64) -> Option<u64> {
@@ -120,7 +120,7 @@ impl<T> Lane<T> {
         }
         let topics = names.topics.iter().filter_map(|name| self.topics.get(name));
         let clients = names.clients.iter().filter_map(|id| self.clients.get(id));
-        let mut last = topics.chain(clients).map(|line| line.calls.back().copied());
+        let mut last = topics.chain(clients).map(|list| list.calls.back().copied());
         let number = last.next()??;
         let entry = self.entries.get(&number)?;
         (last.all(|other| other == Some(number)) && entry.cost.saturating_add(cost) <= cost_max)
@@ -170,26 +170,26 @@ impl<T> Lane<T> {
         self.entries.insert(number, entry);
     }
 
-    /// Adds a call at the end of its lines. Returns the number of lines in which another call is
+    /// Adds a call at the end of its lists. Returns the number of lists in which another call is
     /// before it.
     fn enter(&mut self, number: u64, names: &Names) -> usize {
         let mut blocked = 0;
-        let mut enter = |line: &mut Line| {
-            if line.calls.back() != Some(&number) {
-                line.calls.push_back(number);
+        let mut enter = |list: &mut WaitList| {
+            if list.calls.back() != Some(&number) {
+                list.calls.push_back(number);
             }
-            blocked += usize::from(line.calls.front() != Some(&number));
+            blocked += usize::from(list.calls.front() != Some(&number));
         };
         for topic in &names.topics {
-            let line = self.topics.entry(topic.clone()).or_default();
-            enter(line);
-            line.starts += usize::from(names.starts.contains(topic));
+            let list = self.topics.entry(topic.clone()).or_default();
+            enter(list);
+            list.starts += usize::from(names.starts.contains(topic));
         }
         for client in &names.clients {
             enter(self.clients.entry(*client).or_default());
         }
         if let Some(whole) = names.whole {
-            enter(self.wholes.entry(whole).or_default());
+            enter(self.divided_calls.entry(whole).or_default());
         }
         blocked
     }
@@ -203,7 +203,7 @@ impl<T> Lane<T> {
             .topics
             .get(topic)
             .into_iter()
-            .flat_map(|line| &line.calls)
+            .flat_map(|list| &list.calls)
         {
             if let Some(entry) = self.entries.get_mut(number) {
                 entry.blocked += 1;
@@ -221,7 +221,7 @@ impl<T> Lane<T> {
             .topics
             .get(topic)
             .into_iter()
-            .flat_map(|line| &line.calls)
+            .flat_map(|list| &list.calls)
         {
             if let Some(entry) = self.entries.get_mut(number) {
                 entry.blocked -= 1;
@@ -284,19 +284,19 @@ impl<T> Lane<T> {
         let entry = self.entries.remove(&number)?;
         self.ready.remove(&(entry.start, number));
         let mut unblocked = Vec::new();
-        let mut leave = |line: &mut Line| {
-            if line.calls.front() == Some(&number) {
-                line.calls.pop_front();
-                unblocked.extend(line.calls.front().copied());
+        let mut leave = |list: &mut WaitList| {
+            if list.calls.front() == Some(&number) {
+                list.calls.pop_front();
+                unblocked.extend(list.calls.front().copied());
             } else {
-                line.calls.retain(|other| *other != number);
+                list.calls.retain(|other| *other != number);
             }
-            line.calls.is_empty()
+            list.calls.is_empty()
         };
         for topic in &entry.names.topics {
-            if let Some(line) = self.topics.get_mut(topic) {
-                line.starts -= usize::from(entry.names.starts.contains(topic));
-                if leave(line) {
+            if let Some(list) = self.topics.get_mut(topic) {
+                list.starts -= usize::from(entry.names.starts.contains(topic));
+                if leave(list) {
                     self.topics.remove(topic);
                 }
             }
@@ -307,9 +307,9 @@ impl<T> Lane<T> {
             }
         }
         if let Some(whole) = &entry.names.whole
-            && self.wholes.get_mut(whole).is_some_and(&mut leave)
+            && self.divided_calls.get_mut(whole).is_some_and(&mut leave)
         {
-            self.wholes.remove(whole);
+            self.divided_calls.remove(whole);
         }
         for number in unblocked {
             if let Some(entry) = self.entries.get_mut(&number) {
@@ -416,7 +416,7 @@ mod tests {
         lane.push("after", names(&["d"], &[]), "d", 10);
         let expected = ["before", "after", "first", "second", "third"];
         assert_eq!(order(&mut lane), expected);
-        assert!(lane.wholes.is_empty());
+        assert!(lane.divided_calls.is_empty());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use weir_core::batch::{Action, Batch};
 use weir_core::{Program, ProgramHost};
 
 use super::Content;
-use crate::engine::{Engine, widest};
+use crate::engine::{Engine, max_setup};
 use crate::log::{LogIndex, LogReader};
 
 /// Maximum number of modules that are compiled and not yet applied. A host retains few modules that
@@ -153,7 +153,7 @@ fn admit_all(
             continue;
         };
         if !code.is_empty()
-            && let Ok(program) = host.admit(code, &widest())
+            && let Ok(program) = host.admit(code, &max_setup())
         {
             admitted(program);
         }

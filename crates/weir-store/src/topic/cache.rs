@@ -184,7 +184,7 @@ impl FileCache {
 
     /// Evicts at least half of the files, and lowers the limit. Returns `false` if no file is
     /// cached.
-    fn give_back(&self) -> bool {
+    fn evict_half(&self) -> bool {
         let mut open = self.open.lock();
         if open.files.is_empty() {
             return false;
@@ -197,10 +197,10 @@ impl FileCache {
     }
 
     /// Retries `act` while it fails for lack of descriptors and files can be evicted.
-    fn frugally<T>(&self, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    fn with_eviction<T>(&self, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             match act() {
-                Err(error) if lacks_descriptors(&error) && self.give_back() => {}
+                Err(error) if lacks_descriptors(&error) && self.evict_half() => {}
                 result => return result,
             }
         }
@@ -251,11 +251,11 @@ impl FileCache {
 
 impl Disk for FileCache {
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        self.frugally(|| self.disk.open(path, mode))
+        self.with_eviction(|| self.disk.open(path, mode))
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        self.frugally(|| self.disk.list(dir))
+        self.with_eviction(|| self.disk.list(dir))
     }
 
     fn create_dir(&self, dir: &str) -> io::Result<()> {
@@ -281,15 +281,15 @@ impl Disk for FileCache {
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        self.frugally(|| self.disk.sync_dir(dir))
+        self.with_eviction(|| self.disk.sync_dir(dir))
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
         self.disk.free_bytes()
     }
 
-    fn check_place(&self) -> io::Result<()> {
-        self.disk.check_place()
+    fn check_directory(&self) -> io::Result<()> {
+        self.disk.check_directory()
     }
 
     fn volatile(&self) -> Option<&'static str> {

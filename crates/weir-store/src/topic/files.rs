@@ -75,14 +75,14 @@ pub(crate) struct BlockRef {
     pub(crate) last: u64,
     pub(crate) records: u32,
     pub(crate) bytes: u32,
-    pub(crate) home: Home,
+    pub(crate) storage: BlockStorage,
     /// Checksum of the header in the file; 0 in memory.
     pub(crate) header_crc: u32,
 }
 
 /// The location of the records of a closed block.
 #[derive(Clone, Debug)]
-pub(crate) enum Home {
+pub(crate) enum BlockStorage {
     /// In memory, not written yet.
     Memory(Bytes),
     /// In a segment, with the header at this position.
@@ -270,7 +270,7 @@ impl TopicFiles {
         let contents = self.contents.read();
         let at = contents.blocks.partition_point(|block| block.last < from);
         match contents.blocks.get(at) {
-            Some(block) if matches!(block.home, Home::Memory(_)) => 0,
+            Some(block) if matches!(block.storage, BlockStorage::Memory(_)) => 0,
             Some(block) => HEADER_BYTES + block.bytes as usize,
             None if contents.open_records > 0 && contents.last >= from => contents.open.len(),
             None => 0,
@@ -328,13 +328,13 @@ impl TopicFiles {
     /// Whether the segment of this block is no longer part of the topic. Compaction, retention and
     /// installs replace or remove segments.
     pub(crate) fn is_replaced(&self, block: &BlockRef) -> bool {
-        let Home::File(old, _) = &block.home else {
+        let BlockStorage::File(old, _) = &block.storage else {
             return false;
         };
         let contents = self.contents.read();
-        !contents.blocks.iter().any(|now| match &now.home {
-            Home::File(segment, _) => Arc::ptr_eq(segment, old),
-            Home::Memory(_) => false,
+        !contents.blocks.iter().any(|now| match &now.storage {
+            BlockStorage::File(segment, _) => Arc::ptr_eq(segment, old),
+            BlockStorage::Memory(_) => false,
         })
     }
 
@@ -388,9 +388,9 @@ impl TopicFiles {
             records: block.records,
             bytes,
         };
-        let (segment, position) = match &block.home {
-            Home::Memory(bytes) => return Ok(Some(loaded(bytes.clone()))),
-            Home::File(segment, position) => (segment, *position),
+        let (segment, position) = match &block.storage {
+            BlockStorage::Memory(bytes) => return Ok(Some(loaded(bytes.clone()))),
+            BlockStorage::File(segment, position) => (segment, *position),
         };
         let mut buffer = vec![0; HEADER_BYTES + block.bytes as usize];
         if !read(segment, &mut buffer, position)? {
@@ -454,7 +454,7 @@ impl TopicFiles {
                 last: header.last,
                 records: header.records,
                 bytes: header.bytes,
-                home: Home::File(Arc::clone(&segment), position),
+                storage: BlockStorage::File(Arc::clone(&segment), position),
                 header_crc: header.own_crc,
             });
             position = end;

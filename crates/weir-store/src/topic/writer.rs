@@ -13,7 +13,7 @@ use weir_core::Record;
 use weir_core::exact::to_u32;
 
 use super::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
-use super::files::{BlockRef, Home, Segment, TopicFiles, directory, path};
+use super::files::{BlockRef, BlockStorage, Segment, TopicFiles, directory, path};
 use crate::disk::OpenMode;
 use crate::error::{IoVerb, StoreError};
 
@@ -69,7 +69,7 @@ impl SegmentEntry {
 pub(crate) fn entries(blocks: &[BlockRef]) -> Vec<SegmentEntry> {
     let mut segments: Vec<SegmentEntry> = Vec::new();
     for block in blocks {
-        let Home::File(segment, at) = &block.home else {
+        let BlockStorage::File(segment, at) = &block.storage else {
             continue;
         };
         let number = segment.number;
@@ -212,7 +212,7 @@ impl TopicWriter {
                 last: raw.last,
                 records: raw.records,
                 bytes: to_u32(raw.bytes.len(), BLOCK_FITS),
-                home: Home::Memory(raw.bytes.clone()),
+                storage: BlockStorage::Memory(raw.bytes.clone()),
                 header_crc: 0,
             });
             self.unwritten.push(raw);
@@ -272,7 +272,7 @@ impl TopicWriter {
             let first = contents.blocks.len() - self.unwritten.len();
             let homes = &mut contents.blocks[first..];
             for ((block, place), header) in homes.iter_mut().zip(places).zip(&headers) {
-                block.home = Home::File(Arc::clone(&segment), place);
+                block.storage = BlockStorage::File(Arc::clone(&segment), place);
                 block.header_crc = RawBlock::own_crc(header);
             }
             drop(contents);
@@ -359,10 +359,10 @@ impl TopicWriter {
         let mut gone: Vec<Arc<Segment>> = Vec::new();
         let mut keep = 0;
         let mut blocks = contents.blocks.as_slice();
-        while let Some(Home::File(segment, _)) = blocks.first().map(|block| &block.home) {
+        while let Some(BlockStorage::File(segment, _)) = blocks.first().map(|block| &block.storage)
+        {
             let number = segment.number;
-            let is_in =
-                |block: &&BlockRef| matches!(&block.home, Home::File(s, _) if s.number == number);
+            let is_in = |block: &&BlockRef| matches!(&block.storage, BlockStorage::File(s, _) if s.number == number);
             let count = blocks.iter().take_while(is_in).count();
             let (own, rest) = blocks.split_at(count);
             if current == Some(number) || own.last().is_none_or(|block| block.last > through) {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use weir_core::group::GroupSetup;
 use weir_core::intention::ONCE;
 use weir_core::{ClientId, Effect, GroupMode, GroupStep, Outcome};
-use weir_store::clock::{BELIEVE_AFTER, CLOSED_MS_MAX, Clock};
+use weir_store::clock::{ACCEPT_JUMP_AFTER, CLOSED_MS_MAX, Clock};
 use weir_store::disk::SimDisk;
-use weir_store::{Ask, OpenOptions, Store};
+use weir_store::{ClaimRequest, OpenOptions, Store};
 
 use crate::world::{CLIENT, create, execute, options, outcomes, put, records};
 
@@ -154,7 +154,7 @@ fn a_run_that_agrees_with_the_wall_clock_confirms_the_time() {
     let store = open(&disk, &clock);
     create(&store, "t");
     store.shut_down().unwrap();
-    let long = u64::try_from(BELIEVE_AFTER.as_millis()).unwrap();
+    let long = u64::try_from(ACCEPT_JUMP_AFTER.as_millis()).unwrap();
     for _ in 0..3 {
         clock.jump(11 * HOUR_MS);
         let store = open(&disk, &clock);
@@ -194,13 +194,13 @@ fn a_lease_of_a_second_ends_after_a_second_whatever_the_wall_clock_does() {
     assert_eq!(opened.effect, Effect::Valid, "{opened:?}");
     execute(&store, &[put("t", b"k", b"v")]);
     let claim = || {
-        let ask = Ask {
+        let request = ClaimRequest {
             member: b"m",
             max: 10,
             lease_ms: 1_000,
             bytes_max: usize::MAX,
         };
-        store.claim("t", "g", &ask).unwrap().deliveries.len()
+        store.claim("t", "g", &request).unwrap().deliveries.len()
     };
     clock.jump(25 * HOUR_MS);
     assert_eq!(claim(), 1);

@@ -12,7 +12,7 @@ use weir_core::{
     Commit, ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupStep, RecordKind, TopicOptions,
 };
 use weir_store::disk::{Disk, SimDisk};
-use weir_store::{Ask, Claimed, OpenOptions, Store, StoreError};
+use weir_store::{ClaimRequest, Claimed, OpenOptions, Store, StoreError};
 
 use crate::disks::{Gate, Op};
 use crate::world::{create, create_with, execute, latest, open, options, put, put_many, records};
@@ -33,13 +33,13 @@ fn step(store: &Store, topic: &str, step: GroupStep<'_>) -> Commit {
 }
 
 fn claim(store: &Store, topic: &str, member: &str, max: usize) -> Claimed {
-    let ask = Ask {
+    let request = ClaimRequest {
         member: member.as_bytes(),
         max,
         lease_ms: 0,
         bytes_max: usize::MAX,
     };
-    store.claim(topic, "g", &ask).unwrap()
+    store.claim(topic, "g", &request).unwrap()
 }
 
 fn offsets(claimed: &Claimed) -> Vec<u64> {
@@ -115,18 +115,18 @@ fn members_of_a_shared_group_have_each_record_once_and_the_cursor_follows() {
         store.groups("x"),
         Err(StoreError::TopicUnknown { .. })
     ));
-    let ask = Ask {
+    let request = ClaimRequest {
         member: b"m",
         max: 1,
         lease_ms: 0,
         bytes_max: usize::MAX,
     };
     assert!(matches!(
-        store.claim("t", "x", &ask),
+        store.claim("t", "x", &request),
         Err(StoreError::GroupUnknown { .. })
     ));
     assert!(matches!(
-        store.claim("x", "x", &ask),
+        store.claim("x", "x", &request),
         Err(StoreError::TopicUnknown { .. })
     ));
 }

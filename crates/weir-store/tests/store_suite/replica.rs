@@ -23,7 +23,7 @@ pub fn node() -> NodeOptions {
         node: 3,
         cluster: CLUSTER,
         incarnation: 0,
-        holes: false,
+        allow_gaps: false,
     }
 }
 
@@ -94,7 +94,7 @@ pub fn append(replica: &Replica, entries: Vec<ReplicaEntry>) -> Result<(), Store
     Ok(())
 }
 
-pub fn wait(act: impl FnOnce(weir_store::replica::Done)) -> Result<(), StoreError> {
+pub fn wait(act: impl FnOnce(weir_store::replica::Callback)) -> Result<(), StoreError> {
     let (sender, result) = mpsc::channel();
     act(Box::new(move |done| drop(sender.send(done))));
     result.recv().unwrap_or(Err(StoreError::Closed))

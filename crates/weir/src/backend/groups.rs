@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_core::{Commit, ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation, Outcome};
-use weir_store::{Ask, GroupInfo, Store, StoreError};
+use weir_store::{ClaimRequest, GroupInfo, Store, StoreError};
 
 use super::{Backend, TopicReader};
 use crate::error::WeirError;
@@ -125,18 +125,18 @@ impl Backend {
         &self,
         topic: &str,
         group: &str,
-        ask: &Ask<'_>,
+        request: &ClaimRequest<'_>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Work>, WeirError> {
         let mut seen = None;
         loop {
             let got = match self {
-                Self::Local(store) => local_claim(store, topic, group, ask)?,
+                Self::Local(store) => local_claim(store, topic, group, request)?,
                 Self::Remote(remote) => {
                     let wait = deadline.map_or(Duration::MAX, |deadline| {
                         deadline.saturating_duration_since(Instant::now())
                     });
-                    remote.claim(topic, group, ask, wait)?
+                    remote.claim(topic, group, request, wait)?
                 }
             };
             if let Some(code) = got.reason.filter(|code| *code != ErrorCode::Conflict) {
@@ -165,9 +165,9 @@ fn local_claim(
     store: &Store,
     topic: &str,
     group: &str,
-    ask: &Ask<'_>,
+    request: &ClaimRequest<'_>,
 ) -> Result<ClaimResult, WeirError> {
-    let claimed = store.claim(topic, group, ask)?;
+    let claimed = store.claim(topic, group, request)?;
     let mut works = Vec::new();
     for delivery in claimed.deliveries {
         works.extend(Work::new(delivery.page, delivery.claim, delivery.attempts)?);

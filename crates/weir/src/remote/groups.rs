@@ -6,7 +6,7 @@ use bytes::Bytes;
 use weir_core::machine::groups::Owner;
 use weir_core::{ConsequenceOffset, ErrorCode, GroupName};
 use weir_protocol::{CLAIM_RECORDS_MAX, GroupClaim, GroupLine, GroupLines, Message};
-use weir_store::{Ask, GroupInfo, Page, StoreError};
+use weir_store::{ClaimRequest, GroupInfo, Page, StoreError};
 
 use super::link::packet_of;
 use super::{Remote, other, refused, unexpected};
@@ -64,17 +64,17 @@ impl Remote {
         &self,
         topic: &str,
         group: &str,
-        ask: &Ask<'_>,
+        request: &ClaimRequest<'_>,
         wait: Duration,
     ) -> Result<ClaimResult, WeirError> {
         let wait = wait.min(WAIT_MAX).min(self.patience / 2);
         let message = Message::GroupClaim(GroupClaim {
             topic,
             group,
-            member: ask.member,
-            max: (ask.max as u64).clamp(1, CLAIM_RECORDS_MAX),
+            member: request.member,
+            max: (request.max as u64).clamp(1, CLAIM_RECORDS_MAX),
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0),
-            lease_ms: ask.lease_ms,
+            lease_ms: request.lease_ms,
         });
         let bytes = Bytes::from(block_on(self.request(&message))?);
         if let Message::Refusal(refusal) = packet_of(&bytes)?.message {

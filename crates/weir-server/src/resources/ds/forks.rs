@@ -48,7 +48,7 @@ pub(super) fn load(edge: &Edge) -> Result<Vec<(String, String)>, Problem> {
         let Some((source, fork)) = names.split_once('/') else {
             return Ok(true);
         };
-        let standing = edge.shared.store.standing(source);
+        let standing = edge.shared.store.topic_state(source);
         let incarnation = standing.and_then(|topic| topic.incarnation);
         let valid = match incarnation {
             Some(incarnation) => is_fork(edge, fork, source, incarnation.0)?,

@@ -50,7 +50,7 @@ impl View {
     /// Finds a stream; `None` if there is none. Does not check the expiry. May block on a disk;
     /// [`find`] does not.
     pub(super) fn find(ds: &Streams, store: &Store, topic: &str) -> Result<Option<Self>, Problem> {
-        let standing = store.standing(topic);
+        let standing = store.topic_state(topic);
         let lives = standing.and_then(|topic| Some((topic.incarnation?.0, topic.created?.0)));
         let Some((incarnation, created)) = lives else {
             return Ok(None);
@@ -162,7 +162,7 @@ pub(super) async fn find(edge: &Arc<Edge>, topic: &str) -> Result<Option<View>, 
 /// Whether the whole description of a stream is in memory.
 fn is_at_hand(edge: &Edge, topic: &str) -> bool {
     let store = &edge.shared.store;
-    let standing = store.standing(topic);
+    let standing = store.topic_state(topic);
     let Some(incarnation) = standing.and_then(|topic| topic.incarnation) else {
         // There is no such stream.
         return true;

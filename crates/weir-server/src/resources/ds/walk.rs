@@ -54,7 +54,7 @@ impl Walk {
         let Some(part) = self.parts.get(at) else {
             return Ok(None);
         };
-        let now = self.store.standing(&part.topic);
+        let now = self.store.topic_state(&part.topic);
         let now = now.and_then(|topic| topic.incarnation);
         if now.is_none_or(|now| now.0 != part.incarnation) {
             return Err(Problem::new(

@@ -81,7 +81,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let incarnation = edge
         .shared
         .store
-        .standing(&call.matched.topic)
+        .topic_state(&call.matched.topic)
         .and_then(|topic| topic.incarnation);
     if let Some(id) = given {
         let (of, offset) =

@@ -116,7 +116,7 @@ impl Default for State {
 }
 
 /// The outcome of an operation.
-enum Fate {
+enum OpOutcome {
     Done,
     /// The volatile state is changed, then the power is off.
     ThenOff,
@@ -146,7 +146,7 @@ impl State {
     }
 
     /// Counts an operation and returns its outcome.
-    fn meet(&mut self, op: SimOp) -> io::Result<Fate> {
+    fn count_op(&mut self, op: SimOp) -> io::Result<OpOutcome> {
         if self.off {
             return Err(power_is_off());
         }
@@ -163,24 +163,24 @@ impl State {
             self.counts.ops += 1;
             if self.cut_at == Some(self.counts.ops) {
                 self.off = true;
-                return Ok(Fate::ThenOff);
+                return Ok(OpOutcome::ThenOff);
             }
         }
         let fault = self
             .faults
             .iter()
             .find(|fault| fault.op == op && fault.at == count);
-        Ok(fault.map_or(Fate::Done, |fault| Fate::Fails(fault.failure)))
+        Ok(fault.map_or(OpOutcome::Done, |fault| OpOutcome::Fails(fault.failure)))
     }
 
-    /// Like `meet`, for operations that cannot be executed in part. Returns whether the power is
+    /// Like `count_op`, for operations that cannot be executed in part. Returns whether the power is
     /// off afterwards.
     fn meet_whole(&mut self, op: SimOp) -> io::Result<bool> {
-        match self.meet(op)? {
-            Fate::Done => Ok(false),
-            Fate::ThenOff => Ok(true),
-            Fate::Fails(SimFailure::Full) => Err(io::ErrorKind::StorageFull.into()),
-            Fate::Fails(_) => Err(io_error()),
+        match self.count_op(op)? {
+            OpOutcome::Done => Ok(false),
+            OpOutcome::ThenOff => Ok(true),
+            OpOutcome::Fails(SimFailure::Full) => Err(io::ErrorKind::StorageFull.into()),
+            OpOutcome::Fails(_) => Err(io_error()),
         }
     }
 
@@ -346,7 +346,7 @@ impl State {
     }
 
     pub(super) fn read(&mut self, node: u64, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        if let Fate::Fails(_) = self.meet(SimOp::Read)? {
+        if let OpOutcome::Fails(_) = self.count_op(SimOp::Read)? {
             return Err(io_error());
         }
         let offset = size(offset)?;
@@ -362,21 +362,21 @@ impl State {
     }
 
     pub(super) fn write(&mut self, node: u64, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let fate = self.meet(SimOp::Write)?;
+        let outcome = self.count_op(SimOp::Write)?;
         let offset = size(offset)?;
         let grows = (offset + bytes.len()).saturating_sub(self.node(node)?.len()) as u64;
         if grows > self.free_bytes().unwrap_or(u64::MAX) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        match fate {
-            Fate::Done => self.node(node)?.write(bytes, offset),
-            Fate::ThenOff => {
+        match outcome {
+            OpOutcome::Done => self.node(node)?.write(bytes, offset),
+            OpOutcome::ThenOff => {
                 self.node(node)?.write(bytes, offset);
                 return Err(power_is_off());
             }
-            Fate::Fails(SimFailure::Io) => return Err(io_error()),
-            Fate::Fails(SimFailure::Full) => return Err(io::ErrorKind::StorageFull.into()),
-            Fate::Fails(SimFailure::Short) => {
+            OpOutcome::Fails(SimFailure::Io) => return Err(io_error()),
+            OpOutcome::Fails(SimFailure::Full) => return Err(io::ErrorKind::StorageFull.into()),
+            OpOutcome::Fails(SimFailure::Short) => {
                 // Kernels copy whole pages, so the retained data ends at a sector boundary.
                 let half = (offset + bytes.len() / 2) / 512 * 512;
                 let kept = half.saturating_sub(offset);
@@ -388,10 +388,10 @@ impl State {
     }
 
     pub(super) fn sync(&mut self, node: u64) -> io::Result<()> {
-        match self.meet(SimOp::Sync)? {
-            Fate::Done => self.node(node)?.sync(),
-            Fate::ThenOff => return Err(power_is_off()),
-            Fate::Fails(_) => {
+        match self.count_op(SimOp::Sync)? {
+            OpOutcome::Done => self.node(node)?.sync(),
+            OpOutcome::ThenOff => return Err(power_is_off()),
+            OpOutcome::Fails(_) => {
                 self.node(node)?.lose_dirty();
                 return Err(io_error());
             }

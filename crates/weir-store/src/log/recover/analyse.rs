@@ -8,7 +8,9 @@ use super::files::{Files, SegmentFile};
 use crate::disk::{Disk, OpenMode};
 use crate::error::StoreError;
 use crate::log::format::{BatchHeader, FIRST_POSITION, Kind};
-use crate::log::scan::{Evidence, Probe, Window, gather, lacks_a_sector, later_error, look};
+use crate::log::scan::{
+    Evidence, Probe, Window, collect_headers, lacks_a_sector, later_error, probe,
+};
 use crate::log::sectors::SECTOR_BYTES;
 use crate::log::view::{SegmentView, View};
 
@@ -178,9 +180,9 @@ impl Analysis {
             if self.last_kind == Some(Kind::Roll) && position > FIRST_POSITION {
                 return Err(self.damage(segment, position, "the next segment is missing"));
             }
-            let spot = look(&mut window, &segment.header, position)?;
+            let spot = probe(&mut window, &segment.header, position)?;
             let Probe::Batch(header) = spot else {
-                return self.bad_spot(disk, segments, number, &mut window, position, spot);
+                return self.classify_end(disk, segments, number, &mut window, position, spot);
             };
             self.check_order(segment, &header, position == FIRST_POSITION)?;
             self.accept(number, segment.header.first_sequence, &header);
@@ -292,7 +294,7 @@ impl Analysis {
     }
 
     /// Applies rows 1 to 9 of the table. Returns `false` if the log ends here.
-    fn bad_spot(
+    fn classify_end(
         &mut self,
         disk: &dyn Disk,
         segments: &[SegmentFile],
@@ -334,14 +336,14 @@ impl Analysis {
             }
             _ => position.saturating_add(SECTOR_BYTES),
         };
-        gather(window, &segment.header, go_on, &mut evidence)?;
+        collect_headers(window, &segment.header, go_on, &mut evidence)?;
         let batches_after = evidence.headers > 0;
         evidence.add(own.0, own.1);
         for segment in later {
             evidence.add(segment.header.durable_before, segment.header.epoch);
             let file = segment.open(disk, OpenMode::Read)?;
             let mut window = Window::new(&segment.path, &*file, segment.len);
-            gather(&mut window, &segment.header, FIRST_POSITION, &mut evidence)?;
+            collect_headers(&mut window, &segment.header, FIRST_POSITION, &mut evidence)?;
         }
         if evidence.durable_before > self.sequence {
             return Err(self.damage(segment, position, proven));

@@ -40,13 +40,13 @@ pub(crate) struct Files {
     /// The start file; `None` if the creation of the log was interrupted before it.
     pub(crate) start: Option<StartMark>,
     /// Whether one of the two copies was bad.
-    pub(crate) start_worn: bool,
+    pub(crate) start_has_bad_copy: bool,
     /// Valid segments, ascending.
     pub(crate) segments: Vec<SegmentFile>,
     /// Files to remove if the scan finds no damage: remains of purges and unfinished files.
     pub(crate) leftovers: Vec<String>,
     /// Segments that a repair or reset replaced; removed together with `leftovers`.
-    pub(crate) overtaken: Vec<String>,
+    pub(crate) replaced: Vec<String>,
     /// Segments before a reset; removed after `start` was rewritten.
     pub(crate) before_reset: Vec<String>,
     /// A number above every existing segment id.
@@ -56,7 +56,7 @@ pub(crate) struct Files {
 }
 
 /// Determines the meaning of each file in the directory. `None` if there is no log.
-pub(crate) fn sort_out(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Files>, StoreError> {
+pub(crate) fn classify(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Files>, StoreError> {
     let names = disk
         .list(LOG_DIR)
         .map_err(StoreError::io(IoVerb::List, LOG_DIR))?;
@@ -75,7 +75,7 @@ pub(crate) fn sort_out(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Fi
     if !has_start && sequences.is_empty() {
         return Ok(None);
     }
-    let (start, start_worn) = if has_start {
+    let (start, start_has_bad_copy) = if has_start {
         let (mark, worn) = read_start(disk, store_id)?;
         (Some(mark), worn)
     } else {
@@ -98,7 +98,7 @@ pub(crate) fn sort_out(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Fi
         epoch_seen = epoch_seen.max(segment.header.epoch);
         segments.push(segment);
     }
-    let overtaken = take_overtaken(&mut segments);
+    let replaced = take_replaced(&mut segments);
     let first_found = segments
         .first()
         .map(|segment| segment.header.first_sequence);
@@ -124,10 +124,10 @@ pub(crate) fn sort_out(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Fi
     check_chain(&segments)?;
     Ok(Some(Files {
         start,
-        start_worn,
+        start_has_bad_copy,
         segments,
         leftovers,
-        overtaken,
+        replaced,
         before_reset,
         next_segment_id: newest.saturating_add(1),
         epoch_seen,
@@ -227,18 +227,18 @@ fn take_before_reset(segments: &mut Vec<SegmentFile>) -> Vec<String> {
 
 /// Removes from the list every segment that follows a later-created segment, and returns their
 /// paths.
-fn take_overtaken(segments: &mut Vec<SegmentFile>) -> Vec<String> {
+fn take_replaced(segments: &mut Vec<SegmentFile>) -> Vec<String> {
     let mut newest = 0;
-    let mut overtaken = Vec::new();
+    let mut replaced = Vec::new();
     segments.retain(|segment| {
         let counts = segment.header.segment_id > newest;
         newest = newest.max(segment.header.segment_id);
         if !counts {
-            overtaken.push(segment.path.clone());
+            replaced.push(segment.path.clone());
         }
         counts
     });
-    overtaken
+    replaced
 }
 
 fn check_chain(segments: &[SegmentFile]) -> Result<(), StoreError> {

@@ -36,7 +36,7 @@ pub(super) fn repair(
 ) -> Result<(), StoreError> {
     for range in &analysis.cuts {
         if let Some(segment) = files.segments.get(range.segment) {
-            let kept_in = match keep(disk, store_id, options, segment, range) {
+            let kept_in = match save_cut(disk, store_id, options, segment, range) {
                 Ok(path) => Some(path),
                 // Only people use the saved bytes: a failure to save them must not prevent an open.
                 Err(StoreError::DiskFull { .. }) => None,
@@ -297,7 +297,7 @@ impl<'a> Sink<'a> {
 }
 
 /// Saves bytes that are cut off in a cut file.
-fn keep(
+fn save_cut(
     disk: &dyn Disk,
     store_id: &[u8; 16],
     options: &LogOptions,

@@ -31,7 +31,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let after = query.bytes("after").map(<[u8]>::to_vec);
     let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
     if store
-        .standing(&topic)
+        .topic_state(&topic)
         .is_none_or(|topic| topic.incarnation.is_none())
     {
         return Err(no_topic());

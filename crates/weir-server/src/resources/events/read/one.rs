@@ -160,7 +160,7 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
         Ok(Attempt::Done(match page {
             Some(page) => Current::Record(page),
             None if store
-                .standing(&topic)
+                .topic_state(&topic)
                 .is_some_and(|topic| topic.incarnation.is_some()) =>
             {
                 Current::NoKey

@@ -117,7 +117,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let compacted = edge
         .shared
         .store
-        .standing(&call.matched.topic)
+        .topic_state(&call.matched.topic)
         .is_some_and(|topic| topic.compaction != Compaction::Off);
     let moves = moves(call)?;
     let tag = format!("\"r{after}-{next}.{}\"", form.letter());
