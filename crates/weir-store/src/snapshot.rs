@@ -116,7 +116,7 @@ impl Checkpoint {
         disk.create_dir(DIRECTORY)
             .map_err(StoreError::io(IoVerb::Open, DIRECTORY))?;
         sync_dir("")?;
-        // Only now: if an earlier step fails, the next checkpoint must repeat all steps.
+        // Not earlier: if a step above fails, the next checkpoint must repeat all steps.
         for (segment, written) in durable {
             segment.settle(written);
         }

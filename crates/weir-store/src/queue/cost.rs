@@ -32,7 +32,7 @@ struct Cost {
     cheap: u32,
     /// How often a call of the topic outside the slow lane was costly.
     surprises: u8,
-    /// Whether the topic has a program. A topic without a program keeps its surprises.
+    /// Whether the topic has a program. A topic without a program retains `surprises`.
     is_live: bool,
 }
 
