@@ -13,7 +13,7 @@ use crate::report::Failure;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The copy is there whole or not at all. It can be opened, checked and restored.
+A backup exists as a whole or not at all. It can be opened, verified and restored.
 
 Examples:
   weir put orders x && weir backup ./copy
@@ -26,10 +26,10 @@ pub(crate) struct BackupArgs {
 /// Fields of a backup.
 pub(crate) const FIELDS: &[Field] = &[
     field("target", "text", "directory of the copy"),
-    field("index", "number", "newest log entry in it"),
+    field("index", "number", "newest log entry in the copy"),
     field("files", "number", "files copied"),
     field("bytes", "number", "bytes copied"),
-    field("ms", "number", "milliseconds it took"),
+    field("ms", "number", "duration in milliseconds"),
 ];
 
 /// Runs `weir backup`.

@@ -56,8 +56,8 @@ pub(crate) struct Load {
 enum Verb {
     /// Write messages and wait for their verdicts
     #[command(after_long_help = "\
-Latency is from handing over a call of --batch messages to its verdict. With --window 1 a client waits
-for each verdict; with more, so many calls of it are on their way. Ctrl-C prints what there is.
+Latency is the time from a call with --batch messages to its verdict. With --window 1, a client waits
+for each verdict; with N, a client has N calls in flight. Ctrl-C prints the results so far.
 
 Examples:
   weir bench write --messages 500
@@ -65,8 +65,8 @@ Examples:
     Write(write::WriteArgs),
     /// Read a topic from its beginning, or single records
     #[command(after_long_help = "\
-Latency is that of a page, or with --single that of a record at a random offset. Each client reads
-its share: the first messages of the topic, or so many single records.
+Latency is the time to read a page, or with --single a record at a random offset. The clients read
+equal numbers of messages, from the start of the topic or as single records.
 
 Examples:
   weir bench write -m 500 --quiet && weir bench read
@@ -74,8 +74,8 @@ Examples:
     Read(read::ReadArgs),
     /// Measure the time from a write to its arrival at listeners
     #[command(after_long_help = "\
-One writer, --clients listeners. Latency is from handing a message over to its arrival at a listener,
-so it holds the time of the write too.
+One writer and --clients listeners. Latency is the time from the write call to the arrival of the message
+at a listener, so it includes the time of the write.
 
 Examples:
   weir bench tail --clients 2 --messages 200
@@ -86,31 +86,27 @@ Examples:
 /// Fields of a measurement.
 pub(crate) const FIELDS: &[Field] = &[
     field("verb", "text", "write, read or tail"),
-    field("at", "text", "where the store is"),
+    field("at", "text", "place of the store"),
     field(
         "durability",
         "text",
-        "what a verdict means for the disk: group, each, interval:TIME or memory",
+        "durability level: group, each, interval:TIME or memory",
     ),
-    field("clients", "number", "clients at once"),
-    field("messages", "number", "messages that were answered or read"),
+    field("clients", "number", "number of concurrent clients"),
+    field("messages", "number", "messages that were written or read"),
     field("bytes", "number", "bytes of their values"),
     wide("batch", "number", "messages in a call"),
-    wide("window", "number", "calls of a client on their way"),
-    field("ms", "number", "milliseconds it took"),
-    field("per_second", "number", "messages a second"),
-    wide("samples", "number", "latencies that were taken"),
-    field(
-        "p50_us",
-        "number",
-        "half of the latencies are at most so long",
-    ),
-    field("p90_us", "number", "90 of 100 are"),
-    field("p99_us", "number", "99 of 100 are"),
-    field("p999_us", "number", "999 of 1000 are"),
-    field("max_us", "number", "the longest"),
+    wide("window", "number", "calls in flight of a client"),
+    field("ms", "number", "duration in milliseconds"),
+    field("per_second", "number", "messages per second"),
+    wide("samples", "number", "number of measured latencies"),
+    field("p50_us", "number", "median latency"),
+    field("p90_us", "number", "90th percentile of the latencies"),
+    field("p99_us", "number", "99th percentile of the latencies"),
+    field("p999_us", "number", "99.9th percentile of the latencies"),
+    field("max_us", "number", "longest latency"),
     field("invalid", "number", "verdicts that were not VALID"),
-    field("complete", "bool", "whether it ran to its end"),
+    field("complete", "bool", "whether the measurement ran to its end"),
 ];
 
 /// Measurements of one client, or of all clients together.

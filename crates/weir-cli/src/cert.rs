@@ -108,16 +108,24 @@ fn days(text: &str, most: u32) -> Result<u32, String> {
 
 /// Fields of a certificate.
 pub(crate) const FIELDS: &[Field] = &[
-    field("file", "text", "the file that holds it"),
-    field("names", "text", "host names, addresses and URIs it is for"),
-    field("issuer", "text", "who signed it"),
+    field("file", "text", "file of the certificate"),
+    field(
+        "names",
+        "text",
+        "host names, addresses and URIs of the certificate",
+    ),
+    field("issuer", "text", "name of the signing authority"),
     field("state", "text", "valid, expired or early"),
-    field("expires", "time", "when it ends"),
-    field("days", "number", "whole days until then"),
-    wide("subject", "text", "what it is called"),
-    wide("authority", "bool", "whether it may sign others"),
-    wide("begins", "time", "when it begins"),
-    wide("serial", "text", "its number, hexadecimal"),
+    field("expires", "time", "end of the validity"),
+    field("days", "number", "whole days until the end"),
+    wide("subject", "text", "name in the certificate"),
+    wide(
+        "authority",
+        "bool",
+        "whether the certificate may sign others",
+    ),
+    wide("begins", "time", "start of the validity"),
+    wide("serial", "text", "serial number, hexadecimal"),
 ];
 
 /// Runs `weir cert`.

@@ -102,24 +102,24 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "current",
         "bool",
-        "whether commands use it when nothing else is said",
+        "whether commands use this context by default",
     ),
-    field("at", "text", "where the store is"),
-    field("output", "text", "output format, null for the usual one"),
+    field("at", "text", "place of the store"),
+    field("output", "text", "output format, null: the default"),
     field(
         "token",
         "text",
-        "where the token is, null for none; it is never shown",
+        "source of the token, null: none; the token is never shown",
     ),
     wide(
         "server_ca",
         "text",
-        "file with the authority to trust, null: the system's",
+        "file with the trusted authority, null: those of the system",
     ),
     wide(
         "client_cert",
         "text",
-        "file with the certificate to show, null for none",
+        "file with the client certificate, null: none",
     ),
 ];
 

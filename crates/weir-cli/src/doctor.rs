@@ -30,10 +30,10 @@ pub(crate) struct DoctorArgs {}
 
 /// Fields of a check.
 pub(crate) const FIELDS: &[Field] = &[
-    field("check", "text", "what was looked at"),
+    field("check", "text", "subject of the check"),
     field("state", "text", "ok, warning or failed"),
-    field("found", "text", "what was found"),
-    field("advice", "text", "what to do about it, null when it is ok"),
+    field("found", "text", "finding"),
+    field("advice", "text", "advice, null if the check is ok"),
 ];
 
 /// Syncs that are timed.
@@ -207,8 +207,8 @@ fn disk_of(base: &Path) -> Vec<Check> {
         Check::new(
             "free space",
             format!("{} MiB of {} MiB", free >> 20, space.total_bytes >> 20),
-            (free < FREE_BYTES_MIN).then_some("free some: a store there takes no writes"),
-            (free < FREE_BYTES_FEW).then_some("free some, or set retention for topics"),
+            (free < FREE_BYTES_MIN).then_some("free space: a store there accepts no writes"),
+            (free < FREE_BYTES_FEW).then_some("free space, or set retention for topics"),
         ),
     ]
 }
@@ -231,7 +231,7 @@ fn syncs(base: &Path) -> Check {
             let warned = if median > SYNC_SLOW {
                 Some("each write waits for a sync: use a faster disk, or send many writes at once")
             } else if median < SYNC_IMPLAUSIBLE {
-                Some("no disk answers so fast: syncs are not carried out, or this is memory")
+                Some("no disk is so fast: syncs are not executed, or the file system is in memory")
             } else {
                 None
             };

@@ -176,17 +176,17 @@ Examples:
 
 /// Fields of a group.
 pub(crate) const FIELDS: &[Field] = &[
-    field("topic", "text", "topic that it reads"),
-    field("group", "text", "its name"),
+    field("topic", "text", "topic of the group"),
+    field("group", "text", "name of the group"),
     field("mode", "text", "exclusive, keyed or shared"),
-    field("cursor", "number", "everything up to here is done"),
+    field("cursor", "number", "all records up to this offset are done"),
     field("last", "number", "offset of the newest record"),
     field("lag", "number", "offsets that are not done"),
-    field("leased", "number", "records that members have"),
+    field("leased", "number", "records that members have claimed"),
     field(
         "waiting",
         "number",
-        "records that were given back or must wait for others",
+        "records that were returned to the group or wait for other records",
     ),
     field(
         "oldest",
@@ -196,25 +196,25 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "members",
         "text",
-        "who has records, and how many; the owner of an exclusive group",
+        "members with the number of their records; or the owner of an exclusive group",
     ),
-    wide(
-        "redeliveries",
-        "number",
-        "deliveries beyond the first of a record",
-    ),
-    wide("deaths", "number", "records that were given up"),
+    wide("redeliveries", "number", "repeated deliveries of records"),
+    wide("deaths", "number", "records that reached attempts_max"),
     wide("letters", "number", "dead letters that are not written yet"),
-    wide("lease_ms", "number", "how long a member may be silent"),
+    wide(
+        "lease_ms",
+        "number",
+        "maximum time of a member without a request, in milliseconds",
+    ),
     wide(
         "attempts_max",
         "number",
-        "deliveries before a record is given up, null: any number",
+        "maximum deliveries of a record, null: no limit",
     ),
     wide(
         "dead_letters",
         "text",
-        "topic for records that were given up, null: none",
+        "topic for records that reached attempts_max, null: none",
     ),
 ];
 

@@ -114,15 +114,11 @@ enum Form {
 pub(crate) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
     field("imported", "number", "items written by this run"),
-    field(
-        "already",
-        "number",
-        "items that earlier runs had sent and got a verdict for",
-    ),
-    field("broken", "number", "items that could not be used"),
+    field("already", "number", "items that earlier runs had imported"),
+    field("broken", "number", "items that were skipped as invalid"),
     field("rejected", "number", "items whose verdict is not VALID"),
     field("bytes", "number", "bytes of input read"),
-    field("ms", "number", "milliseconds this run took"),
+    field("ms", "number", "duration of this run in milliseconds"),
     field("complete", "bool", "whether the input was read to its end"),
 ];
 

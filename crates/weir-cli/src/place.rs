@@ -80,7 +80,8 @@ pub(crate) fn open_as(
     if let Some(store) = weir.local() {
         said(caller, access, store);
     } else if caller.settings.durability.origin != "default" {
-        let text = "the durability is the server's; what was asked for holds for directories only";
+        let text =
+            "the server determines the durability; the requested level applies to directories only";
         note(caller.quiet, text);
     }
     Ok(weir)
@@ -127,7 +128,7 @@ pub(crate) fn said(caller: &Caller, access: Access, store: &Store) {
     let clock = report.clock;
     if clock.ahead_ms > 0 {
         let text = format!(
-            "the clock of this machine is {} min ahead of what can be known: it is believed after \
+            "the clock of this machine is {} min ahead of the time of the store: it is accepted after \
              ten minutes, or at once with --believe-clock",
             clock.ahead_ms.div_ceil(60_000)
         );
@@ -135,7 +136,7 @@ pub(crate) fn said(caller: &Caller, access: Access, store: &Store) {
     }
     if clock.back_ms > CLOCK_BACK_MS {
         let text = format!(
-            "the clock of this machine is {} s before the newest record: time goes on from there",
+            "the clock of this machine is {} s before the newest record: the time of the store continues from that record",
             clock.back_ms / 1000
         );
         note(false, &format!("warning: {text}"));

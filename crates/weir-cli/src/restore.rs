@@ -47,7 +47,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field("bytes", "number", "bytes copied"),
     field("applied", "number", "newest intention in it"),
     field("digest", "text", "digest of its state"),
-    field("ms", "number", "milliseconds it took"),
+    field("ms", "number", "duration in milliseconds"),
 ];
 
 #[derive(Default)]

@@ -27,30 +27,30 @@ pub(crate) struct StatusArgs {}
 
 /// Fields of a status.
 pub(crate) const FIELDS: &[Field] = &[
-    field("at", "text", "where the store is"),
+    field("at", "text", "place of the store"),
     field(
         "durability",
         "text",
-        "when a write is answered: group, each, interval or memory",
+        "when a write is acknowledged: group, each, interval or memory",
     ),
-    field(
-        "synced",
-        "bool",
-        "whether an answer means that the write is synced",
-    ),
+    field("synced", "bool", "whether an acknowledged write is synced"),
     field(
         "writable",
         "bool",
-        "whether the store takes writes, null: it is open for reading only",
+        "whether the store accepts writes, null: it is open for reading only",
     ),
-    field("cause", "text", "why it takes no writes, null: it does"),
+    field(
+        "cause",
+        "text",
+        "why the store rejects writes, null: it accepts them",
+    ),
     field(
         "checkpoint_failure",
         "text",
         "why the last checkpoint failed, null: it succeeded",
     ),
-    field("topics", "number", "topics that are live"),
-    field("sessions", "number", "sessions whose nonces are kept"),
+    field("topics", "number", "existing topics"),
+    field("sessions", "number", "sessions whose nonces are stored"),
     field("applied", "number", "newest log entry that is applied"),
     field("durable", "number", "newest log entry that is synced"),
     field("log_bytes", "number", "bytes of the log's files"),
@@ -67,19 +67,15 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "volatile",
         "text",
-        "kind of file system, if a power cut may lose what is synced; null: it keeps it",
+        "kind of file system if a power cut may lose synced data, otherwise null",
     ),
-    field(
-        "free_bytes",
-        "number",
-        "bytes that may still be written there",
-    ),
+    field("free_bytes", "number", "free bytes of the file system"),
     wide("total_bytes", "number", "size of the file system"),
-    wide("log_first", "number", "oldest log entry that is kept"),
+    wide("log_first", "number", "oldest log entry that is retained"),
     wide(
         "idempotency_keys",
         "number",
-        "idempotency keys that are kept",
+        "idempotency keys that are stored",
     ),
     wide(
         "snapshots",

@@ -45,7 +45,7 @@ pub(crate) struct AddArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Returns when the node leads. Writes that are under way go on there. Useful before the process of the
+Returns when the node is the leader. Writes in progress continue there. Useful before the process of the
 leader is ended. Needs the right `admin`.
 
 Examples:
@@ -90,7 +90,7 @@ pub(crate) fn transfer(caller: &Caller, args: &TransferArgs) -> anyhow::Result<E
     let node = args.node;
     let weir = place::open(caller, Access::Change)?;
     let transferred = weir.transfer_lead(node);
-    transferred.failed(|| format!("cannot hand the lead over to node {node}"))?;
-    note(caller.quiet, &format!("node {node} leads"));
+    transferred.failed(|| format!("cannot transfer the leadership to node {node}"))?;
+    note(caller.quiet, &format!("node {node} is the leader"));
     Ok(ExitCode::SUCCESS)
 }

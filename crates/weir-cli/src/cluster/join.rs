@@ -14,9 +14,9 @@ use crate::serve::node::{self, Ports};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The cluster gives the directory a number. The node does not vote, and is behind, until `weir serve` has
-copied the log or a snapshot; `weir serve` needs no --join then. With `weir serve --join HOST:PORT` both
-are one step. The addresses are those of `weir serve`, from flags, WEIR_SERVE_PEER, WEIR_SERVE_HTTP and so
+The cluster assigns a number to the directory. The node does not vote, and lags, until `weir serve` has
+copied the log or a snapshot; `weir serve` then needs no --join. `weir serve --join HOST:PORT` does both
+in one step. The addresses are those of `weir serve`, from flags, WEIR_SERVE_PEER, WEIR_SERVE_HTTP and so
 on, or from the table [serve] of the configuration file.
 
 Examples:

@@ -31,7 +31,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field("index", "number", "newest log entry in the snapshot"),
     field("log_bytes_before", "number", "bytes of log before"),
     field("log_bytes_after", "number", "bytes of log afterwards"),
-    field("error", "text", "why the node has not done it"),
+    field("error", "text", "why the node has written no snapshot"),
 ];
 
 /// Runs `weir cluster snapshot`.

@@ -21,9 +21,9 @@ const NO_QUORUM: u8 = 5;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Asks the node at the place, and then all members that it knows. Needs the right `admin`. Two nodes with
-one `applied` must have one `digest`. The exit code is 0, 1 when a node does not answer, and 5 when the
-nodes that answer are no majority.
+Asks the node at --at, and then all members that it knows. Needs the right `admin`. Two nodes with
+equal `applied` must have equal `digest`. Exit codes: 0; 1: a node does not respond; 5: the nodes that
+respond are not a majority.
 
 Examples:
   weir cluster status --at weir://127.0.0.1:7071
@@ -36,34 +36,38 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "role",
         "text",
-        "leader, follower, candidate, learner, full or ended; null: it does not answer",
+        "leader, follower, candidate, learner, full or ended; null: the node does not respond",
     ),
-    field("votes", "bool", "whether it votes"),
-    field("term", "number", "its term"),
-    field("leader", "number", "number of the leader that it knows"),
-    field("last", "number", "newest entry of its log"),
+    field("votes", "bool", "whether the node votes"),
+    field("term", "number", "term of the node"),
+    field(
+        "leader",
+        "number",
+        "number of the leader that the node knows",
+    ),
+    field("last", "number", "newest entry of the log"),
     field(
         "committed",
         "number",
-        "newest entry that it knows to be committed",
+        "newest entry that the node knows to be committed",
     ),
-    field("applied", "number", "newest entry that it has applied"),
+    field("applied", "number", "newest applied entry"),
     field(
         "lag",
         "number",
-        "entries that it has not applied and the node that is furthest has committed",
+        "entries that are committed on the most advanced node and not applied here",
     ),
     field(
         "contact_ms",
         "number",
-        "time since it heard of a leader; on the leader: since a majority answered",
+        "milliseconds since the last contact with a leader; on the leader: with a majority",
     ),
-    field("digest", "text", "digest of everything that it has applied"),
-    field("native", "text", "its address for the native protocol"),
-    wide("http", "text", "its address for HTTP"),
-    wide("peer", "text", "its address for the other nodes"),
-    wide("durability", "text", "when it takes a write as stored"),
-    wide("error", "text", "why it does not answer"),
+    field("digest", "text", "digest of the applied state"),
+    field("native", "text", "address for the native protocol"),
+    wide("http", "text", "address for HTTP"),
+    wide("peer", "text", "address for the other nodes"),
+    wide("durability", "text", "durability level"),
+    wide("error", "text", "why the node does not respond"),
 ];
 
 /// The state that one node reports.

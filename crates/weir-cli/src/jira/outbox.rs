@@ -24,11 +24,15 @@ use crate::report::{self, Failure, note};
 const PUSHED: &[Field] = &[
     field("requests", "number", "requests sent"),
     field("sent", "number", "operations that were executed"),
-    field("already", "number", "operations that the site had already"),
+    field(
+        "already",
+        "number",
+        "operations that the site had already executed",
+    ),
     field("merged", "number", "texts merged with changes by others"),
     field("conflicts", "number", "operations in conflict"),
     field("rejected", "number", "operations that the site refused"),
-    field("unknown", "number", "operations that may be at the site"),
+    field("unknown", "number", "operations whose outcome is unknown"),
     field(
         "waiting",
         "number",
@@ -37,7 +41,7 @@ const PUSHED: &[Field] = &[
     field(
         "overwritten",
         "number",
-        "changes by others that came between look and write",
+        "changes by others between the read and the write of a push",
     ),
 ];
 
@@ -50,7 +54,7 @@ pub(super) const KINDS: &[Field] = &[
     field(
         "allowed",
         "text",
-        "values that it takes, with commas between; null: any",
+        "accepted values, separated by commas; null: any",
     ),
 ];
 

@@ -19,8 +19,8 @@ use crate::settings;
 /// Fields of a pull.
 const FIELDS: &[Field] = &[
     field("requests", "number", "requests sent"),
-    field("stored", "number", "issues stored: new or changed"),
-    field("unchanged", "number", "issues that were stored already"),
+    field("stored", "number", "new or changed issues that were stored"),
+    field("unchanged", "number", "issues that were already stored"),
     field(
         "unreadable",
         "number",
@@ -29,12 +29,12 @@ const FIELDS: &[Field] = &[
     field(
         "stale",
         "number",
-        "old versions that the index answered with",
+        "outdated versions in answers of the site's index",
     ),
     field("gone", "number", "issues removed: deleted or hidden"),
     field("moved", "number", "issues that moved into another project"),
     field("repaired", "number", "missed issues that the census found"),
-    field("restarted", "number", "times that the server paged wrongly"),
+    field("restarted", "number", "wrong pages of the server"),
     field("writes", "number", "records written"),
 ];
 

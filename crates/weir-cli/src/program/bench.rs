@@ -71,7 +71,7 @@ pub(super) const FIELDS: &[Field] = &[
     field(
         "plain_p99_ns",
         "number",
-        "plain topic: 99th percentile of the same",
+        "plain topic: 99th percentile of a call, for each of its writes",
     ),
     field("program_p50_ns", "number", "with the program: median"),
     field(
@@ -90,21 +90,21 @@ pub(super) const FIELDS: &[Field] = &[
     field(
         "trapped",
         "number",
-        "writes that a trap, a limit or want of fuel ended",
+        "writes that failed by a trap, a limit or a lack of fuel",
     ),
+    field("failed", "number", "writes that failed for another reason"),
     field(
-        "failed",
-        "number",
-        "writes that came to nothing for another reason",
+        "state",
+        "text",
+        "state mode of the program: none, kv or memory",
     ),
-    field("state", "text", "what the program keeps: none, kv, memory"),
-    field("entries", "count", "of its state at the end"),
-    field("state_bytes", "bytes", "of its state at the end"),
-    field("reset", "text", "what is set back before the next call"),
+    field("entries", "count", "entries of the state at the end"),
+    field("state_bytes", "bytes", "bytes of the state at the end"),
+    field("reset", "text", "state that is reset before the next call"),
     field(
         "build",
         "text",
-        "release, or debug: then no figure means anything",
+        "build profile; figures of debug are not meaningful",
     ),
 ];
 

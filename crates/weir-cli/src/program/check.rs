@@ -12,21 +12,29 @@ use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Failure, note};
 
 pub(super) const CHECKED: &[Field] = &[
-    field("bytes", "bytes", "of the module"),
-    field("functions", "count", "with a body"),
-    field("memory", "bytes", "of memory at most"),
-    field("init", "bool", "whether it runs when its topic is created"),
+    field("bytes", "bytes", "size of the module"),
+    field("functions", "count", "functions with a body"),
+    field("memory", "bytes", "maximum size of the memory"),
+    field(
+        "init",
+        "bool",
+        "whether the module has a function for the creation of a topic",
+    ),
     field(
         "upgrade",
         "bool",
-        "whether it runs when it replaces another",
+        "whether the module has a function for the replacement of a program",
     ),
     field(
         "state_version",
         "number",
-        "version of its state, as `weir_state` returns it; 0 without it",
+        "version of the state, from `weir_state`; 0 without this function",
     ),
-    field("imports", "text", "functions of the store that it calls"),
+    field(
+        "imports",
+        "text",
+        "functions of the store that the module imports",
+    ),
     field("sha256", "text", "identity of the module"),
 ];
 

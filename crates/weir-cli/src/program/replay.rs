@@ -44,13 +44,13 @@ pub(super) struct ReplayArgs {
 
 pub(super) const FIELDS: &[Field] = &[
     field("intention", "number", "offset of the intention"),
-    wide("time", "time", "its stamp, RFC 3339 UTC"),
+    wide("time", "time", "timestamp of the intention, RFC 3339 UTC"),
     field(
         "operation",
         "text",
         "CREATE, PUT, DELETE, TXN, REPLACE or another one",
     ),
-    field("key", "bytes", "its key; null: none"),
+    field("key", "bytes", "key of the write; null: none"),
     field(
         "before",
         "text",
@@ -59,13 +59,13 @@ pub(super) const FIELDS: &[Field] = &[
     field(
         "before_reason",
         "text",
-        "its reason and detail; null when VALID",
+        "reason and detail of that verdict; null if VALID",
     ),
     field("after", "text", "the verdict with the other program"),
     field(
         "after_reason",
         "text",
-        "its reason and detail; null when VALID",
+        "reason and detail with the other program; null if VALID",
     ),
     field(
         "records",
@@ -75,7 +75,7 @@ pub(super) const FIELDS: &[Field] = &[
     wide(
         "fuel_before",
         "number",
-        "fuel that the program of the time used",
+        "fuel that the original program used",
     ),
     wide("fuel_after", "number", "fuel that the other program used"),
 ];

@@ -12,7 +12,11 @@ use crate::report::{Failure, FailureContext};
 
 pub(super) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
-    field("state", "text", "what the program keeps: none, kv, memory"),
+    field(
+        "state",
+        "text",
+        "state mode of the program: none, kv or memory",
+    ),
     field("entries", "count", "of its state"),
     field("bytes", "bytes", "of its state"),
     field("args", "text", "arguments, as in scripts"),
