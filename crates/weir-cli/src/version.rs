@@ -29,7 +29,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "durability",
         "text",
-        "when a write is answered unless something else is said",
+        "default durability level: when a write is acknowledged",
     ),
 ];
 

@@ -7,8 +7,8 @@ use weir_core::{CodeHash, Refusal, Setup};
 
 use crate::native::WasmtimeHost;
 
-/// Runs a module in place of the modules with some hashes. For the machine these keep their hashes,
-/// so only verdicts, records, state and fuel differ.
+/// Runs a module in place of the modules with certain hashes. The machine still uses the hashes of
+/// the replaced modules, so only verdicts, records, state and fuel differ.
 #[derive(Debug)]
 pub struct SubstituteHost {
     host: WasmtimeHost,

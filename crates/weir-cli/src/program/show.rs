@@ -17,22 +17,22 @@ pub(super) const FIELDS: &[Field] = &[
         "text",
         "state mode of the program: none, kv or memory",
     ),
-    field("entries", "count", "of its state"),
-    field("bytes", "bytes", "of its state"),
+    field("entries", "count", "entries of the state"),
+    field("bytes", "bytes", "bytes of the state"),
     field("args", "text", "arguments, as in scripts"),
     field(
         "calls",
         "count",
-        "since the newest snapshot, what was run again when the store was opened included",
+        "calls since the newest snapshot, including those of a replay",
     ),
-    field("rejects", "count", "of these calls"),
+    field("rejects", "count", "rejections among these calls"),
     field(
         "traps",
         "count",
-        "of these calls: trapped, out of fuel, over a limit",
+        "calls that trapped, ran out of fuel or exceeded a limit",
     ),
-    wide("fuel", "number", "of these calls"),
-    field("sha256", "text", "identity of its module"),
+    wide("fuel", "number", "fuel of these calls"),
+    field("sha256", "text", "identity of the module"),
 ];
 
 fn row<'a>(topic: &'a str, program: &ProgramInfo) -> [Cell<'a>; 10] {
