@@ -55,8 +55,8 @@ enum Verb {
     },
     /// Create a certificate and its key, signed by the authority
     #[command(after_long_help = "\
-The files are called after the first name. A client or node is known to a server by any of its
-names: list it under [[certificate]] in the file of identities.
+The first name is the name of the files. A server identifies a client or node by any of its
+names: list one of them under [[certificate]] in the file of identities.
 
 Examples:
   weir cert ca && weir cert issue localhost 127.0.0.1
@@ -140,7 +140,7 @@ pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> 
             report::note(
                 caller.quiet,
                 &format!(
-                    "keep {} where only you can read it: its holder can impersonate everyone",
+                    "protect {}: every reader of this file can impersonate everyone",
                     dir.join("ca.key").display()
                 ),
             );

@@ -15,9 +15,9 @@ use crate::caller::Caller;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-A cluster is 3, 5 or 7 servers (nodes) that keep one store. A write is acknowledged after a majority of
-them has it on disk; any minority may fail, and nothing acknowledged is lost. One node leads: clients
-may connect to any of them, and are sent to the leader with what they write.
+A cluster is 3, 5 or 7 servers (nodes) with one store. A write is acknowledged after a majority of the
+nodes has it on disk. If any minority fails, no acknowledged write is lost. One node is the leader. Clients
+may connect to any node, which redirects writes to the leader.
 
 Usually:
   weir cluster local --nodes 3 --data ./trial    a whole cluster on this machine, to try it

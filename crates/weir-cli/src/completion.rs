@@ -24,7 +24,7 @@ pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The script asks this program for candidates, also for the names of topics at --at, WEIR_AT or the context.
+The script calls this program for candidates, including names of topics at --at, WEIR_AT or the context.
 
 Examples:
   weir completion bash > weir.bash

@@ -15,8 +15,8 @@ use crate::write::{self, Conditions};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The topic keeps all records; a DELETE record is added. Removing a key that has no value is
-VALID too, unless a condition says otherwise.
+Appends a DELETE record to the topic; earlier records remain. Deleting a key without a value is
+VALID too, unless a condition fails.
 
 Examples:
   weir put orders x --key 7 && weir delete orders --key 7

@@ -13,8 +13,8 @@ use crate::report::{Failure, FailureContext};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Every PUT and DELETE of the topic's present life, in order, one JSON object a line; with -o json
-one array; with -o raw the bare values. `weir import --records` reads both JSON forms back.
+Prints every PUT and DELETE since the creation of the topic, in order, one JSON object on each line. With
+-o json, prints one array; with -o raw, only the values. `weir import --records` reads both JSON forms.
 
 Examples:
   weir put orders '{\"id\":1}' -k 1 && weir export orders > orders.ndjson

@@ -16,8 +16,8 @@ use crate::report::{self, Failure, FailureContext, usage};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Without -o the value is printed, byte for byte; on a terminal a line end follows. With
--o json, table and so on the whole record is printed.
+Without -o, prints the value byte for byte; on a terminal, a line end follows. With
+-o json, table and so on, prints the whole record.
 
 Examples:
   weir put orders '{\"id\":7}' --key 7 && weir get orders --key 7

@@ -62,11 +62,11 @@ enum Verb {
 Options: mode=shared|keyed|exclusive, from=POSITION, lease=TIME, attempts-max=N, pending-max=N,
 dead-letters=TOPIC. They cannot be changed later.
 
-Modes: `shared` (default) is a work queue; `keyed` is one in which the records of a key go to one
-member at a time and in order; `exclusive` is a position that one member moves.
+Modes: `shared` (default) is a work queue. `keyed` is a work queue in which the records of a key are
+delivered to one member at a time, in order. `exclusive` is a position that one member moves.
 POSITION is the first record: start (default), end, an offset, -N for the last N records, or a time.
-lease is how long a member may be silent [30s]. attempts-max is how often a record is delivered
-before it goes to the topic of dead-letters; both are given together.
+lease is the maximum time of a member without a request [30s]. attempts-max is the number of deliveries
+after which a record is moved to the topic dead-letters; set both or none.
 
 Examples:
   weir put jobs x && weir group create jobs work

@@ -49,7 +49,7 @@ pub(super) fn make(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBuf>
         let failure = Failure::new(ErrorCode::Io, what()).because(&error);
         match error.kind() {
             io::ErrorKind::AlreadyExists => failure.advise(
-                "choose another directory: what the old authority signed would be worth nothing",
+                "choose another directory: certificates of the old authority would become invalid",
             ),
             _ => failure,
         }

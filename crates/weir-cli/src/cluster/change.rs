@@ -12,7 +12,7 @@ use crate::report::{FailureContext, note, stdout};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Any node may be asked; the leader commits the change. The node that is removed gets no more writes and
+Any node accepts the request; the leader commits the change. The removed node gets no more writes and
 does not vote; end its process. To replace it, join with an empty directory. A cluster of 3 from which
 one node is removed tolerates no failure until another one has joined. Needs the right `admin`.
 
@@ -29,10 +29,10 @@ pub(crate) struct RmArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Any node may be asked; the leader commits the change. Prints the number of the node. An empty directory
-joins under that number, from the peer address that was given: `weir cluster join --node N`, or `weir
-serve --join HOST:PORT --node N`. The node votes after it has caught up. Nothing waits for it: a node
-that never comes harms nothing, and `weir cluster rm` removes it. Needs the right `admin`.
+Any node accepts the request; the leader commits the change. Prints the number of the node. An empty
+directory joins with that number, from the given peer address: `weir cluster join --node N`, or `weir
+serve --join HOST:PORT --node N`. The node votes after it has caught up. The cluster does not wait for
+the node: a node that never joins is harmless, and `weir cluster rm` removes it. Needs the right `admin`.
 
 Examples:
   weir cluster add 127.0.0.1:7102 --at weir://127.0.0.1:7071

@@ -17,9 +17,9 @@ use crate::serve::node::{self, Ports};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The store keeps its data and its id, which becomes that of the cluster; an empty directory gets a store.
-The addresses are those of `weir serve`, from WEIR_SERVE_PEER, WEIR_SERVE_HTTP and so on or from the
-table [serve] of the configuration file. Nobody may have the store open.
+The store keeps its data. Its id becomes the id of the cluster. In an empty directory, a store is created.
+The addresses are those of `weir serve`, from WEIR_SERVE_PEER, WEIR_SERVE_HTTP and so on, or from the
+table [serve] of the configuration file. No process may have the store open.
 
 Examples:
   weir cluster init --at ./data --peer 10.0.0.1:7072 --advertise first

@@ -34,10 +34,10 @@ const PORTS_APART: u16 = 10;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Node N keeps its data in DIR/node-N, its settings in DIR/node-N.toml and its log in DIR/node-N.log. A
-second call with the same directory starts the same nodes again. The command prints a line for each
-node, then one with the address of all of them for `--at`, and runs until Ctrl-C or SIGTERM.
-A node that has ended is named with the command that starts it again.
+Node N has its data in DIR/node-N, its settings in DIR/node-N.toml and its log in DIR/node-N.log. A
+second call with an existing directory restarts its nodes. The command prints a line for each
+node, then the address of all nodes for `--at`, and runs until Ctrl-C or SIGTERM.
+If a node ends, the command prints the command line that restarts this node.
 
 Examples:
   weir cluster local --nodes 3 --data ./trial

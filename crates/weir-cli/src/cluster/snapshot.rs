@@ -17,8 +17,8 @@ const MEMBER_DOWN: u8 = 1;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Asks one node after the other, as `weir compact` does. A node that joins, or was down for long, then gets
-a snapshot instead of the log. Needs the right `admin`. The exit code is 1 when a node does not answer.
+Each node in turn writes a snapshot, as with `weir compact`. A node that joins, or was down for long, then
+gets a snapshot instead of the log. Needs the right `admin`. The exit code is 1 if a node does not respond.
 
 Examples:
   weir cluster snapshot --at weir://127.0.0.1:7071
