@@ -87,9 +87,9 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    const NOTHING: Self = Self::told(0);
+    const NOTHING: Self = Self::value(0);
 
-    const fn told(result: i64) -> Self {
+    const fn value(result: i64) -> Self {
         Self {
             result,
             wrote: (0, 0),
@@ -99,12 +99,12 @@ impl Done {
 
 /// The fuel that a host call may use. A call is charged before it is executed, so a call that runs
 /// out of fuel causes no work.
-pub(crate) struct Purse {
+pub(crate) struct FuelBudget {
     left: u64,
     paid: u64,
 }
 
-impl Purse {
+impl FuelBudget {
     pub(crate) fn new(left: u64) -> Self {
         Self { left, paid: 0 }
     }
@@ -160,21 +160,21 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
 
 /// Copies a value into the guest, starting at `off`. Returns the full length. The bytes of the key
 /// are charged too, because the lookup compares them.
-fn hand(
+fn copy_out(
     memory: &mut [u8],
     value: Option<&[u8]>,
     klen: i32,
     (off, ptr, cap): (i32, i32, i32),
-    purse: &mut Purse,
+    fuel_budget: &mut FuelBudget,
 ) -> Result<Done, Stop> {
     let looked = LOOKUP_FUEL + size(klen) as u64 / 8;
     let to = piece_mut(memory, ptr, cap)?;
     let Some(value) = value else {
-        purse.moves(0, looked)?;
-        return Ok(Done::told(ABSENT));
+        fuel_budget.moves(0, looked)?;
+        return Ok(Done::value(ABSENT));
     };
     let rest = value.get(size(off)..).unwrap_or(&[]);
-    purse.moves(rest.len().min(to.len()), looked)?;
+    fuel_budget.moves(rest.len().min(to.len()), looked)?;
     let moved = copy(rest, to);
     Ok(Done {
         result: to_i64(value.len(), "a slice is shorter"),
@@ -185,7 +185,7 @@ fn hand(
 pub(crate) fn input_info(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     ptr: i32,
 ) -> Result<Done, Stop> {
     let header = d.header();
@@ -202,7 +202,7 @@ pub(crate) fn input_info(
 pub(crate) fn input_read(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (what, off, ptr, cap): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let to = piece_mut(m, ptr, cap)?;
@@ -218,7 +218,7 @@ pub(crate) fn input_read(
 pub(crate) fn emit_put(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
@@ -230,7 +230,7 @@ pub(crate) fn emit_put(
 pub(crate) fn emit_delete(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (kptr, klen): (i32, i32),
 ) -> Result<Done, Stop> {
     let key = piece(m, kptr, klen)?;
@@ -238,7 +238,7 @@ pub(crate) fn emit_delete(
     Ok(Done::NOTHING)
 }
 
-pub(crate) fn emit_input(d: &mut CallContext, p: &mut Purse) -> Result<Done, Stop> {
+pub(crate) fn emit_input(d: &mut CallContext, p: &mut FuelBudget) -> Result<Done, Stop> {
     d.emit_input(|bytes| p.moves(bytes, EMIT_FUEL))?;
     Ok(Done::NOTHING)
 }
@@ -246,7 +246,7 @@ pub(crate) fn emit_input(d: &mut CallContext, p: &mut Purse) -> Result<Done, Sto
 pub(crate) fn emit_value(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (kptr, klen, voff, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let key = piece(m, kptr, klen)?;
@@ -259,7 +259,7 @@ pub(crate) fn emit_value(
 pub(crate) fn reject_text(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (ptr, len): (i32, i32),
 ) -> Result<Done, Stop> {
     let text = piece(m, ptr, len)?;
@@ -272,17 +272,17 @@ pub(crate) fn reject_text(
 pub(crate) fn state_get(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let value = d.state_get(piece(m, kptr, klen)?)?;
-    hand(m, value, klen, (off, ptr, cap), p)
+    copy_out(m, value, klen, (off, ptr, cap), p)
 }
 
 pub(crate) fn state_put(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
@@ -295,7 +295,7 @@ pub(crate) fn state_put(
 pub(crate) fn state_delete(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (kptr, klen): (i32, i32),
 ) -> Result<Done, Stop> {
     let key = piece(m, kptr, klen)?;
@@ -306,37 +306,37 @@ pub(crate) fn state_delete(
 pub(crate) fn state_next(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (kptr, klen, ptr, cap): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let next = d.state_next(piece(m, kptr, klen)?)?;
-    hand(m, next, klen, (0, ptr, cap), p)
+    copy_out(m, next, klen, (0, ptr, cap), p)
 }
 
 pub(crate) fn key_get(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let value = d.key(piece(m, kptr, klen)?).map(|(_, value)| value);
-    hand(m, value, klen, (off, ptr, cap), p)
+    copy_out(m, value, klen, (off, ptr, cap), p)
 }
 
 pub(crate) fn key_offset(
     m: &mut [u8],
     d: &mut CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (kptr, klen): (i32, i32),
 ) -> Result<Done, Stop> {
     let offset = d.key(piece(m, kptr, klen)?).map_or(0, |(offset, _)| offset);
     p.moves(0, LOOKUP_FUEL + size(klen) as u64 / 8)?;
-    Ok(Done::told(i64::try_from(offset).unwrap_or(i64::MAX)))
+    Ok(Done::value(i64::try_from(offset).unwrap_or(i64::MAX)))
 }
 
 pub(crate) fn hash(
     m: &mut [u8],
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (alg, ptr, len, out): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let bytes = piece(m, ptr, len)?.len() as u64;
@@ -372,7 +372,7 @@ const NOT_PATHS: i64 = -2;
 pub(crate) fn json_find(
     m: &mut [u8],
     d: &CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     (what, flags, paths, plen, out): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let text = piece(m, paths, plen)?;
@@ -385,7 +385,7 @@ pub(crate) fn json_find(
     if text.len() > PATHS_BYTES_MAX {
         // Rejected before the paths are parsed.
         p.moves(0, 0)?;
-        return Ok(Done::told(NOT_PATHS));
+        return Ok(Done::value(NOT_PATHS));
     }
     p.moves(0, text.len() as u64 * PATH_BYTE_FUEL)?;
     let count = text.split(|&byte| byte == b'\n').count();
@@ -393,10 +393,10 @@ pub(crate) fn json_find(
     piece(m, out, len)?;
     let steps = text.iter().filter(|byte| matches!(byte, b'.' | b'['));
     p.pay((count + steps.count()) as u64 * LOOKUP_FUEL)?;
-    let Some(wanted) = asked(text, level) else {
-        return Ok(Done::told(NOT_PATHS));
+    let Some(wanted) = parse_paths(text, level) else {
+        return Ok(Done::value(NOT_PATHS));
     };
-    p.pay(looking(input.len(), &wanted))?;
+    p.pay(search_fuel(input.len(), &wanted))?;
     let done = |result, wrote| Done {
         result,
         wrote: (size(out), wrote),
@@ -426,12 +426,12 @@ pub(crate) fn json_find(
 
 /// Fuel of a search through `bytes` bytes. Each byte is charged for the largest number of passes
 /// that the paths may need.
-fn looking(bytes: usize, wanted: &Plan) -> u64 {
+fn search_fuel(bytes: usize, wanted: &Plan) -> u64 {
     bytes as u64 * JSON_BYTE_FUEL * wanted.paths().work() / PASS_WORK
 }
 
 /// The plan for the paths; `None` if one of them is invalid.
-fn asked(text: &[u8], level: Level) -> Option<Plan> {
+fn parse_paths(text: &[u8], level: Level) -> Option<Plan> {
     let lines = std::str::from_utf8(text).ok()?.split('\n');
     let paths: Result<Vec<Path>, _> = lines.map(Path::parse).collect();
     Plan::new(Shape::Single, level, &paths.ok()?).ok()
@@ -440,7 +440,7 @@ fn asked(text: &[u8], level: Level) -> Option<Plan> {
 pub(crate) fn log(
     m: &mut [u8],
     d: &CallContext,
-    p: &mut Purse,
+    p: &mut FuelBudget,
     lines: &Lines,
     (level, ptr, len): (i32, i32, i32),
 ) -> Result<Done, Stop> {
@@ -454,27 +454,27 @@ pub(crate) fn log(
 /// differ only in the name of the crate.
 macro_rules! link_all {
     ($engine:ident, $linker:expr, $stop:path, $lines:expr) => {{
-        use $crate::abi::{self, Done, Purse};
+        use $crate::abi::{self, Done, FuelBudget};
         type Guest<'a> = $engine::Caller<'a, Data>;
         fn host(
             mut guest: Guest<'_>,
             call: impl FnOnce(
                 &mut [u8],
                 &mut ::weir_core::call_context::CallContext,
-                &mut Purse,
+                &mut FuelBudget,
             ) -> Result<Done, Stop>,
         ) -> Result<i64, $engine::Error> {
             let Some(memory) = guest.data().memory else {
                 return Err($stop(guest, Stop::Trap(TrapKind::Other)));
             };
-            let mut purse = Purse::new(guest.get_fuel()?);
+            let mut fuel_budget = FuelBudget::new(guest.get_fuel()?);
             let (bytes, data) = memory.data_and_store_mut(&mut guest);
-            let done = match call(bytes, &mut data.context, &mut purse) {
+            let done = match call(bytes, &mut data.context, &mut fuel_budget) {
                 Ok(done) => done,
                 Err(stop) => return Err($stop(guest, stop)),
             };
             data.wrote(done.wrote);
-            guest.set_fuel(purse.left())?;
+            guest.set_fuel(fuel_budget.left())?;
             Ok(done.result)
         }
         fn low(result: Result<i64, $engine::Error>) -> Result<i32, $engine::Error> {
@@ -583,7 +583,7 @@ mod tests {
     fn what_cannot_be_paid_is_not_done() {
         let long = 4096;
         let mut m = vec![7; 8192];
-        let mut poor = Purse::new(CALL_FUEL + EMIT_FUEL);
+        let mut poor = FuelBudget::new(CALL_FUEL + EMIT_FUEL);
         let stopped = |done: Result<Done, Stop>| {
             assert_eq!(done.err(), Some(Stop::OutOfFuel));
         };
@@ -594,13 +594,13 @@ mod tests {
         stopped(log(
             &mut m,
             d,
-            &mut Purse::new(CALL_FUEL),
+            &mut FuelBudget::new(CALL_FUEL),
             &lines,
             (0, 0, 9),
         ));
         assert_eq!(lines.read().0, []);
         assert_eq!((poor.left(), poor.paid()), (CALL_FUEL + EMIT_FUEL, 0));
-        let mut rich = Purse::new(CALL_FUEL + HASH_BYTE_FUEL * 4096);
+        let mut rich = FuelBudget::new(CALL_FUEL + HASH_BYTE_FUEL * 4096);
         assert!(hash(&mut m, &mut rich, (1, 0, long, 8000)).is_ok());
         assert_eq!(
             (rich.left(), rich.paid()),

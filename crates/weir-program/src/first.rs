@@ -11,7 +11,7 @@ const CELL_BYTES: usize = 64;
 
 /// The initial contents of a memory.
 #[derive(Debug, Default)]
-pub(crate) struct First {
+pub(crate) struct InitialMemory {
     /// Length of the whole memory in bytes.
     len: usize,
     /// Parts that do not overlap, in ascending order: the start of each part in the memory, and in
@@ -20,7 +20,7 @@ pub(crate) struct First {
     bytes: Vec<u8>,
 }
 
-impl First {
+impl InitialMemory {
     /// The contents of `memory`, to which only these segments were written.
     pub(crate) fn of_segments(memory: &[u8], segments: &[(usize, Vec<u8>)]) -> Self {
         let mut ranges: Vec<Range<usize>> = segments
@@ -132,8 +132,8 @@ mod tests {
             memory[*at..at + bytes.len()].copy_from_slice(bytes);
         }
         for first in [
-            First::of_segments(&memory, &segments),
-            First::of_memory(&memory),
+            InitialMemory::of_segments(&memory, &segments),
+            InitialMemory::of_memory(&memory),
         ] {
             assert_eq!(first.len(), 8192);
             for (from, to) in [(0, 8192), (0, 101), (110, 165), (164, 4001), (4090, 5000)] {
@@ -151,14 +151,14 @@ mod tests {
     #[test]
     fn zeros_take_no_room() {
         let memory = vec![0; 16 << 20];
-        assert_eq!(First::of_segments(&memory, &[]).taken(), 0);
-        assert_eq!(First::of_memory(&memory).taken(), 0);
+        assert_eq!(InitialMemory::of_segments(&memory, &[]).taken(), 0);
+        assert_eq!(InitialMemory::of_memory(&memory).taken(), 0);
         let mut memory = memory;
         for page in memory.chunks_mut(4096) {
             page[7] = 1;
         }
         let segments: Vec<_> = (0..4096).map(|n| (n * 4096 + 7, vec![1])).collect();
-        assert!(First::of_segments(&memory, &segments).taken() < 100_000);
-        assert!(First::of_memory(&memory).taken() < 400_000);
+        assert!(InitialMemory::of_segments(&memory, &segments).taken() < 100_000);
+        assert!(InitialMemory::of_memory(&memory).taken() < 400_000);
     }
 }

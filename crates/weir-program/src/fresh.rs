@@ -67,7 +67,7 @@ pub(crate) fn renewal(report: &Report, used: u64, memory: u64, written: u64, kep
 }
 
 /// Fuel of `bytes` of memory that are restored after a call, or compared in order to keep them.
-pub(crate) fn put_back(bytes: u64) -> u64 {
+pub(crate) fn restore_fuel(bytes: u64) -> u64 {
     bytes.saturating_sub(FREE_BYTES) / BACK_BYTES
 }
 
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_small_memory_is_put_back_for_nothing() {
-        let fuel = [0, FREE_BYTES, FREE_BYTES + 127, FREE_BYTES + 128, 16 << 20].map(put_back);
+        let fuel = [0, FREE_BYTES, FREE_BYTES + 127, FREE_BYTES + 128, 16 << 20].map(restore_fuel);
         assert_eq!(fuel, [0, 0, 0, 1, 130_560]);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weir_core::{CodeHash, Refusal};
 
 use crate::abi;
-use crate::worker::{Lost, Worker};
+use crate::worker::{JobError, Worker};
 
 /// Limits of a module, checked before compilation. They decide outcomes, so a change needs a new
 /// number of the meter.
@@ -138,8 +138,8 @@ impl<M: Send + Sync + 'static> Cache<M> {
         }
         let compiled = self.worker.run(job()).unwrap_or_else(|lost| {
             Err(Refusal::Unable(match lost {
-                Lost::NoThread(error) => format!("no thread for the compiler: {error}"),
-                Lost::Panicked => "the compiler failed".to_owned(),
+                JobError::NoThread(error) => format!("no thread for the compiler: {error}"),
+                JobError::Panicked => "the compiler failed".to_owned(),
             }))
         });
         let mut modules = lock(&self.modules);
@@ -157,13 +157,13 @@ impl<M: Send + Sync + 'static> Cache<M> {
         modules.clock += 1;
         let now = modules.clock;
         modules.by_hash.insert(hash, (Arc::clone(&module), now));
-        modules.forget();
+        modules.evict();
         Ok(module)
     }
 }
 
 /// Checks that this crate supports a version of the interface.
-pub(crate) fn speaks(version: i32) -> Result<(), Refusal> {
+pub(crate) fn check_version(version: i32) -> Result<(), Refusal> {
     if version == abi::VERSION {
         return Ok(());
     }
@@ -175,7 +175,7 @@ pub(crate) fn speaks(version: i32) -> Result<(), Refusal> {
 
 /// Counts the kept instances of a host, and the bytes of their memories.
 #[derive(Debug, Default)]
-pub(crate) struct Warm(Arc<WarmUsage>);
+pub(crate) struct InstanceUsage(Arc<WarmUsage>);
 
 #[derive(Debug, Default)]
 struct WarmUsage {
@@ -190,7 +190,7 @@ pub(crate) struct CountedInstance {
     bytes: u64,
 }
 
-impl Warm {
+impl InstanceUsage {
     /// Counts bytes that belong to no instance.
     pub(crate) fn keep(&self, bytes: u64) -> CountedBytes {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -247,7 +247,7 @@ impl Drop for CountedInstance {
 
 impl<M> Modules<M> {
     /// Drops the least recently used modules of those that no topic runs.
-    fn forget(&mut self) {
+    fn evict(&mut self) {
         loop {
             let idle = self.by_hash.iter();
             let idle = idle.filter(|(_, (module, _))| Arc::strong_count(module) == 1);
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn instances_wait_within_number_and_bytes() {
-        let warm = Warm::default();
+        let warm = InstanceUsage::default();
         let half = limits::WARM_BYTES_MAX / 2;
         let mut first = warm.place(half);
         let kept = warm.keep(1);

@@ -14,7 +14,7 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
 use crate::abi::PAGE_BYTES;
-use crate::host::{Cache, CountedInstance, Warm, limits, speaks};
+use crate::host::{Cache, CountedInstance, InstanceUsage, check_version, limits};
 use crate::native::{counts_by, decision};
 use crate::report::Report;
 use crate::rewrite::{Needs, Rewritten, global_name, rewrite};
@@ -32,7 +32,7 @@ pub struct WasmiHost {
 struct Maker {
     /// Created with the first program.
     compiler: OnceLock<Result<Compiler, String>>,
-    warm: Arc<Warm>,
+    warm: Arc<InstanceUsage>,
 }
 
 struct Compiler {
@@ -77,7 +77,7 @@ struct Compiled {
     room: Option<u32>,
     /// The memory of a new instance.
     initial: OnceLock<Vec<u8>>,
-    warm: Arc<Warm>,
+    warm: Arc<InstanceUsage>,
 }
 
 struct Live {
@@ -129,7 +129,7 @@ impl Maker {
     fn compile(&self, code: &[u8]) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error}"));
         let report = inspect(code).map_err(Refusal::Bad)?;
-        report.version.map_or(Ok(()), speaks)?;
+        report.version.map_or(Ok(()), check_version)?;
         let engine = self.compiler()?;
         let needs = Needs {
             data: true,
@@ -151,7 +151,7 @@ impl Maker {
             let mut live = compiled.start().map_err(|error| unable(&error))?;
             let spoken = version(&mut live)
                 .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
-            speaks(spoken)?;
+            check_version(spoken)?;
         }
         Ok(compiled)
     }
@@ -260,7 +260,7 @@ impl Running {
 }
 
 /// Returns the instance if it may be kept for its next call.
-fn stays(mut live: Box<Live>) -> Option<Box<Live>> {
+fn keep_if_allowed(mut live: Box<Live>) -> Option<Box<Live>> {
     let bytes = live.memory.data_size(&live.store) as u64;
     live.place.may_stay(bytes).then_some(live)
 }
@@ -351,7 +351,7 @@ impl Program for Running {
                 context.burn(fuel - left.min(fuel));
                 self.live = match self.mode {
                     StateMode::Memory => Some(live),
-                    StateMode::None | StateMode::Kv => self.reset(live).and_then(stays),
+                    StateMode::None | StateMode::Kv => self.reset(live).and_then(keep_if_allowed),
                 };
                 decision(code)
             }
@@ -395,7 +395,7 @@ impl Program for Running {
         {
             self.live = None;
         }
-        self.live = self.live.take().and_then(stays);
+        self.live = self.live.take().and_then(keep_if_allowed);
     }
 
     fn fork(&self) -> Box<dyn Program> {

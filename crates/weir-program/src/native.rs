@@ -20,9 +20,9 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
 use crate::abi::PAGE_BYTES;
-use crate::first::First;
+use crate::first::InitialMemory;
 use crate::fresh;
-use crate::host::{Cache, CountedBytes, CountedInstance, Warm, limits, speaks};
+use crate::host::{Cache, CountedBytes, CountedInstance, InstanceUsage, check_version, limits};
 use crate::lines::{Lines, LogLine};
 use crate::native::restored::{Code, Restored};
 use crate::report::Report;
@@ -50,7 +50,7 @@ pub struct WasmtimeHost {
 struct Maker {
     /// Created with the first program.
     compiler: OnceLock<Result<Compiler, String>>,
-    warm: Arc<Warm>,
+    warm: Arc<InstanceUsage>,
     /// The lines that programs write.
     lines: Arc<Lines>,
     /// Records the host calls.
@@ -122,8 +122,8 @@ struct Compiled {
     /// Whether the module contains its data segments.
     keeps_data: bool,
     /// The initial contents of a memory. Their size is counted.
-    first: OnceLock<(First, CountedBytes)>,
-    warm: Arc<Warm>,
+    first: OnceLock<(InitialMemory, CountedBytes)>,
+    warm: Arc<InstanceUsage>,
     /// Records call stacks of failed calls, on a host with a tracer.
     stacks: Option<Stacks>,
 }
@@ -246,7 +246,7 @@ impl Maker {
     fn compile(&self, code: &[u8]) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(said(error));
         let report = inspect(code).map_err(Refusal::Bad)?;
-        report.version.map_or(Ok(()), speaks)?;
+        report.version.map_or(Ok(()), check_version)?;
         let engine = self.compiler()?;
         let dirty = report
             .stores
@@ -287,7 +287,7 @@ impl Maker {
             let mut live = compiled.start().map_err(|error| unable(&error))?;
             let spoken = version(&mut live)
                 .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
-            speaks(spoken)?;
+            check_version(spoken)?;
         }
         Ok(compiled)
     }
@@ -387,9 +387,9 @@ impl Compiled {
         self.first.get_or_init(|| {
             let memory = memory.data(&store);
             let first = if self.keeps_data {
-                First::of_memory(memory)
+                InitialMemory::of_memory(memory)
             } else {
-                First::of_segments(memory, &self.data)
+                InitialMemory::of_segments(memory, &self.data)
             };
             let kept = self.warm.keep(first.taken());
             (first, kept)
@@ -457,7 +457,7 @@ impl Running {
             return None;
         }
         let written = live.take_marks();
-        context.burn(fresh::put_back(fresh::bytes_of(written.clone())));
+        context.burn(fresh::restore_fuel(fresh::bytes_of(written.clone())));
         let memory = live.memory.data_mut(&mut live.store);
         written.for_each(|part| first.restore(part, memory));
         let Live { store, globals, .. } = &mut *live;
@@ -477,7 +477,7 @@ impl Running {
 }
 
 /// Returns the instance if it may be kept for its next call.
-fn stays(mut live: Box<Live>) -> Option<Box<Live>> {
+fn keep_if_allowed(mut live: Box<Live>) -> Option<Box<Live>> {
     let bytes = live.memory.data_size(&live.store) as u64;
     live.place.may_stay(bytes).then_some(live)
 }
@@ -544,7 +544,7 @@ impl Live {
 }
 
 /// Restores the memory and the globals of the last successful call.
-fn load(live: &mut Live, first: &First, context: &CallContext) -> Result<(), Error> {
+fn load(live: &mut Live, first: &InitialMemory, context: &CallContext) -> Result<(), Error> {
     let image = context.image();
     let now = live.memory.data_size(&live.store);
     if let Some(more) = image.memory.len().checked_sub(now)
@@ -631,7 +631,7 @@ impl Program for Running {
                 context.burn(used);
                 self.live = if self.mode == StateMode::Memory {
                     if code == 0 || live.is_like(context.image()) {
-                        context.burn(fresh::put_back(live.unpaid()));
+                        context.burn(fresh::restore_fuel(live.unpaid()));
                         Some(live)
                     } else {
                         // The changes of the call are not kept and cannot be undone.
@@ -639,7 +639,7 @@ impl Program for Running {
                         None
                     }
                 } else {
-                    self.reset(live, used, context).and_then(stays)
+                    self.reset(live, used, context).and_then(keep_if_allowed)
                 };
                 decision(code)
             }
@@ -684,7 +684,7 @@ impl Program for Running {
             self.pay_for_another(&mut live, context.fuel(), context);
             return;
         }
-        self.live = stays(live);
+        self.live = keep_if_allowed(live);
     }
 
     fn fork(&self) -> Box<dyn Program> {

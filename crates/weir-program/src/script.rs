@@ -186,7 +186,7 @@ pub fn intentions(
     }
     let steps = Step::all(&commands, program)?;
     for step in steps.iter().filter(|step| step.name != "state") {
-        step.lend(|intention| take(&intention));
+        step.with_intention(|intention| take(&intention));
     }
     Ok(())
 }
@@ -293,7 +293,7 @@ impl World {
 
     fn send(&mut self, step: &Step, nonce: u64) -> Result<Commit, String> {
         let mut builder = BatchBuilder::default();
-        step.lend(|intention| builder.push(&intention.under(CLIENT, nonce), &WIDE))
+        step.with_intention(|intention| builder.push(&intention.under(CLIENT, nonce), &WIDE))
             .map_err(|error| error.to_string())?;
         let bytes = builder.to_bytes(self.time_ms);
         let batch = Batch::read(&bytes, 1).map_err(|error| error.to_string())?;

@@ -91,10 +91,10 @@ struct Module {
     functions: Vec<u32>,
     exported: Vec<(String, ExternalKind, u32)>,
     /// The function that returns the version of the interface.
-    teller: Option<u32>,
+    version_function: Option<u32>,
     teller_is_named: bool,
     /// The function that returns the version of the state, and that version if it is a literal.
-    state_teller: Option<u32>,
+    state_version_function: Option<u32>,
     state_version: Option<i32>,
     memories: u32,
     memory_max: Option<u64>,
@@ -158,10 +158,12 @@ impl Module {
             })?;
         }
         let mut names = self.exported.iter().filter(|(name, kind, index)| {
-            *kind == ExternalKind::Func && Some(*index) == self.teller && name != VERSION_NAME
+            *kind == ExternalKind::Func
+                && Some(*index) == self.version_function
+                && name != VERSION_NAME
         });
         if self.report.version.is_some() && !self.teller_is_named && names.next().is_none() {
-            self.report.unused = self.teller;
+            self.report.unused = self.version_function;
         }
         self.report.exports = self.exported.into_iter().map(|(name, ..)| name).collect();
         Ok(self.report)

@@ -30,7 +30,7 @@ pub(crate) struct Worker {
 
 /// Why a job has no result.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum JobError {
     /// The thread could not be created; with the error of the system.
     NoThread(String),
     /// The job panicked.
@@ -39,12 +39,12 @@ pub(crate) enum Lost {
 
 #[derive(Debug, Default)]
 struct Shared {
-    bench: Mutex<Bench>,
+    state: Mutex<WorkerState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Bench {
+struct WorkerState {
     job: Option<Job>,
     thread: Option<JoinHandle<()>>,
     /// Whether the thread will check for a job once more before it ends.
@@ -52,7 +52,7 @@ struct Bench {
     ends: bool,
 }
 
-impl std::fmt::Debug for Bench {
+impl std::fmt::Debug for WorkerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bench")
             .field("runs", &self.runs)
@@ -67,32 +67,32 @@ impl Default for Worker {
 }
 
 impl Shared {
-    fn bench(&self) -> MutexGuard<'_, Bench> {
+    fn state(&self) -> MutexGuard<'_, WorkerState> {
         // Jobs run without the lock, so a panic leaves its data consistent.
-        self.bench.lock()
+        self.state.lock()
     }
 
     fn run(&self, idle: Duration) {
-        let mut bench = self.bench();
+        let mut state = self.state();
         loop {
-            if let Some(job) = bench.job.take() {
-                drop(bench);
+            if let Some(job) = state.job.take() {
+                drop(state);
                 self.changed.notify_all();
                 // The caller detects that there is no result.
                 drop(catch_unwind(AssertUnwindSafe(job)));
-                bench = self.bench();
+                state = self.state();
                 continue;
             }
-            if bench.ends {
+            if state.ends {
                 break;
             }
-            let waits = |bench: &mut Bench| bench.job.is_none() && !bench.ends;
-            let timeout = self.changed.wait_while_for(&mut bench, waits, idle);
-            if timeout.timed_out() && bench.job.is_none() {
+            let waits = |state: &mut WorkerState| state.job.is_none() && !state.ends;
+            let timeout = self.changed.wait_while_for(&mut state, waits, idle);
+            if timeout.timed_out() && state.job.is_none() {
                 break;
             }
         }
-        bench.runs = false;
+        state.runs = false;
     }
 }
 
@@ -108,36 +108,36 @@ impl Worker {
     pub(crate) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Lost> {
+    ) -> Result<T, JobError> {
         let (sender, result) = mpsc::sync_channel(1);
-        let mut bench = self.shared.bench();
-        while bench.job.is_some() {
-            self.shared.changed.wait(&mut bench);
+        let mut state = self.shared.state();
+        while state.job.is_some() {
+            self.shared.changed.wait(&mut state);
         }
-        if !bench.runs {
+        if !state.runs {
             let (shared, idle) = (Arc::clone(&self.shared), self.idle);
             let thread = std::thread::Builder::new()
                 .name("weir-compile".to_owned())
                 .stack_size(STACK_BYTES)
                 .spawn(move || shared.run(idle))
-                .map_err(|error| Lost::NoThread(error.to_string()))?;
-            bench.thread = Some(thread);
-            bench.runs = true;
+                .map_err(|error| JobError::NoThread(error.to_string()))?;
+            state.thread = Some(thread);
+            state.runs = true;
         }
-        bench.job = Some(Box::new(move || drop(sender.send(job()))));
-        drop(bench);
+        state.job = Some(Box::new(move || drop(sender.send(job()))));
+        drop(state);
         self.shared.changed.notify_all();
-        result.recv().map_err(|_| Lost::Panicked)
+        result.recv().map_err(|_| JobError::Panicked)
     }
 }
 
 impl Drop for Worker {
     /// Waits for the thread, which has no job at this time: callers wait for their jobs.
     fn drop(&mut self) {
-        let mut bench = self.shared.bench();
-        bench.ends = true;
-        let thread = bench.thread.take();
-        drop(bench);
+        let mut state = self.shared.state();
+        state.ends = true;
+        let thread = state.thread.take();
+        drop(state);
         self.shared.changed.notify_all();
         if let Some(thread) = thread {
             // A panic of a job was caught before.
@@ -175,7 +175,7 @@ mod tests {
     fn an_idle_thread_ends_and_another_one_comes() {
         let worker = Worker::new(Duration::ZERO);
         let first = id(&worker);
-        while worker.shared.bench().runs {
+        while worker.shared.state().runs {
             thread::yield_now();
         }
         let second = id(&worker);
@@ -188,7 +188,7 @@ mod tests {
         let worker = Worker::default();
         assert_eq!(
             worker.run(|| std::panic::resume_unwind(Box::new("no"))),
-            Err::<(), _>(Lost::Panicked)
+            Err::<(), _>(JobError::Panicked)
         );
         assert_eq!(worker.run(|| 7), Ok(7));
     }

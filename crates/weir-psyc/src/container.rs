@@ -165,7 +165,7 @@ pub struct Key<'a> {
 }
 
 /// Why a reader of this module failed.
-pub(crate) enum Trouble {
+pub(crate) enum ReadError {
     /// The bytes end here; more may follow.
     More,
     /// The type is wrong at an index.
@@ -191,53 +191,53 @@ impl<'a> Source<'a> {
     }
 
     /// The result at the end of the bytes, where more bytes are required.
-    fn ended(self, trouble: Trouble) -> Trouble {
+    fn ended(self, trouble: ReadError) -> ReadError {
         if self.complete {
             trouble
         } else {
-            Trouble::More
+            ReadError::More
         }
     }
 
     /// Reads a length and its blank. Returns the number and the index after the blank.
-    pub(crate) fn length(self, start: usize) -> Result<(u64, usize), Trouble> {
+    pub(crate) fn length(self, start: usize) -> Result<(u64, usize), ReadError> {
         let (number, end) = self.number(start)?;
         match self.at(end) {
             Some(SP) => Ok((number, end + 1)),
-            Some(_) => Err(Trouble::Length(end)),
-            None => Err(self.ended(Trouble::Length(end))),
+            Some(_) => Err(ReadError::Length(end)),
+            None => Err(self.ended(ReadError::Length(end))),
         }
     }
 
     /// Reads at least one digit. Returns the number and the index after the digits.
-    pub(crate) fn number(self, start: usize) -> Result<(u64, usize), Trouble> {
+    pub(crate) fn number(self, start: usize) -> Result<(u64, usize), ReadError> {
         let mut number = 0u64;
         let mut index = start;
         while let Some(byte) = self.at(index).filter(|&byte| is_digit(byte)) {
             if index - start >= usize::from(LENGTH_DIGITS_MAX) {
-                return Err(Trouble::Length(index));
+                return Err(ReadError::Length(index));
             }
             let digit = u64::from(byte - b'0');
             let next = number
                 .checked_mul(10)
                 .and_then(|tens| tens.checked_add(digit));
-            number = next.ok_or(Trouble::Length(index))?;
+            number = next.ok_or(ReadError::Length(index))?;
             index += 1;
         }
         match self.at(index) {
             _ if index > start => Ok((number, index)),
-            Some(_) => Err(Trouble::Length(index)),
-            None => Err(self.ended(Trouble::Length(index))),
+            Some(_) => Err(ReadError::Length(index)),
+            None => Err(self.ended(ReadError::Length(index))),
         }
     }
 
     /// Reads the key whose first byte is at `start`. Returns it and the index after its `}`.
-    pub(crate) fn key(self, start: usize) -> Result<(Key<'a>, usize), Trouble> {
+    pub(crate) fn key(self, start: usize) -> Result<(Key<'a>, usize), ReadError> {
         if self.at(start).is_some_and(is_digit) {
             let (number, from) = match self.length(start) {
                 Ok(length) => length,
-                Err(Trouble::Length(index)) if index >= self.bytes.len() => {
-                    return Err(self.ended(Trouble::Short));
+                Err(ReadError::Length(index)) if index >= self.bytes.len() => {
+                    return Err(self.ended(ReadError::Short));
                 }
                 Err(trouble) => return Err(trouble),
             };
@@ -246,18 +246,18 @@ impl<'a> Source<'a> {
                 .and_then(|number| from.checked_add(number));
             let key = end.and_then(|end| self.bytes.get(from..end));
             let (Some(key), Some(end)) = (key, end) else {
-                return Err(self.ended(Trouble::Short));
+                return Err(self.ended(ReadError::Short));
             };
             return match self.at(end) {
                 Some(b'}') => Ok((Key { key, sized: true }, end + 1)),
-                Some(_) => Err(Trouble::Brace(end)),
-                None => Err(self.ended(Trouble::Short)),
+                Some(_) => Err(ReadError::Brace(end)),
+                None => Err(self.ended(ReadError::Short)),
             };
         }
         let rest = self.bytes.get(start..).unwrap_or_default();
         match memchr::memchr(b'}', rest).and_then(|end| Some((rest.get(..end)?, end))) {
             Some((key, end)) => Ok((Key { key, sized: false }, start + end + 1)),
-            None => Err(self.ended(Trouble::Short)),
+            None => Err(self.ended(ReadError::Short)),
         }
     }
 }
@@ -288,24 +288,24 @@ pub(crate) fn element<'a>(
     source: Source<'a>,
     stop: u8,
     progress: &mut Progress,
-) -> Result<Parsed<'a>, Trouble> {
+) -> Result<Parsed<'a>, ReadError> {
     let mut at = 0;
     let mut ty = None;
     if source.at(0) == Some(b'=') {
         let end = keyword_len(source.bytes, progress.ty.max(1));
         progress.ty = end;
         if end == source.bytes.len() && !source.complete {
-            return Err(Trouble::More);
+            return Err(ReadError::More);
         }
         if end == 1 {
-            return Err(Trouble::Type(1));
+            return Err(ReadError::Type(1));
         }
         ty = source.bytes.get(1..end);
         at = end;
     }
     let whole = |value, sized, end| Parsed::Whole(Element { ty, value, sized }, end);
     match source.at(at) {
-        None if !source.complete => Err(Trouble::More),
+        None if !source.complete => Err(ReadError::More),
         None => Ok(whole(&[], false, at)),
         Some(byte) if byte == stop => Ok(whole(&[], false, at)),
         Some(SP) => {
@@ -317,7 +317,7 @@ pub(crate) fn element<'a>(
                 .and_then(|rest| memchr::memchr(stop, rest));
             if found.is_none() && !source.complete {
                 progress.text = source.bytes.len();
-                return Err(Trouble::More);
+                return Err(ReadError::More);
             }
             let end = found.map_or(source.bytes.len(), |found| scanned + found);
             Ok(whole(
@@ -333,11 +333,11 @@ pub(crate) fn element<'a>(
                 .and_then(|total| from.checked_add(total));
             match end.and_then(|end| Some((source.bytes.get(from..end)?, end))) {
                 Some((value, end)) => Ok(whole(value, true, end)),
-                None if source.complete => Err(Trouble::Short),
+                None if source.complete => Err(ReadError::Short),
                 None => Ok(Parsed::Start(ty, total, from)),
             }
         }
-        Some(_) if ty.is_some() => Err(Trouble::Type(at)),
-        Some(_) => Err(Trouble::Length(at)),
+        Some(_) if ty.is_some() => Err(ReadError::Type(at)),
+        Some(_) => Err(ReadError::Length(at)),
     }
 }

@@ -1,7 +1,7 @@
 //! Dicts: `[type] *( "{" key "}" value )`.
 
 use crate::container::{
-    ContainerError, ContainerErrorKind, Element, Key, Parsed, Place, Progress, Source, Trouble,
+    ContainerError, ContainerErrorKind, Element, Key, Parsed, Place, Progress, ReadError, Source,
     element,
 };
 use crate::scan::keyword_len;
@@ -114,11 +114,11 @@ impl<'a> Dict<'a> {
                 self.state = State::Value;
                 Ok(DictEvent::Key(key))
             }
-            Err(Trouble::Brace(index)) => Err(self.fail(ContainerErrorKind::KeyEnd, index)),
-            Err(Trouble::Length(index) | Trouble::Type(index)) => {
+            Err(ReadError::Brace(index)) => Err(self.fail(ContainerErrorKind::KeyEnd, index)),
+            Err(ReadError::Length(index) | ReadError::Type(index)) => {
                 Err(self.fail(ContainerErrorKind::KeyLength, index))
             }
-            Err(Trouble::Short | Trouble::More) => {
+            Err(ReadError::Short | ReadError::More) => {
                 Err(self.fail(ContainerErrorKind::Short, rest.len()))
             }
         }
@@ -136,11 +136,11 @@ impl<'a> Dict<'a> {
                 self.state = State::Key;
                 Ok(DictEvent::Value(element))
             }
-            Err(Trouble::Type(index)) => Err(self.fail(ContainerErrorKind::ValueType, index)),
-            Err(Trouble::Length(index) | Trouble::Brace(index)) => {
+            Err(ReadError::Type(index)) => Err(self.fail(ContainerErrorKind::ValueType, index)),
+            Err(ReadError::Length(index) | ReadError::Brace(index)) => {
                 Err(self.fail(ContainerErrorKind::ValueLength, index))
             }
-            Ok(Parsed::Start(..)) | Err(Trouble::Short | Trouble::More) => {
+            Ok(Parsed::Start(..)) | Err(ReadError::Short | ReadError::More) => {
                 Err(self.fail(ContainerErrorKind::Short, rest.len()))
             }
         }

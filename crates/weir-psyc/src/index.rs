@@ -1,7 +1,7 @@
 //! Indexes into a variable: `#n` a position, `.name` a field, `{key}` an entry.
 
 use crate::class::is_keyword_byte;
-use crate::container::{ContainerError, ContainerErrorKind, Key, Place, Source, Trouble};
+use crate::container::{ContainerError, ContainerErrorKind, Key, Place, ReadError, Source};
 use crate::scan::keyword_len;
 
 /// One step of an index; steps apply from left to right.
@@ -86,7 +86,7 @@ pub(crate) fn step<'a>(bytes: &'a [u8], pos: &mut usize) -> Result<IndexStep<'a>
                 *pos = end;
                 Ok(IndexStep::Pos(number))
             }
-            Err(Trouble::Length(index)) => Err(fail(ContainerErrorKind::Index, index)),
+            Err(ReadError::Length(index)) => Err(fail(ContainerErrorKind::Index, index)),
             Err(_) => Err(fail(ContainerErrorKind::Index, bytes.len())),
         },
         Some(b'.') => {
@@ -104,11 +104,11 @@ pub(crate) fn step<'a>(bytes: &'a [u8], pos: &mut usize) -> Result<IndexStep<'a>
                 *pos = end;
                 Ok(IndexStep::Key(key))
             }
-            Err(Trouble::Brace(index)) => Err(fail(ContainerErrorKind::KeyEnd, index)),
-            Err(Trouble::Length(index) | Trouble::Type(index)) => {
+            Err(ReadError::Brace(index)) => Err(fail(ContainerErrorKind::KeyEnd, index)),
+            Err(ReadError::Length(index) | ReadError::Type(index)) => {
                 Err(fail(ContainerErrorKind::KeyLength, index))
             }
-            Err(Trouble::Short | Trouble::More) => {
+            Err(ReadError::Short | ReadError::More) => {
                 Err(fail(ContainerErrorKind::Short, bytes.len()))
             }
         },

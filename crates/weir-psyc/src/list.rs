@@ -5,7 +5,8 @@
 //! how the input is split. The walker is a stream with complete input.
 
 use crate::container::{
-    ContainerError, ContainerErrorKind, Element, Parsed, Place, Progress, Source, Trouble, element,
+    ContainerError, ContainerErrorKind, Element, Parsed, Place, Progress, ReadError, Source,
+    element,
 };
 use crate::scan::{BAR, keyword_len};
 
@@ -202,12 +203,12 @@ impl ListStream {
                 self.state = State::Part;
                 ListStep::ElemStart { ty, total, part }
             }
-            Err(Trouble::More) => ListStep::NeedMore,
-            Err(Trouble::Type(index)) => self.fail(ContainerErrorKind::ElemType, index + 1),
-            Err(Trouble::Length(index) | Trouble::Brace(index)) => {
+            Err(ReadError::More) => ListStep::NeedMore,
+            Err(ReadError::Type(index)) => self.fail(ContainerErrorKind::ElemType, index + 1),
+            Err(ReadError::Length(index) | ReadError::Brace(index)) => {
                 self.fail(ContainerErrorKind::ElemLength, index + 1)
             }
-            Err(Trouble::Short) => self.fail(ContainerErrorKind::Short, rest.len()),
+            Err(ReadError::Short) => self.fail(ContainerErrorKind::Short, rest.len()),
         }
     }
 

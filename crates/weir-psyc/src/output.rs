@@ -46,14 +46,14 @@ impl Output for Vec<u8> {
 }
 
 /// Fills a slice from the front. Drops bytes that do not fit and records that it did so.
-pub(crate) struct Filling<'a> {
+pub(crate) struct SliceWriter<'a> {
     rest: &'a mut [u8],
     pub(crate) overflow: bool,
 }
 
-impl<'a> Filling<'a> {
-    pub(crate) fn new(slice: &'a mut [u8]) -> Filling<'a> {
-        Filling {
+impl<'a> SliceWriter<'a> {
+    pub(crate) fn new(slice: &'a mut [u8]) -> SliceWriter<'a> {
+        SliceWriter {
             rest: slice,
             overflow: false,
         }
@@ -64,7 +64,7 @@ impl<'a> Filling<'a> {
     }
 }
 
-impl Output for Filling<'_> {
+impl Output for SliceWriter<'_> {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         let rest = core::mem::take(&mut self.rest);

@@ -9,7 +9,7 @@ use core::fmt;
 use alloc::vec::Vec;
 
 use crate::class::is_keyword_byte;
-use crate::output::{Filling, Output, digits};
+use crate::output::{Output, SliceWriter, digits};
 use crate::packet::{Length, Modifier, PacketSource};
 use crate::scan::{LF, Mark, TAB, end_mark};
 
@@ -325,7 +325,7 @@ impl Renderer {
 pub(crate) fn into_slice(
     out: &mut [u8],
     size: u64,
-    write: impl FnOnce(&mut Filling<'_>),
+    write: impl FnOnce(&mut SliceWriter<'_>),
 ) -> Result<usize, RenderError> {
     let here = usize::try_from(size)
         .ok()
@@ -334,7 +334,7 @@ pub(crate) fn into_slice(
         return Err(RenderError::BufferTooSmall(size));
     };
     let written = here.len();
-    let mut filling = Filling::new(here);
+    let mut filling = SliceWriter::new(here);
     write(&mut filling);
     debug_assert!(
         !filling.overflow && filling.is_full(),

@@ -1,6 +1,6 @@
 //! Update expressions, the values of `@` modifiers: `index SP operator [type] [value]`.
 
-use crate::container::{ContainerError, ContainerErrorKind, Place, SP, Source, Trouble};
+use crate::container::{ContainerError, ContainerErrorKind, Place, ReadError, SP, Source};
 use crate::index::{self, IndexStep};
 use crate::operator::Operator;
 use crate::scan::keyword_len;
@@ -135,7 +135,7 @@ impl<'a> Update<'a> {
                 }
                 Ok(UpdateEvent::Value { value, sized: true })
             }
-            Err(Trouble::Length(index)) => self.fail(ContainerErrorKind::Length, index),
+            Err(ReadError::Length(index)) => self.fail(ContainerErrorKind::Length, index),
             Err(_) => self.fail(ContainerErrorKind::Short, bytes.len()),
         }
     }

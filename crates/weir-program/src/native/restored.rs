@@ -12,7 +12,7 @@ use weir_core::{CodeHash, Program, Refusal, Setup, Trap};
 
 use super::stack::Stacks;
 use super::{Compiled, Maker, Running, WasmtimeHost};
-use crate::first::First;
+use crate::first::InitialMemory;
 use crate::host::{Cache, CountedBytes};
 use crate::report::Report;
 use crate::validate::inspect;
@@ -136,7 +136,7 @@ impl Code {
     }
 
     /// The initial contents of a memory, if an instance was created before.
-    pub(super) fn first(&self) -> Option<&(First, CountedBytes)> {
+    pub(super) fn first(&self) -> Option<&(InitialMemory, CountedBytes)> {
         self.known()?.first.get()
     }
 

@@ -7,7 +7,7 @@ use wasmtime::{Error, FuncType, Linker, Val, ValType};
 use weir_core::call_context::{CallContext, Stop};
 
 use super::{Data, stopped};
-use crate::abi::{self, Done, Purse, Returns};
+use crate::abi::{self, Done, FuelBudget, Returns};
 use crate::lines::{LINE_BYTES_MAX, Level, Lines};
 use crate::trace::{Answer, Argument, HostCall, SNIPPET_BYTES_MAX, Snippet, Tracer};
 
@@ -71,12 +71,18 @@ fn host(
         answer: Answer::Done,
         fuel: 0,
     });
-    let mut purse = Purse::new(left);
-    let called = call(name, bytes, (&mut data.context, &mut purse), lines, args);
+    let mut fuel_budget = FuelBudget::new(left);
+    let called = call(
+        name,
+        bytes,
+        (&mut data.context, &mut fuel_budget),
+        lines,
+        args,
+    );
     if let Some(mut seen) = seen {
         (seen.fuel, seen.answer) = match &called {
             Ok(done) => (
-                purse.paid(),
+                fuel_budget.paid(),
                 answer(name, returns, done.result, args, bytes),
             ),
             Err(Stop::OutOfFuel) => (left, Answer::OutOfFuel),
@@ -87,7 +93,7 @@ fn host(
     match called {
         Ok(done) => {
             data.wrote(done.wrote);
-            guest.set_fuel(purse.left())?;
+            guest.set_fuel(fuel_budget.left())?;
             Ok(done.result)
         }
         Err(stop) => Err(stopped(guest, stop)),
@@ -98,7 +104,7 @@ fn host(
 fn call(
     name: &str,
     m: &mut [u8],
-    (d, p): (&mut CallContext, &mut Purse),
+    (d, p): (&mut CallContext, &mut FuelBudget),
     lines: &Lines,
     args: &Arguments,
 ) -> Result<Done, Stop> {

@@ -133,7 +133,7 @@ impl Step {
     }
 
     /// Passes the command to `take` as an intention without a session.
-    pub(super) fn lend<T>(&self, take: impl FnOnce(Intention<'_>) -> T) -> T {
+    pub(super) fn with_intention<T>(&self, take: impl FnOnce(Intention<'_>) -> T) -> T {
         let (options, args) = (&self.options, self.args.as_slice());
         let (key, value) = (self.key.as_slice(), self.value.as_slice());
         let ops: Vec<TxnOp<'_>> = self

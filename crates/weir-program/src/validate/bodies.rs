@@ -58,10 +58,10 @@ impl Module {
     ) -> Result<(), Fault> {
         let range = body.range();
         let index = self.report.imports.len() as u64 + u64::from(self.report.functions);
-        if self.teller.map(u64::from) == Some(index) {
+        if self.version_function.map(u64::from) == Some(index) {
             self.report.version = constant(body);
         }
-        if self.state_teller.map(u64::from) == Some(index) {
+        if self.state_version_function.map(u64::from) == Some(index) {
             self.state_version = constant(body);
         }
         self.report.functions += 1;
@@ -162,7 +162,7 @@ impl Module {
         }
         self.teller_is_named |= match operator {
             Operator::Call { function_index } | Operator::RefFunc { function_index } => {
-                Some(*function_index) == self.teller
+                Some(*function_index) == self.version_function
             }
             _ => false,
         };

@@ -125,10 +125,10 @@ impl Module {
             ));
         }
         if export.name == VERSION_NAME && export.kind == ExternalKind::Func {
-            self.teller = Some(export.index);
+            self.version_function = Some(export.index);
         }
         if export.name == STATE_VERSION_NAME && export.kind == ExternalKind::Func {
-            self.state_teller = Some(export.index);
+            self.state_version_function = Some(export.index);
         }
         let export = (export.name.to_owned(), export.kind, export.index);
         self.exported.push(export);
@@ -238,7 +238,7 @@ impl Module {
         self.teller_is_named |= match &segment.items {
             ElementItems::Functions(items) => {
                 let mut named = items.clone().into_iter().flatten();
-                named.any(|index| Some(index) == self.teller)
+                named.any(|index| Some(index) == self.version_function)
             }
             ElementItems::Expressions(..) => true,
         };

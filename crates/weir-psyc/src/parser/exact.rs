@@ -225,7 +225,7 @@ impl Parser {
     }
 
     /// The error code of a line that is longer than its header or content.
-    fn crossing(&self) -> ErrorCode {
+    fn overflow_code(&self) -> ErrorCode {
         match (self.line.state, self.sized, self.mode) {
             (State::Routing, _, _) => ErrorCode::Limit,
             (_, false, _) => ErrorCode::NoLen,
@@ -236,7 +236,7 @@ impl Parser {
 
     /// Index of the first byte of the line that is an error because at least `after` bytes must
     /// follow it. The bytes after it count only if the length of the content was announced.
-    fn room(&self, after: usize) -> usize {
+    fn last_allowed_index(&self, after: usize) -> usize {
         let after = match self.mode {
             _ if !self.sized => 0,
             Mode::Content { .. } => after.min(1),
@@ -247,16 +247,16 @@ impl Parser {
 
     /// Whether a line of `used` bytes leaves one byte of an announced content, which no line can
     /// fill. In content mode, the error is at the end of the slice instead.
-    fn strands(&self, used: u64) -> bool {
+    fn leaves_one_byte(&self, used: u64) -> bool {
         self.sized && self.mode == Mode::Full && used.checked_add(1) == Some(self.left)
     }
 
     /// Checks that the byte at `index` and at least `after` further bytes fit.
     fn fits(&self, index: usize, after: usize) -> Result<(), Fail> {
-        if index < self.room(after) {
+        if index < self.last_allowed_index(after) {
             Ok(())
         } else {
-            Err(Fail(self.crossing(), index))
+            Err(Fail(self.overflow_code(), index))
         }
     }
 
@@ -266,12 +266,12 @@ impl Parser {
         let limit = start.saturating_add(usize::try_from(self.limits.name).unwrap_or(usize::MAX));
         let window = rest.get(..limit.saturating_add(1)).unwrap_or(rest);
         let end = keyword_len(window, self.line.scanned.max(start));
-        let room = self.room(after).max(start);
+        let room = self.last_allowed_index(after).max(start);
         if limit < end && limit <= room {
             return Err(Fail(ErrorCode::Limit, limit));
         }
         if room < end {
-            return Err(Fail(self.crossing(), room));
+            return Err(Fail(self.overflow_code(), room));
         }
         Ok((end < rest.len()).then_some(end))
     }
@@ -281,7 +281,7 @@ impl Parser {
         if self.line.stage == Stage::Start {
             let first = rest.first().copied().unwrap_or_default();
             let state_op = self.line.state == State::First && matches!(first, b'=' | b'?');
-            if state_op && self.strands(2) {
+            if state_op && self.leaves_one_byte(2) {
                 // A modifier has at least four bytes, and a state operation would leave one byte.
                 return Err(Fail(ErrorCode::Length, 0));
             } else if state_op {
@@ -375,11 +375,11 @@ impl Parser {
             return Err(if limit < left {
                 Fail(ErrorCode::ModNoLen, limit)
             } else if self.sized {
-                Fail(self.crossing(), left.saturating_sub(1))
+                Fail(self.overflow_code(), left.saturating_sub(1))
             } else if limit == left && rest.get(left) != Some(&LF) {
                 Fail(ErrorCode::ModNoLen, left)
             } else {
-                Fail(self.crossing(), left)
+                Fail(self.overflow_code(), left)
             });
         };
         let end = scanned + found;
@@ -440,14 +440,14 @@ impl Parser {
                 let code = if too_long {
                     ErrorCode::ModLen
                 } else {
-                    self.crossing()
+                    self.overflow_code()
                 };
                 return Err(Fail(code, index));
             }
             // A further digit adds one byte to the line and multiplies the number by ten. Only a
             // number of zero leaves room for that.
             let further = number == 0 && self.line.digits < LENGTH_DIGITS_MAX;
-            if self.strands(used) && !further {
+            if self.leaves_one_byte(used) && !further {
                 return Err(Fail(ErrorCode::Length, index));
             }
             index += 1;
@@ -457,7 +457,7 @@ impl Parser {
     /// Reads a sized value whose first byte is at `start`.
     fn sized_value<'a>(&mut self, rest: &'a [u8], start: usize) -> Exact<'a> {
         let total = self.line.number;
-        if self.strands((start as u64).saturating_add(total).saturating_add(1)) {
+        if self.leaves_one_byte((start as u64).saturating_add(total).saturating_add(1)) {
             return Err(Fail(ErrorCode::Length, start.saturating_sub(1)));
         }
         let (operator, name) = self.named(rest)?;
