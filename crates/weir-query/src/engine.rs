@@ -118,16 +118,16 @@ pub(super) struct Stages {
 }
 
 /// A result page under construction.
-pub(super) struct Filling {
+pub(super) struct PageBuilder {
     page: ResultPage,
     bounds: Bounds,
     serial: u64,
     /// Bytes of the results that the engine constructed.
-    made: Vec<u8>,
+    constructed: Vec<u8>,
 }
 
 /// The location of the next item.
-pub(super) enum Pull {
+pub(super) enum NextItem {
     /// At the front of a source.
     Source(u32),
     /// In the sorter.
@@ -238,9 +238,9 @@ impl Query {
         source.skip = 0;
         source.equal = 0;
         source.splits = 0;
-        source.left = source.left.map(|left| left.saturating_sub(1));
-        source.ended = next.is_none() || source.left == Some(0);
-        source.asked = next.filter(|_| !source.ended);
+        source.pages_left = source.pages_left.map(|left| left.saturating_sub(1));
+        source.ended = next.is_none() || source.pages_left == Some(0);
+        source.continuation = next.filter(|_| !source.ended);
         if load.last_raw.is_some() {
             source.last_raw = load.last_raw;
         }
@@ -324,12 +324,12 @@ impl Query {
         let sorts = self.planned_mode() == Mode::Sort;
         if let Some(source) = self.sources.get_mut(id.index()) {
             source.ended = true;
-            source.asked = None;
+            source.continuation = None;
             // Without names of items, the rest of a stable page is read again after a
             // resume.
             let paged = |page: &Loaded| page.starts.is_empty() && !sorts;
             if source.stable && source.pages.front().is_some_and(paged) {
-                source.left = Some(0);
+                source.pages_left = Some(0);
             }
         }
         self.join(id.0);
@@ -368,11 +368,11 @@ impl Query {
         }
         self.start()?;
         self.serial += 1;
-        let mut out = Filling {
+        let mut out = PageBuilder {
             page: ResultPage::default(),
             bounds,
             serial: self.serial,
-            made: Vec::new(),
+            constructed: Vec::new(),
         };
         let filled = self.fill(&mut out);
         self.flow.results += out.page.items.len() as u64;
@@ -388,19 +388,19 @@ impl Query {
     }
 
     /// Fills the page with results. Returns `true` at the end of all results.
-    fn fill(&mut self, out: &mut Filling) -> Result<bool, QueryError> {
+    fn fill(&mut self, out: &mut PageBuilder) -> Result<bool, QueryError> {
         let runs = self.mode == Some(Mode::Merge) && self.stages.fold.is_none();
         while !out.is_full() && self.stages.limit != Some(0) {
             match self.pull()? {
-                Pull::Source(source) if runs => self.hand_on_run(source, out)?,
-                Pull::Source(source) => self.hand_on(source, out)?,
-                Pull::Sorted => {
-                    if !self.hand_on_sorted(out)? {
+                NextItem::Source(source) if runs => self.pass_run_through_stages(source, out)?,
+                NextItem::Source(source) => self.pass_through_stages(source, out)?,
+                NextItem::Sorted => {
+                    if !self.pass_sorted_through_stages(out)? {
                         return Ok(!self.drain(out));
                     }
                 }
-                Pull::Blocked => break,
-                Pull::End => return Ok(!self.drain(out)),
+                NextItem::Blocked => break,
+                NextItem::End => return Ok(!self.drain(out)),
             }
         }
         Ok(false)
@@ -459,7 +459,11 @@ impl Query {
     }
 
     /// Passes the front item of a source through the stages.
-    fn hand_on(&mut self, source: u32, out: &mut Filling) -> Result<(), QueryError> {
+    fn pass_through_stages(
+        &mut self,
+        source: u32,
+        out: &mut PageBuilder,
+    ) -> Result<(), QueryError> {
         let id = SourceId(source);
         let Some(from) = self.sources.get_mut(source as usize) else {
             return Ok(());
@@ -481,15 +485,15 @@ impl Query {
             }
         }
         if let Some(made) = made {
-            self.stages.take_made(&made, out);
+            self.stages.take_constructed(&made, out);
         }
         fault?;
         self.advance(source);
         Ok(())
     }
 
-    /// As `hand_on`, with the next item of the sorter. Returns `false` at the end.
-    fn hand_on_sorted(&mut self, out: &mut Filling) -> Result<bool, QueryError> {
+    /// As `pass_through_stages`, with the next item of the sorter. Returns `false` at the end.
+    fn pass_sorted_through_stages(&mut self, out: &mut PageBuilder) -> Result<bool, QueryError> {
         let (mut made, mut fault) = (None, Ok(()));
         let sorter = &mut self.flow.sorter;
         let Some((id, page, row)) = sorter.next(&self.plan, &self.sources) else {
@@ -508,20 +512,20 @@ impl Query {
         }
         sorter.done();
         if let Some(made) = made {
-            self.stages.take_made(&made, out);
+            self.stages.take_constructed(&made, out);
         }
         fault?;
         Ok(true)
     }
 
     /// Returns the aggregated results. Returns `false` when there are no more.
-    fn drain(&mut self, out: &mut Filling) -> bool {
+    fn drain(&mut self, out: &mut PageBuilder) -> bool {
         while !out.is_full() && self.stages.limit != Some(0) {
             let fold = self.stages.fold.as_mut();
             let Some(made) = fold.and_then(|fold| fold.drain(&self.plan)) else {
                 return false;
             };
-            self.stages.take_made(&made, out);
+            self.stages.take_constructed(&made, out);
         }
         true
     }
@@ -542,7 +546,7 @@ impl Stages {
         page: &mut Loaded,
         row: usize,
         source: SourceId,
-        out: &mut Filling,
+        out: &mut PageBuilder,
     ) -> Result<(), QueryError> {
         let head = page.head(row);
         let span = match plan.select {
@@ -594,7 +598,7 @@ impl Stages {
     }
 
     /// As `take`, for a constructed result.
-    fn take_made(&mut self, made: &[u8], out: &mut Filling) {
+    fn take_constructed(&mut self, made: &[u8], out: &mut PageBuilder) {
         if self.offset > 0 {
             self.offset -= 1;
             return;
@@ -606,17 +610,17 @@ impl Stages {
         out.page.bytes += made.len() as u64;
         out.page.items.push(Item {
             buffer: u32::MAX,
-            offset: length(out.made.len()),
+            offset: length(out.constructed.len()),
             len: length(made.len()),
             source: SourceId::NONE,
             index: 0,
             constructed: true,
         });
-        out.made.extend_from_slice(made);
+        out.constructed.extend_from_slice(made);
     }
 }
 
-impl Filling {
+impl PageBuilder {
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         let items = self.page.items.len();
@@ -642,14 +646,14 @@ impl Filling {
         if self.page.items.is_empty() {
             return None;
         }
-        if !self.made.is_empty() {
+        if !self.constructed.is_empty() {
             let at = to_u32(
                 self.page.buffers.len(),
                 "a page of results has fewer than 2^32 buffers",
             );
             self.page
                 .buffers
-                .push(Buffer::new(Bytes::from(self.made), account));
+                .push(Buffer::new(Bytes::from(self.constructed), account));
             self.page.pages.push(0);
             for item in self.page.items.iter_mut().filter(|item| item.constructed) {
                 item.buffer = at;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use weir_core::exact::to_u32;
 
-use crate::engine::{Filling, Flow, Last, Pull, Query, placed};
+use crate::engine::{Flow, Last, NextItem, PageBuilder, Query, placed};
 use crate::error::QueryError;
 use crate::input::{Need, SourceId};
 use crate::key::{OwnedKey, PREFIX, Reduced};
@@ -72,7 +72,7 @@ impl Query {
     }
 
     /// Returns the location of the next item.
-    pub(super) fn pull(&mut self) -> Result<Pull, QueryError> {
+    pub(super) fn pull(&mut self) -> Result<NextItem, QueryError> {
         Ok(match self.mode {
             Some(Mode::Merge) => self.pull_merged(),
             Some(Mode::Sort) => return self.pull_sorted(),
@@ -82,11 +82,11 @@ impl Query {
         })
     }
 
-    fn pull_merged(&self) -> Pull {
+    fn pull_merged(&self) -> NextItem {
         match self.flow.heads.top() {
-            None => Pull::End,
-            Some(top) if top.is_bound() => Pull::Blocked,
-            Some(top) => Pull::Source(top.source()),
+            None => NextItem::End,
+            Some(top) if top.is_bound() => NextItem::Blocked,
+            Some(top) => NextItem::Source(top.source()),
         }
     }
 
@@ -115,7 +115,11 @@ impl Query {
 
     /// Passes items of the top source of a merge through the stages while the source stays
     /// on top.
-    pub(super) fn hand_on_run(&mut self, source: u32, out: &mut Filling) -> Result<(), QueryError> {
+    pub(super) fn pass_run_through_stages(
+        &mut self,
+        source: u32,
+        out: &mut PageBuilder,
+    ) -> Result<(), QueryError> {
         let reach = self.reach(source);
         let descending = self.plan.keys.first().is_some_and(|key| key.descending);
         let (stages, flow) = (&mut self.stages, &mut self.flow);
@@ -154,7 +158,7 @@ impl Query {
         Ok(())
     }
 
-    fn pull_sorted(&mut self) -> Result<Pull, QueryError> {
+    fn pull_sorted(&mut self) -> Result<NextItem, QueryError> {
         let mut over = true;
         while let Some(source) = self.flow.arrivals.pop_front() {
             let from = self.sources.get_mut(source as usize);
@@ -167,32 +171,36 @@ impl Query {
         for source in &self.sources {
             over &= source.ended;
         }
-        Ok(if over { Pull::Sorted } else { Pull::Blocked })
+        Ok(if over {
+            NextItem::Sorted
+        } else {
+            NextItem::Blocked
+        })
     }
 
-    fn pull_arrived(&mut self) -> Pull {
+    fn pull_arrived(&mut self) -> NextItem {
         if let Some(source) = self.flow.arrivals.front() {
-            return Pull::Source(*source);
+            return NextItem::Source(*source);
         }
         if self.sources.iter().all(|source| source.ended) {
-            Pull::End
+            NextItem::End
         } else {
-            Pull::Blocked
+            NextItem::Blocked
         }
     }
 
-    fn pull_sequential(&mut self) -> Pull {
+    fn pull_sequential(&mut self) -> NextItem {
         while let Some(source) = self.order.get(self.flow.turn) {
             match self.sources.get(*source as usize) {
-                Some(from) if from.is_waiting() => return Pull::Blocked,
-                Some(from) if !from.is_over() => return Pull::Source(*source),
+                Some(from) if from.is_waiting() => return NextItem::Blocked,
+                Some(from) if !from.is_over() => return NextItem::Source(*source),
                 _ => self.flow.turn += 1,
             }
         }
-        Pull::End
+        NextItem::End
     }
 
-    fn pull_turn(&mut self) -> Pull {
+    fn pull_turn(&mut self) -> NextItem {
         for _ in 0..=self.order.len() {
             if self.flow.turn >= self.order.len() {
                 self.flow.turn = 0;
@@ -201,12 +209,12 @@ impl Query {
                 break;
             };
             match self.sources.get(*source as usize) {
-                Some(from) if from.is_waiting() => return Pull::Blocked,
-                Some(from) if !from.is_over() => return Pull::Source(*source),
+                Some(from) if from.is_waiting() => return NextItem::Blocked,
+                Some(from) if !from.is_over() => return NextItem::Source(*source),
                 _ => self.flow.turn += 1,
             }
         }
-        Pull::End
+        NextItem::End
     }
 
     /// Moves a source past its front item.
@@ -323,7 +331,7 @@ impl Query {
         let from = self.sources.get(source as usize)?;
         Some(Need {
             source: SourceId(source),
-            continuation: from.asked.clone(),
+            continuation: from.continuation.clone(),
             required,
             bytes: self.budgets.page_bytes_hint,
         })
@@ -392,14 +400,14 @@ fn entry(plan: &Plan, sources: &[Source], source: u32) -> Option<Entry> {
     let from = sources.get(source as usize)?;
     let descending = plan.keys.first().is_some_and(|key| key.descending);
     if let Some(page) = from.pages.front() {
-        let key = page.head(page.next).key.reduced().turned(descending);
+        let key = page.head(page.next).key.reduced().in_direction(descending);
         return Some(Entry::new(key, source, false));
     }
     if from.ended {
         return None;
     }
     let mark = from.watermark.as_ref().and_then(|keys| keys.first());
-    let key = mark.map_or(0, |key| key.reduced.turned(descending));
+    let key = mark.map_or(0, |key| key.reduced.in_direction(descending));
     Some(Entry::new(key, source, true))
 }
 
@@ -421,7 +429,7 @@ fn less_in_full(plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> bool {
     };
     let decided = plan.keys.len() == 1 && a.key() == b.key() && !a.is_bound() && !b.is_bound();
     let descending = plan.keys.first().is_some_and(|key| key.descending);
-    if decided && Reduced::is_exact_turned(a.key(), descending) {
+    if decided && Reduced::is_exact_in_direction(a.key(), descending) {
         return x.rank < y.rank;
     }
     // A source without a bound may supply any item, so it comes before all items.

@@ -25,17 +25,17 @@ use weir_core::error_code::ErrorCode;
 
 /// The state of one aggregate of one group.
 #[derive(Clone, Debug)]
-enum Tally {
+enum AggregateState {
     Count(u64),
-    /// A sum of numbers; a value of another type sets `spoilt`.
+    /// A sum of numbers; a value of another type sets `has_other_type`.
     Sum {
         sum: Sum,
         count: u64,
-        spoilt: bool,
+        has_other_type: bool,
     },
     Best {
         best: Option<OwnedKey>,
-        spoilt: bool,
+        has_other_type: bool,
     },
 }
 
@@ -46,18 +46,18 @@ struct Input<'a> {
     count: u64,
 }
 
-impl Tally {
+impl AggregateState {
     fn new(function: Function) -> Self {
         match function {
             Function::Count => Self::Count(0),
             Function::Sum | Function::Avg => Self::Sum {
                 sum: Sum::default(),
                 count: 0,
-                spoilt: false,
+                has_other_type: false,
             },
             Function::Min | Function::Max => Self::Best {
                 best: None,
-                spoilt: false,
+                has_other_type: false,
             },
         }
     }
@@ -77,7 +77,11 @@ impl Tally {
         }
         match self {
             Self::Count(count) => *count = count.saturating_add(input.count),
-            Self::Sum { sum, count, spoilt } => {
+            Self::Sum {
+                sum,
+                count,
+                has_other_type,
+            } => {
                 if input.kind == Kind::Number {
                     let added = sum.add(input.literal);
                     if added {
@@ -85,11 +89,14 @@ impl Tally {
                     }
                     return added;
                 }
-                *spoilt = true;
+                *has_other_type = true;
             }
-            Self::Best { best, spoilt } => {
+            Self::Best {
+                best,
+                has_other_type,
+            } => {
                 if input.kind >= Kind::Array {
-                    *spoilt = true;
+                    *has_other_type = true;
                     return true;
                 }
                 let literal = Literal::Json(input.literal);
@@ -117,8 +124,14 @@ impl Tally {
     fn write(&self, function: Function, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Count(count) => out.extend_from_slice(count.to_string().as_bytes()),
-            Self::Sum { spoilt: true, .. }
-            | Self::Best { spoilt: true, .. }
+            Self::Sum {
+                has_other_type: true,
+                ..
+            }
+            | Self::Best {
+                has_other_type: true,
+                ..
+            }
             | Self::Best { best: None, .. } => return false,
             Self::Sum { sum, count, .. } => match (function, count) {
                 (Function::Avg, 0) => return false,
@@ -135,15 +148,22 @@ impl Tally {
     fn save(&self, out: &mut Vec<u8>) {
         match self {
             Self::Count(count) => put_varint(out, *count),
-            Self::Sum { sum, count, spoilt } => {
+            Self::Sum {
+                sum,
+                count,
+                has_other_type,
+            } => {
                 let mut text = Vec::new();
                 sum.value().write(&mut text);
                 put_bytes(out, &text);
                 put_varint(out, *count);
-                out.push(u8::from(*spoilt));
+                out.push(u8::from(*has_other_type));
             }
-            Self::Best { best, spoilt } => {
-                out.push(u8::from(*spoilt));
+            Self::Best {
+                best,
+                has_other_type,
+            } => {
+                out.push(u8::from(*has_other_type));
                 out.push(best.as_ref().map_or(0, |best| best.reduced.kind() as u8));
                 let literal = best.as_ref().map(|best| &*best.literal);
                 put_bytes(out, literal.unwrap_or_default());
@@ -155,13 +175,20 @@ impl Tally {
         let mut new = Self::new(function);
         match &mut new {
             Self::Count(count) => *count = from.varint()?,
-            Self::Sum { sum, count, spoilt } => {
+            Self::Sum {
+                sum,
+                count,
+                has_other_type,
+            } => {
                 sum.restore(&Number::parse(from.bytes()?));
                 *count = from.varint()?;
-                *spoilt = from.u8()? != 0;
+                *has_other_type = from.u8()? != 0;
             }
-            Self::Best { best, spoilt } => {
-                *spoilt = from.u8()? != 0;
+            Self::Best {
+                best,
+                has_other_type,
+            } => {
+                *has_other_type = from.u8()? != 0;
                 let kind = from.u8()?;
                 let literal = from.bytes()?;
                 let kind = match kind {
@@ -189,7 +216,7 @@ impl Tally {
 #[derive(Clone, Debug)]
 struct Group {
     key: Box<[u8]>,
-    tallies: Vec<Tally>,
+    states: Vec<AggregateState>,
 }
 
 /// All groups, or only the current one if the items are ordered by group.
@@ -379,8 +406,8 @@ impl Fold {
         out.push(u8::from(!self.groups.is_empty()));
         for group in &self.groups {
             put_bytes(out, &group.key);
-            for tally in &group.tallies {
-                tally.save(out);
+            for state in &group.states {
+                state.save(out);
             }
         }
     }
@@ -392,8 +419,8 @@ impl Fold {
             return Ok(());
         }
         let mut group = Group::new(plan, from.bytes()?);
-        for (tally, named) in group.tallies.iter_mut().zip(&plan.aggregates) {
-            *tally = Tally::load(named.what.function, from, plan.strings)?;
+        for (state, named) in group.states.iter_mut().zip(&plan.aggregates) {
+            *state = AggregateState::load(named.what.function, from, plan.strings)?;
         }
         self.groups.push(group);
         Ok(())
@@ -405,7 +432,9 @@ impl Group {
         let aggregates = plan.aggregates.iter();
         Self {
             key: key.into(),
-            tallies: aggregates.map(|n| Tally::new(n.what.function)).collect(),
+            states: aggregates
+                .map(|n| AggregateState::new(n.what.function))
+                .collect(),
         }
     }
 
@@ -430,15 +459,15 @@ impl Group {
         plan: &Plan,
         input: impl Fn(Aggregate) -> Input<'a>,
     ) -> Option<Aggregate> {
-        let many = self.tallies.len() > 1;
-        let mut tallies = self.tallies.iter().zip(&plan.aggregates);
-        let refused = tallies.find(|(tally, named)| many && !tally.takes(&input(named.what)));
+        let many = self.states.len() > 1;
+        let mut states = self.states.iter().zip(&plan.aggregates);
+        let refused = states.find(|(state, named)| many && !state.takes(&input(named.what)));
         if let Some((_, named)) = refused {
             return Some(named.what);
         }
-        for (tally, named) in self.tallies.iter_mut().zip(&plan.aggregates) {
+        for (state, named) in self.states.iter_mut().zip(&plan.aggregates) {
             let what = named.what;
-            if !tally.add(what.function, &input(what), plan.strings) {
+            if !state.add(what.function, &input(what), plan.strings) {
                 return Some(what);
             }
         }
@@ -499,10 +528,9 @@ impl Group {
                     written.extend_from_slice(of_group.unwrap_or_default());
                 }
                 Some(at) => {
-                    if let Some((tally, named)) = self.tallies.get(at).zip(plan.aggregates.get(at))
-                    {
+                    if let Some((state, named)) = self.states.get(at).zip(plan.aggregates.get(at)) {
                         // An undefined result writes nothing.
-                        tally.write(named.what.function, &mut written);
+                        state.write(named.what.function, &mut written);
                     }
                 }
             }
@@ -517,10 +545,10 @@ impl Group {
 
     fn write(&self, plan: &Plan) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        let mut tallies = self.tallies.iter().zip(&plan.aggregates);
+        let mut states = self.states.iter().zip(&plan.aggregates);
         if plan.select == (Select::Made { bare: true }) {
-            let (tally, named) = tallies.next()?;
-            return tally.write(named.what.function, &mut out).then_some(out);
+            let (state, named) = states.next()?;
+            return state.write(named.what.function, &mut out).then_some(out);
         }
         let begin = |out: &mut Vec<u8>, name: &[u8]| {
             out.push(if out.is_empty() { b'{' } else { b',' });
@@ -534,10 +562,10 @@ impl Group {
                 out.extend_from_slice(key);
             }
         }
-        for (tally, named) in tallies {
+        for (state, named) in states {
             let before = out.len();
             begin(&mut out, &named.name);
-            if !tally.write(named.what.function, &mut out) {
+            if !state.write(named.what.function, &mut out) {
                 out.truncate(before);
             }
         }

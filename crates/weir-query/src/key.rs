@@ -135,8 +135,8 @@ impl Reduced {
         self.0 & 0xff != 0
     }
 
-    /// As `is_exact`, for a result of [`turned`](Self::turned).
-    pub(crate) const fn is_exact_turned(key: u128, descending: bool) -> bool {
+    /// As `is_exact`, for a result of [`in_direction`](Self::in_direction).
+    pub(crate) const fn is_exact_in_direction(key: u128, descending: bool) -> bool {
         let key = if descending { !key } else { key };
         key & 0xff != 0
     }
@@ -145,13 +145,13 @@ impl Reduced {
     /// key.
     #[inline]
     pub(crate) const fn prefix(self, descending: bool) -> u128 {
-        self.turned(descending) & PREFIX
+        self.in_direction(descending) & PREFIX
     }
 
     /// Returns the whole key; inverted for a descending key. If the prefixes of two keys
     /// differ, the lower key comes first.
     #[inline]
-    pub(crate) const fn turned(self, descending: bool) -> u128 {
+    pub(crate) const fn in_direction(self, descending: bool) -> u128 {
         if descending { !self.0 } else { self.0 }
     }
 }
@@ -222,8 +222,8 @@ fn whole(digits: u128, negative: bool) -> Reduced {
     }
     let power = 0x8000 | (u128::from(BIAS.unsigned_abs()) + u128::from(count));
     let content = power << CONTENT | digits << (CONTENT - 4 * count);
-    let turned = if negative { TURNED } else { 0 };
-    Reduced((tag | content << 8) ^ turned)
+    let flip = if negative { TURNED } else { 0 };
+    Reduced((tag | content << 8) ^ flip)
 }
 
 fn number(number: &Number<'_>) -> Reduced {
@@ -372,7 +372,7 @@ impl Key<'_> {
 fn compare_exact(exact: Reduced, kind: Kind, other: Literal<'_>, strings: Strings) -> Ordering {
     let [_, content @ .., end] = exact.to_bytes();
     match (kind, other) {
-        (Kind::Number, Literal::Json(other)) => json::compare_numbers(&spelt(content), other),
+        (Kind::Number, Literal::Json(other)) => json::compare_numbers(&to_literal(content), other),
         (_, other) => {
             let length = usize::from(end).saturating_sub(1);
             let content = content.get(..length).unwrap_or(&content).iter().copied();
@@ -385,7 +385,7 @@ fn compare_exact(exact: Reduced, kind: Kind, other: Literal<'_>, strings: String
 }
 
 /// Returns a literal of the number in an exact key.
-fn spelt(content: [u8; EXACT]) -> Vec<u8> {
+fn to_literal(content: [u8; EXACT]) -> Vec<u8> {
     let negative = content.first().is_some_and(|byte| *byte < 0x80);
     let content = content.map(|byte| if negative { !byte } else { byte });
     let [high, low, digits @ ..] = content;

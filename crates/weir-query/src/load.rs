@@ -35,7 +35,7 @@ pub(crate) struct Load {
     pub(crate) equal_used: Vec<u64>,
     pub(crate) skipped: u64,
     /// Whether the last row belongs to an item that the filter dropped.
-    ghost: bool,
+    last_row_dropped: bool,
 }
 
 /// Context for loading a page of a source.
@@ -209,7 +209,7 @@ impl Loader<'_> {
         let page = Loaded {
             buffer: buffer.clone(),
             number: self.source.pages_in,
-            asked: self.source.asked.clone(),
+            continuation: self.source.continuation.clone(),
             heads: Vec::new(),
             indexes: Vec::new(),
             values: Vec::new(),
@@ -230,7 +230,7 @@ impl Loader<'_> {
             last_kept: None,
             equal_used: vec![0; self.boundary.len()],
             skipped: 0,
-            ghost: false,
+            last_row_dropped: false,
         };
         let plan = self.plan;
         let whole = plan.makes() || !matches!(plan.select, Select::Item);
@@ -268,7 +268,7 @@ impl Loader<'_> {
             load.page.starts = frames.starts;
         }
         self.end(&mut load);
-        self.promised(&load)?;
+        self.check_watermark(&load)?;
         self.runs(&mut load);
         load.page.shrink();
         Ok(load)
@@ -330,12 +330,12 @@ impl Loader<'_> {
         if self.source.sorted {
             load.last_raw = Some(load.page.owned(self.plan, &self.source.constants, last));
         }
-        if std::mem::take(&mut load.ghost) {
+        if std::mem::take(&mut load.last_row_dropped) {
             load.page.remove(last, self.plan);
         }
     }
 
-    /// Adds an item. A dropped item stays as a ghost row until the next item is compared with it.
+    /// Adds an item. A dropped item stays as the last row until the next item is compared with it.
     fn row(&self, found: &ItemValues<'_>, whole: bool, load: &mut Load) -> Result<(), QueryError> {
         let plan = self.plan;
         let page = &mut load.page;
@@ -354,10 +354,10 @@ impl Loader<'_> {
         if self.source.sorted && !self.source.trust_order && !plan.keys.is_empty() {
             self.sorted(at, found.raw, load)?;
         }
-        if std::mem::take(&mut load.ghost) {
+        if std::mem::take(&mut load.last_row_dropped) {
             load.page.remove(at - 1, plan);
         }
-        load.ghost = !self.keeps(found, load)?;
+        load.last_row_dropped = !self.keeps(found, load)?;
         Ok(())
     }
 
@@ -411,16 +411,16 @@ impl Loader<'_> {
 
     /// Checks that the first row is not before the lower bound of the source: the merge has
     /// already continued up to that bound.
-    fn promised(&self, load: &Load) -> Result<(), QueryError> {
+    fn check_watermark(&self, load: &Load) -> Result<(), QueryError> {
         let (plan, source, page) = (self.plan, self.source, &load.page);
-        let Some(promise) = source.watermark.as_deref() else {
+        let Some(watermark) = source.watermark.as_deref() else {
             return Ok(());
         };
         if page.heads.is_empty() || !source.sorted || source.trust_order {
             return Ok(());
         }
         let first = |at| page.key(plan, &source.constants, 0, at);
-        if compare(plan, row(promise), first) == Ordering::Greater {
+        if compare(plan, row(watermark), first) == Ordering::Greater {
             return Err(self.unsorted(0, page.index(0) as usize, page));
         }
         Ok(())
@@ -498,9 +498,14 @@ impl Loader<'_> {
             page, equal_used, ..
         } = load;
         let precedence = &self.source.precedence;
-        let alone = self.boundary.iter().filter(|boundary| boundary.alone);
-        let alone = alone.filter(|boundary| precedence.is_in(&boundary.precedence));
-        let least = alone.map(|boundary| boundary.precedence.part.len()).max();
+        let own_page_only = self
+            .boundary
+            .iter()
+            .filter(|boundary| boundary.own_page_only);
+        let own_page_only = own_page_only.filter(|boundary| precedence.is_in(&boundary.precedence));
+        let least = own_page_only
+            .map(|boundary| boundary.precedence.part.len())
+            .max();
         // Only the first boundary applies to sources that it does not name.
         let holds = |place: usize, boundary: &Boundary| {
             if precedence.is_in(&boundary.precedence) {

@@ -212,9 +212,9 @@ impl Query {
             constants,
             pages: Pages::default(),
             ended: false,
-            asked: options.first.clone(),
+            continuation: options.first.clone(),
             first: options.first,
-            left: None,
+            pages_left: None,
             skip: 0,
             equal: 0,
             clip: Clip::No,
@@ -268,24 +268,24 @@ impl Query {
         match mark.map(|mark| &mark.at) {
             Some(At::Over) => source.ended = true,
             Some(At::Position {
-                asked,
+                continuation,
                 skip,
                 equal,
-                left,
+                pages_left: left,
             }) => {
-                source.asked.clone_from(asked);
-                source.first.clone_from(asked);
+                source.continuation.clone_from(continuation);
+                source.first.clone_from(continuation);
                 source.skip = *skip;
                 source.equal = *equal;
-                source.left = *left;
+                source.pages_left = *left;
                 source.ended = *left == Some(0);
                 // The returned items are not above the next items.
                 if *skip == 0 && source.sorted {
                     source.last_raw = token.boundary.first().map(|last| last.keys.clone());
                 }
             }
-            Some(At::Clipped { asked }) => {
-                source.asked.clone_from(asked);
+            Some(At::Clipped { continuation }) => {
+                source.continuation.clone_from(continuation);
                 source.clip = Clip::Boundary;
             }
             Some(At::Boundary) => source.clip = Clip::Boundary,
@@ -351,7 +351,7 @@ impl Query {
         if parent.ended {
             return Err(QueryError::new(ErrorCode::SourceFinished).of(old, &name));
         }
-        if parent.left.is_some() {
+        if parent.pages_left.is_some() {
             let what = "a source that was replaced before the token cannot be again";
             return Err(bad(what).of(old, &name));
         }
@@ -409,8 +409,8 @@ impl Query {
         }
         if let Some(parent) = self.sources.get_mut(old.index()) {
             parent.ended = true;
-            parent.asked = None;
-            parent.left = Some(0);
+            parent.continuation = None;
+            parent.pages_left = Some(0);
         }
         if let Some(equal) = within {
             self.clip_page(&precedence, equal);

@@ -88,7 +88,7 @@ pub(crate) struct Boundary {
     pub(crate) equal: u64,
     /// Whether `equal` counts only items of the page with which the parts of the source
     /// begin. The boundaries of enclosing sources do not apply to these parts.
-    pub(crate) alone: bool,
+    pub(crate) own_page_only: bool,
 }
 
 impl Boundary {
@@ -114,7 +114,7 @@ impl Boundary {
     /// Returns whether this boundary still restricts sources that `other` does not
     /// restrict. Then `other` has equal keys and is of a part of this source, or of an
     /// earlier source.
-    pub(crate) fn is_around(&self, other: &Self, plan: &Plan) -> bool {
+    pub(crate) fn still_restricts(&self, other: &Self, plan: &Plan) -> bool {
         self.precedence != other.precedence
             && (other.precedence.is_in(&self.precedence) || other.precedence < self.precedence)
             && compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal

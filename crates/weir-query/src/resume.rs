@@ -54,7 +54,7 @@ impl Query {
 
     /// Returns the reason why there can be no token now; `None` if there can.
     fn token_obstacle(&self) -> Option<&'static str> {
-        let retired = |source: &&Source| source.left.is_some() && !source.pages.is_empty();
+        let retired = |source: &&Source| source.pages_left.is_some() && !source.pages.is_empty();
         for source in self.sources.iter().filter(retired) {
             let page = source.pages.front();
             if !source.stable || page.is_some_and(|page| !page.starts.is_empty()) {
@@ -184,7 +184,7 @@ impl Query {
         let own = Boundary {
             precedence: precedence.clone(),
             equal,
-            alone: true,
+            own_page_only: true,
             ..innermost.clone()
         };
         let before = self.resumed.iter_mut().map(|token| &mut token.boundary);
@@ -210,7 +210,7 @@ impl Query {
             precedence: source.precedence.clone(),
             tie: last.tie,
             equal: last.run,
-            alone: false,
+            own_page_only: false,
         };
         let mut around = Vec::new();
         let before = self.resumed.iter().flat_map(|token| &token.boundary);
@@ -225,7 +225,7 @@ impl Query {
                     0
                 };
                 new.equal = new.equal.saturating_add(before.equal - unseen);
-            } else if left.is_around(&new, &self.plan) {
+            } else if left.still_restricts(&new, &self.plan) {
                 around.push(left);
             }
         }
@@ -242,31 +242,31 @@ impl Query {
             return At::Boundary;
         }
         if let Some(page) = source.pages.front() {
-            if let Some(asked) = page.start(page.next) {
+            if let Some(continuation) = page.start(page.next) {
                 return At::Position {
-                    asked: Some(asked),
+                    continuation: Some(continuation),
                     skip: 0,
                     equal: 0,
-                    left: None,
+                    pages_left: None,
                 };
             }
             let here = source.pages_in.saturating_sub(page.number);
             return At::Position {
-                asked: page.asked.clone(),
+                continuation: page.continuation.clone(),
                 skip: page.index(page.next),
                 equal: self.equal_in_page(source, Some(page), boundary),
-                left: source.left.map(|left| left.saturating_add(here)),
+                pages_left: source.pages_left.map(|left| left.saturating_add(here)),
             };
         }
-        let asked = source.asked.clone();
+        let continuation = source.continuation.clone();
         if source.clip == Clip::Boundary && source.last_kept.is_none() {
-            return At::Clipped { asked };
+            return At::Clipped { continuation };
         }
         At::Position {
-            asked,
+            continuation,
             skip: source.skip,
             equal: self.equal_in_page(source, None, boundary),
-            left: source.left,
+            pages_left: source.pages_left,
         }
     }
 
@@ -274,17 +274,19 @@ impl Query {
     /// source ends after the pages that it had.
     fn beginning(source: &Source) -> At {
         At::Position {
-            asked: source.first.clone(),
+            continuation: source.first.clone(),
             skip: 0,
             equal: 0,
-            left: source.left.map(|left| left.saturating_add(source.pages_in)),
+            pages_left: source
+                .pages_left
+                .map(|left| left.saturating_add(source.pages_in)),
         }
     }
 
     /// Returns the number of items at the boundary that are in the current page, before the
     /// current position of the source.
     fn equal_in_page(&self, source: &Source, page: Option<&Loaded>, boundary: &[Boundary]) -> u64 {
-        if source.left.is_some() {
+        if source.pages_left.is_some() {
             // The source cannot be split again.
             return 0;
         }

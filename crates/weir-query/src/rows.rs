@@ -36,7 +36,7 @@ pub(crate) struct Loaded {
     /// Index of the page within the source, from 0.
     pub(crate) number: u64,
     /// Continuation of the page.
-    pub(crate) asked: Option<Bytes>,
+    pub(crate) continuation: Option<Bytes>,
     /// Heads of the kept items.
     pub(crate) heads: Vec<Head>,
     /// For each kept item, its index among all items of the page. Empty while each index is

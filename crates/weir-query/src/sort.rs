@@ -98,16 +98,16 @@ impl Sorter {
             };
             held.entries += 1;
             match self.items_max {
-                Some(max) if self.entries.len() >= max => self.challenge(plan, sources, entry),
+                Some(max) if self.entries.len() >= max => self.replace_last(plan, sources, entry),
                 _ => {
                     self.entries.push(entry);
                     if self.items_max.is_some() {
-                        self.rise(plan, sources);
+                        self.sift_up(plan, sources);
                     }
                 }
             }
         }
-        self.let_go(at);
+        self.release_page(at);
         let entries = (self.entries.len() * size_of::<Entry>()) as u64;
         let (max, found) = (self.bytes_max, self.bytes.saturating_add(entries));
         if found > max {
@@ -122,7 +122,7 @@ impl Sorter {
     }
 
     /// Drops a page without entries.
-    fn let_go(&mut self, page: u32) {
+    fn release_page(&mut self, page: u32) {
         if let Some(slot) = self.pages.get_mut(page as usize)
             && let Some(held) = slot
             && held.entries == 0
@@ -134,14 +134,14 @@ impl Sorter {
     }
 
     /// Adds an entry to a full heap, and drops the last of all entries.
-    fn challenge(&mut self, plan: &Plan, sources: &[Source], entry: Entry) {
+    fn replace_last(&mut self, plan: &Plan, sources: &[Source], entry: Entry) {
         let last = self.entries.first().copied();
         let goes = match last {
             Some(last) if self.order(plan, sources, &entry, &last).is_lt() => {
                 if let Some(top) = self.entries.first_mut() {
                     *top = entry;
                 }
-                self.sink(plan, sources);
+                self.sift_down(plan, sources);
                 last
             }
             _ => entry,
@@ -150,12 +150,12 @@ impl Sorter {
             held.entries -= 1;
         }
         if goes.page != entry.page {
-            self.let_go(goes.page);
+            self.release_page(goes.page);
         }
     }
 
     /// Moves the newest entry up to its position in the heap.
-    fn rise(&mut self, plan: &Plan, sources: &[Source]) {
+    fn sift_up(&mut self, plan: &Plan, sources: &[Source]) {
         let mut at = self.entries.len().saturating_sub(1);
         while at > 0 {
             let parent = (at - 1) / 2;
@@ -172,7 +172,7 @@ impl Sorter {
     }
 
     /// Moves the top entry down to its position in the heap.
-    fn sink(&mut self, plan: &Plan, sources: &[Source]) {
+    fn sift_down(&mut self, plan: &Plan, sources: &[Source]) {
         let mut at = 0;
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
@@ -243,7 +243,7 @@ impl Sorter {
         if let Some(Some(held)) = self.pages.get_mut(page as usize) {
             held.entries -= 1;
         }
-        self.let_go(page);
+        self.release_page(page);
     }
 
     /// Drops all pages and entries.

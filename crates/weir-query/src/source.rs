@@ -92,10 +92,10 @@ pub(crate) struct Source {
     /// Continuation of the first page.
     pub(crate) first: Option<Bytes>,
     /// Continuation of the next page.
-    pub(crate) asked: Option<Bytes>,
+    pub(crate) continuation: Option<Bytes>,
     /// Number of pages that will still arrive. Known after the source was replaced, or was
     /// finished with pages in memory.
-    pub(crate) left: Option<u64>,
+    pub(crate) pages_left: Option<u64>,
     /// Number of items of the next page, before the filter, that an earlier run returned.
     pub(crate) skip: u32,
     /// How many of the items in `skip` are at the boundary of that run.

@@ -37,16 +37,16 @@ const HEAD: usize = 17;
 pub(crate) enum At {
     /// The source is finished.
     Over,
-    /// In the page `asked`, after `skip` items. `equal` of these are at the boundary.
-    /// `left` is the number of pages from this one on, if known.
+    /// In the page `continuation`, after `skip` items. `equal` of these are at the boundary.
+    /// `pages_left` is the number of pages from this one on, if known.
     Position {
-        asked: Option<Bytes>,
+        continuation: Option<Bytes>,
         skip: u32,
         equal: u64,
-        left: Option<u64>,
+        pages_left: Option<u64>,
     },
-    /// Before the page `asked`, of which no item was beyond the boundary yet.
-    Clipped { asked: Option<Bytes> },
+    /// Before the page `continuation`, of which no item was beyond the boundary yet.
+    Clipped { continuation: Option<Bytes> },
     /// Determined by the items themselves: those up to the boundary were returned.
     Boundary,
 }
@@ -119,7 +119,7 @@ impl Token {
         for boundary in &self.boundary {
             put_precedence(&mut out, &boundary.precedence);
             put_varint(&mut out, boundary.equal);
-            out.push(u8::from(boundary.alone));
+            out.push(u8::from(boundary.own_page_only));
             put_varint(&mut out, boundary.keys.len() as u64);
             for key in &boundary.keys {
                 put_key(&mut out, key)?;
@@ -137,29 +137,29 @@ impl Token {
             match &source.at {
                 At::Over => out.push(0),
                 At::Boundary => out.push(1),
-                At::Clipped { asked } => {
-                    out.push(if asked.is_some() { 5 } else { 4 });
-                    put_bytes(&mut out, asked.as_deref().unwrap_or_default());
+                At::Clipped { continuation } => {
+                    out.push(if continuation.is_some() { 5 } else { 4 });
+                    put_bytes(&mut out, continuation.as_deref().unwrap_or_default());
                 }
                 At::Position {
-                    asked,
+                    continuation,
                     skip,
                     equal,
-                    left,
+                    pages_left: left,
                 } => {
                     let kind = match (left, equal) {
                         (Some(_), _) => 6,
                         (None, 0) => 2,
                         (None, _) => 8,
                     };
-                    out.push(kind + u8::from(asked.is_some()));
+                    out.push(kind + u8::from(continuation.is_some()));
                     put_varint(&mut out, u64::from(*skip));
                     match left {
                         Some(left) => put_varint(&mut out, *left),
                         None if *equal > 0 => put_varint(&mut out, *equal),
                         None => {}
                     }
-                    put_bytes(&mut out, asked.as_deref().unwrap_or_default());
+                    put_bytes(&mut out, continuation.as_deref().unwrap_or_default());
                 }
             }
         }
@@ -231,19 +231,20 @@ impl Token {
                         8 | 9 => (None, from.varint()?),
                         _ => (None, 0),
                     };
-                    let asked = from.bytes()?;
-                    let asked = (kind & 1 == 1).then(|| Bytes::copy_from_slice(asked));
+                    let continuation = from.bytes()?;
+                    let continuation =
+                        (kind & 1 == 1).then(|| Bytes::copy_from_slice(continuation));
                     At::Position {
-                        asked,
+                        continuation,
                         skip,
                         equal,
-                        left,
+                        pages_left: left,
                     }
                 }
                 kind @ (4 | 5) => {
-                    let asked = from.bytes()?;
-                    let asked = (kind == 5).then(|| Bytes::copy_from_slice(asked));
-                    At::Clipped { asked }
+                    let continuation = from.bytes()?;
+                    let continuation = (kind == 5).then(|| Bytes::copy_from_slice(continuation));
+                    At::Clipped { continuation }
                 }
                 _ => return Err(Short),
             };
@@ -276,7 +277,7 @@ fn precedence(from: &mut Reader<'_>) -> Result<Precedence, Short> {
 
 fn boundary(from: &mut Reader<'_>) -> Result<Boundary, Short> {
     let (precedence, equal) = (precedence(from)?, from.varint()?);
-    let alone = from.u8()? != 0;
+    let own_page_only = from.u8()? != 0;
     let mut keys = Vec::new();
     for _ in 0..from.varint()? {
         keys.push(key(from)?);
@@ -291,7 +292,7 @@ fn boundary(from: &mut Reader<'_>) -> Result<Boundary, Short> {
         precedence,
         tie,
         equal,
-        alone,
+        own_page_only,
     })
 }
 
@@ -338,7 +339,7 @@ mod tests {
             precedence: Precedence::whole(name.len() as u64).below(1),
             at,
         };
-        let asked = Some(Bytes::from_static(b"page 7"));
+        let continuation = Some(Bytes::from_static(b"page 7"));
         Token {
             mode: 3,
             results: 300,
@@ -351,7 +352,7 @@ mod tests {
                 precedence: Precedence::whole(9).below(2).below(70_000),
                 tie: Some(key("\"t\"")),
                 equal: 4,
-                alone: true,
+                own_page_only: true,
             }],
             fold: vec![1, 2, 3],
             sources: vec![
@@ -359,40 +360,40 @@ mod tests {
                 mark(
                     "new",
                     At::Position {
-                        asked: None,
+                        continuation: None,
                         skip: 0,
                         equal: 0,
-                        left: None,
+                        pages_left: None,
                     },
                 ),
                 mark(
                     "in",
                     At::Position {
-                        asked: asked.clone(),
+                        continuation: continuation.clone(),
                         skip: 70_000,
                         equal: 0,
-                        left: None,
+                        pages_left: None,
                     },
                 ),
                 mark(
                     "within",
                     At::Position {
-                        asked: asked.clone(),
+                        continuation: continuation.clone(),
                         skip: 7,
                         equal: 3,
-                        left: None,
+                        pages_left: None,
                     },
                 ),
                 mark(
                     "last",
                     At::Position {
-                        asked: asked.clone(),
+                        continuation: continuation.clone(),
                         skip: 1,
                         equal: 0,
-                        left: Some(3),
+                        pages_left: Some(3),
                     },
                 ),
-                mark("part", At::Clipped { asked }),
+                mark("part", At::Clipped { continuation }),
                 mark("", At::Boundary),
             ],
         }
