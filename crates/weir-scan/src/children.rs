@@ -61,7 +61,7 @@ impl<'w, 'a> Children<'w, 'a> {
             }
             at = blanks(bytes, at + 1);
         }
-        let (tag, escaped, end) = self.walk.other(at, 0)?;
+        let (tag, escaped, end) = self.walk.skip_value(at, 0)?;
         let value = Value {
             span: Span::new(at, end),
             tag,

@@ -22,11 +22,11 @@ use std::cmp::Ordering;
 
 /// Whether two JSON values are equal. Surrounding white space is ignored.
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
-    equal_paid(a, b, &mut 0)
+    equal_counted(a, b, &mut 0)
 }
 
 /// As [`equal`]. Adds the bytes that were read to `steps`, once for each nesting level around them.
-pub(crate) fn equal_paid(a: &[u8], b: &[u8], steps: &mut usize) -> bool {
+pub(crate) fn equal_counted(a: &[u8], b: &[u8], steps: &mut usize) -> bool {
     let long = |value: &[u8]| value.len() as u64 > PAGE_BYTES_LIMIT;
     if long(a) || long(b) {
         return false;

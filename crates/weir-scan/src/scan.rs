@@ -101,7 +101,7 @@ fn run(
     };
     let done = work(&mut job);
     if done.is_ok() {
-        job.hand_on();
+        job.flush_part();
     }
     if done.is_err() {
         items.clear(plan.paths.len());
@@ -136,7 +136,7 @@ impl<'a> Job<'a, '_> {
     }
 
     /// Passes the found items on, if the caller receives them in parts.
-    fn hand_on(&mut self) {
+    fn flush_part(&mut self) {
         if let Some(each) = &mut self.each {
             each(self.items);
             self.passed += self.items.spans.len();
@@ -149,7 +149,7 @@ impl<'a> Job<'a, '_> {
     #[inline]
     fn part(&mut self) {
         if self.items.spans.len() >= PART_ITEMS {
-            self.hand_on();
+            self.flush_part();
         }
     }
 

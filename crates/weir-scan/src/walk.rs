@@ -47,7 +47,7 @@ impl Walk<'_> {
     ) -> Result<usize, Fault> {
         let paths = self.paths;
         let Some(node) = paths.nodes.get(node) else {
-            return self.other(at, depth).map(|walked| walked.2);
+            return self.skip_value(at, depth).map(|walked| walked.2);
         };
         let (tag, escaped, end) = match self.bytes.get(at) {
             Some(b'{') if !node.names.is_empty() => {
@@ -56,7 +56,7 @@ impl Walk<'_> {
             Some(b'[') if !(node.front.is_empty() && node.back.is_empty()) => {
                 (Tag::Array, false, self.array(at, depth, node, out)?)
             }
-            _ => self.other(at, depth)?,
+            _ => self.skip_value(at, depth)?,
         };
         if self.is_over() {
             // The walk ended inside of this value, whose rest is not needed.
@@ -82,7 +82,7 @@ impl Walk<'_> {
 
     /// Walks over a value that no path enters. Scalars are checked; containers are checked only at
     /// `strict`.
-    pub(crate) fn other(&mut self, at: usize, depth: u32) -> Result<Walked, Fault> {
+    pub(crate) fn skip_value(&mut self, at: usize, depth: u32) -> Result<Walked, Fault> {
         let bytes = self.bytes;
         Ok(match bytes.get(at) {
             Some(b'{') => (Tag::Object, false, self.container(at, depth, true)?),
@@ -177,10 +177,10 @@ impl Walk<'_> {
                 if self.strict && wanted.is_some() {
                     return Err((ScanErrorKind::DuplicateName, name_at));
                 }
-                self.other(at, depth + 1)?.2
+                self.skip_value(at, depth + 1)?.2
             };
             if missing == 0 && !self.strict {
-                return self.leave(at, true, depth, node);
+                return self.skip_rest(at, true, depth, node);
             }
             at = blanks(bytes, at);
             match bytes.get(at) {
@@ -194,7 +194,13 @@ impl Walk<'_> {
 
     /// The end of a container in which all requested values were visited. If only the values in the
     /// item are requested, the end of the item is not needed.
-    fn leave(&mut self, at: usize, curly: bool, depth: u32, node: &Node) -> Result<usize, Fault> {
+    fn skip_rest(
+        &mut self,
+        at: usize,
+        curly: bool,
+        depth: u32,
+        node: &Node,
+    ) -> Result<usize, Fault> {
         if self.wanted.is_some() && depth == 0 && node.outputs.is_empty() {
             self.wanted = Some(0);
             return Ok(at);
@@ -262,7 +268,7 @@ impl Walk<'_> {
         if !node.back.is_empty() {
             // The first walk counts the elements, to resolve negative indexes.
             let counted = self.elements(start, |walk, at, _| {
-                walk.other(at, depth + 1).map(|walked| walked.2)
+                walk.skip_value(at, depth + 1).map(|walked| walked.2)
             });
             length = Some(counted?.0);
         }
@@ -283,13 +289,13 @@ impl Walk<'_> {
             }
             at = match end {
                 Some(end) => end,
-                None => self.other(at, depth + 1)?.2,
+                None => self.skip_value(at, depth + 1)?.2,
             };
             if self.is_over() {
                 return Ok(at);
             }
             if length.is_none() && last == Some(index) && !self.strict {
-                return self.leave(at, false, depth, node);
+                return self.skip_rest(at, false, depth, node);
             }
             match self.after_element(at)? {
                 (end, true) => return Ok(end),

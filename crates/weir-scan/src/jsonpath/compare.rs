@@ -2,7 +2,7 @@
 
 use super::ast::Comparison;
 use crate::children::tag_of;
-use crate::equality::equal_paid;
+use crate::equality::equal_counted;
 use crate::items::Tag;
 use crate::number::compare_numbers;
 use crate::text::Text;
@@ -99,7 +99,7 @@ fn same(a: &ComparedValue<'_>, b: &ComparedValue<'_>, steps: &mut usize) -> bool
         Tag::Undefined | Tag::Null | Tag::False | Tag::True => true,
         Tag::String => a.text() == b.text(),
         Tag::Number => compare_numbers(a.json(), b.json()) == Ordering::Equal,
-        Tag::Array | Tag::Object => equal_paid(a.json(), b.json(), steps),
+        Tag::Array | Tag::Object => equal_counted(a.json(), b.json(), steps),
     }
 }
 

@@ -5,8 +5,8 @@
 //!
 //! Invariants: recursion is bounded by the expression: one level for each segment and each nesting.
 //! Work is bounded by the budget: each byte that is read costs a step, and each value that is
-//! examined costs `LOOK`. When the budget is used up, no further node is visited. The number of
-//! steps depends only on expression and item, not on the kernel.
+//! examined costs `STEPS_PER_VALUE`. When the budget is used up, no further node is visited. The
+//! number of steps depends only on expression and item, not on the kernel.
 
 use super::ast::{Inner, Logical, Operand, Pattern, Root, Segment, Selector};
 use super::compare::{ComparedValue, compare};
@@ -28,13 +28,13 @@ type Flow = ControlFlow<()>;
 type Visit<'v> = dyn FnMut(usize) -> Flow + 'v;
 
 /// Steps for examining a value, in addition to those for its bytes.
-const LOOK: u64 = 8;
+const STEPS_PER_VALUE: u64 = 8;
 
 /// Steps for each byte of a pattern from the data, and for each step of its program.
 const COMPILE: usize = 8;
 
 /// Steps between two checks whether the caller still needs the result.
-const STEPS_ASKED: u64 = 1 << 24;
+const STEPS_PER_CHECK: u64 = 1 << 24;
 
 /// The evaluation of an expression on one item.
 pub(super) struct Evaluation<'a> {
@@ -50,7 +50,7 @@ pub(super) struct Evaluation<'a> {
     /// Steps of the budget after `left`.
     later: Cell<u64>,
     /// Whether the budget is used up, or the caller has cancelled.
-    over: Cell<bool>,
+    stopped: Cell<bool>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -61,7 +61,7 @@ impl<'a> Evaluation<'a> {
         bindings: &'a dyn Bindings,
         steps: u64,
     ) -> Self {
-        let left = steps.min(STEPS_ASKED);
+        let left = steps.min(STEPS_PER_CHECK);
         Self {
             bytes,
             item,
@@ -70,7 +70,7 @@ impl<'a> Evaluation<'a> {
             no_paths: PathSet::none(),
             left: Cell::new(left),
             later: Cell::new(steps - left),
-            over: Cell::new(false),
+            stopped: Cell::new(false),
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn end(&self) -> Result<(), OutOfSteps> {
-        if self.over.get() {
+        if self.stopped.get() {
             return Err(OutOfSteps);
         }
         Ok(())
@@ -104,7 +104,7 @@ impl<'a> Evaluation<'a> {
     /// and on every later call.
     #[inline]
     fn spend(&self, bytes: usize) -> Flow {
-        let steps = LOOK + bytes as u64;
+        let steps = STEPS_PER_VALUE + bytes as u64;
         match self.left.get().checked_sub(steps) {
             Some(left) => {
                 self.left.set(left);
@@ -118,13 +118,13 @@ impl<'a> Evaluation<'a> {
     fn spend_later(&self, steps: u64) -> Flow {
         let all = self.left.get() + self.later.get();
         let rest = all.checked_sub(steps).filter(|_| self.bindings.wanted());
-        let left = rest.unwrap_or(0).min(STEPS_ASKED);
+        let left = rest.unwrap_or(0).min(STEPS_PER_CHECK);
         self.left.set(left);
         self.later.set(rest.unwrap_or(0) - left);
         if rest.is_some() {
             return Flow::Continue(());
         }
-        self.over.set(true);
+        self.stopped.set(true);
         Flow::Break(())
     }
 
@@ -154,7 +154,8 @@ impl<'a> Evaluation<'a> {
 
     /// The value that begins at `at`; `None` if it is not JSON.
     fn value(&self, at: usize) -> Option<Value> {
-        let (tag, escaped, end) = self.passed(at, self.walk().other(at, 0), |walked| walked.2)?;
+        let (tag, escaped, end) =
+            self.passed(at, self.walk().skip_value(at, 0), |walked| walked.2)?;
         Some(Value {
             span: Span::new(at, end),
             tag,

@@ -129,20 +129,20 @@ impl Regex {
         self.program.len()
     }
 
-    /// Whether the whole text, or some part of it, matches. From time to time, `spend` is called
+    /// Whether the whole text, or some part of it, matches. From time to time, `charge` is called
     /// with the number of tried positions; the result is `false` if it breaks.
     pub(super) fn matches(
         &self,
         text: impl Iterator<Item = u32>,
         whole: bool,
-        spend: &mut Spend<'_>,
+        charge: &mut Charge<'_>,
     ) -> bool {
-        let mut bill = Bill { spend, due: 0 };
+        let mut meter = WorkMeter { charge, due: 0 };
         let found = match &self.small {
-            Some(reached) => self.matches_small(reached, text, whole, &mut bill),
-            None => self.matches_large(text, whole, &mut bill),
+            Some(reached) => self.matches_small(reached, text, whole, &mut meter),
+            None => self.matches_large(text, whole, &mut meter),
         };
-        bill.pay().is_continue() && found
+        meter.pay().is_continue() && found
     }
 
     /// As [`matches_large`](Self::matches_large), with the active positions in one word.
@@ -151,7 +151,7 @@ impl Regex {
         reached: &[[Reached; 4]],
         text: impl Iterator<Item = u32>,
         whole: bool,
-        bill: &mut Bill<'_, '_>,
+        meter: &mut WorkMeter<'_, '_>,
     ) -> bool {
         let at = |place: usize, start: bool, end: bool| {
             let flags = usize::from(start) | usize::from(end) << 1;
@@ -177,7 +177,7 @@ impl Regex {
             start = false;
             let end = text.peek().is_none();
             let mut next = Reached::default();
-            if bill.add(1).is_break() {
+            if meter.add(1).is_break() {
                 return false;
             }
             while now.places != 0 {
@@ -186,7 +186,7 @@ impl Regex {
                 let Some(Step::One(class)) = self.program.get(place) else {
                     continue;
                 };
-                bill.due += class.work();
+                meter.due += class.work();
                 if class.has(c) {
                     let then = at(place + 1, false, end);
                     next.places |= then.places;
@@ -205,10 +205,10 @@ impl Regex {
         &self,
         text: impl Iterator<Item = u32>,
         whole: bool,
-        bill: &mut Bill<'_, '_>,
+        meter: &mut WorkMeter<'_, '_>,
     ) -> bool {
-        let mut now = Threads::new(self.program.len());
-        let mut next = Threads::new(self.program.len());
+        let mut now = ActivePositions::new(self.program.len());
+        let mut next = ActivePositions::new(self.program.len());
         let mut text = text.peekable();
         let mut start = true;
         loop {
@@ -225,14 +225,14 @@ impl Regex {
             start = false;
             let end = text.peek().is_none();
             let tried = now.tried + self.program.len() / WORK_SHARE;
-            if bill.add(tried).is_break() {
+            if meter.add(tried).is_break() {
                 return false;
             }
             for place in &now.list {
                 let Some(Step::One(class)) = self.program.get(*place) else {
                     continue;
                 };
-                bill.due += class.work();
+                meter.due += class.work();
                 if class.has(c) {
                     next.add(&self.program, place + 1, false, end);
                 }
@@ -247,15 +247,15 @@ impl Regex {
 }
 
 /// Charges work to the budget of the caller.
-pub(super) type Spend<'s> = dyn FnMut(usize) -> ControlFlow<()> + 's;
+pub(super) type Charge<'s> = dyn FnMut(usize) -> ControlFlow<()> + 's;
 
 /// Collects work, and charges it in larger amounts.
-struct Bill<'b, 's> {
-    spend: &'b mut Spend<'s>,
+struct WorkMeter<'b, 's> {
+    charge: &'b mut Charge<'s>,
     due: usize,
 }
 
-impl Bill<'_, '_> {
+impl WorkMeter<'_, '_> {
     #[inline]
     fn add(&mut self, work: usize) -> ControlFlow<()> {
         self.due += work;
@@ -266,12 +266,12 @@ impl Bill<'_, '_> {
     }
 
     fn pay(&mut self) -> ControlFlow<()> {
-        (self.spend)(std::mem::take(&mut self.due))
+        (self.charge)(std::mem::take(&mut self.due))
     }
 }
 
 /// The active positions of the program, each once.
-struct Threads {
+struct ActivePositions {
     /// Number of positions that were tried.
     tried: usize,
     list: Vec<usize>,
@@ -280,7 +280,7 @@ struct Threads {
     matched: bool,
 }
 
-impl Threads {
+impl ActivePositions {
     fn new(size: usize) -> Self {
         Self {
             tried: 0,
@@ -323,14 +323,14 @@ impl Threads {
 /// The positions that are reached from `place` in a program of at most 64 steps.
 fn reached(program: &[Step], place: usize) -> [Reached; 4] {
     [0, 1, 2, 3].map(|flags: u32| {
-        let mut threads = Threads::new(program.len());
-        threads.add(program, place, flags & 1 == 1, flags & 2 == 2);
+        let mut positions = ActivePositions::new(program.len());
+        positions.add(program, place, flags & 1 == 1, flags & 2 == 2);
         Reached {
-            places: threads
+            places: positions
                 .list
                 .iter()
                 .fold(0, |places, place| places | 1 << place),
-            matched: threads.matched,
+            matched: positions.matched,
         }
     })
 }
@@ -407,7 +407,7 @@ fn repeat(part: &Node, least: u32, most: Option<u32>, program: &mut Vec<Step>) -
 
 #[cfg(test)]
 mod tests {
-    use super::{Bill, Regex};
+    use super::{Regex, WorkMeter};
     use std::ops::ControlFlow;
 
     fn check(pattern: &str, whole: &[&str], part: &[&str], neither: &[&str]) {
@@ -417,13 +417,13 @@ mod tests {
         let matches = |text: &str, whole| {
             let chars = || text.chars().map(u32::from);
             let found = regex.matches(chars(), whole, &mut |_| ControlFlow::Continue(()));
-            let mut bill = Bill {
-                spend: &mut |_| ControlFlow::Continue(()),
+            let mut meter = WorkMeter {
+                charge: &mut |_| ControlFlow::Continue(()),
                 due: 0,
             };
             assert_eq!(
                 found,
-                regex.matches_large(chars(), whole, &mut bill),
+                regex.matches_large(chars(), whole, &mut meter),
                 "{pattern} {text:?}"
             );
             found
@@ -521,7 +521,7 @@ mod tests {
         let nothing = "(".repeat(30) + &"){1000}".repeat(30);
         assert!(Regex::parse(&nothing).is_some());
         let text = "a".repeat(40) + &"x".repeat(if cfg!(miri) { 8 } else { 2000 });
-        let spend = &mut |_| ControlFlow::Continue(());
-        assert!(!regex.matches(text.chars().map(u32::from), false, spend));
+        let charge = &mut |_| ControlFlow::Continue(());
+        assert!(!regex.matches(text.chars().map(u32::from), false, charge));
     }
 }
