@@ -106,7 +106,7 @@ impl Edit<'_> {
             if let Some(unit) = split.units.get(to_one)
                 && to_one < before.len()
             {
-                out.extend(unit.verbatim.iter().cloned());
+                out.extend(unit.nodes.iter().cloned());
             }
             (one, two) = (to_one + 1, to_two + 1);
         }

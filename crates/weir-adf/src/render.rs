@@ -163,7 +163,7 @@ impl Writer {
         match kind(node) {
             "paragraph" => Some(paragraph(&self.inline(node, true)?)),
             "heading" => {
-                let text = edged(&self.inline(node, false)?);
+                let text = with_guards(&self.inline(node, false)?);
                 let level = shown.get("level")?.as_u64()?;
                 let stars = usize::try_from(level).ok()? + self.options.heading_offset;
                 let line = if inner {
@@ -285,7 +285,7 @@ impl Writer {
                 if kind(single) != "paragraph" {
                     return None;
                 }
-                cells.push(edged(&self.inline(single, false)?).replace('|', r"\vert{}"));
+                cells.push(with_guards(&self.inline(single, false)?).replace('|', r"\vert{}"));
             }
             let head = content(row).iter().all(|cell| kind(cell) == "tableHeader");
             if head && heads == rows.len() {
@@ -388,7 +388,7 @@ fn looks_like_task(body: &Lines) -> bool {
 }
 
 /// A text with guards at its ends, to preserve spaces.
-fn edged(text: &str) -> String {
+fn with_guards(text: &str) -> String {
     let mut out = String::new();
     if text.starts_with([' ', '\t']) {
         out.push(GUARD);

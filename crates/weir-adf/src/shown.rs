@@ -23,14 +23,14 @@ pub(crate) struct Unit<'v> {
     pub(crate) shown: Cow<'v, Value>,
     /// The represented children: the shown one and then hidden ones, or all children whose text was
     /// joined.
-    pub(crate) verbatim: &'v [Value],
+    pub(crate) nodes: &'v [Value],
 }
 
 impl<'v> Unit<'v> {
     /// The hidden children after the shown one.
     pub(crate) fn hidden(&self) -> &'v [Value] {
         match self.shown {
-            Cow::Borrowed(_) => self.verbatim.get(1..).unwrap_or(&[]),
+            Cow::Borrowed(_) => self.nodes.get(1..).unwrap_or(&[]),
             Cow::Owned(_) => &[],
         }
     }
@@ -70,9 +70,9 @@ fn grouped(children: &[Value], hidden: impl Fn(&Value) -> bool) -> Units<'_> {
     let mut units = Vec::new();
     while let Some(shown) = rest.first() {
         let next = rest.iter().skip(1).position(|child| !hidden(child));
-        let (verbatim, after) = rest.split_at(next.map_or(rest.len(), |next| next + 1));
+        let (nodes, after) = rest.split_at(next.map_or(rest.len(), |next| next + 1));
         let shown = Cow::Borrowed(shown);
-        units.push(Unit { shown, verbatim });
+        units.push(Unit { shown, nodes });
         rest = after;
     }
     Units { leading, units }
@@ -84,7 +84,7 @@ fn inline_units(children: &[Value]) -> Units<'_> {
     let mut joined: Vec<Unit<'_>> = Vec::new();
     let mut from = leading.len();
     for unit in units {
-        let to = from + unit.verbatim.len();
+        let to = from + unit.nodes.len();
         match joined.last_mut() {
             Some(last) if joins(&last.shown, &unit.shown) => {
                 let whole = format!("{}{}", text(&last.shown), text(&unit.shown));
@@ -93,7 +93,7 @@ fn inline_units(children: &[Value]) -> Units<'_> {
                     node.insert("text".to_owned(), whole.into());
                 }
                 last.shown = Cow::Owned(node);
-                last.verbatim = &children[to - unit.verbatim.len() - last.verbatim.len()..to];
+                last.nodes = &children[to - unit.nodes.len() - last.nodes.len()..to];
             }
             _ => joined.push(unit),
         }

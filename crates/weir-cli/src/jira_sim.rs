@@ -159,8 +159,8 @@ fn check(caller: &Caller, args: &JiraSimArgs, url: &str) -> anyhow::Result<ExitC
     let mut broken = 0;
     for finding in &found {
         let (outcome, detail) = match &finding.outcome {
-            Outcome::Kept => ("kept", ""),
-            Outcome::Broken(why) => ("broken", why.as_str()),
+            Outcome::Passed => ("kept", ""),
+            Outcome::Failed(why) => ("broken", why.as_str()),
             Outcome::Skipped(why) => ("skipped", why.as_str()),
         };
         broken += usize::from(outcome == "broken");

@@ -43,7 +43,7 @@ pub(crate) enum Answer {
     /// Objects become property lists, arrays lists, `false` and `null` nil.
     Json(Json),
     /// A value to which Lisp has a pointer.
-    Handle(Box<dyn Handed>),
+    Handle(Box<dyn IntoLispPointer>),
 }
 
 /// A multibyte string if the bytes are UTF-8, otherwise a unibyte string.
@@ -129,12 +129,12 @@ impl Answer {
 }
 
 /// A value that a task created, and that Lisp will own.
-pub(crate) trait Handed: Send {
+pub(crate) trait IntoLispPointer: Send {
     /// Transfers the value to Lisp, which drops it after the last reference is gone.
     fn into_pointer(self: Box<Self>, env: &Env) -> Result<Value<'_>>;
 }
 
-impl<T: Send + 'static> Handed for T {
+impl<T: Send + 'static> IntoLispPointer for T {
     fn into_pointer(self: Box<Self>, env: &Env) -> Result<Value<'_>> {
         Box::new(std::cell::RefCell::new(*self)).into_lisp(env)
     }

@@ -30,8 +30,8 @@ fn module_version() -> Result<&'static str> {
 /// Writes to PIPE, a pipe process, when results are ready.
 #[defun(name = "-start")]
 fn start(pipe: Value<'_>) -> Result<()> {
-    let bell = pipe.env.open_channel(pipe)?;
-    work::ring_at(Box::new(bell));
+    let pipe_out = pipe.env.open_channel(pipe)?;
+    work::set_pipe(Box::new(pipe_out));
     Ok(())
 }
 
@@ -91,7 +91,7 @@ fn read_of<'e>(
         return lisp(env, answer)?.into_value(env);
     }
     let started = work::task("weir-read", move |parts| {
-        read(&weir, &mut || !parts.cancel.asked())
+        read(&weir, &mut || !parts.cancel.is_requested())
     });
     lisp(env, started)?.into_lisp(env)
 }

@@ -7,7 +7,7 @@ use weir::{TopicOptions, TopicQueryOptions, TopicStep, TopicView, Weir};
 
 use crate::answer::Answer;
 use crate::failure::Failure;
-use crate::work::{self, LOOK, Parts};
+use crate::work::{self, CANCEL_POLL, Parts};
 
 /// The parameters of a query.
 pub(crate) struct Ask {
@@ -33,7 +33,7 @@ fn run(weir: &Weir, ask: Ask, parts: &Parts) -> Result<Answer, Failure> {
     let canceller = query.canceller();
     parts.cancel.on_cancel(move || canceller.cancel());
     loop {
-        match query.next(Bounds::default(), Some(Instant::now() + LOOK))? {
+        match query.next(Bounds::default(), Some(Instant::now() + CANCEL_POLL))? {
             TopicStep::Page(page) => {
                 let items = page.iter().map(<[u8]>::to_vec).collect();
                 if !parts.give(Answer::Items(items)) {

@@ -25,7 +25,7 @@ const RESULTS_MAX: usize = 256;
 /// Limit on the records that a follower passes on at once.
 pub(crate) const BATCH_RECORDS_MAX: usize = 256;
 /// The longest time until a task notices its cancellation.
-pub(crate) const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(100);
 
 /// A result of a write or task.
 pub(crate) enum Done {
@@ -35,7 +35,7 @@ pub(crate) enum Done {
 }
 
 /// The writing end of the pipe of Emacs.
-type Bell = Box<dyn Write + Send>;
+type WakePipe = Box<dyn Write + Send>;
 /// A queued write, with its number.
 type Queued = (u64, Arc<Cancel>, Job);
 type Job = Box<dyn FnOnce() -> Result<Answer, Failure> + Send>;
@@ -65,14 +65,14 @@ impl Cancel {
     }
 
     /// Whether the work was cancelled.
-    pub(crate) fn asked(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
     /// Calls `hook` when the work is cancelled; immediately if it already was.
     pub(crate) fn on_cancel(&self, hook: impl Fn() + Send + 'static) {
         let mut held = locked(&self.hook);
-        if self.asked() {
+        if self.is_requested() {
             hook();
         }
         *held = Some(Box::new(hook));
@@ -111,8 +111,8 @@ struct Running {
 struct Shared {
     next: AtomicU64,
     /// Whether a byte was written to the pipe and not processed yet.
-    rung: AtomicBool,
-    bell: Mutex<Option<Bell>>,
+    wake_pending: AtomicBool,
+    pipe_out: Mutex<Option<WakePipe>>,
     results: Mutex<VecDeque<(u64, Done)>>,
     taken: Condvar,
     running: Mutex<HashMap<u64, Running>>,
@@ -122,8 +122,8 @@ struct Shared {
 
 static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
     next: AtomicU64::new(1),
-    rung: AtomicBool::new(false),
-    bell: Mutex::new(None),
+    wake_pending: AtomicBool::new(false),
+    pipe_out: Mutex::new(None),
     results: Mutex::new(VecDeque::new()),
     taken: Condvar::new(),
     running: Mutex::new(HashMap::new()),
@@ -132,29 +132,29 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
 });
 
 /// Sets the pipe to write to when there are results. Writes immediately if some wait already.
-pub(crate) fn ring_at(bell: Bell) {
-    let mut held = locked(&SHARED.bell);
-    *held = Some(bell);
+pub(crate) fn set_pipe(pipe_out: WakePipe) {
+    let mut held = locked(&SHARED.pipe_out);
+    *held = Some(pipe_out);
     let waits = !locked(&SHARED.results).is_empty();
-    SHARED.rung.store(waits, Ordering::SeqCst);
-    if let Some(bell) = held.as_mut().filter(|_| waits) {
-        let _ = bell.write_all(b"!");
+    SHARED.wake_pending.store(waits, Ordering::SeqCst);
+    if let Some(pipe_out) = held.as_mut().filter(|_| waits) {
+        let _ = pipe_out.write_all(b"!");
     }
 }
 
 fn push(id: u64, done: Done) {
     locked(&SHARED.results).push_back((id, done));
-    if !SHARED.rung.swap(true, Ordering::SeqCst)
-        && let Some(bell) = locked(&SHARED.bell).as_mut()
+    if !SHARED.wake_pending.swap(true, Ordering::SeqCst)
+        && let Some(pipe_out) = locked(&SHARED.pipe_out).as_mut()
     {
         // If Emacs has deleted the pipe, the next call reads the results.
-        let _ = bell.write_all(b"!");
+        let _ = pipe_out.write_all(b"!");
     }
 }
 
 /// Up to `max` results, and whether more remain.
 pub(crate) fn drain(max: usize) -> (Vec<(u64, Done)>, bool) {
-    SHARED.rung.store(false, Ordering::SeqCst);
+    SHARED.wake_pending.store(false, Ordering::SeqCst);
     let mut results = locked(&SHARED.results);
     let count = results.len().min(max);
     let taken = results.drain(..count).collect();
@@ -242,12 +242,12 @@ impl Parts {
     /// task should continue.
     pub(crate) fn give(&self, part: Answer) -> bool {
         let mut results = locked(&SHARED.results);
-        while results.len() >= RESULTS_MAX && !self.cancel.asked() {
-            let waited = SHARED.taken.wait_timeout(results, LOOK);
+        while results.len() >= RESULTS_MAX && !self.cancel.is_requested() {
+            let waited = SHARED.taken.wait_timeout(results, CANCEL_POLL);
             results = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(results);
-        if self.cancel.asked() {
+        if self.cancel.is_requested() {
             return false;
         }
         push(self.id, Done::Part(part));
@@ -264,7 +264,7 @@ pub(crate) fn task(
     let parts = Parts { id, cancel };
     let started = thread(name, move || {
         let mut end = guarded(|| body(&parts));
-        if parts.cancel.asked() {
+        if parts.cancel.is_requested() {
             end = Err(Failure::cancelled());
         }
         push(id, Done::End(end));
@@ -281,9 +281,9 @@ pub(crate) fn task(
 pub(crate) fn follow(topic: Topic, from: ReadFrom) -> Result<u64, Failure> {
     task("weir-follow", move |parts| {
         let mut reader = topic.listener(from)?;
-        while !parts.cancel.asked() {
+        while !parts.cancel.is_requested() {
             let Some(page) = reader.next_page()? else {
-                let _ = reader.wait(Some(Instant::now() + LOOK));
+                let _ = reader.wait(Some(Instant::now() + CANCEL_POLL));
                 continue;
             };
             let mut rows = Vec::new();

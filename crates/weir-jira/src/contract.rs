@@ -20,9 +20,9 @@ const NO_ISSUE: &str = "999999999999";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The site behaves as this crate expects.
-    Kept,
+    Passed,
     /// The site does not behave as expected; the text describes the difference.
-    Broken(String),
+    Failed(String),
     /// The check could not run; the text has the reason.
     Skipped(String),
 }
@@ -65,7 +65,7 @@ pub fn check(client: &Client, project: Option<&str>, write: bool) -> Result<Vec<
     }
     let found = checks.into_iter().map(|(expectation, check)| Finding {
         expectation,
-        outcome: check(&site).err().unwrap_or(Outcome::Kept),
+        outcome: check(&site).err().unwrap_or(Outcome::Passed),
     });
     Ok(found.collect())
 }
@@ -161,7 +161,7 @@ struct Site<'a> {
 }
 
 fn broken(text: impl Into<String>) -> Outcome {
-    Outcome::Broken(text.into())
+    Outcome::Failed(text.into())
 }
 
 /// Checks that a request succeeds.

@@ -264,7 +264,7 @@ impl Index {
     fn insert(&mut self, mut issue: Value) {
         let id = issue["id"].as_str().unwrap_or_default().to_owned();
         if !id.contains('+') {
-            self.overlay.lay(&mut issue);
+            self.overlay.apply(&mut issue);
         }
         let pending = self.overlay.pending(&id);
         lighten(&mut issue);

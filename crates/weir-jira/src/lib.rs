@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-pub mod asked;
+
 pub mod client;
 pub mod contract;
 pub mod error;
@@ -29,6 +29,7 @@ pub mod replica;
 pub mod rich;
 mod search;
 pub mod sim;
+pub mod site_query;
 pub mod time;
 mod values;
 mod wiki;

@@ -215,7 +215,7 @@ fn transitions_key(issue: &Value) -> String {
 
 /// Requests the types of issues of a project, and the fields of each type. Sends one request for
 /// each type, and one for the list of types. Returns the number of records written.
-pub fn ask_project(client: &Client, replica: &Replica, project: &str) -> Result<u64> {
+pub fn fetch_project(client: &Client, replica: &Replica, project: &str) -> Result<u64> {
     let base = format!("issue/createmeta/{project}/issuetypes");
     let mut types = Vec::new();
     for mut kind in pages(client, &base, &["issueTypes", "values"])? {
@@ -228,7 +228,7 @@ pub fn ask_project(client: &Client, replica: &Replica, project: &str) -> Result<
 }
 
 /// Requests the editable fields of an issue, and the statuses to which it can be moved.
-pub fn ask_issue(client: &Client, replica: &Replica, key: &str) -> Result<()> {
+pub fn fetch_issue(client: &Client, replica: &Replica, key: &str) -> Result<()> {
     let issue = replica.issue(key)?;
     let id = issue["id"].as_str().unwrap_or_default();
     let edit: Value = client.get(&format!("issue/{id}/editmeta"))?;
@@ -457,7 +457,7 @@ pub fn link_phrases(replica: &Replica) -> Result<Vec<String>> {
 
 /// Reads the data for edits that rarely changes: people and types of links. Returns the number of
 /// records written.
-pub(crate) fn ask_site(client: &Client, replica: &Replica) -> Result<u64> {
+pub(crate) fn fetch_site(client: &Client, replica: &Replica) -> Result<u64> {
     let mut writes = 0;
     let links: Value = client.get("issueLinkType")?;
     writes += replica.store("meta", "linktypes", &links["issueLinkTypes"])?;

@@ -69,14 +69,14 @@ impl NotesServer {
         let keep_alive = options.keep_alive;
         let own = Arc::clone(&notes);
         let fast = Listening::start(options.port, "notes-sim", move |stream, ends| {
-            converse(stream, &own, ends, Duration::ZERO, keep_alive)
+            handle_connection(stream, &own, ends, Duration::ZERO, keep_alive)
         })?;
         let (connect, think) = (options.connect_latency, options.think);
         let port = options.port.checked_add(1).unwrap_or(0);
         let port = if options.port == 0 { 0 } else { port };
         let slow = Listening::start(port, "notes-sim-slow", move |stream, ends| {
             std::thread::sleep(connect);
-            converse(stream, &notes, ends, think, keep_alive)
+            handle_connection(stream, &notes, ends, think, keep_alive)
         })?;
         Ok(Self { fast, slow })
     }
@@ -97,7 +97,7 @@ impl NotesServer {
     }
 }
 
-fn converse(
+fn handle_connection(
     mut stream: TcpStream,
     notes: &Mutex<Vec<String>>,
     ends: &AtomicBool,

@@ -32,7 +32,7 @@ pub fn select(replica: &Replica, query: &str, now_ms: i64) -> Result<Vec<Value>>
     let overlay = Overlay::load(replica)?;
     for mut issue in replica.issues()? {
         whole(replica, &mut issue)?;
-        overlay.lay(&mut issue);
+        overlay.apply(&mut issue);
         if jql::matches(&query, &issue, &context) {
             found.push(issue);
         }

@@ -182,7 +182,7 @@ impl<'a> Outbox<'a> {
             (Some(mut issue), Some(location)) => {
                 issue["fields"]["comment"]["comments"] = self.replica.comments(&location)?.into();
                 issue["fields"]["worklog"]["worklogs"] = self.replica.worklogs(&location)?.into();
-                overlay.lay(&mut issue);
+                overlay.apply(&mut issue);
                 issue
             }
             // The outbox has created the issue, and the replica lacks it.
@@ -315,7 +315,7 @@ impl<'a> Outbox<'a> {
                 Reading::Value(value) => value,
                 Reading::Set(edit) => {
                     let mut list = held.clone();
-                    overlay::lay_set(&mut list, &edit);
+                    overlay::apply_set(&mut list, &edit);
                     list
                 }
             };
@@ -762,7 +762,7 @@ impl<'a> Outbox<'a> {
                 }
                 for (name, edit) in sets {
                     let slot = held.entry(name.clone()).or_insert(Value::Null);
-                    overlay::lay_set(slot, edit);
+                    overlay::apply_set(slot, edit);
                 }
             }
             _ => return Ok(None),
@@ -877,10 +877,10 @@ impl<'a> Outbox<'a> {
                 let text = "a value needs `mine` and one field".to_owned();
                 return Err(JiraError::Change(text));
             }
-            Some(text) => Some(self.hand_made(op, &chosen[0], text)?),
+            Some(text) => Some(self.merged_value(op, &chosen[0], text)?),
         };
         for name in &chosen {
-            settle(op, name, choice, merged.as_ref());
+            resolve_field(op, name, choice, merged.as_ref());
         }
         op.conflicts.retain(|part| !chosen.contains(&part.field));
         if op.conflicts.is_empty() {
@@ -888,11 +888,11 @@ impl<'a> Outbox<'a> {
             op.problem = None;
             op.not_before_ms = 0;
         }
-        Ok(!is_void(op))
+        Ok(!is_empty_op(op))
     }
 
     /// A value that the user wrote to resolve a conflict.
-    fn hand_made(&self, op: &Op, field: &str, text: &str) -> Result<Value> {
+    fn merged_value(&self, op: &Op, field: &str, text: &str) -> Result<Value> {
         let conflict = op.conflicts.iter().find(|part| part.field == field);
         let theirs = conflict.map(|part| part.theirs.clone()).unwrap_or_default();
         if field.starts_with("comment:") {
@@ -931,7 +931,7 @@ fn complete(known: &[FieldInfo], fields: &Map<String, Value>) -> Result<()> {
 }
 
 /// Resolves the conflict of one field.
-fn settle(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value>) {
+fn resolve_field(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value>) {
     let conflict = op.conflicts.iter().find(|part| part.field == field);
     let theirs = conflict.map(|part| part.theirs.clone()).unwrap_or_default();
     match &mut op.action {
@@ -965,7 +965,7 @@ fn settle(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value>) {
 }
 
 /// Whether the operation has nothing left to send.
-fn is_void(op: &Op) -> bool {
+fn is_empty_op(op: &Op) -> bool {
     match &op.action {
         Action::Edit { fields, sets } => fields.is_empty() && sets.is_empty(),
         Action::CommentEdit { base, mine, .. } => base == mine,

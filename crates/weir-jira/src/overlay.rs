@@ -17,7 +17,7 @@ pub struct Overlay {
     /// Projects by key, for issues that are not created yet.
     projects: BTreeMap<String, Value>,
     /// Numbers of creations whose issue the replica has.
-    arrived: BTreeSet<u64>,
+    replicated: BTreeSet<u64>,
     statuses: Vec<Value>,
 }
 
@@ -46,12 +46,12 @@ impl Overlay {
         let all = ops(replica)?;
         let mut ops: BTreeMap<String, Vec<Op>> = BTreeMap::new();
         let mut projects = BTreeMap::new();
-        let mut arrived = BTreeSet::new();
+        let mut replicated = BTreeSet::new();
         for op in all {
             if let Some(created) = &op.created
                 && replica.has_issue(&created.id)?
             {
-                arrived.insert(op.number);
+                replicated.insert(op.number);
             }
             ops.entry(op.issue.clone()).or_default().push(op);
         }
@@ -68,7 +68,7 @@ impl Overlay {
             ops,
             me,
             projects,
-            arrived,
+            replicated,
             statuses,
         })
     }
@@ -101,11 +101,11 @@ impl Overlay {
 
     /// Applies the operations of an issue to it. Adds `pending` beside `fields`, with the
     /// operations that were not executed at the site yet. Returns their number.
-    pub fn lay(&self, issue: &mut Value) -> usize {
+    pub fn apply(&self, issue: &mut Value) -> usize {
         let id = issue["id"].as_str().unwrap_or_default().to_owned();
         let own = self.of_issue(&id);
         for op in own {
-            self.apply(op, issue);
+            self.apply_op(op, issue);
         }
         let pending: Vec<&Op> = own.iter().filter(|op| op.state != State::Sent).collect();
         if !pending.is_empty() {
@@ -118,7 +118,7 @@ impl Overlay {
     pub fn created(&self) -> Vec<Value> {
         let creates = self.ops.values().flatten();
         let creates = creates.filter(|op| matches!(op.action, Action::Create { .. }));
-        let creates = creates.filter(|op| !self.arrived.contains(&op.number));
+        let creates = creates.filter(|op| !self.replicated.contains(&op.number));
         creates.map(|op| self.fresh(op)).collect()
     }
 
@@ -148,11 +148,11 @@ impl Overlay {
             None => (&create.issue, &create.key),
         };
         let mut issue = json!({"id": id, "key": key, "fields": fields});
-        self.lay(&mut issue);
+        self.apply(&mut issue);
         issue
     }
 
-    fn apply(&self, op: &Op, issue: &mut Value) {
+    fn apply_op(&self, op: &Op, issue: &mut Value) {
         let fields = &mut issue["fields"];
         match &op.action {
             Action::Create { .. }
@@ -164,7 +164,7 @@ impl Overlay {
                     fields[name.as_str()] = edit.mine.clone();
                 }
                 for (name, edit) in sets {
-                    lay_set(&mut fields[name.as_str()], edit);
+                    apply_set(&mut fields[name.as_str()], edit);
                 }
             }
             Action::Transition {
@@ -227,7 +227,7 @@ fn item_id(op: &Op) -> String {
 }
 
 /// Adds items to a list and removes others.
-pub(crate) fn lay_set(list: &mut Value, edit: &SetEdit) {
+pub(crate) fn apply_set(list: &mut Value, edit: &SetEdit) {
     let mut held: Vec<Value> = list.as_array().cloned().unwrap_or_default();
     held.retain(|item| !edit.remove.iter().any(|gone| op::same(gone, item)));
     for item in &edit.add {

@@ -1,7 +1,7 @@
 //! Decides which request a push sends for an operation, after reading the state of the site.
 //!
 //! Invariants:
-//! - A look sends no write.
+//! - Reading an issue sends no write.
 //! - What may have been executed and cannot be repeated is not planned again before the site had time
 //!   to finish it and to show it.
 
@@ -40,7 +40,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) enum Plan {
     /// The site already has the wanted state; with the created object, if any.
-    Already(Option<Created>),
+    NoOp(Option<Created>),
     /// A write, and the remaining operation after it; `None`: the operation is complete.
     Send(Request, Option<Box<Op>>),
     /// The user must decide; the operation contains the conflicts.
@@ -161,7 +161,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Reads fields of an issue, and records its last change.
-    fn look(&mut self, id: &str, fields: &str) -> Result<Value> {
+    fn read_issue(&mut self, id: &str, fields: &str) -> Result<Value> {
         let issue: Value = self
             .client
             .get(&format!("issue/{id}?fields={fields},updated"))?;
@@ -189,7 +189,7 @@ impl<'a> Planner<'a> {
     ) -> Result<Plan> {
         if op.state != State::Queued {
             if let Some(found) = self.created(all)?.get(&op.id) {
-                return Ok(Plan::Already(Some(found.clone())));
+                return Ok(Plan::NoOp(Some(found.clone())));
             }
             let over = op.sent_ms.unwrap_or(op.created_ms) + INDEX_LAG_MS;
             if self.site_now_ms() < over {
@@ -268,7 +268,7 @@ impl<'a> Planner<'a> {
             .chain(sets.keys())
             .map(String::as_str)
             .collect();
-        let there = self.look(id, &names.join(","))?;
+        let there = self.read_issue(id, &names.join(","))?;
         let foreign = if fields.values().any(|edit| edit.unread) {
             self.foreign_fields(id)?
         } else {
@@ -284,15 +284,15 @@ impl<'a> Planner<'a> {
                 edit.base = theirs.clone();
             }
             match compare(&edit, theirs, op.state != State::Queued) {
-                Compared::Already => {}
-                Compared::Mine => {
+                Comparison::NoOp => {}
+                Comparison::Mine => {
                     set.insert(name.clone(), self.sendable(&edit.mine)?);
                 }
-                Compared::Merged(document) => {
+                Comparison::Merged(document) => {
                     self.merged += 1;
                     set.insert(name.clone(), document);
                 }
-                Compared::Conflict => conflicts.push(FieldConflict {
+                Comparison::Conflict => conflicts.push(FieldConflict {
                     field: name.clone(),
                     base: edit.base.clone(),
                     mine: edit.mine.clone(),
@@ -313,7 +313,7 @@ impl<'a> Planner<'a> {
         }
         let rest = (!conflicts.is_empty()).then(|| Box::new(left(op, conflicts)));
         if set.is_empty() && update.is_empty() {
-            return Ok(rest.map_or(Plan::Already(None), Plan::Conflict));
+            return Ok(rest.map_or(Plan::NoOp(None), Plan::Conflict));
         }
         let request = if update.is_empty() && set.len() == 1 && set.contains_key("assignee") {
             // An assignment needs a different right than an edit.
@@ -361,10 +361,10 @@ impl<'a> Planner<'a> {
         from: &Value,
         fields: &Map<String, Value>,
     ) -> Result<Plan> {
-        let there = self.look(id, "status,project,issuetype")?;
+        let there = self.read_issue(id, "status,project,issuetype")?;
         let status = &there["status"];
         if meta::name_of(status).eq_ignore_ascii_case(to) {
-            return Ok(Plan::Already(None));
+            return Ok(Plan::NoOp(None));
         }
         let path = format!("issue/{id}/transitions?expand=transitions.fields");
         let found: Value = self.client.get(&path)?;
@@ -406,7 +406,7 @@ impl<'a> Planner<'a> {
             let sent = op.sent_ms.unwrap_or(op.created_ms);
             let added = self.added(op, id, kind, list, sent - LOOK_BACK_MS)?;
             if added.is_some() {
-                return Ok(Plan::Already(added));
+                return Ok(Plan::NoOp(added));
             }
             if self.site_now_ms() < sent + WRITE_OVER_MS {
                 return Ok(Plan::Wait(sent + WRITE_OVER_MS));
@@ -464,7 +464,7 @@ impl<'a> Planner<'a> {
         let there: Value = match self.client.get(&path) {
             Err(JiraError::Status { status: 404, .. }) => {
                 return Ok(match mine {
-                    None => Plan::Already(None),
+                    None => Plan::NoOp(None),
                     Some(_) => Plan::Reject(format!("comment {comment} was deleted at the site")),
                 });
             }
@@ -492,13 +492,13 @@ impl<'a> Planner<'a> {
             None if op::same(theirs, base) => ("DELETE", Value::Null),
             None => return conflict(),
             Some(_) => match compare(&edit, theirs, op.state != State::Queued) {
-                Compared::Already => return Ok(Plan::Already(None)),
-                Compared::Mine => ("PUT", json!({"body": edit.mine})),
-                Compared::Merged(document) => {
+                Comparison::NoOp => return Ok(Plan::NoOp(None)),
+                Comparison::Mine => ("PUT", json!({"body": edit.mine})),
+                Comparison::Merged(document) => {
                     self.merged += 1;
                     ("PUT", json!({"body": document}))
                 }
-                Compared::Conflict => return conflict(),
+                Comparison::Conflict => return conflict(),
             },
         };
         Ok(Plan::Send(Request { method, path, body }, None))
@@ -517,7 +517,7 @@ impl<'a> Planner<'a> {
         let there: Value = match self.client.get(&path) {
             Err(JiraError::Status { status: 404, .. }) => {
                 return Ok(match mine {
-                    None => Plan::Already(None),
+                    None => Plan::NoOp(None),
                     Some(_) => Plan::Reject(format!("worklog {worklog} was deleted at the site")),
                 });
             }
@@ -525,7 +525,7 @@ impl<'a> Planner<'a> {
         };
         let theirs = Work::of(&there);
         if mine.is_some_and(|mine| mine.is_same(&theirs)) {
-            return Ok(Plan::Already(None));
+            return Ok(Plan::NoOp(None));
         }
         if !theirs.is_same(base) {
             let mut rest = op.clone();
@@ -570,13 +570,13 @@ impl<'a> Planner<'a> {
                 "one of the two issues was never created".to_owned(),
             ));
         };
-        let there = self.look(&inward, "issuelinks")?;
+        let there = self.read_issue(&inward, "issuelinks")?;
         let mut links = there["issuelinks"].as_array().into_iter().flatten();
         let found = links.find(|link| {
             link["type"]["name"] == name && link["outwardIssue"]["id"] == outward.as_str()
         });
         let request = match (found, remove) {
-            (Some(_), false) | (None, true) => return Ok(Plan::Already(None)),
+            (Some(_), false) | (None, true) => return Ok(Plan::NoOp(None)),
             (None, false) => Request {
                 method: "POST",
                 path: "issueLink".to_owned(),
@@ -593,8 +593,8 @@ impl<'a> Planner<'a> {
     }
 
     fn delete(&mut self, id: &str, subtasks: bool) -> Result<Plan> {
-        match self.look(id, "summary") {
-            Err(JiraError::Status { status: 404, .. }) => return Ok(Plan::Already(None)),
+        match self.read_issue(id, "summary") {
+            Err(JiraError::Status { status: 404, .. }) => return Ok(Plan::NoOp(None)),
             found => found?,
         };
         let request = Request {
@@ -626,8 +626,8 @@ fn left(op: &Op, conflicts: Vec<FieldConflict>) -> Op {
     rest
 }
 
-enum Compared {
-    Already,
+enum Comparison {
+    NoOp,
     Mine,
     Merged(Value),
     Conflict,
@@ -635,12 +635,12 @@ enum Compared {
 
 /// Compares an edit with the value at the site. With `sent`, the site may already have the edit, in
 /// its own form of the text.
-fn compare(edit: &FieldEdit, theirs: &Value, sent: bool) -> Compared {
+fn compare(edit: &FieldEdit, theirs: &Value, sent: bool) -> Comparison {
     if op::same(theirs, &edit.mine) {
-        return Compared::Already;
+        return Comparison::NoOp;
     }
     if op::same(theirs, &edit.base) {
-        return Compared::Mine;
+        return Comparison::Mine;
     }
     let rich = [&edit.base, &edit.mine, theirs];
     if !rich
@@ -648,10 +648,10 @@ fn compare(edit: &FieldEdit, theirs: &Value, sent: bool) -> Compared {
         .all(|value| value.is_null() || op::is_document(value))
         || !rich.iter().any(|value| op::is_document(value))
     {
-        return Compared::Conflict;
+        return Comparison::Conflict;
     }
     if sent && op::text(theirs) == op::text(&edit.mine) {
-        return Compared::Already;
+        return Comparison::NoOp;
     }
     let document = |value: &Value| {
         if value.is_null() {
@@ -662,8 +662,8 @@ fn compare(edit: &FieldEdit, theirs: &Value, sent: bool) -> Compared {
     };
     let (base, mine, other) = (document(&edit.base), document(&edit.mine), document(theirs));
     match weir_adf::merge(&base, &mine, &other) {
-        Ok(merged) if merged.conflicts.is_empty() && merged.document == other => Compared::Already,
-        Ok(merged) if merged.conflicts.is_empty() => Compared::Merged(merged.document),
-        _ => Compared::Conflict,
+        Ok(merged) if merged.conflicts.is_empty() && merged.document == other => Comparison::NoOp,
+        Ok(merged) if merged.conflicts.is_empty() => Comparison::Merged(merged.document),
+        _ => Comparison::Conflict,
     }
 }

@@ -78,7 +78,7 @@ pub fn create(client: &Client, replica: &Replica, new: &NewProject) -> Result<Va
     }
     let project = keep(client, replica, &key)?;
     if let Some(id) = project["id"].as_str() {
-        meta::ask_project(client, replica, id)?;
+        meta::fetch_project(client, replica, id)?;
     }
     Ok(project)
 }

@@ -292,7 +292,7 @@ impl<'a> Pull<'a> {
         }
         self.projects()?;
         if self.is_cloud() {
-            self.ask_edits()?;
+            self.fetch_edit_metadata()?;
         }
         self.cursor.reference_ms = Some(self.options.now_ms);
         self.save()
@@ -303,10 +303,10 @@ impl<'a> Pull<'a> {
     }
 
     /// Reads the data that edits need: people, types of links and fields of projects.
-    fn ask_edits(&mut self) -> Result<()> {
-        self.report.writes += meta::ask_site(self.client, self.replica)?;
+    fn fetch_edit_metadata(&mut self) -> Result<()> {
+        self.report.writes += meta::fetch_site(self.client, self.replica)?;
         for project in self.wanted()?.into_keys().take(FIELDS_OF_PROJECTS_MAX) {
-            self.report.writes += meta::ask_project(self.client, self.replica, &project)?;
+            self.report.writes += meta::fetch_project(self.client, self.replica, &project)?;
         }
         Ok(())
     }
@@ -397,8 +397,8 @@ impl<'a> Pull<'a> {
         let jql = format!("{}updated >= 0 ORDER BY updated DESC", self.scope());
         let page = self.page(&jql, &["*all"], PAGE, None, &[])?;
         let rows = self.parsed(&page.issues);
-        self.keep(&rows)?;
-        self.tell();
+        self.store_changed(&rows)?;
+        self.report_progress();
         Ok(())
     }
 
@@ -413,21 +413,21 @@ impl<'a> Pull<'a> {
     }
 
     /// Reports a stored page.
-    fn tell(&mut self) {
+    fn report_progress(&mut self) {
         if let Some(progress) = &mut self.progress {
             progress(&self.report);
         }
     }
 
     /// Stores a page of changes, then advances the watermark.
-    fn keep_changes(&mut self, rows: &[(&RawValue, Value)]) -> Result<()> {
-        self.keep(rows)?;
+    fn store_page(&mut self, rows: &[(&RawValue, Value)]) -> Result<()> {
+        self.store_changed(rows)?;
         let newest = rows.iter().filter_map(|(_, issue)| updated(issue)).max();
         if self.whole_project.is_none() && newest > self.cursor.watermark_ms {
             self.cursor.watermark_ms = newest;
             self.save()?;
         }
-        self.tell();
+        self.report_progress();
         Ok(())
     }
 
@@ -443,7 +443,7 @@ impl<'a> Pull<'a> {
             let jql = self.changes_since(since);
             let page = self.page(&jql, &["*all"], PAGE, start.as_deref(), &[])?;
             let rows = self.parsed(&page.issues);
-            self.keep_changes(&rows)?;
+            self.store_page(&rows)?;
             for (_, issue) in &rows {
                 fresh |= seen.insert((text(&issue["id"]), updated(issue)));
             }
@@ -499,7 +499,7 @@ impl<'a> Pull<'a> {
             };
             let rows = self.parsed(&page.issues);
             seen.extend(rows.iter().map(|(_, issue)| text(&issue["id"])));
-            self.keep_changes(&rows)?;
+            self.store_page(&rows)?;
             empty = if page.issues.is_empty() { empty + 1 } else { 0 };
             match page.next {
                 None => {
@@ -571,7 +571,7 @@ impl<'a> Pull<'a> {
         let rows = [raw];
         for attempt in 1.. {
             let rows = self.parsed(&rows);
-            match self.keep(&rows) {
+            match self.store_changed(&rows) {
                 // Another pull wrote to the same topic at the same time.
                 Err(JiraError::Busy) if attempt < RACES_MAX => {}
                 kept => {
@@ -584,7 +584,7 @@ impl<'a> Pull<'a> {
     }
 
     /// Stores issues that are new or have changed. Returns how many.
-    fn keep(&mut self, rows: &[(&RawValue, Value)]) -> Result<u64> {
+    fn store_changed(&mut self, rows: &[(&RawValue, Value)]) -> Result<u64> {
         let mut changes: BTreeMap<String, Vec<Change>> = BTreeMap::new();
         let mut aliases: BTreeMap<String, Change> = BTreeMap::new();
         let mut moved_aliases: BTreeMap<String, Change> = BTreeMap::new();
@@ -805,7 +805,7 @@ impl<'a> Pull<'a> {
         for ids in missed.chunks(BULK) {
             let page = self.bulk(ids)?;
             let rows = self.parsed(&page.issues);
-            self.report.repaired += self.keep(&rows)?;
+            self.report.repaired += self.store_changed(&rows)?;
         }
         let absent: Vec<String> = known
             .into_iter()
@@ -815,7 +815,7 @@ impl<'a> Pull<'a> {
         for ids in absent.chunks(BULK) {
             let page = self.bulk(ids)?;
             let rows = self.parsed(&page.issues);
-            self.keep(&rows)?;
+            self.store_changed(&rows)?;
             let found: BTreeSet<String> =
                 rows.iter().map(|(_, issue)| text(&issue["id"])).collect();
             for id in &found {
@@ -831,7 +831,7 @@ impl<'a> Pull<'a> {
                     Ok(issue) => {
                         let row = [issue];
                         let row = self.parsed(&row);
-                        self.keep(&row)?;
+                        self.store_changed(&row)?;
                     }
                     Err(JiraError::Status { status: 404, .. }) => gone.push(id.clone()),
                     Err(error) => return Err(error),

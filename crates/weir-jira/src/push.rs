@@ -93,10 +93,10 @@ pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result
         now_ms: options.now_ms,
         planner: Planner::new(client, replica, site_now_ms),
         report,
-        left: Vec::new(),
+        deferred: Vec::new(),
         done: BTreeMap::new(),
         executed: Vec::new(),
-        ask_again: BTreeSet::new(),
+        fetch_again: BTreeSet::new(),
     };
     let mut end = Ok(());
     for op in &all {
@@ -131,13 +131,13 @@ struct Push<'a> {
     planner: Planner<'a>,
     report: PushReport,
     /// Operations that were not pushed, in order; later ones may have to wait for them.
-    left: Vec<Op>,
+    deferred: Vec<Op>,
     /// Written fields, by issue.
     done: BTreeMap<String, BTreeSet<String>>,
     /// Operations in state `sent`, with the issues that must still be read back.
     executed: Vec<(u64, BTreeSet<String>)>,
     /// Projects whose stored field descriptions are outdated.
-    ask_again: BTreeSet<String>,
+    fetch_again: BTreeSet<String>,
 }
 
 impl Push<'_> {
@@ -151,17 +151,17 @@ impl Push<'_> {
             return Ok(());
         }
         let waits =
-            op.not_before_ms > self.now_ms || self.left.iter().any(|left| left.precedes(&op));
+            op.not_before_ms > self.now_ms || self.deferred.iter().any(|left| left.precedes(&op));
         if op.state.is_stuck() || waits {
-            self.leave(op);
+            self.defer(op);
             return Ok(());
         }
         self.run(op, found, all)
     }
 
-    fn leave(&mut self, op: Op) {
+    fn defer(&mut self, op: Op) {
         count(&mut self.report, &op);
-        self.left.push(op);
+        self.deferred.push(op);
     }
 
     fn run(&mut self, mut op: Op, mut found: u64, all: &[Op]) -> Result<()> {
@@ -176,7 +176,7 @@ impl Push<'_> {
                 plan => plan?,
             };
             let (request, rest) = match plan {
-                Plan::Already(created) => {
+                Plan::NoOp(created) => {
                     self.report.already += 1;
                     return self.finish(&op, found, created, None);
                 }
@@ -213,7 +213,7 @@ impl Push<'_> {
             op.sent_ms = Some(self.planner.site_now_ms());
             if !outbox::write(self.replica, &op, found)? {
                 // The user changed the operation meanwhile: the next push reads the new version.
-                self.leave(op);
+                self.defer(op);
                 return Ok(());
             }
             found = self.offset(&op)?;
@@ -285,7 +285,7 @@ impl Push<'_> {
             }
             JiraError::Status { status, .. } => {
                 if status == 400 {
-                    self.ask_again.insert(op.issue.clone());
+                    self.fetch_again.insert(op.issue.clone());
                 }
                 op.state = State::Rejected;
                 self.say(op);
@@ -308,7 +308,7 @@ impl Push<'_> {
     /// Stores an operation and leaves it in the outbox.
     fn stay(&mut self, op: Op, found: u64) -> Result<()> {
         self.save(&op, found)?;
-        self.leave(op);
+        self.defer(op);
         Ok(())
     }
 
@@ -391,8 +391,8 @@ impl Push<'_> {
             own.extend(waiting.unwrap_or_default());
             self.replica.store("cursors", "reconcile", &own)?;
         }
-        for issue in std::mem::take(&mut self.ask_again) {
-            self.ask_project(&issue)?;
+        for issue in std::mem::take(&mut self.fetch_again) {
+            self.fetch_project(&issue)?;
         }
         Ok(())
     }
@@ -442,7 +442,7 @@ impl Push<'_> {
 
     /// Reads the fields of a project again, after the site rejected an edit that fits their
     /// descriptions.
-    fn ask_project(&self, issue: &str) -> Result<()> {
+    fn fetch_project(&self, issue: &str) -> Result<()> {
         let project = match issue.split_once('+') {
             Some((key, _)) => key.to_owned(),
             None => match self.replica.locate(issue)? {
@@ -455,7 +455,7 @@ impl Push<'_> {
             .iter()
             .find(|(id, value)| *id == project || value["project"]["key"] == project.as_str());
         if let Some((id, _)) = own {
-            meta::ask_project(self.client, self.replica, id)?;
+            meta::fetch_project(self.client, self.replica, id)?;
         }
         Ok(())
     }

@@ -169,7 +169,7 @@ impl Simulator {
         });
         let answering = Arc::clone(&shared);
         let listening = Listening::start(port, "jira-sim", move |stream, ends| {
-            converse(stream, &answering, ends)
+            handle_connection(stream, &answering, ends)
         })?;
         Ok(Self { listening, shared })
     }
@@ -197,7 +197,7 @@ impl Simulator {
     }
 }
 
-fn converse(mut stream: TcpStream, shared: &Shared, ends: &AtomicBool) -> io::Result<()> {
+fn handle_connection(mut stream: TcpStream, shared: &Shared, ends: &AtomicBool) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let connect_ms = shared.state().world.options.connect_latency_ms;
     std::thread::sleep(Duration::from_millis(connect_ms));
@@ -244,7 +244,7 @@ fn answer(stream: &mut TcpStream, shared: &Shared, request: &Request) -> io::Res
         wire::reset(stream)?;
         return Ok(false);
     }
-    let instead = fault.as_ref().and_then(faults::Fault::instead);
+    let replacement = fault.as_ref().and_then(faults::Fault::replacement);
     let limited = {
         let state = &mut *shared.state();
         let (rate, now) = (state.world.options.rate, state.world.now_ms());
@@ -259,7 +259,7 @@ fn answer(stream: &mut TcpStream, shared: &Shared, request: &Request) -> io::Res
             ],
             body: Vec::new(),
         }
-    } else if let Some(response) = instead {
+    } else if let Some(response) = replacement {
         response
     } else {
         let mut state = shared.state();
@@ -282,7 +282,7 @@ fn answer(stream: &mut TcpStream, shared: &Shared, request: &Request) -> io::Res
     }
     let mut delivery = wire::Delivery::default();
     if let Some(fault) = &fault {
-        fault.spoil(&mut response);
+        fault.damage_bytes(&mut response);
         delivery = fault.delivery();
     }
     wire::write(stream, &response, delivery)

@@ -25,17 +25,17 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Listens on a port; 0 selects a free one. `converse` is called for each connection, with a
-    /// flag that is set when the listener ends.
+    /// Listens on a port; 0 selects a free one. `handle_connection` is called for each connection,
+    /// with a flag that is set when the listener ends.
     pub(crate) fn start(
         port: u16,
         name: &str,
-        converse: impl Fn(TcpStream, &AtomicBool) -> io::Result<()> + Send + Sync + 'static,
+        handle_connection: impl Fn(TcpStream, &AtomicBool) -> io::Result<()> + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let address = listener.local_addr()?;
         let ends = Arc::new(AtomicBool::new(false));
-        let (accepting, converse) = (Arc::clone(&ends), Arc::new(converse));
+        let (accepting, handle_connection) = (Arc::clone(&ends), Arc::new(handle_connection));
         let client = format!("{name}-client");
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || {
@@ -44,11 +44,12 @@ impl Listening {
                     return;
                 }
                 let Ok(stream) = stream else { continue };
-                let (ends, converse) = (Arc::clone(&accepting), Arc::clone(&converse));
+                let (ends, handle_connection) =
+                    (Arc::clone(&accepting), Arc::clone(&handle_connection));
                 let thread = std::thread::Builder::new().name(client.clone());
                 // A connection that breaks, or for which no thread can start, affects only its
                 // client.
-                drop(thread.spawn(move || drop(converse(stream, &ends))));
+                drop(thread.spawn(move || drop(handle_connection(stream, &ends))));
             }
         })?;
         let thread = Some(thread);

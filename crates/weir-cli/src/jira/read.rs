@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::Value;
 use weir_jira::op::Op;
 use weir_jira::outbox::Outbox;
-use weir_jira::{JiraError, asked, meta, offline, rich, time};
+use weir_jira::{JiraError, meta, offline, rich, site_query, time};
 
 use super::{chosen, client, failed, now_ms, replica};
 use crate::caller::Caller;
@@ -114,13 +114,13 @@ pub(super) fn list(
         let client = client(caller, &name, &site)?;
         return print(caller, named, Access::Write, args.limit, |replica| {
             let now = now_ms();
-            let asked = asked::ask_or_last(&client, replica, jql, now)?;
+            let asked = site_query::ask_or_last(&client, replica, jql, now)?;
             if asked.at_ms != now {
                 let at = time::format(asked.at_ms);
                 let text = format!("the site cannot be reached; this is its answer of {at}");
                 report::note(caller.quiet, &text);
             }
-            asked::issues(replica, &asked)
+            site_query::issues(replica, &asked)
         });
     }
     print(caller, named, Access::Read, args.limit, |replica| {

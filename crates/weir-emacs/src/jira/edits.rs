@@ -173,7 +173,7 @@ pub(super) fn conflict(replica: &Replica, op: &str, field: &str) -> Result<Value
 /// new issue, `key` is PROJECT and type. For `screen`, the fields of a transition, `key` is issue
 /// and status. For `worklog`, `key` is issue and id. A line break separates the two parts of such a
 /// key.
-pub(super) fn offered(replica: &Replica, what: &str, key: &str) -> Result<Value, Failure> {
+pub(super) fn completions(replica: &Replica, what: &str, key: &str) -> Result<Value, Failure> {
     let outbox = Outbox::new(replica, now_ms());
     let value = match what {
         "fields" => serde_json::to_value(outbox.fields(key)?),

@@ -341,7 +341,9 @@ fn history(env: &Env, jira: &Site, key: Value<'_>) -> Result<u64> {
     let started = work::task("weir-jira-history", move |parts| {
         let unknown = || Failure::new("weir-not-found", format!("the replica has no issue {key}"));
         let location = shared.replica.locate(&key)?.ok_or_else(unknown)?;
-        let versions = shown::history(&shared.replica, &location, &mut || !parts.cancel.asked())?;
+        let versions = shown::history(&shared.replica, &location, &mut || {
+            !parts.cancel.is_requested()
+        })?;
         Ok(Answer::Json(versions))
     });
     lisp(env, started)
@@ -468,7 +470,7 @@ fn ask(env: &Env, jira: &Site, token: Value<'_>, jql: Value<'_>) -> Result<u64> 
     let shared = Arc::clone(&jira.shared);
     let started = work::task("weir-jira-ask", move |_| {
         let now = now_ms();
-        let asked = weir_jira::asked::ask_or_last(&client()?, &shared.replica, &jql, now)?;
+        let asked = weir_jira::site_query::ask_or_last(&client()?, &shared.replica, &jql, now)?;
         let minutes = (now - asked.at_ms) / 60_000;
         let fresh = asked.at_ms == now;
         Ok(Answer::Json(
@@ -564,9 +566,14 @@ fn conflict<'e>(env: &'e Env, jira: &Site, op: Value<'e>, field: Value<'e>) -> R
 /// transitions, people, phrases, types, required (KEY: project, line break, type), screen (KEY:
 /// issue, line break, status), worklog (KEY: issue, line break, id), or filters.
 #[defun(name = "-jira-offered")]
-fn offered<'e>(env: &'e Env, jira: &Site, what: Value<'e>, key: Value<'e>) -> Result<Value<'e>> {
+fn completions<'e>(
+    env: &'e Env,
+    jira: &Site,
+    what: Value<'e>,
+    key: Value<'e>,
+) -> Result<Value<'e>> {
     let (what, key) = (text::text(what)?, text::text(key)?);
-    let offered = lisp(env, edits::offered(&jira.shared.replica, &what, &key))?;
+    let offered = lisp(env, edits::completions(&jira.shared.replica, &what, &key))?;
     json(env, &offered)
 }
 

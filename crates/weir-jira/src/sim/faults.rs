@@ -170,7 +170,7 @@ pub(super) fn choose(rules: &mut [Rule], request: &Request) -> Option<Fault> {
 
 impl Fault {
     /// The answer that replaces the execution of the request, if the fault has one.
-    pub(super) fn instead(&self) -> Option<Response> {
+    pub(super) fn replacement(&self) -> Option<Response> {
         let html = b"<html><body>Something went wrong</body></html>".to_vec();
         let messages = |text: &str| {
             json!({"errorMessages": [text], "errors": {}})
@@ -254,7 +254,7 @@ impl Fault {
     }
 
     /// Damages the bytes of an answer.
-    pub(super) fn spoil(&self, response: &mut Response) {
+    pub(super) fn damage_bytes(&self, response: &mut Response) {
         match self.name.as_str() {
             "empty-object" => response.body = b"{}".to_vec(),
             "garbage-json" => response.body = b"{\"issues\": [".to_vec(),
@@ -282,7 +282,7 @@ impl Fault {
     }
 
     /// Changes the issues of an answer.
-    pub(super) fn bend(&self, issues: &mut Vec<Value>) {
+    pub(super) fn change_issues(&self, issues: &mut Vec<Value>) {
         match self.name.as_str() {
             "missing" => {
                 issues.pop();
@@ -303,7 +303,7 @@ impl Fault {
                     issue["fields"]["description"]["content"] = content;
                 }
             }
-            "odd" => issues.iter_mut().for_each(odd),
+            "odd" => issues.iter_mut().for_each(make_unusual),
             "stale" => issues.iter_mut().for_each(|issue| {
                 issue["fields"]["summary"] = "a stale version".into();
                 issue["fields"]["updated"] = "2001-01-01T00:00:00.000+0000".into();
@@ -314,7 +314,7 @@ impl Fault {
 }
 
 /// Gives an issue unusual forms that Jira sometimes sends.
-fn odd(issue: &mut Value) {
+fn make_unusual(issue: &mut Value) {
     let fields = &mut issue["fields"];
     fields["priority"] = Value::Null;
     fields["assignee"] = json!({"accountId": "unknown", "displayName": null, "active": false});

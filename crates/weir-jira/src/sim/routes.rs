@@ -284,7 +284,7 @@ fn issue(
         ("GET", []) => {
             let mut found = vec![one.render(false)];
             if let Some(fault) = fault {
-                fault.bend(&mut found);
+                fault.change_issues(&mut found);
             }
             let mut found = found.into_iter().next().ok_or_else(missing)?;
             let fields = request.argument("fields").unwrap_or("*all");
@@ -627,7 +627,7 @@ fn search(world: &mut World, body: &Value, fault: Option<&Fault>) -> Answer {
         _ => {}
     }
     if let Some(fault) = fault {
-        fault.bend(&mut page);
+        fault.change_issues(&mut page);
     }
     let asked: Vec<&str> = names.iter().map(String::as_str).collect();
     let properties = body["properties"]

@@ -76,7 +76,7 @@ fn search(world: &World, request: &Request, fault: Option<&Fault>) -> Answer {
     }
     let mut page: Vec<Value> = rows.into_iter().skip(start).take(most).collect();
     if let Some(fault) = fault {
-        fault.bend(&mut page);
+        fault.change_issues(&mut page);
     }
     let names = wanted(&given);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -10,7 +10,7 @@ use crate::world::{World, small};
 fn broken(found: &[Finding]) -> Vec<&Finding> {
     let broken = found
         .iter()
-        .filter(|finding| finding.outcome != Outcome::Kept);
+        .filter(|finding| finding.outcome != Outcome::Passed);
     broken.collect()
 }
 
@@ -55,7 +55,7 @@ fn a_site_that_differs_is_noticed() {
         let broken = broken(&found);
         let noticed = broken.iter().any(|finding| {
             finding.expectation.starts_with(expectation)
-                && matches!(finding.outcome, Outcome::Broken(_))
+                && matches!(finding.outcome, Outcome::Failed(_))
         });
         assert!(noticed, "{fault}: {broken:#?}");
     }

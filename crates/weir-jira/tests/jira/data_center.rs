@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir_jira::JiraError;
 use weir_jira::access::{self, Site};
-use weir_jira::asked;
 use weir_jira::client::{Client, Deployment};
 use weir_jira::offline;
 use weir_jira::pull::pull;
 use weir_jira::sim::SimOptions;
+use weir_jira::site_query;
 
 use crate::world::{World, small};
 
@@ -52,10 +52,10 @@ fn a_replica_is_pulled_listed_shown_and_searched() {
             .all(|issue| issue["fields"]["assignee"]["name"] == "user-0")
     );
     let jql = "project = AA ORDER BY key DESC";
-    let asked = asked::ask(&world.client, &world.replica, jql, now).unwrap();
+    let asked = site_query::ask(&world.client, &world.replica, jql, now).unwrap();
     let wanted = offline::select(&world.replica, jql, now).unwrap();
     assert!(wanted.len() > 10, "more than one page");
-    assert_eq!(asked::issues(&world.replica, &asked).unwrap(), wanted);
+    assert_eq!(site_query::issues(&world.replica, &asked).unwrap(), wanted);
 }
 
 #[test]

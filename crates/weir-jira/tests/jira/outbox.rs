@@ -181,7 +181,7 @@ fn what_the_site_takes_is_known_without_a_request() {
     assert!(phrases.contains(&"is blocked by".to_owned()));
     assert_eq!(world.outbox().transitions("AA-1").unwrap().len(), 3);
     assert_eq!(requests(&world), 0);
-    meta::ask_issue(&world.client, &world.replica, "AA-1").unwrap();
+    meta::fetch_issue(&world.client, &world.replica, "AA-1").unwrap();
     assert!(world.outbox().transitions("AA-1").unwrap().len() < 3);
     assert!(!world.outbox().fields("AA-1").unwrap().is_empty());
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use weir_jira::index::Index;
 use weir_jira::sim::SimOptions;
-use weir_jira::{JiraError, asked, offline};
+use weir_jira::{JiraError, offline, site_query};
 
 use crate::world::{World, small};
 
@@ -402,27 +402,27 @@ fn the_site_answers_a_query_and_the_last_answer_is_kept() {
             .map(|issue| issue["key"].as_str().unwrap().to_owned());
         keys.collect()
     };
-    let asked = asked::ask(client, replica, jql, 7).unwrap();
+    let asked = site_query::ask(client, replica, jql, 7).unwrap();
     let wanted = offline::select(replica, jql, world.now()).unwrap();
     assert!(wanted.len() > 10, "more than one page");
     assert_eq!(
-        keys(&asked::issues(replica, &asked).unwrap()),
+        keys(&site_query::issues(replica, &asked).unwrap()),
         keys(&wanted)
     );
     // The answer includes a pending edit.
     let first = keys(&wanted).remove(0);
     let edit = [("summary".to_owned(), "Mine".to_owned())];
     world.outbox().edit(&first, &edit).unwrap();
-    let shown = asked::issues(replica, &asked).unwrap();
+    let shown = site_query::issues(replica, &asked).unwrap();
     assert_eq!(shown[0]["fields"]["summary"], "Mine");
     // A query without a condition fails, and so does a query that the site rejects.
     let before = client.requests();
     for empty in ["", "  ", "order by key"] {
-        let error = asked::ask(client, replica, empty, 8).unwrap_err();
+        let error = site_query::ask(client, replica, empty, 8).unwrap_err();
         assert!(matches!(error, JiraError::EmptyQuery), "{error}");
     }
     assert_eq!(client.requests(), before);
-    let error = asked::ask_or_last(client, replica, "colour = red", 8).unwrap_err();
+    let error = site_query::ask_or_last(client, replica, "colour = red", 8).unwrap_err();
     assert!(
         matches!(error, JiraError::Status { status: 400, .. }),
         "{error}"
@@ -430,7 +430,10 @@ fn the_site_answers_a_query_and_the_last_answer_is_kept() {
     // If the site cannot be reached, the last answer is returned, with its time.
     let fault = serde_json::json!({"name": "reset-before"});
     world.fault("POST", "/rest/api/3/search/jql", 1, 0, &fault);
-    assert_eq!(asked::ask_or_last(client, replica, jql, 9).unwrap(), asked);
-    let error = asked::ask_or_last(client, replica, "project = BB", 9).unwrap_err();
+    assert_eq!(
+        site_query::ask_or_last(client, replica, jql, 9).unwrap(),
+        asked
+    );
+    let error = site_query::ask_or_last(client, replica, "project = BB", 9).unwrap_err();
     assert!(matches!(error, JiraError::Transport { .. }), "{error}");
 }

@@ -25,7 +25,7 @@ const PAGES_MAX: usize = 1000;
 
 /// An answer of the site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct SiteAnswer {
     /// Ids of the issues, in the order of the query.
     pub ids: Vec<String>,
     /// Time of the request, in milliseconds since 1970-01-01 UTC.
@@ -37,7 +37,7 @@ pub struct Asked {
 /// # Errors
 /// `EmptyQuery` if the query has no condition; `Status` with the message of the site if it refuses
 /// the query.
-pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<Asked> {
+pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<SiteAnswer> {
     let jql = jql.trim();
     let order = jql
         .get(..8)
@@ -65,11 +65,11 @@ pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result
         match page.next {
             None => {
                 let at_ms = now_ms;
-                let asked = Asked { ids, at_ms };
+                let answer = SiteAnswer { ids, at_ms };
                 if jql.len() <= QUERY_BYTES_MAX {
-                    replica.store(TOPIC, jql, &asked)?;
+                    replica.store(TOPIC, jql, &answer)?;
                 }
-                return Ok(asked);
+                return Ok(answer);
             }
             Some(next) if !tokens.insert(next.clone()) => {
                 return Err(JiraError::Paging("it repeats a page token"));
@@ -85,23 +85,28 @@ pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result
 ///
 /// # Errors
 /// As [`ask`]; `Transport` if the site cannot be reached and there is no last answer.
-pub fn ask_or_last(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<Asked> {
+pub fn ask_or_last(
+    client: &Client,
+    replica: &Replica,
+    jql: &str,
+    now_ms: i64,
+) -> Result<SiteAnswer> {
     match ask(client, replica, jql, now_ms) {
         Err(error @ JiraError::Transport { .. }) => replica.read(TOPIC, jql.trim())?.ok_or(error),
-        asked => asked,
+        answer => answer,
     }
 }
 
 /// The issues of an answer, in its order and with pending edits. Issues that the replica lacks are
 /// left out.
-pub fn issues(replica: &Replica, asked: &Asked) -> Result<Vec<Value>> {
+pub fn issues(replica: &Replica, answer: &SiteAnswer) -> Result<Vec<Value>> {
     let overlay = Overlay::load(replica)?;
     let mut found = Vec::new();
-    for id in &asked.ids {
+    for id in &answer.ids {
         if let Some(location) = replica.locate(id)? {
             let topic = format!("issues.{}", location.project);
             if let Some(mut issue) = replica.read::<Value>(&topic, id)? {
-                overlay.lay(&mut issue);
+                overlay.apply(&mut issue);
                 found.push(issue);
             }
         }
