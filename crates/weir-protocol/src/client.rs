@@ -33,7 +33,7 @@ impl Unanswered {
 /// Returns whether a refusal with this code means that nothing was executed. The client may
 /// then send the request again, later or to another server.
 #[must_use]
-pub const fn is_for_now(code: ErrorCode) -> bool {
+pub const fn is_retryable(code: ErrorCode) -> bool {
     use ErrorCode::{Busy, Draining, NoLeader, Opening, Rate, Redirect};
     matches!(code, Busy | Draining | NoLeader | Opening | Rate | Redirect)
 }
@@ -117,7 +117,7 @@ impl ClientConnection {
     /// unknown.
     ///
     /// Without a session, writes must not be sent again: the caller first drops the writes
-    /// in flight with [`give_up`](Self::give_up).
+    /// in flight with [`drop_all`](Self::drop_all).
     pub fn opened(&mut self, hello: &HelloOk<'_>) -> Result<usize, Fault> {
         let other = self.store.is_some_and(|store| store != hello.store);
         if other && !self.client.is_none() {
@@ -170,8 +170,8 @@ impl ClientConnection {
     }
 
     /// Moves the oldest write in flight, which was refused for now, to the held writes. It
-    /// retains its numbers, and [`again`](Self::again) sends it again.
-    pub fn hold(&mut self) {
+    /// retains its numbers, and [`resend_held`](Self::resend_held) sends it again.
+    pub fn hold_refused(&mut self) {
         if let Some(write) = self.sent.pop_front() {
             self.bytes -= write.items.len();
             self.keep(write);
@@ -186,7 +186,7 @@ impl ClientConnection {
 
     /// Moves the oldest held write back to the writes in flight, and returns it. The caller
     /// sends it.
-    pub fn again(&mut self) -> Option<&Unanswered> {
+    pub fn resend_held(&mut self) -> Option<&Unanswered> {
         let write = self.held.pop_front()?;
         self.held_items -= u64::from(write.count);
         self.bytes += write.items.len();
@@ -199,7 +199,7 @@ impl ClientConnection {
     /// empty. Without a session, writes sent after the first held write were refused with
     /// it (feature `chain`), and become held too. Then the result is the unanswered numbers
     /// before the first held write.
-    pub fn broke(&mut self) -> std::ops::Range<u64> {
+    pub fn connection_lost(&mut self) -> std::ops::Range<u64> {
         if !self.client.is_none() {
             for write in std::mem::take(&mut self.sent) {
                 self.keep(write);
@@ -322,7 +322,7 @@ impl ClientConnection {
             }
             return first..first + count;
         }
-        self.give_up()
+        self.drop_all()
     }
 
     /// Continues at `number`. A no-op without a session, or while writes are in flight or
@@ -336,7 +336,7 @@ impl ClientConnection {
 
     /// Drops all writes in flight and held. In a session, their numbers are used again.
     /// Returns the numbers of the writes in flight.
-    pub fn give_up(&mut self) -> std::ops::Range<u64> {
+    pub fn drop_all(&mut self) -> std::ops::Range<u64> {
         let session = !self.client.is_none();
         let held = self.held.front().filter(|_| !session);
         let lost = self.answered + 1..held.map_or(self.last + 1, |held| held.first);
@@ -384,20 +384,20 @@ mod tests {
             for count in [2, 3, 4] {
                 writes.sent(count, vec![0; 10]);
             }
-            writes.hold();
-            writes.hold();
+            writes.hold_refused();
+            writes.hold_refused();
             // The second write is sent, and refused again, while the third is held.
-            writes.hold();
-            assert_eq!(writes.again().unwrap().first, 1);
+            writes.hold_refused();
+            assert_eq!(writes.resend_held().unwrap().first, 1);
             let nonce = u64::from(!client.is_none());
             assert_eq!(writes.answer(nonce, 2), Ok((0, 2)));
-            assert_eq!(writes.again().unwrap().first, 3);
-            writes.hold();
+            assert_eq!(writes.resend_held().unwrap().first, 3);
+            writes.hold_refused();
             assert_eq!(writes.held().unwrap().first, 3);
             assert!(writes.may_send(100, 1000), "what is held takes no credit");
-            assert_eq!(writes.again().unwrap().first, 3);
-            assert_eq!(writes.again().unwrap().first, 6);
-            assert!(writes.again().is_none());
+            assert_eq!(writes.resend_held().unwrap().first, 3);
+            assert_eq!(writes.resend_held().unwrap().first, 6);
+            assert!(writes.resend_held().is_none());
         }
     }
 
@@ -407,22 +407,22 @@ mod tests {
         for count in [1, 1, 1] {
             writes.sent(count, vec![0; 10]);
         }
-        writes.hold();
+        writes.hold_refused();
         // The two writes after the first were refused with it.
-        assert_eq!(writes.broke(), 1..1);
+        assert_eq!(writes.connection_lost(), 1..1);
         assert_eq!(writes.held().unwrap().first, 1);
-        writes.again();
-        writes.again();
+        writes.resend_held();
+        writes.resend_held();
         // Two writes are in flight, with lower numbers than the third.
-        assert_eq!(writes.broke(), 1..3);
-        assert_eq!(writes.again().unwrap().first, 3);
+        assert_eq!(writes.connection_lost(), 1..3);
+        assert_eq!(writes.resend_held().unwrap().first, 3);
 
         let mut writes = opened(ClientId([1; 16]));
         for count in [1, 1] {
             writes.sent(count, vec![0; 10]);
         }
-        writes.hold();
-        assert!(writes.broke().is_empty());
+        writes.hold_refused();
+        assert!(writes.connection_lost().is_empty());
         assert_eq!(first_of(&writes), [1, 2]);
     }
 
@@ -431,7 +431,7 @@ mod tests {
         let mut writes = opened(ClientId::NONE);
         writes.sent(1, vec![0]);
         writes.sent(1, vec![0]);
-        writes.hold();
+        writes.hold_refused();
         assert!(writes.answer(0, 1).is_err());
     }
 }

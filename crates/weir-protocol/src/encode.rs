@@ -12,7 +12,7 @@ use weir_core::record::RecordKind;
 use weir_scan::BadItem;
 
 /// Variables of the largest message, with room to spare.
-const DRAFT_MAX: usize = 28;
+const VARIABLES_MAX: usize = 28;
 
 /// Renders messages.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Encoder {
             self.bytes(b"_require", packet.require);
         }
         let (method, data) = self.message(&packet.message);
-        let mut modifiers = [Modifier::set(b"_", b""); DRAFT_MAX];
+        let mut modifiers = [Modifier::set(b"_", b""); VARIABLES_MAX];
         let mut start = 0;
         for (slot, (name, end)) in modifiers.iter_mut().zip(&self.ends) {
             let Some(value) = self.scratch.get(start..*end) else {
@@ -44,7 +44,7 @@ impl Encoder {
             start = *end;
         }
         let Some(entity) = modifiers.get(..self.ends.len()) else {
-            unreachable!("a message has at most {DRAFT_MAX} variables")
+            unreachable!("a message has at most {VARIABLES_MAX} variables")
         };
         let name: &[u8] = if is_request(method) {
             b"_tag"

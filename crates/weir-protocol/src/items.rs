@@ -17,7 +17,7 @@ pub enum ItemsError {
     Unreadable(BatchError),
     /// A valid item that a client must not send on this connection.
     #[error("item {index}: {what}")]
-    Foreign {
+    NotAllowed {
         /// Index of the item, from 0.
         index: u32,
         /// What is wrong.
@@ -31,7 +31,7 @@ impl ItemsError {
     pub const fn item(&self) -> u32 {
         match self {
             Self::Unreadable(error) => error.item,
-            Self::Foreign { index, .. } => *index,
+            Self::NotAllowed { index, .. } => *index,
         }
     }
 }
@@ -45,11 +45,11 @@ pub struct DecodedItem<'a> {
     fingerprint: Option<u64>,
     meta: &'a [u8],
     expects: Vec<Expect<'a>>,
-    what: What<'a>,
+    what: DecodedOperation<'a>,
 }
 
 #[derive(Clone, Debug)]
-enum What<'a> {
+enum DecodedOperation<'a> {
     Plain(Operation<'a>),
     Options(Box<TopicOptions>, Shape<'a>),
     Txn(Vec<TxnOp<'a>>),
@@ -67,15 +67,17 @@ impl<'a> DecodedItem<'a> {
     #[must_use]
     pub fn intention<'h>(&'h self, principal: &'h [u8]) -> Intention<'h> {
         let operation = match &self.what {
-            What::Plain(operation) => *operation,
-            What::Options(options, Shape::Create) => Operation::Create { options },
-            What::Options(options, Shape::Alter) => Operation::Alter { options },
-            What::Options(options, Shape::CreateProgram(code, args)) => Operation::CreateProgram {
-                options,
-                code,
-                args,
-            },
-            What::Txn(ops) => Operation::Txn { ops },
+            DecodedOperation::Plain(operation) => *operation,
+            DecodedOperation::Options(options, Shape::Create) => Operation::Create { options },
+            DecodedOperation::Options(options, Shape::Alter) => Operation::Alter { options },
+            DecodedOperation::Options(options, Shape::CreateProgram(code, args)) => {
+                Operation::CreateProgram {
+                    options,
+                    code,
+                    args,
+                }
+            }
+            DecodedOperation::Txn(ops) => Operation::Txn { ops },
         };
         Intention {
             client: self.client,
@@ -124,22 +126,22 @@ pub fn read_items(
                 ..error
             })
         })?;
-        let foreign = |what| Err(ItemsError::Foreign { index, what });
+        let not_allowed = |what| Err(ItemsError::NotAllowed { index, what });
         if item.client != client {
-            return foreign("another client than that of the connection");
+            return not_allowed("another client than that of the connection");
         }
         let follows = held.last().map(|before| before.nonce.wrapping_add(1));
         if !client.is_none() && follows.is_some_and(|next| next != item.nonce) {
-            return foreign("nonces that rise by one");
+            return not_allowed("nonces that rise by one");
         }
         if !item.principal.is_empty() {
-            return foreign("a principal, which is the server's to set");
+            return not_allowed("a principal, which is the server's to set");
         }
         let Ok(topic) = std::str::from_utf8(item.topic) else {
-            return foreign("a topic name");
+            return not_allowed("a topic name");
         };
         let Some(what) = what(&item.action) else {
-            return foreign("an operation that clients cannot send");
+            return not_allowed("an operation that clients cannot send");
         };
         held.push(DecodedItem {
             client,
@@ -154,36 +156,38 @@ pub fn read_items(
     Ok(held)
 }
 
-fn what<'a>(action: &Action<'a>) -> Option<What<'a>> {
+fn what<'a>(action: &Action<'a>) -> Option<DecodedOperation<'a>> {
     let options = |bytes: &[u8]| TopicOptions::decode(bytes).map(Box::new);
     Some(match action {
-        Action::Put { key, value } => What::Plain(Operation::Put { key, value }),
-        Action::Delete { key } => What::Plain(Operation::Delete { key }),
-        Action::Destroy => What::Plain(Operation::Destroy),
+        Action::Put { key, value } => DecodedOperation::Plain(Operation::Put { key, value }),
+        Action::Delete { key } => DecodedOperation::Plain(Operation::Delete { key }),
+        Action::Destroy => DecodedOperation::Plain(Operation::Destroy),
         Action::Quarantine { stopped } => {
             let stopped = *stopped;
-            What::Plain(Operation::Quarantine { stopped })
+            DecodedOperation::Plain(Operation::Quarantine { stopped })
         }
         Action::Create {
             options: bytes,
             code: [],
             args: [],
             ..
-        } => What::Options(options(bytes)?, Shape::Create),
+        } => DecodedOperation::Options(options(bytes)?, Shape::Create),
         Action::Create {
             options: bytes,
             code,
             args,
             ..
-        } => What::Options(options(bytes)?, Shape::CreateProgram(code, args)),
-        Action::Alter { options: bytes } => What::Options(options(bytes)?, Shape::Alter),
+        } => DecodedOperation::Options(options(bytes)?, Shape::CreateProgram(code, args)),
+        Action::Alter { options: bytes } => {
+            DecodedOperation::Options(options(bytes)?, Shape::Alter)
+        }
         Action::Replace {
             expected,
             code,
             args,
             ..
-        } => What::Plain(replace(*expected, code, args)),
-        Action::Txn(steps) => What::Txn(steps.iter().collect()),
+        } => DecodedOperation::Plain(replace(*expected, code, args)),
+        Action::Txn(steps) => DecodedOperation::Txn(steps.iter().collect()),
         // The server creates the offsets of claims, and the store creates BURIED: clients
         // must not send either.
         Action::Cursor {
@@ -191,7 +195,9 @@ fn what<'a>(action: &Action<'a>) -> Option<What<'a>> {
             ..
         }
         | Action::ExpireSessions { .. } => return None,
-        Action::Cursor { group, step } => What::Plain(Operation::Cursor { group, step: *step }),
+        Action::Cursor { group, step } => {
+            DecodedOperation::Plain(Operation::Cursor { group, step: *step })
+        }
     })
 }
 

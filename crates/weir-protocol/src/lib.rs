@@ -23,7 +23,7 @@ mod message;
 mod server;
 mod status;
 
-pub use client::{ClientConnection, Fault, Unanswered, is_for_now};
+pub use client::{ClientConnection, Fault, Unanswered, is_retryable};
 pub use decode::ProtocolError;
 pub use encode::Encoder;
 pub use fields::{parse_id, write_id};

@@ -158,7 +158,7 @@ impl ServerConnection {
     }
 
     /// Resets the expected nonce after an accepted nonce was refused on apply.
-    pub fn fall_back(&mut self, expected: u64) {
+    pub fn lower_expected_nonce(&mut self, expected: u64) {
         self.expected = self.expected.min(expected);
     }
 

@@ -43,7 +43,7 @@ pub(super) struct Answered {
     /// Fuel that programs used for the write.
     pub(super) fuel: u64,
     /// A nonce was refused: the session continues with this nonce.
-    pub(super) fall_back: Option<u64>,
+    pub(super) expected_nonce: Option<u64>,
 }
 
 /// Whether this node of a cluster does not know the outcome of a write. The next leader does.
@@ -159,7 +159,7 @@ impl Answers {
             count: waiting.count,
             bytes: waiting.bytes,
             fuel: 0,
-            fall_back: None,
+            expected_nonce: None,
         };
         if !waiting.tag.is_empty() {
             self.flush(&[], encoder, out);
@@ -169,7 +169,7 @@ impl Answers {
                 let mut nonce = waiting.first;
                 for run in outcomes.runs() {
                     if let Outcome::Refused { expected, .. } = run.outcome {
-                        answered.fall_back.get_or_insert(expected);
+                        answered.expected_nonce.get_or_insert(expected);
                     }
                     if let Outcome::Committed(commit) = &run.outcome {
                         let fuel = commit.fuel.saturating_mul(u64::from(run.count));

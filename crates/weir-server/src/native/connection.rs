@@ -263,8 +263,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .collect(&mut self.encoder, &mut self.out, |answered| {
                 state.answered(answered.count, answered.bytes);
                 fuel = fuel.saturating_add(answered.fuel);
-                if let Some(expected) = answered.fall_back {
-                    state.fall_back(expected);
+                if let Some(expected) = answered.expected_nonce {
+                    state.lower_expected_nonce(expected);
                 }
             });
         if self.answers.is_lost() {

@@ -389,7 +389,7 @@ impl State {
             inbox.lost = inbox.unsent.is_none();
         }
         self.wake_all();
-        let lost = self.writes.broke();
+        let lost = self.writes.connection_lost();
         let why = "the connection broke before the answer came";
         self.fail_calls(lost.end - lost.start, |_| {
             remote_error(ErrorCode::Indeterminate, why)

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
 use weir_core::ErrorCode;
-use weir_protocol::{Message, Packet, is_for_now};
+use weir_protocol::{Message, Packet, is_retryable};
 
 /// First pause before a retry.
 pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ impl BackOff {
             return None;
         };
         let code = refusal.code()?;
-        if !is_for_now(code) || code == ErrorCode::Redirect {
+        if !is_retryable(code) || code == ErrorCode::Redirect {
             return None;
         }
         let asked = refusal.retry_ms.map(Duration::from_millis);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::{ClientId, ErrorCode, Intention, Operation, TopicOptions};
 use weir_protocol::{
-    DecodedItem, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, is_for_now,
+    DecodedItem, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, is_retryable,
     read_items,
 };
 use weir_store::{Proposal, Store, StoreError};
@@ -47,7 +47,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Err(refused) = &taken {
             let code = refused.message.code();
             let session = !self.state.client().is_none();
-            self.chain_refusal = code.filter(|&code| is_for_now(code) && !session);
+            self.chain_refusal = code.filter(|&code| is_retryable(code) && !session);
         }
         taken
     }

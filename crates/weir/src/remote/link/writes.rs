@@ -13,7 +13,7 @@ use weir_core::batch::BatchBuilder;
 use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX};
 use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
-use weir_protocol::{CHAIN, Message, Packet, RefusalMessage, is_for_now};
+use weir_protocol::{CHAIN, Message, Packet, RefusalMessage, is_retryable};
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
@@ -210,7 +210,7 @@ impl State {
             && self.writes.may_send(held.count, held.items.len())
         {
             let chained = self.writes.unanswered().next().is_some();
-            if let Some(write) = self.writes.again() {
+            if let Some(write) = self.writes.resend_held() {
                 let (count, items) = (write.count, write.items.clone());
                 self.write(count, &items, chained);
             }
@@ -237,7 +237,7 @@ impl State {
 
     /// Fails the writes in flight: their outcomes cannot be learned any more.
     pub(super) fn lose(&mut self, why: &str) {
-        let lost = self.writes.give_up();
+        let lost = self.writes.drop_all();
         self.hold = None;
         self.fail_calls(lost.end - lost.start, |_| {
             remote_error(ErrorCode::Indeterminate, why)
@@ -326,9 +326,9 @@ impl State {
         }
         let chains = self.facts.as_ref().is_some_and(|facts| facts.chains);
         let echo = session && code == ErrorCode::NonceGap && self.hold.is_some();
-        let passes = is_for_now(code) && (session || alone || chains);
+        let passes = is_retryable(code) && (session || alone || chains);
         if echo || (passes && self.holds(front, refusal, patience)) {
-            self.writes.hold();
+            self.writes.hold_refused();
             return;
         }
         let expected = refusal.expected.unwrap_or(0);
