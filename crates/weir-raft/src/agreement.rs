@@ -85,7 +85,7 @@ pub(crate) async fn watch(
                 );
                 continue;
             }
-            match repair::ask(&repairs, &raft, &peers).await {
+            match repair::request(&repairs, &raft, &peers).await {
                 Ok(()) => {
                     tracing::error!("this node has the state of the leader now");
                     diverged.repaired();

@@ -12,10 +12,10 @@ use tokio::task::AbortHandle;
 
 /// Limit on connections without a completed greeting. At one more, the oldest connection from the
 /// address that has the most is closed.
-const UNKNOWN_MAX: usize = 64;
+const PENDING_MAX: usize = 64;
 /// Limit on connections of nodes: seven nodes need about forty. At one more, the oldest is closed:
 /// mostly one whose other end has lost power. A node that still uses the connection reconnects.
-const KNOWN_MAX: usize = 256;
+const ADMITTED_MAX: usize = 256;
 
 #[derive(Debug)]
 struct Entry {
@@ -28,8 +28,8 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    unknown: Vec<Entry>,
-    known: Vec<Entry>,
+    pending: Vec<Entry>,
+    admitted: Vec<Entry>,
 }
 
 /// The open connections. Clones share them.
@@ -44,13 +44,13 @@ pub(crate) struct Slot {
 }
 
 /// The oldest connection from the address that has the most.
-fn first_of_most(unknown: &[Entry]) -> Option<usize> {
+fn first_of_most(pending: &[Entry]) -> Option<usize> {
     let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
-    for entry in unknown {
+    for entry in pending {
         *counts.entry(entry.from).or_default() += 1;
     }
     let most = counts.values().max().copied()?;
-    unknown
+    pending
         .iter()
         .position(|entry| counts.get(&entry.from) == Some(&most))
 }
@@ -67,15 +67,15 @@ impl Connections {
         let mut table = self.0.lock();
         table.next += 1;
         let number = table.next;
-        table.unknown.push(Entry {
+        table.pending.push(Entry {
             number,
             from,
             task: None,
         });
-        if table.unknown.len() > UNKNOWN_MAX
-            && let Some(first) = first_of_most(&table.unknown)
+        if table.pending.len() > PENDING_MAX
+            && let Some(first) = first_of_most(&table.pending)
         {
-            end(&table.unknown.remove(first));
+            end(&table.pending.remove(first));
         }
         Slot {
             number,
@@ -86,8 +86,10 @@ impl Connections {
     /// Records the task of a registered connection.
     pub(crate) fn started(&self, number: u64, task: AbortHandle) {
         let mut table = self.0.lock();
-        let Table { unknown, known, .. } = &mut *table;
-        let mut all = unknown.iter_mut().chain(known);
+        let Table {
+            pending, admitted, ..
+        } = &mut *table;
+        let mut all = pending.iter_mut().chain(admitted);
         // The connection may have ended already.
         if let Some(entry) = all.find(|entry| entry.number == number) {
             entry.task = Some(task);
@@ -104,13 +106,13 @@ impl Slot {
     pub(crate) fn admitted(&self) {
         let mut table = self.connections.0.lock();
         let is_this = |entry: &Entry| entry.number == self.number;
-        let Some(at) = table.unknown.iter().position(is_this) else {
+        let Some(at) = table.pending.iter().position(is_this) else {
             return;
         };
-        let entry = table.unknown.remove(at);
-        table.known.push(entry);
-        if table.known.len() > KNOWN_MAX {
-            end(&table.known.remove(0));
+        let entry = table.pending.remove(at);
+        table.admitted.push(entry);
+        if table.admitted.len() > ADMITTED_MAX {
+            end(&table.admitted.remove(0));
         }
     }
 }
@@ -118,8 +120,8 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut table = self.connections.0.lock();
-        table.unknown.retain(|entry| entry.number != self.number);
-        table.known.retain(|entry| entry.number != self.number);
+        table.pending.retain(|entry| entry.number != self.number);
+        table.admitted.retain(|entry| entry.number != self.number);
     }
 }
 
@@ -131,7 +133,7 @@ mod tests {
 
     fn counts(connections: &Connections) -> (usize, usize) {
         let table = connections.0.lock();
-        (table.unknown.len(), table.known.len())
+        (table.pending.len(), table.admitted.len())
     }
 
     #[test]
@@ -140,20 +142,20 @@ mod tests {
         let from = |last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
         let alone = connections.enter(from(2));
         let many: Vec<_> = (0..1_000).map(|_| connections.enter(from(1))).collect();
-        assert_eq!(counts(&connections), (UNKNOWN_MAX, 0));
+        assert_eq!(counts(&connections), (PENDING_MAX, 0));
         alone.admitted();
-        assert_eq!(counts(&connections), (UNKNOWN_MAX - 1, 1));
+        assert_eq!(counts(&connections), (PENDING_MAX - 1, 1));
         // A closed connection cannot be admitted as that of a node.
         many[0].admitted();
-        assert_eq!(counts(&connections), (UNKNOWN_MAX - 1, 1));
-        let nodes: Vec<_> = (0..=KNOWN_MAX)
+        assert_eq!(counts(&connections), (PENDING_MAX - 1, 1));
+        let nodes: Vec<_> = (0..=ADMITTED_MAX)
             .map(|_| {
                 let slot = connections.enter(from(3));
                 slot.admitted();
                 slot
             })
             .collect();
-        assert_eq!(counts(&connections).1, KNOWN_MAX);
+        assert_eq!(counts(&connections).1, ADMITTED_MAX);
         drop((alone, many, nodes));
         assert_eq!(counts(&connections), (0, 0));
     }

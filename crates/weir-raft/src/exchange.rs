@@ -37,7 +37,10 @@ async fn exchange(reports: &Reports, node: u64, peer: &mut Peer) -> bool {
 ///
 /// # Errors
 /// A sentence, if the directory is an older copy.
-pub(crate) async fn greet(reports: &Arc<Reports>, peers: &Peers) -> Result<(), String> {
+pub(crate) async fn exchange_before_start(
+    reports: &Arc<Reports>,
+    peers: &Peers,
+) -> Result<(), String> {
     if is_ignored() {
         return Ok(());
     }

@@ -42,11 +42,11 @@ const SHOWN_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeError {
     /// The call may succeed later.
-    Later(String),
+    Retry(String),
     /// Another node leads; its peers connect to this address.
-    Elsewhere(String),
+    NotLeader(String),
     /// The call will not succeed.
-    Never(String),
+    Rejected(String),
 }
 
 /// The members before a change.
@@ -60,8 +60,8 @@ struct Current {
 }
 
 impl ChangeError {
-    fn later(error: &impl std::fmt::Display) -> Self {
-        Self::Later(error.to_string())
+    fn retry(error: &impl std::fmt::Display) -> Self {
+        Self::Retry(error.to_string())
     }
 }
 
@@ -138,7 +138,7 @@ impl Members {
         let members = metrics.membership_config.membership();
         if metrics.state == ServerState::Leader && members.get_joint_config().len() > 1 {
             let text = "a change of the voters is being finished";
-            return Err(ChangeError::Later(text.to_owned()));
+            return Err(ChangeError::Retry(text.to_owned()));
         }
         if metrics.state == ServerState::Leader {
             return Ok(());
@@ -147,8 +147,8 @@ impl Members {
             .current_leader
             .filter(|leader| *leader != metrics.id);
         match leader.and_then(|leader| members.get_node(&leader)) {
-            Some(member) => Err(ChangeError::Elsewhere(member.peer.clone())),
-            None => Err(ChangeError::Later(
+            Some(member) => Err(ChangeError::NotLeader(member.peer.clone())),
+            None => Err(ChangeError::Retry(
                 "no leader is known at present".to_owned(),
             )),
         }
@@ -162,14 +162,14 @@ impl Members {
             .is_some_and(|theirs| theirs != self.identity.cluster)
         {
             let text = "the directory belongs to another cluster";
-            return Err(ChangeError::Never(text.to_owned()));
+            return Err(ChangeError::Rejected(text.to_owned()));
         }
         if join.engine != self.engine {
             let name = |engine: &str| match engine {
                 "" => "no engine".to_owned(),
                 engine => format!("`{engine}`"),
             };
-            return Err(ChangeError::Never(format!(
+            return Err(ChangeError::Rejected(format!(
                 "programs could have other outcomes on that node: it runs them by {}, and the \
                  cluster by {}; use one build of weir on machines whose CPUs have the same \
                  features",
@@ -180,7 +180,7 @@ impl Members {
         if self.is_synced && !join.is_synced {
             let text = "this cluster syncs a write before it acknowledges the write, and that node \
                         would not; start the node with --durability group";
-            return Err(ChangeError::Never(text.to_owned()));
+            return Err(ChangeError::Rejected(text.to_owned()));
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl Members {
     pub(crate) async fn join(&self, join: &Join) -> Result<JoinAnswer, ChangeError> {
         let changing = self.changes.lock().await;
         match self.leads() {
-            Err(ChangeError::Elsewhere(peer)) => return Ok(JoinAnswer::Elsewhere(peer)),
+            Err(ChangeError::NotLeader(peer)) => return Ok(JoinAnswer::Elsewhere(peer)),
             other => other?,
         }
         let cluster = self.identity.cluster;
@@ -203,7 +203,7 @@ impl Members {
         let known = nodes.get(&join.node);
         let node = match (join.cluster, known) {
             (Some(_), None) => {
-                return Err(ChangeError::Never(format!(
+                return Err(ChangeError::Rejected(format!(
                     "node {} is no longer a member: it was removed, and its directory cannot come \
                      back; join with an empty directory",
                     join.node
@@ -211,7 +211,7 @@ impl Members {
             }
             (Some(_), Some(known)) => {
                 if ![0, join.member.incarnation].contains(&known.incarnation) {
-                    return Err(ChangeError::Never(other_disk(join.node)));
+                    return Err(ChangeError::Rejected(other_disk(join.node)));
                 }
                 let moved = Member {
                     removed: known.removed.clone(),
@@ -235,7 +235,7 @@ impl Members {
                 join.node
             }
             (None, Some(_)) => {
-                return Err(ChangeError::Never(format!(
+                return Err(ChangeError::Rejected(format!(
                     "node {} is a member, and an empty directory cannot be that node: it has \
                      forgotten its votes; remove the node (`weir cluster rm {0}`) and join \
                      without a number",
@@ -246,13 +246,13 @@ impl Members {
                 let peer = &join.member.peer;
                 let taken = nodes.iter().find(|(_, member)| member.peer == *peer);
                 if let Some((node, _)) = taken {
-                    return Err(ChangeError::Never(format!(
+                    return Err(ChangeError::Rejected(format!(
                         "node {node} has the peer address {peer}, and an empty directory cannot be \
                          that node; remove the node (`weir cluster rm {node}`) or use another \
                          address"
                     )));
                 }
-                has_place(nodes)?;
+                check_capacity(nodes)?;
                 let node = match join.node {
                     0 => self.unused(nodes)?,
                     wanted => never_removed(wanted, nodes)?,
@@ -275,19 +275,19 @@ impl Members {
         let highest = nodes.keys().next_back().copied().unwrap_or_default();
         let removed = removed(nodes).last().copied().unwrap_or_default();
         let unused = last.max(highest).max(removed).checked_add(1);
-        unused.ok_or_else(|| ChangeError::Never("no node number is left".to_owned()))
+        unused.ok_or_else(|| ChangeError::Rejected("no node number is left".to_owned()))
     }
 
     /// Reserves a number for a node that will listen at a peer address. The disk of that node is
     /// not known yet, so an empty directory may join under this number from that address only.
-    pub(crate) async fn expect(&self, peer: &str) -> Result<u64, ChangeError> {
+    pub(crate) async fn reserve(&self, peer: &str) -> Result<u64, ChangeError> {
         let port = peer.rsplit_once(':').and_then(|(host, port)| {
             let port = port.parse::<u16>().ok().filter(|port| *port > 0);
             port.filter(|_| !host.is_empty())
         });
         if port.is_none() || peer.len() > ADDRESS_BYTES_MAX || peer.contains(char::is_whitespace) {
             let text = format!("`{peer}` is not a peer address: give HOST:PORT");
-            return Err(ChangeError::Never(text));
+            return Err(ChangeError::Rejected(text));
         }
         let changing = self.changes.lock().await;
         self.leads()?;
@@ -295,9 +295,9 @@ impl Members {
         let mut members = current.nodes.iter();
         if let Some((node, _)) = members.find(|(_, member)| member.peer == peer) {
             let text = format!("node {node} has the peer address {peer}");
-            return Err(ChangeError::Never(text));
+            return Err(ChangeError::Rejected(text));
         }
-        has_place(&current.nodes)?;
+        check_capacity(&current.nodes)?;
         let node = self.unused(&current.nodes)?;
         let member = Member {
             peer: peer.to_owned(),
@@ -315,7 +315,9 @@ impl Members {
         self.leads()?;
         let mut current = self.current();
         if let Some(node) = voters.iter().find(|node| !current.nodes.contains_key(node)) {
-            return Err(ChangeError::Never(format!("node {node} is not a member")));
+            return Err(ChangeError::Rejected(format!(
+                "node {node} is not a member"
+            )));
         }
         for node in voters.difference(&current.voters) {
             let has_it = |metrics: &RaftMetrics<Types>| has_caught_up(metrics, *node).is_ok();
@@ -347,7 +349,9 @@ impl Members {
             return Ok(());
         }
         if !current.nodes.contains_key(&node) {
-            return Err(ChangeError::Never(format!("node {node} is not a member")));
+            return Err(ChangeError::Rejected(format!(
+                "node {node} is not a member"
+            )));
         }
         has_caught_up(&self.raft.metrics().borrow_watched(), node)?;
         let promoted = ChangeMembers::AddVoterIds([node].into());
@@ -363,11 +367,13 @@ impl Members {
         let mut current = self.current();
         let is_voter = current.voters.contains(&node);
         if !current.nodes.contains_key(&node) {
-            return Err(ChangeError::Never(format!("node {node} is not a member")));
+            return Err(ChangeError::Rejected(format!(
+                "node {node} is not a member"
+            )));
         }
         if current.voters.len() == 1 && is_voter {
             let text = format!("node {node} is the only voter");
-            return Err(ChangeError::Never(text));
+            return Err(ChangeError::Rejected(text));
         }
         if is_voter {
             let mut stay = current.voters.clone();
@@ -405,7 +411,7 @@ impl Members {
         let changed = self.raft.change_membership_if(change, retain, [is_same]);
         let Ok(changed) = timeout(CHANGE_TIMEOUT, changed).await else {
             let text = "no majority has committed the change in time; it may still be committed";
-            return Err(ChangeError::Later(text.to_owned()));
+            return Err(ChangeError::Retry(text.to_owned()));
         };
         let changed = changed.map_err(|error| declined(&error))?;
         // The next change starts from the members of this change.
@@ -437,7 +443,7 @@ impl Members {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let silent = voters.iter().filter(|node| !answers(&metrics, **node));
         let silent: Vec<_> = silent.map(u64::to_string).collect();
-        Err(ChangeError::Later(format!(
+        Err(ChangeError::Retry(format!(
             "without a majority of the voters that stay the cluster would take no writes, and these \
              do not answer: {}; start or remove them first",
             silent.join(", ")
@@ -488,7 +494,7 @@ impl Members {
         wait.metrics(is_shown, "a change of the members")
             .await
             .map(drop)
-            .map_err(|error| ChangeError::later(&error))
+            .map_err(|error| ChangeError::retry(&error))
     }
 }
 
@@ -514,11 +520,11 @@ impl Current {
 }
 
 /// Fails if the cluster has no room for another node.
-fn has_place(nodes: &BTreeMap<u64, Member>) -> Result<(), ChangeError> {
+fn check_capacity(nodes: &BTreeMap<u64, Member>) -> Result<(), ChangeError> {
     if nodes.len() < NODES_MAX {
         return Ok(());
     }
-    Err(ChangeError::Never(format!(
+    Err(ChangeError::Rejected(format!(
         "the cluster has {NODES_MAX} nodes, which is the limit; remove one first (`weir cluster rm`)"
     )))
 }
@@ -532,7 +538,7 @@ fn has_caught_up(metrics: &RaftMetrics<Types>, node: u64) -> Result<(), ChangeEr
     // A node without any entry may not be running at all.
     if matching == 0 || matching + LAG_MAX < last {
         let text = format!("node {node} has entry {matching} of {last}");
-        return Err(ChangeError::Later(text));
+        return Err(ChangeError::Retry(text));
     }
     Ok(())
 }
@@ -553,17 +559,17 @@ pub(crate) fn is_removed(node: u64, members: &Membership) -> bool {
 fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, ChangeError> {
     if wanted > NODE_MAX {
         let text = format!("node number {wanted} is too large; the limit is {NODE_MAX}");
-        return Err(ChangeError::Never(text));
+        return Err(ChangeError::Rejected(text));
     }
     let removed = removed(nodes);
     if removed.contains(&wanted) {
-        return Err(ChangeError::Never(format!(
+        return Err(ChangeError::Rejected(format!(
             "node {wanted} was removed, and a number is used once; join without a number, or with \
              another one"
         )));
     }
     if removed.len() as u64 >= REMOVED_MAX {
-        return Err(ChangeError::Never(format!(
+        return Err(ChangeError::Rejected(format!(
             "the cluster has removed {REMOVED_MAX} nodes, and does not know whether one of them was \
              node {wanted}; join without a number"
         )));
@@ -608,10 +614,10 @@ fn declined(error: &RaftError<Types, ClientWriteError<Types>>) -> ChangeError {
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
             match &forward.leader_node {
-                Some(member) => ChangeError::Elsewhere(member.peer.clone()),
-                None => ChangeError::later(error),
+                Some(member) => ChangeError::NotLeader(member.peer.clone()),
+                None => ChangeError::retry(error),
             }
         }
-        error => ChangeError::later(error),
+        error => ChangeError::retry(error),
     }
 }

@@ -209,8 +209,8 @@ fn no_leader(why: &str) -> StoreError {
 
 fn not_changed(declined: ChangeError) -> NodeError {
     match declined {
-        ChangeError::Never(why) | ChangeError::Later(why) => NodeError::Refused(why),
-        ChangeError::Elsewhere(_) => NodeError::Store(no_leader("the lead has just changed")),
+        ChangeError::Rejected(why) | ChangeError::Retry(why) => NodeError::Refused(why),
+        ChangeError::NotLeader(_) => NodeError::Store(no_leader("the lead has just changed")),
     }
 }
 
@@ -232,11 +232,11 @@ impl Node {
         config: NodeConfig,
         listener: TcpListener,
     ) -> Result<Self, NodeError> {
-        Self::open_by(directory, options, config, listener, None).await
+        Self::open_with_tls(directory, options, config, listener, None).await
     }
 
     /// As [`open`](Self::open), with TLS between the nodes.
-    pub async fn open_by(
+    pub async fn open_with_tls(
         directory: &Path,
         options: &OpenOptions,
         config: NodeConfig,
@@ -315,7 +315,7 @@ impl Node {
             transport,
             reports: Some(Arc::clone(&reports)),
         };
-        let greeted = exchange::greet(&reports, &peers).await;
+        let greeted = exchange::exchange_before_start(&reports, &peers).await;
         greeted.map_err(NodeError::Refused)?;
         let store = Arc::new(store);
         let repairs = Arc::new(Repairs::new(machine.gate(), Arc::clone(&store)));
@@ -484,7 +484,7 @@ impl Node {
         &self,
         voters: impl IntoIterator<Item = u64>,
     ) -> Result<(), NodeError> {
-        self.lead(CHANGE_TIMEOUT).await?;
+        self.linearize_on_leader(CHANGE_TIMEOUT).await?;
         let changed = self.port.members.set_voters(voters.into_iter().collect());
         changed.await.map_err(not_changed)
     }
@@ -494,9 +494,9 @@ impl Node {
     ///
     /// As for [`remove`](Self::remove); `Refused` for an invalid address, or the address of a
     /// member.
-    pub async fn expect(&self, peer: &str) -> Result<u64, NodeError> {
-        self.lead(CHANGE_TIMEOUT).await?;
-        let added = self.port.members.expect(peer).await;
+    pub async fn reserve(&self, peer: &str) -> Result<u64, NodeError> {
+        self.linearize_on_leader(CHANGE_TIMEOUT).await?;
+        let added = self.port.members.reserve(peer).await;
         added.map_err(not_changed)
     }
 
@@ -683,7 +683,7 @@ impl Node {
     /// # Errors
     /// `Elsewhere` if another node leads; `Remote` with `NoLeader` as for
     /// [`linearize`](Self::linearize).
-    pub async fn lead(&self, patience: Duration) -> Result<(), StoreError> {
+    pub async fn linearize_on_leader(&self, patience: Duration) -> Result<(), StoreError> {
         match self.leader() {
             Some((node, member)) if node != self.port.identity.node => {
                 let client = member.client;
@@ -769,7 +769,7 @@ impl Node {
     /// `Elsewhere` if another node leads; `Refused` if the node is not a member or is the only
     /// voter, or during another change.
     pub async fn remove(&self, node: u64) -> Result<(), NodeError> {
-        self.lead(CHANGE_TIMEOUT).await?;
+        self.linearize_on_leader(CHANGE_TIMEOUT).await?;
         let removed = self.port.members.remove(node).await;
         removed.map_err(not_changed)
     }
@@ -783,7 +783,7 @@ impl Node {
         if self.leader().is_some_and(|(leader, _)| leader == to) {
             return Ok(());
         }
-        self.lead(CHANGE_TIMEOUT).await?;
+        self.linearize_on_leader(CHANGE_TIMEOUT).await?;
         let votes = self
             .status()
             .members

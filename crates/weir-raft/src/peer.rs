@@ -28,7 +28,7 @@ use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
 use crate::members::{ChangeError, Members, is_removed, other_disk};
 use crate::repair::Repairs;
 use crate::reports::Reports;
-use crate::secure::{self, Accepted, PLAIN, PeerTls, Shown};
+use crate::secure::{self, Accepted, PLAIN, PeerCertificate, PeerTls};
 use crate::transport::{Acceptor, Connection};
 use crate::types::{LogId, Types, Vote};
 use crate::wire::{self, Agreement, Hello, Join, SnapshotHead};
@@ -143,7 +143,7 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
     let accepted = secure::accept(stream, port.tls.as_ref());
     let (mut stream, shown) = match timeout(HELLO_TIMEOUT, accepted).await?? {
         Accepted::Peer(stream, shown) => (stream, shown),
-        Accepted::Plain(mut stream) => {
+        Accepted::WithoutTls(mut stream) => {
             let hello = frame::read(&mut stream, HELLO_BYTES_MAX);
             let hello = timeout(HELLO_TIMEOUT, hello).await??;
             let number = hello.map_or(0, |hello| hello.number);
@@ -282,7 +282,7 @@ async fn receive(
         });
     }
     if request.kind == Kind::Restore {
-        let restored = port.repairs.take(staged, &port.replica).await;
+        let restored = port.repairs.install(staged, &port.replica).await;
         return Ok(restored.map(|topics| wire::encode_names(&topics)));
     }
     // Another leader may have committed more meanwhile.
@@ -309,7 +309,12 @@ async fn receive(
 }
 
 /// Answers a process that requests a number for its directory.
-async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>, slot: &Slot) -> (Kind, Vec<u8>) {
+async fn join(
+    frame: &Frame,
+    port: &Port,
+    shown: Option<&PeerCertificate>,
+    slot: &Slot,
+) -> (Kind, Vec<u8>) {
     if port.disk_space.is_full() {
         return (Kind::Failed, FULL.into());
     }
@@ -324,8 +329,8 @@ async fn join(frame: &Frame, port: &Port, shown: Option<&Shown>, slot: &Slot) ->
     slot.admitted();
     match port.members.join(&join).await {
         Ok(answer) => (Kind::Answer, answer.encode()),
-        Err(ChangeError::Never(why)) => (Kind::Refused, why.into_bytes()),
-        Err(ChangeError::Later(why) | ChangeError::Elsewhere(why)) => {
+        Err(ChangeError::Rejected(why)) => (Kind::Refused, why.into_bytes()),
+        Err(ChangeError::Retry(why) | ChangeError::NotLeader(why)) => {
             (Kind::Failed, why.into_bytes())
         }
     }
@@ -347,7 +352,7 @@ const fn leads(kind: Kind) -> bool {
 }
 
 /// Returns the hello of a peer that is admitted.
-fn admit(frame: &Frame, port: &Port, shown: Option<&Shown>) -> Result<Hello, String> {
+fn admit(frame: &Frame, port: &Port, shown: Option<&PeerCertificate>) -> Result<Hello, String> {
     let identity = port.identity;
     if frame.kind != Kind::Hello {
         return Err("this is the peer port of a cluster, and that was no peer".to_owned());
@@ -451,8 +456,8 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
         }
         Kind::Promote => match port.members.promote(from).await {
             Ok(()) => Ok(Vec::new()),
-            Err(ChangeError::Elsewhere(peer)) => Err(format!("the leader is at {peer}")),
-            Err(ChangeError::Later(why) | ChangeError::Never(why)) => Err(why),
+            Err(ChangeError::NotLeader(peer)) => Err(format!("the leader is at {peer}")),
+            Err(ChangeError::Retry(why) | ChangeError::Rejected(why)) => Err(why),
         },
         Kind::ReadIndex => match raft.get_read_log_id(ReadPolicy::ReadIndex).await {
             Ok((id, _)) => Ok(wire::encode_index(index_of(id.index()))),
@@ -574,7 +579,7 @@ mod tests {
     async fn a_removed_node_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let node = leader(directory.path()).await;
-        let removed = node.expect("127.0.0.1:1").await.unwrap();
+        let removed = node.reserve("127.0.0.1:1").await.unwrap();
         let mut peer = client(&node, CLUSTER, removed, 1).await;
         peer.read_index().await.unwrap();
         node.remove(removed).await.unwrap();

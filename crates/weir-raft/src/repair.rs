@@ -111,7 +111,7 @@ impl Repairs {
     }
 
     /// Replaces the state of this node with the state that the leader has sent.
-    pub(crate) async fn take(
+    pub(crate) async fn install(
         &self,
         staged: StagedSnapshot,
         replica: &Replica,
@@ -136,7 +136,7 @@ impl Repairs {
 }
 
 /// Requests the state of the leader, which then replaces the state of this node.
-pub(crate) async fn ask(
+pub(crate) async fn request(
     repairs: &Repairs,
     raft: &Raft<Types, StateMachine>,
     peers: &Peers,

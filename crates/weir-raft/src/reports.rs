@@ -26,7 +26,7 @@ use crate::types::Membership;
 /// report of this node.
 pub(crate) struct Reports {
     replica: Replica,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<SeenReports>>,
     /// Held from the removal of records from `seen` until they are on disk.
     saving: Arc<tokio::sync::Mutex<()>>,
     /// Why this directory is an older copy; `None` while no node has reported it.
@@ -34,7 +34,7 @@ pub(crate) struct Reports {
 }
 
 #[derive(Default)]
-struct Seen {
+struct SeenReports {
     nodes: BTreeMap<u64, DirectoryReport>,
     /// Nodes that have confirmed, since the open, that they have seen no later state of this
     /// directory.
@@ -63,9 +63,9 @@ pub(crate) fn is_ignored() -> bool {
 impl Reports {
     pub(crate) fn new(replica: Replica) -> Self {
         let nodes = replica.seen().into_iter().collect();
-        let seen = Seen {
+        let seen = SeenReports {
             nodes,
-            ..Seen::default()
+            ..SeenReports::default()
         };
         Self {
             replica,
@@ -172,7 +172,7 @@ impl Reports {
     }
 
     /// Saves if `is_due` is true after the current save has ended.
-    async fn save_if(&self, is_due: fn(&Seen) -> bool) {
+    async fn save_if(&self, is_due: fn(&SeenReports) -> bool) {
         let saving = Arc::clone(&self.saving).lock_owned().await;
         if !is_due(&self.seen.lock()) {
             return;
@@ -197,7 +197,7 @@ impl Reports {
     }
 }
 
-impl Seen {
+impl SeenReports {
     /// The unsaved records, and whether they must be synced. Marks them as saved.
     fn take_unsaved(&mut self) -> (Vec<(u64, DirectoryReport)>, bool) {
         let is_synced = std::mem::take(&mut self.has_new_run);

@@ -110,12 +110,12 @@ pub(crate) fn explain(error: io::Error, address: &str) -> io::Error {
 }
 
 /// The certificate chain of a process that has connected, without the root.
-pub(crate) struct Shown {
+pub(crate) struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
     verifier: Arc<dyn ServerCertVerifier>,
 }
 
-impl Shown {
+impl PeerCertificate {
     /// Checks that the certificate is that of a node, and names the host of `address` if the
     /// address is known.
     ///
@@ -159,9 +159,9 @@ fn host_of(address: &str) -> &str {
 /// An accepted connection.
 pub(crate) enum Accepted {
     /// A connection with TLS and the certificate of the peer, or without TLS if none is required.
-    Peer(Box<dyn Connection>, Option<Shown>),
+    Peer(Box<dyn Connection>, Option<PeerCertificate>),
     /// A connection without TLS to a node that requires TLS.
-    Plain(Box<dyn Connection>),
+    WithoutTls(Box<dyn Connection>),
 }
 
 /// Completes the handshake of an accepted connection.
@@ -178,7 +178,7 @@ pub(crate) async fn accept(
     let (reads, writes) = tokio::io::split(stream);
     let whole = tokio::io::join(io::Cursor::new(first).chain(reads), writes);
     if !is_handshake {
-        return Ok(Accepted::Plain(Box::new(whole)));
+        return Ok(Accepted::WithoutTls(Box::new(whole)));
     }
     let PeerConfigs {
         server, verifier, ..
@@ -186,7 +186,7 @@ pub(crate) async fn accept(
     let accepted = TlsAcceptor::from(server).accept(whole).await?;
     let chain = accepted.get_ref().1.peer_certificates();
     let chain = chain.unwrap_or_default().iter();
-    let shown = Shown {
+    let shown = PeerCertificate {
         chain: chain.map(|one| one.clone().into_owned()).collect(),
         verifier,
     };

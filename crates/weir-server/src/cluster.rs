@@ -227,13 +227,13 @@ impl ClusterNode {
     /// Waits until this node leads, confirmed by a majority, and has applied all entries that were
     /// committed before the call.
     pub(crate) async fn lead(&self) -> Result<(), StoreError> {
-        self.node.lead(CONFIRM_TIMEOUT).await
+        self.node.linearize_on_leader(CONFIRM_TIMEOUT).await
     }
 
     /// Reserves a number for a node that will listen for its peers at `peer`. Fails with the errors
     /// of [`remove`](Self::remove).
     pub(crate) async fn add(&self, peer: &str) -> Result<u64, NodeError> {
-        self.node.expect(peer).await
+        self.node.reserve(peer).await
     }
 
     /// Removes a node from the cluster. Fails with an error of the store if the client should
@@ -349,7 +349,7 @@ async fn start(
         None if settings.join.is_empty() => return Err(ClusterError::NoNode),
         None => join(options, settings, tls.as_ref()).await?,
     };
-    Ok(Node::open_by(directory, options, config, listener, tls).await?)
+    Ok(Node::open_with_tls(directory, options, config, listener, tls).await?)
 }
 
 /// Requests a number from the cluster for an empty directory.

@@ -49,7 +49,7 @@ struct Place {
     /// Whether the disk was replaced by an older copy: the node may then refuse to open, or end.
     is_older: bool,
     /// Whether the node refused to open, or its peers see that its disk is a new one.
-    is_out: bool,
+    is_excluded: bool,
 }
 
 impl Place {
@@ -63,7 +63,7 @@ impl Place {
             incarnation: id,
             is_damaged: false,
             is_older: false,
-            is_out: false,
+            is_excluded: false,
         }
     }
 }
@@ -89,7 +89,7 @@ pub(crate) struct Running {
 pub(crate) struct Cluster {
     places: Arc<Mutex<BTreeMap<u64, Place>>>,
     /// Number of nodes that were created, which is the highest number of a node.
-    made: Arc<Mutex<u64>>,
+    created: Arc<Mutex<u64>>,
     random: Arc<Mutex<Random>>,
     pub(crate) network: Network,
     pub(crate) trace: Trace,
@@ -107,7 +107,7 @@ impl Cluster {
         let places = (1..=nodes).map(|id| (id, Place::new(id))).collect();
         Self {
             places: Arc::new(Mutex::new(places)),
-            made: Arc::new(Mutex::new(nodes)),
+            created: Arc::new(Mutex::new(nodes)),
             random: Arc::new(Mutex::new(random.fork())),
             network,
             trace,
@@ -129,10 +129,10 @@ impl Cluster {
 
     /// Creates one more node that is not started. Returns its number, which no node had before.
     pub(crate) fn add(&self) -> u64 {
-        let mut made = self.made.lock();
-        *made += 1;
-        self.places().insert(*made, Place::new(*made));
-        *made
+        let mut created = self.created.lock();
+        *created += 1;
+        self.places().insert(*created, Place::new(*created));
+        *created
     }
 
     /// Ends a node permanently.
@@ -213,7 +213,7 @@ impl Cluster {
     pub(crate) async fn end_refused(&self) {
         let ended = |running: &Running| running.node.status().role == weir_raft::Role::Ended;
         for running in self.all_running() {
-            if ended(&running) && self.refuse(running.id) {
+            if ended(&running) && self.record_refusal(running.id) {
                 self.crash(running.id, Crash::Kill).await;
             }
         }
@@ -231,7 +231,7 @@ impl Cluster {
             DiskFault::Lost => {
                 place.disk = SimDisk::new();
                 place.incarnation += 1_000;
-                place.is_out = true;
+                place.is_excluded = true;
             }
             DiskFault::LostUnnoticed => place.disk = SimDisk::new(),
             DiskFault::OlderCopy | DiskFault::OlderCopyUnnoticed => {
@@ -273,7 +273,7 @@ impl Cluster {
     /// Nodes that take part: all except those whose disk was damaged or lost.
     pub(crate) fn usable(&self) -> Vec<u64> {
         let places = self.places();
-        let usable = places.iter().filter(|(_, place)| !place.is_out);
+        let usable = places.iter().filter(|(_, place)| !place.is_excluded);
         usable.map(|(id, _)| *id).collect()
     }
 
@@ -281,14 +281,14 @@ impl Cluster {
     pub(crate) fn out_count(&self) -> u64 {
         self.places()
             .values()
-            .map(|place| u64::from(place.is_out))
+            .map(|place| u64::from(place.is_excluded))
             .sum()
     }
 
     /// Running nodes that do not take part.
     pub(crate) fn out(&self) -> Vec<Running> {
         let places = self.places();
-        let out = places.values().filter(|place| place.is_out);
+        let out = places.values().filter(|place| place.is_excluded);
         out.filter_map(|place| place.running.clone()).collect()
     }
 
@@ -297,10 +297,9 @@ impl Cluster {
         self.set_clocks();
         let (disk, clock, life, incarnation) = {
             let mut places = self.places();
-            let Some(place) = places
-                .get_mut(&id)
-                .filter(|p| p.running.is_none() && !(p.is_out && (p.is_damaged || p.is_older)))
-            else {
+            let Some(place) = places.get_mut(&id).filter(|p| {
+                p.running.is_none() && !(p.is_excluded && (p.is_damaged || p.is_older))
+            }) else {
                 return Ok(());
             };
             place.lives += 1;
@@ -345,7 +344,7 @@ impl Cluster {
                 self.crash(id, Crash::PowerCut).await;
                 return Ok(());
             }
-            Err(_) if self.refuse(id) => return Ok(()),
+            Err(_) if self.record_refusal(id) => return Ok(()),
             Err(error) => {
                 return Err(Violation::new(
                     "a node opens after a crash",
@@ -368,12 +367,12 @@ impl Cluster {
     }
 
     /// Records that a node did not open. Returns whether its disk was damaged.
-    fn refuse(&self, id: u64) -> bool {
+    fn record_refusal(&self, id: u64) -> bool {
         let mut places = self.places();
         let place = places.get_mut(&id);
         let place = place.filter(|place| place.is_damaged || place.is_older);
         place.is_some_and(|place| {
-            place.is_out = true;
+            place.is_excluded = true;
             true
         })
     }

@@ -97,7 +97,7 @@ impl Nemesis {
             }
         }
         self.cluster.end_refused().await;
-        self.roll().await;
+        self.rolling_restart().await;
         self.transfer_often().await?;
         if now >= self.next {
             self.next = now + self.random.millis(50, 1_200);
@@ -108,7 +108,7 @@ impl Nemesis {
     }
 
     /// Restarts the next two nodes of a rolling restart if all nodes run.
-    async fn roll(&mut self) {
+    async fn rolling_restart(&mut self) {
         if self.rolling.is_empty() || !self.restarts.is_empty() {
             return;
         }

@@ -575,9 +575,9 @@ async fn a_cluster_of_64_nodes_takes_no_other_one() {
     cluster.create().await;
     for port in 2..=64 {
         let address = format!("127.0.0.1:{port}");
-        cluster.nodes[&1].expect(&address).await.unwrap();
+        cluster.nodes[&1].reserve(&address).await.unwrap();
     }
-    let more = cluster.nodes[&1].expect("127.0.0.1:65").await;
+    let more = cluster.nodes[&1].reserve("127.0.0.1:65").await;
     let more = more.unwrap_err().to_string();
     assert!(more.contains("64 nodes, which is the limit"), "{more}");
     let peer = cluster.members[&1].peer.clone();
@@ -624,7 +624,7 @@ async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
     // The number of a removed node is never used again, however the node was removed.
     let third = lost % 3 + 1;
     let peer = cluster.members[&leader].peer.clone();
-    let kept = cluster.nodes[&leader].expect("127.0.0.1:2").await.unwrap();
+    let kept = cluster.nodes[&leader].reserve("127.0.0.1:2").await.unwrap();
     let unready = cluster.nodes[&leader].change_voters([leader, third, 4, kept]);
     let unready = unready.await.unwrap_err().to_string();
     assert!(

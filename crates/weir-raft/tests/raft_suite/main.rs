@@ -11,4 +11,4 @@ mod cluster;
 mod divergence;
 mod processes;
 mod storage;
-mod strangers;
+mod unauthenticated;
