@@ -319,6 +319,7 @@ macro_rules! config {
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         #[allow(clippy::struct_excessive_bools, reason = "each is an independent setting")]
+        #[allow(clippy::doc_markdown, reason = "the text is also that of the help")]
         pub struct ServerConfig {
             $(#[doc = $about] pub $name: $type,)*
         }
