@@ -40,9 +40,11 @@
   "Return the place where the token of SITE is stored, never the token."
   (let ((about (weir--jira-about (weir-jira--site-handle site))))
     (cond
-     ((and (member (plist-get about :email) '(nil "")) (not (plist-get about :bearer))) "none")
-     ((weir-jira--token site) "auth-source")
-     (t (format "not in auth-source; expected in the %s" (plist-get about :token-store))))))
+     ((null (weir-jira--login site)) "none")
+     ((weir-jira--known-token site) "auth-source")
+     ((equal (plist-get about :token-store) "keyring") "keyring")
+     ((weir-jira--token-file site) (concat "file " (weir-jira--token-file site)))
+     (t "missing; use M-x weir-jira-setup"))))
 
 (defun weir-jira-doctor--site (site)
   "Describe SITE, whose replica is open."
@@ -63,17 +65,19 @@
       (weir-jira-doctor--line name "Token expires" (format "in %d days" days)))
     (weir-jira-doctor--line name "Projects" (or (string-join (plist-get about :projects) " ") "all"))
     (weir-jira-doctor--line name "Issues" (plist-get about :issues))
-    (weir-jira-doctor--line name "Last pull" (if last (format-time-string "%F %T" last) "none in this Emacs"))
+    (weir-jira-doctor--line name "Last pull" (if last (format-time-string "%F %T" last) "none since Emacs started"))
     (weir-jira-doctor--line name "Last failure" (if (weir-jira--site-failure site)
                                                     (weir--error-text (weir-jira--site-failure site))
                                                   "none"))
     (weir-jira-doctor--line
-     name "Outbox" (format "%d changes, %d of them in conflict" (length outbox)
+     name "Outbox" (format "%s, %d in conflict" (weir-jira--count (length outbox) "change")
                            (cl-count "conflict" outbox :test #'equal
                                      :key (lambda (op) (plist-get op :state)))))
-    (weir--expect
-     (weir--jira-rights handle (weir-jira--token site))
-     (lambda (status value) (weir-jira-doctor--rights name status value)))))
+    (condition-case error
+        (weir--expect
+         (weir--jira-rights handle (weir-jira--token site))
+         (lambda (status value) (weir-jira-doctor--rights name status value)))
+      (weir-auth (weir-jira-doctor--rights name 'failed error)))))
 
 (defun weir-jira-doctor--rights (name status value)
   "Add the rights at the site NAME to the report: STATUS and VALUE."

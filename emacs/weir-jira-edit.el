@@ -308,7 +308,8 @@ TYPED is the key as the user has typed it for confirmation."
   (let ((key (car words)))
     (message "Jira: %s project %s" verb key)
     (weir--expect
-     (weir--jira-project (weir-jira--site-handle site) (weir-jira--token site) verb words)
+     (weir--jira-project (weir-jira--site-handle site) (weir-jira--token-for-command site)
+                         verb words)
      (lambda (status value)
        (if (eq status 'failed)
            (progn

@@ -51,6 +51,7 @@
 (declare-function weir--jira-offered "ext:weir-module")
 (declare-function weir-jira-doctor "weir-jira-doctor")
 (declare-function weir-jira--push "weir-jira-edit")
+(defvar weir-jira-push-at-once)
 (declare-function weir-jira-delete-part "weir-jira-edit")
 (declare-function weir-jira-project-create "weir-jira-edit")
 (declare-function weir-jira-project-delete "weir-jira-edit")
@@ -141,7 +142,7 @@ The symbol `keep' means that they remain, `hide' that lists omit them, and
 
 (cl-defstruct (weir-jira--site (:copier nil))
   "A site whose replica is open, or is being opened."
-  name handle waiting pull stored push-wanted last-pull failure)
+  name handle waiting pull stored push-wanted pulled-before last-pull last-attempt failure)
 
 (defvar weir-jira--sites nil "Sites that are open.")
 (defvar weir-jira--timer nil "The timer of pulls.")
@@ -185,13 +186,16 @@ The symbol `keep' means that they remain, `hide' that lists omit them, and
       (progn
         (setq weir-jira--sites (delq site weir-jira--sites))
         (message "Jira: %s" (weir--error-text value)))
-    (setf (weir-jira--site-handle site) value)
+    (setf (weir-jira--site-handle site) value
+          (weir-jira--site-pulled-before site) (weir-jira--about site :pulled))
     (weir-jira--start-timer)
     (weir-jira--warn-of-expiry site)
     (let ((waiting (nreverse (weir-jira--site-waiting site))))
       (setf (weir-jira--site-waiting site) nil)
       (dolist (function waiting)
-        (funcall function site)))))
+        (funcall function site)))
+    (when weir-jira-sync-interval
+      (weir-jira--send-and-pull site nil))))
 
 (defun weir-jira--here ()
   "Return the open site of the buffer, or signal an error for the user.
@@ -247,30 +251,93 @@ A buffer without a site has the default one."
 (defconst weir-jira--bearer-login "token"
   "The login of a personal access token of Data Center in auth-source.")
 
-(defun weir-jira--secret (url email)
-  "Return the token for EMAIL at the site URL from auth-source, or nil."
-  (let* ((found (car (auth-source-search :host (weir-jira--host url) :user email :max 1)))
-         (secret (plist-get found :secret)))
+(defvar weir-jira--session-tokens nil
+  "Tokens that auth-source does not store, until Emacs ends.
+The keys are (HOST . LOGIN), the values functions that return the token.")
+
+(defun weir-jira--secret (url login)
+  "Return the token for LOGIN at the site URL, or nil.
+It is from auth-source, or from `weir-jira-setup' in this Emacs."
+  (let* ((host (weir-jira--host url))
+         (found (car (auth-source-search :host host :user login :max 1)))
+         (secret (or (plist-get found :secret)
+                     (cdr (assoc (cons host login) weir-jira--session-tokens)))))
+    (unless found
+      ;; auth-source also remembers that it found nothing.
+      (auth-source-forget+ :host host))
     (if (functionp secret) (funcall secret) secret)))
 
-(defun weir-jira--keep-secret (url email token)
-  "Store TOKEN for EMAIL at the site URL in auth-source."
-  (let* ((auth-source-creation-defaults `((secret . ,token) (port . "https")))
-         (found (car (auth-source-search :host (weir-jira--host url) :user email :port "https"
-                                         :max 1 :create t)))
-         (save (plist-get found :save-function)))
-    (when (functionp save)
-      (funcall save))))
+(defun weir-jira--forget-secret (url)
+  "Read the tokens for the site URL again when they are next needed."
+  (let ((host (weir-jira--host url)))
+    (auth-source-forget+ :host host)
+    (setq weir-jira--session-tokens
+          (cl-remove host weir-jira--session-tokens :key #'caar :test #'equal))))
+
+(defun weir-jira--saves-secret ()
+  "Return whether to store a token in auth-source; ask the user if necessary."
+  (if (memq auth-source-save-behavior '(nil t))
+      auth-source-save-behavior
+    (y-or-n-p (format "Store the token in %s? "
+                      (if (stringp (car auth-sources))
+                          (abbreviate-file-name (car auth-sources))
+                        "auth-source")))))
+
+(defun weir-jira--keep-secret (url login token save)
+  "Keep TOKEN for LOGIN at the site URL in this Emacs.
+If SAVE is non-nil, store it in auth-source instead."
+  (let ((host (weir-jira--host url)))
+    (if (not save)
+        (push (cons (cons host login) (lambda () token)) weir-jira--session-tokens)
+      (let* ((auth-source-save-behavior t)
+             (auth-source-creation-defaults `((secret . ,token) (port . "https")))
+             (found (car (auth-source-search :host host :user login :port "https"
+                                             :max 1 :create t)))
+             (function (plist-get found :save-function)))
+        (when (functionp function)
+          (funcall function))
+        (auth-source-forget+ :host host)))))
+
+(defun weir-jira--login (site)
+  "Return the login of the token of SITE, or nil if the site needs no token."
+  (if (weir-jira--about site :bearer)
+      weir-jira--bearer-login
+    (weir-jira--or-nil (or (weir-jira--about site :email) ""))))
+
+(defun weir-jira--known-token (site)
+  "Return the token of SITE, or nil if it has none or a file has it."
+  (when-let ((login (weir-jira--login site)))
+    (weir-jira--secret (weir-jira--about site :site-url) login)))
+
+(defun weir-jira--token-file (site)
+  "Return the file that has the token of SITE, if it exists."
+  (let ((file (expand-file-name (concat (weir-jira--site-name site) ".token")
+                                weir-jira-directory)))
+    (and (file-exists-p file) file)))
 
 (defun weir-jira--token (site)
-  "Return the token of SITE, or nil if it has none or a file has it."
-  (let ((email (if (weir-jira--about site :bearer)
-                   weir-jira--bearer-login
-                 (weir-jira--about site :email))))
-    (unless (or (null email) (equal email ""))
-      (weir-jira--secret (weir-jira--about site :site-url) email))))
+  "Return the token of SITE, or nil if it has none or a file has it.
+Signal `weir-auth' if the token is missing."
+  (or (weir-jira--known-token site)
+      (when (and (weir-jira--login site)
+                 (equal (weir-jira--about site :token-store) "file")
+                 (not (weir-jira--token-file site)))
+        (signal 'weir-auth
+                (list (format "auth-source has no token for %s at %s; use M-x weir-jira-setup"
+                              (weir-jira--login site)
+                              (weir-jira--host (weir-jira--about site :site-url))))))))
+
+(defun weir-jira--token-for-command (site)
+  "Return the token of SITE as `weir-jira--token'.
+A missing token is an error for the user."
+  (condition-case error
+      (weir-jira--token site)
+    (weir-auth (user-error "%s" (cadr error)))))
 
 ;;;; Setup
+
+(defvar weir-jira--answers nil
+  "Answers at the last setup that failed: address, e-mail, gateway and projects.")
 
 ;;;###autoload
 (defun weir-jira-setup (url email &optional gateway expires projects bearer)
@@ -278,51 +345,88 @@ A buffer without a site has the default one."
 GATEWAY is the address for requests of a token with scopes, EXPIRES the date
 on which the token expires, PROJECTS a list of keys; nil means all projects.
 An empty EMAIL means a site without authentication, such as `weir jira-sim',
-or Jira Data Center with the personal access token BEARER; the symbol `ask'
-means to ask for it.
+or Jira Data Center with the personal access token BEARER.  The symbol `ask'
+as EXPIRES or BEARER means to ask for it.
 The token is read from auth-source, or from the user.  Data Center is
 read-only."
   (interactive
-   (let* ((url (read-string "Address of the site: " "https://"))
-          (email (read-string "E-mail address of the account (Data Center: empty): "))
-          (with-token (not (equal email ""))))
+   (pcase-let* ((`(,url ,email ,gateway ,projects) weir-jira--answers)
+                (url (read-string "Address of the site: " (or url "https://")))
+                (email (read-string "E-mail address of the account (Data Center: empty): " email))
+                (with-token (not (equal email ""))))
      (list url email
            (and with-token
                 (weir-jira--or-nil
-                 (read-string "Gateway address (for a token with scopes, else empty): ")))
-           (and with-token (weir-jira--read-expiry))
-           (split-string (read-string "Keys of projects (empty: all): ") "[ ,]+" t)
+                 (read-string "Gateway address (for a token with scopes, else empty): " gateway)))
            ;; `command-history' keeps the arguments.
+           'ask
+           (split-string (read-string "Keys of projects (empty: all): "
+                                      (string-join projects " "))
+                         "[ ,]+" t)
            (and (not with-token) 'ask))))
   (weir--ensure)
-  (when (eq bearer 'ask)
-    (setq bearer (or (weir-jira--secret url weir-jira--bearer-login)
-                     (weir-jira--or-nil
-                      (read-passwd "Personal access token (Data Center, else empty): ")))
-          expires (and bearer (weir-jira--read-expiry))))
+  (setq weir-jira--answers (list url email gateway projects))
   (let* ((with-token (not (equal email "")))
          (login (if with-token email weir-jira--bearer-login))
          (known (and (or with-token bearer) (weir-jira--secret url login)))
-         (token (or bearer known (and with-token (read-passwd "API token: "))))
-         (keep (and token (not known) (not (eq weir-jira-token-store 'auth-source))
-                    (symbol-name weir-jira-token-store))))
+         (token (cond
+                 ((stringp bearer) bearer)
+                 (known)
+                 (with-token (read-passwd "API token: "))
+                 (bearer (weir-jira--or-nil
+                          (read-passwd "Personal access token (Data Center, else empty): ")))))
+         (expires (if (eq expires 'ask) (and token (weir-jira--read-expiry)) expires))
+         (new (and token (not (equal token known))))
+         (store (and new (not (eq weir-jira-token-store 'auth-source))
+                     (symbol-name weir-jira-token-store)))
+         (save (and new (not store) (weir-jira--saves-secret))))
     (message "Jira: logging in at %s" url)
     (weir--expect
      (weir--jira-login (expand-file-name weir-jira-directory) url gateway
-                       (weir-jira--or-nil email) token expires projects keep)
+                       (weir-jira--or-nil email) token expires projects store)
      (lambda (status value)
-       (when (and (eq status 'done) token (not known) (not keep))
-         (weir-jira--keep-secret url login token))
-       (when (and (eq (car-safe value) 'weir-auth) known)
+       (cond
+        ((eq status 'done)
+         (setq weir-jira--answers nil)
+         (when (and new (not store))
+           (weir-jira--keep-secret url login token save)))
+        ((not (eq (car-safe value) 'weir-auth)))
+        ((and token (not new))
          ;; The next attempt reads the token again.
-         (auth-source-forget+ :host (weir-jira--host url))
+         (weir-jira--forget-secret url)
          (setq value (list 'weir-auth (format "%s; auth-source has the token for %s at %s"
                                               (cadr value) login (weir-jira--host url)))))
+        ((and new (string-match-p "HTTP 401" (cadr value)))
+         (setq value (list 'weir-auth
+                           (format "the site refused %s; nothing was stored; use M-x weir-jira-setup again"
+                                   (if with-token "the e-mail address or the token" "the token"))))))
        (weir-jira--logged-in status value)))))
 
 (defun weir-jira--read-expiry ()
   "Ask for the date on which a token expires; return nil if there is none."
-  (weir-jira--or-nil (read-string "Token expires on (YYYY-MM-DD, or empty): ")))
+  (let ((prompt "Token expires on (YYYY-MM-DD, or empty): ")
+        (text nil)
+        (problem t))
+    (while problem
+      ;; A token that is pasted here by mistake must not be in a history.
+      (setq text (string-trim (read-string prompt nil t))
+            problem (weir-jira--expiry-problem text)
+            prompt (format "Token expires on (YYYY-MM-DD, or empty; %s): " problem)))
+    (weir-jira--or-nil text)))
+
+(defun weir-jira--expiry-problem (text)
+  "Return why TEXT is not a date on which a token expires, or nil."
+  (cond
+   ((equal text "") nil)
+   ((not (and (string-match "\\`\\([0-9]\\{4\\}\\)-\\([0-9][0-9]\\)-\\([0-9][0-9]\\)\\'" text)
+              (equal text (format-time-string
+                           "%F"
+                           (encode-time (list 0 0 12 (string-to-number (match-string 3 text))
+                                              (string-to-number (match-string 2 text))
+                                              (string-to-number (match-string 1 text)) nil nil t))
+                           t))))
+    "that was not a date")
+   ((string< text (format-time-string "%F")) "that date is in the past")))
 
 (defun weir-jira--or-nil (text)
   "Return TEXT, or nil if it is empty."
@@ -363,23 +467,38 @@ read-only."
   "Pull from each site whose next pull is due."
   (let ((idle (current-idle-time)))
     (dolist (site weir-jira--sites)
-      (let ((last (weir-jira--site-last-pull site)))
+      (let ((last (weir-jira--site-last-attempt site)))
         (unless (or (weir-jira--site-pull site)
                     (null (weir-jira--site-handle site))
                     ;; A rejected token is not retried automatically.
                     (eq (car-safe (weir-jira--site-failure site)) 'weir-auth)
                     (and idle last (> (float-time idle) 300)
                          (< (- (float-time) last) 300)))
-          (if (weir--jira-has-operations (weir-jira--site-handle site))
-              (weir-jira--push site)
-            (weir-jira--pull site nil nil)))))))
+          (weir-jira--send-and-pull site nil))))))
+
+(defun weir-jira--send-and-pull (site tell)
+  "Send the outbox of SITE, if it has operations, and pull.
+If `weir-jira-push-at-once' is nil, only pull.  With TELL, also report a pull
+without changes."
+  (if (and weir-jira-push-at-once
+           (weir--jira-has-operations (weir-jira--site-handle site)))
+      (weir-jira--push site)
+    (weir-jira--pull site nil tell)))
 
 ;;;###autoload
 (defun weir-jira-sync (&optional census)
-  "Pull what is new at the site; with CENSUS also search for deletions."
+  "Send the outbox, then pull what is new at the site.
+If `weir-jira-push-at-once' is nil, only pull.  With CENSUS, only pull, and
+also search for deletions."
   (interactive "P")
-  (weir-jira--open (weir-jira--default)
-                   (lambda (site) (weir-jira--pull site census t))))
+  (weir-jira--open
+   (weir-jira--default)
+   (lambda (site)
+     (cond
+      ((weir-jira--site-pull site)
+       (message "Jira: %s is already syncing" (weir-jira--site-name site)))
+      (census (weir-jira--pull site census t))
+      (t (weir-jira--send-and-pull site t))))))
 
 (defun weir-jira--pull (site census tell &optional confirm)
   "Pull from SITE if no pull is running; with CENSUS search for deletions.
@@ -414,7 +533,7 @@ The first issues are shown at once, the others when the pull ends."
 With TELL, also report a pull without changes."
   (setf (weir-jira--site-pull site) nil
         (weir-jira--site-stored site) nil
-        (weir-jira--site-last-pull site) (float-time))
+        (weir-jira--site-last-attempt site) (float-time))
   (if (eq status 'failed)
       (progn
         (setf (weir-jira--site-failure site) value)
@@ -422,9 +541,10 @@ With TELL, also report a pull without changes."
         (when (and (eq (car value) 'weir-unconfirmed) tell)
           (weir-jira--confirm-removal site value))
         (when (eq (car value) 'weir-auth)
-          (auth-source-forget+ :host (weir-jira--host (weir-jira--about site :site-url))))
+          (weir-jira--forget-secret (weir-jira--about site :site-url)))
         (message "Jira: %s" (weir--error-text value)))
-    (setf (weir-jira--site-failure site) nil)
+    (setf (weir-jira--site-failure site) nil
+          (weir-jira--site-last-pull site) (float-time))
     (let ((changed (plist-get value :changed))
           (gone (plist-get value :gone)))
       (weir-jira--log site (format "pulled: %S" value))
@@ -495,8 +615,13 @@ With TELL, also report a pull without changes."
            (format " · syncing, %d issues" (weir-jira--site-stored site))
          " · syncing"))
       (last (format " · synced %s ago" (weir-jira--ago (- (float-time) last))))
+      ((weir-jira--site-pulled-before site) " · synced before this Emacs started")
       (t " · not synced yet"))
      (and failure (concat " · " (replace-regexp-in-string "%" "%%" (weir--error-text failure)))))))
+
+(defun weir-jira--count (count noun)
+  "Return COUNT with NOUN, in the plural unless COUNT is 1."
+  (format "%d %s%s" count noun (if (= count 1) "" "s")))
 
 (defun weir-jira--ago (seconds)
   "Return SECONDS as a text."
@@ -601,8 +726,8 @@ With TELL, also report a pull without changes."
 
 (defun weir-jira--list-header ()
   "Return the header line of a list."
-  (format " %d issues · %s · %s"
-          (if weir-jira--set (weir--jira-size weir-jira--set) 0)
+  (format " %s · %s · %s"
+          (weir-jira--count (if weir-jira--set (weir--jira-size weir-jira--set) 0) "issue")
           (replace-regexp-in-string
            "%" "%%"
            (cond (weir-jira--asked (format "asked: %s" weir-jira--query))
@@ -806,7 +931,7 @@ If the site cannot be reached, its last answer is shown."
    (lambda (site)
      (message "Jira: asking %s" (weir-jira--site-name site))
      (weir--expect
-      (weir--jira-ask (weir-jira--site-handle site) (weir-jira--token site) query)
+      (weir--jira-ask (weir-jira--site-handle site) (weir-jira--token-for-command site) query)
       (lambda (status value) (weir-jira--answered site query status value))))))
 
 (defun weir-jira--answered (site query status value)

@@ -18,6 +18,7 @@
 (require 'weir-tests)
 
 (declare-function weir--jira-size "ext:weir-module")
+(declare-function weir--jira-has-operations "ext:weir-module")
 (declare-function weir--jira-keys "ext:weir-module")
 (declare-function weir--jira-list "ext:weir-module")
 (declare-function weir--jira-row "ext:weir-module")
@@ -756,17 +757,129 @@ Settings and replica are in a new directory."
               (should (string-match-p (cdr case) warned))
             (should-not warned)))))))
 
-(ert-deftest weir-jira-tests-a-token-is-kept-in-auth-source ()
-  (let* ((authinfo (make-temp-file "weir-authinfo"))
-         (auth-sources (list authinfo))
-         (auth-source-save-behavior t))
-    (unwind-protect
-        (progn
-          (auth-source-forget-all-cached)
-          (weir-jira--keep-secret "https://acme.example" "me@example.com" "t0ken")
-          (auth-source-forget-all-cached)
-          (should (equal (weir-jira--secret "https://acme.example" "me@example.com") "t0ken")))
-      (delete-file authinfo))))
+(defmacro weir-jira-tests-with-token (url authinfo &rest body)
+  "Bind URL to a site that needs a token around BODY, AUTHINFO to an empty file.
+The account is me@example.com, the token s3cret-of-the-test."
+  (declare (indent 2) (debug (symbolp symbolp body)))
+  `(let ((file (make-temp-file "weir-token" nil nil "s3cret-of-the-test"))
+         (,authinfo (make-temp-file "weir-authinfo"))
+         (weir-jira--session-tokens nil)
+         (weir-jira--answers nil))
+     (unwind-protect
+         (weir-jira-tests-with ,url (list "--issues" "5" "--email" "me@example.com"
+                                          "--token-file" file)
+           (let ((auth-sources (list ,authinfo)))
+             ,@body))
+       (delete-file file)
+       (delete-file ,authinfo))))
+
+(defun weir-jira-tests-typed (function &rest answers)
+  "Call FUNCTION as a user who types ANSWERS to its questions, in this order.
+An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
+  (cl-flet ((answer (prompt)
+              (let ((next (pop answers)))
+                (should (string-match-p (car next) prompt))
+                (cdr next))))
+    (cl-letf (((symbol-function 'read-string) (lambda (prompt &rest _) (answer prompt)))
+              ((symbol-function 'read-passwd) (lambda (prompt &rest _) (answer prompt)))
+              ((symbol-function 'y-or-n-p) (lambda (prompt) (answer prompt))))
+      (call-interactively function))
+    (should-not answers)))
+
+(ert-deftest weir-jira-tests-a-new-token-is-kept-in-auth-source ()
+  (weir-jira-tests-with-token url authinfo
+    (weir-jira-tests-typed #'weir-jira-setup
+                           `("Address" . ,url) '("E-mail" . "me@example.com") '("Gateway" . "")
+                           '("projects" . "") '("API token" . "s3cret-of-the-test")
+                           '("expires" . "not a date") '("was not a date" . "2026-13-45")
+                           '("was not a date" . "2020-01-01") '("in the past" . "")
+                           '("Store the token in " . t))
+    (let ((site (weir-jira-tests-until-pulled)))
+      (should-not (weir-jira--site-failure site))
+      (with-temp-buffer
+        (insert-file-contents authinfo)
+        (dolist (part '("login me@example.com" "password s3cret-of-the-test"))
+          (should (string-match-p part (buffer-string)))))
+      (should-not weir-jira--session-tokens)
+      (should-not (weir-jira-tests-sync site)))))
+
+(ert-deftest weir-jira-tests-a-token-that-is-not-stored-is-kept-until-emacs-ends ()
+  (weir-jira-tests-with-token url authinfo
+    (weir-jira-tests-typed #'weir-jira-setup
+                           `("Address" . ,url) '("E-mail" . "me@example.com") '("Gateway" . "")
+                           '("projects" . "") '("API token" . "s3cret-of-the-test")
+                           '("expires" . "") '("Store the token in " . nil))
+    (let ((site (weir-jira-tests-until-pulled)))
+      (should-not (weir-jira--site-failure site))
+      (should-not (weir-jira-tests-sync site))
+      (should (= (file-attribute-size (file-attributes authinfo)) 0))
+      ;; The next Emacs has no token, and says so.
+      (setq weir-jira--session-tokens nil)
+      (let ((failure (weir-jira-tests-sync site)))
+        (should (eq (car failure) 'weir-auth))
+        (should (string-match-p "auth-source has no token for me@example.com at 127.0.0.1:.*weir-jira-setup"
+                                (cadr failure))))
+      (should-error (weir-jira-ask "key = AA-1") :type 'user-error)
+      ;; A token that the user adds to the file counts at once.
+      (with-temp-file authinfo
+        (insert (format "machine %s login me@example.com password s3cret-of-the-test\n"
+                        (weir-jira--host url))))
+      (should-not (weir-jira-tests-sync site)))))
+
+(ert-deftest weir-jira-tests-a-refused-token-is-not-stored ()
+  (weir-jira-tests-with-token url authinfo
+    (weir-jira-tests-said
+     (lambda ()
+       (weir-jira-tests-typed #'weir-jira-setup
+                              `("Address" . ,url) '("E-mail" . "me@example.com") '("Gateway" . "")
+                              '("projects" . "AA BB") '("API token" . "wrong") '("expires" . "")
+                              '("Store the token in " . t)))
+     "refused the e-mail address or the token; nothing was stored")
+    (should-not (weir-jira--names))
+    (should (= (file-attribute-size (file-attributes authinfo)) 0))
+    ;; The next setup proposes the same answers.
+    (let ((proposed nil))
+      (cl-letf (((symbol-function 'read-string)
+                 (lambda (_ &optional initial &rest _) (push initial proposed) (or initial "")))
+                ((symbol-function 'read-passwd) (lambda (&rest _) "s3cret-of-the-test"))
+                ((symbol-function 'y-or-n-p) #'ignore))
+        (call-interactively #'weir-jira-setup))
+      (should (equal (nreverse proposed) (list url "me@example.com" nil "AA BB" nil))))
+    (should-not (weir-jira--site-failure (weir-jira-tests-until-pulled)))))
+
+(ert-deftest weir-jira-tests-a-failed-pull-is-no-sync ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (let* ((site (weir-jira-tests-pulled url))
+           (name (weir-jira--site-name site))
+           (last (weir-jira--site-last-pull site)))
+      (weir-jira-tests-post url "/_sim/faults" '((match . ()) (fault . ((name . "401")))))
+      (should (weir-jira-tests-sync site))
+      (should (equal (weir-jira--site-last-pull site) last))
+      (should (>= (weir-jira--site-last-attempt site) last))
+      ;; A new Emacs knows that the replica was pulled before.
+      (weir-jira-close)
+      (let ((opened nil))
+        (weir-jira--open name (lambda (site) (setq opened site)))
+        (weir-tests-until (lambda () opened))
+        (weir-jira-list "" opened)
+        (should (string-match-p "synced before this Emacs" (weir-jira--state)))
+        (should (weir-jira-tests-sync opened))
+        (should (string-match-p "synced before this Emacs.*refused" (weir-jira--state)))))))
+
+(ert-deftest weir-jira-tests-an-opened-replica-is-synced-at-once ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (let* ((site (weir-jira-tests-pulled url))
+           (name (weir-jira--site-name site))
+           (weir-jira-sync-interval 3600)
+           (weir-jira-push-at-once t)
+           (queued nil))
+      (weir-jira--change-then site (lambda () (setq queued t)) "edit" '("AA-1" "summary" "Later"))
+      (weir-tests-until (lambda () queued))
+      (weir-jira-close)
+      (weir-jira--open name #'ignore)
+      (let ((opened (weir-jira-tests-until-pulled)))
+        (should-not (weir-jira--site-failure opened))
+        (should-not (weir--jira-has-operations (weir-jira--site-handle opened)))))))
 
 (ert-deftest weir-jira-tests-emacs-runs-while-the-site-hangs ()
   (weir-jira-tests-with url '("--issues" "20")
