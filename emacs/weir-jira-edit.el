@@ -169,7 +169,8 @@ On a comment or worklog, edit the comment or worklog instead."
           ((get-text-property (point) 'weir-jira-worklog) 'worklog)
           ((get-text-property (point) 'weir-jira-field))
           (t (completing-read "Field: " (mapcar (lambda (info) (plist-get info :id))
-                                                (weir-jira--offered "fields")))))))
+                                                (weir-jira--offered "fields"))
+                              nil t)))))
   (let ((key (weir-jira--key-or-error))
         (site (weir-jira--changeable)))
     (pcase field
@@ -365,9 +366,12 @@ TYPED is the key as the user has typed it for confirmation."
 
 (defvar-local weir-jira--commit nil
   "Function that queues the text of the buffer.
-Its arguments are the text, a function to call once the text is durable, and
-a function to call if the text is rejected.  It returns nil if there is
-nothing to queue.")
+Its arguments are the site, the text, a function to call once the text is
+durable, and a function to call if the text is rejected.  It returns nil if
+there is nothing to queue.")
+
+(defvar-local weir-jira--edited-text nil
+  "The text that the buffer edits: (SITE . NAME), SITE the name of a site.")
 
 (defvar weir-jira-edit-mode-map
   (let ((map (make-sparse-keymap)))
@@ -384,46 +388,110 @@ nothing to queue.")
         (substitute-command-keys
          "\\<weir-jira-edit-mode-map>\\[weir-jira-edit-commit] queues, \\[weir-jira-edit-abort] drops")))
 
-(defun weir-jira--edit-buffer (name text commit)
-  "Return the buffer NAME with TEXT in org; COMMIT gets the edited text."
-  (let ((buffer (generate-new-buffer (format "*jira edit %s*" name))))
-    (with-current-buffer buffer
-      (insert text)
-      (delay-mode-hooks (org-mode))
-      (goto-char (point-min))
-      (weir-jira-edit-mode)
-      (setq weir-jira--commit commit)
-      (set-buffer-modified-p nil))
+(defun weir-jira--is-unsaved (buffer)
+  "Return whether BUFFER has a text that was edited but not queued."
+  (and (buffer-local-value 'weir-jira--commit buffer)
+       (buffer-modified-p buffer)
+       (not (buffer-local-value 'buffer-read-only buffer))))
+
+(defun weir-jira--may-kill ()
+  "Return whether the edit buffer may be killed; ask the user if necessary."
+  (or (not (weir-jira--is-unsaved (current-buffer)))
+      (yes-or-no-p (format "Drop the text in %s? " (buffer-name)))))
+
+(defun weir-jira--may-exit ()
+  "Return whether Emacs may end; ask the user if texts were not queued."
+  (let ((unsaved (cl-remove-if-not #'weir-jira--is-unsaved (buffer-list))))
+    (or (null unsaved)
+        (yes-or-no-p (format "Drop the text in %s? "
+                             (mapconcat #'buffer-name unsaved ", "))))))
+
+(defun weir-jira--edit-text (site name text commit)
+  "Show a buffer with TEXT of SITE in org; COMMIT gets the edited text.
+If a buffer of this NAME has a text that was not queued, show that buffer."
+  (let* ((edited (cons (weir-jira--site-name site) name))
+         (open (cl-find-if (lambda (buffer)
+                             (and (equal (buffer-local-value 'weir-jira--edited-text buffer) edited)
+                                  (weir-jira--is-unsaved buffer)))
+                           (buffer-list))))
+    (if open
+        (message "Jira: this text was not queued yet")
+      (setq open (weir-jira--edit-buffer edited text commit)))
+    (pop-to-buffer open)))
+
+(defun weir-jira--edit-buffer (edited text commit)
+  "Return a buffer with TEXT in org; COMMIT gets the edited text.
+EDITED is the value of `weir-jira--edited-text'."
+  ;; Loading org can take seconds; a quit then leaves no buffer.
+  (require 'org)
+  (let ((buffer (generate-new-buffer (format "*jira edit %s*" (cdr edited))))
+        (complete nil))
+    (unwind-protect
+        (with-current-buffer buffer
+          (insert text)
+          (delay-mode-hooks (org-mode))
+          (goto-char (point-min))
+          (weir-jira-edit-mode)
+          (setq weir-jira--edited-text edited
+                weir-jira--commit commit)
+          (add-hook 'kill-buffer-query-functions #'weir-jira--may-kill nil t)
+          (add-hook 'kill-emacs-query-functions #'weir-jira--may-exit)
+          (set-buffer-modified-p nil)
+          (setq complete t))
+      (unless complete
+        (kill-buffer buffer)))
     buffer))
+
+(defun weir-jira--end-edit (buffer)
+  "Kill the edit buffer BUFFER, and restore the windows that show it."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (set-buffer-modified-p nil))
+    (quit-windows-on buffer t t)
+    (when (buffer-live-p buffer)
+      (kill-buffer buffer))))
 
 (defun weir-jira-edit-commit ()
   "Queue the text of the buffer.
-The buffer is buried, and killed once the text is durable.  If the text is
-rejected, the buffer is shown again."
+The buffer is killed once the text is durable.  If the text is rejected, the
+buffer stays."
   (interactive)
   (let ((buffer (current-buffer))
-        (commit (or weir-jira--commit (user-error "Nothing is edited here"))))
+        (site (weir-jira--find (car weir-jira--edited-text))))
+    (unless weir-jira--commit
+      (user-error "Nothing is edited here"))
     (when buffer-read-only
       (user-error "The text is being queued"))
-    (if (funcall commit
+    (if (and site (weir-jira--site-handle site))
+        (weir-jira--commit-text site buffer)
+      ;; The replica was closed meanwhile.
+      (weir-jira--open (car weir-jira--edited-text)
+                       (lambda (site)
+                         (when (buffer-live-p buffer)
+                           (condition-case error
+                               (weir-jira--commit-text site buffer)
+                             (user-error (message "Jira: %s" (cadr error))))))))))
+
+(defun weir-jira--commit-text (site buffer)
+  "Queue the text of BUFFER as a change of SITE."
+  (with-current-buffer buffer
+    (if (funcall weir-jira--commit site
                  (buffer-substring-no-properties (point-min) (point-max))
-                 (lambda () (kill-buffer buffer))
+                 (lambda () (weir-jira--end-edit buffer))
                  (lambda ()
                    (when (buffer-live-p buffer)
                      (with-current-buffer buffer
                        (setq buffer-read-only nil))
                      (display-buffer buffer))))
-        (progn
-          (setq buffer-read-only t)
-          (quit-window))
+        (setq buffer-read-only t)
       (message "Jira: nothing changed")
-      (quit-window t))))
+      (weir-jira--end-edit buffer))))
 
 (defun weir-jira-edit-abort ()
   "Drop the text of the buffer."
   (interactive)
   (when (or (not (buffer-modified-p)) (yes-or-no-p "Drop this text? "))
-    (quit-window t)))
+    (weir-jira--end-edit (current-buffer))))
 
 (defconst weir-jira--header '("summary" "priority" "labels" "duedate")
   "Fields at the head of an edit buffer.")
@@ -449,13 +517,12 @@ rejected, the buffer is shown again."
                             (if (equal name "labels") (string-replace "," " " value) value))))
                 weir-jira--header ""))
          (text (concat head "\n" (weir--jira-text base "description" nil))))
-    (pop-to-buffer
-     (weir-jira--edit-buffer
-      key text
-      (lambda (new done failed)
-        (let ((words (weir-jira--edited text new)))
-          (when words
-            (weir-jira--change-then site done "edit" (cons key words) base failed))))))))
+    (weir-jira--edit-text
+     site key text
+     (lambda (site new done failed)
+       (let ((words (weir-jira--edited text new)))
+         (when words
+           (weir-jira--change-then site done "edit" (cons key words) base failed)))))))
 
 (defun weir-jira--edited (old new)
   "Return names and values of fields that differ between the texts OLD and NEW."
@@ -481,11 +548,10 @@ rejected, the buffer is shown again."
   (interactive)
   (let ((site (weir-jira--changeable))
         (key (weir-jira--key-or-error)))
-    (pop-to-buffer
-     (weir-jira--edit-buffer (concat "comment " key) ""
-                             (lambda (text done failed)
-                               (weir-jira--change-then site done "comment" (list key text)
-                                                       nil failed))))))
+    (weir-jira--edit-text
+     site (concat "comment " key) ""
+     (lambda (site text done failed)
+       (weir-jira--change-then site done "comment" (list key text) nil failed)))))
 
 (defun weir-jira-delete-part ()
   "Delete the comment or worklog at point."
@@ -505,13 +571,12 @@ rejected, the buffer is shown again."
          (key (weir-jira--key-or-error))
          (base (weir-jira--edit-base site key))
          (text (weir--jira-text base "comment" comment)))
-    (pop-to-buffer
-     (weir-jira--edit-buffer
-      (concat "comment " key) text
-      (lambda (new done failed)
-        (unless (equal new text)
-          (weir-jira--change-then site done "edit-comment" (list key comment new)
-                                  base failed)))))))
+    (weir-jira--edit-text
+     site (format "comment %s %s" key comment) text
+     (lambda (site new done failed)
+       (unless (equal new text)
+         (weir-jira--change-then site done "edit-comment" (list key comment new)
+                                 base failed))))))
 
 (defun weir-jira-comment-delete (comment)
   "Delete COMMENT, the id of a comment on the issue of the buffer."
@@ -565,14 +630,13 @@ The comment of the worklog is then edited in a buffer."
          (base (weir-jira--edit-base site key))
          (held (weir-jira--worklog-here worklog))
          (text (plist-get held :text)))
-    (pop-to-buffer
-     (weir-jira--edit-buffer
-      (concat "worklog " key) text
-      (lambda (new done failed)
-        (unless (and (equal new text) (= seconds (plist-get held :seconds)))
-          (weir-jira--change-then site done "edit-worklog"
-                                  (list key worklog (number-to-string seconds) "" new)
-                                  base failed)))))))
+    (weir-jira--edit-text
+     site (format "worklog %s %s, %s" key worklog time) text
+     (lambda (site new done failed)
+       (unless (and (equal new text) (= seconds (plist-get held :seconds)))
+         (weir-jira--change-then site done "edit-worklog"
+                                 (list key worklog (number-to-string seconds) "" new)
+                                 base failed))))))
 
 (defun weir-jira--worklog-here (worklog)
   "Return the data of WORKLOG, an id in the issue of the buffer."
@@ -662,6 +726,7 @@ show the clocks that would be logged."
   (let ((map (make-sparse-keymap)))
     (set-keymap-parent map tabulated-list-mode-map)
     (define-key map (kbd "RET") #'weir-jira-outbox-visit)
+    (define-key map (kbd "SPC") #'weir-jira-outbox-show)
     (define-key map "m" #'weir-jira-outbox-mine)
     (define-key map "t" #'weir-jira-outbox-theirs)
     (define-key map "e" #'weir-jira-outbox-merge)
@@ -686,8 +751,31 @@ show the clocks that would be logged."
                              (plist-get op :state)
                              (plist-get op :key)
                              (weir--one-line (or (plist-get op :what) ""))
-                             (weir--one-line (or (plist-get op :problem) "")))))
+                             (weir-jira--op-problem op))))
           (weir--jira-outbox (weir-jira--site-handle weir-jira--site) nil)))
+
+(defun weir-jira--conflict-texts (op field)
+  "Return the base, local and remote text of FIELD, which is in conflict in OP."
+  (weir--jira-conflict (weir-jira--site-handle (weir-jira--here))
+                       (number-to-string (plist-get op :number)) field))
+
+(defun weir-jira--conflict-fields (op)
+  "Return the fields of the operation OP that are in conflict."
+  (mapcar (lambda (conflict) (plist-get conflict :field)) (plist-get op :conflicts)))
+
+(defun weir-jira--op-problem (op)
+  "Return the problem of the operation OP in one line, with the values of the site."
+  (let* ((fields (weir-jira--conflict-fields op))
+         (theirs (mapcar (lambda (field)
+                           (format "%s: %s" (if (cdr fields) (concat field " at the site") "theirs")
+                                   (truncate-string-to-width
+                                    (weir--one-line (nth 2 (weir-jira--conflict-texts op field)))
+                                    60 nil nil "…")))
+                         fields)))
+    (string-join (append theirs
+                         (delq nil (list (and (plist-get op :problem)
+                                              (weir--one-line (plist-get op :problem))))))
+                 "; ")))
 
 ;;;###autoload
 (defun weir-jira-outbox ()
@@ -712,9 +800,83 @@ show the clocks that would be logged."
   (or (tabulated-list-get-id) (user-error "No change here")))
 
 (defun weir-jira-outbox-visit ()
-  "Show the issue of the change at point."
+  "Show the issue of the change at point.
+If the replica does not have the issue, show the change."
   (interactive)
-  (pop-to-buffer (weir-jira--show (weir-jira--here) (plist-get (weir-jira--op-here) :key))))
+  (let ((site (weir-jira--here))
+        (key (plist-get (weir-jira--op-here) :key)))
+    (if (weir--jira-row (weir-jira--site-handle site) key)
+        (pop-to-buffer (weir-jira--show site key))
+      (weir-jira-outbox-show)
+      (message "Jira: the replica has no issue %s; this is the whole change" key))))
+
+(defun weir-jira-outbox-show ()
+  "Show the whole change at point, with all its texts, in a buffer."
+  (interactive)
+  (let* ((op (weir-jira--op-here))
+         (parts (append
+                 (weir-jira--op-parts op)
+                 (mapcan (lambda (field)
+                           (pcase-let ((`(,base ,_ ,theirs) (weir-jira--conflict-texts op field)))
+                             (list (cons (concat field ", before") base)
+                                   (cons (concat field ", at the site") theirs))))
+                         (weir-jira--conflict-fields op)))))
+    (with-help-window "*jira change*"
+      (with-current-buffer standard-output
+        (insert (format "%s %s, number %d: %s\n" (plist-get op :key)
+                        (string-replace "_" " " (plist-get op :kind))
+                        (plist-get op :number) (plist-get op :state)))
+        (when (plist-get op :problem)
+          (insert (plist-get op :problem) "\n"))
+        (pcase-dolist (`(,title . ,text) parts)
+          (insert "\n" (propertize title 'face 'weir-jira-heading) "\n" text "\n"))))))
+
+(defun weir-jira--op-parts (op)
+  "Return the new values of the operation OP as pairs (TITLE . TEXT)."
+  (let ((action (plist-get op :action))
+        (parts nil))
+    (cl-flet ((add (title value)
+                (when value
+                  (push (cons title (weir-jira--value-text value)) parts))))
+      (add "status" (plist-get action :to))
+      (cl-loop for (name value) on (plist-get action :fields) by #'cddr
+               do (add (substring (symbol-name name) 1)
+                       (if (plist-member value :mine) (plist-get value :mine) value)))
+      (cl-loop for (name value) on (plist-get action :sets) by #'cddr
+               do (add (concat (substring (symbol-name name) 1) ", added") (plist-get value :add))
+               do (add (concat (substring (symbol-name name) 1) ", removed")
+                       (plist-get value :remove)))
+      (add "comment" (plist-get action :body))
+      (pcase (plist-get op :kind)
+        ("comment_edit" (add "comment" (plist-get action :mine)))
+        ("worklog_add" (add "worklog" (plist-get action :comment)))
+        ("worklog_edit" (add "worklog" (plist-get (plist-get action :mine) :comment)))))
+    (or (nreverse parts) (list (cons "change" (or (plist-get op :what) ""))))))
+
+(defun weir-jira--value-text (value)
+  "Return VALUE, a value of a field as the site has it, as text.
+Rich text has its words and paragraphs, but no emphasis and no links."
+  (cond
+   ((stringp value) value)
+   ((numberp value) (number-to-string value))
+   ((not (consp value)) "")
+   ((not (keywordp (car value))) (mapconcat #'weir-jira--value-text value ", "))
+   ((plist-get value :text))
+   ((plist-member value :content)
+    (pcase-let ((`(,before ,between ,after)
+                 (pcase (plist-get value :type)
+                   ("doc" '("" "\n\n" ""))
+                   ((or "bulletList" "orderedList" "blockquote" "panel" "table") '("" "\n" ""))
+                   ("listItem" '("- " "\n" ""))
+                   ("tableRow" '("| " " | " " |"))
+                   (_ '("" "" "")))))
+      (concat before
+              (mapconcat #'weir-jira--value-text (append (plist-get value :content) nil) between)
+              after)))
+   ((equal (plist-get value :type) "hardBreak") "\n")
+   ((plist-get (plist-get value :attrs) :text))
+   ((cl-some (lambda (name) (plist-get value name)) '(:displayName :name :value :key :id)))
+   (t (format "(%s)" (or (plist-get value :type) "a value")))))
 
 (defun weir-jira--resolve (site op choice &optional field value done failed)
   "Apply CHOICE to FIELD of the operation OP of SITE, with VALUE.
@@ -739,9 +901,13 @@ Call DONE once the decision is durable, or FAILED if it is rejected."
   (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "mine"))
 
 (defun weir-jira-outbox-theirs ()
-  "Keep the value at the site."
+  "Keep the value at the site, and discard the local value."
   (interactive)
-  (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "theirs"))
+  (let ((op (weir-jira--op-here)))
+    (when (yes-or-no-p (format "Discard your change of %s (%s)? "
+                               (string-join (weir-jira--conflict-fields op) ", ")
+                               (weir-jira--op-problem op)))
+      (weir-jira--resolve (weir-jira--here) op "theirs"))))
 
 (defun weir-jira-outbox-retry ()
   "Send the change at point again."
@@ -755,30 +921,54 @@ Call DONE once the decision is durable, or FAILED if it is rejected."
     (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "drop")))
 
 (defun weir-jira-outbox-merge ()
-  "Merge the texts of the conflict at point in a buffer.
-The buffer shows both versions and their base in the form of `smerge-mode'."
+  "Merge the values of the conflict at point.
+For a text, a buffer shows both versions and their base in the form of
+`smerge-mode'.  For a field with a list of values, ask for one of them."
   (interactive)
   (let* ((op (weir-jira--op-here))
          (site (weir-jira--here))
-         (conflicts (or (plist-get op :conflicts) (user-error "No conflict here")))
-         (fields (mapcar (lambda (conflict) (plist-get conflict :field)) conflicts))
+         (fields (or (weir-jira--conflict-fields op)
+                     (user-error "No conflict here; SPC shows the whole change")))
          (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
-         (field (if (string-prefix-p "worklog:" field)
-                    (user-error "Worklogs are not merged: take yours or theirs")
-                  field)))
-    (pcase-let ((`(,base ,mine ,theirs)
-                 (weir--jira-conflict (weir-jira--site-handle site)
-                                      (number-to-string (plist-get op :number)) field)))
-      (pop-to-buffer
-       (weir-jira--edit-buffer
-        (format "conflict %s %s" (plist-get op :key) field)
-        (weir-jira--marked base mine theirs)
-        (lambda (text done failed)
-          (when (string-match-p "^\\(<<<<<<<\\|=======\\|>>>>>>>\\)" text)
-            (user-error "A conflict is left in the text"))
-          (weir-jira--resolve site op "mine" field (string-trim-right text "\n")
-                              done failed))))
-      (smerge-mode 1))))
+         (allowed (plist-get (cl-find field (weir-jira--known-fields site (plist-get op :key))
+                                      :key (lambda (info) (plist-get info :id)) :test #'equal)
+                             :allowed)))
+    (cond
+     ((string-prefix-p "worklog:" field)
+      (user-error "Worklogs are not merged: take yours or theirs"))
+     ((equal field "status") (weir-jira--choose-status site op))
+     (allowed
+      (weir-jira--resolve site op "mine" field
+                          (completing-read (format "%s: " (capitalize field)) allowed nil t)))
+     (t (weir-jira--merge-text site op field)))))
+
+(defun weir-jira--known-fields (site key)
+  "Return the fields of the issue KEY of SITE; nil if there is no such issue."
+  (condition-case nil
+      (weir--jira-offered (weir-jira--site-handle site) "fields" key)
+    (weir-not-found nil)))
+
+(defun weir-jira--choose-status (site op)
+  "Ask for a status in place of that of OP, a transition of SITE in conflict."
+  (let* ((key (plist-get op :key))
+         (status (completing-read
+                  (format "Status (%s): " (weir-jira--op-problem op))
+                  (weir--jira-offered (weir-jira--site-handle site) "transitions" key) nil t)))
+    (weir-jira--resolve site op "drop" nil nil
+                        (lambda () (weir-jira--change site "transition" key status nil)))))
+
+(defun weir-jira--merge-text (site op field)
+  "Merge the texts of FIELD of the operation OP of SITE in a buffer."
+  (pcase-let ((`(,base ,mine ,theirs) (weir-jira--conflict-texts op field)))
+    (weir-jira--edit-text
+     site (format "conflict %s %s" (plist-get op :key) field)
+     (weir-jira--marked base mine theirs)
+     (lambda (site text done failed)
+       (when (string-match-p "^\\(<<<<<<<\\|=======\\|>>>>>>>\\)" text)
+         (user-error "A conflict is left in the text"))
+       (weir-jira--resolve site op "mine" field (string-trim text "\n+" "\n+")
+                           done failed)))
+    (smerge-mode 1)))
 
 (defun weir-jira--marked (base mine theirs)
   "Return the texts BASE, MINE and THEIRS as a conflict."

@@ -52,6 +52,8 @@ Settings and replica are in a new directory."
        (delete-process (car simulator))
        (dolist (buffer (buffer-list))
          (when (string-match-p "\\`\\*jira" (buffer-name buffer))
+           (with-current-buffer buffer
+             (set-buffer-modified-p nil))
            (kill-buffer buffer)))
        (delete-directory weir-jira-directory t))))
 

@@ -240,6 +240,8 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
           (weir-session-until "conflict +AA-8 ")
           (weir-session-picture "jira-conflict")
           (weir-session-type "t")
+          (weir-session-until "Discard your change of summary")
+          (weir-session-type "yes" 'RET)
           (weir-session-until "^Summary     Theirs at the site")
           (weir-session-until "●" 'gone))
       (signal-process (car simulator) 'SIGCONT)
