@@ -91,47 +91,50 @@ Nil means a file `weir-module' with `module-file-suffix' in
 (defconst weir-version "0.1.0"
   "Version of this package, which must equal the version of the module.")
 
+(defvar weir--is-loaded nil "Whether a module of the right version is loaded.")
 (defvar weir--pipe nil "The pipe process to which the module writes when results are ready.")
 (defvar weir--callbacks (make-hash-table) "Callbacks of operations, by number of the operation.")
 (defvar weir--results (make-hash-table) "Results that are awaited, by number.")
 (defvar weir--parts (make-hash-table) "Parts of results, the newest first, by number.")
+
+(defun weir--module-directories ()
+  "Return the directories of the module, except those of `load-path'."
+  (list (file-name-as-directory (expand-file-name weir-module-directory))
+        "/usr/local/lib/weir/" "/usr/lib/weir/"))
 
 (defun weir--module-path ()
   "Return the file of the module, or nil."
   (let ((name (concat "weir-module" module-file-suffix)))
     (cond
      (weir-module-file (expand-file-name weir-module-file))
-     ((let ((file (expand-file-name name weir-module-directory)))
-        (and (file-exists-p file) file)))
      ((seq-find #'file-exists-p
-                (mapcar (lambda (directory) (concat directory "/lib/weir/" name))
-                        '("/usr/local" "/usr"))))
+                (mapcar (lambda (directory) (concat directory name))
+                        (weir--module-directories))))
      ((locate-file name load-path)))))
 
 (defun weir--load ()
   "Load the module."
   (unless module-file-suffix
-    (signal 'weir-usage '("This Emacs loads no modules; use Emacs 28.1 or later with modules")))
+    (user-error "This Emacs loads no modules; use Emacs 28.1 or later with modules"))
   (when (version< emacs-version "28.1")
-    (signal 'weir-usage (list (format "This is Emacs %s; the module needs Emacs 28.1 or later"
-                                      emacs-version))))
+    (user-error "This is Emacs %s; the module needs Emacs 28.1 or later" emacs-version))
   (let ((file (weir--module-path)))
     (unless file
-      (signal 'weir-usage
-              (list (format "There is no file weir-module%s; set `weir-module-file'"
-                            module-file-suffix))))
+      (user-error "There is no weir-module%s in %s or on `load-path'; %s"
+                  module-file-suffix
+                  (mapconcat #'abbreviate-file-name (weir--module-directories) ", ")
+                  "use M-x weir-module-compile or M-x weir-module-install"))
     (condition-case error
         (module-load file)
       ((module-load-failed module-open-failed module-init-failed
                            module-not-gpl-compatible missing-module-init-function)
-       (signal 'weir-usage
-               (list (format "The module %s does not load in Emacs %s (it needs 28.1): %s"
-                             file emacs-version (error-message-string error)))))))
+       (user-error "The module %s does not load in Emacs %s (it needs 28.1): %s"
+                   file emacs-version (error-message-string error)))))
   (unless (equal (weir--module-version) weir-version)
-    (signal 'weir-usage
-            (list (format "weir.el is %s, the module is %s; install both of one version"
-                          weir-version (weir--module-version)))))
-  (add-hook 'kill-emacs-hook #'weir--at-exit))
+    (user-error "The file weir.el has version %s, the module %s; install both of one version"
+                weir-version (weir--module-version)))
+  (add-hook 'kill-emacs-hook #'weir--at-exit)
+  (setq weir--is-loaded t))
 
 (defun weir--at-exit ()
   "Shut the module down; wait at most half a second."
@@ -139,7 +142,7 @@ Nil means a file `weir-module' with `module-file-suffix' in
 
 (defun weir--ensure ()
   "Load the module and create the pipe, if that was not done yet."
-  (unless (fboundp 'weir--open)
+  (unless weir--is-loaded
     (weir--load))
   (unless (process-live-p weir--pipe)
     ;; With adaptive reading, each result would be delayed by about 24 ms.
@@ -237,10 +240,18 @@ with the condition `weir-cancelled'."
   "Open the store in DIRECTORY in this process, and return it.
 With READONLY, open it for reading only, even while another process writes."
   (weir--ensure)
-  (weir--open (expand-file-name directory) readonly))
+  (condition-case error
+      (weir--open (expand-file-name directory) readonly)
+    (weir-locked
+     (signal 'weir-locked
+             (if (string-match-p (format "\\_<process %d\\_>" (emacs-pid)) (cadr error))
+                 (cons (format "%s is already open in this Emacs; use the store that `weir-open' returned"
+                               directory)
+                       (cddr error))
+               (cdr error))))))
 
 (cl-defun weir-connect (url &key token callback)
-  "Connect to the server at URL, such as weir://localhost:7077.
+  "Connect to the server at URL, such as weir://localhost:7071.
 TOKEN authenticates the caller.  Return a store like that of
 `weir-open'.  With CALLBACK, return a number at once; CALLBACK gets a status,
 `done' or `failed', and the store or an error."
@@ -548,7 +559,7 @@ Return the buffer."
   (let ((failure nil))
     (condition-case error
         (weir--ensure)
-      (weir-error (setq failure (error-message-string error))))
+      ((weir-error user-error) (setq failure (error-message-string error))))
     (concat
      (format "Emacs          %s (%s)\n" emacs-version system-configuration)
      (format "Modules        %s\n" (or module-file-suffix "not supported"))

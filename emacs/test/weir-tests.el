@@ -399,7 +399,7 @@
                   ((setq emacs-version "27.2") . "This is Emacs 27\\.2; .* needs Emacs 28\\.1")))
     (let ((child (weir-tests-child (car case)
                                    '(condition-case error (weir-open "/tmp")
-                                      (weir-usage (princ (cadr error)))))))
+                                      (user-error (princ (cadr error)))))))
       (should (equal (car child) 0))
       (should (string-match-p (cdr case) (cdr child))))))
 
@@ -409,14 +409,30 @@
         (let ((output (cdr (weir-tests-child
                             `(setq weir-module-file ,file)
                             '(condition-case error (weir-open "/tmp")
-                               (weir-usage (princ (cadr error))))))))
+                               (user-error (princ (cadr error))))))))
           (should (string-match-p "does not load in Emacs .*28\\.1" output)))
       (delete-file file)))
   (let ((output (cdr (weir-tests-child
                       '(setq weir-module-file nil weir-module-directory "/nonexistent/")
                       '(condition-case error (weir-open "/tmp")
-                         (weir-usage (princ (cadr error))))))))
-    (should (string-match-p "set .weir-module-file" output))))
+                         (user-error (princ (cadr error))))))))
+    (should (string-match-p "no weir-module\\.so in /nonexistent/, .*M-x weir-module-install" output))))
+
+(ert-deftest weir-tests-a-module-of-another-version-is-refused-each-time ()
+  (should (equal (weir-tests-child
+                  '(defconst weir-version "9.9.9")
+                  '(dotimes (_ 2)
+                     (condition-case error (weir-open "/tmp")
+                       (user-error (princ (cadr error)) (terpri)))))
+                 (cons 0 (apply #'concat
+                                (make-list 2 (concat "The file weir.el has version 9.9.9, the module "
+                                                     weir-version
+                                                     "; install both of one version\n")))))))
+
+(ert-deftest weir-tests-a-store-is-opened-only-once ()
+  (weir-tests-with store
+    (let ((error (should-error (weir-open directory) :type 'weir-locked)))
+      (should (string-match-p "already open in this Emacs" (cadr error))))))
 
 (ert-deftest weir-tests-the-module-is-loaded-twice ()
   (let ((directory (make-temp-file "weir-tests" t)))
