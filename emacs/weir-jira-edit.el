@@ -988,6 +988,8 @@ For a text, a buffer shows both versions and their base in the form of
     (define-key map "c" #'weir-jira-comment)
     (define-key map "k" #'weir-jira-delete-part)
     (define-key map "+" #'weir-jira-create)
+    (define-key map "&" #'weir-jira-create-subtask)
+    (define-key map "C" #'weir-jira-clone)
     (define-key map "i" #'weir-jira-worklog)
     (define-key map "L" #'weir-jira-label)
     (define-key map "K" #'weir-jira-link)

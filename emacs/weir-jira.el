@@ -686,7 +686,17 @@ With TELL, also report a pull without changes."
     (define-key map "W" #'weir-jira-copy-url)
     (define-key map "s" #'weir-jira-search)
     (define-key map "j" #'weir-jira-visit)
+    (define-key map "v" #'weir-jira-view)
+    (define-key map "l" #'weir-jira-list)
+    (define-key map "Q" #'weir-jira-ask)
+    (define-key map "N" #'weir-jira-projects)
+    (define-key map "H" #'weir-jira-history)
+    (define-key map "=" #'weir-jira-diff)
+    (define-key map "g" #'weir-jira-refresh)
     (define-key map "G" #'weir-jira-sync)
+    (define-key map "$" #'weir-jira-sync-log)
+    (define-key map "d" #'weir-jira-doctor)
+    (define-key map "@" #'weir-jira-switch-site)
     map)
   "Keys of lists and issues.")
 
@@ -695,14 +705,12 @@ With TELL, also report a pull without changes."
     (setq map (let ((own (make-sparse-keymap)))
                 (set-keymap-parent own map)
                 own))
-    (define-key map "g" #'weir-jira-refresh)
     (define-key map "n" #'next-line)
     (define-key map "p" #'previous-line)
     (define-key map (kbd "RET") #'weir-jira-open-issue)
     (define-key map (kbd "SPC") #'weir-jira-peek)
-    (define-key map "l" #'weir-jira-list)
-    (define-key map "Q" #'weir-jira-ask)
-    (define-key map "v" #'weir-jira-view)
+    (define-key map "S" #'weir-jira-save-view)
+    (define-key map "f" #'weir-jira-import-views)
     (define-key map "T" #'weir-jira-toggle-tree)
     (define-key map "O" #'weir-jira-sort)
     (define-key map "|" #'weir-jira-set-columns)
@@ -892,19 +900,39 @@ and `:columns' of the list."
         (weir-error
          (pcase-setq `(,weir-jira--query ,weir-jira--words ,weir-jira--asked ,weir-jira--is-tree)
                      before)
-         (user-error "%s" (cadr error)))))
+         (user-error (if (eq (car error) 'weir-usage)
+                         "%s; \"M-x weir-jira-ask\" sends a query to the site"
+                       "%s")
+                     (cadr error)))))
     (goto-char (point-min))
     (current-buffer)))
 
 ;;;###autoload
-(defun weir-jira ()
-  "List the issues of the view `weir-jira-default-view'."
-  (interactive)
-  (weir-jira--list-view (cdr (assoc weir-jira-default-view weir-jira-views))))
+(defun weir-jira (&optional name)
+  "List the issues of the view `weir-jira-default-view'.
+With a prefix argument, ask for the NAME of the site."
+  (interactive (list (and current-prefix-arg (weir-jira--read-site))))
+  (weir-jira--list-view (cdr (assoc weir-jira-default-view weir-jira-views)) name))
 
-(defun weir-jira--list-view (view)
-  "List the issues of VIEW, JQL or a cons of JQL and columns; nil means all."
-  (weir-jira-list (or (if (consp view) (car view) view) "") nil (cdr-safe view)))
+(defun weir-jira--list-view (view &optional name)
+  "List the issues of VIEW, JQL or a cons of JQL and columns; nil means all.
+NAME is that of the site; nil means the default one."
+  (weir-jira--open
+   (or name (weir-jira--default))
+   (lambda (site)
+     (weir-jira-list (or (if (consp view) (car view) view) "") site (cdr-safe view)))))
+
+(defun weir-jira--read-site ()
+  "Ask for a site; return its name."
+  (completing-read "Site: " (weir-jira--names) nil t))
+
+;;;###autoload
+(defun weir-jira-switch-site (name)
+  "Use the site NAME in later commands, and list its issues.
+The command sets `weir-jira-default-site' until Emacs ends."
+  (interactive (list (weir-jira--read-site)))
+  (setq weir-jira-default-site name)
+  (weir-jira name))
 
 ;;;###autoload
 (defun weir-jira-list (query &optional site columns)
@@ -1146,11 +1174,8 @@ RET shows the found issues in a list."
     (setq map (let ((own (make-sparse-keymap)))
                 (set-keymap-parent own map)
                 own))
-    (define-key map "g" #'weir-jira-refresh)
     (define-key map "n" #'weir-jira-next)
     (define-key map "p" #'weir-jira-previous)
-    (define-key map "H" #'weir-jira-history)
-    (define-key map "=" #'weir-jira-diff)
     (define-key map "x" #'weir-jira-org-export)
     (define-key map (kbd "TAB") #'outline-toggle-children)
     (define-key map (kbd "RET") #'weir-jira-follow)
@@ -1172,15 +1197,45 @@ RET shows the found issues in a list."
 
 (defconst weir-jira--issue-buffer "*jira issue*" "Name of the buffer that shows an issue.")
 
-(defun weir-jira--revert-issue (&rest _)
-  "Show the current state of the issue; point does not move."
-  (let ((line (line-number-at-pos))
-        (inhibit-read-only t)
-        (page (weir--jira-issue (weir-jira--site-handle (weir-jira--here)) weir-jira--key)))
+(defvar-local weir-jira--page nil "The page that the buffer shows.")
+
+(defun weir-jira--show-page (page)
+  "Replace the content of the buffer with PAGE."
+  (let ((inhibit-read-only t))
     (erase-buffer)
     (weir-jira--insert page)
+    (setq weir-jira--page page)))
+
+(defun weir-jira--place (position)
+  "Return the line and the column of POSITION in the buffer."
+  (save-excursion
+    (goto-char position)
+    (cons (line-number-at-pos) (current-column))))
+
+(defun weir-jira--position (place)
+  "Return the position in the buffer that is nearest to PLACE."
+  (save-excursion
     (goto-char (point-min))
-    (forward-line (1- line))))
+    (forward-line (1- (car place)))
+    (move-to-column (cdr place))
+    (point)))
+
+(defun weir-jira--revert-issue (&rest _)
+  "Show the current state of the issue.
+No window scrolls, and no point moves."
+  (let ((page (weir--jira-issue (weir-jira--site-handle (weir-jira--here)) weir-jira--key)))
+    (unless (equal page weir-jira--page)
+      (let ((point (weir-jira--place (point)))
+            (windows (mapcar (lambda (window)
+                               (list window
+                                     (weir-jira--place (window-start window))
+                                     (weir-jira--place (window-point window))))
+                             (get-buffer-window-list nil nil t))))
+        (weir-jira--show-page page)
+        (goto-char (weir-jira--position point))
+        (pcase-dolist (`(,window ,start ,point) windows)
+          (set-window-start window (weir-jira--position start) t)
+          (set-window-point window (weir-jira--position point)))))))
 
 (defun weir-jira--show (site key)
   "Show the issue KEY of SITE in the buffer for issues, and return the buffer."
@@ -1196,9 +1251,7 @@ RET shows the found issues in a list."
             weir-jira--problem nil)
       (when list
         (setq next-error-last-buffer list))
-      (let ((inhibit-read-only t))
-        (erase-buffer)
-        (weir-jira--insert page))
+      (weir-jira--show-page page)
       (goto-char (point-min))
       (current-buffer))))
 
@@ -1300,8 +1353,10 @@ The prefix shows whether changes of the issue wait in the outbox."
      (t (user-error "Nothing to follow here")))))
 
 (defun weir-jira-history ()
-  "Show the history of the issue, version by version, below the issue."
+  "Show the history of the issue at point, version by version, below the issue."
   (interactive)
+  (unless (derived-mode-p 'weir-jira-issue-mode)
+    (weir-jira-open-issue))
   (let ((buffer (current-buffer))
         (key (weir-jira--key-or-error)))
     (weir--expect
@@ -1480,48 +1535,58 @@ If issues are marked, only those."
 ;;;; Menu
 
 (transient-define-prefix weir-jira-menu ()
-  "What can be done with issues."
+  "What can be done with issues.
+The keys are those of lists and of the buffer of an issue."
   [["Show"
     ("v" "View" weir-jira-view)
     ("l" "Query (JQL)" weir-jira-list)
     ("Q" "Query at the site" weir-jira-ask)
     ("s" "Search" weir-jira-search)
     ("j" "Issue by key" weir-jira-visit)
-    ("P" "Projects" weir-jira-projects)
+    ("N" "Projects" weir-jira-projects)
+    ("g" "Refresh" weir-jira-refresh)]
+   ["List"
+    :if-derived weir-jira-list-mode
     ("T" "Tree" weir-jira-toggle-tree)
     ("O" "Sort" weir-jira-sort)
-    ("|" "Columns" weir-jira-set-columns)]
+    ("|" "Columns" weir-jira-set-columns)
+    ("m" "Mark" weir-jira-mark)
+    ("u" "Unmark" weir-jira-unmark)
+    ("U" "Unmark all" weir-jira-unmark-all)
+    ("x" "Export" weir-jira-export)
+    ("S" "Save view" weir-jira-save-view)
+    ("f" "Import views" weir-jira-import-views)]
    ["Issue"
     ("b" "Browse" weir-jira-browse)
     ("w" "Copy key" weir-jira-copy-key)
     ("W" "Copy address" weir-jira-copy-url)
     ("H" "History" weir-jira-history)
-    ("=" "Compare versions" weir-jira-diff)]
+    ("=" "Compare versions" weir-jira-diff)
+    ("x" "Export as org" weir-jira-org-export :if-derived weir-jira-issue-mode)]
    ["Change"
     ("e" "Field at point" weir-jira-set-field)
     ("E" "Edit" weir-jira-edit)
     ("t" "Transition" weir-jira-transition)
     ("a" "Assign" weir-jira-assign)
+    ("A" "Assign to me" weir-jira-assign-me)
     ("c" "Comment" weir-jira-comment)
     ("i" "Log work" weir-jira-worklog)
-    ("m" "Labels" weir-jira-label)
+    ("L" "Labels" weir-jira-label)
     ("K" "Link" weir-jira-link)
     ("!" "Watch" weir-jira-watch)]
    ["Create, delete"
-    ("k" "Delete comment, worklog" weir-jira-delete-part)
     ("+" "Issue" weir-jira-create)
-    ("u" "Subtask" weir-jira-create-subtask)
+    ("&" "Subtask" weir-jira-create-subtask)
     ("C" "Clone" weir-jira-clone)
-    ("D" "Delete" weir-jira-delete)
-    ("o" "Outbox" weir-jira-outbox)
-    ("p" "Push" weir-jira-push)]
+    ("k" "Delete comment, worklog" weir-jira-delete-part)
+    ("D" "Delete" weir-jira-delete)]
    ["Site"
     ("G" "Sync" weir-jira-sync)
-    ("L" "Log" weir-jira-sync-log)
-    ("d" "Doctor" weir-jira-doctor)
-    ("x" "Export list" weir-jira-export)
-    ("S" "Save view" weir-jira-save-view)
-    ("f" "Import views" weir-jira-import-views)]])
+    ("o" "Outbox" weir-jira-outbox)
+    ("P" "Push" weir-jira-push)
+    ("@" "Other site" weir-jira-switch-site)
+    ("$" "Log" weir-jira-sync-log)
+    ("d" "Doctor" weir-jira-doctor)]])
 
 (provide 'weir-jira)
 (require 'weir-jira-edit)

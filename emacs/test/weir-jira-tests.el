@@ -156,7 +156,8 @@ Settings and replica are in a new directory."
         (should (string-match-p "status != Done" (weir-jira--list-header)))
         ;; A rejected query reports the position of the fault, and the list
         ;; remains.
-        (should-error (weir-jira-list "status =" site) :type 'user-error)
+        (let ((error (should-error (weir-jira-list "status =" site) :type 'user-error)))
+          (should (string-match-p "M-x weir-jira-ask" (cadr error))))
         (should (= (weir-jira-tests-rows) (- 30 done))))
       ;; While a pull tries to reach the site, the replica remains readable.
       (weir-jira--pull site nil nil)
@@ -204,6 +205,13 @@ Settings and replica are in a new directory."
         (weir-jira-history)
         (weir-tests-until (lambda () (string-match-p "^\\* History (2" (buffer-string))))
         (should (= (how-many "^\\* History" (point-min)) 1)))
+      ;; The history of an issue is also shown from a list.
+      (kill-buffer weir-jira--issue-buffer)
+      (with-current-buffer (format "*jira %s*" (weir-jira--site-name site))
+        (weir-jira--goto key)
+        (weir-jira-history))
+      (with-current-buffer weir-jira--issue-buffer
+        (weir-tests-until (lambda () (string-match-p "^\\* History (2" (buffer-string)))))
       (with-current-buffer (format "*jira %s*" (weir-jira--site-name site))
         (should (string-match-p "Changed by another" (buffer-string)))))))
 
@@ -685,6 +693,94 @@ Settings and replica are in a new directory."
           (should-not (string-match-p token (prin1-to-string command-history))))
       (delete-file file)
       (delete-file authinfo))))
+
+(ert-deftest weir-jira-tests-the-menu-has-the-keys-of-the-buffers ()
+  (let ((found nil))
+    (cl-labels ((walk (part)
+                  (cond
+                   ((vectorp part) (mapc #'walk part))
+                   ((and (consp part) (plist-get (cl-find-if #'consp part) :command))
+                    (let ((suffix (cl-find-if #'consp part)))
+                      (push (cons (plist-get suffix :key) (plist-get suffix :command)) found)))
+                   ((consp part) (mapc #'walk part)))))
+      (walk (get 'weir-jira-menu 'transient--layout)))
+    (should (> (length found) 40))
+    (pcase-dolist (`(,key . ,command) found)
+      (let ((bound (list (lookup-key weir-jira-list-mode-map key)
+                         (lookup-key weir-jira-issue-mode-map key))))
+        (should (memq command bound))
+        ;; A key never means something else.
+        (dolist (other (remq command bound))
+          (should (or (null other) (numberp other)
+                      (memq other '(weir-jira-export weir-jira-org-export)))))))
+    ;; Each key of a buffer, except those of movement, is in the menu.
+    (dolist (map (list weir-jira-list-mode-map weir-jira-common-map weir-jira-change-map))
+      (map-keymap (lambda (event command)
+                    (when (and (characterp event) (symbolp command)
+                               (not (memq event '(?n ?p ?? ?\r ?\s))))
+                      (should (member (cons (string event) command) found))))
+                  (let ((own (copy-keymap map)))
+                    (set-keymap-parent own nil)
+                    own)))))
+
+(ert-deftest weir-jira-tests-a-window-does-not-scroll-when-others-change-issues ()
+  (weir-jira-tests-with url '("--issues" "9" "--comments" "6")
+    (let ((site (weir-jira-tests-pulled url)))
+      (weir-jira-list "ORDER BY key ASC" site)
+      (delete-other-windows)
+      (let* ((list (selected-window))
+             (window (display-buffer (weir-jira--show site "AA-1")))
+             (place (lambda ()
+                      (with-current-buffer weir-jira--issue-buffer
+                        (list (weir-jira--place (window-start window))
+                              (weir-jira--place (window-point window))))))
+             (before nil))
+        (with-current-buffer weir-jira--issue-buffer
+          (goto-char (point-min))
+          (re-search-forward "^Status")
+          (set-window-start window (line-beginning-position))
+          (re-search-forward "^Reporter")
+          (set-window-point window (point))
+          (goto-char (point-min)))
+        (setq before (funcall place))
+        (should (eq (selected-window) list))
+        (weir-jira-tests-post url "/_sim/edit"
+                              '((issue . "AA-2") (fields . ((summary . "Another issue")))))
+        (should-not (weir-jira-tests-sync site))
+        (should (equal (funcall place) before))
+        (weir-jira-tests-post url "/_sim/edit"
+                              '((issue . "AA-1") (fields . ((summary . "This issue")))))
+        (should-not (weir-jira-tests-sync site))
+        (with-current-buffer weir-jira--issue-buffer
+          (should (string-match-p "^Summary     This issue$" (buffer-string))))
+        (should (equal (funcall place) before))
+        (delete-other-windows)))))
+
+(ert-deftest weir-jira-tests-another-site-is-chosen ()
+  (weir-jira-tests-with url '("--issues" "3")
+    (let ((first (weir-jira-tests-pulled url))
+          (other (weir-jira-tests-simulator "--issues" "4")))
+      (unwind-protect
+          (let ((second (progn
+                          (weir-jira-setup (cdr other) "")
+                          (weir-tests-until (lambda () (cdr weir-jira--sites)))
+                          (weir-jira-tests-until-pulled))))
+            (dolist (site (list first second))
+              (cl-letf (((symbol-function 'completing-read)
+                         (lambda (_ names &rest _)
+                           (should (= (length names) 2))
+                           (weir-jira--site-name site))))
+                (with-temp-buffer
+                  (let ((current-prefix-arg '(4)))
+                    (call-interactively #'weir-jira))
+                  (should (eq weir-jira--site site)))
+                (with-temp-buffer
+                  (call-interactively #'weir-jira-switch-site)
+                  (should (eq weir-jira--site site)))
+                (with-temp-buffer
+                  (weir-jira)
+                  (should (eq weir-jira--site site))))))
+        (delete-process (car other))))))
 
 (ert-deftest weir-jira-tests-two-sites-are-open-at-once ()
   (weir-jira-tests-with url '("--issues" "3")
