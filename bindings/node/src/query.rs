@@ -10,7 +10,7 @@ use napi_derive::napi;
 use weir::ErrorCode;
 use weir::query::{
     BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, PageIn, Path, PathSet, QueryText,
-    ResultPage, SourceId, SourceOptions, Span, Step, Strings, Tag, Value,
+    ResultPage, SourceId, SourceOptions, Span, Step, Strings, Tag, Value, path_error_code,
 };
 
 use crate::error::{Answer, Failure};
@@ -502,11 +502,13 @@ impl Query {
 /// Compiles paths.
 fn path_set(texts: &[String]) -> Answer<PathSet> {
     let path = |text: &String| {
-        Path::parse(text)
-            .map_err(|error| Failure::new(ErrorCode::Syntax, format!("path {text:?}: {error}")))
+        Path::parse(text).map_err(|error| {
+            let code = path_error_code(error.kind);
+            Failure::new(code, format!("path {text:?}: {error}"))
+        })
     };
     let paths = texts.iter().map(path).collect::<Answer<Vec<_>>>()?;
-    PathSet::new(&paths).map_err(|error| Failure::new(ErrorCode::BadOption, error.to_string()))
+    PathSet::new(&paths).map_err(|error| Failure::new(ErrorCode::TooComplex, error.to_string()))
 }
 
 /// Offset and length of the value at each path in each item of a page. `items` has offset and

@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString};
-use weir::query::{Path, PathSet, Tag};
+use weir::query::{Path, PathSet, Tag, path_error_code};
 
 use crate::error::{Answer, Failure};
 
@@ -21,22 +21,24 @@ pub(crate) struct ValueSpan {
 /// Compiles paths.
 ///
 /// # Errors
-/// `SYNTAX` if a text is not a path; `BAD_OPTION` if there are too many.
+/// `SYNTAX` if a text is not a path, `NOT_SINGULAR` if it can find several values, `TOO_COMPLEX` if
+/// it is too long or there are too many.
 pub(crate) fn path_set(texts: &[impl AsRef<str>]) -> Answer<PathSet> {
     let path = |text: &str| {
         Path::parse(text).map_err(|error| {
-            Failure::new(weir::ErrorCode::Syntax, format!("path {text:?}: {error}"))
+            let code = path_error_code(error.kind);
+            Failure::new(code, format!("path {text:?}: {error}"))
         })
     };
     let paths = texts.iter().map(|text| path(text.as_ref()));
     PathSet::new(&paths.collect::<Answer<Vec<_>>>()?)
-        .map_err(|error| Failure::new(weir::ErrorCode::BadOption, error.to_string()))
+        .map_err(|error| Failure::new(weir::ErrorCode::TooComplex, error.to_string()))
 }
 
 /// Returns the value at a singular path; `None` if the item has no value there.
 ///
 /// # Errors
-/// `SYNTAX` if the text is not a path; `NOT_JSON` if the item is not JSON up to the value.
+/// As [`path_set`]; `NOT_JSON` if the item is not JSON up to the value.
 pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<ValueSpan>> {
     let look = || {
         let paths = path_set(&[path])?;

@@ -468,11 +468,7 @@ fn find(
 
 /// The failure of an invalid path.
 pub(crate) fn bad_path(what: &str, error: query::PathError) -> Fail {
-    let code = match error.kind {
-        query::PathErrorKind::NotSingular => ErrorCode::NotSingular,
-        query::PathErrorKind::TooComplex(_) => ErrorCode::TooComplex,
-        _ => ErrorCode::Syntax,
-    };
+    let code = query::path_error_code(error.kind);
     let mut fail = Fail::new(code, format!("{what}: {error}"));
     fail.offset = error.offset as u64;
     fail

@@ -251,27 +251,34 @@ impl fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
+/// The code of an error in a path.
+#[must_use]
+pub fn path_error_code(kind: PathErrorKind) -> ErrorCode {
+    match kind {
+        PathErrorKind::NotSingular => ErrorCode::NotSingular,
+        PathErrorKind::TooComplex(_) => ErrorCode::TooComplex,
+        _ => ErrorCode::Syntax,
+    }
+}
+
 /// An error in a path of a field.
 pub(crate) fn path_error(
     field: &'static str,
     at: usize,
     error: &weir_scan::PathError,
 ) -> QueryError {
-    let (code, what) = match error.kind {
-        PathErrorKind::NotSingular => (
-            ErrorCode::NotSingular,
-            "a path of names and indexes is needed",
-        ),
-        PathErrorKind::TooComplex(limit) => (ErrorCode::TooComplex, limit.sentence()),
+    let what = match error.kind {
+        PathErrorKind::NotSingular => "a path of names and indexes is needed",
+        PathErrorKind::TooComplex(limit) => limit.sentence(),
         PathErrorKind::Syntax(expected) => {
             let mut found = QueryError::new(ErrorCode::Syntax).at(at + error.offset);
             found = found.expected(expected);
             found.place.field = Some(field);
             return found;
         }
-        PathErrorKind::UnknownFunction => (ErrorCode::Syntax, "unknown function"),
-        PathErrorKind::WrongType => (ErrorCode::Syntax, "wrong type for this place"),
-        _ => (ErrorCode::Syntax, "not understood"),
+        PathErrorKind::UnknownFunction => "unknown function",
+        PathErrorKind::WrongType => "wrong type for this place",
+        _ => "not understood",
     };
-    QueryError::text(code, field, at + error.offset, what)
+    QueryError::text(path_error_code(error.kind), field, at + error.offset, what)
 }

@@ -83,7 +83,7 @@ mod tournament;
 
 pub use buffer::Buffer;
 pub use engine::{Query, Step};
-pub use error::{ErrorLocation, QueryError};
+pub use error::{ErrorLocation, QueryError, path_error_code};
 pub use explain::Explain;
 pub use input::{Frames, Meta, Need, PageIn, SourceId};
 pub use json::text as unquoted;
