@@ -549,8 +549,7 @@ fn commit(stamp: &Stamp, verdict: Result<Emitted, Rejection>) -> Commit {
             ..base
         },
         Err(Rejection { reason, detail }) => {
-            // Reasons are numbered by effect: 1xx is INVALID, 2xx is ERROR.
-            let effect = if reason.number() < 200 {
+            let effect = if reason.is_invalid() {
                 Effect::Invalid
             } else {
                 Effect::Error

@@ -206,8 +206,10 @@ pub struct Verdicts {
     pub out_of_fuel: u64,
     /// ERROR: `LIMIT`.
     pub over_limit: u64,
-    /// Any other reason.
-    pub others: u64,
+    /// INVALID with any other reason.
+    pub other_invalid: u64,
+    /// ERROR with any other reason.
+    pub other_error: u64,
 }
 
 impl Verdicts {
@@ -221,7 +223,8 @@ impl Verdicts {
             Some(ErrorCode::Trap) => &mut self.trapped,
             Some(ErrorCode::OutOfFuel) => &mut self.out_of_fuel,
             Some(ErrorCode::Limit) => &mut self.over_limit,
-            Some(_) => &mut self.others,
+            Some(reason) if reason.is_invalid() => &mut self.other_invalid,
+            Some(_) => &mut self.other_error,
         };
         *count += 1;
     }

@@ -12,7 +12,7 @@ const TOPICS_MAX: usize = 200;
 type Read = fn(&ProgramTally) -> u64;
 
 /// Verdicts with the labels of their effect and reason.
-const VERDICTS: [(&str, &str, Read); 8] = [
+const VERDICTS: [(&str, &str, Read); 9] = [
     ("VALID", "", |one| one.verdicts.valid),
     ("INVALID", "REJECTED", |one| one.verdicts.rejected),
     ("INVALID", "QUOTA", |one| one.verdicts.over_quota),
@@ -20,7 +20,8 @@ const VERDICTS: [(&str, &str, Read); 8] = [
     ("ERROR", "TRAP", |one| one.verdicts.trapped),
     ("ERROR", "OUT_OF_FUEL", |one| one.verdicts.out_of_fuel),
     ("ERROR", "LIMIT", |one| one.verdicts.over_limit),
-    ("OTHER", "", |one| one.verdicts.others),
+    ("INVALID", "OTHER", |one| one.verdicts.other_invalid),
+    ("ERROR", "OTHER", |one| one.verdicts.other_error),
 ];
 
 pub(super) fn programs(page: &mut Page, shared: &Shared) {
