@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use weir::{ClusterStatus, Weir};
+use weir::{ClusterStatus, ConnectOptions, Weir};
 
 use super::child::{TOPIC, put};
 use super::crash::{Acknowledged, check, nothing_lost};
@@ -146,7 +146,10 @@ pub(super) fn run(
     stage.step("failover", |stage| {
         let interrupt = stage.interrupt();
         let mut cluster = Cluster::start(directory)?;
-        let client = Weir::connect(&cluster.at)?;
+        // On a busy machine an election can take longer than the usual time limit.
+        let mut options = ConnectOptions::default();
+        options.connect_timeout = TIMEOUT;
+        let client = Weir::connect_with(&cluster.at, &options)?;
         client.topic(TOPIC)?.ensure()?;
         let mut told = Acknowledged::default();
         let mut write = |nonce| -> anyhow::Result<()> {
