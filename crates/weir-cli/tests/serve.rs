@@ -829,7 +829,7 @@ fn a_start_that_fails_says_why_and_leaves_no_store() {
         (&["--http", port, "--native", "off"][..], 75, "(E509)"),
         (&["--http", "off", "--native", port], 75, "`--native :0`"),
         (&["--http", ":0", "--native", port], 75, "listens there"),
-        (&["--http", "7", "--native", "7"], 78, "a port of its own"),
+        (&["--http", "7", "--native", "7"], 78, "set different ports"),
         (
             &[
                 "--http",

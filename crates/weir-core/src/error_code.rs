@@ -393,12 +393,6 @@ impl ErrorCode {
         self as u16
     }
 
-    /// Whether the effect of an intention with this reason is INVALID. Reasons are numbered by effect:
-    /// 1xx is INVALID, 2xx is ERROR.
-    pub const fn is_invalid(self) -> bool {
-        self.number() < 200
-    }
-
     /// The code with this number; `None` if there is none.
     #[allow(clippy::too_many_lines, reason = "one line an error")]
     pub const fn from_number(number: u16) -> Option<Self> {

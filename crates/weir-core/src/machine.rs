@@ -549,7 +549,8 @@ fn commit(stamp: &Stamp, verdict: Result<Emitted, Rejection>) -> Commit {
             ..base
         },
         Err(Rejection { reason, detail }) => {
-            let effect = if reason.is_invalid() {
+            // Reasons are numbered by effect: 1xx is INVALID, 2xx is ERROR.
+            let effect = if reason.number() < 200 {
                 Effect::Invalid
             } else {
                 Effect::Error

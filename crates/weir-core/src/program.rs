@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::call_context::{CallContext, Image};
 pub use crate::code::{CodeHash, StateMode, TrapKind};
-use crate::error_code::ErrorCode;
+use crate::error_code::{Class, ErrorCode};
 use crate::kv::KvMap;
 
 /// Stack bytes of a thread that applies, enough for every call of a program without a second stack.
@@ -223,7 +223,7 @@ impl Verdicts {
             Some(ErrorCode::Trap) => &mut self.trapped,
             Some(ErrorCode::OutOfFuel) => &mut self.out_of_fuel,
             Some(ErrorCode::Limit) => &mut self.over_limit,
-            Some(reason) if reason.is_invalid() => &mut self.other_invalid,
+            Some(reason) if reason.class() == Class::Invalid => &mut self.other_invalid,
             Some(_) => &mut self.other_error,
         };
         *count += 1;

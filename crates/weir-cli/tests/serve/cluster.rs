@@ -611,7 +611,7 @@ fn a_directory_that_does_not_belong_is_refused_with_a_sentence() {
             "empty",
             &["--peer", "0.0.0.0:7072", "--join", "127.0.0.1:1"],
         ),
-        "without TLS",
+        "has no TLS",
     );
     // The cluster has received nothing of it.
     assert_eq!(cluster.status(1).unwrap().members.len(), 1);
