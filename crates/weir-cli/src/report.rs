@@ -53,6 +53,10 @@ pub(crate) struct Failure {
     tool: bool,
 }
 
+/// The advice for a node whose directory cannot be used.
+pub(crate) const LOST_NODE: &str = "replace the node: `weir cluster rm N --yes` at another node, then join with an empty \
+     directory, without `--node`; only a cluster without another node is restored from a backup";
+
 /// The exit code that shells report for SIGPIPE.
 const UNREAD: u8 = 141;
 
@@ -120,6 +124,7 @@ impl Failure {
             StoreError::CompactionOff { name } => failure.advise(format!(
                 "turn it on: `weir topic set {name} compaction=latest`"
             )),
+            StoreError::VoteLost { .. } => failure.advise(LOST_NODE),
             StoreError::Missing { what: "store" } => {
                 failure.advise("check the path given to `--at`; `weir put` makes a new store")
             }
@@ -377,7 +382,9 @@ pub(crate) fn io_code(error: &io::Error) -> ErrorCode {
 /// The code of a store error.
 pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
     match error {
-        StoreError::Damage { .. } | StoreError::ForeignStore { .. } => ErrorCode::Damaged,
+        StoreError::Damage { .. }
+        | StoreError::ForeignStore { .. }
+        | StoreError::VoteLost { .. } => ErrorCode::Damaged,
         StoreError::Apply { .. } => ErrorCode::Diverged,
         StoreError::NewerFormat { .. } | StoreError::UnknownContent { .. } => {
             ErrorCode::FormatNewer

@@ -18,6 +18,16 @@ pub enum NodeError {
     /// The cluster has rejected the node or the change.
     #[error("{0}")]
     Refused(String),
+    /// The store that should become a node has the state of a cluster with other voters. They may
+    /// run, and acknowledge writes that the store lacks.
+    #[error(
+        "the store is the copy of a node of a cluster with the voters {voters}: a second cluster of \
+         the same store would acknowledge writes that the first one lacks"
+    )]
+    OtherVoters {
+        /// Their numbers, separated by commas.
+        voters: String,
+    },
     /// No leader has replied.
     #[error("no leader of the cluster has answered: {0}")]
     Unreachable(String),

@@ -26,7 +26,7 @@ use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::agreement::{self, Diverged};
 use crate::client::{Peer, Peers};
-use crate::convert::{NODES_MAX, encode_members, entry_id};
+use crate::convert::{NODES_MAX, decode_members, encode_members, entry_id};
 use crate::disk_space::{DiskSpace, FULL};
 use crate::error::NodeError;
 use crate::exchange;
@@ -374,17 +374,30 @@ impl Node {
 
     /// Makes a standalone store in `directory` the first node of a cluster. The id of the cluster
     /// is that of the store.
+    ///
+    /// # Errors
+    /// `OtherVoters` if the store has the state of a cluster with other voters, unless `force`.
     pub fn convert(
         directory: &Path,
         options: &OpenOptions,
         node: u64,
         member: &Member,
+        force: bool,
     ) -> Result<NodeConfig, NodeError> {
         let options = OpenOptions {
             create: false,
             ..options.clone()
         };
         let store = Store::open(directory, &options)?;
+        if let Some(body) = store.membership()?.filter(|_| !force) {
+            let members = decode_members(&body)?;
+            let others: Vec<_> = members.voter_ids().filter(|voter| *voter != node).collect();
+            if !others.is_empty() {
+                let voters = members.voter_ids().map(|voter| voter.to_string());
+                let voters = voters.collect::<Vec<_>>().join(", ");
+                return Err(NodeError::OtherVoters { voters });
+            }
+        }
         let cluster = store.identity().store_id;
         let incarnation = new_incarnation();
         let member = Member {

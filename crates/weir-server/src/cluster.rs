@@ -144,17 +144,19 @@ impl ClusterNode {
     }
 
     /// Turns the store in `directory` into the first node of a new cluster. Creates the store if
-    /// there is none. Returns the number of the node.
+    /// there is none. Returns the number of the node. Fails if the store has the state of a cluster
+    /// with other voters, unless `force`.
     pub fn init(
         directory: &Path,
         options: &OpenOptions,
         node: Option<u64>,
         member: &Member,
+        force: bool,
     ) -> Result<u64, ClusterError> {
         if options.create {
             Store::open(directory, options)?.close()?;
         }
-        let made = Node::convert(directory, options, node.unwrap_or(1), member)?;
+        let made = Node::convert(directory, options, node.unwrap_or(1), member, force)?;
         Ok(made.node)
     }
 

@@ -271,6 +271,17 @@ pub enum StoreError {
         /// What the directory contains, and what to do.
         why: String,
     },
+    /// The vote file of a node is missing or damaged. The node has forgotten whom it voted for and
+    /// what it acknowledged, so it must not take part in the cluster again, and is no store of its
+    /// own.
+    #[error(
+        "the directory is a node of a cluster that has lost its vote (cluster/vote {what}): it has \
+         forgotten its votes and what it acknowledged"
+    )]
+    VoteLost {
+        /// What is wrong with the file.
+        what: &'static str,
+    },
     /// Another process reported this error or cannot be reached: the server of a remote store, or
     /// the log provider of a replica.
     #[error("{text}")]
@@ -496,7 +507,9 @@ impl StoreError {
     /// The error code, which is equal in every language.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Damage { .. } | Self::ForeignStore { .. } => ErrorCode::Damaged,
+            Self::Damage { .. } | Self::ForeignStore { .. } | Self::VoteLost { .. } => {
+                ErrorCode::Damaged
+            }
             Self::Apply { .. } => ErrorCode::Diverged,
             Self::NewerFormat { .. } | Self::UnknownContent { .. } => ErrorCode::FormatNewer,
             Self::Missing { .. } => ErrorCode::NotAStore,
@@ -536,7 +549,10 @@ impl StoreError {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Damage { .. } | Self::ForeignStore { .. } | Self::Apply { .. } => Fault::Data,
+            Self::Damage { .. }
+            | Self::ForeignStore { .. }
+            | Self::VoteLost { .. }
+            | Self::Apply { .. } => Fault::Data,
             Self::LimitExceeded { .. }
             | Self::IndexOutOfRange { .. }
             | Self::Gone { .. }

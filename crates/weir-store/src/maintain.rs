@@ -197,7 +197,8 @@ fn partial_name(target: &Path, identity: &Identity) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copies the identity, snapshot and segments, and creates an empty log after them.
+/// Copies the identity, snapshot and segments, and creates an empty log after them. The copy is no
+/// node: its snapshot has no members of a cluster.
 fn copy_state(
     from: &dyn Disk,
     to: &Arc<dyn Disk>,
@@ -210,7 +211,8 @@ fn copy_state(
         files: 0,
     };
     let store_id = engine.identity.store_id;
-    let state = Snapshot::read(from, store_id, index, 0, engine.host.as_ref())?;
+    let mut state = Snapshot::read(from, store_id, index, 0, engine.host.as_ref())?;
+    state.membership = None;
     let make = |dir: &str| {
         to.create_dir(dir)
             .map_err(StoreError::io(IoVerb::Open, dir))
@@ -222,15 +224,14 @@ fn copy_state(
         make(&dir)?;
         for entry in &list.segments {
             let path = segment_path(*id, entry.number);
-            report.bytes += copy(from, &**to, &path, Some(entry.bytes))?;
+            report.bytes += copy(from, &**to, &path, entry.bytes)?;
             report.files += 1;
         }
         to.sync_dir(&dir)
             .map_err(StoreError::io(IoVerb::Sync, &dir))?;
     }
     make(snapshot::DIRECTORY)?;
-    let path = snapshot::path(index);
-    report.bytes += copy(from, &**to, &path, None)?;
+    report.bytes += state.write(&**to, store_id)?;
     report.files += 1;
     for dir in ["topics", snapshot::DIRECTORY] {
         to.sync_dir(dir)
@@ -247,18 +248,14 @@ fn copy_state(
     Ok(report)
 }
 
-/// Copies the first `bytes` of a file (`None`: the whole file) and syncs the copy.
-fn copy(from: &dyn Disk, to: &dyn Disk, path: &str, bytes: Option<u64>) -> Result<u64, StoreError> {
+/// Copies the first `len` bytes of a file and syncs the copy. Returns `len`.
+fn copy(from: &dyn Disk, to: &dyn Disk, path: &str, len: u64) -> Result<u64, StoreError> {
     let source = from
         .open(path, OpenMode::Read)
         .map_err(StoreError::io(IoVerb::Open, path))?;
     let target = to
         .open(path, OpenMode::CreateNew)
         .map_err(StoreError::io(IoVerb::Open, path))?;
-    let len = match bytes {
-        Some(bytes) => bytes,
-        None => source.len().map_err(StoreError::io(IoVerb::Read, path))?,
-    };
     let mut buffer = vec![0; COPY_BYTES];
     let mut at = 0;
     while at < len {

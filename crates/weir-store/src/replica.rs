@@ -26,6 +26,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::{Digest, Outcomes};
 
+use crate::checkpoint;
 use crate::commit::{Applier, Committer};
 use crate::disk::{Disk, FileDisk};
 use crate::error::{IoVerb, StoreError};
@@ -38,6 +39,7 @@ use crate::node::files::{self, CommittedFile, VoteFile};
 pub use crate::node::{Callback, DirectoryReport, NodeOptions, Vote, new_incarnation};
 use crate::node::{NodeFiles, ReplicaWriter, Shared};
 use crate::options::OpenOptions;
+use crate::permit::ExclusivePermit;
 pub use crate::provider::{IntentionLog, LatencyClass, ProposedBatch, Waiters};
 use crate::recovery::recover;
 use crate::replay::{
@@ -244,9 +246,23 @@ impl Store {
         Ok((store, replica))
     }
 
+    /// Returns the body of the newest membership entry in the state; `None` if there is none. A
+    /// backup has none.
+    ///
+    /// # Errors
+    /// `Closed` if the store is closed.
+    pub fn membership(&self) -> Result<Option<Bytes>, StoreError> {
+        self.run_on_commit_thread(|committer| {
+            let applier = committer.applier.lock();
+            Some(applier.membership.as_ref()?.body.clone())
+        })
+    }
+
     /// Makes the directory of this store the first node of a cluster, and closes the store. Appends
     /// a membership entry to the log, and creates a vote file with a vote for `node`. Converts no
-    /// data. Returns the id of the membership entry.
+    /// data. If the store has a membership of another cluster, writes a snapshot with the new
+    /// membership, because a node that joins would believe the old one. Returns the id of the
+    /// membership entry.
     pub fn into_node(
         self,
         node: u64,
@@ -254,8 +270,9 @@ impl Store {
         membership: &[u8],
     ) -> Result<EntryId, StoreError> {
         let body = membership.to_vec();
+        let permit = self.maintenance.acquire();
         let id = self.run_on_commit_thread(move |committer| {
-            committer.become_node(node, incarnation, &body)
+            committer.become_node(node, incarnation, &body, &permit)
         })??;
         self.close()?;
         Ok(id)
@@ -726,6 +743,7 @@ impl Committer {
         node: u64,
         incarnation: u64,
         body: &[u8],
+        permit: &ExclusivePermit,
     ) -> Result<EntryId, StoreError> {
         if self.replica.is_some() {
             let why = "the store is already a node of a cluster".to_owned();
@@ -738,21 +756,24 @@ impl Committer {
         let index = appended.map_err(|error| self.fail(error))?;
         self.unsynced = true;
         self.sync()?;
-        self.applier
-            .lock()
-            .apply_committed(index, term, 0, &payload)?;
+        let mut applier = self.applier.lock();
+        let had_members = applier.membership.is_some();
+        applier.apply_committed(index, term, 0, &payload)?;
+        drop(applier);
+        if had_members {
+            let snapshot = self.begin_checkpoint()?;
+            checkpoint::finish(&self.engine, &*self.disk, &snapshot, permit)?;
+        }
         let store_id = self.engine.identity.store_id;
         let vote = Vote {
             term,
             voted_for: node,
             is_committed: true,
         };
-        // Create the vote file last: with this file, the directory belongs to a node.
-        self.disk
-            .create_dir(files::DIRECTORY)
-            .map_err(StoreError::io(IoVerb::Open, files::DIRECTORY))?;
-        CommittedFile::open(&*self.disk, store_id)?.save(index, term)?;
+        // With the vote file, the directory belongs to a node. The other files follow it, so a
+        // directory that has them and no vote file has lost its vote.
         VoteFile::create(&*self.disk, store_id, node, incarnation, Some(vote))?;
+        CommittedFile::open(&*self.disk, store_id)?.save(index, term)?;
         Ok(EntryId { term, index })
     }
 }

@@ -126,8 +126,9 @@ impl Checkpoint {
 }
 
 impl Snapshot {
-    /// Writes the file and gives it its name. The name is not durable yet.
-    fn write(&self, disk: &dyn Disk, store_id: [u8; 16]) -> Result<(), StoreError> {
+    /// Writes the file and gives it its name. The name is not durable yet. Returns the bytes of the
+    /// file.
+    pub(crate) fn write(&self, disk: &dyn Disk, store_id: [u8; 16]) -> Result<u64, StoreError> {
         let name = path(self.index);
         let new = format!("{name}.new");
         if disk.open(&new, OpenMode::Read).is_ok() {
@@ -139,9 +140,10 @@ impl Snapshot {
             // Free the space: a full disk may be the cause of the failure.
             drop(disk.remove(&new));
         }
-        written?;
+        let bytes = written?;
         disk.rename(&new, &name)
-            .map_err(StoreError::io(IoVerb::Rename, &name))
+            .map_err(StoreError::io(IoVerb::Rename, &name))?;
+        Ok(bytes)
     }
 
     fn write_content(
@@ -149,7 +151,7 @@ impl Snapshot {
         disk: &dyn Disk,
         store_id: [u8; 16],
         path: &str,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let file = disk
             .open(path, OpenMode::CreateNew)
             .map_err(StoreError::io(IoVerb::Open, path))?;
@@ -163,7 +165,9 @@ impl Snapshot {
         out.write(&self.list_bytes()).map_err(storage)?;
         self.machine.save(&mut out).map_err(storage)?;
         out.finish()?;
-        file.sync_data().map_err(StoreError::io(IoVerb::Sync, path))
+        file.sync_data()
+            .map_err(StoreError::io(IoVerb::Sync, path))?;
+        file.len().map_err(StoreError::io(IoVerb::Read, path))
     }
 
     fn header(&self, store_id: [u8; 16]) -> [u8; HEADER_BYTES] {

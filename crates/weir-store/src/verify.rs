@@ -20,7 +20,7 @@ use crate::identity::{self, Identity};
 use crate::install::{MANIFEST, Pending, STAGED};
 use crate::lock::{DirLock, SOCKET_FILE};
 use crate::log::{self, LogIndex, LogReaders};
-use crate::node::files::CommittedFile;
+use crate::node::files::{CommittedFile, VOTE};
 use crate::replay::Replay;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, BlockLocation, HEADER_BYTES, Header};
@@ -78,6 +78,9 @@ impl VerifyReport {
             position,
             what,
         };
+        if self.findings.contains(&finding) {
+            return;
+        }
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(finding);
             return;
@@ -111,6 +114,7 @@ impl VerifyReport {
             Err(
                 error @ (StoreError::NewerFormat { .. }
                 | StoreError::ForeignStore { .. }
+                | StoreError::VoteLost { .. }
                 | StoreError::Apply { .. }),
             ) => {
                 self.add(Severity::Damage, file, 0, &error.to_string());
@@ -526,7 +530,9 @@ fn replay(
     }
     let first = readers.first_index();
     let mut last = readers.last_index();
-    if let Some(committed) = CommittedFile::peek(disk, store_id)? {
+    let committed = CommittedFile::peek(disk, store_id);
+    let committed = report.take(Severity::Damage, VOTE, committed)?;
+    if let Some(committed) = committed.flatten() {
         // Later entries are not committed and may still be truncated.
         let newest = snapshots
             .first()

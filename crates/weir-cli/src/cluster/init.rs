@@ -34,6 +34,9 @@ pub(crate) struct InitArgs {
     /// Number of the node [default: 1]
     #[arg(long, value_name = "N")]
     node: Option<u64>,
+    /// Accept a store that is the copy of a node of another cluster, which is lost
+    #[arg(long)]
+    force: bool,
 }
 
 /// Runs `weir cluster init`.
@@ -41,7 +44,7 @@ pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> 
     let given = [("peer", &args.peer), ("advertise", &args.advertise)];
     let config = configure(caller, &given)?;
     let at = place::directory(caller, "weir cluster init", "give a directory: `--at DIR`")?;
-    let number = init(caller, at, &config, args.node)?;
+    let number = init(caller, at, &config, args.node, args.force)?;
     note(
         caller.quiet,
         &format!("{at} is node {number} of a new cluster; serve it with `weir serve`"),
@@ -73,6 +76,7 @@ pub(super) fn init(
     at: &str,
     config: &ServerConfig,
     number: Option<u64>,
+    force: bool,
 ) -> anyhow::Result<u64> {
     let failure = || Failure::new(ErrorCode::BadOption, format!("cannot make {at} a node"));
     let Some(peer) = config.peer else {
@@ -116,6 +120,6 @@ pub(super) fn init(
     let progress = Progress::default();
     let mut options = place::options(caller, Access::Write, "weir cluster init", &progress);
     config.tune(&mut options);
-    let made = ClusterNode::init(directory, &with_engine(&options), number, &member);
+    let made = ClusterNode::init(directory, &with_engine(&options), number, &member, force);
     made.map_err(|error| node::failure(at, &error))
 }

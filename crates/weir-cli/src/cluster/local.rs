@@ -290,7 +290,7 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
         && !ClusterNode::is_node(&first.directory).failed(what)?
     {
         let at = first.directory.display().to_string();
-        init::init(caller, &at, &first.config, Some(first.number))?;
+        init::init(caller, &at, &first.config, Some(first.number), false)?;
     }
     Ok(nodes)
 }

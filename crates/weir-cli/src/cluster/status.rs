@@ -14,7 +14,7 @@ use crate::report::{Failure, FailureContext, note};
 
 /// Maximum time for the response of a node.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Exit code if a node does not respond, but a majority does.
+/// Exit code if a node does not respond or contradicts the others, but a majority agrees.
 const MEMBER_DOWN: u8 = 1;
 /// Exit code if no majority responds.
 const NO_QUORUM: u8 = 5;
@@ -22,8 +22,8 @@ const NO_QUORUM: u8 = 5;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Asks the node at --at, and then all members that it knows. Needs the right `admin`. Two nodes with
-equal `applied` must have equal `digest`. Exit codes: 0; 1: a node does not respond; 5: the nodes that
-respond are not a majority.
+equal `applied` must have equal `digest`. Exit codes: 0; 1: a node does not respond, answers with other
+members, or a second node leads; 5: the nodes that respond with the same members are not a majority.
 
 Examples:
   weir cluster status --at weir://127.0.0.1:7071
@@ -159,19 +159,53 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         );
         note(caller.quiet, &text);
     }
+    let contradicts = |answer: &Result<Option<Answer>, String>| match answer {
+        Ok(Some(answer)) => voting(&answer.cluster) != voting(&first.cluster),
+        _ => false,
+    };
+    let mut contradictions = Vec::new();
+    for (member, answer) in members.iter().zip(&answers) {
+        if contradicts(answer) {
+            contradictions.push(format!(
+                "node {} answers with other members than node {}: it is no part of this cluster, or \
+                 lacks the newest change of the members",
+                member.node, first.cluster.node
+            ));
+        }
+    }
+    let all = answers.iter().flatten().map(|answer| answer.as_ref());
+    let all = all.map(|answer| &answer.unwrap_or(&first).cluster);
+    let leaders = all.filter(|cluster| cluster.role == "leader");
+    let leaders: Vec<_> = leaders.map(|leader| leader.node.to_string()).collect();
+    if leaders.len() > 1 {
+        contradictions.push(format!(
+            "nodes {} lead: unless the lead has just moved, one of them belongs to another cluster, \
+             and its writes are lost to this one",
+            leaders.join(" and ")
+        ));
+    }
+    for text in &contradictions {
+        note(false, text);
+    }
     let voters = members.iter().filter(|member| member.votes).count();
-    let answering = members
+    let agreeing = members
         .iter()
         .zip(&answers)
-        .filter(|(member, answer)| member.votes && answer.is_ok())
+        .filter(|(member, answer)| member.votes && answer.is_ok() && !contradicts(answer))
         .count();
-    Ok(if answering * 2 <= voters {
+    Ok(if agreeing * 2 <= voters {
         ExitCode::from(NO_QUORUM)
-    } else if answers.iter().any(Result::is_err) {
+    } else if answers.iter().any(Result::is_err) || !contradictions.is_empty() {
         ExitCode::from(MEMBER_DOWN)
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// The members that a node knows, and whether they vote.
+fn voting(cluster: &ClusterStatus) -> Vec<(u64, bool)> {
+    let members = cluster.members.iter();
+    members.map(|member| (member.node, member.votes)).collect()
 }
 
 fn ask(weir: &Weir) -> Result<Option<Answer>, weir::WeirError> {

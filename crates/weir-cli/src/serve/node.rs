@@ -4,14 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use weir::{ErrorCode, OpenOptions, with_engine};
+use weir::{ErrorCode, OpenOptions, StoreError, with_engine};
 use weir_server::ServerConfig;
 use weir_server::cluster::{ClusterError, ClusterNode, Member, NodeError, NodeSettings, PeerFiles};
 
 use crate::caller::Caller;
 use crate::place::{self, Access};
 use crate::progress::Progress;
-use crate::report::{Failure, FailureContext};
+use crate::report::{Failure, FailureContext, LOST_NODE};
 
 /// The addresses at which a server listens.
 #[derive(Clone, Copy, Debug)]
@@ -192,7 +192,24 @@ fn peer_files(config: &ServerConfig) -> Option<PeerFiles> {
 pub(crate) fn failure(at: &str, error: &ClusterError) -> anyhow::Error {
     let what = format!("cannot serve {at} as a node of a cluster");
     let failure = match error {
-        ClusterError::Node(NodeError::Store(error)) => Failure::store(what, error),
+        ClusterError::Node(NodeError::Store(error)) => {
+            let failure = Failure::store(what, error);
+            // The majority has what the directory has lost; a backup has not.
+            if error.is_damage() || matches!(error, StoreError::Missing { what: "log" }) {
+                failure.advise(LOST_NODE)
+            } else {
+                failure
+            }
+        }
+        ClusterError::Node(NodeError::OtherVoters { .. }) => Failure::new(
+            ErrorCode::BadOption,
+            what,
+        )
+        .because(error)
+        .advise(
+            "join that cluster with an empty directory; if all its voters are lost and none \
+                     will start again, `weir cluster init --force`",
+        ),
         ClusterError::Node(NodeError::Unreachable(_)) => Failure::new(ErrorCode::Unreachable, what)
             .because(error)
             .advise("check the addresses after --join, and that a majority of the nodes runs"),

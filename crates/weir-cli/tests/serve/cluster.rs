@@ -555,6 +555,80 @@ fn refused(place: &Path, words: &[&str]) -> String {
     text
 }
 
+/// A node that has lost its votes is replaced. No advice makes a second cluster of its directory,
+/// and a second cluster is reported.
+#[test]
+fn a_node_without_its_vote_is_no_store_and_no_second_cluster() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let mut cluster = Cluster::start(place, 3);
+    let client = Weir::connect(&cluster.at).unwrap();
+    client.topic("orders").unwrap().ensure().unwrap();
+    cluster.agree();
+    let lost = cluster.leader() % 3 + 1;
+    let serve = cluster.kill(lost);
+    let serve: Vec<_> = serve.split(' ').collect();
+    let directory = format!("nodes/node-{lost}");
+    let config = format!("{directory}.toml");
+    let init = [
+        "cluster", "init", "--at", &directory, "--config", &config, "--node",
+    ];
+    let init = |more: &[&str]| {
+        let number = lost.to_string();
+        let words = [&init[..], &[&number], more].concat();
+        weir(place).args(words).output().unwrap()
+    };
+    let vote = place.join(&directory).join("cluster/vote");
+    let remedy = "`weir cluster rm N --yes`";
+    std::fs::write(&vote, []).unwrap();
+    let said = refused(place, &serve);
+    assert!(said.contains(remedy), "{said}");
+    std::fs::remove_file(&vote).unwrap();
+    let put = ["put", "orders", "x", "--at", &directory];
+    for words in [&serve[..], &put, &["status", "--at", &directory]] {
+        let said = refused(place, words);
+        assert!(
+            said.contains("has lost its vote") && said.contains(remedy),
+            "{said}"
+        );
+    }
+    let made = init(&[]);
+    let said = String::from_utf8(made.stderr).unwrap();
+    assert_eq!(made.status.code(), Some(65), "{said}");
+    assert!(said.contains(remedy), "{said}");
+
+    // Without any file of the node, the members in its state are left.
+    std::fs::remove_dir_all(vote.parent().unwrap()).unwrap();
+    let made = init(&[]);
+    let said = String::from_utf8(made.stderr).unwrap();
+    assert!(!made.status.success(), "{said}");
+    assert!(said.contains("with the voters 1, 2, 3"), "{said}");
+    let status = |at: &str| {
+        let asked = weir(place).args(["cluster", "status", "--at", at]).output();
+        let asked = asked.unwrap();
+        (
+            asked.status.code(),
+            String::from_utf8(asked.stderr).unwrap(),
+        )
+    };
+    let leader = cluster.nodes[&cluster.leader()].native.clone();
+    let (code, said) = status(&leader);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(init(&["--force"]).status.success());
+    cluster.restart(place, &serve.join(" "));
+    let until = Instant::now() + TIMEOUT;
+    while cluster
+        .status(lost)
+        .is_none_or(|status| status.role != "leader")
+    {
+        assert!(Instant::now() < until, "the second cluster does not start");
+    }
+    let (code, said) = status(&leader);
+    assert_eq!(code, Some(1), "{said}");
+    let why = format!("node {lost} answers with other members");
+    assert!(said.contains(&why) && said.contains(" lead: "), "{said}");
+}
+
 #[test]
 fn a_directory_that_does_not_belong_is_refused_with_a_sentence() {
     let place = tempfile::tempdir().unwrap();

@@ -232,7 +232,7 @@ async fn a_single_store_becomes_three_nodes_and_keeps_everything() {
         client,
         ..Member::default()
     };
-    let made = Node::convert(&directory, &options(), 1, &member).unwrap();
+    let made = Node::convert(&directory, &options(), 1, &member, false).unwrap();
     cluster.id = made.cluster;
     cluster.members.insert(1, member);
     cluster.open(1, listener).await;
@@ -681,6 +681,81 @@ impl Cluster {
 }
 
 /// One copy of the run before, and one of the last run, which lacks only entries.
+/// The new node 1 has another disk than node 1 of the old cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_join_the_copy_of_a_lost_cluster_even_if_they_end_after_the_snapshot() {
+    let mut old = Cluster::start(3, CLUSTER).await;
+    let members = old.members.clone();
+    old.nodes[&1].initialize(members).await.unwrap();
+    old.create().await;
+    for nonce in 2..=20 {
+        old.put(nonce).await;
+    }
+    old.agreed().await;
+    old.purge(2).await;
+    let backup = old.directories.path().join("backup");
+    old.nodes[&2].store().backup(&backup).unwrap();
+    let copied = old.directories.path().join("copied");
+    old.stop(2).await;
+    copy_directory(&old.directory(2), &copied);
+    std::fs::remove_dir_all(copied.join("cluster")).unwrap();
+    for (from, force) in [(backup, false), (copied, true)] {
+        let mut new = Cluster::start(0, CLUSTER).await;
+        let directory = new.directory(1);
+        std::fs::rename(&from, &directory).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = listener.local_addr().unwrap().to_string();
+        let member = empty_at(&peer).member;
+        new.members.insert(1, member.clone());
+        if force {
+            // The old cluster still runs, and acknowledges writes.
+            let refused = Node::convert(&directory, &options(), 1, &member, false);
+            let refused = refused.unwrap_err();
+            assert!(
+                matches!(&refused, NodeError::OtherVoters { voters } if voters == "1, 2, 3"),
+                "{refused}"
+            );
+        }
+        Node::convert(&directory, &options(), 1, &member, force).unwrap();
+        new.open(1, listener).await;
+        assert_eq!(new.leader().await, 1);
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap();
+        let joined = asks(&peer, &empty_at(&own.to_string())).await.unwrap();
+        let directory = new.directory(joined.node);
+        let node = Node::open(&directory, &options(), joined, listener).await;
+        let node = node.unwrap();
+        let has_snapshot = || {
+            let names = directory.join("snapshots").read_dir();
+            names.is_ok_and(|mut names| {
+                names.any(|name| {
+                    name.unwrap()
+                        .path()
+                        .extension()
+                        .is_some_and(|e| e == "snap")
+                })
+            })
+        };
+        while !has_snapshot() {
+            tokio::task::yield_now().await;
+        }
+        node.close().await.unwrap();
+        let listener = TcpListener::bind(own).await.unwrap();
+        let node = Node::open(&directory, &options(), joined, listener).await;
+        let node = node.unwrap();
+        let votes = async {
+            let is_member = |status: &Status| status.members.contains_key(&status.node);
+            node.until(is_member).await.unwrap();
+            node.become_voter().await.unwrap();
+        };
+        let votes = tokio::time::timeout(Duration::from_mins(1), votes);
+        votes.await.expect("the node is refused");
+        node.close().await.unwrap();
+        new.stop(1).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_older_copy_of_a_directory_is_refused() {
     let mut cluster = Cluster::start(3, CLUSTER).await;

@@ -4,7 +4,8 @@
 //! Invariants:
 //!
 //! - Every later open finds a vote that was reported as saved.
-//! - An open fails if both copies of the vote file are bad.
+//! - An open fails if both copies of the vote file are bad, or if the file is missing and another
+//!   file of a node exists. The vote file is the first of these files that gets its name.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use crate::log_index::EntryId;
 
 /// Directory of these files.
 pub(crate) const DIRECTORY: &str = "cluster";
-const VOTE: &str = "cluster/vote";
+/// The vote file.
+pub(crate) const VOTE: &str = "cluster/vote";
 const VOTE_NEW: &str = "cluster/vote.new";
 /// The committed file.
 pub(crate) const COMMITTED: &str = "cluster/committed";
@@ -148,17 +150,27 @@ fn write_sector(
 }
 
 /// Whether the directory belongs to a node of a cluster.
+///
+/// # Errors
+/// `VoteLost` if the directory belonged to a node, and the vote file is missing.
 pub(crate) fn is_node(disk: &dyn Disk) -> Result<bool, StoreError> {
     let names = disk.list(DIRECTORY);
     let names = names.map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
-    Ok(names.iter().any(|name| name == "vote"))
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    if has("vote") {
+        return Ok(true);
+    }
+    if has("committed") || has("seen") {
+        return Err(StoreError::VoteLost { what: "is missing" });
+    }
+    Ok(false)
 }
 
 /// Returns number and incarnation of the node that owns the directory; `None` for a store
 /// outside of a cluster. Changes no file.
 ///
 /// # Errors
-/// `Damage` if no copy of the vote is valid.
+/// `VoteLost` if the vote is missing or no copy of it is valid.
 pub(crate) fn node_of(
     disk: &dyn Disk,
     store_id: [u8; 16],
@@ -176,7 +188,8 @@ pub(crate) fn node_of(
 
 /// The error if no copy of the vote is valid.
 fn unknown_vote() -> StoreError {
-    StoreError::damage(VOTE, 0, "both copies of the vote are damaged", 0)
+    let what = "is damaged in both copies";
+    StoreError::VoteLost { what }
 }
 
 /// The vote of a node. A node must never lose its vote.
@@ -196,8 +209,8 @@ impl VoteFile {
     /// Opens the file; `None` if the directory does not belong to a node.
     ///
     /// # Errors
-    /// `Damage` if no copy is valid. The earlier votes of the node are then unknown, so it must not
-    /// vote.
+    /// `VoteLost` if the file is missing or no copy is valid. The earlier votes of the node are then
+    /// unknown, so it must not vote.
     pub(crate) fn open(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Option<Self>, StoreError> {
         if !is_node(disk)? {
             return Ok(None);

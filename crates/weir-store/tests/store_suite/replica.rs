@@ -230,14 +230,57 @@ fn a_node_is_no_store_of_its_own_and_no_other_node() {
         assert_eq!(written[..512], written[512..]);
     }
     std::fs::write(&file, [0; 1024]).unwrap();
-    assert_eq!(
-        open_node(directory.path()).map(drop).unwrap_err().code(),
-        ErrorCode::Damaged
-    );
-    // Nor can the node id of the directory be read.
-    let identity = Store::node_identity(directory.path());
-    assert_eq!(identity.unwrap_err().code(), ErrorCode::Damaged);
-    assert_eq!(code(reopen_alone(directory.path())), ErrorCode::Damaged);
+    let is_lost = || {
+        let opened = open_node(directory.path()).map(drop);
+        // Nor can the node id of the directory be read, or the directory opened as a store.
+        let identity = Store::node_identity(directory.path()).map(drop);
+        let alone = reopen_alone(directory.path()).map(drop);
+        for error in [opened, identity, alone].map(Result::unwrap_err) {
+            assert!(matches!(error, StoreError::VoteLost { .. }), "{error}");
+            assert_eq!(error.code(), ErrorCode::Damaged);
+        }
+    };
+    is_lost();
+    // A missing vote is lost too, while any other file of the node exists.
+    std::fs::remove_file(&file).unwrap();
+    is_lost();
+    let found = verify(directory.path()).unwrap();
+    let [found] = &found.findings[..] else {
+        panic!("{:?}", found.findings);
+    };
+    assert!(found.what.contains("has lost its vote"), "{found:?}");
+    std::fs::remove_file(directory.path().join("cluster/committed")).unwrap();
+    is_lost();
+}
+
+/// The members of an old cluster would be shipped to nodes that join the new one.
+#[test]
+fn a_copy_of_a_node_that_becomes_a_node_ships_only_its_own_members() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, replica, _) = open_node(&directory.path().join("node")).unwrap();
+    create(&store, "orders");
+    let members = entry(7, 2, EntryBody::Membership(MEMBERS.into()));
+    append(&replica, vec![members.clone()]).unwrap();
+    replica.save_committed(members.id).unwrap();
+    replica.apply(members).unwrap();
+    store.backup(&directory.path().join("backup")).unwrap();
+    store.close().unwrap();
+    std::fs::remove_dir_all(directory.path().join("node/cluster")).unwrap();
+    for (name, had) in [("backup", None), ("node", Some(MEMBERS))] {
+        let copy = directory.path().join(name);
+        let found = verify(&copy).unwrap();
+        assert!(found.is_clean(), "{:?}", found.findings);
+        let store = reopen_alone(&copy).unwrap();
+        assert_eq!(store.membership().unwrap().as_deref(), had, "{name}");
+        store.checkpoint().unwrap();
+        store.into_node(3, 5, b"one node").unwrap();
+        let (store, replica, _) = open_node(&copy).unwrap();
+        let shipped = replica.ship().unwrap().unwrap();
+        let shipped = shipped.membership.as_ref().map(|(_, body)| &body[..]);
+        assert_eq!(shipped, had.map(|_| &b"one node"[..]), "{name}");
+        assert_eq!(replica.applied().membership.unwrap().1, &b"one node"[..]);
+        store.close().unwrap();
+    }
 }
 
 #[test]
