@@ -59,6 +59,8 @@ const ROUND_TIMEOUT: Duration = Duration::from_millis(500);
 const CONFIRM_PAUSE: Duration = Duration::from_millis(20);
 /// Time limit for openraft to register a snapshot that is on the disk.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a wait for a status looks at what changes without a message of the consensus.
+const STATUS_EVERY: Duration = Duration::from_millis(100);
 /// Pause before a learner repeats its request to vote.
 const PROMOTE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -327,7 +329,7 @@ impl Node {
             raft: raft.clone(),
             members: Members::new(identity, raft.clone(), engine, replica.is_synced()),
             contact: Contact::new(),
-            disk_space: Arc::clone(&disk_space),
+            disk_space,
             reports: Arc::clone(&reports),
             repairs: Arc::clone(&repairs),
             peers: peers.clone(),
@@ -338,7 +340,7 @@ impl Node {
         });
         let diverged = Diverged::default();
         let tasks = [
-            tokio::spawn(propose(received.batches, raft.clone(), disk_space)),
+            tokio::spawn(propose(received.batches, Arc::clone(&port))),
             tokio::spawn(peer::serve(acceptor, Arc::clone(&port))),
             tokio::spawn({
                 let port = Arc::clone(&port);
@@ -565,7 +567,7 @@ impl Node {
                 ServerState::Learner => Role::Learner,
                 ServerState::Shutdown => Role::Ended,
             },
-            leader: leader_of(&metrics, &self.port.disk_space),
+            leader: leader_of(&metrics, &self.port),
             term: metrics.current_term,
             purged: log.purged,
             last: log.last,
@@ -596,7 +598,7 @@ impl Node {
     pub fn leader(&self) -> Option<(u64, Member)> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let leader = leader_of(&metrics, &self.port.disk_space)?;
+        let leader = leader_of(&metrics, &self.port)?;
         let members = metrics.membership_config.membership();
         Some((leader, members.get_node(&leader)?.clone()))
     }
@@ -679,10 +681,12 @@ impl Node {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))) => {
                 match (forward.leader_id, forward.leader_node) {
-                    (Some(node), Some(member)) => Err(StoreError::Elsewhere {
-                        node,
-                        client: member.client,
-                    }),
+                    (Some(node), Some(member)) if !self.port.contact.is_lost() => {
+                        Err(StoreError::Elsewhere {
+                            node,
+                            client: member.client,
+                        })
+                    }
                     _ => Err(no_leader("an election is under way")),
                 }
             }
@@ -821,8 +825,10 @@ impl Node {
             if wanted(&status) {
                 return Ok(status);
             }
-            let changed = metrics.changed().await;
-            changed.map_err(|error| NodeError::consensus(&error))?;
+            let changed = tokio::time::timeout(STATUS_EVERY, metrics.changed()).await;
+            if let Ok(changed) = changed {
+                changed.map_err(|error| NodeError::consensus(&error))?;
+            }
         }
     }
 
@@ -867,20 +873,22 @@ impl Drop for Node {
     }
 }
 
-/// The known leader. A core that waits for space reports itself or an earlier leader.
-fn leader_of(metrics: &RaftMetrics<Types>, disk_space: &DiskSpace) -> Option<u64> {
-    if disk_space.is_full() {
+/// The known leader. A core that waits for space reports itself or an earlier leader. A core does
+/// not forget a leader that is silent.
+fn leader_of(metrics: &RaftMetrics<Types>, port: &Port) -> Option<u64> {
+    if port.disk_space.is_full() {
         let before = metrics.current_leader.filter(|node| *node != metrics.id);
-        return disk_space.leader().or(before);
+        return port.disk_space.leader().or(before);
     }
-    metrics.current_leader
+    let leads = |node: &u64| *node == metrics.id || !port.contact.is_lost();
+    metrics.current_leader.filter(leads)
 }
 
 /// Rejects a proposal on a full disk; the core does not see the proposal.
-fn refuse_full(waiters: Waiters, raft: &Raft<Types, StateMachine>, disk_space: &DiskSpace) {
-    let metrics = raft.metrics().borrow_watched().clone();
+fn refuse_full(waiters: Waiters, port: &Port) {
+    let metrics = port.raft.metrics().borrow_watched().clone();
     let members = metrics.membership_config.membership();
-    let leader = leader_of(&metrics, disk_space);
+    let leader = leader_of(&metrics, port);
     match leader.and_then(|node| Some((node, members.get_node(&node)?))) {
         Some((node, member)) => waiters.redirect(node, &member.client),
         None if members.voter_ids().count() > 1 => waiters.refuse(ErrorCode::NoLeader, FULL),
@@ -921,11 +929,7 @@ fn take(slot: &Slot) -> Option<Waiters> {
     slot.lock().take()
 }
 
-async fn propose(
-    mut batches: mpsc::UnboundedReceiver<ProposedBatch>,
-    raft: Raft<Types, StateMachine>,
-    disk_space: Arc<DiskSpace>,
-) {
+async fn propose(mut batches: mpsc::UnboundedReceiver<ProposedBatch>, port: Arc<Port>) {
     let mut waiting: VecDeque<(Instant, Slot)> = VecDeque::new();
     loop {
         let due = waiting.front().map(|(until, _)| *until);
@@ -952,8 +956,8 @@ async fn propose(
             payload,
             waiters,
         } = batch;
-        if disk_space.is_full() {
-            refuse_full(waiters, &raft, &disk_space);
+        if port.disk_space.is_full() {
+            refuse_full(waiters, &port);
             continue;
         }
         let slot: Slot = Arc::new(Mutex::new(Some(waiters)));
@@ -963,12 +967,16 @@ async fn propose(
             waiting.pop_front();
         }
         waiting.push_back((Instant::now() + PROPOSAL_TIMEOUT, Arc::clone(&slot)));
-        let on_result = OnResult(Box::new(move |result| {
-            if let Some(waiters) = take(&slot) {
-                resolve(waiters, result);
-            }
-        }));
-        let proposed = raft
+        let on_result = {
+            let port = Arc::clone(&port);
+            OnResult(Box::new(move |result| {
+                if let Some(waiters) = take(&slot) {
+                    resolve(waiters, result, &port.contact);
+                }
+            }))
+        };
+        let proposed = port
+            .raft
             .client_write_ff(Batch { count, payload }, Some(on_result))
             .await;
         if let Err(error) = proposed {
@@ -978,7 +986,7 @@ async fn propose(
 }
 
 /// Answers the waiting callers of a batch.
-fn resolve(waiters: Waiters, result: ClientWriteResult<Types>) {
+fn resolve(waiters: Waiters, result: ClientWriteResult<Types>, contact: &Contact) {
     #[cfg(feature = "sim")]
     let Some(waiters) = crate::planted::settle(waiters, &result) else {
         return;
@@ -986,11 +994,11 @@ fn resolve(waiters: Waiters, result: ClientWriteResult<Types>) {
     match result {
         Ok(response) => waiters.answer(&response.data),
         Err(ClientWriteError::ForwardToLeader(forward)) => match forward.leader_id {
-            Some(node) => {
+            Some(node) if !contact.is_lost() => {
                 let member = forward.leader_node.unwrap_or_default();
                 waiters.redirect(node, &member.client);
             }
-            None => waiters.refuse(ErrorCode::NoLeader, "no leader is known at present"),
+            _ => waiters.refuse(ErrorCode::NoLeader, "no leader is known at present"),
         },
         // The entry was appended, and truncated here: other nodes may have it (INDETERMINATE).
         Err(_) => drop(waiters),

@@ -6,17 +6,16 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use openraft::alias::SnapshotOf;
 use openraft::async_runtime::WatchReceiver;
-use openraft::raft::AppendEntriesResponse;
 use openraft::{Raft, ReadPolicy};
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use weir_store::replica::{EntryId, NodeIdentity, Replica, StagedSnapshot};
 
 use crate::client::Peers;
@@ -29,6 +28,7 @@ use crate::members::{ChangeError, Members, is_removed, other_disk};
 use crate::repair::Repairs;
 use crate::reports::Reports;
 use crate::secure::{self, Accepted, PLAIN, PeerCertificate, PeerTls};
+use crate::settings::LEADER_SILENCE_MAX;
 use crate::transport::{Acceptor, Connection};
 use crate::types::{LogId, Types, Vote};
 use crate::wire::{self, Agreement, Hello, Join, SnapshotHead};
@@ -105,6 +105,12 @@ impl Contact {
 
     fn heard(&self) {
         self.last_ms.store(self.now_ms() + 1, Ordering::Relaxed);
+    }
+
+    /// Whether an election has had the time to begin and to end since the last contact. The leader
+    /// of that contact may be dead.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.age().unwrap_or_else(|| self.begun.elapsed()) > LEADER_SILENCE_MAX
     }
 
     /// Time since the last contact; `None` before the first contact.
@@ -425,12 +431,11 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
     Ok(match request.kind {
         Kind::Append => {
             let request = wire::decode_append(&request.body)?;
-            let answer = raft.append_entries(request).await;
-            if let Ok(AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_)) =
-                &answer
-            {
+            // Before the entries are on the disk, which may be slow.
+            if request.vote >= raft.metrics().borrow_watched().vote {
                 port.contact.heard();
             }
+            let answer = raft.append_entries(request).await;
             answer
                 .map(|answer| wire::encode_append_answer(&answer))
                 .map_err(|error| failed(&error))

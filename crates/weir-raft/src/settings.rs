@@ -1,7 +1,14 @@
 //! The settings of openraft. Each one has its reason in docs/decisions/0066.
 
+use std::time::Duration;
+
 use openraft::{Config, ConfigError, SnapshotPolicy};
 
+/// The longest election timeout of a node, and the lease of a leader, in milliseconds.
+const ELECTION_TIMEOUT_MAX_MS: u64 = 500;
+/// Time without a leader after which a node no longer names the last one: the lease, and the time
+/// in which an election begins.
+pub(crate) const LEADER_SILENCE_MAX: Duration = Duration::from_millis(2 * ELECTION_TIMEOUT_MAX_MS);
 /// Limit on entries in one request to a peer.
 const REQUEST_ENTRIES_MAX: u64 = 64;
 
@@ -11,7 +18,7 @@ pub(crate) fn config(cluster: [u8; 16]) -> Result<Config, ConfigError> {
         cluster_name: format!("{name:032x}"),
         heartbeat_interval: 50,
         election_timeout_min: 250,
-        election_timeout_max: 500,
+        election_timeout_max: ELECTION_TIMEOUT_MAX_MS,
         enable_pre_vote: Some(true),
         quorum_loss_probe_interval: Some(1_000),
         enable_leader_restore: Some(false),

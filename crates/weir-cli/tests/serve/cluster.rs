@@ -499,6 +499,17 @@ fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
     let line = "GET /v1/topics/orders/keys/k?consistency=local";
     let answer = ask(&http, line, "");
     assert!(answer.ends_with("\r\nlast"), "{answer}");
+    // The node names the dead leader only until an election could have ended.
+    let until = Instant::now() + TIMEOUT;
+    loop {
+        let answer = ask(&http, "POST /v1/topics/orders/events?key=k", "lost");
+        if answer.starts_with("HTTP/1.1 503 ") {
+            break;
+        }
+        assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
+        assert!(Instant::now() < until, "{answer}");
+    }
+    assert_eq!(cluster.status(others[0]).unwrap().leader, None);
 }
 
 #[test]
