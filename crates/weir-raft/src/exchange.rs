@@ -19,18 +19,27 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Time limit for one exchange.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Exchanges reports once. Returns whether the other node has replied.
-async fn exchange(reports: &Reports, node: u64, peer: &mut Peer) -> bool {
+/// Exchanges reports once. The error is a sentence that says why the other node has not replied.
+async fn exchange(reports: &Reports, node: u64, peer: &mut Peer) -> Result<(), String> {
     let (report, seen) = reports.ours(node);
     match timeout(EXCHANGE_TIMEOUT, peer.report(&report, &seen)).await {
         Ok(Ok((report, of_us))) => {
             reports.received(node, &report, &of_us);
-            return true;
+            Ok(())
         }
-        Ok(Err(error)) => tracing::debug!(node, %error, "a node does not report"),
-        Err(_) => tracing::debug!(node, "a node does not report in time"),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it did not answer in time".to_owned()),
     }
-    false
+}
+
+/// Logs when a node is reached no more, or again.
+fn note_reached(node: u64, member: &Member, was_reached: bool, reached: &Result<(), String>) {
+    let peer = &member.peer;
+    match reached {
+        Ok(()) if !was_reached => tracing::info!(node, peer, "a node is reached again"),
+        Err(error) if was_reached => tracing::warn!(node, peer, error, "a node is not reached"),
+        _ => {}
+    }
 }
 
 /// Asks all reachable members what they have seen of this node, before this node takes part.
@@ -58,7 +67,7 @@ pub(crate) async fn exchange_before_start(
         for (node, mut peer) in clients.drain(..) {
             let reports = Arc::clone(reports);
             asked.spawn(async move {
-                let has_answered = exchange(&reports, node, &mut peer).await;
+                let has_answered = exchange(&reports, node, &mut peer).await.is_ok();
                 has_answered.then_some((node, peer))
             });
         }
@@ -77,7 +86,8 @@ pub(crate) async fn exchange_before_start(
 /// node is an older copy.
 pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>, peers: Peers) {
     let mut older = reports.subscribe();
-    let mut clients: BTreeMap<u64, (Member, Peer)> = BTreeMap::new();
+    // With each client, whether the last exchange has succeeded.
+    let mut clients: BTreeMap<u64, (Member, Peer, bool)> = BTreeMap::new();
     loop {
         tokio::select! {
             biased;
@@ -89,14 +99,16 @@ pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>
         }
         let metrics = raft.metrics().borrow_watched().clone();
         let members = metrics.membership_config.membership();
-        clients.retain(|node, (known, _)| members.get_node(node) == Some(known));
+        clients.retain(|node, (known, ..)| members.get_node(node) == Some(known));
         for (node, member) in members.nodes() {
             if *node == metrics.id {
                 continue;
             }
-            let client = || (member.clone(), peers.client(*node, member));
-            let (_, peer) = clients.entry(*node).or_insert_with(client);
-            exchange(&reports, *node, peer).await;
+            let client = || (member.clone(), peers.client(*node, member), true);
+            let (_, peer, is_reached) = clients.entry(*node).or_insert_with(client);
+            let reached = exchange(&reports, *node, peer).await;
+            note_reached(*node, member, *is_reached, &reached);
+            *is_reached = reached.is_ok();
         }
         reports.save().await;
     }

@@ -101,13 +101,16 @@ impl Visit for Members {
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let ours = metadata.target().starts_with("weir");
-        *metadata.level()
-            <= if ours {
-                self.level
-            } else {
-                Level::WARN.min(self.level)
-            }
+        let target = metadata.target();
+        let most = if target.starts_with("weir") {
+            self.level
+        } else if target.starts_with("openraft") {
+            // It warns of each failed request; the node itself logs each change of a peer.
+            Level::ERROR
+        } else {
+            Level::WARN.min(self.level)
+        };
+        *metadata.level() <= most
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -176,6 +179,7 @@ mod tests {
             tracing::info!(target: "weir::access", status = 201_u64, ok = true, long, "request");
             tracing::debug!(target: "weir::access", "not this one");
             tracing::info!(target: "hyper", "nor this one");
+            tracing::warn!(target: "openraft::replication", "nor one for each heartbeat");
         });
         assert!(out.flush(Duration::from_mins(1)));
         let bytes = kept.0.lock().unwrap().clone();
