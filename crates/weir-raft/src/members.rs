@@ -194,6 +194,7 @@ impl Members {
         }
         let cluster = self.identity.cluster;
         self.check_compatible(join)?;
+        check_addresses(&join.member)?;
         let current = self.current();
         let nodes = &current.nodes;
         if let Some(node) = current.joined_as(join) {
@@ -281,14 +282,7 @@ impl Members {
     /// Reserves a number for a node that will listen at a peer address. The disk of that node is
     /// not known yet, so an empty directory may join under this number from that address only.
     pub(crate) async fn reserve(&self, peer: &str) -> Result<u64, ChangeError> {
-        let port = peer.rsplit_once(':').and_then(|(host, port)| {
-            let port = port.parse::<u16>().ok().filter(|port| *port > 0);
-            port.filter(|_| !host.is_empty())
-        });
-        if port.is_none() || peer.len() > ADDRESS_BYTES_MAX || peer.contains(char::is_whitespace) {
-            let text = format!("`{peer}` is not a peer address: give HOST:PORT");
-            return Err(ChangeError::Rejected(text));
-        }
+        check_peer_address(peer)?;
         let changing = self.changes.lock().await;
         self.leads()?;
         let current = self.current();
@@ -517,6 +511,43 @@ impl Current {
         let is_same = |member: &Member| member.incarnation == 0 && member.peer == join.member.peer;
         !self.voters.contains(&join.node) && self.nodes.get(&join.node).is_some_and(is_same)
     }
+}
+
+/// Whether a text is `HOST:PORT`.
+fn is_address(text: &str) -> bool {
+    let port = text.rsplit_once(':').and_then(|(host, port)| {
+        let port = port.parse::<u16>().ok().filter(|port| *port > 0);
+        port.filter(|_| !host.is_empty())
+    });
+    let is_strange = |letter: char| letter.is_whitespace() || letter.is_control();
+    port.is_some() && text.len() <= ADDRESS_BYTES_MAX && !text.contains(is_strange)
+}
+
+fn check_peer_address(peer: &str) -> Result<(), ChangeError> {
+    if is_address(peer) {
+        return Ok(());
+    }
+    let peer = peer.escape_debug();
+    let text = format!("`{peer}` is not a peer address: give HOST:PORT");
+    Err(ChangeError::Rejected(text))
+}
+
+/// Fails if a node that joins has addresses that no peer or client can use.
+fn check_addresses(member: &Member) -> Result<(), ChangeError> {
+    check_peer_address(&member.peer)?;
+    let is_client = |word: &str| {
+        let parts = word.split_once("://");
+        parts.is_some_and(|(scheme, address)| {
+            ["weir", "weirs", "http", "https"].contains(&scheme) && is_address(address)
+        })
+    };
+    let mut words = member.client.split(' ');
+    if member.client.is_empty() || words.all(is_client) {
+        return Ok(());
+    }
+    let client = member.client.escape_debug();
+    let text = format!("`{client}` are not client addresses: give weir://HOST:PORT");
+    Err(ChangeError::Rejected(text))
 }
 
 /// Fails if the cluster has no room for another node.

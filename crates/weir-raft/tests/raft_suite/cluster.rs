@@ -490,7 +490,25 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     long.member.client = "x".repeat(256);
     let mut unsynced = empty_at("127.0.0.1:1");
     unsynced.is_synced = false;
+    let of_client = |client: &str| {
+        let mut strange = empty_at("127.0.0.1:1");
+        client.clone_into(&mut strange.member.client);
+        strange
+    };
     for (request, expected) in [
+        (empty_at("nonsense"), "`nonsense` is not a peer address"),
+        (empty_at(""), "is not a peer address"),
+        (empty_at("127.0.0.1:0"), "is not a peer address"),
+        (
+            empty_at("a\u{1b}b:1"),
+            "`a\\u{1b}b:1` is not a peer address",
+        ),
+        (of_client("javascript:alert(1)"), "are not client addresses"),
+        (
+            of_client("weir://a:1\nhttp://b:2"),
+            "are not client addresses",
+        ),
+        (of_client("weir://a:1 weir://"), "are not client addresses"),
         (known(2, [9; 16]), "belongs to another cluster"),
         (known(7, CLUSTER), "node 7 is no longer a member"),
         (known(2, CLUSTER), "node 2 has another disk"),
