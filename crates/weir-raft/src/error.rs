@@ -28,6 +28,9 @@ pub enum NodeError {
         /// Their numbers, separated by commas.
         voters: String,
     },
+    /// A node that the request needs does not answer or lags. The request may succeed later.
+    #[error("{0}")]
+    NotReady(String),
     /// No leader has replied.
     #[error("no leader of the cluster has answered: {0}")]
     Unreachable(String),

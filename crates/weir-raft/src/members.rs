@@ -444,6 +444,32 @@ impl Members {
         )))
     }
 
+    /// Fails unless a voter answers a request that begins now, and has caught up with the log. A
+    /// transfer to another one costs an election, which any voter may win.
+    pub(crate) async fn until_can_lead(&self, node: u64) -> Result<(), ChangeError> {
+        let begun = InstantOf::<Types>::now();
+        let answers = |metrics: &RaftMetrics<Types>| {
+            let answered = metrics
+                .heartbeat
+                .as_ref()
+                .and_then(|nodes| *nodes.get(&node)?);
+            answered.is_some_and(|time| *time > begun)
+        };
+        let can =
+            |metrics: &RaftMetrics<Types>| answers(metrics) && has_caught_up(metrics, node).is_ok();
+        let wait = self.raft.wait(Some(ANSWER_TIMEOUT));
+        if wait.metrics(can, "a voter can lead").await.is_ok() {
+            return Ok(());
+        }
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        if !answers(&metrics) {
+            let text =
+                format!("node {node} does not answer, or its disk is full; the leader stays");
+            return Err(ChangeError::Retry(text));
+        }
+        has_caught_up(&metrics, node)
+    }
+
     /// Finishes every change of the voters that its leader, or its caller on this node, has left
     /// half committed. Ends with the consensus.
     pub(crate) async fn finish_changes(&self) {

@@ -794,8 +794,8 @@ impl Node {
     /// Transfers the leadership to another voter, which leads when the call returns.
     ///
     /// # Errors
-    /// `Elsewhere` if another node leads; `Refused` if the target does not vote, or did not become
-    /// leader in time.
+    /// `Elsewhere` if another node leads; `Refused` if the target does not vote; `NotReady` if it
+    /// does not answer or lags, or did not become leader in time.
     pub async fn transfer_leadership(&self, to: u64) -> Result<(), NodeError> {
         if self.leader().is_some_and(|(leader, _)| leader == to) {
             return Ok(());
@@ -809,10 +809,21 @@ impl Node {
         if !votes {
             return Err(NodeError::Refused(format!("node {to} does not vote")));
         }
+        self.port
+            .members
+            .until_can_lead(to)
+            .await
+            .map_err(|declined| match declined {
+                ChangeError::Retry(why) => NodeError::NotReady(why),
+                declined => not_changed(declined),
+            })?;
         self.transfer(to).await?;
         let leads = self.until(|status| status.leader == Some(to));
         let in_time = tokio::time::timeout(CHANGE_TIMEOUT, leads).await;
-        let late = |_| NodeError::Refused(format!("node {to} did not take the lead in time"));
+        let late = |_| {
+            let text = "did not take the lead in time; another node may lead now";
+            NodeError::NotReady(format!("node {to} {text}"))
+        };
         in_time.map_err(late)?.map(drop)
     }
 

@@ -575,6 +575,16 @@ async fn a_voter_that_the_rest_needs_is_not_removed() {
         let text = refused.unwrap_err().to_string();
         assert!(text.contains(&format!("do not answer: {lost};")), "{text}");
     }
+    // Nor does it become the leader: the election would stop the writes.
+    let term = cluster.nodes[&leader].status().term;
+    let refused = cluster.nodes[&leader].transfer_leadership(lost).await;
+    let refused = refused.unwrap_err();
+    let why = format!("node {lost} does not answer");
+    assert!(
+        matches!(&refused, NodeError::NotReady(text) if text.contains(&why)),
+        "{refused}"
+    );
+    assert_eq!(cluster.nodes[&leader].status().term, term);
     cluster.put(3).await;
     cluster.nodes[&leader].remove(lost).await.unwrap();
     cluster.put(4).await;

@@ -225,6 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn changed(&mut self, tag: &[u8], changed: Result<(), NodeError>) -> Result<(), Refused> {
         changed.map_err(|error| match error {
             NodeError::Store(error) => refuse::of_store(&error),
+            NodeError::NotReady(why) => Refused::new(ErrorCode::Unreachable, why),
             error => Refused::new(ErrorCode::BadOption, error.to_string()),
         })?;
         self.send(&Packet::tagged(tag, Message::ClusterChanged));
