@@ -27,7 +27,11 @@ async fn exchange(reports: &Reports, node: u64, peer: &mut Peer) -> Result<(), S
             reports.received(node, &report, &of_us);
             Ok(())
         }
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Err(error)) => {
+            let why = error.to_string();
+            reports.refused(&why);
+            Err(why)
+        }
         Err(_) => Err("it did not answer in time".to_owned()),
     }
 }

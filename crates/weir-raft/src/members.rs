@@ -658,6 +658,13 @@ fn note_removal(
     Some(BTreeMap::from([(*keeper, member)]))
 }
 
+/// The reason for rejecting a node that was removed.
+pub(crate) fn was_removed(node: u64) -> String {
+    format!(
+        "node {node} was removed from the cluster; join with an empty directory, under a new number"
+    )
+}
+
 /// The reason for rejecting a node whose disk is not that of the member with its number.
 pub(crate) fn other_disk(node: u64) -> String {
     format!(

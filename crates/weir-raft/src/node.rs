@@ -77,6 +77,8 @@ pub enum Role {
     Learner,
     /// The disk of the node is full: the node neither leads nor votes until there is space.
     Full,
+    /// The node was removed from the cluster: it gets no entries, and its state grows old.
+    Removed,
     /// The consensus of the node has ended; the process must be restarted.
     Ended,
 }
@@ -560,6 +562,7 @@ impl Node {
             node: metrics.id,
             role: match metrics.state {
                 _ if metrics.running_state.is_err() => Role::Ended,
+                _ if self.port.reports.is_removed() => Role::Removed,
                 _ if self.port.disk_space.is_full() => Role::Full,
                 ServerState::Leader => Role::Leader,
                 ServerState::Follower => Role::Follower,
@@ -885,8 +888,11 @@ impl Drop for Node {
 }
 
 /// The known leader. A core that waits for space reports itself or an earlier leader. A core does
-/// not forget a leader that is silent.
+/// not forget a leader that is silent. A removed node has none.
 fn leader_of(metrics: &RaftMetrics<Types>, port: &Port) -> Option<u64> {
+    if port.reports.is_removed() {
+        return None;
+    }
     if port.disk_space.is_full() {
         let before = metrics.current_leader.filter(|node| *node != metrics.id);
         return port.disk_space.leader().or(before);

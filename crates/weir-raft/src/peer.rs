@@ -24,7 +24,7 @@ use crate::convert::{self, index_of, io_error};
 use crate::disk_space::{DiskSpace, FULL};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
-use crate::members::{ChangeError, Members, is_removed, other_disk};
+use crate::members::{ChangeError, Members, is_removed, other_disk, was_removed};
 use crate::repair::Repairs;
 use crate::reports::Reports;
 use crate::secure::{self, Accepted, PLAIN, PeerCertificate, PeerTls};
@@ -376,10 +376,7 @@ fn admit(frame: &Frame, port: &Port, shown: Option<&PeerCertificate>) -> Result<
     // Uses committed members only: until the commit, a node that is being removed may still lead.
     let members = port.reports.members();
     if members.is_some_and(|members| is_removed(hello.from, &members)) {
-        return Err(format!(
-            "node {} was removed from the cluster; join with an empty directory, under a new number",
-            hello.from
-        ));
+        return Err(was_removed(hello.from));
     }
     if let Some(shown) = shown {
         // A node that does not know the members yet accepts any node.

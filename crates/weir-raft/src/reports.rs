@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -20,6 +21,7 @@ use weir_store::replica::{DirectoryReport, EntryId, Replica};
 
 use crate::convert::decode_members;
 use crate::machine::blocking;
+use crate::members::was_removed;
 use crate::types::Membership;
 
 /// The reports that this node has seen of the others, and whether another node has seen a newer
@@ -31,6 +33,8 @@ pub(crate) struct Reports {
     saving: Arc<tokio::sync::Mutex<()>>,
     /// Why this directory is an older copy; `None` while no node has reported it.
     older: watch::Sender<Option<String>>,
+    /// Whether a member has said that this node was removed. A number is used once, so this stays.
+    is_removed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -72,6 +76,7 @@ impl Reports {
             seen: Arc::new(Mutex::new(seen)),
             saving: Arc::default(),
             older: watch::Sender::new(None),
+            is_removed: AtomicBool::new(false),
         }
     }
 
@@ -83,6 +88,19 @@ impl Reports {
     /// Receives a message when this directory is found to be an older copy.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<String>> {
         self.older.subscribe()
+    }
+
+    /// Records that a member has refused this node, with this reason.
+    pub(crate) fn refused(&self, why: &str) {
+        let removed = was_removed(self.node());
+        if why.contains(&removed) && !self.is_removed.swap(true, Ordering::Relaxed) {
+            tracing::error!("{removed}; end this process");
+        }
+    }
+
+    /// Whether a member has refused this node because it was removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Relaxed)
     }
 
     /// Number of this node.

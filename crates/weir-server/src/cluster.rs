@@ -221,6 +221,11 @@ impl ClusterNode {
         self.node.status().role == Role::Ended
     }
 
+    /// Whether clients should use this node: it has not ended, and was not removed from its cluster.
+    pub(crate) fn is_ready(&self) -> bool {
+        ![Role::Ended, Role::Removed].contains(&self.node.status().role)
+    }
+
     /// Stops the consensus and closes the store.
     pub fn close(&self) -> Result<(), ClusterError> {
         Ok(self.runtime.block_on(self.node.shut_down())?)
@@ -381,6 +386,7 @@ const fn role(role: Role) -> &'static str {
         Role::Candidate => "candidate",
         Role::Learner => "learner",
         Role::Full => "full",
+        Role::Removed => "removed",
         Role::Ended => "ended",
     }
 }

@@ -125,8 +125,8 @@ impl Shared {
     /// Whether clients should send requests to this server. `/readyz`, `weir_ready` and the
     /// watchdog report this value.
     pub(crate) fn is_ready(&self) -> bool {
-        let has_ended = self.cluster.as_ref().is_some_and(|node| node.is_ended());
-        self.phase() == Phase::Open && !self.store.is_poisoned() && !has_ended
+        let is_ready = self.cluster.as_ref().is_none_or(|node| node.is_ready());
+        self.phase() == Phase::Open && !self.store.is_poisoned() && is_ready
     }
 
     /// The current phase of the shutdown.

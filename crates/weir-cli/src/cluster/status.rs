@@ -36,7 +36,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "role",
         "text",
-        "leader, follower, candidate, learner, full or ended; null: the node does not respond",
+        "leader, follower, candidate, learner, full, removed or ended; null: the node does not respond",
     ),
     field("votes", "bool", "whether the node votes"),
     field("term", "number", "term of the node"),

@@ -589,7 +589,12 @@ async fn a_voter_that_the_rest_needs_is_not_removed() {
     cluster.nodes[&leader].remove(lost).await.unwrap();
     cluster.put(4).await;
     cluster.agreed().await;
-    for node in [leader, other] {
+    // The removed node learns it from the members.
+    cluster.restart(lost).await;
+    let is_removed = |status: &Status| status.role == Role::Removed;
+    let removed = cluster.nodes[&lost].until(is_removed).await.unwrap();
+    assert_eq!(removed.leader, None);
+    for node in [leader, other, lost] {
         cluster.stop(node).await;
     }
 }

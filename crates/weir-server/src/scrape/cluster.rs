@@ -4,12 +4,13 @@ use crate::metrics::{Page, seconds};
 use crate::shared::Shared;
 
 /// All roles; each one has a series.
-const ROLES: [&str; 6] = [
+const ROLES: [&str; 7] = [
     "leader",
     "follower",
     "candidate",
     "learner",
     "full",
+    "removed",
     "ended",
 ];
 
@@ -20,7 +21,7 @@ pub(super) fn cluster(page: &mut Page, shared: &Shared) {
     page.family(
         "weir_cluster_role",
         "gauge",
-        "1 for the role of this node; `full` lacks space, `ended` has to be started again",
+        "1 for the role of this node; `full` lacks space, `removed` must end, `ended` has to be started again",
     );
     for role in ROLES {
         let labels = format!("{{role=\"{role}\"}}");
