@@ -159,31 +159,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         );
         note(caller.quiet, &text);
     }
-    let contradicts = |answer: &Result<Option<Answer>, String>| match answer {
-        Ok(Some(answer)) => voting(&answer.cluster) != voting(&first.cluster),
-        _ => false,
-    };
-    let mut contradictions = Vec::new();
-    for (member, answer) in members.iter().zip(&answers) {
-        if contradicts(answer) {
-            contradictions.push(format!(
-                "node {} answers with other members than node {}: it is no part of this cluster, or \
-                 lacks the newest change of the members",
-                member.node, first.cluster.node
-            ));
-        }
-    }
-    let all = answers.iter().flatten().map(|answer| answer.as_ref());
-    let all = all.map(|answer| &answer.unwrap_or(&first).cluster);
-    let leaders = all.filter(|cluster| cluster.role == "leader");
-    let leaders: Vec<_> = leaders.map(|leader| leader.node.to_string()).collect();
-    if leaders.len() > 1 {
-        contradictions.push(format!(
-            "nodes {} lead: unless the lead has just moved, one of them belongs to another cluster, \
-             and its writes are lost to this one",
-            leaders.join(" and ")
-        ));
-    }
+    let contradictions = contradictions(&first, &members, &answers);
     for text in &contradictions {
         note(false, text);
     }
@@ -191,7 +167,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let agreeing = members
         .iter()
         .zip(&answers)
-        .filter(|(member, answer)| member.votes && answer.is_ok() && !contradicts(answer))
+        .filter(|(member, answer)| member.votes && answer.is_ok() && !contradicts(&first, answer))
         .count();
     Ok(if agreeing * 2 <= voters {
         ExitCode::from(NO_QUORUM)
@@ -200,6 +176,44 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Whether a node answers with other members than the first one.
+fn contradicts(first: &Answer, answer: &Result<Option<Answer>, String>) -> bool {
+    match answer {
+        Ok(Some(answer)) => voting(&answer.cluster) != voting(&first.cluster),
+        _ => false,
+    }
+}
+
+/// What shows that the nodes do not form one cluster, in sentences.
+fn contradictions(
+    first: &Answer,
+    members: &[MemberStatus],
+    answers: &[Result<Option<Answer>, String>],
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for (member, answer) in members.iter().zip(answers) {
+        if contradicts(first, answer) {
+            found.push(format!(
+                "node {} answers with other members than node {}: it is not part of this cluster, \
+                 or lacks the newest change of the members",
+                member.node, first.cluster.node
+            ));
+        }
+    }
+    let all = answers.iter().flatten().map(|answer| answer.as_ref());
+    let all = all.map(|answer| &answer.unwrap_or(first).cluster);
+    let leaders = all.filter(|cluster| cluster.role == "leader");
+    let leaders: Vec<_> = leaders.map(|leader| leader.node.to_string()).collect();
+    if leaders.len() > 1 {
+        found.push(format!(
+            "nodes {} lead: unless the lead has just moved, one of them belongs to another cluster, \
+             and its writes are lost to this one",
+            leaders.join(" and ")
+        ));
+    }
+    found
 }
 
 /// The members that a node knows, and whether they vote.
