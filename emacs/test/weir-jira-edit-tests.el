@@ -399,7 +399,7 @@ MINE is the local value, THEIRS is the value of another user."
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
       (weir-jira-edit-tests-conflict site key url "Mine" "Theirs")
       (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Theirs"))
-      (should (string-match-p "theirs: Theirs; somebody else" (buffer-string)))
+      (should (string-match-p "theirs: Theirs; changed since" (buffer-string)))
       ;; The local value is discarded only after a question.
       (cl-letf (((symbol-function 'yes-or-no-p) #'ignore))
         (weir-jira-outbox-theirs))

@@ -156,9 +156,14 @@ impl<'a> Outbox<'a> {
     }
 
     /// Names of the statuses to which an issue can be moved, as far as known: those of the last
-    /// answer for its type and status, otherwise all statuses of the site.
+    /// answer for its type and status, otherwise all statuses of the site. The status that the issue
+    /// has is not one of them.
     pub fn transitions(&self, key: &str) -> Result<Vec<String>> {
-        meta::transitions_of(self.replica, &self.show(key)?)
+        let issue = self.show(key)?;
+        let mut names = meta::transitions_of(self.replica, &issue)?;
+        let current = meta::name_of(&issue["fields"]["status"]);
+        names.retain(|name| !name.eq_ignore_ascii_case(&current));
+        Ok(names)
     }
 
     /// The fields that a transition of an issue to a status sets, as far as known.
@@ -227,10 +232,12 @@ impl<'a> Outbox<'a> {
             match values::read(self.replica, info, text, before)? {
                 Reading::Value(mine) if op::same(before, &mine) => {}
                 Reading::Value(mine) => {
+                    let current = &target.issue["fields"][info.id.as_str()];
                     let edit = FieldEdit {
                         base: before.clone(),
                         mine,
-                        unread: base.unread,
+                        // A later value is another edit, not one that the site assigned.
+                        unread: base.unread && op::same(before, current),
                     };
                     fields.insert(info.id.clone(), edit);
                 }
@@ -718,7 +725,8 @@ impl<'a> Outbox<'a> {
     }
 
     /// Merges an edit into the last operation of the issue, if that operation is an unsent edit or
-    /// creation.
+    /// creation, and the edit began from its values. Otherwise the edit becomes an operation of its
+    /// own, which the push compares with the result of the earlier one.
     fn merged(&self, issue: &str, action: &Action) -> Result<Option<Op>> {
         let Action::Edit { fields, sets } = action else {
             return Ok(None);
@@ -739,17 +747,14 @@ impl<'a> Outbox<'a> {
                 fields: held,
                 sets: held_sets,
             } => {
+                let earlier = |name: &String| held.get(name).map(|edit| &edit.mine);
+                if !follows(fields, earlier) {
+                    return Ok(None);
+                }
                 for (name, edit) in fields {
                     let slot = held.entry(name.clone());
-                    slot.and_modify(|old| {
-                        // An edit that began before the queued one has a different base.
-                        let follows = op::same(&old.mine, &edit.base);
-                        if !follows {
-                            *old = edit.clone();
-                        }
-                        old.mine = edit.mine.clone();
-                    })
-                    .or_insert_with(|| edit.clone());
+                    slot.and_modify(|old| old.mine = edit.mine.clone())
+                        .or_insert_with(|| edit.clone());
                 }
                 for (name, edit) in sets {
                     let slot = held_sets.entry(name.clone()).or_default();
@@ -757,6 +762,9 @@ impl<'a> Outbox<'a> {
                 }
             }
             Action::Create { fields: held, .. } => {
+                if !follows(fields, |name| held.get(name)) {
+                    return Ok(None);
+                }
                 for (name, edit) in fields {
                     held.insert(name.clone(), edit.mine.clone());
                 }
@@ -971,6 +979,17 @@ fn is_empty_op(op: &Op) -> bool {
         Action::CommentEdit { base, mine, .. } => base == mine,
         _ => false,
     }
+}
+
+/// Whether each edited field began from the value that the earlier operation gives it, or already
+/// has that value.
+fn follows<'v>(
+    fields: &BTreeMap<String, FieldEdit>,
+    earlier: impl Fn(&String) -> Option<&'v Value>,
+) -> bool {
+    fields.iter().all(|(name, edit)| {
+        earlier(name).is_none_or(|held| op::same(held, &edit.base) || op::same(held, &edit.mine))
+    })
 }
 
 /// Merges a later change of a list into an earlier one.

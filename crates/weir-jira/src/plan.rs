@@ -485,7 +485,7 @@ impl<'a> Planner<'a> {
             }];
             let mut rest = op.clone();
             rest.conflicts = conflicts;
-            rest.problem = Some(format!("somebody else changed comment {comment}"));
+            rest.problem = Some(format!("changed since this edit began: comment {comment}"));
             Ok(Plan::Conflict(Box::new(rest)))
         };
         let (method, body) = match mine {
@@ -535,7 +535,7 @@ impl<'a> Planner<'a> {
                 mine: serde_json::to_value(mine)?,
                 theirs: serde_json::to_value(&theirs)?,
             }];
-            rest.problem = Some(format!("somebody else changed worklog {worklog}"));
+            rest.problem = Some(format!("changed since this edit began: worklog {worklog}"));
             return Ok(Plan::Conflict(Box::new(rest)));
         }
         let (method, body) = match mine {
@@ -621,7 +621,10 @@ fn left(op: &Op, conflicts: Vec<FieldConflict>) -> Op {
         sets.clear();
     }
     let names: Vec<&str> = conflicts.iter().map(|part| part.field.as_str()).collect();
-    rest.problem = Some(format!("somebody else changed {}", names.join(", ")));
+    rest.problem = Some(format!(
+        "changed since this edit began: {}",
+        names.join(", ")
+    ));
     rest.conflicts = conflicts;
     rest
 }

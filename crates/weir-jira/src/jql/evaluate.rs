@@ -105,7 +105,7 @@ fn order_key(issue: &Value, field: &str) -> (i64, String) {
     }
     match field {
         "id" => (number(&issue["id"]), String::new()),
-        "key" | "issuekey" => {
+        "key" | "issue" | "issuekey" => {
             let key = issue["key"].as_str().unwrap_or_default();
             let (project, count) = key.rsplit_once('-').unwrap_or((key, "0"));
             // Keys of a project are ordered by number, projects by name.
@@ -185,7 +185,7 @@ fn ordering(issue: &Value, field: &str, value: &Operand, context: &Context) -> O
     };
     match field {
         "id" => Some(number(&issue["id"]).cmp(&text.parse().ok()?)),
-        "key" | "issuekey" => {
+        "key" | "issue" | "issuekey" => {
             let (project, count) = issue["key"].as_str()?.rsplit_once('-')?;
             let (other, bound) = text.rsplit_once('-')?;
             let same = project.eq_ignore_ascii_case(other);
@@ -300,7 +300,7 @@ fn texts(issue: &Value, field: &str) -> Vec<String> {
     // Data Center has `name` in place of `accountId`.
     let person = &["accountId", "name", "displayName", "emailAddress"];
     match field {
-        "key" | "issuekey" => named(issue, &["key"]),
+        "key" | "issue" | "issuekey" => named(issue, &["key"]),
         "id" => named(issue, &["id"]),
         "project" => named(&fields["project"], &["key", "id", "name"]),
         "issuetype" | "type" => named(&fields["issuetype"], &["name", "id"]),

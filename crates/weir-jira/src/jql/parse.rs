@@ -9,6 +9,7 @@ const DEPTH_MAX: usize = 64;
 const FIELDS: &[&str] = &[
     "project",
     "key",
+    "issue",
     "issuekey",
     "id",
     "issuetype",

@@ -373,6 +373,12 @@ fn offline_queries_need_no_request() {
         mine.iter()
             .all(|issue| issue["fields"]["assignee"]["accountId"] == "user-0")
     );
+    for name in ["key", "issue", "issueKey"] {
+        let query = format!("{name} = aa-4");
+        let found = offline::select(&world.replica, &query, now).unwrap();
+        let keys: Vec<_> = found.iter().map(|issue| &issue["key"]).collect();
+        assert_eq!(keys, ["AA-4"], "{name}");
+    }
     world.edit("AA-4", &json!({"summary": "Zeppelin hangar"}));
     world.pull();
     let found = offline::search(&world.replica, "zepp hang", now).unwrap();

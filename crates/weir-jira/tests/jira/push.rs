@@ -254,8 +254,6 @@ fn a_pull_during_an_edit_hides_no_change_of_others() {
     );
     world.pull();
     let edits = [text("summary", "mine"), text("labels", "old,mine")];
-    // A queued edit of the new version does not become the base either.
-    outbox.edit("AA-1", &[text("summary", "hasty")]).unwrap();
     outbox.edit_from("AA-1", &base, &edits).unwrap();
     let report = world.push();
     assert_eq!((report.sent, report.conflicts), (1, 1), "{report:?}");
@@ -284,6 +282,83 @@ fn a_pull_during_an_edit_hides_no_change_of_others() {
     world.pull();
     outbox.edit_comment_from(key, &base, id, "mine").unwrap();
     assert_eq!(world.push().conflicts, 1);
+}
+
+/// Two edits that began from one version, as in two buffers of one issue: both texts are sent where
+/// they merge, and the second is in conflict where they do not.
+#[test]
+fn two_edits_from_one_version_overwrite_nothing() {
+    let world = pulled();
+    world.edit(
+        "AA-1",
+        &json!({"summary": "old", "priority": {"id": "3", "name": "Medium"},
+            "description": document(&["one", "two", "three"])}),
+    );
+    world.pull();
+    let outbox = world.outbox();
+    let base = outbox.edit_base("AA-1").unwrap();
+    let first = [
+        text("summary", "first"),
+        text("priority", "High"),
+        text("description", "one of A\n\ntwo\n\nthree\n"),
+    ];
+    let second = [
+        text("summary", "second"),
+        text("priority", "High"),
+        text("description", "one\n\ntwo\n\nthree of B\n"),
+    ];
+    outbox.edit_from("AA-1", &base, &first).unwrap();
+    outbox.edit_from("AA-1", &base, &second).unwrap();
+    let report = world.push();
+    assert_eq!(
+        (report.sent, report.merged, report.conflicts),
+        (2, 1, 1),
+        "{report:?}"
+    );
+    let fields = world.there("AA-1")["fields"].clone();
+    assert_eq!(fields["summary"], "first");
+    assert_eq!(fields["priority"]["name"], "High");
+    assert_eq!(
+        fields["description"],
+        document(&["one of A", "two", "three of B"])
+    );
+    let op = outbox.ops().unwrap().remove(0);
+    let [_, mine, theirs] = op.conflict_texts("summary").unwrap();
+    assert_eq!((mine.as_str(), theirs.as_str()), ("second", "first"));
+    // Nobody else changed it, and the message does not say so.
+    let problem = op.problem.unwrap();
+    assert_eq!(problem, "changed since this edit began: summary");
+}
+
+/// Two edits of an issue that waits for its creation: the second one does not change the creation,
+/// whether it is queued before the creation or after it.
+#[test]
+fn two_edits_of_a_new_issue_overwrite_nothing() {
+    for created in [false, true] {
+        let world = pulled();
+        let outbox = world.outbox();
+        outbox.create("AA", "Task", "New", &[], None).unwrap();
+        let base = outbox.edit_base("AA+1").unwrap();
+        let first = [text("description", "text of A"), text("summary", "A")];
+        outbox.edit_from("AA+1", &base, &first).unwrap();
+        if created {
+            assert_eq!(world.push().sent, 1);
+        }
+        let second = [text("description", "text of B"), text("labels", "+b")];
+        outbox.edit_from("AA+1", &base, &second).unwrap();
+        let report = world.push();
+        assert_eq!(report.conflicts, 1, "{created} {report:?}");
+        let site = world.site();
+        let made = site
+            .values()
+            .find(|issue| issue["fields"]["summary"] == "A");
+        let fields = &made.unwrap()["fields"];
+        assert_eq!(fields["description"], document(&["text of A"]));
+        assert_eq!(fields["labels"], json!(["b"]));
+        let op = outbox.ops().unwrap().remove(0);
+        let [_, mine, theirs] = op.conflict_texts("description").unwrap();
+        assert_eq!((mine.trim(), theirs.trim()), ("text of B", "text of A"));
+    }
 }
 
 #[test]
