@@ -1,8 +1,11 @@
 //! A blocking HTTP client for one site, with retries, limits and errors that name the failed
 //! request.
 //!
-//! Reads are retried after a broken connection, 429, 502, 503 and 504. A write is sent once; the
-//! caller decides about a retry. Writes are throttled: a burst of ten, then five per second.
+//! Reads are retried after a broken connection, 429, 502, 503 and 504, but not after a timeout. A
+//! write is sent once; the caller decides about a retry. Writes are throttled: a burst of ten, then
+//! five per second.
+//!
+//! Invariant: no error contains the token or the value of `Authorization`, even if the site echoes it.
 
 use parking_lot::Mutex;
 use std::collections::hash_map::RandomState;
@@ -41,6 +44,10 @@ const WRITE_BURST: u32 = 10;
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Default timeout for a whole request.
 const TIMEOUT: Duration = Duration::from_mins(1);
+/// Limit on the time for the headers of an answer, after the request was sent.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(20);
+/// Limit on the time for a new connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit on the characters of a non-JSON answer in a message.
 const MESSAGE_CHARS_MAX: usize = 200;
 /// Limit on the levels of an answer; deeper ones are cut. `serde_json` reads 128.
@@ -74,6 +81,10 @@ pub struct Client {
     base: String,
     deployment: Deployment,
     authorization: Option<String>,
+    /// The token, and its encoded form in `authorization`.
+    secrets: Vec<String>,
+    /// Limit on the time of a whole request.
+    timeout: Duration,
     pause: Pause,
     requests: AtomicU64,
     /// The time of the next write if writes were evenly spaced.
@@ -118,22 +129,31 @@ impl Client {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(timeout))
+            .timeout_connect(Some(timeout.min(CONNECT_TIMEOUT)))
+            .timeout_recv_response(Some(timeout.min(HEADERS_TIMEOUT)))
             // A redirect could send the token to another host.
             .max_redirects(0)
             .user_agent(concat!("weir-jira/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls)
             .build();
-        let header = |(email, token): (&str, &str)| {
+        let mut secrets = Vec::new();
+        let authorization = login.map(|(email, token)| {
+            secrets.push(token.to_owned());
             if email.is_empty() {
                 return format!("Bearer {token}");
             }
-            format!("Basic {}", STANDARD.encode(format!("{email}:{token}")))
-        };
+            let encoded = STANDARD.encode(format!("{email}:{token}"));
+            secrets.push(encoded.clone());
+            format!("Basic {encoded}")
+        });
+        secrets.retain(|secret| !secret.is_empty());
         Self {
             agent: Agent::new_with_config(config),
             base: api_url.trim_end_matches('/').to_owned(),
             deployment: Deployment::Cloud,
-            authorization: login.map(header),
+            authorization,
+            secrets,
+            timeout,
             pause,
             requests: AtomicU64::new(0),
             next_write: Mutex::default(),
@@ -204,11 +224,21 @@ impl Client {
         body: Option<&Value>,
     ) -> Result<T> {
         let answer = pruned(&self.repeated(method, path, body, true)?);
-        serde_json::from_slice(&answer).map_err(|error| JiraError::Garbage {
+        serde_json::from_slice(&answer).map_err(|error| self.garbage(method, path, &error))
+    }
+
+    fn garbage(&self, method: &'static str, path: &str, error: &serde_json::Error) -> JiraError {
+        JiraError::Garbage {
             method,
-            path: path.to_owned(),
-            cause: error.to_string(),
-        })
+            path: without_query(path),
+            cause: self.redacted(error.to_string()),
+        }
+    }
+
+    /// A text of the site without the token.
+    fn redacted(&self, text: String) -> String {
+        let hidden = |text: String, secret: &String| text.replace(secret.as_str(), "…");
+        self.secrets.iter().fold(text, hidden)
     }
 
     /// Waits for `time` up to 1.3 times `time`, so that clients do not retry at the same moment.
@@ -231,11 +261,7 @@ impl Client {
         if answer.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&answer).map_err(|error| JiraError::Garbage {
-            method,
-            path: path.to_owned(),
-            cause: error.to_string(),
-        })
+        serde_json::from_slice(&answer).map_err(|error| self.garbage(method, path, &error))
     }
 
     fn repeated(
@@ -261,18 +287,38 @@ impl Client {
         }
     }
 
+    /// What happened to a request, for people.
+    fn cause(&self, error: &ureq::Error) -> String {
+        let within = |limit: Duration| {
+            let limit = self.timeout.min(limit).as_secs_f64();
+            format!("within {limit} s")
+        };
+        match error {
+            ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect) => {
+                format!("no connection to the site {}", within(CONNECT_TIMEOUT))
+            }
+            ureq::Error::Timeout(ureq::Timeout::RecvResponse) => {
+                format!("the site did not answer {}", within(HEADERS_TIMEOUT))
+            }
+            ureq::Error::Timeout(_) => format!("the site did not answer {}", within(self.timeout)),
+            ureq::Error::Io(error) => format!("the connection failed: {error}"),
+            error => error.to_string(),
+        }
+    }
+
     fn send(&self, method: &'static str, path: &str, body: Option<&Value>, reads: bool) -> Sent {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let broken = |cause: String, sent: bool| {
-            let path = path.to_owned();
+        let broken = |error: &ureq::Error, sent: bool| {
+            let timed_out = matches!(error, ureq::Error::Timeout(_));
             let error = JiraError::Transport {
                 method,
-                path,
-                cause,
+                path: without_query(path),
+                cause: self.redacted(self.cause(error)),
                 sent,
             };
-            // An unreachable site is not retried at once: the caller is offline.
-            if reads && sent {
+            // A site that cannot be reached or does not answer is not asked again at once: the
+            // caller is offline.
+            if reads && sent && !timed_out {
                 Sent::Again(None, error)
             } else {
                 Sent::Failed(error)
@@ -298,7 +344,7 @@ impl Client {
         };
         let mut response = match sent {
             Ok(response) => response,
-            Err(error) => return broken(error.to_string(), may_be_sent(&error)),
+            Err(error) => return broken(&error, may_be_sent(&error)),
         };
         let status = response.status().as_u16();
         let header = |name: &str| {
@@ -310,6 +356,7 @@ impl Client {
         let own_limit =
             header("ratelimit-reason").is_some_and(|reason| reason.contains("per-issue"));
         let pause = header("retry-after").and_then(|text| retry_after(&text));
+        let location = header("location").filter(|_| (300..400).contains(&status));
         let captcha = header("x-authentication-denied-reason")
             .or_else(|| header("x-seraph-loginreason"))
             .is_some_and(|reason| reason.contains("CAPTCHA") || reason.contains("DENIED"));
@@ -320,7 +367,7 @@ impl Client {
             .read_to_vec();
         let answer = match read {
             Ok(answer) => answer,
-            Err(error) if status < 400 => return broken(error.to_string(), true),
+            Err(error) if status < 400 => return broken(&error, true),
             Err(_) => Vec::new(),
         };
         if (200..300).contains(&status) {
@@ -331,17 +378,20 @@ impl Client {
             403 if captcha => return Sent::Failed(JiraError::Captcha),
             _ => {}
         }
-        let message = message(&answer);
+        let message = match location {
+            Some(location) => format!("it leads to {}", without_query(&location)),
+            None => message(&self.redacted(String::from_utf8_lossy(&answer).into_owned())),
+        };
         let error = JiraError::Status {
             method,
-            path: path.to_owned(),
+            path: without_query(path),
             status,
-            message,
+            message: self.redacted(message),
         };
         match status {
             // The caller waits, after it has recorded that the write was not executed.
             429 if !reads => Sent::Failed(JiraError::Limited {
-                path: path.to_owned(),
+                path: without_query(path),
                 wait: pause.unwrap_or(if own_limit { ISSUE_PAUSE } else { WRITE_PAUSE }),
                 issue: own_limit,
             }),
@@ -350,6 +400,12 @@ impl Client {
             _ => Sent::Failed(error),
         }
     }
+}
+
+/// A path or address without its query string, which is long and of no use to people.
+fn without_query(path: &str) -> String {
+    let end = path.find(['?', '#']).unwrap_or(path.len());
+    path[..end].to_owned()
 }
 
 /// Cuts parts that are nested too deeply to parse: an object becomes [`CUT`], an array becomes an
@@ -410,9 +466,8 @@ fn retry_after(text: &str) -> Option<Duration> {
 }
 
 /// The message in an answer with an error status.
-fn message(answer: &[u8]) -> String {
-    let text = String::from_utf8_lossy(answer);
-    let Ok(value) = serde_json::from_slice::<Value>(answer) else {
+fn message(text: &str) -> String {
+    let Ok(value) = serde_json::from_str::<Value>(text) else {
         return text
             .chars()
             .filter(|c| !c.is_control())

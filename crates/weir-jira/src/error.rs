@@ -3,6 +3,14 @@
 use thiserror::Error;
 use weir::WeirError;
 
+/// A colon and the text; nothing for an empty text.
+fn after_colon(text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    format!(": {text}")
+}
+
 /// Error of a call of this crate. No text contains a token.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -16,13 +24,13 @@ pub enum JiraError {
     /// Another process writes to the same replica.
     #[error("another process writes to this replica at the same time; run the pull again")]
     Busy,
-    /// The site could not be reached, or the connection broke. Retrying can help. A write may have
-    /// been executed.
-    #[error("{method} {path} was not answered: {cause}")]
+    /// The site could not be reached, did not answer in time, or the connection broke. Retrying can
+    /// help. A write may have been executed.
+    #[error("{method} {path}: {cause}")]
     Transport {
         /// Method of the request.
         method: &'static str,
-        /// Path of the request.
+        /// Path of the request, without its query.
         path: String,
         /// What the connection reported.
         cause: String,
@@ -49,11 +57,11 @@ pub enum JiraError {
     #[error("the site asks for a CAPTCHA (HTTP 403): log in with a browser once, then retry")]
     Captcha,
     /// The site answered with an error status.
-    #[error("{method} {path} failed with HTTP {status}: {message}")]
+    #[error("{method} {path} failed with HTTP {status}{}", after_colon(message))]
     Status {
         /// Method of the request.
         method: &'static str,
-        /// Path of the request.
+        /// Path of the request, without its query.
         path: String,
         /// HTTP status.
         status: u16,
@@ -65,7 +73,7 @@ pub enum JiraError {
     Garbage {
         /// Method of the request.
         method: &'static str,
-        /// Path of the request.
+        /// Path of the request, without its query.
         path: String,
         /// The fault of the answer.
         cause: String,
@@ -86,7 +94,7 @@ pub enum JiraError {
     #[error("the query has no condition: give at least one, such as `project = KEY`")]
     EmptyQuery,
     /// The replica has no issue with this key.
-    #[error("the replica has no issue {0}; `weir jira pull` fetches new ones")]
+    #[error("the replica has no issue {0}; a pull fetches new issues")]
     UnknownIssue(String),
     /// A census would remove more than a fifth of a project.
     #[error(
@@ -113,7 +121,7 @@ pub enum JiraError {
     #[error("{0}")]
     Change(String),
     /// The outbox has no such operation.
-    #[error("the outbox has no operation {0}; `weir jira outbox` lists them")]
+    #[error("the outbox has no operation {0}")]
     UnknownOp(String),
     /// A setting of the site cannot be used.
     #[error("{0}")]

@@ -19,7 +19,7 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 
 fn failed(what: &str) -> JiraError {
     JiraError::Settings(format!(
-        "{what}; `weir jira login --keep file` keeps the token in a file that only you may read"
+        "{what}; log in again, and keep the token in a file that only you may read"
     ))
 }
 
@@ -89,9 +89,8 @@ pub(crate) fn token(site: &str, email: &str) -> Result<String> {
     drop(child.stdin.take());
     let found = end(child)?.map(|text| text.trim().to_owned());
     found.filter(|token| !token.is_empty()).ok_or_else(|| {
-        let text = format!("the keyring has no token of {email} for {site}");
-        failed(&format!(
-            "{text}: log in again with `weir jira login --keep keyring`"
+        JiraError::Settings(format!(
+            "the keyring has no token of {email} for {site}; log in again"
         ))
     })
 }

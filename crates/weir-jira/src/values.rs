@@ -180,7 +180,7 @@ pub(crate) fn person(replica: &Replica, text: &str) -> std::result::Result<Value
         (Some(exact), _) => Ok(exact),
         (None, [one]) => Ok(one.raw.clone()),
         (None, []) => Err(format!(
-            "nobody known is called {text:?}; `weir jira pull` reads new people"
+            "nobody known is called {text:?}; a pull reads the people of changed issues"
         )),
         (None, several) => {
             let names: Vec<&str> = several.iter().map(|person| person.name.as_str()).collect();

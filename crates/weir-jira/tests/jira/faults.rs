@@ -1,5 +1,6 @@
 //! Each fault of the simulator, and the state after it.
 
+use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -137,10 +138,34 @@ fn broken_connections_are_repeated() {
     heals(&json!({"name": "reset-after"}), 1);
     heals(&json!({"name": "reset-during", "bytes": 100}), 1);
     heals(&json!({"name": "truncate", "bytes": 100}), 1);
-    // The delay exceeds the duration of the test, so the answer is never in time.
-    heals(&json!({"name": "slow", "ms": 3_600_000}), 1);
     heals(&json!({"name": "drip", "ms": 1}), 1);
     heals(&json!({"name": "endless"}), 1);
+}
+
+/// A site that hangs is offline: no further attempt of the request delays the report.
+#[test]
+fn a_site_that_hangs_is_asked_once() {
+    let world = World::new(small());
+    let hasty = world.client_within(Duration::from_millis(200));
+    // The delays exceed the duration of the test, so no answer is ever in time: no header, or no
+    // complete body.
+    for name in ["slow", "drip"] {
+        let fault = json!({"name": name, "ms": 3_600_000});
+        world.fault("POST", SEARCH, 1, 0, &fault);
+        let body = json!({"jql": "project = AA"});
+        let error = hasty.ask::<Value>("search/jql", &body).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "POST search/jql: the site did not answer within 0.2 s",
+            "{fault}"
+        );
+        assert!(matches!(error, JiraError::Transport { sent: true, .. }));
+        assert!(world.pauses.lock().unwrap().is_empty(), "{fault}");
+        world.sim.control("DELETE", "/_sim/faults", &Value::Null);
+    }
+    assert_eq!(hasty.requests(), 2);
+    world.pull();
+    world.converged();
 }
 
 #[test]
@@ -420,7 +445,7 @@ const END_STATES: &[(&str, At, Option<&str>)] = &[
     ("503-after", At::Write, None),
     ("conflict", At::Look, None),
     ("deep", At::Search, None),
-    ("drip", At::Search, None),
+    ("drip", At::Search, Some("did not answer within 2 s")),
     ("dup", At::Search, None),
     ("empty-object", At::Search, Some("not Jira's")),
     ("empty-page", At::Search, None),
@@ -442,7 +467,7 @@ const END_STATES: &[(&str, At, Option<&str>)] = &[
     ("reset-during", At::Search, None),
     ("short-page", At::Search, None),
     ("shrink-total", At::Comments, None),
-    ("slow", At::Search, None),
+    ("slow", At::Search, Some("did not answer within 2 s")),
     ("stale", At::Search, None),
     ("truncate", At::Search, None),
 ];
@@ -458,7 +483,7 @@ fn every_fault_has_an_end_state() {
         "a fault without an end state"
     );
     for (name, at, failure) in END_STATES {
-        let world = World::new(SimOptions {
+        let mut world = World::new(SimOptions {
             issues: 12,
             page_cap: 5,
             ..small()
@@ -481,6 +506,10 @@ fn every_fault_has_an_end_state() {
             world.outbox().edit("AA-1", &fields).unwrap();
         }
         world.fault(method, path, nth, 1, &fault);
+        let patient = world.client_within(Duration::from_mins(5));
+        if failure.is_some_and(|text| text.contains("did not answer")) {
+            world.client = world.client_within(Duration::from_secs(2));
+        }
         let error = if pulls {
             world.try_pull().err()
         } else {
@@ -491,6 +520,7 @@ fn every_fault_has_an_end_state() {
             (Some(text), Some(error)) if error.to_string().contains(text) => {}
             _ => panic!("{name}: {failure:?}, {error:?}"),
         }
+        world.client = patient;
         // The next calls have no fault. A newer version replaces an issue that a fault had changed.
         world.advance(6 * 60_000);
         drop(world.push());
@@ -525,5 +555,76 @@ fn an_unknown_fault_is_refused() {
     assert!(
         error.contains("nonsense") && error.contains("truncate"),
         "{error}"
+    );
+}
+
+/// A server that answers each request with this status line and headers, and a body made from the
+/// value of `Authorization`. Returns its address.
+fn echoing(head: &'static str, body: fn(&str) -> String, requests: usize) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for _ in 0..requests {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let mut credentials = String::new();
+            while let Some(Ok(line)) = lines.next()
+                && !line.is_empty()
+            {
+                if let Some((name, value)) = line.split_once(": ")
+                    && name.eq_ignore_ascii_case("authorization")
+                {
+                    value.clone_into(&mut credentials);
+                }
+            }
+            let (head, body) = (head.replace("ECHO", &credentials), body(&credentials));
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            );
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn a_token_that_the_site_echoes_is_in_no_message() {
+    // Longer than the first 200 characters, at which a message ends.
+    let long = |value: &str| format!("<p>{}{value}</p>", "x".repeat(190));
+    let decoded = |value: &str| {
+        let encoded = value.strip_prefix("Basic ").unwrap();
+        let text = String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap();
+        json!({"errors": {text.clone(): text}}).to_string()
+    };
+    let cases: [(&str, fn(&str) -> String); 5] = [
+        ("400 Bad", |value| {
+            json!({"errorMessages": [format!("bad header {value}")]}).to_string()
+        }),
+        ("400 Bad", decoded),
+        ("400 Bad", long),
+        ("200 OK", |value| json!(value).to_string()),
+        ("302 Found\r\nLocation: /login/ECHO", |_| String::new()),
+    ];
+    for (head, body) in cases {
+        let address = echoing(head, body, 1);
+        let client = Client::new(&address, Some(("me@example.com", "s3cret-token")));
+        let error = client.get::<u64>("serverInfo").unwrap_err();
+        let text = format!("{error} {error:?}");
+        let encoded = STANDARD.encode("me@example.com:s3cret-token");
+        assert!(text.contains('…') || head.starts_with("200"), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
+        assert!(!text.contains(&encoded[..8]), "{text}");
+    }
+}
+
+#[test]
+fn a_redirection_is_not_followed_and_names_where_it_leads() {
+    let head = "302 Found\r\nLocation: https://jira.example.com/jira/rest/api/3/myself?os=1";
+    let client = Client::new(&echoing(head, |_| String::new(), 1), None);
+    let error = client.get::<Value>("myself?expand=groups").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "GET myself failed with HTTP 302: it leads to https://jira.example.com/jira/rest/api/3/myself"
     );
 }

@@ -35,6 +35,12 @@ pub(crate) fn small() -> SimOptions {
     }
 }
 
+fn client(sim: &Simulator, pauses: &Arc<Mutex<Vec<Duration>>>, timeout: Duration) -> Client {
+    let recorded = Arc::clone(pauses);
+    let pause = Arc::new(move |pause| recorded.lock().unwrap().push(pause));
+    Client::with(&sim.url(), None, timeout, pause)
+}
+
 impl World {
     pub(crate) fn new(options: SimOptions) -> Self {
         let deployment = if options.data_center {
@@ -51,14 +57,8 @@ impl World {
         options.limits.value_bytes_max = 64 << 20;
         let weir = Weir::open_with(folder.path(), &options).unwrap();
         let pauses = Arc::<Mutex<Vec<Duration>>>::default();
-        let recorded = Arc::clone(&pauses);
-        let client = Client::with(
-            &sim.url(),
-            None,
-            Duration::from_secs(2),
-            Arc::new(move |pause| recorded.lock().unwrap().push(pause)),
-        )
-        .deployed(deployment);
+        // Longer than any answer takes on a busy machine.
+        let client = client(&sim, &pauses, Duration::from_mins(5)).deployed(deployment);
         let replica = Replica::new(weir, "test");
         Self {
             sim,
@@ -67,6 +67,11 @@ impl World {
             pauses,
             _folder: folder,
         }
+    }
+
+    /// A client with another timeout.
+    pub(crate) fn client_within(&self, timeout: Duration) -> Client {
+        client(&self.sim, &self.pauses, timeout).deployed(self.client.deployment())
     }
 
     pub(crate) fn now(&self) -> i64 {
