@@ -165,7 +165,7 @@ Changes of the same issue may become one operation."
           (should (string-match-p (cdr document) (buffer-string)))))
       (with-current-buffer (weir-jira--show site "AA-6")
         (should (< (buffer-size) 200000))
-        (should (string-match-p "^([0-9]+ more bytes are not shown here" (buffer-string))))
+        (should (string-match-p "^([0-9]+ more characters are not shown here" (buffer-string))))
       ;; Unchanged fields stay as they are at the site, valid or not.
       (set-buffer (weir-jira--show site "AA-2"))
       (weir-jira-edit "AA-2")

@@ -1,6 +1,6 @@
 //! Rich text of any site as org text for people.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use weir_adf::{Options, to_org};
 
 use crate::{jql, wiki};
@@ -13,6 +13,67 @@ pub fn shown(value: &Value, stars: usize) -> String {
     let mut text = org(value, stars);
     text.retain(|c| matches!(c, '\n' | '\t') || !c.is_control());
     text
+}
+
+/// Converts rich text as [`shown`] does, but only its first `chars_max` characters: the rest is cut
+/// before the conversion, which would take seconds for a text of megabytes. Returns the org text and
+/// the number of characters that were cut.
+pub fn shown_up_to(value: &Value, stars: usize, chars_max: usize) -> (String, usize) {
+    let mut budget = Budget {
+        left: chars_max,
+        cut: 0,
+    };
+    let start = budget.part(value);
+    (shown(&start, stars), budget.cut)
+}
+
+/// The size of a text that is still converted. A node without text counts as one character.
+struct Budget {
+    left: usize,
+    cut: usize,
+}
+
+impl Budget {
+    /// The start of a node or of wiki markup, with as many characters as are left.
+    fn part(&mut self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.text(text).into(),
+            Value::Object(node) => {
+                self.left = self.left.saturating_sub(1);
+                let member = |(name, value): (&String, &Value)| {
+                    let value = match (name.as_str(), value) {
+                        ("text", Value::String(text)) => self.text(text).into(),
+                        ("content", Value::Array(nodes)) => self.nodes(nodes),
+                        (_, other) => other.clone(),
+                    };
+                    (name.clone(), value)
+                };
+                Value::Object(node.iter().map(member).collect::<Map<_, _>>())
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn nodes(&mut self, nodes: &[Value]) -> Value {
+        let mut kept = Vec::new();
+        for node in nodes {
+            if self.left > 0 {
+                kept.push(self.part(node));
+            } else {
+                self.cut += jql::plain_text(node).trim_end().chars().count();
+            }
+        }
+        kept.into()
+    }
+
+    fn text<'t>(&mut self, text: &'t str) -> &'t str {
+        let end = text.char_indices().nth(self.left);
+        let end = end.map_or(text.len(), |(at, _)| at);
+        let (kept, rest) = text.split_at(end);
+        self.left -= kept.chars().count().min(self.left);
+        self.cut += rest.chars().count();
+        kept
+    }
 }
 
 fn org(value: &Value, stars: usize) -> String {
@@ -38,6 +99,33 @@ fn org(value: &Value, stars: usize) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_long_text_is_cut_before_its_conversion() {
+        let paragraph = |text: String| {
+            let marks = json!([{"type": "strong"}]);
+            json!({"type": "paragraph", "content": [{"type": "text", "text": text, "marks": marks}]})
+        };
+        // Too large to convert in a test: a conversion of the whole would be noticed.
+        let first = paragraph("ä".repeat(5_000_000));
+        let document = json!({"type": "doc", "version": 1,
+            "content": [first, paragraph("rest".to_owned())]});
+        let (text, cut) = shown_up_to(&document, 1, 103);
+        assert_eq!(text, format!("*{}*\n", "ä".repeat(100)));
+        assert_eq!(cut, 5_000_000 - 100 + 4);
+        assert_eq!(
+            shown_up_to(&json!("wiki text"), 0, 4),
+            ("wiki\n".to_owned(), 5)
+        );
+        // Nodes without text count too.
+        let rules = vec![json!({"type": "rule"}); 1000];
+        let document = json!({"type": "doc", "version": 1, "content": rules});
+        let (text, _) = shown_up_to(&document, 0, 10);
+        assert_eq!(text.matches("-----").count(), 9);
+        let document =
+            json!({"type": "doc", "version": 1, "content": [paragraph("all".to_owned())]});
+        assert_eq!(shown_up_to(&document, 0, 100), ("*all*\n".to_owned(), 0));
+    }
 
     #[test]
     fn a_broken_document_shows_its_words_and_says_so() {

@@ -23,6 +23,7 @@ use super::table::{self, Column};
 use super::{Login, Site, now_ms};
 use crate::answer::{Answer, json, lisp, list};
 use crate::failure::Failure;
+use crate::quit::QuitCheck;
 use crate::threads::locked;
 use crate::{text, work};
 
@@ -311,11 +312,16 @@ fn row<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
 #[defun(name = "-jira-issue")]
 fn issue<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
     let key = text::text(key)?;
-    let page = lisp(env, shown_page(jira, &key))?;
+    let mut quit = QuitCheck::new(env);
+    let page = lisp(env, shown_page(jira, &key, &mut || quit.go_on()))?;
     page.into_value(env)
 }
 
-fn shown_page(jira: &Site, key: &str) -> std::result::Result<Page, Failure> {
+fn shown_page(
+    jira: &Site,
+    key: &str,
+    go_on: &mut dyn FnMut() -> bool,
+) -> std::result::Result<Page, Failure> {
     let replica = &jira.shared.replica;
     let outbox = Outbox::new(replica, now_ms());
     let issue = outbox.show(key)?;
@@ -329,7 +335,7 @@ fn shown_page(jira: &Site, key: &str) -> std::result::Result<Page, Failure> {
         pending: pending.as_array().map_or(&[], Vec::as_slice),
         url: &jira.settings.browse_url(key),
     };
-    Ok(shown.page())
+    shown.page(go_on)
 }
 
 /// Reads the changes between the stored versions of the issue KEY of JIRA. Returns the number of
@@ -357,7 +363,7 @@ fn version(env: &Env, jira: &Site, key: Value<'_>, offset: Option<u64>) -> Resul
     let key = text::text(key)?;
     let url = jira.settings.browse_url(&key);
     let shared = Arc::clone(&jira.shared);
-    let started = work::task("weir-jira-version", move |_| {
+    let started = work::task("weir-jira-version", move |parts| {
         let unknown = || Failure::new("weir-not-found", format!("the replica has no issue {key}"));
         let issue = match offset {
             None => Outbox::new(&shared.replica, now_ms()).show(&key)?,
@@ -373,7 +379,8 @@ fn version(env: &Env, jira: &Site, key: Value<'_>, offset: Option<u64>) -> Resul
             pending: &[],
             url: &url,
         };
-        Ok(Answer::Bytes(Some(shown.page().text.into_bytes())))
+        let page = shown.page(&mut || !parts.cancel.is_requested())?;
+        Ok(Answer::Bytes(Some(page.text.into_bytes())))
     });
     lisp(env, started)
 }

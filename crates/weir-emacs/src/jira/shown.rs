@@ -1,6 +1,8 @@
 //! Renders an issue as the text of a buffer: header fields, description, comments, worklogs, links,
 //! history.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 use weir::{ConsequenceOffset, ReadFrom};
 use weir_jira::replica::{Location, Replica};
@@ -72,21 +74,25 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// A text, truncated for a page.
-fn cut(text: String) -> String {
-    let Some((at, _)) = text.char_indices().nth(TEXT_CHARS_MAX) else {
-        return text;
-    };
-    let (shown, left) = text.split_at(at);
-    format!(
-        "{shown}\n({} more bytes are not shown here; `weir jira show` prints all)\n",
-        left.len()
-    )
+/// Rich text for a page under a headline with `stars` stars. A long text is cut, and says so.
+fn rich_text(value: &Value, stars: usize) -> String {
+    let (mut text, left) = rich::shown_up_to(value, stars, TEXT_CHARS_MAX);
+    if left > 0 {
+        _ = writeln!(
+            text,
+            "\n({left} more characters are not shown here; the site shows them)"
+        );
+    }
+    text
 }
 
 impl Shown<'_> {
-    /// The page of the issue.
-    pub(crate) fn page(&self) -> Page {
+    /// The page of the issue. Calls `go_on` before each part; `false` ends the call.
+    ///
+    /// # Errors
+    /// A quit if `go_on` returned `false`.
+    pub(crate) fn page(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Page, Failure> {
+        let mut check = || go_on().then_some(()).ok_or_else(Failure::quit);
         let mut page = Page::default();
         let fields = &self.issue["fields"];
         let key = value_text(&self.issue["key"]);
@@ -119,20 +125,23 @@ impl Shown<'_> {
         }
         let start = page.here();
         section(&mut page, "Description", None);
-        page.add(&cut(rich::shown(&fields["description"], 1)));
+        check()?;
+        page.add(&rich_text(&fields["description"], 1));
         page.mark(start, "field", "description");
         section(&mut page, "Comments", Some(self.comments.len()));
         for comment in self.comments {
+            check()?;
             part_of(&mut page, comment, "comment", "body", "created");
         }
         if !self.worklogs.is_empty() {
             section(&mut page, "Worklogs", Some(self.worklogs.len()));
             for worklog in self.worklogs {
+                check()?;
                 part_of(&mut page, worklog, "worklog", "comment", "started");
             }
         }
         links(&mut page, fields);
-        page
+        Ok(page)
     }
 }
 
@@ -148,7 +157,7 @@ fn part_of(page: &mut Page, part: &Value, kind: &'static str, body: &str, time: 
     let title = format!("** {author}, {}{spent}", value_text(&part[time]));
     page.run("heading", "", &title);
     page.add("\n");
-    page.add(&cut(rich::shown(&part[body], 2)));
+    page.add(&rich_text(&part[body], 2));
     page.mark(start, kind, &value_text(&part["id"]));
 }
 
