@@ -160,7 +160,8 @@ fn chosen(named: Option<&str>) -> anyhow::Result<(String, Site)> {
     let name = if let Some(name) = named {
         name.to_owned()
     } else {
-        let mut known = Site::names(&folder);
+        let known = Site::names(&folder);
+        let mut known = known.map_err(|error| failed("cannot find a site", &error))?;
         match known.len() {
             1 => known.remove(0),
             0 => {
@@ -240,5 +241,49 @@ pub(crate) fn failed(what: &str, error: &JiraError) -> Failure {
         JiraError::TooManyGone { .. } => ErrorCode::Rejected,
         _ => ErrorCode::BadRequest,
     };
-    Failure::new(code, what).because(error)
+    let failure = Failure::new(code, what).because(error);
+    match advice(error) {
+        Some(advice) => failure.advise(advice),
+        None => failure,
+    }
+}
+
+/// What to do about an error of a site or its replica; `None`: the advice of its code fits.
+fn advice(error: &JiraError) -> Option<&'static str> {
+    Some(match error {
+        JiraError::Transport { .. } => {
+            "check the address of the site and the network; the replica can be read meanwhile"
+        }
+        JiraError::Unauthenticated => {
+            "check the e-mail address and the token; `weir jira login` stores a new token"
+        }
+        JiraError::Captcha => "log in with a browser once, then retry",
+        JiraError::Status {
+            status: 300..400, ..
+        } => "log in with the address to which the site leads, without `/rest/` and the rest",
+        JiraError::Status { status: 403, .. } => {
+            "give the account this right, or the token its scope"
+        }
+        JiraError::Status { status: 404, .. } => {
+            "check the address of the site, its path included, and whether the account may see this"
+        }
+        JiraError::Status { status: 429, .. } | JiraError::Limited { .. } => {
+            "retry in a few minutes; changes stay in the outbox"
+        }
+        JiraError::Status {
+            status: 500..600, ..
+        } => "retry later: the site failed",
+        JiraError::Status { .. } => "correct what the site names",
+        JiraError::Garbage { .. } | JiraError::Paging(_) => {
+            "check that the address is that of a Jira site, and that no proxy changes its answers"
+        }
+        JiraError::TooManyGone { .. } => {
+            "check what the account can see at the site, then use --confirm-removal"
+        }
+        JiraError::ReadOnly => "change the issue at the site, then pull",
+        JiraError::UnknownIssue(_) => "check the key; `weir jira pull` fetches new issues",
+        JiraError::UnknownOp(_) => "`weir jira outbox` lists the operations",
+        JiraError::Field { .. } => "`weir jira fields KEY` lists the fields and their values",
+        _ => return None,
+    })
 }

@@ -293,15 +293,13 @@ pub(crate) fn open_at(
     }
 }
 
-/// Whether this process may not write to the directory, or to its file system.
+/// Whether this process may not write to the directory or to its file system, or the disk is full.
 fn may_not_write(error: &StoreError) -> bool {
-    let StoreError::Io { source, .. } = error else {
-        return false;
-    };
-    matches!(
+    let forbidden = matches!(error, StoreError::Io { source, .. } if matches!(
         source.kind(),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
-    )
+    ));
+    forbidden || error.code() == ErrorCode::DiskFull
 }
 
 /// Opens the store for reading only, and says why.

@@ -1,5 +1,7 @@
 //! Errors as Lisp conditions: a symbol that `weir.el` defines, a sentence, and the code.
 
+use std::path::Path;
+
 use weir::{ErrorCode, StoreError, WeirError};
 use weir_jira::JiraError;
 
@@ -38,6 +40,22 @@ impl Failure {
 
     pub(crate) fn is_quit(&self) -> bool {
         self.symbol == "quit"
+    }
+
+    /// A failed open of the store in a directory. Damage has the directory and the next step.
+    pub(crate) fn open(directory: &Path, error: StoreError) -> Self {
+        let is_damage = error.code() == ErrorCode::Damaged;
+        let failure = Self::from(error);
+        if !is_damage {
+            return failure;
+        }
+        let directory = directory.display();
+        let text = format!(
+            "the store in {directory} is {}. Copy the directory first; then `weir repair NEW --at \
+             {directory}` writes what can be read to the directory NEW. See docs/operating/damage.md",
+            failure.text
+        );
+        Self { text, ..failure }
     }
 
     /// A failed connection attempt.

@@ -6,9 +6,11 @@
     reason = "the macro converts arguments into owned values and wants a Result"
 )]
 
+use std::path::Path;
+
 use emacs::{Env, IntoLisp, Result, Value, defun};
 use weir::query::QueryText;
-use weir::{ConnectOptions, ConsequenceOffset, ReadFrom, Verdict, Weir};
+use weir::{ConnectOptions, ConsequenceOffset, ReadFrom, Verdict, Weir, WeirError};
 
 use crate::answer::{Answer, Row, failure, lisp, list};
 use crate::failure::Failure;
@@ -40,11 +42,15 @@ fn start(pipe: Value<'_>) -> Result<()> {
 fn open(env: &Env, directory: Value<'_>, readonly: Value<'_>) -> Result<Handle> {
     let directory = text::text(directory)?;
     let opened = if readonly.is_not_nil() {
-        Weir::open_read_only(directory)
+        Weir::open_read_only(&directory)
     } else {
-        Weir::open(directory)
+        Weir::open(&directory)
     };
-    lisp(env, opened.map_err(Failure::from)).map(Handle::new)
+    let opened = opened.map_err(|error| match error {
+        WeirError::Store(error) => Failure::open(Path::new(&directory), error),
+        error => error.into(),
+    });
+    lisp(env, opened).map(Handle::new)
 }
 
 /// Connects to the server at URL with TOKEN, or nil. Returns the number of the operation.

@@ -11,11 +11,13 @@ mod shown;
 mod table;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::{Value, json};
-use weir::{OpenOptions, Weir};
+use weir::{ErrorCode, OpenOptions, StoreError, Weir, WeirError};
+use weir_jira::JiraError;
 use weir_jira::access::{self, Site as Settings, TokenStore};
 use weir_jira::client::{Client, Deployment};
 use weir_jira::index::Index;
@@ -42,12 +44,21 @@ pub(crate) struct Site {
     shared: Arc<Shared>,
 }
 
+/// A store that all open sites of its directory share.
+struct SharedStore {
+    handle: Weak<Handle>,
+    /// Why the store is open for reading only; `None`: it can be written.
+    read_only: Option<String>,
+}
+
 /// Stores of open sites, by directory.
-static STORES: Mutex<BTreeMap<PathBuf, Weak<Handle>>> = Mutex::new(BTreeMap::new());
+static STORES: Mutex<BTreeMap<PathBuf, SharedStore>> = Mutex::new(BTreeMap::new());
 
 /// State that the tasks of a site also use.
 struct Shared {
     replica: Replica,
+    /// Why the store is open for reading only; `None`: it can be written.
+    read_only: Option<String>,
     index: Mutex<Index>,
     /// Held during an update of the index, which locks `index` only at the end.
     refreshing: Mutex<()>,
@@ -70,6 +81,7 @@ fn now_ms() -> i64 {
 impl Login {
     /// Tests the rights of the account, and stores the settings if the account may browse.
     pub(crate) fn run(mut self) -> Result<Value, Failure> {
+        self.settings.check_expiry(now_ms())?;
         let name = Settings::name_in(&self.folder, &self.settings.site_url);
         let token = self.token.as_deref();
         if self.settings.api_url == self.settings.site_url {
@@ -98,20 +110,76 @@ impl Login {
     }
 }
 
-/// The store in a directory: that of an open site, or a new one.
-fn opened(directory: &Path) -> Result<(Arc<Handle>, Weir), Failure> {
+/// An open store, and why it is open for reading only.
+struct Opened {
+    handle: Arc<Handle>,
+    weir: Weir,
+    read_only: Option<String>,
+}
+
+/// The store in a directory: that of an open site, or a new one. A store that cannot be written is
+/// opened for reading only (ADR 0059).
+fn opened(directory: &Path) -> Result<Opened, Failure> {
     let mut stores = locked(&STORES);
-    if let Some(store) = stores.get(directory).and_then(Weak::upgrade)
-        && let Ok(weir) = store.weir()
+    if let Some(store) = stores.get(directory)
+        && let Some(handle) = store.handle.upgrade()
+        && let Ok(weir) = handle.weir()
     {
-        return Ok((store, weir));
+        return Ok(Opened {
+            handle,
+            weir,
+            read_only: store.read_only.clone(),
+        });
     }
     let mut options = OpenOptions::default();
     options.limits.value_bytes_max = VALUE_BYTES_MAX;
-    let weir = Weir::open_with(directory, &options)?;
-    let store = Arc::new(Handle::new(weir.clone()));
-    stores.insert(directory.to_owned(), Arc::downgrade(&store));
-    Ok((store, weir))
+    let (weir, read_only) = match Weir::open_with(directory, &options) {
+        Err(WeirError::Store(error)) if cannot_write(&error) => {
+            options.read_only = true;
+            let reason = format!("read only: {error}");
+            let weir = Weir::open_with(directory, &options);
+            // The first error is the cause.
+            (
+                weir.map_err(|_| open_failure(directory, error))?,
+                Some(reason),
+            )
+        }
+        Err(WeirError::Store(error)) => return Err(open_failure(directory, error)),
+        weir => (weir?, None),
+    };
+    let handle = Arc::new(Handle::new(weir.clone()));
+    let store = SharedStore {
+        handle: Arc::downgrade(&handle),
+        read_only: read_only.clone(),
+    };
+    stores.insert(directory.to_owned(), store);
+    Ok(Opened {
+        handle,
+        weir,
+        read_only,
+    })
+}
+
+/// Whether the directory is on a full disk, or this process may not write to it.
+fn cannot_write(error: &StoreError) -> bool {
+    let forbidden = matches!(error, StoreError::Io { source, .. } if matches!(
+        source.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+    ));
+    forbidden || error.code() == ErrorCode::DiskFull
+}
+
+/// The error of an open. For damage, it also has what to do about the outbox.
+fn open_failure(directory: &Path, error: StoreError) -> Failure {
+    let is_damage = error.code() == ErrorCode::Damaged;
+    let mut failure = Failure::open(directory, error);
+    if is_damage {
+        failure.text.push_str(
+            ". Without the directory, a pull fetches the issues again, but changes in the outbox that \
+             were not sent are only there",
+        );
+    }
+    failure
 }
 
 impl Site {
@@ -119,16 +187,25 @@ impl Site {
     /// issues into memory, so it must run on a task.
     pub(crate) fn open(directory: &Path, folder: &Path, name: &str) -> Result<Self, Failure> {
         let settings = Settings::load(folder, name)?;
-        let (store, weir) = opened(directory)?;
+        let Opened {
+            handle,
+            weir,
+            read_only,
+        } = opened(directory)?;
         let replica = Replica::new(weir, name);
-        let index = Mutex::new(Index::load(&replica)?);
+        let index = Index::load(&replica).map_err(|error| match error {
+            JiraError::Store(WeirError::Store(error)) => open_failure(directory, error),
+            error => error.into(),
+        })?;
+        let index = Mutex::new(index);
         Ok(Self {
             name: name.to_owned(),
             folder: folder.to_owned(),
             settings,
-            store: Mutex::new(Some(store)),
+            store: Mutex::new(Some(handle)),
             shared: Arc::new(Shared {
                 replica,
+                read_only,
                 index,
                 refreshing: Mutex::default(),
             }),
@@ -193,6 +270,7 @@ impl Site {
                 TokenStore::Keyring => "keyring",
             },
             "read-only": self.settings.deployment == Deployment::DataCenter,
+            "store-read-only": self.shared.read_only,
             "projects": self.settings.projects,
             "expires-in": self.settings.expires_within(now_ms()),
             "issues": locked(&self.shared.index).len(),
@@ -215,6 +293,14 @@ impl Drop for Site {
 }
 
 impl Shared {
+    /// Fails if the store is open for reading only.
+    fn check_writable(&self) -> Result<(), Failure> {
+        match &self.read_only {
+            None => Ok(()),
+            Some(reason) => Err(Failure::new("weir-storage", reason.clone())),
+        }
+    }
+
     /// Updates the rows in memory. Returns the number of changed rows.
     fn refresh(&self) -> Result<usize, Failure> {
         let refreshing = locked(&self.refreshing);
@@ -243,6 +329,7 @@ impl Shared {
         options: &PullOptions,
         tell: impl Fn(u64),
     ) -> Result<Value, Failure> {
+        self.check_writable()?;
         let mut first = None;
         let report = pull_with(client, &self.replica, options, |report| {
             if report.stored == 0 {
@@ -270,6 +357,7 @@ impl Shared {
 
     /// Sends the outbox, then pulls. The report of the pull is under `pull`.
     fn push(&self, client: &Client, options: &PullOptions) -> Result<Value, Failure> {
+        self.check_writable()?;
         let pushed = PushOptions {
             now_ms: options.now_ms,
         };

@@ -6,10 +6,11 @@
 //! token with scopes needs the gateway.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -127,22 +128,59 @@ impl Site {
     }
 
     /// Reads the settings of a site from a folder.
+    ///
+    /// # Errors
+    /// `File` or `Settings`, which name the file that cannot be read.
     pub fn load(folder: &Path, name: &str) -> Result<Self> {
         let path = folder.join(format!("{name}.json"));
         let bytes = fs::read(&path).map_err(|source| file_error(&path, source))?;
-        Ok(serde_json::from_slice(&bytes)?)
+        serde_json::from_slice(&bytes).map_err(|error| {
+            JiraError::Settings(format!(
+                "{} does not have the settings of a site: {error}; correct the file, or delete it and \
+                 log in again",
+                path.display()
+            ))
+        })
     }
 
     /// The names of the sites in a folder, in order; empty if there is no folder.
-    pub fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            name.strip_suffix(".json").map(str::to_owned)
-        });
-        let mut names: Vec<String> = names.collect();
+    ///
+    /// # Errors
+    /// `File` if the folder exists and cannot be read.
+    pub fn names(folder: &Path) -> Result<Vec<String>> {
+        let failed = |source| file_error(folder, source);
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let file = entry.map_err(failed)?.file_name();
+            let name = file.to_str().and_then(|file| file.strip_suffix(".json"));
+            names.extend(name.map(str::to_owned));
+        }
         names.sort();
-        names
+        Ok(names)
+    }
+
+    /// Fails if the date of expiry is not a date `YYYY-MM-DD`, or is before today. The message does
+    /// not have the text: it may be a token that was entered at the wrong place.
+    pub fn check_expiry(&self, now_ms: i64) -> Result<()> {
+        let Some(text) = &self.expires else {
+            return Ok(());
+        };
+        let what = match (text.parse::<Date>(), time::date(now_ms, 0).parse::<Date>()) {
+            // It is still yesterday in western time zones.
+            (Ok(date), Ok(today)) if date.to_string() == *text => {
+                if date >= today.yesterday().unwrap_or(today) {
+                    return Ok(());
+                }
+                format!("{text} is in the past")
+            }
+            _ => "it is not a date YYYY-MM-DD".to_owned(),
+        };
+        let field = "date of expiry".to_owned();
+        Err(JiraError::Field { field, what })
     }
 
     /// Fails if a token would be sent without TLS to another machine.
@@ -362,6 +400,53 @@ mod tests {
         assert_eq!(site.expires_within(32 * DAY_MS), Some(-1));
         assert_eq!(Site::name_of("https://acme.atlassian.net/"), "acme");
         assert_eq!(Site::name_of("http://127.0.0.1:1938"), "127-0-0-1-1938");
+    }
+
+    #[test]
+    fn a_date_of_expiry_is_a_date_that_is_not_past() {
+        // 2024-11-29, 10:44 UTC.
+        let now_ms = 1_732_877_091_887;
+        for (text, fault) in [
+            ("2024-11-29", None),
+            ("2025-02-28", None),
+            ("2024-11-27", Some("2024-11-27 is in the past")),
+            ("2025-13-45", Some("not a date")),
+            ("2025-02-29", Some("not a date")),
+            ("2025-2-1", Some("not a date")),
+            ("2025-02-01 10:00", Some("not a date")),
+            ("ATATT3xFfGF0s3cret", Some("not a date")),
+        ] {
+            let site = Site {
+                expires: Some(text.to_owned()),
+                ..Site::default()
+            };
+            match (site.check_expiry(now_ms), fault) {
+                (Ok(()), None) => {}
+                (Err(error), Some(fault)) => {
+                    let error = error.to_string();
+                    assert!(error.contains(fault), "{error}");
+                    assert!(!error.contains("s3cret"), "{error}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_folder_that_does_not_exist_has_no_sites() {
+        let folder = tempfile::tempdir().unwrap();
+        let none = Site::names(&folder.path().join("none")).unwrap();
+        assert!(none.is_empty());
+        // A file instead of a folder: the names cannot be read.
+        let file = folder.path().join("x.json");
+        fs::write(&file, "{bad").unwrap();
+        let error = Site::names(&file).unwrap_err().to_string();
+        assert!(error.contains("x.json"), "{error}");
+        // The message names a file of settings that is broken.
+        assert_eq!(Site::names(folder.path()).unwrap(), ["x"]);
+        let error = Site::load(folder.path(), "x").unwrap_err().to_string();
+        let path = file.display().to_string();
+        assert!(error.starts_with(&path), "{error}");
     }
 
     #[test]

@@ -90,13 +90,9 @@ pub(super) fn login(
         },
         ..Site::default()
     };
-    if let Some(date) = &site.expires
-        && weir_jira::time::parse_literal(date, 0).is_none()
-    {
-        let failure = Failure::new(ErrorCode::BadOption, what);
-        return Err(failure
-            .because(format!("{date} is not a date YYYY-MM-DD"))
-            .into());
+    if let Err(error) = site.check_expiry(now_ms()) {
+        let failure = Failure::new(ErrorCode::BadOption, what).because(error);
+        return Err(failure.advise("correct --expires, or leave it out").into());
     }
     let with_token = !site.email.is_empty() || caller.credentials.token_file.is_some();
     let token = with_token.then(|| token(caller)).transpose()?;

@@ -383,8 +383,23 @@ fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
     }
     assert!(said.contains("Fresh"), "{said}");
     assert!(!said.contains("s3cret"), "{said}");
+    // A date of expiry that is past or no date is refused. A text at this place may be the token.
+    for (date, fault) in [
+        ("2020-01-01", "is in the past"),
+        ("2026-13-45", "not a date"),
+        ("s3cret-of-the-test", "not a date"),
+    ] {
+        let refused = with(&format!("{login} --expires {date}"));
+        assert_ne!(refused.code, 0);
+        assert!(refused.err.contains(fault), "{}", refused.err);
+        said.push_str(&refused.err);
+    }
+    assert!(!said.contains("s3cret"), "{said}");
     // An expired token gives a warning, whatever the site responds.
-    with(&format!("{login} --expires 2020-01-01")).ok();
+    with(&format!("{login} --expires 2099-01-01")).ok();
+    let settings = settings_of(&place, url);
+    let text = fs::read_to_string(&settings).unwrap();
+    fs::write(&settings, text.replace("2099-01-01", "2020-01-01")).unwrap();
     let late = with("weir jira pull").ok();
     assert!(late.err.contains("has expired"), "{}", late.err);
     // A token that the keyring has lost gives one clear sentence.
@@ -411,6 +426,78 @@ fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
                 assert!(!found, "{}", path.display());
             }
         }
+    }
+}
+
+/// The settings file of a site.
+fn settings_of(place: &Place, url: &str) -> std::path::PathBuf {
+    let name = weir_jira::access::Site::name_of(url);
+    place.path(&format!(".config/weir/jira/{name}.json"))
+}
+
+/// A settings file that cannot be read is named. A folder that cannot be read does not mean that
+/// there is no site.
+#[test]
+fn broken_settings_are_named() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "3"]);
+    shell(&place, &format!("weir jira login {}", site.url)).ok();
+    let settings = settings_of(&place, &site.url);
+    std::fs::write(&settings, "{bad").unwrap();
+    let failed = place.run("jira list");
+    assert_ne!(failed.code, 0);
+    let name = settings.file_name().unwrap().to_str().unwrap();
+    assert!(failed.err.contains(name), "{}", failed.err);
+    let folder = settings.parent().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    std::fs::write(folder, "a file").unwrap();
+    let failed = place.run("jira list");
+    assert!(!failed.err.contains("no site is known"), "{}", failed.err);
+    assert!(failed.err.contains("weir/jira"), "{}", failed.err);
+}
+
+/// What a login prints about a server that answers this.
+fn refused_login(place: &Place, answer: &'static str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let head = lines.take_while(|line| line.as_ref().is_ok_and(|line| !line.is_empty()));
+        assert!(head.count() > 1);
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    let failed = shell(place, &format!("weir jira login {url}"));
+    assert_ne!(failed.code, 0);
+    server.join().unwrap();
+    failed.err
+}
+
+/// The advice about a site is not that about a server of Weir.
+#[test]
+fn a_failed_login_names_the_cause_and_the_next_step() {
+    let place = Place::new();
+    for (answer, cause, step) in [
+        (
+            "HTTP/1.1 302 Found\r\nLocation: https://jira.example.com/jira/login?from=x\r\n\
+             Content-Length: 0\r\nConnection: close\r\n\r\n",
+            "it leads to https://jira.example.com/jira/login\n",
+            "log in with the address to which the site leads",
+        ),
+        (
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            "HTTP 404",
+            "check the address of the site, its path included",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>",
+            "something that is not Jira's",
+            "check that the address is that of a Jira site",
+        ),
+    ] {
+        let said = refused_login(&place, answer);
+        assert!(said.contains(cause) && said.contains(step), "{said}");
+        assert!(!said.contains("Weir server"), "{said}");
     }
 }
 

@@ -39,6 +39,7 @@ struct IssueSet {
 #[defun(name = "-jira-sites")]
 fn sites<'e>(env: &'e Env, folder: Value<'e>) -> Result<Value<'e>> {
     let names = Settings::names(&PathBuf::from(text::text(folder)?));
+    let names = lisp(env, names.map_err(Failure::from))?;
     json(env, &names.into())
 }
 
@@ -460,6 +461,7 @@ fn change(
     let base = base.transpose()?.map(|base| base.clone());
     let shared = Arc::clone(&jira.shared);
     let queued = work::write(move || {
+        shared.check_writable()?;
         let op = edits::queue(&shared.replica, &verb, &words, base.as_ref())?;
         shared.refresh()?;
         Ok(Answer::Json(op))
@@ -531,6 +533,7 @@ fn resolve(
     let (field, value) = (text::maybe(field)?, text::maybe(value)?);
     let shared = Arc::clone(&jira.shared);
     let queued = work::write(move || {
+        shared.check_writable()?;
         let (field, value) = (field.as_deref(), value.as_deref());
         let left = edits::resolve(&shared.replica, &op, &choice, field, value)?;
         shared.refresh()?;
