@@ -90,7 +90,8 @@ FAILED, if it is non-nil, when the change is rejected."
         (setf (weir-jira--site-pull site)
               (weir--expect
                (weir--jira-push (weir-jira--site-handle site) (weir-jira--token site))
-               (lambda (status value) (weir-jira--pushed site status value))))
+               (lambda (status value) (weir-jira--pushed site status value)))
+              (weir-jira--site-started site) (float-time))
       (weir-error
        (setf (weir-jira--site-failure site) error)
        (message "Jira: %s" (cadr error))))

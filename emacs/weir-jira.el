@@ -142,7 +142,7 @@ The symbol `keep' means that they remain, `hide' that lists omit them, and
 
 (cl-defstruct (weir-jira--site (:copier nil))
   "A site whose replica is open, or is being opened."
-  name handle waiting pull stored push-wanted pulled-before last-pull last-attempt failure)
+  name handle waiting pull started stored push-wanted pulled-before last-pull last-attempt failure)
 
 (defvar weir-jira--sites nil "Sites that are open.")
 (defvar weir-jira--timer nil "The timer of pulls.")
@@ -513,7 +513,8 @@ of many issues."
                (lambda (status value)
                  (if (eq status 'part)
                      (weir-jira--stored site (plist-get value :stored))
-                   (weir-jira--pulled site status value tell)))))
+                   (weir-jira--pulled site status value tell))))
+              (weir-jira--site-started site) (float-time))
       (weir-error
        (setf (weir-jira--site-failure site) error)
        (message "Jira: %s" (weir--error-text error))))
@@ -613,11 +614,18 @@ With TELL, also report a pull without changes."
       ((weir-jira--site-pull site)
        (if (weir-jira--site-stored site)
            (format " · syncing, %d issues" (weir-jira--site-stored site))
-         " · syncing"))
+         (concat " · syncing" (weir-jira--waits site))))
       (last (format " · synced %s ago" (weir-jira--ago (- (float-time) last))))
       ((weir-jira--site-pulled-before site) " · synced before this Emacs started")
       (t " · not synced yet"))
      (and failure (concat " · " (replace-regexp-in-string "%" "%%" (weir--error-text failure)))))))
+
+(defun weir-jira--waits (site)
+  "Return how long the sync of SITE takes, for a header line, if that is long."
+  (let ((seconds (- (float-time) (or (weir-jira--site-started site) (float-time)))))
+    (if (< seconds 10)
+        ""
+      (format " for %s" (weir-jira--ago seconds)))))
 
 (defun weir-jira--count (count noun)
   "Return COUNT with NOUN, in the plural unless COUNT is 1."
