@@ -34,6 +34,7 @@ mod op {
     pub(super) const TXN: u8 = 9;
     pub(super) const HOUSEKEEPING: u8 = 10;
     pub(super) const QUARANTINE: u8 = 11;
+    pub(super) const TRIM: u8 = 12;
 }
 
 mod flag {
@@ -275,6 +276,7 @@ fn op_number(operation: &Operation<'_>) -> u8 {
         Operation::Txn { .. } => op::TXN,
         Operation::ExpireSessions { .. } => op::HOUSEKEEPING,
         Operation::Quarantine { .. } => op::QUARANTINE,
+        Operation::Trim { .. } => op::TRIM,
     }
 }
 
@@ -328,6 +330,7 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
             put_varint(out, *idle_ms);
         }
         Operation::Quarantine { stopped } => out.push(u8::from(*stopped)),
+        Operation::Trim { through } => put_varint(out, *through),
     }
 }
 
@@ -471,7 +474,7 @@ fn check(
                 at_most("intention", bytes, ITEM_BYTES_MAX)?;
             }
         }
-        Operation::Destroy | Operation::Quarantine { .. } => {}
+        Operation::Destroy | Operation::Quarantine { .. } | Operation::Trim { .. } => {}
         Operation::Cursor { group, step } => {
             let operation = "a step of a group";
             not_taken(operation, "condition", intention.expect.is_empty())?;
@@ -659,6 +662,11 @@ pub enum Action<'a> {
     Quarantine {
         /// `true` stops the topic, `false` resumes it.
         stopped: bool,
+    },
+    /// Removes the records up to an offset from reads.
+    Trim {
+        /// Offset of the newest record to remove.
+        through: u64,
     },
 }
 
@@ -936,6 +944,9 @@ fn read_action<'a>(r: &mut Reader<'a>, number: u8) -> Result<Action<'a>, &'stati
                 Ok(1) => true,
                 _ => return Err("0 to go on or 1 to stop"),
             },
+        },
+        op::TRIM => Action::Trim {
+            through: r.varint().map_err(|Short| "an offset")?,
         },
         _ => return Err("a known operation"),
     })

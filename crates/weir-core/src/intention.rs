@@ -121,6 +121,12 @@ pub enum Operation<'a> {
         /// `true` stops the topic, `false` resumes it.
         stopped: bool,
     },
+    /// Removes the records of the topic up to an offset from reads. Keys and offsets do not change.
+    /// Never removes a record that a group in the option `hold_for_groups` has not passed.
+    Trim {
+        /// Offset of the newest record to remove.
+        through: u64,
+    },
 }
 
 /// The nonce of an intention whose client id is used only once.

@@ -392,6 +392,10 @@ impl Machine {
         if let Err(no) = self.check_preconditions(item, topic) {
             return Ok(Err(no));
         }
+        if let Action::Trim { through } = item.action {
+            self.trim(topic, ConsequenceOffset(through), sink);
+            return Ok(Ok((ConsequenceOffset::ZERO, 0)));
+        }
         if start::is_start(&item.action) {
             let mut start = match self.begin(item, topic, stamp)? {
                 Ok(start) => start,
@@ -438,7 +442,8 @@ impl Machine {
                 Action::Destroy
                 | Action::Alter { .. }
                 | Action::Replace { .. }
-                | Action::Quarantine { .. },
+                | Action::Quarantine { .. }
+                | Action::Trim { .. },
                 None,
             ) => return Err(Rejection::bare(ErrorCode::TopicAbsent)),
             _ => {}
@@ -523,11 +528,32 @@ impl Machine {
             name_hash: hash(0, name.as_str().as_bytes()),
             name,
             last: ConsequenceOffset::ZERO,
+            trimmed: ConsequenceOffset::ZERO,
             digest: Digest::default(),
             live: None,
             groups: groups::Groups::new(),
         });
         Ok(id)
+    }
+
+    /// Removes the records up to `through` from reads, but no record that a group still holds. The
+    /// bound is applied here, because a group may have been moved back since the proposal.
+    fn trim<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        topic: Option<TopicId>,
+        through: ConsequenceOffset,
+        sink: &mut S,
+    ) {
+        let held = topic.and_then(|id| self.held(id)).map(ConsequenceOffset);
+        let Some((id, topic)) = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)))
+        else {
+            return;
+        };
+        let through = through.min(topic.last).min(held.unwrap_or(topic.last));
+        if through > topic.trimmed {
+            topic.trimmed = through;
+            sink.trimmed(id, through);
+        }
     }
 }
 

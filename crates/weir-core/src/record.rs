@@ -112,6 +112,11 @@ pub trait ConsequenceSink {
     fn topic(&mut self, id: TopicId, name: &TopicName);
     /// A record of the topic. Offsets of one topic are dense and ascending (I1).
     fn record(&mut self, id: TopicId, record: &Record<'_>);
+    /// Reads of the topic no longer return records up to `through`. `through` ascends. The default
+    /// does nothing.
+    fn trimmed(&mut self, id: TopicId, through: ConsequenceOffset) {
+        let _ = (id, through);
+    }
     /// An intention was assigned its offset and has this effect. Called once for each executed
     /// intention, after its records. The default does nothing.
     fn executed(&mut self, intention: IntentionOffset, effect: Effect) {

@@ -194,6 +194,9 @@ fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> Bat
             8 => Operation::Quarantine {
                 stopped: wish.kind % 2 == 0,
             },
+            20 => Operation::Trim {
+                through: u64::from(wish.kind),
+            },
             10 => Operation::Alter { options: &options },
             11 => Operation::Cursor {
                 group: "g",

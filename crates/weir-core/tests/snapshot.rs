@@ -95,6 +95,7 @@ fn machine() -> Machine {
         &[
             Intention::new("gone", create),
             Intention::new("gone", PUT),
+            Intention::new("gone", Operation::Trim { through: 2 }),
             Intention::new("gone", Operation::Destroy).under(b, 1),
             Intention::new(
                 "orders",
@@ -112,6 +113,7 @@ fn machine() -> Machine {
                 },
             ),
             Intention::new("last", create).under(b, 3),
+            Intention::new("last", Operation::Trim { through: 300 }),
         ],
     );
     let say = Operation::Put {

@@ -189,11 +189,12 @@ fn what<'a>(action: &Action<'a>) -> Option<DecodedOperation<'a>> {
         } => DecodedOperation::Plain(replace(*expected, code, args)),
         Action::Txn(steps) => DecodedOperation::Txn(steps.iter().collect()),
         // The server creates the offsets of claims, and the store creates BURIED: clients
-        // must not send either.
+        // must not send either. A node decides a TRIM by the retention of the topic.
         Action::Cursor {
             step: GroupStep::Claim { .. } | GroupStep::Buried { .. },
             ..
         }
+        | Action::Trim { .. }
         | Action::ExpireSessions { .. } => return None,
         Action::Cursor { group, step } => {
             DecodedOperation::Plain(Operation::Cursor { group, step: *step })

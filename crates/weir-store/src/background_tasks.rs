@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use weir_core::batch::Author;
 use weir_core::limits::CALL_ITEMS_MAX;
 use weir_core::{GroupStep, Intention, Operation};
 
@@ -96,7 +97,8 @@ impl BackgroundTasks {
         }
     }
 
-    /// Starts the periodic retention check, because a topic now has limits.
+    /// Starts the periodic retention check, because a topic has limits, or may get some from another
+    /// node.
     pub(crate) fn watch_retention(&self, handle: &MaintenanceHandle) {
         let Some(every) = self.retention_every else {
             return;
@@ -250,11 +252,10 @@ fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
         if state.retention_due.is_some_and(|due| due <= now) {
             state.retention_due = every.and_then(|every| now.checked_add(every));
             drop(state);
-            if let Some(permit) = handle.maintenance.try_acquire() {
-                // The next round retries a removal that failed. A failed sync has poisoned the
-                // store.
-                drop(retention::retain(handle, None, &permit));
-            }
+            // The next round retries what failed. A failed sync has poisoned the store.
+            drop(retention::retain(handle, None, || {
+                handle.maintenance.try_acquire()
+            }));
             state = shared.state.lock();
             continue;
         }
@@ -297,7 +298,7 @@ fn write(handle: &MaintenanceHandle, cursors: &[CursorEntry], notify: Notify) ->
     let sent: Vec<_> = parts
         .map(|part| {
             let moves: Vec<_> = part.iter().map(intention).collect();
-            (part, handle.propose(&moves, notify))
+            (part, handle.propose(Author::Client, &moves, notify))
         })
         .collect();
     let mut rejected = Vec::new();

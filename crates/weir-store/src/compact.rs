@@ -4,7 +4,8 @@
 //!
 //! - a PUT whose key has a newer record;
 //! - a DELETE whose key was written or deleted again, or that is older than the tombstone time;
-//! - records of earlier incarnations.
+//! - records of earlier incarnations;
+//! - records that retention has removed from reads.
 //!
 //! Retained are:
 //!
@@ -59,6 +60,8 @@ struct Input {
     now_ms: u64,
     /// Records after this offset are retained for a group.
     held: u64,
+    /// Retention has removed the records up to this offset.
+    trimmed: u64,
 }
 
 /// Decides for each record whether it is retained.
@@ -119,11 +122,14 @@ impl Store {
         self.run_on_commit_thread(move |committer| {
             let machine = committer.engine.machine.read();
             let view = machine.topic_by_id(id);
-            let live = view.and_then(|view| Some((view.options?.clone(), view.incarnation?.0)));
+            let live = view.and_then(|view| {
+                let options = view.options?.clone();
+                Some((options, view.incarnation?.0, view.trimmed.0))
+            });
             let now_ms = machine.time_ms();
             let held = machine.held(id).unwrap_or(u64::MAX);
             drop(machine);
-            let Some((options, incarnation)) = live else {
+            let Some((options, incarnation, trimmed)) = live else {
                 return Ok(None);
             };
             let topics = &mut committer.applier.lock().topics;
@@ -145,6 +151,7 @@ impl Store {
                 incarnation,
                 now_ms,
                 held,
+                trimmed,
             }))
         })?
     }
@@ -224,6 +231,9 @@ fn each_record(
 
 impl Keep<'_> {
     fn keeps(&self, record: &Record<'_>) -> bool {
+        if record.offset.0 <= self.input.trimmed {
+            return false;
+        }
         let options = &self.input.options;
         let age_ms = self.input.now_ms.saturating_sub(record.time_ms);
         if age_ms < options.compaction_lag_ms.unwrap_or(0) || record.offset.0 > self.input.held {

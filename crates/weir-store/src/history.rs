@@ -504,6 +504,7 @@ fn described<'a>(item: &Item<'a>) -> (&'static str, &'a [u8], &'a [u8], u32) {
         Action::Txn(steps) => ("TXN", &[], &[], steps.len()),
         Action::ExpireSessions { .. } => ("EXPIRE", &[], &[], 0),
         Action::Quarantine { .. } => ("QUARANTINE", &[], &[], 0),
+        Action::Trim { .. } => ("TRIM", &[], &[], 0),
         Action::Cursor { group, .. } => ("CURSOR", group.as_bytes(), &[], 0),
     }
 }

@@ -58,13 +58,14 @@ impl MaintenanceHandle {
     /// Proposes intentions that contain no program.
     pub(crate) fn propose(
         &self,
+        author: Author,
         intentions: &[Intention<'_>],
         notify: Notify,
     ) -> Result<Proposal, StoreError> {
         let prepared = self.engine.prepare(intentions)?;
         self.engine
             .queue
-            .propose(Author::Client, intentions, prepared, notify)
+            .propose(author, intentions, prepared, notify)
     }
 
     /// Writes a snapshot of the current state, and purges the log up to the previous snapshot.

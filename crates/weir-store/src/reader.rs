@@ -99,14 +99,15 @@ impl TopicReader {
         self
     }
 
-    /// Fails with `RecordsGone` if the next record was removed and the reader must not skip it.
-    fn check_removed(&self, files: &TopicFiles) -> Result<(), StoreError> {
-        let removed = files.removed();
-        if self.skip_removed || self.next <= 1 || self.next > removed {
-            return Ok(());
+    /// Returns the offset from which the next page has records. Fails with `RecordsGone` if the next
+    /// record was removed and the reader must not skip it.
+    fn start(&self, files: &TopicFiles) -> Result<u64, StoreError> {
+        let first = files.trimmed().saturating_add(1);
+        if self.skip_removed || self.next <= 1 || self.next >= first {
+            return Ok(self.next.max(first));
         }
         Err(StoreError::RecordsGone {
-            first: removed.saturating_add(1),
+            first,
             last: files.last().0,
         })
     }
@@ -114,9 +115,9 @@ impl TopicReader {
     /// Moves to `n` offsets before the end, or to the first remaining record if that is later.
     pub fn seek_last(&mut self, n: u64) {
         let files = self.source.files();
-        let (last, removed) = files.map_or((0, 0), |files| (files.last().0, files.removed()));
+        let (last, trimmed) = files.map_or((0, 0), |files| (files.last().0, files.trimmed()));
         let after = last.saturating_sub(n);
-        self.next = if after < removed {
+        self.next = if after < trimmed {
             1
         } else {
             after.saturating_add(1)
@@ -176,15 +177,16 @@ impl TopicReader {
         let Some(files) = self.files() else {
             return Ok(None);
         };
-        self.check_removed(&files)?;
-        let Some(block) = files.load_from(self.next)? else {
-            return Ok(None);
-        };
-        if block.base.first > self.next {
+        loop {
+            let from = self.start(&files)?;
+            let Some(block) = files.load_from(from)? else {
+                return Ok(None);
+            };
             // The next records may have been removed since the first check.
-            self.check_removed(&files)?;
+            if block.base.first <= from || self.start(&files)? == from {
+                return Ok(Some(self.page(&files, block, from)));
+            }
         }
-        Ok(Some(self.page(&files, block)))
     }
 
     /// Returns the next page if this needs no wait for a device. Returns `Pending` for a block that
@@ -195,25 +197,27 @@ impl TopicReader {
             Source::Topic(files) => Arc::clone(files),
             Source::Name(..) => return Poll::Pending,
         };
-        if self.check_removed(&files).is_err() {
+        let Ok(from) = self.start(&files) else {
             return Poll::Pending;
-        }
-        match files.load_from_now(self.next) {
+        };
+        match files.load_from_now(from) {
             Poll::Ready(None) => Poll::Ready(None),
             // The next records may have been removed since the first check.
             Poll::Ready(Some(block))
-                if block.base.first <= self.next || self.check_removed(&files).is_ok() =>
+                if block.base.first <= from
+                    || self.start(&files).is_ok_and(|start| start == from) =>
             {
-                Poll::Ready(Some(self.page(&files, block)))
+                Poll::Ready(Some(self.page(&files, block, from)))
             }
             _ => Poll::Pending,
         }
     }
 
-    /// Returns a loaded block as a page, and moves the reader after the block.
-    fn page(&mut self, files: &TopicFiles, block: LoadedBlock) -> Page {
+    /// Returns the records of a loaded block from the offset `from` as a page, and moves the reader
+    /// after the block.
+    fn page(&mut self, files: &TopicFiles, block: LoadedBlock, from: u64) -> Page {
         let page = Page {
-            from: self.next,
+            from,
             file: crate::topic::files::directory(files.id),
             block,
         };
@@ -258,7 +262,7 @@ impl TopicReader {
                 .blocks
                 .partition_point(|block| block.base.time_ms < time_ms);
             let block = after.checked_sub(1).and_then(|at| contents.blocks.get(at));
-            block.map_or(0, |block| block.base.first)
+            block.map_or(0, |block| contents.start(block.base.first))
         };
         self.next = from.max(1);
         loop {

@@ -420,25 +420,18 @@ fn attach(
 ) -> Result<Start, StoreError> {
     let engine = engine(identity, options, snapshot.machine);
     let mut topics = Topics::new(Arc::clone(&engine), Arc::clone(files));
-    let expected: Vec<_> = engine
-        .machine
-        .read()
-        .topics()
-        .map(|view| (view.id, view.last.0))
-        .collect();
-    if let Some((id, _)) = expected.last() {
-        topics.grow(*id);
-    }
-    for (writer, (_, last)) in topics.writers.iter().zip(&expected) {
-        writer.files.contents.write().last = *last;
+    for view in engine.machine.read().topics() {
+        topics.grow(view.id);
+        if let Some(writer) = topics.writers.last_mut() {
+            writer.restore(view.last.0, view.trimmed.0);
+        }
     }
     for (id, list) in &snapshot.topics {
-        let writer = topics.writers.get_mut(id.index());
-        let (writer, (_, last)) = writer.zip(expected.get(id.index())).ok_or_else(|| {
+        let writer = topics.writers.get_mut(id.index()).ok_or_else(|| {
             let file = snapshot::path(snapshot.index);
             StoreError::damage(&file, 512, "a topic of the machine", 0)
         })?;
-        writer.attach(list, *last)?;
+        writer.attach(list)?;
     }
     Ok(Start {
         engine,

@@ -1,25 +1,35 @@
-//! Retention: removes whole segments from the front of a topic.
+//! Retention: removes the oldest records of a topic.
 //!
-//! Each node does this separately and without an intention: keys and offsets do not change, and
-//! other nodes may have removed other segments. A removal has three steps:
+//! A removal has two steps:
 //!
-//! 1. The records are hidden from readers.
-//! 2. A new snapshot is written, which does not list the segments.
-//! 3. The older snapshots, and then the files of the segments, are removed.
+//! 1. A node chooses whole segments of its own by the limits of the topic, and proposes a Trim up to
+//!    their end. The Trim hides the records from readers on every node, so that all nodes have the
+//!    same first record. The proposal of a node that does not lead is refused.
+//! 2. Each node removes its segments that have only hidden records. It forgets the segments, writes a
+//!    snapshot without them, and removes the older snapshots, and then the files of the segments.
+//!    Segments end at different offsets on different nodes, so a node may keep hidden records.
 //!
 //! Invariants:
 //!
 //! - A record is not removed before every group that retention waits for has passed the record.
 //! - The only clock is the time in the log.
+//! - No maintenance permit is held while a proposal waits: the node may have to install a snapshot
+//!   before the proposal gets its result.
 
 use std::sync::Arc;
 
-use weir_core::{Retention, TopicId};
+use weir_core::batch::Author;
+use weir_core::limits::CALL_ITEMS_MAX;
+use weir_core::{
+    ErrorCode, Expect, Intention, IntentionOffset, Operation, Retention, TopicId, TopicName,
+};
 
 use crate::commit::Committer;
 use crate::error::{IoVerb, StoreError};
 use crate::maintenance_handle::MaintenanceHandle;
 use crate::permit::ExclusivePermit;
+use crate::proposal::Proposal;
+use crate::queue::Notify;
 use crate::snapshot;
 use crate::topic::block::{BlockCursor, HEADER_BYTES};
 use crate::topic::files::{BlockRef, BlockStorage, Segment, TopicFiles};
@@ -45,7 +55,8 @@ pub struct RetainReport {
 
 /// A topic with retention limits.
 struct Candidate {
-    id: TopicId,
+    name: TopicName,
+    incarnation: IntentionOffset,
     files: Arc<TopicFiles>,
     retention: Retention,
     held: Option<u64>,
@@ -60,25 +71,97 @@ struct Run<'a> {
     bytes: u64,
 }
 
-/// Runs retention for the topic `only`, or for all topics.
+/// Runs retention for the topic `only`, or for all topics. Skips a step for which `permit` returns
+/// none.
 pub(crate) fn retain(
+    handle: &MaintenanceHandle,
+    only: Option<TopicId>,
+    permit: impl Fn() -> Option<ExclusivePermit>,
+) -> Result<RetainReport, StoreError> {
+    let trims = match permit() {
+        Some(permit) => choose(handle, only, &permit)?,
+        None => Vec::new(),
+    };
+    // Earlier trims free space even if this one fails, for example on a full disk.
+    let trimmed = trim(handle, &trims);
+    let removed = match permit() {
+        Some(permit) => remove(handle, only, &permit),
+        None => Ok(RetainReport::default()),
+    };
+    trimmed.and(removed)
+}
+
+/// Records of a topic to remove.
+struct Trim {
+    topic: TopicName,
+    /// The condition that the topic was not created again since the choice.
+    condition: [Expect<'static>; 1],
+    through: u64,
+}
+
+/// Chooses the records to remove.
+fn choose(
+    handle: &MaintenanceHandle,
+    only: Option<TopicId>,
+    _permit: &ExclusivePermit,
+) -> Result<Vec<Trim>, StoreError> {
+    let mut trims = Vec::new();
+    for topic in handle.run_on_commit_thread(move |committer| candidates(committer, only))?? {
+        let through = through(&topic)?;
+        if through > topic.files.trimmed() {
+            trims.push(Trim {
+                topic: topic.name,
+                condition: [Expect::Incarnation(topic.incarnation.0)],
+                through,
+            });
+        }
+    }
+    Ok(trims)
+}
+
+/// Proposes the trims, and blocks until they are applied here. A node that does not lead trims
+/// nothing; the leader chooses for itself.
+fn trim(handle: &MaintenanceHandle, trims: &[Trim]) -> Result<(), StoreError> {
+    for part in trims.chunks(CALL_ITEMS_MAX) {
+        let intentions: Vec<_> = part
+            .iter()
+            .map(|trim| {
+                let through = trim.through;
+                let operation = Operation::Trim { through };
+                Intention::new(trim.topic.as_str(), operation).expecting(&trim.condition)
+            })
+            .collect();
+        let proposal = handle.propose(Author::Store, &intentions, Notify::Now);
+        match proposal.and_then(Proposal::wait) {
+            Ok(_) => {}
+            Err(error) if is_not_leading(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a node of a cluster did not lead when it proposed, or lost the lead. The next run tries
+/// again.
+fn is_not_leading(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Elsewhere { .. }
+            | StoreError::Remote {
+                code: ErrorCode::NoLeader | ErrorCode::Indeterminate,
+                ..
+            }
+    )
+}
+
+/// Removes the segments that have only trimmed records.
+fn remove(
     handle: &MaintenanceHandle,
     only: Option<TopicId>,
     permit: &ExclusivePermit,
 ) -> Result<RetainReport, StoreError> {
-    let candidates =
-        handle.run_on_commit_thread(move |committer| candidates(committer, only))??;
-    let mut cuts = Vec::new();
-    for candidate in &candidates {
-        let through = through(candidate)?;
-        if through > 0 {
-            cuts.push((candidate.id, through));
-        }
-    }
-    if cuts.is_empty() {
-        return Ok(RetainReport::default());
-    }
-    let (segments, report) = handle.run_on_commit_thread(move |committer| cut(committer, &cuts))?;
+    let (segments, report) =
+        handle.run_on_commit_thread(move |committer| forget(committer, only))?;
     if segments.is_empty() {
         return Ok(report);
     }
@@ -98,47 +181,40 @@ fn candidates(
     committer: &mut Committer,
     only: Option<TopicId>,
 ) -> Result<Vec<Candidate>, StoreError> {
-    let engine = Arc::clone(&committer.engine);
-    let mut found = Vec::new();
-    {
-        let machine = engine.machine.read();
-        let now_ms = machine.time_ms();
-        for view in machine.topics() {
-            let Some(options) = view
-                .options
-                .filter(|options| options.retention.is_limited())
-            else {
-                continue;
-            };
-            if only.is_some_and(|only| only != view.id) {
-                continue;
-            }
-            let held = machine.held(view.id);
-            found.push((view.id, options.retention.clone(), held, now_ms));
-        }
-    }
+    let engine = &committer.engine;
     let mut candidates = Vec::new();
-    let mut applier = committer.applier.lock();
-    for (id, retention, held, now_ms) in found {
-        let topics = &mut applier.topics;
-        topics.flush_topic(id)?;
-        let Some(writer) = topics.writers.get_mut(id.index()) else {
+    let machine = engine.machine.read();
+    for view in machine.topics() {
+        let (Some(options), Some(incarnation)) = (view.options, view.incarnation) else {
             continue;
         };
-        let files = Arc::clone(&writer.files);
-        let blocks = files.contents.read().blocks.clone();
-        let mut candidate = Candidate {
-            id,
+        let is_chosen = only.is_none_or(|only| only == view.id);
+        if !is_chosen || !options.retention.is_limited() {
+            continue;
+        }
+        candidates.extend(engine.files(view.id).map(|files| Candidate {
+            name: view.name.clone(),
+            incarnation,
             files,
-            retention,
-            held,
-            now_ms,
-            blocks,
-        };
-        if should_close(&candidate) {
+            retention: options.retention.clone(),
+            held: machine.held(view.id),
+            now_ms: machine.time_ms(),
+            blocks: Vec::new(),
+        }));
+    }
+    drop(machine);
+    let topics = &mut committer.applier.lock().topics;
+    for candidate in &mut candidates {
+        let id = candidate.files.id;
+        topics.flush_topic(id)?;
+        candidate.blocks = candidate.files.contents.read().blocks.clone();
+        if let Some(writer) = topics
+            .writers
+            .get_mut(id.index())
+            .filter(|_| should_close(candidate))
+        {
             candidate.blocks = writer.close_segment();
         }
-        candidates.push(candidate);
     }
     Ok(candidates)
 }
@@ -230,37 +306,25 @@ fn newest_ms(files: &TopicFiles, block: &BlockRef) -> Result<u64, StoreError> {
     Ok(newest)
 }
 
-/// Hides the segments from readers, and returns them. Checks the groups again, because a group may
-/// have been moved back since the segments were chosen.
-fn cut(committer: &mut Committer, cuts: &[(TopicId, u64)]) -> (Vec<Arc<Segment>>, RetainReport) {
-    let engine = Arc::clone(&committer.engine);
+/// Forgets the segments that have only trimmed records, and returns them.
+fn forget(committer: &mut Committer, only: Option<TopicId>) -> (Vec<Arc<Segment>>, RetainReport) {
     let mut applier = committer.applier.lock();
-    let machine = engine.machine.read();
     let mut segments = Vec::new();
     let mut report = RetainReport::default();
-    for (id, through) in cuts {
-        let Some(writer) = applier.topics.writers.get_mut(id.index()) else {
-            continue;
-        };
-        let through = machine
-            .held(*id)
-            .map_or(*through, |held| held.min(*through));
-        let total = |files: &TopicFiles| {
-            let contents = files.contents.read();
-            let records = contents.blocks.iter().map(|block| u64::from(block.records));
-            (
-                records.sum::<u64>(),
-                contents.blocks.iter().map(size).sum::<u64>(),
-            )
-        };
-        let before = total(&writer.files);
-        let gone = writer.drop_front(through);
-        let after = total(&writer.files);
+    let writers = applier.topics.writers.iter_mut();
+    for writer in writers.filter(|writer| only.is_none_or(|only| only == writer.files.id)) {
+        let gone = writer.drop_front();
         report.topics += u64::from(!gone.is_empty());
-        report.segments += gone.len() as u64;
-        report.records += before.0 - after.0;
-        report.bytes += before.1 - after.1;
-        segments.extend(gone);
+        for run in runs(&gone) {
+            report.segments += 1;
+            report.records += run.records;
+            report.bytes += run.bytes;
+            if let Some(BlockStorage::File(segment, _)) =
+                run.blocks.first().map(|block| &block.storage)
+            {
+                segments.push(Arc::clone(segment));
+            }
+        }
     }
     (segments, report)
 }

@@ -21,6 +21,7 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
+use weir_core::machine::TopicView;
 use weir_core::{
     ConsequenceSink, Digest, IntentionOffset, Machine, ProgramHost, Record, TopicId, TopicName,
 };
@@ -315,13 +316,22 @@ fn dry_run(
         }
     }
     (report.applied, report.digest) = (machine.applied(), machine.digest());
-    let first = |id| first.0.get(&id).copied().unwrap_or(0);
+    // The first offset that a reader of the new store would see.
+    let first = |view: &TopicView<'_>| {
+        let first = first.0.get(&view.id).copied().unwrap_or(0);
+        let start = first.max(view.trimmed.0 + 1);
+        if first > 0 && start <= view.last.0 {
+            start
+        } else {
+            0
+        }
+    };
     let views = machine.topics();
     let known = views.map(|view| (view.id, view.name.as_str().to_owned()));
     let known: BTreeMap<TopicId, String> = known.collect();
     let kept = machine
         .topics()
-        .map(|view| (view.id, first(view.id), view.last.0));
+        .map(|view| (view.id, first(&view), view.last.0));
     report.compare(&**from, identity, &known, kept.collect())?;
     Ok(report)
 }

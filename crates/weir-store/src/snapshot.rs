@@ -190,18 +190,8 @@ impl Snapshot {
         for (id, list) in &self.topics {
             put_varint(&mut out, u64::from(id.0));
             put_varint(&mut out, u64::from(list.next));
-            let removed = (list.removed > 0).then_some(SegmentEntry {
-                number: 0,
-                bytes: 0,
-                first: 1,
-                last: list.removed,
-                chain: 0,
-            });
-            put_varint(
-                &mut out,
-                (list.segments.len() + usize::from(removed.is_some())) as u64,
-            );
-            for entry in removed.iter().chain(&list.segments) {
+            put_varint(&mut out, list.segments.len() as u64);
+            for entry in &list.segments {
                 put_varint(&mut out, u64::from(entry.number));
                 for n in [entry.bytes, entry.first, entry.last - entry.first] {
                     put_varint(&mut out, n);
@@ -427,21 +417,14 @@ fn read_list(bytes: &[u8]) -> Option<Vec<(TopicId, SegmentList)>> {
     for _ in 0..r.varint().ok()? {
         let id = TopicId(u32::try_from(r.varint().ok()?).ok()?);
         let next = u32::try_from(r.varint().ok()?).ok()?;
-        let (mut removed, mut segments) = (0, Vec::new());
+        let mut segments = Vec::new();
         for _ in 0..r.varint().ok()? {
             let number = u32::try_from(r.varint().ok()?)
                 .ok()
-                .filter(|number| *number < next)?;
+                .filter(|number| (1..next).contains(number))?;
             let (bytes, first) = (r.varint().ok()?, r.varint().ok()?);
             let last = first.checked_add(r.varint().ok()?)?;
             let chain = u32::from_le_bytes(r.array().ok()?);
-            if number == 0 {
-                // Number 0 is not a segment: it has the offsets that retention has removed.
-                let fits =
-                    segments.is_empty() && removed == 0 && (bytes, first, chain) == (0, 1, 0);
-                removed = fits.then_some(last)?;
-                continue;
-            }
             segments.push(SegmentEntry {
                 number,
                 bytes,
@@ -450,11 +433,7 @@ fn read_list(bytes: &[u8]) -> Option<Vec<(TopicId, SegmentList)>> {
                 chain,
             });
         }
-        let list = SegmentList {
-            next,
-            removed,
-            segments,
-        };
+        let list = SegmentList { next, segments };
         topics.push((id, list));
     }
     r.is_empty().then_some(topics)

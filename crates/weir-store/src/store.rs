@@ -260,6 +260,7 @@ impl Store {
         let read_back = Arc::clone(&committer.read_back);
         let readers = committer.log.readers();
         let tasks = committer.task_sender.clone();
+        let is_node = committer.replica.is_some();
         committer.register_programs();
         let thread = std::thread::Builder::new()
             .name("weir-commit".into())
@@ -282,7 +283,8 @@ impl Store {
             lock: Mutex::new(lock),
         };
         let handle = store.maintenance_handle();
-        if background_tasks::has_limits(&handle) {
+        // The options of a topic may come from another node.
+        if is_node || background_tasks::has_limits(&handle) {
             store.background.watch_retention(&handle);
         }
         if let Some(scrub) = options.scrub {

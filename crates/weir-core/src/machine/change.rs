@@ -73,6 +73,7 @@ pub(super) fn change<S: ConsequenceSink + ?Sized>(
         Action::Create { .. }
         | Action::Replace { .. }
         | Action::Cursor { .. }
+        | Action::Trim { .. }
         | Action::ExpireSessions { .. } => Err(absent),
     }
 }

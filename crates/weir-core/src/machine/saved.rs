@@ -20,6 +20,8 @@ use crate::snapshot::{Input, SnapshotError, Writer};
 pub(super) const PROGRAM: u64 = 50;
 /// Tag that marks a topic in quarantine.
 pub(super) const STOPPED: u64 = 52;
+/// Tag of the offset up to which a topic is trimmed.
+pub(super) const TRIMMED: u64 = 61;
 /// Tag of the machine's section with all modules.
 pub(super) const CODES: u64 = 51;
 /// Maximum bytes of a section: two maps of state, and a reserve.

@@ -34,38 +34,11 @@ impl Machine {
             out.bytes(topic.name.as_str().as_bytes())?;
             out.number(topic.last.0)?;
             out.word(topic.digest.0)?;
-            let Some(live) = &topic.live else {
-                out.number(0)?; // not live
-                out.number(u64::from(!topic.groups.is_empty()))?; // further sections
-                if !topic.groups.is_empty() {
-                    groups::saved::save(&topic.groups, &mut out)?;
-                }
-                continue;
-            };
-            out.number(live.incarnation.0)?;
-            out.number(live.created.0)?;
-            let mut options = Vec::new();
-            live.options.encode(&mut options);
-            out.bytes(&options)?;
-            out.number(live.keys.len() as u64)?;
-            for (key, offset) in live.keys.sorted() {
-                out.bytes(key)?;
-                out.number(offset.0)?;
+            match &topic.live {
+                None => out.number(0)?,
+                Some(live) => save_live(live, &mut out)?,
             }
-            let sections = u64::from(live.program.is_some())
-                + u64::from(live.stopped)
-                + u64::from(!topic.groups.is_empty());
-            out.number(sections)?;
-            if let Some(running) = &live.program {
-                saved::save(running, &live.keys, &mut out)?;
-            }
-            if live.stopped {
-                out.number(saved::STOPPED)?;
-                out.bytes(&[])?;
-            }
-            if !topic.groups.is_empty() {
-                groups::saved::save(&topic.groups, &mut out)?;
-            }
+            save_sections(topic, &mut out)?;
         }
         self.sessions.save(&mut out)?;
         out.number(u64::from(!self.codes.is_empty()))?; // further sections
@@ -140,6 +113,49 @@ impl Machine {
     }
 }
 
+fn save_live(live: &Live, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+    out.number(live.incarnation.0)?;
+    out.number(live.created.0)?;
+    let mut options = Vec::new();
+    live.options.encode(&mut options);
+    out.bytes(&options)?;
+    out.number(live.keys.len() as u64)?;
+    for (key, offset) in live.keys.sorted() {
+        out.bytes(key)?;
+        out.number(offset.0)?;
+    }
+    Ok(())
+}
+
+fn save_sections(topic: &Topic, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+    let live = topic.live.as_ref();
+    let program = live.and_then(|live| Some((live.program.as_ref()?, &live.keys)));
+    let stopped = live.is_some_and(|live| live.stopped);
+    let is_trimmed = topic.trimmed > ConsequenceOffset::ZERO;
+    let present = [
+        program.is_some(),
+        stopped,
+        !topic.groups.is_empty(),
+        is_trimmed,
+    ];
+    out.number(present.into_iter().map(u64::from).sum())?;
+    if let Some((running, keys)) = program {
+        saved::save(running, keys, out)?;
+    }
+    if stopped {
+        out.number(saved::STOPPED)?;
+        out.bytes(&[])?;
+    }
+    if !topic.groups.is_empty() {
+        groups::saved::save(&topic.groups, out)?;
+    }
+    if is_trimmed {
+        out.number(saved::TRIMMED)?;
+        out.bytes(&topic.trimmed.0.to_le_bytes())?;
+    }
+    Ok(())
+}
+
 /// Message for a section that this version does not know.
 const SECTIONS: &str = "no sections that this build does not know";
 
@@ -163,6 +179,7 @@ fn load_topic(
         name_hash: hash(0, name.as_str().as_bytes()),
         name,
         last: ConsequenceOffset(input.counter()?),
+        trimmed: ConsequenceOffset::ZERO,
         digest: Digest(input.word()?),
         live: None,
         groups: groups::Groups::new(),
@@ -172,11 +189,7 @@ fn load_topic(
     }
     let incarnation = IntentionOffset(input.number()?);
     if incarnation == IntentionOffset::ZERO {
-        if input.count(1, SECTIONS)? == 1 {
-            section(input, groups::saved::GROUPS)?;
-            let name = topic.name.as_str();
-            topic.groups = groups::saved::load(input, name, topic.last, applied.0)?;
-        }
+        load_sections(input, &mut topic, applied, None)?;
         return Ok((topic, None));
     }
     let created = ConsequenceOffset(input.number()?);
@@ -201,25 +214,7 @@ fn load_topic(
         keys.set(&key, offset);
         before = key;
     }
-    let (mut program, mut stopped) = (None, false);
-    let mut before = 0;
-    for _ in 0..input.count(3, SECTIONS)? {
-        let tag = input.number()?;
-        match tag {
-            _ if tag <= before => return Err(SnapshotError::Malformed(SECTIONS)),
-            saved::PROGRAM => program = Some(saved::load(input, &options, &keys)?),
-            saved::STOPPED => {
-                input.bytes(0, "a mark without content")?;
-                stopped = true;
-            }
-            groups::saved::GROUPS => {
-                let name = topic.name.as_str();
-                topic.groups = groups::saved::load(input, name, topic.last, applied.0)?;
-            }
-            _ => return Err(SnapshotError::Malformed(SECTIONS)),
-        }
-        before = tag;
-    }
+    let (program, stopped) = load_sections(input, &mut topic, applied, Some((&options, &keys)))?;
     topic.live = Some(Live {
         incarnation,
         created,
@@ -229,4 +224,43 @@ fn load_topic(
         stopped,
     });
     Ok((topic, program))
+}
+
+/// Reads the sections of a topic. `live` has the options and keys of a live topic. Returns the
+/// program, and whether the topic is in quarantine.
+fn load_sections(
+    input: &mut Input<'_>,
+    topic: &mut Topic,
+    applied: IntentionOffset,
+    live: Option<(&TopicOptions, &KeyIndex)>,
+) -> Result<(Option<Saved>, bool), SnapshotError> {
+    let (mut program, mut stopped) = (None, false);
+    let mut before = 0;
+    for _ in 0..input.count(4, SECTIONS)? {
+        let tag = input.number()?;
+        match (tag, live) {
+            _ if tag <= before => return Err(SnapshotError::Malformed(SECTIONS)),
+            (saved::PROGRAM, Some((options, keys))) => {
+                program = Some(saved::load(input, options, keys)?);
+            }
+            (saved::STOPPED, Some(_)) => {
+                input.bytes(0, "a mark without content")?;
+                stopped = true;
+            }
+            (groups::saved::GROUPS, _) => {
+                let name = topic.name.as_str();
+                topic.groups = groups::saved::load(input, name, topic.last, applied.0)?;
+            }
+            (saved::TRIMMED, _) => {
+                let trimmed = u64::from_le_bytes(input.array()?);
+                if !(1..=topic.last.0).contains(&trimmed) {
+                    return Err(SnapshotError::Malformed("the offset of a removed record"));
+                }
+                topic.trimmed = ConsequenceOffset(trimmed);
+            }
+            _ => return Err(SnapshotError::Malformed(SECTIONS)),
+        }
+        before = tag;
+    }
+    Ok((program, stopped))
 }

@@ -21,6 +21,9 @@ pub(crate) struct Topic {
     pub(crate) name_hash: u64,
     /// Offset of the newest record; survives destruction (T4).
     pub(crate) last: ConsequenceOffset,
+    /// Offset of the newest record that reads no longer return; zero for none. Only grows, is at
+    /// most `last`, and survives destruction.
+    pub(crate) trimmed: ConsequenceOffset,
     /// Digest of the history (G11).
     pub(crate) digest: Digest,
     pub(crate) live: Option<Live>,
@@ -48,6 +51,10 @@ pub(super) fn fold(digest: Digest, topic: &Topic) -> Digest {
     let live = topic.live.as_ref();
     let groups = topic.groups.values();
     let digest = groups.fold(digest, |digest, group| group.fold(digest));
+    let digest = match topic.trimmed {
+        ConsequenceOffset::ZERO => digest,
+        trimmed => digest.fold(trimmed.0),
+    };
     digest
         .fold(topic.digest.0)
         .fold(topic.last.0)

@@ -17,6 +17,8 @@ pub struct TopicView<'a> {
     pub id: TopicId,
     /// Offset of its newest record.
     pub last: ConsequenceOffset,
+    /// Offset of the newest record that reads no longer return; zero for none.
+    pub trimmed: ConsequenceOffset,
     /// Intention offset of its CREATE; `None` if the topic is not live.
     pub incarnation: Option<IntentionOffset>,
     /// Offset of its CREATE record; `None` if the topic is not live.
@@ -60,6 +62,7 @@ pub(super) fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
         name: &topic.name,
         id,
         last: topic.last,
+        trimmed: topic.trimmed,
         incarnation: live.map(|live| live.incarnation),
         created: live.map(|live| live.created),
         options: live.map(|live| &live.options),

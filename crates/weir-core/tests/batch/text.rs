@@ -97,6 +97,7 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
             )
         }
         Action::Quarantine { stopped } => writeln!(out, "  QUARANTINE {stopped}"),
+        Action::Trim { through } => writeln!(out, "  TRIM {through}"),
         Action::Destroy => writeln!(out, "  DESTROY"),
         Action::Put { key, value } => writeln!(out, "  PUT {} = {}", show(key), show(value)),
         Action::Delete { key } => writeln!(out, "  DELETE {}", show(key)),
@@ -189,6 +190,7 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
         Action::Cursor { group, step } => Operation::Cursor { group, step },
         Action::ExpireSessions { idle_ms } => Operation::ExpireSessions { idle_ms },
         Action::Quarantine { stopped } => Operation::Quarantine { stopped },
+        Action::Trim { through } => Operation::Trim { through },
         Action::Txn(steps) => {
             ops = steps.iter().collect();
             Operation::Txn { ops: &ops }

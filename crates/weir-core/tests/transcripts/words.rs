@@ -33,6 +33,7 @@ enum Act {
     Delete(Vec<u8>),
     Txn(Vec<Step>),
     Expire(u64),
+    Trim(u64),
     Group(GroupWish),
 }
 
@@ -76,6 +77,7 @@ impl Wish {
                 "delete" => Act::Delete(bytes(words.next()?)),
                 "txn" => Act::Txn(command.below.iter().map(step).collect()),
                 "expire" => Act::Expire(number(pair(words.next()?).1)),
+                "trim" => Act::Trim(number(words.next()?)),
                 "group" => Act::Group(GroupWish::parse(&mut words)),
                 _ => return None,
             },
@@ -127,6 +129,7 @@ impl Wish {
             Act::Put(key, value) => Operation::Put { key, value },
             Act::Delete(key) => Operation::Delete { key },
             Act::Expire(idle_ms) => Operation::ExpireSessions { idle_ms: *idle_ms },
+            Act::Trim(through) => Operation::Trim { through: *through },
             Act::Group(group) => Operation::Cursor {
                 group: &group.name,
                 step: group.lend(),

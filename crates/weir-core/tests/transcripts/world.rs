@@ -366,6 +366,9 @@ impl World {
     fn print_topics(&self, out: &mut String) {
         for topic in self.machine.topics() {
             let _ = write!(out, "{} {}: last {}", topic.id.0, topic.name, topic.last);
+            if topic.trimmed.0 > 0 {
+                let _ = write!(out, ", trimmed {}", topic.trimmed);
+            }
             let (Some(incarnation), Some(options), Some(keys)) =
                 (topic.incarnation, topic.options, topic.keys)
             else {

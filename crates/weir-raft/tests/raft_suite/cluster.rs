@@ -26,6 +26,7 @@ fn options() -> OpenOptions {
 /// Nodes 1 to n, each in a separate directory.
 struct Cluster {
     id: [u8; 16],
+    options: OpenOptions,
     directories: TempDir,
     members: BTreeMap<u64, Member>,
     nodes: BTreeMap<u64, Node>,
@@ -33,8 +34,13 @@ struct Cluster {
 
 impl Cluster {
     async fn start(count: u64, id: [u8; 16]) -> Self {
+        Self::start_with(count, id, options()).await
+    }
+
+    async fn start_with(count: u64, id: [u8; 16], options: OpenOptions) -> Self {
         let mut started = Self {
             id,
+            options,
             directories: tempfile::tempdir().unwrap(),
             members: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -69,7 +75,7 @@ impl Cluster {
             incarnation: 0,
         };
         let directory = self.directory(node);
-        let opened = Node::open(&directory, &options(), config, listener).await;
+        let opened = Node::open(&directory, &self.options, config, listener).await;
         self.nodes.insert(node, opened.unwrap());
     }
 
@@ -424,6 +430,146 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
     cluster.agreed().await;
     for node in 1..=4 {
         cluster.stop(node).await;
+    }
+}
+
+impl Cluster {
+    /// Runs retention at a node. Returns the number of removed segments.
+    async fn retain(&self, node: u64) -> u64 {
+        let store = std::sync::Arc::clone(self.nodes[&node].store());
+        let retained = tokio::task::spawn_blocking(move || store.retain(None));
+        retained.await.unwrap().unwrap().segments
+    }
+
+    /// Waits until all running nodes agree, and returns their first record. Their readers begin
+    /// there.
+    async fn first(&self) -> u64 {
+        self.agreed().await;
+        let mut firsts = Vec::new();
+        for node in self.nodes.values() {
+            let info = node.store().topic("orders").unwrap();
+            let kept = info.last.0 + 1 - info.first.0;
+            assert_eq!(records(node.store()) as u64, kept);
+            if info.first.0 > 2 {
+                let after = ConsequenceOffset(info.first.0 - 2);
+                let mut reader = node.store().read("orders", after).unwrap();
+                let Err(StoreError::RecordsGone { first, .. }) = reader.next_page() else {
+                    panic!("the record before the first one can be read");
+                };
+                assert_eq!(first, info.first.0);
+            }
+            firsts.push(info.first.0);
+        }
+        assert!(firsts.iter().all(|first| *first == firsts[0]), "{firsts:?}");
+        firsts[0]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn retention_gives_all_nodes_the_same_first_record() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    let mut limited = TopicOptions::default();
+    limited.retention.records = Some(20);
+    let options = &limited;
+    cluster.write(1, Operation::Create { options }).await;
+    let leader = cluster.leader().await;
+    let followers: Vec<u64> = (1..=3).filter(|node| *node != leader).collect();
+    // Segments end at other offsets on each node: one follower closes its segment every 7 records,
+    // the other one never.
+    for nonce in 2..=100 {
+        cluster.put(nonce).await;
+        if nonce % 7 == 0 {
+            cluster.retain(followers[0]).await;
+        }
+    }
+    assert_eq!(cluster.first().await, 1, "a follower decides nothing");
+    cluster.retain(leader).await;
+    for nonce in 101..=130 {
+        cluster.put(nonce).await;
+    }
+    assert_eq!(cluster.retain(leader).await, 1);
+    assert_eq!(
+        cluster.first().await,
+        101,
+        "the end of a segment of the leader"
+    );
+    assert!(cluster.retain(followers[0]).await > 10);
+    assert_eq!(cluster.retain(followers[1]).await, 0);
+    assert_eq!(cluster.first().await, 101);
+
+    // A new leader continues.
+    cluster.stop(leader).await;
+    let mut nonce = 131;
+    for _ in 0..2 {
+        for _ in 0..30 {
+            cluster.put(nonce).await;
+            nonce += 1;
+        }
+        cluster.retain(cluster.leader().await).await;
+    }
+    let first = cluster.first().await;
+    assert!(first > 130, "{first}");
+    cluster.restart(leader).await;
+    assert_eq!(cluster.first().await, first, "the entries of the log trim");
+
+    // A node that a snapshot fills.
+    for node in 1..=3 {
+        cluster.purge(node).await;
+    }
+    cluster.add(4).await;
+    let member = cluster.members[&4].clone();
+    let leader = cluster.leader().await;
+    cluster.nodes[&leader].add_learner(4, member).await.unwrap();
+    assert_eq!(cluster.first().await, first);
+    assert!(cluster.nodes[&4].status().purged.is_some());
+    for node in 1..=4 {
+        cluster.stop(node).await;
+        let found = verify(&cluster.directory(node)).unwrap();
+        assert!(found.is_clean(), "{:?}", found.findings);
+    }
+    for node in 1..=4 {
+        cluster.restart(node).await;
+    }
+    for _ in 0..30 {
+        cluster.put(nonce).await;
+        nonce += 1;
+    }
+    assert_eq!(cluster.first().await, first, "also after a restart");
+    cluster.retain(cluster.leader().await).await;
+    assert!(cluster.first().await > first);
+}
+
+/// The timer runs at a follower that was opened before the topic had limits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_node_removes_the_files_of_removed_records_by_itself() {
+    let every = Some(Duration::from_millis(20));
+    let timed = OpenOptions {
+        retention_every: every,
+        ..options()
+    };
+    let cluster = Cluster::start_with(3, CLUSTER, timed).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    let mut limited = TopicOptions::default();
+    limited.retention.records = Some(20);
+    let options = &limited;
+    cluster.write(1, Operation::Create { options }).await;
+    // Without the timer, a follower keeps the few records in memory and has no file at all.
+    let is_removed = |node: u64| {
+        let topic = cluster.directory(node).join("topics/00000000");
+        let Ok(files) = std::fs::read_dir(topic) else {
+            return false;
+        };
+        let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        !names.is_empty() && names.iter().all(|name| name != "0000000001.seg")
+    };
+    let mut nonce = 2;
+    while !(1..=3).all(is_removed) {
+        assert!(nonce < 5_000, "{:?}", [1, 2, 3].map(is_removed));
+        cluster.put(nonce).await;
+        nonce += 1;
     }
 }
 

@@ -276,9 +276,9 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
     assert!(denied == gone || denied == forbidden, "{denied:?}");
 }
 
-/// Steps of groups that clients may not propose.
+/// Operations that clients may not propose.
 #[test]
-fn claims_and_burials_are_not_taken_as_items() {
+fn claims_burials_and_trims_are_not_taken_as_items() {
     let world = Files::new().start(|_| {});
     world.create("t");
     let list = weir_core::group::Offsets::Plain(&[1]);
@@ -294,10 +294,12 @@ fn claims_and_burials_are_not_taken_as_items() {
         },
     ];
     let url = format!("weir://{}", world.native);
-    for step in steps {
+    let group = "g";
+    let steps = steps.map(|step| Operation::Cursor { group, step });
+    let trim = Operation::Trim { through: 1 };
+    for operation in steps.into_iter().chain([trim]) {
         let remote = weir::Weir::connect(&url).unwrap();
-        let group = "g";
-        let intention = Intention::new("t", Operation::Cursor { group, step });
+        let intention = Intention::new("t", operation);
         let mut session = remote.session(weir::ClientId([1; 16]));
         let refused = session.execute(&[intention]).unwrap_err();
         let weir::WeirError::Store(weir::StoreError::Remote { text, .. }) = refused else {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_core::exact::to_u32;
-use weir_core::{ConsequenceSink, Record, TopicId, TopicName};
+use weir_core::{ConsequenceOffset, ConsequenceSink, Record, TopicId, TopicName};
 
 use super::discard::Discard;
 use crate::engine::Engine;
@@ -37,22 +37,21 @@ pub(crate) fn attached(
     tag: [u8; 8],
     snapshot: &Snapshot,
 ) -> Result<Vec<TopicWriter>, StoreError> {
-    let topics = snapshot.machine.topics().map(|view| (view.id, view.last.0));
     let mut writers = Vec::new();
-    for (id, last) in topics {
-        let files = Arc::new(TopicFiles::new(id, tag, Arc::clone(cache)));
-        files.contents.write().last = last;
-        writers.push((TopicWriter::new(files), last));
+    for view in snapshot.machine.topics() {
+        let files = Arc::new(TopicFiles::new(view.id, tag, Arc::clone(cache)));
+        let mut writer = TopicWriter::new(files);
+        writer.restore(view.last.0, view.trimmed.0);
+        writers.push(writer);
     }
     for (id, list) in &snapshot.topics {
-        let writer = writers.get_mut(id.index());
-        let (writer, last) = writer.ok_or_else(|| {
+        let writer = writers.get_mut(id.index()).ok_or_else(|| {
             let file = snapshot::path(snapshot.index);
             StoreError::damage(&file, 512, "a topic of the machine", 0)
         })?;
-        writer.attach(list, *last)?;
+        writer.attach(list)?;
     }
-    Ok(writers.into_iter().map(|(writer, _)| writer).collect())
+    Ok(writers)
 }
 
 /// All topic writers, by topic number.
@@ -152,6 +151,19 @@ impl Topics {
         }
     }
 
+    /// Returns the writer of a topic, whose changes the next publish makes visible.
+    #[inline]
+    fn touch(&mut self, id: TopicId) -> &mut TopicWriter {
+        let Some(writer) = self.writers.get_mut(id.index()) else {
+            unreachable!("every topic is announced before its first record")
+        };
+        if !writer.touched {
+            writer.touched = true;
+            self.touched.push(id);
+        }
+        writer
+    }
+
     /// Makes all applied records visible. Must be called before the machine is unlocked, so that no
     /// reader finds a key whose record is not visible.
     pub(crate) fn publish(&mut self) {
@@ -240,14 +252,11 @@ impl ConsequenceSink for Topics {
 
     #[inline]
     fn record(&mut self, id: TopicId, record: &Record<'_>) {
-        let Some(writer) = self.writers.get_mut(id.index()) else {
-            unreachable!("every topic is announced before its first record")
-        };
-        if !writer.touched {
-            writer.touched = true;
-            self.touched.push(id);
-        }
-        writer.push(record);
+        self.touch(id).push(record);
+    }
+
+    fn trimmed(&mut self, id: TopicId, through: ConsequenceOffset) {
+        self.touch(id).trimmed = through.0;
     }
 
     fn discard(&mut self, state: Box<dyn Send + Sync>) {

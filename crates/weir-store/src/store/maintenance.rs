@@ -10,10 +10,11 @@ use crate::scrub::{ScrubReport, round};
 
 impl Store {
     /// Removes old records of a topic that exceed its retention limits. With `None`, checks all
-    /// topics. Writes and reads continue in the meantime.
+    /// topics. Writes and reads continue in the meantime. On a node of a cluster that does not lead,
+    /// removes only the files of records that a leader has removed.
     ///
     /// # Errors
-    /// `TopicUnknown`, and the errors of writing a snapshot.
+    /// `TopicUnknown`, and the errors of a write and of writing a snapshot.
     pub fn retain(&self, topic: Option<&str>) -> Result<RetainReport, StoreError> {
         let id = match topic {
             None => None,
@@ -25,8 +26,8 @@ impl Store {
                 })?)
             }
         };
-        let permit = self.maintenance.acquire();
-        retain(&self.maintenance_handle(), id, &permit)
+        let handle = self.maintenance_handle();
+        retain(&handle, id, || Some(self.maintenance.acquire()))
     }
 
     /// Returns the offset of the newest record that retention has removed from a topic; zero if it
@@ -34,7 +35,7 @@ impl Store {
     #[must_use]
     pub fn removed(&self, topic: &str) -> ConsequenceOffset {
         let files = self.engine.files_by_name(topic);
-        ConsequenceOffset(files.map_or(0, |files| files.removed()))
+        ConsequenceOffset(files.map_or(0, |files| files.trimmed()))
     }
 
     /// Rereads the log, the snapshots and the topics at up to `bytes_per_s` bytes per second, and

@@ -99,18 +99,26 @@ pub(crate) struct Contents {
     pub(crate) open_records: u32,
     /// Offset of the newest published record; 0 if there is none.
     pub(crate) last: u64,
-    /// Offset of the newest record that retention has removed; 0 for none.
-    pub(crate) removed: u64,
+    /// Offset of the newest record that retention has removed; 0 for none. Blocks may still have
+    /// records up to this offset, which no reader may see.
+    pub(crate) trimmed: u64,
 }
 
 impl Contents {
-    /// Returns the offset of the newest record that can be read. It is less than `last` if a
-    /// compaction removed the newest records.
+    /// Returns the offset of the newest record that can be read; 0 if there is none. It is less
+    /// than `last` if a compaction removed the newest records.
     fn readable(&self) -> u64 {
-        if self.open_records > 0 {
-            return self.last;
-        }
-        self.blocks.last().map_or(0, |block| block.last)
+        let newest = if self.open_records > 0 {
+            self.last
+        } else {
+            self.blocks.last().map_or(0, |block| block.last)
+        };
+        if newest > self.trimmed { newest } else { 0 }
+    }
+
+    /// Returns the first offset at or after `from` that retention has not removed.
+    pub(crate) fn start(&self, from: u64) -> u64 {
+        from.max(self.trimmed.saturating_add(1))
     }
 }
 
@@ -217,8 +225,8 @@ impl TopicFiles {
     }
 
     /// Returns the offset of the newest record that retention has removed; 0 for none.
-    pub(crate) fn removed(&self) -> u64 {
-        self.contents.read().removed
+    pub(crate) fn trimmed(&self) -> u64 {
+        self.contents.read().trimmed
     }
 
     /// Returns the offset of the oldest remaining record; zero if there is none.
@@ -226,7 +234,8 @@ impl TopicFiles {
         let contents = self.contents.read();
         let first = contents.blocks.first().map(|block| block.base.first);
         let open = (contents.open_records > 0).then_some(contents.open_base.first);
-        ConsequenceOffset(first.or(open).unwrap_or(0))
+        let first = first.or(open).filter(|_| contents.readable() > 0);
+        ConsequenceOffset(first.map_or(0, |first| contents.start(first)))
     }
 
     /// Returns the bytes of the closed blocks with their headers, and of the open block.
@@ -268,6 +277,7 @@ impl TopicFiles {
     /// there is none, or if a closed block is already in memory.
     pub(crate) fn block_bytes(&self, from: u64) -> usize {
         let contents = self.contents.read();
+        let from = contents.start(from);
         let at = contents.blocks.partition_point(|block| block.last < from);
         match contents.blocks.get(at) {
             Some(block) if matches!(block.storage, BlockStorage::Memory(_)) => 0,

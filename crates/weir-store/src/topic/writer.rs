@@ -30,8 +30,6 @@ const WRITE_BYTES: u64 = 4 << 20;
 pub(crate) struct SegmentList {
     /// Number of the next segment.
     pub(crate) next: u32,
-    /// Offset of the newest record that retention has removed; 0 for none.
-    pub(crate) removed: u64,
     /// The segments, in order.
     pub(crate) segments: Vec<SegmentEntry>,
 }
@@ -94,8 +92,11 @@ pub(crate) fn entries(blocks: &[BlockRef]) -> Vec<SegmentEntry> {
 #[derive(Debug)]
 pub(crate) struct TopicWriter {
     pub(crate) files: Arc<TopicFiles>,
-    /// Whether the writer has records that are not published.
+    /// Whether the writer has records or a trim that are not published.
     pub(crate) touched: bool,
+    /// Offset of the newest record that retention has removed; 0 for none. Readers see it after the
+    /// next publish.
+    pub(crate) trimmed: u64,
     builder: BlockBuilder,
     /// Number of published bytes of the open block.
     copied: usize,
@@ -115,6 +116,7 @@ impl TopicWriter {
         Self {
             files,
             touched: false,
+            trimmed: 0,
             builder: BlockBuilder::new(),
             copied: 0,
             closed: Vec::new(),
@@ -126,9 +128,18 @@ impl TopicWriter {
         }
     }
 
-    /// Opens the listed segments, whose blocks become readable, and continues after them. `last` is
-    /// the offset of the newest record of the topic, which a compaction may have removed.
-    pub(crate) fn attach(&mut self, listed: &SegmentList, last: u64) -> Result<(), StoreError> {
+    /// Sets the offsets of the newest record of the topic, and of the newest record that retention
+    /// has removed.
+    pub(crate) fn restore(&mut self, last: u64, trimmed: u64) {
+        self.trimmed = trimmed;
+        let mut contents = self.files.contents.write();
+        contents.last = last;
+        contents.trimmed = trimmed;
+    }
+
+    /// Opens the listed segments, whose blocks become readable, and continues after them. Must be
+    /// called after [`restore`](Self::restore).
+    pub(crate) fn attach(&mut self, listed: &SegmentList) -> Result<(), StoreError> {
         let mut blocks: Vec<BlockRef> = Vec::new();
         for entry in &listed.segments {
             let found = self.files.attach(entry.number, entry.bytes)?;
@@ -157,16 +168,8 @@ impl TopicWriter {
             }
         }
         self.next_segment = self.next_segment.max(listed.next);
-        let removed = listed.removed;
-        if removed > last
-            || blocks
-                .first()
-                .is_some_and(|block| block.base.first <= removed)
-        {
-            let file = directory(self.files.id);
-            let what = "a removed record is present, or a record is missing";
-            return Err(StoreError::damage(&file, 0, what, 0));
-        }
+        let mut contents = self.files.contents.write();
+        let last = contents.last;
         if blocks.last().is_some_and(|block| block.last > last) {
             let file = directory(self.files.id);
             return Err(StoreError::damage(
@@ -176,9 +179,6 @@ impl TopicWriter {
                 0,
             ));
         }
-        let mut contents = self.files.contents.write();
-        contents.last = last;
-        contents.removed = removed;
         contents.blocks = blocks;
         Ok(())
     }
@@ -198,9 +198,10 @@ impl TopicWriter {
         }
     }
 
-    /// Makes all pushed records readable, and wakes waiting readers.
+    /// Makes all pushed records readable, hides trimmed records, and wakes waiting readers.
     pub(crate) fn publish(&mut self) {
         let mut contents = self.files.contents.write();
+        contents.trimmed = self.trimmed;
         for raw in self.closed.drain(..) {
             self.copied = 0;
             self.unwritten_bytes += raw.bytes.len();
@@ -318,7 +319,6 @@ impl TopicWriter {
         let contents = self.files.contents.read();
         SegmentList {
             next: self.next_segment,
-            removed: contents.removed,
             segments: entries(&contents.blocks),
         }
     }
@@ -351,13 +351,13 @@ impl TopicWriter {
         contents.blocks.splice(..at, blocks);
     }
 
-    /// Hides from readers the segments at the front that end at or before `through`, and returns
-    /// these segments. The current segment stays.
-    pub(crate) fn drop_front(&mut self, through: u64) -> Vec<Arc<Segment>> {
+    /// Forgets the segments at the front that have only trimmed records, and returns their blocks.
+    /// The current segment stays.
+    pub(crate) fn drop_front(&mut self) -> Vec<BlockRef> {
         let current = self.current.as_ref().map(|(segment, _)| segment.number);
         let mut contents = self.files.contents.write();
-        let mut gone: Vec<Arc<Segment>> = Vec::new();
-        let mut keep = 0;
+        let through = contents.trimmed;
+        let mut gone = 0;
         let mut blocks = contents.blocks.as_slice();
         while let Some(BlockStorage::File(segment, _)) = blocks.first().map(|block| &block.storage)
         {
@@ -368,16 +368,10 @@ impl TopicWriter {
             if current == Some(number) || own.last().is_none_or(|block| block.last > through) {
                 break;
             }
-            gone.push(Arc::clone(segment));
-            keep += count;
+            gone += count;
             blocks = rest;
         }
-        let last = keep.checked_sub(1).and_then(|at| contents.blocks.get(at));
-        if let Some(last) = last.map(|block| block.last) {
-            contents.removed = contents.removed.max(last);
-            contents.blocks.drain(..keep);
-        }
-        gone
+        contents.blocks.drain(..gone).collect()
     }
 }
 

@@ -1,8 +1,9 @@
-//! Retention removes whole segments from the front, and never a record that a group waits
+//! Retention removes the oldest records, and never a record that a group waits
 //! for. Offsets and keys are retained, and a reader that would miss a record gets an error.
 //! Power may be cut at any moment.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use weir_core::group::GroupSetup;
 use weir_core::intention::{Intention, Operation};
@@ -13,7 +14,9 @@ use weir_store::disk::{Disk, SimDisk};
 use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::disks::Gate;
-use crate::world::{create_with, drain, execute, latest, open, options, put, put_many, records};
+use crate::world::{
+    create, create_with, drain, execute, latest, open, options, put, put_many, records,
+};
 
 fn with(retention: impl FnOnce(&mut Retention)) -> TopicOptions {
     let mut options = TopicOptions::default();
@@ -96,6 +99,163 @@ fn as_many_records_stay_as_the_options_say_and_their_offsets_with_them() {
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let report = weir_store::verify_disk(&disk).unwrap();
     assert!(report.is_sound(), "{:?}", report.findings);
+}
+
+fn trim(store: &Store, topic: &str, through: u64) {
+    let trim = Intention::new(topic, Operation::Trim { through });
+    assert_eq!(execute(store, &[trim])[0].effect, Effect::Valid);
+}
+
+/// The first record that a reader of the whole topic gets, and that the topic reports; 0 for none.
+fn first(store: &Store, topic: &str) -> u64 {
+    let reported = store.topic(topic).unwrap().first.0;
+    let read = offsets(store, topic).first().copied();
+    assert_eq!(reported, read.unwrap_or(0));
+    reported
+}
+
+#[test]
+fn a_trim_inside_a_block_moves_the_first_record_and_no_file() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    fill(&store, "t", 0, 20);
+    let reader = |after| store.read("t", ConsequenceOffset(after)).unwrap();
+    let seen = |mut reader: weir_store::TopicReader| -> Vec<u64> {
+        let records = drain(&mut reader).unwrap();
+        records.iter().map(|record| record.offset).collect()
+    };
+    let mut begun = reader(0);
+    let page = begun.next_page().unwrap().unwrap();
+    let held = page.iter().count();
+    begun.seek(ConsequenceOffset(5));
+    trim(&store, "t", 12);
+    assert_eq!(first(&store, "t"), 13);
+    let rest: Vec<u64> = (13..=21).collect();
+    assert_eq!(seen(reader(0)), rest);
+    assert_eq!(seen(reader(5).or_earliest()), rest);
+    assert_eq!(seen(reader(12)), rest, "the last one that was read is gone");
+    assert_eq!(seen(reader(15)), [16, 17, 18, 19, 20, 21]);
+    for mut reader in [begun, reader(11)] {
+        match reader.next_page().unwrap_err() {
+            StoreError::RecordsGone { first, last } => assert_eq!((first, last), (13, 21)),
+            other => panic!("{other}"),
+        }
+        assert!(reader.next_page_now().is_pending());
+    }
+    assert_eq!(page.iter().count(), held, "a page stays as it was");
+    let mut now = reader(0);
+    let std::task::Poll::Ready(Some(page)) = now.next_page_now() else {
+        panic!("the block is in memory");
+    };
+    assert_eq!(page.iter().next().unwrap().unwrap().offset.0, 13);
+    let mut sought = reader(0);
+    sought.seek_last(100);
+    assert_eq!(seen(sought.clone()), rest);
+    sought.seek_time(0).unwrap();
+    assert_eq!(seen(sought), rest);
+    // key-0 was written at 2 and 12, key-1 at 3 and 13.
+    match store.get("t", b"key-0").unwrap_err() {
+        StoreError::RecordsGone { first, .. } => assert_eq!(first, 13),
+        other => panic!("{other}"),
+    }
+    assert!(store.get("t", b"key-1").unwrap().is_some());
+    assert_eq!(store.scan("t", b"", None, 100).unwrap().len(), 10);
+    trim(&store, "t", 3);
+    assert_eq!(first(&store, "t"), 13, "it only grows");
+    assert_eq!(store.retain(None).unwrap().segments, 0, "no whole segment");
+
+    // From the log, from a snapshot, and behind the newest record.
+    let killed = open(Arc::new(disk.killed()));
+    assert_eq!((first(&killed, "t"), killed.digest()), (13, store.digest()));
+    store.compact_log().unwrap();
+    let again = open(Arc::new(disk.killed()));
+    assert!(again.report().snapshot.is_some());
+    assert_eq!((first(&again, "t"), again.digest()), (13, store.digest()));
+    trim(&again, "t", 1000);
+    assert_eq!((first(&again, "t"), again.removed("t").0), (0, 21));
+    assert!(
+        !again
+            .wait("t", ConsequenceOffset::ZERO, Duration::ZERO)
+            .unwrap()
+    );
+    fill(&again, "t", 0, 1);
+    assert_eq!(offsets(&again, "t"), [22]);
+}
+
+#[test]
+fn a_trim_spares_what_a_group_has_not_passed_when_it_is_applied() {
+    let store = open(Arc::new(SimDisk::new()));
+    let hold = |r: &mut Retention| r.hold_for_groups = vec![GroupName::new("g").unwrap()];
+    create_with(&store, "t", &with(hold));
+    fill(&store, "t", 0, 20);
+    trim(&store, "t", 21);
+    assert_eq!(first(&store, "t"), 1, "a group that does not exist");
+    group(&store, "t", "g", 12);
+    let back = Operation::Cursor {
+        group: "g",
+        step: GroupStep::Reset { offset: 8 },
+    };
+    let trim = Operation::Trim { through: 12 };
+    execute(&store, &[back, trim].map(|one| Intention::new("t", one)));
+    assert_eq!(first(&store, "t"), 9, "it was moved back just before");
+    move_to(&store, "t", "g", 21);
+    execute(&store, &[Intention::new("t", trim)]);
+    assert_eq!(first(&store, "t"), 13);
+}
+
+#[test]
+fn what_was_removed_stays_removed_in_a_state_from_the_log_alone() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create_with(&store, "t", &with(|r| r.records = Some(15)));
+    for round in 0..4 {
+        fill(&store, "t", round * 10, round * 10 + 10);
+        store.retain(None).unwrap();
+    }
+    let (kept, digest) = (records(&store, "t"), store.digest());
+    assert_eq!(first(&store, "t"), 22);
+    execute(&store, &[Intention::new("t", Operation::Destroy)]);
+    create(&store, "t");
+    assert_eq!(first(&store, "t"), 22, "a new life changes no first record");
+    assert_ne!(store.digest(), digest);
+    let (digest, last) = (store.digest(), store.topic("t").unwrap().last);
+    store.close().unwrap();
+    for path in disk.files() {
+        if path.starts_with("topics/") || path.starts_with("snapshots/") {
+            disk.take(&path);
+        }
+    }
+    let store = open(Arc::new(disk.clone()));
+    assert!(store.report().snapshot.is_none());
+    assert_eq!(store.digest(), digest);
+    assert_eq!(first(&store, "t"), 22);
+    assert_eq!(records(&store, "t")[..kept.len()], kept);
+    // The replay wrote all records to one segment, which goes when its last record does.
+    assert_eq!(store.retain(None).unwrap().segments, 0);
+    store.close().unwrap();
+    let disk_too: Arc<dyn Disk> = Arc::new(disk.clone());
+    let report = weir_store::verify_disk(&disk_too).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+    assert_eq!(report.digest, Some(digest));
+    let store = open(Arc::new(disk));
+    alter(&store, "t", &with(|r| r.records = Some(0)));
+    fill(&store, "t", 0, 1);
+    assert_eq!(store.retain(None).unwrap().segments, 1);
+    assert_eq!((first(&store, "t"), store.removed("t").0), (0, last.0 + 2));
+}
+
+#[test]
+fn a_compaction_drops_trimmed_records() {
+    let store = open(Arc::new(SimDisk::new()));
+    create_with(&store, "t", &latest());
+    fill(&store, "t", 0, 15);
+    trim(&store, "t", 9);
+    // The current values of ten keys are at 7 to 16.
+    let report = store.compact_topic("t").unwrap();
+    assert_eq!((report.records_before, report.records_after), (16, 7));
+    assert_eq!(offsets(&store, "t"), (10..=16).collect::<Vec<_>>());
+    assert_eq!(first(&store, "t"), 10);
 }
 
 #[test]
