@@ -183,7 +183,12 @@ pub(crate) fn connect_options(caller: &Caller) -> anyhow::Result<ConnectOptions>
     options.identity = credentials.identity()?;
     options.consistency = caller.consistency;
     options.connect_timeout = caller.lock_wait.max(CONNECT_MIN);
+    options.on_wait = (!caller.quiet).then_some(print_wait as fn(&str));
     Ok(options)
+}
+
+fn print_wait(why: &str) {
+    note(false, why);
 }
 
 /// Whether others could see what is sent to an address.
@@ -356,6 +361,13 @@ pub(crate) fn is_locked(at: &Path) -> bool {
     lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
+/// The process that has the directory open.
+pub(crate) fn owner(at: &Path) -> Option<u32> {
+    let text = std::fs::read_to_string(at.join("LOCK")).ok()?;
+    let pid = text.lines().find_map(|line| line.strip_prefix("pid="))?;
+    pid.parse().ok().filter(|_| is_locked(at))
+}
+
 /// Files that a directory may have in which a store is created: those of a
 /// creation that was cut short, and what a new file system begins with.
 const HARMLESS: [&str; 4] = ["LOCK", "weir.id.new", "weir.sock", "lost+found"];
@@ -388,7 +400,14 @@ fn cannot_open_text(at: &Path) -> String {
 
 pub(crate) fn cannot_open(caller: &Caller, at: &Path, error: &StoreError) -> anyhow::Error {
     let what = cannot_open_text(at);
-    let failure = Failure::store(what, error);
+    let mut failure = Failure::store(what, error);
+    if matches!(error, StoreError::NodeRefused { .. }) {
+        let at = at.display();
+        failure = failure.advise(format!(
+            "serve it (`weir serve --at {at}`), and give the address of the node: \
+             `--at weir://HOST:PORT`"
+        ));
+    }
     if caller.tool { failure.tool() } else { failure }.into()
 }
 

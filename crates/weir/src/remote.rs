@@ -59,11 +59,15 @@ pub struct ConnectOptions {
     /// ([`Pending::wait_received`](crate::Pending::wait_received)). Costs one packet per write.
     /// Default: `false`.
     pub received: bool,
-    /// Time limit for the first connection. Default: 5 s.
+    /// Time limit for the first connection. If several addresses are known, each gets a part of
+    /// it, at least 300 ms. Default: 5 s.
     pub connect_timeout: Duration,
     /// Time limit for the response to a read. Also the time without a connection after which all
     /// waiting calls fail. Default: 30 s.
     pub patience: Duration,
+    /// Called from another thread with a reason when calls have waited for 2 s because no node of
+    /// the cluster is the leader. Default: none.
+    pub on_wait: Option<fn(&str)>,
 }
 
 /// Shows everything except the token.
@@ -78,6 +82,7 @@ impl fmt::Debug for ConnectOptions {
             .field("received", &self.received)
             .field("connect_timeout", &self.connect_timeout)
             .field("patience", &self.patience)
+            .field("on_wait", &self.on_wait.is_some())
             .finish()
     }
 }
@@ -93,6 +98,7 @@ impl Default for ConnectOptions {
             received: false,
             connect_timeout: Duration::from_secs(5),
             patience: Duration::from_secs(30),
+            on_wait: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub(crate) enum Script {
     /// Responds to HELLO and, with `true`, reports that a topic exists; ignores all other requests.
     Deaf(bool),
     Hello(String),
+    /// Responds to HELLO with this store id; refuses all other requests, because it knows no leader.
+    Leaderless([u8; 16]),
     /// Redirects the first request, with this store id in HELLO.
     Request(String, [u8; 16]),
 }
@@ -68,9 +71,9 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                             say(&mut stream, &Packet::new(Message::Refusal(refusal)));
                             return;
                         }
-                        Script::Request(..) | Script::Deaf(_) => {
+                        Script::Request(..) | Script::Deaf(_) | Script::Leaderless(_) => {
                             let store = match script {
-                                Script::Request(_, store) => store,
+                                Script::Request(_, store) | Script::Leaderless(store) => store,
                                 _ => &[3; 16],
                             };
                             let hello = HelloOk {
@@ -88,6 +91,12 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                             say(&mut stream, &Packet::new(Message::HelloOk(hello)));
                         }
                     }
+                }
+                (Message::Write { count, .. }, Script::Leaderless(_)) => {
+                    let mut refusal = RefusalMessage::new(ErrorCode::NoLeader);
+                    refusal.retry_ms = Some(100);
+                    refusal.count = Some(u64::from(*count));
+                    say(&mut stream, &Packet::new(Message::Refusal(refusal)));
                 }
                 (Message::Write { count, .. }, Script::Request(to, _)) => {
                     let session = tokens.lock().unwrap().len() > 1;
@@ -112,6 +121,12 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                     say(&mut stream, &Packet::tagged(packet.tag, answer));
                 }
                 (Message::Empty, _) | (_, Script::Deaf(_)) => {}
+                (_, Script::Leaderless(_)) => {
+                    let mut refusal = RefusalMessage::new(ErrorCode::NoLeader);
+                    refusal.retry_ms = Some(100);
+                    let answer = Packet::tagged(packet.tag, Message::Refusal(refusal));
+                    say(&mut stream, &answer);
+                }
                 (_, Script::Request(to, _)) => {
                     refusal.address = to.as_bytes();
                     let answer = Packet::tagged(packet.tag, Message::Refusal(refusal));
@@ -295,6 +310,63 @@ fn a_token_is_not_sent_in_clear_to_a_machine_that_was_not_named() {
     );
     assert!(!text.contains("secret"), "{text}");
     assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_server_that_does_not_answer_leaves_time_for_the_next_address() {
+    let world = World::new();
+    // The system accepts connections for this listener, and nobody answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = listener.local_addr().unwrap();
+    let url = format!("weir://{silent},{}", world.address);
+    let remote = Weir::connect_with(&url, &patient(30_000, None)).unwrap();
+    assert_eq!(
+        remote.store_id().unwrap(),
+        world.local().store_id().unwrap()
+    );
+
+    // The error names each address and its cause.
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("weir://{silent},{closed}");
+    let mut options = patient(30_000, None);
+    options.connect_timeout = Duration::from_millis(1500);
+    let (code, text) = code(Weir::connect_with(&url, &options).unwrap_err());
+    assert_eq!(code, ErrorCode::Unreachable);
+    let silent = format!("weir://{silent} cannot be reached: no answer");
+    let closed = format!("weir://{closed} cannot be reached: Connection refused");
+    assert!(text.contains(&silent) && text.contains(&closed), "{text}");
+}
+
+#[test]
+fn a_client_leaves_a_node_that_knows_no_leader() {
+    static WAITS: AtomicBool = AtomicBool::new(false);
+    let world = World::new();
+    world.connect().topic("t").unwrap().ensure().unwrap();
+    let store = world.local().store_id().unwrap();
+    let (alone, seen) = peer(vec![Script::Leaderless(store)]);
+    let url = format!("weir://{alone},{}", world.address);
+    let remote = Weir::connect_with(&url, &patient(30_000, None)).unwrap();
+    let topic = remote.topic("t").unwrap();
+    assert!(topic.put("k", "1").unwrap().is_valid());
+    assert_eq!(world.values("t"), ["1"]);
+    let remote = Weir::connect_with(&url, &patient(30_000, None)).unwrap();
+    assert!(remote.topic("t").unwrap().get("k").unwrap().is_some());
+    assert_eq!(seen.lock().unwrap().len(), 2);
+
+    // A client that knows no other address reports that it waits, and stays.
+    let mut options = patient(3_000, None);
+    options.on_wait = Some(|why| {
+        assert_eq!(why, "waiting for a leader");
+        WAITS.store(true, Ordering::Relaxed);
+    });
+    let remote = Weir::connect_with(&format!("weir://{alone}"), &options).unwrap();
+    let error = code(remote.topic("t").unwrap().put("k", "2").unwrap_err());
+    assert_eq!(error.0, ErrorCode::NoLeader);
+    assert!(WAITS.load(Ordering::Relaxed));
+    assert_eq!(seen.lock().unwrap().len(), 3);
 }
 
 #[cfg(unix)]

@@ -18,6 +18,7 @@ use weir_core::{ClientId, ErrorCode};
 use weir_protocol::{ClientConnection, Encoder, Message, Packet};
 use weir_store::StoreError;
 
+use self::leaderless::LeaderWait;
 pub(super) use self::lock::Inner;
 use self::lock::PendingWake;
 use self::received::Queued;
@@ -31,6 +32,7 @@ use crate::clock::Alarm;
 use crate::error::remote_error;
 use crate::reply::block_on;
 
+mod leaderless;
 mod lock;
 mod received;
 mod requests;
@@ -111,8 +113,12 @@ pub(super) struct State {
     last_tag: u64,
     pub(super) stream: Option<Arc<Stream>>,
     pub(super) facts: Option<Facts>,
-    /// Why the last attempt to connect failed.
-    pub(super) last_error: String,
+    /// Why the last attempt at each address failed.
+    pub(super) failures: Vec<(Address, String)>,
+    /// When the current attempt to connect began.
+    pub(super) attempt_since: Instant,
+    /// The refusals because no leader is known.
+    leader_wait: Option<LeaderWait>,
     pub(super) down_since: Instant,
     /// No server was reached within the patience, so the waiting callers failed.
     given_up: bool,
@@ -192,7 +198,9 @@ impl Link {
             last_tag: 0,
             stream: None,
             facts: None,
-            last_error: String::new(),
+            failures: Vec::new(),
+            attempt_since: Instant::now(),
+            leader_wait: None,
             down_since: Instant::now(),
             given_up: false,
             dead: None,
@@ -326,8 +334,36 @@ impl State {
     }
 
     fn unreachable(&self) -> StoreError {
-        let text = format!("{} cannot be reached: {}", self.address, self.last_error);
-        remote_error(ErrorCode::Unreachable, text)
+        remote_error(ErrorCode::Unreachable, self.why_unreachable())
+    }
+
+    /// Names every address that was tried, with the cause.
+    fn why_unreachable(&self) -> String {
+        let text =
+            |(address, why): &(Address, String)| format!("{address} cannot be reached: {why}");
+        let mut texts: Vec<_> = self.failures.iter().map(text).collect();
+        if self
+            .failures
+            .iter()
+            .all(|(failed, _)| *failed != self.address)
+        {
+            let since = self.attempt_since.elapsed().as_millis();
+            let why = format!("no answer after {since} ms");
+            texts.push(text(&(self.address.clone(), why)));
+        }
+        texts.join("; ")
+    }
+
+    /// Records why the current address cannot be used.
+    pub(super) fn failed(&mut self, why: String) {
+        match self
+            .failures
+            .iter_mut()
+            .find(|(failed, _)| *failed == self.address)
+        {
+            Some((_, last)) => *last = why,
+            None => self.failures.push((self.address.clone(), why)),
+        }
     }
 
     fn usable(&self) -> Result<(), StoreError> {
@@ -372,6 +408,7 @@ impl State {
         self.stream = Some(stream);
         self.facts = Some(facts);
         self.given_up = false;
+        self.failures.clear();
         self.wake_all();
     }
 
@@ -402,7 +439,7 @@ impl State {
             return;
         }
         self.given_up = true;
-        let why = format!("{} cannot be reached: {}", self.address, self.last_error);
+        let why = self.why_unreachable();
         self.lose(&why);
         self.fail_open(|| remote_error(ErrorCode::Unreachable, why.clone()));
         self.wake_all();

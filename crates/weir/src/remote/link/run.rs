@@ -1,5 +1,6 @@
 //! The two threads of a connection: one connects and reads, one writes.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,17 @@ use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, random_fraction};
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Time limit for a connection and for the response to HELLO.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// Least time limit for one of several addresses.
+const ATTEMPT_TIME_MIN: Duration = Duration::from_millis(300);
 /// Redirects that a client follows without a pause.
 const HOPS_MAX: u32 = 8;
 /// Servers of a cluster that a client remembers at most.
 const NODES_MAX: usize = 64;
 /// Bytes of one read.
 const READ_BYTES: usize = 128 << 10;
+
+/// The text for `ConnectOptions::on_wait`.
+const WAITS_FOR_LEADER: &str = "waiting for a leader";
 
 /// First byte of an alert record of TLS.
 const TLS_ALERT: u8 = 0x15;
@@ -35,8 +41,8 @@ pub(super) enum Broken {
     Again(String),
     /// Connect to this server instead.
     Redirect(Address),
-    /// The server wants a pause.
-    Pause(Duration, String),
+    /// The server refuses with this code, and wants a pause.
+    Pause(ErrorCode, Duration, String),
     /// The error is final.
     Dead(ErrorCode, String),
     /// The client closed the connection.
@@ -73,14 +79,16 @@ fn wrong_protocol_hint(address: &Address, answer: &[u8]) -> Option<&'static str>
 pub(super) fn read(inner: &Inner) {
     let mut pause = PAUSE_FIRST;
     let mut hops = 0;
+    let mut attempts = 0;
     loop {
-        let broken = serve(inner, &mut pause, &mut hops);
+        let broken = serve(inner, &mut pause, &mut hops, attempts);
         let mut state = inner.lock();
         let was_open = state.stream.is_some();
         let broken = match broken {
             Broken::Again(why) => state.next_address.take().unwrap_or(Broken::Again(why)),
             other => other,
         };
+        attempts = if was_open { 0 } else { attempts + 1 };
         state.disconnected();
         let wait = match broken {
             Broken::Closed => break,
@@ -101,15 +109,24 @@ pub(super) fn read(inner: &Inner) {
                 }
             }
             Broken::Again(text) => {
-                state.last_error = text;
+                state.failed(text);
                 if !was_open && let Err((code, text)) = try_next(inner, &mut state) {
                     state.close_for_good(code, &text);
                     break;
                 }
                 pause
             }
-            Broken::Pause(time, text) => {
-                state.last_error = text;
+            Broken::Pause(code, time, text) => {
+                if code == ErrorCode::NoLeader
+                    && !was_open
+                    && state.leader_missing().reports
+                    && let Some(on_wait) = inner.options.on_wait
+                {
+                    drop(state);
+                    on_wait(WAITS_FOR_LEADER);
+                    state = inner.lock();
+                }
+                state.failed(format!("{}: {text}", code.name()));
                 if let Err((code, text)) = try_next(inner, &mut state) {
                     state.close_for_good(code, &text);
                     break;
@@ -195,6 +212,26 @@ fn try_next(inner: &Inner, state: &mut State) -> Result<(), (ErrorCode, String)>
     }
 }
 
+/// Whether the client knows another address than the current one.
+fn has_other(inner: &Inner, state: &State) -> bool {
+    let mut known = inner.configured_addresses.iter().chain(&state.nodes);
+    known.any(|known| *known != state.address)
+}
+
+/// Time limit for the connection to one address and for its response to HELLO. With several known
+/// addresses, each gets a part of the time, so that a server that does not answer does not use up
+/// all of it. The time doubles after each round.
+fn attempt_time(inner: &Inner, state: &State, attempts: u32) -> Duration {
+    let known = inner.configured_addresses.len() + state.nodes.len();
+    let known = u32::try_from(known).unwrap_or(u32::MAX);
+    if known < 2 {
+        return CONNECT_TIME;
+    }
+    let part = inner.options.connect_timeout / known;
+    let doubled = part.max(ATTEMPT_TIME_MIN) * (1 << (attempts / known).min(8));
+    doubled.min(CONNECT_TIME)
+}
+
 /// The servers of a cluster in a list from one of them. Excludes those to which a redirect from the
 /// caller's addresses would not be followed.
 fn nodes_of(inner: &Inner, lines: &[u8]) -> Vec<Address> {
@@ -219,25 +256,27 @@ fn set_address(inner: &Inner, state: &mut State, to: Address) -> Result<(), (Err
 }
 
 /// Runs one connection from its start to its end.
-fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
-    let (address, trust, hello) = {
-        let state = inner.lock();
+fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> Broken {
+    let (address, trust, hello, time) = {
+        let mut state = inner.lock();
         if state.dead.is_some() {
             return Broken::Closed;
         }
         let trust = state.trust.clone();
-        (state.address.clone(), trust, state.writes.hello())
+        state.attempt_since = Instant::now();
+        let time = attempt_time(inner, &state, attempts);
+        (state.address.clone(), trust, state.writes.hello(), time)
     };
-    let again = |error: std::io::Error| Broken::Again(error.to_string());
+    let again = |error: std::io::Error| Broken::Again(cause(&error, time));
     let early = |broken: Broken, answer: &[u8]| match wrong_protocol_hint(&address, answer) {
         Some(hint) => broken.with(hint),
         None => broken,
     };
-    let stream = match Stream::connect(&address, &trust, CONNECT_TIME) {
+    let stream = match Stream::connect(&address, &trust, time) {
         Ok(stream) => Arc::new(stream),
         Err(error) => return again(error),
     };
-    let mut input = Input::new(Arc::clone(&stream));
+    let mut input = Input::new(Arc::clone(&stream), time);
     let hello = Hello {
         token: inner
             .options
@@ -251,9 +290,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
     };
     let mut bytes = greeting();
     Encoder::default().encode(&Packet::new(Message::Hello(hello)), &mut bytes);
-    let sent = stream
-        .silence(CONNECT_TIME)
-        .and_then(|()| stream.write_all(&bytes));
+    let sent = stream.silence(time).and_then(|()| stream.write_all(&bytes));
     if let Err(error) = sent {
         return early(again(error), &[]);
     }
@@ -277,11 +314,14 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
         match ended {
             Ok(None) => {}
             Ok(Some(Err(broken))) => return broken,
+            // A server that has TLS closes the connection.
+            Err(broken) if input.timed_out => return broken,
             Err(broken) => return early(broken, input.unread()),
             Ok(Some(Ok(idle))) => {
                 if let Err(error) = stream.silence(idle) {
                     return again(error);
                 }
+                input.silence = idle;
                 break;
             }
         }
@@ -374,7 +414,7 @@ fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
                 .retry_ms
                 .map_or(Duration::ZERO, Duration::from_millis)
                 .min(RETRY_MAX);
-            Broken::Pause(pause, format!("{}: {text}", code.name()))
+            Broken::Pause(code, pause, text)
         }
         code => Broken::Dead(code, text),
     }
@@ -384,8 +424,21 @@ fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
 fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
     let protocol = |why: &str| Some(Broken::Dead(ErrorCode::Protocol, why.to_owned()));
     let mut state = inner.lock();
+    let mut reports = false;
+    if let Message::Refusal(refusal) = &packet.message
+        && code_of(refusal) == ErrorCode::NoLeader
+        && !refusal.fatal
+    {
+        let step = state.leader_missing();
+        reports = step.reports;
+        if step.moves && has_other(inner, &state) {
+            // The callers resend what was refused.
+            state.next_address.get_or_insert(refused_hello(refusal));
+        }
+    }
     match &packet.message {
         Message::Committed { lines } => {
+            state.leader_found();
             for line in OutcomeLines::new(lines) {
                 let Some((nonce, run)) = line else {
                     return protocol("the server sent an answer that cannot be read");
@@ -435,6 +488,10 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
     }
     // Sends nothing more here until the connection is down.
     let moves = state.next_address.is_some() && state.writes.unanswered().next().is_none();
+    drop(state);
+    if reports && let Some(on_wait) = inner.options.on_wait {
+        on_wait(WAITS_FOR_LEADER);
+    }
     moves.then(|| Broken::Again("sent elsewhere".to_owned()))
 }
 
@@ -466,9 +523,27 @@ pub(super) fn write(inner: &Inner) {
     }
 }
 
+/// Whether a time limit has ended. The system reports it under two names.
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// The cause of a failed attempt.
+fn cause(error: &std::io::Error, limit: Duration) -> String {
+    if is_timeout(error) {
+        format!("no answer within {} ms", limit.as_millis())
+    } else {
+        error.to_string()
+    }
+}
+
 /// Packets from a stream.
 struct Input {
     stream: Arc<Stream>,
+    /// The longest silence of the server.
+    silence: Duration,
+    /// Whether the server was silent for longer.
+    timed_out: bool,
     deframer: Deframer,
     bytes: Vec<u8>,
     start: usize,
@@ -476,9 +551,11 @@ struct Input {
 }
 
 impl Input {
-    fn new(stream: Arc<Stream>) -> Self {
+    fn new(stream: Arc<Stream>, silence: Duration) -> Self {
         Self {
             stream,
+            silence,
+            timed_out: false,
             deframer: Deframer::default(),
             bytes: vec![0; READ_BYTES],
             start: 0,
@@ -560,8 +637,11 @@ impl Input {
                 self.end += bytes;
                 Ok(())
             }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(Broken::Again(error.to_string())),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => {
+                self.timed_out = is_timeout(&error);
+                Err(Broken::Again(cause(&error, self.silence)))
+            }
         }
     }
 }
