@@ -92,6 +92,7 @@ problems! {
     Store = 500 "store", "The store failed.";
     Unsupported = 501 "unsupported", "This server does not support what the caller asked for.";
     Busy = 503 "busy", "The queue of the store is full.";
+    NoLeader = 503 "no-leader", "The cluster has no leader at present.";
     Draining = 503 "draining", "The server is shutting down.";
     Opening = 503 "opening", "The server is opening its store.";
     ReadOnly = 503 "read-only", "The store accepts no writes at present.";
@@ -133,7 +134,12 @@ impl Problem {
     pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
         let retry = matches!(
             kind,
-            Kind::Busy | Kind::Draining | Kind::InProgress | Kind::Opening | Kind::Rate
+            Kind::Busy
+                | Kind::Draining
+                | Kind::InProgress
+                | Kind::NoLeader
+                | Kind::Opening
+                | Kind::Rate
         );
         Self {
             kind,
@@ -265,7 +271,8 @@ pub(crate) fn kind_of(code: ErrorCode) -> Kind {
         ErrorCode::Limit => Kind::Limit,
         ErrorCode::BadProgram => Kind::BadProgram,
         ErrorCode::Quarantined => Kind::Quarantined,
-        ErrorCode::Busy | ErrorCode::NoLeader => Kind::Busy,
+        ErrorCode::Busy => Kind::Busy,
+        ErrorCode::NoLeader => Kind::NoLeader,
         ErrorCode::Rate => Kind::Rate,
         ErrorCode::NonceGap => Kind::NonceGap,
         ErrorCode::SessionExpired => Kind::SessionExpired,
@@ -293,6 +300,14 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
     use super::*;
+
+    #[test]
+    fn a_cluster_without_a_leader_is_a_problem_of_its_own() {
+        let problem = Problem::new(kind_of(ErrorCode::NoLeader), "");
+        assert_eq!(problem.kind.name(), "no-leader");
+        assert_eq!(problem.kind.status(), 503);
+        assert_eq!(problem.retry_after_ms, Some(1000));
+    }
 
     #[test]
     fn a_problem_says_what_is_needed() {
