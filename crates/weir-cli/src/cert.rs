@@ -166,7 +166,11 @@ pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> 
                     "next: list it: `[[certificate]]` with `name = \"{first}\"` in the file of \
                      identities; the client shows {made} with {key}"
                 ),
-                _ => format!(
+                Purpose::Node => format!(
+                    "next: `weir serve --peer-cert {made} --peer-key {key} --peer-ca {}`",
+                    ca.join("ca.pem").display()
+                ),
+                Purpose::Server => format!(
                     "next: `weir serve --tls-cert {made} --tls-key {key}`; clients trust {}",
                     ca.join("ca.pem").display()
                 ),

@@ -178,7 +178,7 @@ enum Command {
     Context(With<crate::context::ContextArgs>),
     /// Create, list and revoke the tokens of clients of a server
     Token(With<crate::token::TokenArgs>),
-    /// Create a private certificate authority and issue server and client certificates
+    /// Create a certificate authority; issue certificates for servers, clients and nodes
     Cert(With<crate::cert::CertArgs>),
     /// Show PSYC packets and values, byte by byte
     Psyc(crate::psyc::PsycArgs),

@@ -46,7 +46,7 @@ enum Verb {
     Rm(change::RmArgs),
     /// Transfer the leadership to another node
     Transfer(change::TransferArgs),
-    /// Write a snapshot on every node, and remove the log before it
+    /// Write a snapshot on every node, so that it can remove older entries of the log
     Snapshot(snapshot::SnapshotArgs),
     /// Show every node: its role, its log position, its digest
     Status(status::StatusArgs),

@@ -9,6 +9,8 @@
 
 #[path = "serve/cluster.rs"]
 mod cluster;
+#[path = "serve/cluster_commands.rs"]
+mod cluster_commands;
 #[path = "serve/cluster_upkeep.rs"]
 mod cluster_upkeep;
 #[path = "serve/disk_fails.rs"]

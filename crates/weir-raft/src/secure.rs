@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, ServerConfig};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ServerConfig};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -97,15 +97,50 @@ pub(crate) fn explain(error: io::Error, address: &str) -> io::Error {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
     match cause {
         Some(rustls::Error::InvalidCertificate(why)) => denied(format!(
-            "this node does not accept the certificate of the peer at {address}: {why:?}"
+            "this node does not accept the certificate of the peer at {address}: {}",
+            certificate_cause(why)
         )),
         Some(rustls::Error::AlertReceived(alert)) => denied(format!(
-            "the peer at {address} does not accept the certificate of this node: {alert:?}"
+            "the peer at {address} does not accept the certificate of this node: {}",
+            alert_cause(*alert)
         )),
         Some(rustls::Error::InvalidMessage(_)) => {
             denied(format!("the peer at {address} does not use TLS"))
         }
         _ => error,
+    }
+}
+
+const FOREIGN: &str = "another authority signed it";
+const EXPIRED: &str = "it has expired, or is not valid yet";
+const WRONG_USE: &str = "it was not issued with `weir cert issue HOST --for node`";
+
+/// Why a certificate is rejected.
+fn certificate_cause(error: &CertificateError) -> String {
+    use CertificateError as Error;
+    match error {
+        Error::UnknownIssuer | Error::BadSignature => FOREIGN.to_owned(),
+        Error::Expired
+        | Error::ExpiredContext { .. }
+        | Error::NotValidYet
+        | Error::NotValidYetContext { .. } => EXPIRED.to_owned(),
+        Error::NotValidForName | Error::NotValidForNameContext { .. } => {
+            "it names another host".to_owned()
+        }
+        Error::InvalidPurpose | Error::InvalidPurposeContext { .. } => WRONG_USE.to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Why a peer rejects the certificate of this node, by the alert that it sent.
+fn alert_cause(alert: AlertDescription) -> String {
+    use AlertDescription as Alert;
+    match alert {
+        // The signature does not match an authority of the same name.
+        Alert::UnknownCA | Alert::DecryptError => FOREIGN.to_owned(),
+        Alert::CertificateExpired => EXPIRED.to_owned(),
+        Alert::UnsupportedCertificate => WRONG_USE.to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -142,6 +177,7 @@ impl PeerCertificate {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if address.is_none() => Ok(()),
+            Err(rustls::Error::InvalidCertificate(why)) => Err(refused(&certificate_cause(&why))),
             Err(why) => Err(refused(&why)),
         }
     }

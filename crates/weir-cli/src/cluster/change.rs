@@ -4,11 +4,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use weir::{ErrorCode, WeirError};
 
 use crate::caller::Caller;
 use crate::confirm::confirm;
 use crate::place::{self, Access};
-use crate::report::{FailureContext, note, stdout};
+use crate::report::{Failure, note, stdout};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -60,12 +61,14 @@ pub(crate) struct TransferArgs {
 pub(crate) fn add(caller: &Caller, args: &AddArgs) -> anyhow::Result<ExitCode> {
     let weir = place::open(caller, Access::Change)?;
     let added = weir.add_node(&args.peer);
-    let node = added.failed(|| format!("cannot add a node at {}", args.peer))?;
+    let node =
+        added.map_err(|error| refused(format!("cannot add a node at {}", args.peer), &error))?;
     stdout(writeln!(std::io::stdout(), "{node}"))?;
     note(
         caller.quiet,
         &format!(
-            "an empty directory may join as node {node}, with --peer {}",
+            "an empty directory joins as node {node}: `weir serve --peer {} --node {node} --join \
+             HOST:PORT`",
             args.peer
         ),
     );
@@ -80,7 +83,7 @@ pub(crate) fn rm(caller: &Caller, args: &RmArgs) -> anyhow::Result<ExitCode> {
     }
     let weir = place::open(caller, Access::Change)?;
     let removed = weir.remove_node(node);
-    removed.failed(|| format!("cannot remove node {node}"))?;
+    removed.map_err(|error| refused(format!("cannot remove node {node}"), &error))?;
     note(caller.quiet, &format!("node {node} is no longer a member"));
     Ok(ExitCode::SUCCESS)
 }
@@ -90,7 +93,19 @@ pub(crate) fn transfer(caller: &Caller, args: &TransferArgs) -> anyhow::Result<E
     let node = args.node;
     let weir = place::open(caller, Access::Change)?;
     let transferred = weir.transfer_lead(node);
-    transferred.failed(|| format!("cannot transfer the leadership to node {node}"))?;
+    let what = || format!("cannot transfer the leadership to node {node}");
+    transferred.map_err(|error| refused(what(), &error))?;
     note(caller.quiet, &format!("node {node} is the leader"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The failure of a change of the cluster.
+fn refused(what: String, error: &WeirError) -> Failure {
+    let failure = Failure::weir(what, error);
+    match failure.code {
+        ErrorCode::BadOption => failure.advise(
+            "`weir cluster status -o wide` shows the members, their addresses and which of them vote",
+        ),
+        _ => failure,
+    }
 }

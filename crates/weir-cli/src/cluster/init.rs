@@ -44,12 +44,30 @@ pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> 
     let given = [("peer", &args.peer), ("advertise", &args.advertise)];
     let config = configure(caller, &given)?;
     let at = place::directory(caller, "weir cluster init", "give a directory: `--at DIR`")?;
+    let is_new = !place::is_store(Path::new(at))?;
     let number = init(caller, at, &config, args.node, args.force)?;
+    if is_new {
+        note(caller.quiet, &format!("made a new store in {at}"));
+    }
+    let serve = serve_command(at, &config);
     note(
         caller.quiet,
-        &format!("{at} is node {number} of a new cluster; serve it with `weir serve`"),
+        &format!("{at} is node {number} of a new cluster; serve it: `{serve}`"),
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command that serves a node with the options of this call. Options for clients are left out.
+pub(super) fn serve_command(at: &str, config: &ServerConfig) -> String {
+    let mut command = format!("weir serve --at {at}");
+    for name in ["peer", "advertise", "peer_cert", "peer_key", "peer_ca"] {
+        let key = ServerConfig::KEYS.iter().find(|key| key.name == name);
+        let value = key.map(|key| (key.get)(config)).unwrap_or_default();
+        if !value.is_empty() {
+            command += &format!(" --{} {value}", name.replace('_', "-"));
+        }
+    }
+    command
 }
 
 /// Reads the configuration of `weir serve`, and applies the flags of this call.

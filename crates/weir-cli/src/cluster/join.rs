@@ -7,7 +7,7 @@ use clap::Args;
 use weir::ErrorCode;
 
 use crate::caller::Caller;
-use crate::cluster::init::configure;
+use crate::cluster::init::{configure, serve_command};
 use crate::place;
 use crate::report::{Failure, note};
 use crate::serve::node::{self, Ports};
@@ -84,9 +84,10 @@ pub(crate) fn run(caller: &Caller, args: &JoinArgs) -> anyhow::Result<ExitCode> 
         has_tls: config.tls_cert.is_some(),
     };
     let number = node::join(caller, at, &config, ports)?;
+    let serve = serve_command(at, &config);
     note(
         caller.quiet,
-        &format!("{at} is node {number} of the cluster; serve it with `weir serve`"),
+        &format!("{at} is node {number} of the cluster; serve it: `{serve}`"),
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -21,6 +21,7 @@ use weir_server::{Address, ServerConfig};
 
 use crate::caller::Caller;
 use crate::cluster::init;
+use crate::place;
 use crate::report::{Failure, FailureContext, note, stdout};
 
 /// How often the command checks whether a node has ended, or a signal asks for the end.
@@ -29,6 +30,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 /// Maximum time for the orderly end of a node.
 const END_TIMEOUT: Duration = Duration::from_secs(40);
+/// Number of nodes, and first port, if no option names them.
+const NODES: u16 = 3;
+const PORT: u16 = 7070;
 /// Difference between the first ports of two successive nodes.
 const PORTS_APART: u16 = 10;
 
@@ -44,16 +48,16 @@ Examples:
   weir put orders '{\"id\":1}' --at weir://127.0.0.1:7071,127.0.0.1:7081,127.0.0.1:7091
   kill -9 PID                                    with the pid of any node")]
 pub(crate) struct LocalArgs {
-    /// Number of nodes of a new cluster: 1, 3, 5 or 7
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = nodes)]
-    nodes: u16,
+    /// Number of nodes of a new cluster: 1, 3, 5 or 7 [default: 3]
+    #[arg(long, value_name = "N", value_parser = nodes)]
+    nodes: Option<u16>,
     /// Directory below which the nodes store all files
     #[arg(long, value_name = "DIR", default_value = "./weir-cluster")]
     data: PathBuf,
     /// First port of a new cluster; node N uses three ports from 10 (N - 1) higher; 0: any free
-    /// ones
-    #[arg(long, value_name = "PORT", default_value_t = 7070)]
-    port: u16,
+    /// ones [default: 7070]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
 }
 
 fn nodes(text: &str) -> Result<u16, String> {
@@ -208,6 +212,7 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
         signal_hook::flag::register(signal, Arc::clone(&end)).failed(what)?;
     }
     let nodes = prepare(caller, args)?;
+    nodes.iter().try_for_each(check_free)?;
     let mut all = All(Vec::new());
     for node in &nodes {
         // A new node joins the earlier ones, so they must be running.
@@ -250,6 +255,17 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
                 note(false, &text);
             }
         }
+        if all.0.iter().all(|started| started.ended.is_some()) {
+            let failure = Failure::new(
+                ErrorCode::Unreachable,
+                "all nodes that this command started have ended",
+            );
+            let logs = args.data.join("node-*.log");
+            return Err(failure
+                .because("each of their processes has ended")
+                .advise(format!("their logs say why: {}", logs.display()))
+                .into());
+        }
         std::thread::sleep(POLL_INTERVAL);
     }
     note(caller.quiet, "ending all nodes");
@@ -273,18 +289,44 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
         node.config = read(&node)?;
         nodes.push(node);
     }
+    let refused = |why: String, advice: String| {
+        Failure::new(ErrorCode::BadOption, what())
+            .because(why)
+            .advise(advice)
+    };
     if nodes.is_empty() {
-        std::fs::create_dir_all(data).failed(what)?;
-        for (number, ports) in (1..).zip(ports(args).failed(what)?) {
+        if place::is_store(data).failed(what)? {
+            let why = "the directory is a store of its own".to_owned();
+            return Err(refused(why, "name another directory: `--data DIR`".to_owned()).into());
+        }
+        for (number, ports) in (1..).zip(ports(args)?) {
             let mut node = LocalNode::new(caller, data, number);
             let [http, native, peer] = ports.map(|port| Some(Address(any_port(port))));
             (node.config.http, node.config.native, node.config.peer) = (http, native, peer);
             nodes.push(node);
         }
+        // The files keep the ports, so they are written only if the ports can be used.
+        nodes.iter().try_for_each(check_free)?;
+        std::fs::create_dir_all(data).failed(what)?;
         let peers: Vec<_> = nodes.iter().filter_map(|node| node.config.peer).collect();
         for node in &nodes {
             std::fs::write(&node.file, text(node, &peers)).failed(what)?;
         }
+    }
+    if let Some(wanted) = args.nodes
+        && usize::from(wanted) != nodes.len()
+    {
+        let why = format!("the directory has a cluster of {} nodes", nodes.len());
+        let advice = "omit `--nodes`, or name another directory: `--data DIR`";
+        return Err(refused(why, advice.to_owned()).into());
+    }
+    if let Some(first) = nodes.first()
+        && let (Some(wanted), Some(http)) = (args.port.filter(|port| *port > 0), first.config.http)
+        && http.0.port() != wanted
+    {
+        let why = format!("its nodes use the ports in {}", first.file.display());
+        let advice = "omit `--port`, edit the files of all nodes, or name another directory";
+        return Err(refused(why, advice.to_owned()).into());
     }
     if let Some(first) = nodes.first()
         && !ClusterNode::is_node(&first.directory).failed(what)?
@@ -296,25 +338,61 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
 }
 
 /// Chooses three ports for each node.
-fn ports(args: &LocalArgs) -> std::io::Result<Vec<[u16; 3]>> {
-    if args.port > 0 {
-        let first = |node: u16| args.port.saturating_add(node * PORTS_APART);
-        let three = |node| [0, 1, 2].map(|more| first(node).saturating_add(more));
-        return Ok((0..args.nodes).map(three).collect());
+fn ports(args: &LocalArgs) -> anyhow::Result<Vec<[u16; 3]>> {
+    let what = || format!("cannot make a cluster in {}", args.data.display());
+    let (nodes, port) = (args.nodes.unwrap_or(NODES), args.port.unwrap_or(PORT));
+    if port > 0 {
+        let highest = u16::MAX - (nodes - 1) * PORTS_APART - 2;
+        if port > highest {
+            return Err(Failure::new(ErrorCode::BadOption, what())
+                .because(format!(
+                    "{nodes} nodes with their first port at {port} need ports above 65535"
+                ))
+                .advise(format!("give a port of at most {highest}: `--port PORT`"))
+                .into());
+        }
+        let three = |node| [0, 1, 2].map(|more| port + node * PORTS_APART + more);
+        return Ok((0..nodes).map(three).collect());
     }
     // All listeners stay open until the end, so that no port is chosen twice.
     let mut held = Vec::new();
     let mut free = Vec::new();
-    for _ in 0..args.nodes {
+    for _ in 0..nodes {
         let mut three = [0; 3];
         for port in &mut three {
-            let listener = TcpListener::bind(any_port(0))?;
-            *port = listener.local_addr()?.port();
+            let listener = TcpListener::bind(any_port(0)).failed(what)?;
+            *port = listener.local_addr().failed(what)?.port();
             held.push(listener);
         }
         free.push(three);
     }
     Ok(free)
+}
+
+/// Checks that no process serves the node, and that its ports are free.
+fn check_free(node: &LocalNode) -> anyhow::Result<()> {
+    let what = || format!("cannot start node {}", node.number);
+    let directory = node.directory.display();
+    if let Some(pid) = place::owner(&node.directory) {
+        return Err(Failure::new(ErrorCode::Locked, what())
+            .because(format!(
+                "process {pid} has {directory} open: the cluster runs already"
+            ))
+            .advise(format!("use it, or end its processes first: `kill {pid}`"))
+            .into());
+    }
+    let ServerConfig {
+        http, native, peer, ..
+    } = &node.config;
+    for address in [http, native, peer].into_iter().flatten() {
+        if let Err(error) = TcpListener::bind(address.0) {
+            return Err(Failure::new(ErrorCode::AddressTaken, what())
+                .because(format!("cannot listen at {address}: {error}"))
+                .advise("name the first of other ports, and another directory: `--port PORT --data DIR`")
+                .into());
+        }
+    }
+    Ok(())
 }
 
 /// The configuration file of a node.
@@ -375,9 +453,7 @@ fn wait(all: &mut All, end: &AtomicBool, node: &LocalNode) -> anyhow::Result<boo
         Failure::new(ErrorCode::Unreachable, what).advise(format!("its log says why: {log}"))
     };
     while !end.load(Ordering::Relaxed) {
-        if is_voter(node) {
-            return Ok(true);
-        }
+        // Another process could answer at the port of a node that has ended.
         for started in &mut all.0 {
             if let Some(status) = started.look()
                 && started.node.number == node.number
@@ -385,6 +461,9 @@ fn wait(all: &mut All, end: &AtomicBool, node: &LocalNode) -> anyhow::Result<boo
                 let why = format!("its process has ended ({status})");
                 return Err(failure().because(why).into());
             }
+        }
+        if is_voter(node) {
+            return Ok(true);
         }
         if Instant::now() >= until {
             return Err(failure().because("the time to start is over").into());

@@ -18,7 +18,8 @@ const MEMBER_DOWN: u8 = 1;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Each node in turn writes a snapshot, as with `weir compact`. A node that joins, or was down for long, then
-gets a snapshot instead of the log. Needs the right `admin`. The exit code is 1 if a node does not respond.
+may get a snapshot instead of the log. Each node keeps at least the newest `log_keep_bytes` of its log
+(256 MiB by default), so the log of a small store does not shrink. Needs the right `admin`. The exit code is 1 if a node does not respond.
 
 Examples:
   weir cluster snapshot --at weir://127.0.0.1:7071

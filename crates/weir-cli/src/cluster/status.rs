@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::process::ExitCode;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use clap::Args;
-use weir::{ClusterStatus, ErrorCode, MemberStatus, Weir};
+use weir::{ClusterStatus, ConnectOptions, ErrorCode, MemberStatus, Weir};
 
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
@@ -24,6 +25,7 @@ const NO_QUORUM: u8 = 5;
 Asks the node at --at, and then all members that it knows. Needs the right `admin`. Two nodes with
 equal `applied` must have equal `digest`. Exit codes: 0; 1: a node does not respond, answers with other
 members, or a second node leads; 5: the nodes that respond with the same members are not a majority.
+A number that is reserved for a node counts for none of them.
 
 Examples:
   weir cluster status --at weir://127.0.0.1:7071
@@ -36,7 +38,8 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "role",
         "text",
-        "leader, follower, candidate, learner, full, removed or ended; null: the node does not respond",
+        "leader, follower, candidate, learner, full, removed or ended; unreachable: the node does not \
+         respond; reserved: no node has used the number yet",
     ),
     field("votes", "bool", "whether the node votes"),
     field("term", "number", "term of the node"),
@@ -93,61 +96,23 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         return Err(failure.because(why).into());
     };
     let members = first.cluster.members.clone();
-    let mut answers = Vec::new();
-    for member in &members {
-        answers.push(if member.node == first.cluster.node {
-            Ok(None)
-        } else {
-            reach(caller, member).map(Some)
-        });
-    }
+    let mut options = place::connect_options(caller)?;
+    options.connect_timeout = ANSWER_TIMEOUT;
+    options.patience = ANSWER_TIMEOUT;
+    let answers = ask_others(&options, &first, &members);
     let known = |answer: &Result<Option<Answer>, String>| match answer {
         Ok(Some(answer)) => answer.cluster.committed,
         _ => 0,
     };
     let furthest = answers.iter().map(known).max().unwrap_or(0);
     let furthest = furthest.max(first.cluster.committed);
-    let text = |text: Option<&str>| {
-        text.map_or(Cell::Nothing, |text| {
-            Cell::Text(Cow::Owned(text.to_owned()))
-        })
-    };
     for (member, answer) in members.iter().zip(&answers) {
         let (answer, error) = match answer {
             Ok(None) => (Some(&first), None),
             Ok(Some(answer)) => (Some(answer), None),
             Err(error) => (None, Some(&**error)),
         };
-        let cluster = answer.map(|answer| &answer.cluster);
-        let count = |of: fn(&ClusterStatus) -> Option<u64>| {
-            cluster.and_then(of).map_or(Cell::Nothing, Cell::Count)
-        };
-        let address = |scheme: &str| {
-            let mut addresses = member.client.iter();
-            addresses
-                .find(|address| address.starts_with(scheme))
-                .map(|address| &**address)
-        };
-        out.row(&[
-            Cell::Count(member.node),
-            text(cluster.map(|cluster| &*cluster.role)),
-            Cell::Flag(member.votes),
-            count(|cluster| Some(cluster.term)),
-            count(|cluster| cluster.leader),
-            count(|cluster| Some(cluster.last)),
-            count(|cluster| Some(cluster.committed)),
-            count(|cluster| Some(cluster.applied)),
-            cluster.map_or(Cell::Nothing, |cluster| {
-                Cell::Count(furthest.saturating_sub(cluster.applied))
-            }),
-            count(|cluster| cluster.contact_ms),
-            text(cluster.map(|cluster| &*cluster.digest)),
-            text(address("weir")),
-            text(address("http")),
-            text(Some(&member.peer)),
-            text(answer.map(|answer| &*answer.durability)),
-            text(error),
-        ])?;
+        out.row(&row(member, answer, error, furthest))?;
     }
     out.finish()?;
     let all = answers.iter().flatten().map(|answer| answer.as_ref());
@@ -163,19 +128,107 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     for text in &contradictions {
         note(false, text);
     }
+    Ok(exit_code(
+        &first,
+        &members,
+        &answers,
+        !contradictions.is_empty(),
+    ))
+}
+
+/// Requests the state of all members but the first one, whose place is `None`.
+fn ask_others(
+    options: &ConnectOptions,
+    first: &Answer,
+    members: &[MemberStatus],
+) -> Vec<Result<Option<Answer>, String>> {
+    // In parallel, so that several dead members cost the time of one.
+    std::thread::scope(|scope| {
+        let mut asked = Vec::new();
+        for member in members {
+            let is_other = member.node != first.cluster.node;
+            asked.push(is_other.then(|| scope.spawn(move || reach(options, member))));
+        }
+        let answers = asked
+            .into_iter()
+            .map(|asked| match asked.map(ScopedJoinHandle::join) {
+                None => Ok(None),
+                Some(Ok(answer)) => answer.map(Some),
+                Some(Err(_)) => Err("the request for its state has failed".to_owned()),
+            });
+        answers.collect()
+    })
+}
+
+/// The cells of one member.
+fn row<'a>(
+    member: &'a MemberStatus,
+    answer: Option<&'a Answer>,
+    error: Option<&'a str>,
+    furthest: u64,
+) -> [Cell<'a>; 16] {
+    let text = |text: Option<&str>| {
+        text.map_or(Cell::Nothing, |text| {
+            Cell::Text(Cow::Owned(text.to_owned()))
+        })
+    };
+    let cluster = answer.map(|answer| &answer.cluster);
+    let count = |of: fn(&ClusterStatus) -> Option<u64>| {
+        cluster.and_then(of).map_or(Cell::Nothing, Cell::Count)
+    };
+    let address = |scheme: &str| {
+        let mut addresses = member.client.iter();
+        addresses
+            .find(|address| address.starts_with(scheme))
+            .map(|address| &**address)
+    };
+    [
+        Cell::Count(member.node),
+        text(Some(match cluster {
+            Some(cluster) => &*cluster.role,
+            None if is_reserved(member) => "reserved",
+            None => "unreachable",
+        })),
+        Cell::Flag(member.votes),
+        count(|cluster| Some(cluster.term)),
+        count(|cluster| cluster.leader),
+        count(|cluster| Some(cluster.last)),
+        count(|cluster| Some(cluster.committed)),
+        count(|cluster| Some(cluster.applied)),
+        cluster.map_or(Cell::Nothing, |cluster| {
+            Cell::Count(furthest.saturating_sub(cluster.applied))
+        }),
+        count(|cluster| cluster.contact_ms),
+        text(cluster.map(|cluster| &*cluster.digest)),
+        text(address("weir")),
+        text(address("http")),
+        text(Some(&member.peer)),
+        text(answer.map(|answer| &*answer.durability)),
+        text(error),
+    ]
+}
+
+fn exit_code(
+    first: &Answer,
+    members: &[MemberStatus],
+    answers: &[Result<Option<Answer>, String>],
+    is_contradictory: bool,
+) -> ExitCode {
+    let is_down =
+        |(member, answer): (&MemberStatus, &Result<_, _>)| answer.is_err() && !is_reserved(member);
     let voters = members.iter().filter(|member| member.votes).count();
     let agreeing = members
         .iter()
-        .zip(&answers)
-        .filter(|(member, answer)| member.votes && answer.is_ok() && !contradicts(&first, answer))
+        .zip(answers)
+        .filter(|(member, answer)| member.votes && answer.is_ok() && !contradicts(first, answer))
         .count();
-    Ok(if agreeing * 2 <= voters {
+    if agreeing * 2 <= voters {
         ExitCode::from(NO_QUORUM)
-    } else if answers.iter().any(Result::is_err) || !contradictions.is_empty() {
+    } else if is_contradictory || members.iter().zip(answers).any(is_down) {
         ExitCode::from(MEMBER_DOWN)
     } else {
         ExitCode::SUCCESS
-    })
+    }
 }
 
 /// Whether a node answers with other members than the first one.
@@ -222,6 +275,11 @@ fn voting(cluster: &ClusterStatus) -> Vec<(u64, bool)> {
     members.map(|member| (member.node, member.votes)).collect()
 }
 
+/// Whether a number is reserved, and no node has joined with it yet.
+fn is_reserved(member: &MemberStatus) -> bool {
+    !member.votes && member.client.iter().all(String::is_empty)
+}
+
 fn ask(weir: &Weir) -> Result<Option<Answer>, weir::WeirError> {
     let status = weir.status()?;
     let durability = weir.durability()?.name().to_owned();
@@ -233,14 +291,14 @@ fn ask(weir: &Weir) -> Result<Option<Answer>, weir::WeirError> {
 }
 
 /// Requests the state of another member. The error is a sentence for people.
-fn reach(caller: &Caller, member: &MemberStatus) -> Result<Answer, String> {
+fn reach(options: &ConnectOptions, member: &MemberStatus) -> Result<Answer, String> {
+    if is_reserved(member) {
+        return Err("its number is reserved for a node that has not joined yet".to_owned());
+    }
     let mut native = member.client.iter();
     let native = native.find(|address| address.starts_with("weir"));
     let url = native.ok_or("it has no native port")?;
-    let mut options = place::connect_options(caller).map_err(|error| error.to_string())?;
-    options.connect_timeout = ANSWER_TIMEOUT;
-    options.patience = ANSWER_TIMEOUT;
-    let asked = Weir::connect_with(url, &options).and_then(|weir| ask(&weir));
+    let asked = Weir::connect_with(url, options).and_then(|weir| ask(&weir));
     match asked {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err("it is not a node of a cluster".to_owned()),

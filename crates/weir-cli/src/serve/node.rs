@@ -1,8 +1,10 @@
 //! `weir serve` as a node of a cluster.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, TryRecvError, channel};
+use std::time::Duration;
 
 use weir::{ErrorCode, OpenOptions, StoreError, with_engine};
 use weir_server::ServerConfig;
@@ -11,7 +13,12 @@ use weir_server::cluster::{ClusterError, ClusterNode, Member, NodeError, NodeSet
 use crate::caller::Caller;
 use crate::place::{self, Access};
 use crate::progress::Progress;
-use crate::report::{Failure, FailureContext, LOST_NODE};
+use crate::report::{Failure, FailureContext, LOST_NODE, note};
+
+/// Time after which a process that joins a cluster prints what it waits for.
+const WAIT_LINE_AFTER: Duration = Duration::from_secs(2);
+/// Time limit for a connection that only shows why a member does not answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The addresses at which a server listens.
 #[derive(Clone, Copy, Debug)]
@@ -81,28 +88,54 @@ fn reached(address: SocketAddr, advertise: &str) -> String {
     }
 }
 
-/// The description of this server for the other members of the cluster.
+/// The description of this server for the other members of the cluster. Leaves out a port at which
+/// no other machine reaches this server, and prints a warning about it.
 pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> Member {
     let (native, http) = if ports.has_tls {
         ("weirs", "https")
     } else {
         ("weir", "http")
     };
-    let addresses = [(native, ports.native), (http, ports.http)];
-    let client: Vec<_> = addresses
-        .into_iter()
-        .filter_map(|(scheme, address)| {
-            Some(format!(
+    let advertised_peer = reached(peer, &config.advertise);
+    let (host, _) = advertised_peer.rsplit_once(':').unwrap_or_default();
+    let is_on_one_machine = is_loopback(host);
+    let addresses = [
+        ("--native", native, ports.native),
+        ("--http", http, ports.http),
+    ];
+    let mut client = Vec::new();
+    for (flag, scheme, address) in addresses {
+        let Some(address) = address else { continue };
+        if address.ip().is_loopback() && !is_on_one_machine {
+            let port = address.port();
+            note(
+                false,
+                &format!(
+                    "warning: {flag} listens at {address}, which only this machine can reach: the \
+                     clients of the cluster do not use this node there; give \
+                     `{flag} {host}:{port}`"
+                ),
+            );
+        } else {
+            client.push(format!(
                 "{scheme}://{}",
-                reached(address?, &config.advertise)
-            ))
-        })
-        .collect();
+                reached(address, &config.advertise)
+            ));
+        }
+    }
+    let client = client.join(" ");
     Member {
-        peer: reached(peer, &config.advertise),
-        client: client.join(" "),
+        client,
+        peer: advertised_peer,
         ..Member::default()
     }
+}
+
+/// Whether a host of an address is this machine for every machine.
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Rejects addresses to which other nodes cannot connect.
@@ -134,7 +167,13 @@ pub(crate) fn open(
     progress: &Progress,
 ) -> anyhow::Result<Arc<ClusterNode>> {
     let (options, settings) = prepare(caller, at, config, ports, progress)?;
-    let opened = ClusterNode::open(Path::new(at), &with_engine(&options), &settings);
+    let directory = Path::new(at);
+    let _shown = if is_member(caller, directory)? {
+        None
+    } else {
+        Some(JoinWait::start(caller, at, &settings.join)?)
+    };
+    let opened = ClusterNode::open(directory, &with_engine(&options), &settings);
     opened.map_err(|error| failure(at, &error))
 }
 
@@ -147,8 +186,71 @@ pub(crate) fn join(
 ) -> anyhow::Result<u64> {
     let progress = Progress::default();
     let (options, settings) = prepare(caller, at, config, ports, &progress)?;
+    let _shown = JoinWait::start(caller, at, &settings.join)?;
     let joined = ClusterNode::join(Path::new(at), &with_engine(&options), &settings);
     joined.map_err(|error| failure(at, &error))
+}
+
+/// Prints a line if the cluster does not answer for [`WAIT_LINE_AFTER`]. Dropping this ends the
+/// wait.
+struct JoinWait {
+    _end: Sender<()>,
+}
+
+impl JoinWait {
+    /// Starts to wait. Fails if none of the names has an address.
+    fn start(caller: &Caller, at: &str, members: &[String]) -> anyhow::Result<Self> {
+        let mut unknown = None;
+        for member in members {
+            match member.to_socket_addrs() {
+                Ok(_) => {
+                    unknown = None;
+                    break;
+                }
+                Err(error) => unknown = Some(format!("{member}: {error}")),
+            }
+        }
+        if let Some(why) = unknown {
+            let what = format!("cannot make {at} a node of a cluster");
+            return Err(Failure::new(ErrorCode::Unreachable, what)
+                .because(why)
+                .advise("check the addresses after --join")
+                .tool()
+                .into());
+        }
+        let (end, ended) = channel();
+        let (members, quiet) = (members.to_vec(), caller.quiet);
+        let print = move || {
+            if ended.recv_timeout(WAIT_LINE_AFTER) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let causes: Vec<_> = members.iter().map(|member| probe(member)).collect();
+            if ended.try_recv() == Err(TryRecvError::Empty) {
+                let text = format!("waiting for the cluster: {}", causes.join("; "));
+                note(quiet, &text);
+            }
+        };
+        // If the thread cannot be started, no line is printed. The thread is not joined, because
+        // its last connection may take long.
+        drop(
+            std::thread::Builder::new()
+                .name("weir-join".into())
+                .spawn(print),
+        );
+        Ok(Self { _end: end })
+    }
+}
+
+/// Why a member of the cluster does not answer.
+fn probe(member: &str) -> String {
+    let mut cause = "the name has no address".to_owned();
+    for address in member.to_socket_addrs().into_iter().flatten() {
+        match TcpStream::connect_timeout(&address, PROBE_TIMEOUT) {
+            Ok(_) => return format!("{member}: connected, no answer of a leader yet"),
+            Err(error) => cause = error.to_string(),
+        }
+    }
+    format!("{member}: {cause}")
 }
 
 fn prepare(
@@ -217,7 +319,18 @@ pub(crate) fn failure(at: &str, error: &ClusterError) -> anyhow::Error {
             Failure::new(ErrorCode::AddressTaken, what).because(error)
         }
         ClusterError::Io { .. } => Failure::new(ErrorCode::Io, what).because(error),
-        _ => Failure::new(ErrorCode::BadOption, what).because(error),
+        ClusterError::Node(NodeError::Refused(_)) => Failure::new(ErrorCode::BadOption, what)
+            .because(error)
+            .advise(
+                "correct what the reason names, then start the node again; a number comes from \
+                 `--node`, WEIR_SERVE_NODE or the key `node` of the table [serve]",
+            ),
+        ClusterError::Tls(_) => Failure::new(ErrorCode::BadOption, what)
+            .because(error)
+            .advise("check the files of `--peer-cert`, `--peer-key` and `--peer-ca`"),
+        _ => Failure::new(ErrorCode::BadOption, what)
+            .because(error)
+            .advise("`weir cluster status` at the other nodes shows the members"),
     };
     failure.tool().into()
 }

@@ -30,7 +30,7 @@ pub(crate) struct Cluster {
 
 /// The output of the command about a node.
 pub(crate) struct Node {
-    pid: u32,
+    pub(crate) pid: u32,
     pub(crate) http: String,
     pub(crate) native: String,
 }

@@ -1,10 +1,10 @@
-//! Runs each command of the chapters on upgrade, backup and a lost majority in
+//! Runs each command of the chapters on forming a cluster, upgrade, backup and a lost majority in
 //! docs/operating/cluster.md, with the addresses and directories of the test.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
@@ -20,8 +20,14 @@ fn commands(chapter: &str) -> Vec<&'static str> {
     let (_, text) = PAGE.split_once(&format!("\n## {chapter}\n")).unwrap();
     let text = text.split("\n## ").next().unwrap();
     let blocks = text.split("```").skip(1).step_by(2);
-    let lines = blocks.flat_map(str::lines);
-    lines.filter(|line| !line.is_empty()).collect()
+    // A block of TOML is a file.
+    let lines = blocks
+        .filter(|block| !block.starts_with("toml"))
+        .flat_map(str::lines);
+    lines
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect()
 }
 
 /// A server in the background.
@@ -85,6 +91,20 @@ fn run(place: &Path, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Runs a line by the shell, with `weir` in its path. The line must succeed.
+fn shell(place: &Path, line: &str) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_weir")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", line]).current_dir(place).env_clear();
+    shell.env("HOME", place);
+    shell.env("PATH", format!("{}:{path}", program.display()));
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 fn put(value: &str) -> Intention<'_> {
     let value = value.as_bytes();
     Intention::new("orders", Operation::Put { key: b"k", value })
@@ -102,6 +122,93 @@ fn status(at: &str) -> Option<ClusterStatus> {
 fn free() -> String {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     port.local_addr().unwrap().to_string()
+}
+
+/// The steps with TLS, each on the machine that it names. A machine is a directory and an address of
+/// loopback.
+#[test]
+fn machines_form_a_cluster_with_tls() {
+    const CHAPTER: &str = "Form a cluster on several machines";
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let ports: Vec<_> = (0..3)
+        .map(|_| free().split_off("127.0.0.1:".len()))
+        .collect();
+    // A free port has five digits, so it contains none of the ports of the page.
+    let here = |text: &str| {
+        let text = text.replace("10.0.0.", "127.0.0.");
+        let ports = [":7070", ":7071", ":7072"].iter().zip(&ports);
+        ports.fold(text, |text, (port, free)| {
+            text.replace(port, &format!(":{free}"))
+        })
+    };
+    let (_, toml) = PAGE.split_once("```toml\n").unwrap();
+    let toml = toml.split("```").next().unwrap();
+    let machines = [1, 2, 3].map(|n| place.join(format!("machine-{n}")));
+    let mut servers: Vec<Server> = Vec::new();
+    let mut of_client = Vec::new();
+    for line in commands(CHAPTER) {
+        let line = here(line);
+        if line.starts_with("weir cert") || line.starts_with("weir token") {
+            shell(place, &line);
+            continue;
+        }
+        for (n, machine) in (1..)
+            .zip(&machines)
+            .filter(|(_, machine)| !machine.exists())
+        {
+            std::fs::create_dir(machine).unwrap();
+            let copy = format!("cp -rp peers pki identities.toml {}", machine.display());
+            shell(place, &copy);
+            let text = here(&toml.replace("10.0.0.1", &format!("10.0.0.{n}")));
+            std::fs::write(machine.join("weir.toml"), text).unwrap();
+        }
+        if line.starts_with("weir cluster init") {
+            run(&machines[0], &line);
+        } else if line.contains("--join") {
+            for machine in &machines[1..] {
+                servers.push(Server::start(machine, &line));
+            }
+        } else if line.starts_with("weir serve") {
+            servers.push(Server::start(&machines[0], &line));
+        } else {
+            of_client.push(line);
+        }
+    }
+    assert_eq!(servers.len(), 3);
+    // Waits until the nodes that have joined vote.
+    let exports: Vec<_> = of_client
+        .iter()
+        .filter(|line| line.starts_with("export"))
+        .map(String::as_str)
+        .collect();
+    // It fails while a majority does not answer.
+    let status = format!(
+        "{}\nweir cluster status -o json || true",
+        exports.join("\n")
+    );
+    let until = Instant::now() + TIMEOUT;
+    loop {
+        let said = shell(place, &status);
+        if said.matches("\"votes\":true").count() == 3 {
+            break;
+        }
+        assert!(Instant::now() < until, "{said}");
+    }
+    shell(place, &of_client.join("\n"));
+    for n in 1..=3 {
+        // Every node sends a client to the leader, at an address that works.
+        let at = format!("export WEIR_AT=weirs://127.0.0.{n}:{}", ports[1]);
+        let of_node = |line: &String| {
+            if line.contains("WEIR_AT=") {
+                at.clone()
+            } else {
+                line.clone()
+            }
+        };
+        let lines: Vec<_> = of_client.iter().map(of_node).collect();
+        shell(place, &lines.join("\n"));
+    }
 }
 
 #[test]
@@ -173,8 +280,14 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
     (1..=3).for_each(|node| drop(cluster.kill(node)));
     drop((topic, client, cluster));
 
-    std::fs::create_dir(place.join("backups")).unwrap();
     let natives: Vec<_> = (0..3).map(|_| free()).collect();
+    // The first machine is `place`.
+    let machines = [".", "second", "third"].map(|name| place.join(name));
+    for (machine, (native, peer)) in machines.iter().zip(natives.iter().zip(&peers)) {
+        std::fs::create_dir_all(machine).unwrap();
+        let text = format!("[serve]\nhttp = \"off\"\nnative = \"{native}\"\npeer = \"{peer}\"\n");
+        std::fs::write(machine.join("weir.toml"), text).unwrap();
+    }
     let mut servers: Vec<Server> = Vec::new();
     for line in commands("Backup and restore") {
         let mut line = line.to_owned();
@@ -184,6 +297,10 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
             // The node has no majority; its applied state can be read.
             assert_eq!(values(&left, "orders"), ["old"]);
             servers.clear();
+            continue;
+        }
+        if line.starts_with("mkdir") {
+            shell(place, &line);
             continue;
         }
         if line.contains("backups/weir-") {
@@ -200,12 +317,12 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
         } else if line.contains("--at ./data") {
             let old = "--at nodes/node-2 --config nodes/node-2.toml";
             servers.push(Server::start(place, &line.replace("--at ./data", old)));
+        } else if line.contains("--join") {
+            for machine in &machines[1..] {
+                servers.push(Server::start(machine, &line));
+            }
         } else {
-            let native = &natives[servers.len()];
-            servers.push(Server::start(
-                place,
-                &format!("{line} --http off --native {native}"),
-            ));
+            servers.push(Server::start(place, &line));
         }
     }
     let until = Instant::now() + TIMEOUT;

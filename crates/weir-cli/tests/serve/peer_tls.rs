@@ -69,6 +69,10 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
     ] {
         done(pki.path(), line);
     }
+    let issue = "cert issue ::1 --for node --ca ours";
+    let words: Vec<_> = issue.split_whitespace().collect();
+    let (_, said) = run(pki.path(), &words);
+    assert!(said.contains("weir serve --peer-cert"), "{said}");
     let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let [at, own] = [(); 2].map(|()| free_address());
     done(first.path(), &format!("cluster init --at data --peer {at}"));
@@ -80,12 +84,12 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
         (
             "another authority signed it",
             flags(pki.path(), "ours", "theirs", "127.0.0.1", &own),
-            "does not accept the certificate of this node",
+            "does not accept the certificate of this node: another authority signed it",
         ),
         (
             "it is not to connect with",
             ours("server.example", &own),
-            "does not accept the certificate of this node",
+            "it was not issued with `weir cert issue HOST --for node`",
         ),
         (
             "it is that of a client",
@@ -100,7 +104,7 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
         (
             "the other authority is believed",
             flags(pki.path(), "theirs", "theirs", "127.0.0.1", &own),
-            "does not accept the certificate of the peer",
+            "another authority signed it",
         ),
         (
             "no TLS at all",

@@ -1,0 +1,136 @@
+//! Tests what the commands for clusters print and refuse, and how commands use a cluster with a node
+//! that does not answer.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::cluster::{Cluster, signal};
+use crate::weir;
+
+/// Runs a command. Returns its exit code, its standard output and its standard error.
+fn run(place: &Path, line: &str) -> (i32, String, String) {
+    let output = weir(place).args(line.split_whitespace()).output().unwrap();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+fn fails(place: &Path, line: &str, texts: &[&str]) {
+    let (code, out, said) = run(place, line);
+    assert_ne!(code, 0, "{line}: {out}{said}");
+    for text in texts {
+        assert!(said.contains(text), "{line}: {said}");
+    }
+}
+
+fn free() -> String {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    port.local_addr().unwrap().to_string()
+}
+
+#[test]
+fn a_stopped_node_delays_commands_and_is_unreachable_and_a_reserved_number_is_harmless() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let cluster = Cluster::start(place, 3);
+    let status = format!("cluster status -o json --at {}", cluster.at);
+    let (code, added, said) = run(
+        place,
+        &format!("cluster add {} --at {}", free(), cluster.at),
+    );
+    assert_eq!(code, 0, "{said}");
+    let number = added.trim();
+    assert!(said.contains(&format!("--node {number} --join")), "{said}");
+    let (code, out, said) = run(place, &status);
+    assert_eq!(code, 0, "{out}{said}");
+    assert!(out.contains("\"role\":\"reserved\""), "{out}");
+
+    // The system still accepts connections for the first of the addresses.
+    let stopped = cluster.nodes[&1].pid;
+    assert!(signal(stopped, "STOP"));
+    let (code, _, said) = run(place, &format!("put t one --key k --at {}", cluster.at));
+    assert_eq!(code, 0, "{said}");
+    let (code, out, said) = run(place, &format!("get t --key k --at {}", cluster.at));
+    assert_eq!((code, out.contains("one")), (0, true), "{out}{said}");
+    let (code, out, said) = run(place, &status);
+    assert!(signal(stopped, "CONT"));
+    assert_eq!(code, 1, "{out}{said}");
+    assert!(out.contains("\"role\":\"unreachable\""), "{out}");
+
+    // Advice for a change that the cluster rejects.
+    let line = format!("cluster transfer 77 --at {}", cluster.at);
+    fails(place, &line, &["weir cluster status"]);
+}
+
+#[test]
+fn cluster_local_refuses_what_it_cannot_run() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let cluster = Cluster::start(place, 1);
+    let local = |more: &str, texts: &[&str]| fails(place, &format!("cluster local {more}"), texts);
+    let pid = format!("process {} has", cluster.nodes[&1].pid);
+    local("--data nodes", &[&pid, "the cluster runs already"]);
+    local("--data nodes --nodes 3", &["a cluster of 1 nodes"]);
+    local("--data nodes --port 1", &["node-1.toml"]);
+    local("--data other --port 65530", &["above 65535"]);
+    let taken = cluster.nodes[&1].http.rsplit_once(':').unwrap().1;
+    local(
+        &format!("--data other --port {taken}"),
+        &["cannot listen at"],
+    );
+    assert!(!place.join("other").exists());
+    let (code, _, said) = run(place, "put t one --at own");
+    assert_eq!(code, 0, "{said}");
+    local("--data own", &["is a store of its own"]);
+    drop(cluster);
+    fails(
+        place,
+        "put t one --at nodes/node-1",
+        &["weir serve --at nodes/node-1"],
+    );
+}
+
+#[test]
+fn cluster_init_prints_the_command_that_serves_and_warns_of_ports_that_clients_cannot_reach() {
+    let place = tempfile::tempdir().unwrap();
+    let peer = free();
+    let line = format!("cluster init --at new --peer {peer} --advertise node.example");
+    let (code, _, said) = run(place.path(), &line);
+    assert_eq!(code, 0, "{said}");
+    for text in [
+        "made a new store in new",
+        &format!("weir serve --at new --peer {peer} --advertise node.example"),
+        "warning: --native listens at 127.0.0.1:7071",
+        "`--http node.example:7070`",
+    ] {
+        assert!(said.contains(text), "{text}: {said}");
+    }
+    // A cluster on one machine needs no other address.
+    let line = format!("cluster init --at local --peer {peer}");
+    let (code, _, said) = run(place.path(), &line);
+    assert_eq!((code, said.contains("warning")), (0, false), "{said}");
+}
+
+#[test]
+fn a_node_that_joins_prints_what_it_waits_for() {
+    let place = tempfile::tempdir().unwrap();
+    let nobody = free();
+    let line = format!("cluster join {nobody} --at new --peer {}", free());
+    let mut command = weir(place.path());
+    command.args(line.split_whitespace()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut first = String::new();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    said.read_line(&mut first).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let expected = format!("waiting for the cluster: {nobody}: Connection refused");
+    assert!(first.contains(&expected), "{first}");
+    // A name without an address is an error at once.
+    let line = format!("cluster join nowhere --at new --peer {}", free());
+    fails(place.path(), &line, &["nowhere"]);
+}
