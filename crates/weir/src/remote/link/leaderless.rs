@@ -1,4 +1,4 @@
-//! Refusals with NO_LEADER.
+//! Refusals with `NO_LEADER`.
 //!
 //! A node that was removed from its cluster, or cannot reach the others, refuses writes for ever.
 //! A client must not stay at such a node while it knows other addresses.
@@ -36,7 +36,7 @@ pub(super) struct LeaderWaitStep {
 }
 
 impl State {
-    /// Records a refusal with NO_LEADER.
+    /// Records a refusal with `NO_LEADER`.
     pub(super) fn leader_missing(&mut self) -> LeaderWaitStep {
         let now = Instant::now();
         let known = self.leader_wait.take();
