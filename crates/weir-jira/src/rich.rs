@@ -23,8 +23,8 @@ pub fn shown_up_to(value: &Value, stars: usize, chars_max: usize) -> (String, us
         left: chars_max,
         cut: 0,
     };
-    let start = budget.part(value);
-    (shown(&start, stars), budget.cut)
+    let cut = budget.part(value);
+    (shown(&cut, stars), budget.cut)
 }
 
 /// The size of a text that is still converted. A node without text counts as one character.
