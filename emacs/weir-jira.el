@@ -142,7 +142,8 @@ The symbol `keep' means that they remain, `hide' that lists omit them, and
 
 (cl-defstruct (weir-jira--site (:copier nil))
   "A site whose replica is open, or is being opened."
-  name handle waiting pull started stored push-wanted pulled-before last-pull last-attempt failure)
+  name handle waiting pull started stored push-wanted pulled-before read-only last-pull
+  last-attempt failure)
 
 (defvar weir-jira--sites nil "Sites that are open.")
 (defvar weir-jira--timer nil "The timer of pulls.")
@@ -187,14 +188,15 @@ The symbol `keep' means that they remain, `hide' that lists omit them, and
         (setq weir-jira--sites (delq site weir-jira--sites))
         (message "Jira: %s" (weir--error-text value)))
     (setf (weir-jira--site-handle site) value
-          (weir-jira--site-pulled-before site) (weir-jira--about site :pulled))
+          (weir-jira--site-pulled-before site) (weir-jira--about site :pulled)
+          (weir-jira--site-read-only site) (weir-jira--about site :store-read-only))
     (weir-jira--start-timer)
     (weir-jira--warn-of-expiry site)
     (let ((waiting (nreverse (weir-jira--site-waiting site))))
       (setf (weir-jira--site-waiting site) nil)
       (dolist (function waiting)
         (funcall function site)))
-    (when weir-jira-sync-interval
+    (when (and weir-jira-sync-interval (not (weir-jira--site-read-only site)))
       (weir-jira--send-and-pull site nil))))
 
 (defun weir-jira--here ()
@@ -472,6 +474,7 @@ read-only."
                     (null (weir-jira--site-handle site))
                     ;; A rejected token is not retried automatically.
                     (eq (car-safe (weir-jira--site-failure site)) 'weir-auth)
+                    (weir-jira--site-read-only site)
                     (and idle last (> (float-time idle) 300)
                          (< (- (float-time) last) 300)))
           (weir-jira--send-and-pull site nil))))))
@@ -615,6 +618,8 @@ With TELL, also report a pull without changes."
        (if (weir-jira--site-stored site)
            (format " · syncing, %d issues" (weir-jira--site-stored site))
          (concat " · syncing" (weir-jira--waits site))))
+      ((weir-jira--site-read-only site)
+       " · the store cannot be written: nothing is synced, edited or sent")
       (last (format " · synced %s ago" (weir-jira--ago (- (float-time) last))))
       ((weir-jira--site-pulled-before site) " · synced before this Emacs started")
       (t " · not synced yet"))

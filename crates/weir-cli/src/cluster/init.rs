@@ -59,15 +59,15 @@ pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> 
 
 /// The command that serves a node with the options of this call. Options for clients are left out.
 pub(super) fn serve_command(at: &str, config: &ServerConfig) -> String {
-    let mut command = format!("weir serve --at {at}");
+    let mut command = vec![format!("weir serve --at {at}")];
     for name in ["peer", "advertise", "peer_cert", "peer_key", "peer_ca"] {
         let key = ServerConfig::KEYS.iter().find(|key| key.name == name);
         let value = key.map(|key| (key.get)(config)).unwrap_or_default();
         if !value.is_empty() {
-            command += &format!(" --{} {value}", name.replace('_', "-"));
+            command.push(format!("--{} {value}", name.replace('_', "-")));
         }
     }
-    command
+    command.join(" ")
 }
 
 /// Reads the configuration of `weir serve`, and applies the flags of this call.

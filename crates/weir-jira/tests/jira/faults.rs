@@ -597,7 +597,8 @@ fn a_token_that_the_site_echoes_is_in_no_message() {
         let text = String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap();
         json!({"errors": {text.clone(): text}}).to_string()
     };
-    let cases: [(&str, fn(&str) -> String); 5] = [
+    type Case = (&'static str, fn(&str) -> String);
+    let cases: [Case; 5] = [
         ("400 Bad", |value| {
             json!({"errorMessages": [format!("bad header {value}")]}).to_string()
         }),
