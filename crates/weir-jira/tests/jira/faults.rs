@@ -588,6 +588,9 @@ fn echoing(head: &'static str, body: fn(&str) -> String, requests: usize) -> Str
     address
 }
 
+/// The head of a response, and its body for the header that was sent.
+type Case = (&'static str, fn(&str) -> String);
+
 #[test]
 fn a_token_that_the_site_echoes_is_in_no_message() {
     // Longer than the first 200 characters, at which a message ends.
@@ -597,7 +600,6 @@ fn a_token_that_the_site_echoes_is_in_no_message() {
         let text = String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap();
         json!({"errors": {text.clone(): text}}).to_string()
     };
-    type Case = (&'static str, fn(&str) -> String);
     let cases: [Case; 5] = [
         ("400 Bad", |value| {
             json!({"errorMessages": [format!("bad header {value}")]}).to_string()
