@@ -165,7 +165,7 @@ fn a_trim_inside_a_block_moves_the_first_record_and_no_file() {
     assert_eq!(first(&store, "t"), 13, "it only grows");
     assert_eq!(store.retain(None).unwrap().segments, 0, "no whole segment");
 
-    // From the log, from a snapshot, and behind the newest record.
+    // From the log, from a snapshot, and after the newest record.
     let killed = open(Arc::new(disk.killed()));
     assert_eq!((first(&killed, "t"), killed.digest()), (13, store.digest()));
     store.compact_log().unwrap();
