@@ -49,6 +49,21 @@ pub(crate) const FIELDS: &[Field] = &[
         "text",
         "why the last checkpoint failed, null: it succeeded",
     ),
+    field(
+        "node",
+        "number",
+        "number of the node in its cluster, null: the store is no part of a cluster",
+    ),
+    field(
+        "role",
+        "text",
+        "role of the node, as `weir cluster status` shows it",
+    ),
+    field(
+        "leader",
+        "number",
+        "number of the leader that the node knows",
+    ),
     field("topics", "number", "existing topics"),
     field("sessions", "number", "sessions whose nonces are stored"),
     field("applied", "number", "newest log entry that is applied"),
@@ -149,6 +164,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let text = |text: Option<String>| text.map_or(Cell::Nothing, |text| Cell::Text(text.into()));
     let read_only = weir.local().is_some_and(Store::is_read_only);
     let (counts, server) = (status.stats, status.server.as_ref());
+    let cluster = server.and_then(|server| server.cluster.as_ref());
     out.row(&[
         Cell::Text(Cow::Borrowed(&caller.settings.at.value)),
         Cell::Text(durability.name().into()),
@@ -160,6 +176,9 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         },
         text(status.poison_cause),
         text(status.checkpoint_failure),
+        count(cluster.map(|cluster| cluster.node)),
+        text(cluster.map(|cluster| cluster.role.clone())),
+        count(cluster.and_then(|cluster| cluster.leader)),
         Cell::Count(status.topics),
         Cell::Count(status.sessions),
         Cell::Count(counts.applied_index),

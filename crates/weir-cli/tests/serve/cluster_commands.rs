@@ -49,6 +49,13 @@ fn a_stopped_node_delays_commands_and_is_unreachable_and_a_reserved_number_is_ha
     assert_eq!(code, 0, "{out}{said}");
     assert!(out.contains("\"role\":\"reserved\""), "{out}");
 
+    let one = format!(
+        "status -o json --columns node,role --at {}",
+        cluster.nodes[&2].native
+    );
+    let (_, out, said) = run(place, &one);
+    assert!(out.starts_with("{\"node\":2,\"role\":\""), "{out}{said}");
+
     // The system still accepts connections for the first of the addresses.
     let stopped = cluster.nodes[&1].pid;
     assert!(signal(stopped, "STOP"));
