@@ -35,6 +35,8 @@ pub(crate) fn config(cluster: [u8; 16]) -> Result<Config, ConfigError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use openraft::StepDownPolicy;
+
     use super::*;
 
     /// The table of decision 0066 must change together with these values.
@@ -49,6 +51,10 @@ mod tests {
         assert_eq!(config.enable_leader_restore, Some(false));
         assert_eq!(config.snapshot_policy, SnapshotPolicy::Never);
         assert_eq!(config.max_in_snapshot_log_to_keep, u64::MAX);
+        assert_eq!(config.replication_lag_threshold, 64);
+        let step_down = StepDownPolicy::After(150);
+        assert_eq!(config.removed_leader_step_down, step_down);
+        assert_eq!(config.backoff, "20ms 50ms 100ms ..200ms");
         assert!(config.enable_tick && config.enable_elect && config.enable_heartbeat);
         assert_eq!(
             (config.max_payload_entries, config.api_batch_linger_ms),

@@ -19,8 +19,10 @@ mod network;
 mod random;
 mod report;
 mod run;
+mod scenario;
 mod trace;
 mod worker;
 
 pub use report::{DiskFault, Planted, Report, Violation};
 pub use run::{run, run_with_disk_fault};
+pub use scenario::{Scenario, run_scenario};

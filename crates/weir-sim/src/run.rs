@@ -75,13 +75,6 @@ fn run_here(
     planted: Option<Planted>,
     disk_fault: Option<DiskFault>,
 ) -> Result<Report, Violation> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    let runtime =
-        runtime.map_err(|error| Violation::new("a simulation runs", error.to_string()))?;
-    weir_raft::sim::seed_thread(seed);
     if let Some(fault) = planted.and_then(fault_of) {
         weir_raft::sim::plant(fault);
     }
@@ -91,7 +84,19 @@ fn run_here(
     if disk_fault == Some(DiskFault::FlippedBitUnchecked) {
         weir_store::disk::trust_payloads();
     }
-    runtime.block_on(history(seed, planted, disk_fault))
+    simulate(seed, history(seed, planted, disk_fault))?
+}
+
+/// Runs a history on this thread, in simulated time.
+pub(crate) fn simulate<F: Future>(seed: u64, history: F) -> Result<F::Output, Violation> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    let runtime =
+        runtime.map_err(|error| Violation::new("a simulation runs", error.to_string()))?;
+    weir_raft::sim::seed_thread(seed);
+    Ok(runtime.block_on(history))
 }
 
 /// Maps a planted fault to the fault inside the node, if the node commits it.

@@ -5,7 +5,9 @@
     reason = "a failed expectation is what a test is for"
 )]
 
-use weir_sim::{DiskFault, Planted, Report, Violation, run, run_with_disk_fault};
+use weir_sim::{
+    DiskFault, Planted, Report, Scenario, Violation, run, run_scenario, run_with_disk_fault,
+};
 
 /// Histories of an ordinary test run. `WEIR_SIM_SEEDS=FIRST..END` runs others;
 /// `WEIR_SIM_TRACE=FILE` writes the events of a history.
@@ -107,6 +109,31 @@ fn a_seed_gives_the_same_history_again() {
 #[test]
 fn a_leader_without_peers_comes_to_rest_after_a_snapshot() {
     run(106, None).unwrap();
+}
+
+fn all_seeds(scenario: Scenario) {
+    for seed in 0..5 {
+        let ended = run_scenario(seed, scenario);
+        assert_eq!(ended, Ok(()), "seed {seed}");
+    }
+}
+
+/// Fails without `quorum_loss_probe_interval`.
+#[test]
+fn a_leader_without_a_majority_stops_its_heartbeats() {
+    all_seeds(Scenario::PartialPartition);
+}
+
+/// Fails without `removed_leader_step_down`.
+#[test]
+fn a_leader_that_is_removed_steps_down() {
+    all_seeds(Scenario::RemovedLeader);
+}
+
+/// Fails without `enable_pre_vote`.
+#[test]
+fn a_follower_that_returns_does_not_depose_the_leader() {
+    all_seeds(Scenario::CutOffFollower);
 }
 
 /// The violation of the first seed that finds a planted fault.
