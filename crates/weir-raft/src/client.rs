@@ -21,6 +21,7 @@ use weir_core::Digest;
 use weir_store::LogIndex;
 use weir_store::replica::{DirectoryReport, EntryId};
 
+use crate::clocks::VotersClock;
 use crate::convert::{entry_id, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, HELLO_BYTES_MAX, Kind, invalid};
 use crate::machine::{PART_BYTES, StateMachineSnapshot, blocking};
@@ -47,6 +48,8 @@ pub(crate) struct Peers {
     /// Whether it acknowledges only entries that are synced.
     pub(crate) is_synced: bool,
     pub(crate) transport: Arc<dyn Transport>,
+    /// Records the clocks in the answers of peers.
+    pub(crate) clock: Arc<VotersClock>,
     /// Reports about the directories of the other nodes; `None` if this process is not a node.
     pub(crate) reports: Option<Arc<Reports>>,
 }
@@ -59,6 +62,7 @@ pub(crate) struct Peer {
     transport: Arc<dyn Transport>,
     stream: Option<Box<dyn Connection>>,
     number: u64,
+    clock: Arc<VotersClock>,
     reports: Option<Arc<Reports>>,
     /// The newest entry that the peer has acknowledged on this client.
     acknowledged: Option<EntryId>,
@@ -80,6 +84,7 @@ impl Peers {
             transport: Arc::clone(&self.transport),
             stream: None,
             number: 0,
+            clock: Arc::clone(&self.clock),
             reports: self.reports.clone(),
             acknowledged: None,
         }
@@ -201,7 +206,11 @@ impl Peer {
             return Err(invalid("a peer answered another request"));
         }
         let result = match answer.kind {
-            Kind::Answer => Ok(answer.body),
+            Kind::Answer => {
+                let (body, wall_ms) = wire::split_clock(answer.body)?;
+                self.clock.heard(self.hello.to, wall_ms);
+                Ok(body)
+            }
             Kind::Failed => Err(peer_error(&answer.body)),
             _ => return Err(invalid("a peer sent a request as an answer")),
         };

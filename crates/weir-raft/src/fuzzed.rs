@@ -65,6 +65,7 @@ fn read_body(body: &Bytes) {
     let _ = Hello::decode(body).is_ok();
     drop(Join::decode(body));
     drop(JoinAnswer::decode(body));
+    drop(wire::split_clock(body.clone()));
     let _ = wire::decode_welcome(body).is_ok();
     let _ = wire::decode_index(body).is_ok();
     let _ = wire::decode_compare(body).is_ok();

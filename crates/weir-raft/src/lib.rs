@@ -12,6 +12,7 @@
 
 mod agreement;
 mod client;
+mod clocks;
 mod connections;
 mod convert;
 mod disk_space;

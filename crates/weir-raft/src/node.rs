@@ -26,6 +26,7 @@ use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::agreement::{self, Diverged};
 use crate::client::{Peer, Peers};
+use crate::clocks::VotersClock;
 use crate::convert::{NODES_MAX, decode_members, encode_members, entry_id};
 use crate::disk_space::{DiskSpace, FULL};
 use crate::error::NodeError;
@@ -117,6 +118,9 @@ pub struct Status {
     pub diverged: bool,
     /// How often the state of a leader has replaced the state of this node since the open.
     pub repairs: u64,
+    /// Milliseconds by which the wall clock of this node is ahead of the clocks of a majority of the
+    /// voters. The time of the store does not follow it.
+    pub clock_ahead_ms: u64,
 }
 
 /// Sends batches of the store to openraft, and the positions up to which the log may be purged.
@@ -178,6 +182,8 @@ pub struct Node {
 
 /// The parts of a node besides its store.
 pub(crate) struct Parts {
+    /// The clock of the store.
+    pub(crate) clock: Arc<VotersClock>,
     pub(crate) machine: StateMachine,
     pub(crate) transport: Arc<dyn Transport>,
     /// TLS for accepted connections of peers; the transport has its own for opened connections.
@@ -254,7 +260,12 @@ impl Node {
         } = config;
         let (proposals, received) = proposals();
         let engine = fingerprint(options);
-        let (directory, options) = (directory.to_owned(), options.clone());
+        let clock = Arc::new(VotersClock::new(node, Arc::clone(&options.clock)));
+        let options = OpenOptions {
+            clock: Arc::clone(&clock) as _,
+            ..options.clone()
+        };
+        let directory = directory.to_owned();
         let opened = tokio::task::spawn_blocking(move || {
             let node = NodeOptions {
                 node,
@@ -269,6 +280,7 @@ impl Node {
         let disk_space: Arc<DiskSpace> = Arc::default();
         let log = LogStore::within(replica.clone(), Arc::clone(&disk_space));
         let parts = Parts {
+            clock,
             machine: StateMachine::new(replica.clone())?,
             transport: match &tls {
                 Some(tls) => Arc::new(tls.clone()),
@@ -303,6 +315,7 @@ impl Node {
         let settings = settings::config(cluster);
         let settings = settings.map_err(|error| NodeError::consensus(&error))?;
         let Parts {
+            clock,
             machine,
             transport,
             tls,
@@ -317,6 +330,7 @@ impl Node {
             incarnation,
             is_synced: replica.is_synced(),
             transport,
+            clock: Arc::clone(&clock),
             reports: Some(Arc::clone(&reports)),
         };
         let greeted = exchange::exchange_before_start(&reports, &peers).await;
@@ -325,6 +339,7 @@ impl Node {
         let repairs = Arc::new(Repairs::new(machine.gate(), Arc::clone(&store)));
         let raft = Raft::new(node, Arc::new(settings), peers.clone(), log, machine);
         let raft = raft.await.map_err(|error| NodeError::consensus(&error))?;
+        clock.follow(raft.server_metrics());
         let address = acceptor.address()?;
         let port = Arc::new(Port {
             identity,
@@ -335,6 +350,7 @@ impl Node {
             reports: Arc::clone(&reports),
             repairs: Arc::clone(&repairs),
             peers: peers.clone(),
+            clock,
             replica: replica.clone(),
             tls,
             bodies: Semaphore::new(BODIES_BYTES_MAX),
@@ -578,6 +594,7 @@ impl Node {
             applied: self.replica.applied().last,
             diverged: self.diverged.is(),
             repairs: self.diverged.repairs(),
+            clock_ahead_ms: self.port.clock.ahead_ms(),
             contact: match metrics.state {
                 ServerState::Leader => metrics.last_quorum_acked.map(|acked| acked.elapsed()),
                 _ => self.port.contact.age(),

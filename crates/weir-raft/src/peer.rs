@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout};
 use weir_store::replica::{EntryId, NodeIdentity, Replica, StagedSnapshot};
 
 use crate::client::Peers;
+use crate::clocks::VotersClock;
 use crate::connections::{Connections, Slot};
 use crate::convert::{self, index_of, io_error};
 use crate::disk_space::{DiskSpace, FULL};
@@ -62,6 +63,7 @@ pub(crate) struct Port {
     pub(crate) reports: Arc<Reports>,
     pub(crate) repairs: Arc<Repairs>,
     pub(crate) peers: Peers,
+    pub(crate) clock: Arc<VotersClock>,
     pub(crate) replica: Replica,
     pub(crate) tls: Option<PeerTls>,
     /// Bytes that are still free for the bodies of long requests.
@@ -189,7 +191,10 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
             _ => answer(&request, peer.from, port).await,
         };
         let (kind, body) = match answered? {
-            Ok(body) => (Kind::Answer, body),
+            Ok(mut body) => {
+                wire::put_clock(&mut body, port.clock.own_ms());
+                (Kind::Answer, body)
+            }
             Err(why) => (Kind::Failed, why.into_bytes()),
         };
         let number = request.number;
@@ -509,6 +514,10 @@ mod tests {
 
     const CLUSTER: [u8; 16] = [5; 16];
 
+    fn clock() -> Arc<VotersClock> {
+        Arc::new(VotersClock::new(2, OpenOptions::default().clock))
+    }
+
     async fn leader(directory: &std::path::Path) -> Node {
         leader_with(directory, &OpenOptions::default()).await
     }
@@ -549,6 +558,7 @@ mod tests {
             incarnation: 7,
             is_synced: true,
             transport: Arc::new(Tcp),
+            clock: clock(),
             reports: None,
         };
         peers.new_client(to, &member).await
@@ -613,6 +623,7 @@ mod tests {
                 incarnation: 7,
                 is_synced,
                 transport: Arc::new(Tcp),
+                clock: clock(),
                 reports: None,
             };
             let mut peer = peers.new_client(1, &member).await;
@@ -846,6 +857,7 @@ mod tests {
             incarnation: 7,
             is_synced: true,
             transport: Arc::new(Tcp),
+            clock: clock(),
             reports: None,
         };
         let mut peer = peers.new_client(1, &other).await;
@@ -869,17 +881,23 @@ mod tests {
             to_incarnation: 0,
             is_synced: true,
         };
-        let mut newer = hello.encode();
-        newer[8] = 4;
-        let mut stream = TcpStream::connect(node.address()).await.unwrap();
-        frame::write(&mut stream, Kind::Hello, 0, &newer)
-            .await
-            .unwrap();
-        let refused = frame::read(&mut stream, HELLO_BYTES_MAX).await.unwrap();
-        let refused = refused.unwrap();
-        assert_eq!(refused.kind, Kind::Refused);
-        let text = std::str::from_utf8(&refused.body).unwrap();
-        assert!(text.contains("another version"), "{text}");
+        let join = Join {
+            cluster: None,
+            node: 0,
+            member: other,
+            engine: String::new(),
+            is_synced: true,
+        };
+        for (kind, mut newer) in [(Kind::Hello, hello.encode()), (Kind::Join, join.encode())] {
+            newer[8] += 1;
+            let mut stream = TcpStream::connect(node.address()).await.unwrap();
+            frame::write(&mut stream, kind, 0, &newer).await.unwrap();
+            let refused = frame::read(&mut stream, HELLO_BYTES_MAX).await.unwrap();
+            let refused = refused.unwrap();
+            assert_eq!(refused.kind, Kind::Refused);
+            let text = std::str::from_utf8(&refused.body).unwrap();
+            assert!(text.contains("another version"), "{text}");
+        }
         for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], &[0xff; 64]] {
             let mut stream = TcpStream::connect(node.address()).await.unwrap();
             stream.write_all(bytes).await.unwrap();

@@ -20,6 +20,7 @@ use weir_store::disk::Disk;
 use weir_store::replica::{NodeOptions, Replica};
 use weir_store::{OpenOptions, Store, StoreError};
 
+use crate::clocks::VotersClock;
 use crate::error::NodeError;
 use crate::join::fingerprint;
 use crate::machine::{StateMachine, copy};
@@ -71,16 +72,22 @@ impl Node {
             incarnation,
             allow_gaps: false,
         };
-        let (store, replica) =
-            Store::open_node_disk(parts.disk, &parts.options, &options, proposals)?;
+        let clock = Arc::new(VotersClock::new(node, Arc::clone(&parts.options.clock)));
+        let engine = fingerprint(&parts.options);
+        let open = OpenOptions {
+            clock: Arc::clone(&clock) as _,
+            ..parts.options
+        };
+        let (store, replica) = Store::open_node_disk(parts.disk, &open, &options, proposals)?;
         let log = SteppedLog::new(replica.clone(), parts.sync_time);
         let parts = Parts {
+            clock,
             machine: StateMachine::inline(replica.clone()),
             transport: parts.transport,
             tls: None,
             acceptor: parts.acceptor,
             disk_space: Arc::default(),
-            engine: fingerprint(&parts.options),
+            engine,
         };
         Self::start(store, replica, received, config, log, parts).await
     }

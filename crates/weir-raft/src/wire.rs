@@ -208,6 +208,22 @@ pub(crate) fn decode_index(body: &[u8]) -> io::Result<LogIndex> {
     whole(body, read_index)
 }
 
+/// Appends the wall clock of the sender to the body of an answer.
+pub(crate) fn put_clock(body: &mut Vec<u8>, wall_ms: u64) {
+    body.extend_from_slice(&wall_ms.to_le_bytes());
+}
+
+/// Splits the body of an answer into the part that depends on the request, and the wall clock of
+/// the sender.
+pub(crate) fn split_clock(mut body: Bytes) -> io::Result<(Bytes, u64)> {
+    let Some((_, clock)) = body.split_last_chunk() else {
+        return Err(invalid("an answer of a peer has no clock"));
+    };
+    let wall_ms = u64::from_le_bytes(*clock);
+    body.truncate(body.len() - size_of::<u64>());
+    Ok((body, wall_ms))
+}
+
 /// Names of topics.
 pub(crate) fn encode_names(names: &[String]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -774,8 +790,12 @@ mod tests {
         assert_eq!(decode_snapshot(&encode_snapshot(&head)).unwrap(), head);
         let part = encode_part(3, 1 << 40, b"content");
         assert_eq!(decode_part(&part).unwrap(), (3, 1 << 40, &b"content"[..]));
-        let answer = encode_snapshot_answer(&a_vote());
+        let mut answer = encode_snapshot_answer(&a_vote());
+        put_clock(&mut answer, 1 << 50);
+        let (answer, wall_ms) = split_clock(Bytes::from(answer)).unwrap();
+        assert_eq!(wall_ms, 1 << 50);
         assert_eq!(decode_snapshot_answer(&answer).unwrap(), a_vote());
+        assert!(split_clock(Bytes::from_static(&[0; 7])).is_err());
     }
 
     #[test]

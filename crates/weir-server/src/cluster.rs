@@ -111,6 +111,8 @@ pub(crate) struct Gauges {
     pub(crate) diverged: bool,
     /// How often this node installed the state of a leader.
     pub(crate) repairs: u64,
+    /// Milliseconds by which the wall clock is ahead of a majority.
+    pub(crate) clock_ahead_ms: u64,
 }
 
 /// An open node.
@@ -295,6 +297,7 @@ impl ClusterNode {
             contact: status.contact,
             diverged: status.diverged,
             repairs: status.repairs,
+            clock_ahead_ms: status.clock_ahead_ms,
         }
     }
 
@@ -324,6 +327,8 @@ impl ClusterNode {
         let diverged = status.diverged.into();
         fields.push(("cluster_diverged", StatusValue::Number(diverged)));
         fields.push(("cluster_repairs", StatusValue::Number(status.repairs)));
+        let ahead_ms = StatusValue::Number(status.clock_ahead_ms);
+        fields.push(("cluster_clock_ahead_ms", ahead_ms));
         fields.push(("cluster_digest", text(self.store().digest().to_string())));
         fields
     }

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //!
-//! - The time never goes back, within a run or over restarts.
+//! - The time never goes back, within a run or over restarts. Before the start of the clock,
+//!   readers see a time that can go back; no stamp depends on it.
 //! - The time is at most [`TIME_AHEAD_MS_MAX`] ahead of the monotonic clock, until a wall clock
 //!   that jumped has kept its new time for [`ACCEPT_JUMP_AFTER`].
 //! - All opens together add at most [`CLOSED_MS_MAX`] to the newest stamps, plus one minute for
@@ -30,9 +31,10 @@ pub const ACCEPT_JUMP_AFTER: Duration = Duration::from_mins(10);
 /// the time after which an idle session expires.
 pub const CLOSED_MS_MAX: u64 = weir_core::limits::SESSION_TTL_MS / 2;
 
-/// Source of time; tests replace it.
+/// Source of time; tests replace it, and a node of a cluster bounds it.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Milliseconds since 1970-01-01 UTC; may jump in both directions.
+    /// Milliseconds since 1970-01-01 UTC; may jump in both directions. 0 if it is not known yet:
+    /// the time then advances with the monotonic clock alone.
     fn wall_ms(&self) -> u64;
     /// Time since a fixed moment in the past. Never goes back, and advances while the machine
     /// sleeps.
@@ -70,7 +72,8 @@ pub(crate) fn now_ms() -> u64 {
     })
 }
 
-/// Difference between the wall clock and the newest stamp when a store was opened.
+/// Difference between the wall clock and the newest stamp when a store was opened. All fields are
+/// 0 for a node of a cluster, whose wall clock is not known at its open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReport {
     /// Milliseconds by which the wall clock is ahead of the time that the store started with. The
@@ -91,11 +94,13 @@ pub(crate) struct StoreClock {
 
 #[derive(Debug)]
 struct State {
-    /// The store's time when the monotonic clock showed `base`.
+    /// The store's time when the monotonic clock showed `base`; 0 in a store without stamps.
     base_ms: u64,
     base: Duration,
     /// The newest time that was returned.
     last_ms: u64,
+    /// Before the start: the maximum number of milliseconds by which the start may move the time.
+    start_ms_max: Option<u64>,
     jump: Option<Jump>,
     /// The moment since which the wall clock agrees with the store's time.
     agrees_since: Option<Duration>,
@@ -112,32 +117,62 @@ struct Jump {
 }
 
 impl StoreClock {
-    /// Continues after the newest stamp of the log (0 for an empty log), and moves the time by at
-    /// most `move_ms_max`.
-    pub(crate) fn new(
-        source: Arc<dyn Clock>,
-        newest_ms: u64,
-        move_ms_max: u64,
-    ) -> (Self, ClockReport) {
-        let (wall_ms, base) = (source.wall_ms(), source.monotonic());
-        let most_ms = match newest_ms {
-            0 => u64::MAX,
-            newest_ms => newest_ms.saturating_add(move_ms_max),
-        };
-        let base_ms = wall_ms.clamp(newest_ms, most_ms);
-        let report = ClockReport {
-            ahead_ms: wall_ms.saturating_sub(base_ms),
-            back_ms: newest_ms.saturating_sub(wall_ms),
-        };
+    /// Continues after the newest stamp of the log (0 for an empty log). [`start`](Self::start)
+    /// then moves the time by at most `start_ms_max`; `u64::MAX` if the caller trusts the wall
+    /// clock.
+    pub(crate) fn new(source: Arc<dyn Clock>, newest_ms: u64, start_ms_max: u64) -> Self {
         let state = Mutex::new(State {
-            base_ms,
-            base,
-            last_ms: base_ms,
+            base_ms: newest_ms,
+            base: source.monotonic(),
+            last_ms: newest_ms,
+            start_ms_max: Some(start_ms_max),
             jump: None,
             agrees_since: None,
             is_unconfirmed: false,
         });
-        (Self { source, state }, report)
+        Self { source, state }
+    }
+
+    /// Moves the time to the wall clock, once, by the time for which the store was closed. Returns
+    /// `None` if this was done before, or if the wall clock is not known yet. `note` receives the
+    /// number of milliseconds, unless the caller trusts the wall clock; if it returns `false`, the
+    /// time is not moved.
+    ///
+    /// The open calls this, then only the thread that stamps, before it stamps. `newest_ms` is the
+    /// newest stamp.
+    pub(crate) fn start(
+        &self,
+        newest_ms: u64,
+        note: impl FnOnce(u64) -> bool,
+    ) -> Option<ClockReport> {
+        let is_trusted = self.state.lock().start_ms_max? == u64::MAX;
+        let (wall_ms, now) = (self.source.wall_ms(), self.source.monotonic());
+        let (steady_ms, start_ms, has_stamps) = {
+            let mut state = self.state.lock();
+            let steady_ms = state.steady_ms(newest_ms, now);
+            let start_ms = state.start_ms(wall_ms, steady_ms)?;
+            (steady_ms, start_ms, state.base_ms > 0)
+        };
+        // Nothing expires in a store without stamps.
+        let moved_ms = if has_stamps { start_ms - steady_ms } else { 0 };
+        let start_ms = if is_trusted || note(moved_ms) {
+            start_ms
+        } else {
+            steady_ms
+        };
+        let mut state = self.state.lock();
+        state.base_ms = state.steady_ms(0, now).max(start_ms);
+        state.base = now;
+        state.start_ms_max = None;
+        Some(ClockReport {
+            ahead_ms: wall_ms.saturating_sub(start_ms),
+            back_ms: steady_ms.saturating_sub(wall_ms),
+        })
+    }
+
+    /// Whether no call of [`start`](Self::start) can move the time any more.
+    pub(crate) fn has_started(&self) -> bool {
+        self.state.lock().start_ms_max.is_none()
     }
 
     /// Records that opens have moved the time and that a run must confirm it.
@@ -156,14 +191,26 @@ impl StoreClock {
         confirmed
     }
 
-    /// The store's time, milliseconds since 1970-01-01 UTC.
-    pub(crate) fn now_ms(&self) -> u64 {
+    /// The store's time, milliseconds since 1970-01-01 UTC. `newest_ms` is the newest stamp.
+    pub(crate) fn now_ms(&self, newest_ms: u64) -> u64 {
         let (wall_ms, now) = (self.source.wall_ms(), self.source.monotonic());
         let mut state = self.state.lock();
-        let steady_ms = state.base_ms.saturating_add(millis(now, state.base));
+        let steady_ms = state.steady_ms(newest_ms, now);
+        if state.start_ms_max.is_some() {
+            let agrees = wall_ms.abs_diff(steady_ms) <= TIME_AHEAD_MS_MAX;
+            if !agrees || state.base_ms == 0 {
+                // No stamp depends on this time: the thread that stamps starts the clock before.
+                return state.start_ms(wall_ms, steady_ms).unwrap_or(steady_ms);
+            }
+            // The time for which the store was closed is in the stamps of another node. If the wall
+            // clock is ahead later, it has jumped.
+            state.start_ms_max = None;
+            state.is_unconfirmed = true;
+        }
         let ahead_ms = wall_ms.saturating_sub(steady_ms);
         let time_ms = if ahead_ms <= TIME_AHEAD_MS_MAX {
-            if state.jump.take().is_some() {
+            // A wall clock that is not known says nothing about the jump.
+            if wall_ms > 0 && state.jump.take().is_some() {
                 tracing::info!("the wall clock is back near the time of the store");
             }
             let is_behind = steady_ms.saturating_sub(wall_ms) > TIME_AHEAD_MS_MAX;
@@ -191,6 +238,28 @@ impl StoreClock {
 }
 
 impl State {
+    /// The time that the monotonic clock alone gives. Continues from the newest stamp if another
+    /// node chose that stamp: this clock has not returned it.
+    fn steady_ms(&mut self, newest_ms: u64, now: Duration) -> u64 {
+        let steady_ms = self.base_ms.saturating_add(millis(now, self.base));
+        if newest_ms <= steady_ms.max(self.last_ms) {
+            return steady_ms;
+        }
+        (self.base_ms, self.base) = (newest_ms, now);
+        newest_ms
+    }
+
+    /// The time that the clock starts with. `None` if it has started, or if the wall clock is not
+    /// known.
+    fn start_ms(&self, wall_ms: u64, steady_ms: u64) -> Option<u64> {
+        let start_ms_max = self.start_ms_max.filter(|_| wall_ms > 0)?;
+        let most_ms = match self.base_ms {
+            0 => u64::MAX,
+            _ => steady_ms.saturating_add(start_ms_max),
+        };
+        Some(wall_ms.clamp(steady_ms, most_ms))
+    }
+
     /// Whether the wall clock has kept the time that it jumped to for [`ACCEPT_JUMP_AFTER`].
     fn accepts_jump(&mut self, wall_ms: u64, now: Duration, ahead_ms: u64) -> bool {
         let kept = self.jump.filter(|jump| {
@@ -270,7 +339,8 @@ mod tests {
     ) -> (Arc<ByHand>, StoreClock, ClockReport) {
         let source = ByHand::new(wall_ms);
         let most = if believe { u64::MAX } else { CLOSED_MS_MAX };
-        let (clock, report) = StoreClock::new(Arc::clone(&source) as _, newest_ms, most);
+        let clock = StoreClock::new(Arc::clone(&source) as _, newest_ms, most);
+        let report = clock.start(newest_ms, |_| true).unwrap();
         (source, clock, report)
     }
 
@@ -279,9 +349,9 @@ mod tests {
         let (source, clock, report) = clock(0, START_MS, false);
         assert_eq!(report, ClockReport::default());
         source.pass(5_000);
-        assert_eq!(clock.now_ms(), START_MS + 5_000);
+        assert_eq!(clock.now_ms(0), START_MS + 5_000);
         source.jump_to(START_MS + 5_000 + TIME_AHEAD_MS_MAX);
-        assert_eq!(clock.now_ms(), START_MS + 5_000 + TIME_AHEAD_MS_MAX);
+        assert_eq!(clock.now_ms(0), START_MS + 5_000 + TIME_AHEAD_MS_MAX);
     }
 
     #[test]
@@ -289,12 +359,12 @@ mod tests {
         let (source, clock, _) = clock(0, START_MS, false);
         source.pass(1_000);
         source.jump_to(START_MS + 25 * HOUR_MS);
-        assert_eq!(clock.now_ms(), START_MS + 1_000);
+        assert_eq!(clock.now_ms(0), START_MS + 1_000);
         source.jump_to(START_MS + 1_000 + TIME_AHEAD_MS_MAX + 1);
-        assert_eq!(clock.now_ms(), START_MS + 1_000, "one past the bound");
+        assert_eq!(clock.now_ms(0), START_MS + 1_000, "one past the bound");
         source.jump_to(START_MS + 1_000);
         source.pass(1_000);
-        assert_eq!(clock.now_ms(), START_MS + 2_000);
+        assert_eq!(clock.now_ms(0), START_MS + 2_000);
     }
 
     #[test]
@@ -302,39 +372,124 @@ mod tests {
         let (source, clock, _) = clock(0, START_MS, false);
         source.jump_to(START_MS - 25 * HOUR_MS);
         source.pass(1_500);
-        assert_eq!(clock.now_ms(), START_MS + 1_500);
+        assert_eq!(clock.now_ms(0), START_MS + 1_500);
     }
 
     #[test]
     fn a_jump_that_lasts_is_believed_after_a_while() {
         let (source, clock, _) = clock(0, START_MS, false);
         source.jump_to(START_MS + 25 * HOUR_MS);
-        assert_eq!(clock.now_ms(), START_MS);
+        assert_eq!(clock.now_ms(0), START_MS);
         let long = u64::try_from(ACCEPT_JUMP_AFTER.as_millis()).unwrap();
         source.pass(long - 1);
-        assert_eq!(clock.now_ms(), START_MS + long - 1);
+        assert_eq!(clock.now_ms(0), START_MS + long - 1);
         source.pass(1);
-        assert_eq!(clock.now_ms(), START_MS + 25 * HOUR_MS + long);
+        assert_eq!(clock.now_ms(0), START_MS + 25 * HOUR_MS + long);
     }
 
     #[test]
     fn an_open_believes_half_of_the_life_of_a_session() {
         let (_, clock_, report) = clock(START_MS, START_MS + CLOSED_MS_MAX, false);
         assert_eq!(
-            (clock_.now_ms(), report.ahead_ms),
+            (clock_.now_ms(0), report.ahead_ms),
             (START_MS + CLOSED_MS_MAX, 0)
         );
         let wall_ms = START_MS + 25 * HOUR_MS;
         let (_, clock_, report) = clock(START_MS, wall_ms, false);
-        assert_eq!(clock_.now_ms(), START_MS + CLOSED_MS_MAX);
+        assert_eq!(clock_.now_ms(0), START_MS + CLOSED_MS_MAX);
         assert_eq!(report.ahead_ms, 13 * HOUR_MS);
         let (_, clock_, report) = clock(START_MS, wall_ms, true);
-        assert_eq!((clock_.now_ms(), report.ahead_ms), (wall_ms, 0));
+        assert_eq!((clock_.now_ms(0), report.ahead_ms), (wall_ms, 0));
         // After an open with a wall clock that was wrong, the store continues from its newest
         // stamp.
         let (source, clock_, report) = clock(START_MS, START_MS - HOUR_MS, true);
         assert_eq!(report.back_ms, HOUR_MS);
         source.pass(1);
-        assert_eq!(clock_.now_ms(), START_MS + 1);
+        assert_eq!(clock_.now_ms(0), START_MS + 1);
+    }
+
+    /// A node of a cluster knows its wall clock only when it has heard a majority.
+    #[test]
+    fn a_wall_clock_that_is_not_known_moves_nothing() {
+        let source = ByHand::new(0);
+        let clock = StoreClock::new(Arc::clone(&source) as _, START_MS, CLOSED_MS_MAX);
+        let pass = |ms| source.monotonic_ms.fetch_add(ms, Ordering::SeqCst);
+        pass(5_000);
+        assert_eq!(clock.start(0, |_| unreachable!()), None);
+        assert_eq!(clock.now_ms(0), START_MS + 5_000);
+        // A stamp of another leader; the time continues from it.
+        let stamp_ms = START_MS + HOUR_MS;
+        assert_eq!(clock.now_ms(stamp_ms), stamp_ms);
+        pass(5_000);
+        assert_eq!(clock.now_ms(stamp_ms), stamp_ms + 5_000);
+        // Readers see the time that the clock will start with.
+        source.jump_to(START_MS + 25 * HOUR_MS);
+        let start_ms = stamp_ms + 5_000 + CLOSED_MS_MAX;
+        assert_eq!(clock.now_ms(stamp_ms), start_ms);
+        let mut noted_ms = 0;
+        let report = clock.start(stamp_ms, |moved_ms| {
+            noted_ms = moved_ms;
+            true
+        });
+        assert_eq!(noted_ms, CLOSED_MS_MAX);
+        assert_eq!(report.unwrap().ahead_ms, START_MS + 25 * HOUR_MS - start_ms);
+        pass(1);
+        assert_eq!(clock.now_ms(stamp_ms), start_ms + 1);
+        assert_eq!(clock.start(stamp_ms, |_| unreachable!()), None, "once");
+    }
+
+    /// The allowance of a closed store is not for a jump while the node follows a leader.
+    #[test]
+    fn a_node_that_agrees_with_the_stamps_of_a_leader_has_started() {
+        let source = ByHand::new(0);
+        let clock = StoreClock::new(Arc::clone(&source) as _, START_MS, CLOSED_MS_MAX);
+        let stamp_ms = START_MS + HOUR_MS;
+        source.jump_to(stamp_ms);
+        assert_eq!(clock.now_ms(START_MS), stamp_ms);
+        assert!(!clock.has_started(), "the stamps are an hour behind");
+        assert_eq!(clock.now_ms(stamp_ms), stamp_ms);
+        assert!(clock.has_started());
+        source.jump_to(stamp_ms + HOUR_MS);
+        assert_eq!(clock.start(stamp_ms, |_| unreachable!()), None);
+        assert_eq!(clock.now_ms(stamp_ms), stamp_ms);
+    }
+
+    #[test]
+    fn a_jump_outlasts_a_moment_without_a_wall_clock() {
+        let (source, clock, _) = clock(0, START_MS, false);
+        let (jumped_ms, long) = (START_MS + 25 * HOUR_MS, ACCEPT_JUMP_AFTER.as_millis());
+        let long = u64::try_from(long).unwrap();
+        source.jump_to(jumped_ms);
+        assert_eq!(clock.now_ms(0), START_MS);
+        source.jump_to(0);
+        assert_eq!(clock.now_ms(0), START_MS);
+        source.jump_to(jumped_ms);
+        source.pass(long);
+        assert_eq!(clock.now_ms(0), jumped_ms + long);
+    }
+
+    #[test]
+    fn a_store_without_stamps_starts_with_any_wall_clock() {
+        let source = ByHand::new(0);
+        let clock = StoreClock::new(Arc::clone(&source) as _, 0, 0);
+        source.pass(5_000);
+        source.jump_to(START_MS);
+        let report = clock.start(0, |moved_ms| moved_ms == 0);
+        assert_eq!(report, Some(ClockReport::default()));
+        assert_eq!(clock.now_ms(0), START_MS);
+    }
+
+    /// Stamps of this clock are no reason to follow a wall clock that runs fast.
+    #[test]
+    fn own_stamps_do_not_move_the_time() {
+        let (source, clock, _) = clock(START_MS, START_MS, false);
+        source.jump_to(START_MS + TIME_AHEAD_MS_MAX);
+        let stamp_ms = clock.now_ms(START_MS);
+        assert_eq!(stamp_ms, START_MS + TIME_AHEAD_MS_MAX);
+        source.jump_to(START_MS + TIME_AHEAD_MS_MAX + 1);
+        assert_eq!(clock.now_ms(stamp_ms), stamp_ms);
+        source.jump_to(START_MS);
+        source.monotonic_ms.fetch_add(500, Ordering::SeqCst);
+        assert_eq!(clock.now_ms(stamp_ms), stamp_ms);
     }
 }

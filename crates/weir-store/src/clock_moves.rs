@@ -6,7 +6,7 @@
 
 use std::io::{ErrorKind, IoSlice};
 
-use crate::clock::CLOSED_MS_MAX;
+use crate::clock::{CLOSED_MS_MAX, ClockReport, StoreClock};
 use crate::disk::{Disk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::log::build_file;
@@ -15,9 +15,35 @@ use crate::log::build_file;
 pub(crate) const PATH: &str = "clock";
 /// Milliseconds by which an open may move the time without writing the file. A store that is
 /// restarted often therefore does not write the file each time.
-pub(crate) const UNNOTED_MS_MAX: u64 = 60_000;
+const UNNOTED_MS_MAX: u64 = 60_000;
 /// Maximum size of the file in bytes.
 const BYTES_MAX: u64 = 64;
+
+/// Starts the clock if its wall clock is known, and records by how much this moves the time. If
+/// that fails, the time is not moved. Returns `None` if the clock was not started.
+pub(crate) fn start(clock: &StoreClock, newest_ms: u64, disk: &dyn Disk) -> Option<ClockReport> {
+    clock.start(newest_ms, |moved_ms| {
+        if disk.is_read_only() {
+            return true;
+        }
+        let noted_ms = read(disk);
+        if moved_ms <= UNNOTED_MS_MAX {
+            if noted_ms > 0 {
+                clock.await_confirmation();
+            }
+            return true;
+        }
+        clock.await_confirmation();
+        let noted = write(disk, noted_ms.saturating_add(moved_ms));
+        if let Err(error) = &noted {
+            tracing::warn!(
+                %error,
+                "cannot write the file `clock`; the time of the store is not moved"
+            );
+        }
+        noted.is_ok()
+    })
+}
 
 /// The recorded milliseconds; [`CLOSED_MS_MAX`] if the file cannot be read or parsed.
 pub(crate) fn read(disk: &dyn Disk) -> u64 {
@@ -43,7 +69,7 @@ pub(crate) fn read(disk: &dyn Disk) -> u64 {
 }
 
 /// Records the milliseconds durably.
-pub(crate) fn write(disk: &dyn Disk, moved_ms: u64) -> Result<(), StoreError> {
+fn write(disk: &dyn Disk, moved_ms: u64) -> Result<(), StoreError> {
     let text = format!("moved_ms={moved_ms}\n");
     let built = build_file(disk, PATH, 0, |file, building| {
         let written = file.write_all_at(&mut [IoSlice::new(text.as_bytes())], 0);

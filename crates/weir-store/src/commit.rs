@@ -21,7 +21,7 @@ use bytes::Bytes;
 use weir_core::exact::to_u32;
 
 use crate::checkpoint::finish;
-use crate::clock::StoreClock;
+use crate::clock::{ClockReport, StoreClock, TIME_AHEAD_MS_MAX};
 use crate::clock_moves;
 use crate::disk::{Disk, check_directory};
 use crate::engine::Engine;
@@ -311,10 +311,26 @@ impl Committer {
         Ok(())
     }
 
-    fn commit(&mut self, batches: VecDeque<Pending>) {
-        let clock = self.engine.clock.get();
-        if clock.is_some_and(StoreClock::take_confirmation) {
+    /// Starts the clock before the first stamp, if the open could not, and removes the record of
+    /// its moves when a run has confirmed the time.
+    fn keep_clock(&self, clock: &StoreClock) {
+        if !clock.has_started() {
+            let newest_ms = self.engine.machine.read().time_ms();
+            let started = clock_moves::start(clock, newest_ms, &*self.disk);
+            if let Some(ClockReport { back_ms, .. }) = started
+                && back_ms > TIME_AHEAD_MS_MAX
+            {
+                tracing::warn!(back_ms, "the wall clock is before the newest stamp");
+            }
+        }
+        if clock.take_confirmation() {
             clock_moves::remove(&*self.disk);
+        }
+    }
+
+    fn commit(&mut self, batches: VecDeque<Pending>) {
+        if let Some(clock) = self.engine.clock.get() {
+            self.keep_clock(clock);
         }
         if batches.iter().any(|pending| pending.slow.is_none()) {
             self.slow_turn.others(Instant::now());

@@ -140,8 +140,10 @@ impl Engine {
 
     /// The store's time, never before the newest stamp.
     pub(crate) fn now_ms(&self) -> u64 {
-        let time_ms = self.clock.get().map_or_else(now_ms, StoreClock::now_ms);
-        time_ms.max(self.machine.read().time_ms())
+        let newest_ms = self.machine.read().time_ms();
+        let clock = self.clock.get();
+        let time_ms = clock.map_or_else(now_ms, |clock| clock.now_ms(newest_ms));
+        time_ms.max(newest_ms)
     }
 
     /// Fails if a topic option exceeds a limit that the operator has set.

@@ -209,35 +209,20 @@ pub(crate) fn read(
     Ok((start.engine, log, report))
 }
 
-/// Starts the clock. Records on disk by how much this open advances the time, before it advances.
-/// If this fails, the time does not advance.
+/// Creates the clock, and starts it if its wall clock is known.
 fn start_clock(engine: &Engine, disk: &dyn Disk, options: &OpenOptions, report: &mut OpenReport) {
     let newest_ms = engine.machine.read().time_ms();
-    let new = |most| StoreClock::new(Arc::clone(&options.clock), newest_ms, most);
     let noted_ms = clock_moves::read(disk);
-    let (mut clock, mut clock_report) = if options.believe_clock {
-        new(u64::MAX)
-    } else {
-        new(CLOSED_MS_MAX.saturating_sub(noted_ms))
-    };
-    if !disk.is_read_only() {
-        let moved_ms = clock.now_ms().saturating_sub(newest_ms);
-        if options.believe_clock {
-            if noted_ms > 0 {
-                clock_moves::remove(disk);
-            }
-        } else if newest_ms > 0 && moved_ms > clock_moves::UNNOTED_MS_MAX {
-            let noted = clock_moves::write(disk, noted_ms.saturating_add(moved_ms));
-            if let Err(error) = noted {
-                tracing::warn!(%error, "cannot write the file `clock`; the time of the store is not changed");
-                (clock, clock_report) = new(0);
-            }
-            clock.await_confirmation();
-        } else if noted_ms > 0 {
-            clock.await_confirmation();
+    let start_ms_max = if options.believe_clock {
+        if noted_ms > 0 && !disk.is_read_only() {
+            clock_moves::remove(disk);
         }
-    }
-    report.clock = clock_report;
+        u64::MAX
+    } else {
+        CLOSED_MS_MAX.saturating_sub(noted_ms)
+    };
+    let clock = StoreClock::new(Arc::clone(&options.clock), newest_ms, start_ms_max);
+    report.clock = clock_moves::start(&clock, newest_ms, disk).unwrap_or_default();
     engine.clock.get_or_init(|| clock);
 }
 

@@ -96,6 +96,8 @@ pub struct ClusterStatus {
     /// Whether a majority has synced what this node acknowledges as a leader. If not
     /// (`interval`, `memory`), a power cut of all nodes loses acknowledged writes.
     pub synced: bool,
+    /// Milliseconds by which the wall clock of the node is ahead of the wall clocks of a majority.
+    pub clock_ahead_ms: u64,
     /// Digest of the applied state: equal on all nodes with equal `applied`.
     pub digest: String,
     /// The members of the cluster that the node knows.
@@ -131,6 +133,7 @@ impl ClusterStatus {
             "applied" => self.applied = line.number()?,
             "contact_ms" => self.contact_ms = Some(line.number()?),
             "synced" => self.synced = line.number()? == 1,
+            "clock_ahead_ms" => self.clock_ahead_ms = line.number()?,
             "digest" => self.digest = line.text()?,
             "members" => {
                 let text = line.text()?;

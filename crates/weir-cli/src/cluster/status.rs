@@ -70,6 +70,11 @@ pub(crate) const FIELDS: &[Field] = &[
     wide("http", "text", "address for HTTP"),
     wide("peer", "text", "address for the other nodes"),
     wide("durability", "text", "durability level"),
+    wide(
+        "clock_ahead_ms",
+        "number",
+        "milliseconds by which the wall clock is ahead of a majority",
+    ),
     wide("error", "text", "why the node does not respond"),
 ];
 
@@ -166,7 +171,7 @@ fn row<'a>(
     answer: Option<&'a Answer>,
     error: Option<&'a str>,
     furthest: u64,
-) -> [Cell<'a>; 16] {
+) -> [Cell<'a>; 17] {
     let text = |text: Option<&str>| {
         text.map_or(Cell::Nothing, |text| {
             Cell::Text(Cow::Owned(text.to_owned()))
@@ -204,6 +209,7 @@ fn row<'a>(
         text(address("http")),
         text(Some(&member.peer)),
         text(answer.map(|answer| &*answer.durability)),
+        count(|cluster| Some(cluster.clock_ahead_ms)),
         text(error),
     ]
 }

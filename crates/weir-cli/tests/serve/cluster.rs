@@ -786,6 +786,8 @@ fn a_cluster_in_memory_reports_what_a_power_cut_loses() {
         let line = format!("\nweir_cluster_synced {}\n", u8::from(synced));
         assert!(metrics.contains(&line), "{metrics}");
         assert!(metrics.contains("\nweir_cluster_diverged 0\n"), "{metrics}");
+        let ahead = "\nweir_cluster_clock_ahead_seconds 0";
+        assert!(metrics.contains(ahead), "{metrics}");
         let mut status = weir(place.path());
         let output = status
             .args(["cluster", "status", "--at", &cluster.at])

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -9,9 +10,10 @@ use tokio::net::TcpListener;
 use weir_core::intention::{Intention, Operation};
 use weir_core::{ClientId, ConsequenceOffset, ErrorCode, TopicOptions};
 use weir_raft::{JoinRequest, Member, Node, NodeConfig, NodeError, Role, Status, join};
+use weir_store::clock::Clock;
 use weir_store::{OpenOptions, Store, StoreError, verify};
 
-const CLUSTER: [u8; 16] = [0xc1; 16];
+pub const CLUSTER: [u8; 16] = [0xc1; 16];
 const CLIENT: ClientId = ClientId([0x11; 16]);
 
 fn options() -> OpenOptions {
@@ -24,16 +26,18 @@ fn options() -> OpenOptions {
 }
 
 /// Nodes 1 to n, each in a separate directory.
-struct Cluster {
+pub struct Cluster {
     id: [u8; 16],
     options: OpenOptions,
     directories: TempDir,
-    members: BTreeMap<u64, Member>,
-    nodes: BTreeMap<u64, Node>,
+    pub members: BTreeMap<u64, Member>,
+    pub nodes: BTreeMap<u64, Node>,
+    /// Clocks of nodes that do not use the clocks of the system.
+    pub clocks: BTreeMap<u64, Arc<dyn Clock>>,
 }
 
 impl Cluster {
-    async fn start(count: u64, id: [u8; 16]) -> Self {
+    pub async fn start(count: u64, id: [u8; 16]) -> Self {
         Self::start_with(count, id, options()).await
     }
 
@@ -44,6 +48,7 @@ impl Cluster {
             directories: tempfile::tempdir().unwrap(),
             members: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            clocks: BTreeMap::new(),
         };
         for node in 1..=count {
             started.add(node).await;
@@ -55,7 +60,7 @@ impl Cluster {
         self.directories.path().join(node.to_string())
     }
 
-    async fn add(&mut self, node: u64) {
+    pub async fn add(&mut self, node: u64) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = listener.local_addr().unwrap().to_string();
         let client = format!("client-{node}");
@@ -75,21 +80,25 @@ impl Cluster {
             incarnation: 0,
         };
         let directory = self.directory(node);
-        let opened = Node::open(&directory, &self.options, config, listener).await;
+        let mut options = self.options.clone();
+        if let Some(clock) = self.clocks.get(&node) {
+            options.clock = Arc::clone(clock);
+        }
+        let opened = Node::open(&directory, &options, config, listener).await;
         self.nodes.insert(node, opened.unwrap());
     }
 
-    async fn restart(&mut self, node: u64) {
+    pub async fn restart(&mut self, node: u64) {
         let listener = TcpListener::bind(&self.members[&node].peer).await.unwrap();
         self.open(node, listener).await;
     }
 
-    async fn stop(&mut self, node: u64) {
+    pub async fn stop(&mut self, node: u64) {
         self.nodes.remove(&node).unwrap().close().await.unwrap();
     }
 
     /// The leader that a running node reports, if that leader runs.
-    async fn leader(&self) -> u64 {
+    pub async fn leader(&self) -> u64 {
         let any = self.nodes.values().next().unwrap();
         let runs = |status: &Status| status.leader.is_some_and(|id| self.nodes.contains_key(&id));
         any.until(runs).await.unwrap().leader.unwrap()
@@ -115,12 +124,12 @@ impl Cluster {
         }
     }
 
-    async fn create(&self) {
+    pub async fn create(&self) {
         let options = &TopicOptions::default();
         self.write(1, Operation::Create { options }).await;
     }
 
-    async fn put(&self, nonce: u64) {
+    pub async fn put(&self, nonce: u64) {
         let key = nonce.to_string().into_bytes();
         let value = &[7; 100];
         self.write(nonce, Operation::Put { key: &key, value }).await;
@@ -570,6 +579,29 @@ async fn every_node_removes_the_files_of_removed_records_by_itself() {
         assert!(nonce < 5_000, "{:?}", [1, 2, 3].map(is_removed));
         cluster.put(nonce).await;
         nonce += 1;
+    }
+}
+
+/// A voter that lacks many entries would hold up the commits of a leader that has lost another
+/// voter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_learner_is_added_when_it_lacks_few_entries() {
+    let mut cluster = Cluster::start(1, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    for nonce in 2..=200 {
+        cluster.put(nonce).await;
+    }
+    cluster.add(2).await;
+    let member = cluster.members[&2].clone();
+    cluster.nodes[&1].add_learner(2, member).await.unwrap();
+    let status = cluster.nodes[&1].status();
+    let known = status.matching[&2].map_or(0, |id| id.index.0);
+    let last = status.last.unwrap().index.0;
+    assert!(last - known <= 64, "{known} of {last}");
+    for node in [1, 2] {
+        cluster.stop(node).await;
     }
 }
 

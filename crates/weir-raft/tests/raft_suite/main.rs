@@ -6,6 +6,7 @@
     reason = "a failed expectation is what a test is for"
 )]
 
+mod clocks;
 mod cluster;
 #[cfg(feature = "sim")]
 mod divergence;

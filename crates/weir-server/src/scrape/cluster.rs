@@ -63,6 +63,10 @@ pub(super) fn cluster(page: &mut Page, shared: &Shared) {
     let help = "How often this node got the state of a leader in place of its own";
     page.family(name, "counter", help);
     page.sample(name, "", now.repairs);
+    let name = "weir_cluster_clock_ahead_seconds";
+    let help = "Time by which the wall clock is ahead of the clocks of a majority";
+    page.family(name, "gauge", help);
+    page.line(name, "", &seconds(now.clock_ahead_ms.saturating_mul(1000)));
     if let Some(contact) = now.contact {
         let name = "weir_cluster_contact_seconds";
         page.family(
