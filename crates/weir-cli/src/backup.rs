@@ -13,7 +13,8 @@ use crate::report::Failure;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-A backup exists as a whole or not at all. It can be opened, verified and restored.
+A backup is a store: it can be opened, verified, served and restored. It is complete or does not
+exist. No server may have the store open; `weir serve --backups DIR` writes a backup on SIGUSR1.
 
 Examples:
   weir put orders x && weir backup ./copy
@@ -26,10 +27,14 @@ pub(crate) struct BackupArgs {
 /// Fields of a backup.
 pub(crate) const FIELDS: &[Field] = &[
     field("target", "text", "directory of the copy"),
-    field("index", "number", "newest log entry in the copy"),
+    field(
+        "index",
+        "number",
+        "index of the newest log entry in the copy",
+    ),
     field("files", "number", "files copied"),
     field("bytes", "number", "bytes copied"),
-    field("ms", "number", "duration in milliseconds"),
+    field("ms", "number", "duration of the backup in milliseconds"),
 ];
 
 /// Runs `weir backup`.

@@ -28,17 +28,17 @@ pub(crate) struct CertArgs {
 /// What a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Purpose {
-    /// To be connected to
+    /// Identifies a server to its clients
     Server,
-    /// To connect
+    /// Identifies a client to a server
     Client,
-    /// Both: a node of a cluster
+    /// Both: identifies a node of a cluster to other nodes
     Node,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make an authority: ca.pem, which everybody may have, and ca.key, which nobody may
+    /// Create a certificate authority: ca.pem (public) and ca.key (secret)
     #[command(after_long_help = "Examples:\n  \
         weir cert ca\n  \
         weir cert ca ./pki --name 'orders authority' --expires 1825d")]
@@ -49,29 +49,29 @@ enum Verb {
         /// Name of the authority
         #[arg(long, default_value = "weir authority")]
         name: String,
-        /// Lifetime in whole days [at most 36500d]
+        /// Lifetime in whole days, at most 36500d
         #[arg(long, default_value = "3650d", value_parser = authority_days, value_name = "TIME")]
         expires: u32,
     },
-    /// Create a certificate and its key, signed by the authority
+    /// Create a key, and its certificate signed by the authority
     #[command(after_long_help = "\
-The first name is the name of the files. A server identifies a client or node by any of its
-names: list one of them under [[certificate]] in the file of identities.
+Writes NAME.pem and NAME.key, named after the first NAME. A server accepts a client by any name in
+its certificate: list one of the names under [[certificate]] in the file of identities.
 
 Examples:
   weir cert ca && weir cert issue localhost 127.0.0.1
   weir cert ca ./pki && weir cert issue loader.example --for client --ca ./pki --expires 30d")]
     Issue {
-        /// Host names, addresses or URIs
+        /// Host names, IP addresses or URIs of the certificate
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
         /// Purpose of the certificate
         #[arg(long = "for", value_enum, default_value = "server")]
         purpose: Purpose,
-        /// Directory with ca.pem and ca.key; the new files are written to it too
+        /// Directory with ca.pem and ca.key, and for the new files
         #[arg(long, value_name = "DIR", default_value = ".")]
         ca: PathBuf,
-        /// Lifetime in whole days; it ends no later than that of the authority [at most 3650d]
+        /// Lifetime in whole days, at most 3650d; ends no later than that of the authority
         #[arg(long, default_value = "90d", value_parser = certificate_days, value_name = "TIME")]
         expires: u32,
     },
@@ -80,7 +80,7 @@ Examples:
         weir cert ca && weir cert show ca.pem\n  \
         weir cert ca ./pki && weir cert show ./pki/ca.pem -o json")]
     Show {
-        /// File in PEM form
+        /// File with certificates, PEM
         file: PathBuf,
     },
 }
@@ -115,16 +115,16 @@ pub(crate) const FIELDS: &[Field] = &[
         "host names, addresses and URIs of the certificate",
     ),
     field("issuer", "text", "name of the signing authority"),
-    field("state", "text", "valid, expired or early"),
-    field("expires", "time", "end of the validity"),
-    field("days", "number", "whole days until the end"),
-    wide("subject", "text", "name in the certificate"),
+    field("state", "text", "valid, expired, or early: not valid yet"),
+    field("expires", "time", "when the certificate expires"),
+    field("days", "number", "whole days until the certificate expires"),
+    wide("subject", "text", "common name of the certificate"),
     wide(
         "authority",
         "bool",
         "whether the certificate may sign others",
     ),
-    wide("begins", "time", "start of the validity"),
+    wide("begins", "time", "when the certificate becomes valid"),
     wide("serial", "text", "serial number, hexadecimal"),
 ];
 

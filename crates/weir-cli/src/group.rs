@@ -43,14 +43,14 @@ pub(crate) struct GroupArgs {
 /// Claimed records of a group.
 #[derive(Debug, Args)]
 struct ClaimedRecords {
-    /// Topic
+    /// Name of the topic
     topic: String,
     /// Name of the group
     group: String,
-    /// Offsets of the records
+    /// Offsets of the claimed records
     #[arg(required = true, value_name = "OFFSET")]
     offsets: Vec<u64>,
-    /// Number of the claim that returned the records
+    /// Number of the claim that returned the records (field `claim`)
     #[arg(long, value_name = "CLAIM")]
     claim: u64,
 }
@@ -59,21 +59,24 @@ struct ClaimedRecords {
 enum Verb {
     /// Create a group
     #[command(after_long_help = "\
-Options: mode=shared|keyed|exclusive, from=POSITION, lease=TIME, attempts-max=N, pending-max=N,
-dead-letters=TOPIC. They cannot be changed later.
-
-Modes: `shared` (default) is a work queue. `keyed` is a work queue in which the records of a key are
-delivered to one member at a time, in order. `exclusive` is a position that one member moves.
-POSITION is the first record: start (default), end, an offset, -N for the last N records, or a time.
-lease is the maximum time of a member without a request [30s]. attempts-max is the number of deliveries
-after which a record is moved to the topic dead-letters; set both or none.
+Options, which cannot be changed later:
+  mode=shared         work queue: each record is delivered to one member (default)
+  mode=keyed          as shared, but one member at a time gets the records of a key, in order
+  mode=exclusive      position in the topic that one member moves
+  from=POSITION       first record: start (default), end, an offset, -N for the last N records,
+                      or a time
+  lease=TIME          time until a claimed record is delivered again, or until an exclusive
+                      member that sends no request loses the position (default 30s)
+  attempts-max=N      deliveries after which a record becomes a dead letter (default no limit)
+  dead-letters=TOPIC  topic for dead letters; set it together with attempts-max
+  pending-max=N       maximum records that are claimed or wait for redelivery (default 100000)
 
 Examples:
   weir put jobs x && weir group create jobs work
   weir put jobs y && weir group create jobs mail mode=exclusive from=end
   weir put jobs z && weir group create jobs hard attempts-max=3 dead-letters=dead")]
     Create {
-        /// Topic
+        /// Name of the topic
         topic: String,
         /// Name: A-Z a-z 0-9 . _ -
         group: String,
@@ -86,28 +89,28 @@ Examples:
         weir put jobs x && weir group create jobs work && weir group ls jobs\n  \
         weir group ls -o json")]
     Ls {
-        /// Topic
+        /// Name of the topic
         topic: Option<String>,
     },
-    /// Show a group: its position, its members, its pending records
+    /// Show a group: its position, members and pending records
     #[command(after_long_help = "Examples:\n  \
         weir put jobs x && weir group create jobs work && weir group show jobs work\n  \
         weir group show jobs work -o json")]
     Show {
-        /// Topic
+        /// Name of the topic
         topic: String,
         /// Name of the group
         group: String,
     },
     /// Claim records; a record is delivered again if its lease ends without an acknowledgement
     #[command(after_long_help = "\
-Prints a line for each record, with the claim that acknowledges it.
+Prints a line for each record. `weir group ack` and `nack` need the number in the field `claim`.
 
 Examples:
   weir put jobs x && weir group create jobs work && weir group claim jobs work
   weir put jobs y && weir group claim jobs work --max 10 --lease 1m -o json")]
     Claim {
-        /// Topic
+        /// Name of the topic
         topic: String,
         /// Name of the group
         group: String,
@@ -117,17 +120,17 @@ Examples:
         /// Name of the member
         #[arg(long, default_value = MEMBER, value_name = "NAME")]
         member: String,
-        /// Lease of the records [default: that of the group]
+        /// Lease of the records [default: lease of the group]
         #[arg(long, value_parser = settings::duration, value_name = "TIME")]
         lease: Option<Duration>,
     },
-    /// Acknowledge records
+    /// Acknowledge records, so that they are not delivered again
     #[command(after_long_help = "Examples:\n  \
         weir put j x && weir group create j w && weir group claim j w && \
         weir group ack j w 2 --claim 4\n  \
         weir group ack j w 2 --claim 4 -o json")]
     Ack(ClaimedRecords),
-    /// Return records to the group
+    /// Return records to the group, so that they are delivered again
     #[command(after_long_help = "Examples:\n  \
         weir put j x && weir group create j w && weir group claim j w && \
         weir group nack j w 2 --claim 4\n  \
@@ -135,27 +138,27 @@ Examples:
     Nack {
         #[command(flatten)]
         taken: ClaimedRecords,
-        /// Delay before the records may be claimed again
+        /// Delay before the records can be claimed again
         #[arg(long, default_value = "0s", value_parser = settings::duration, value_name = "TIME")]
         delay: Duration,
-        /// Reason, for the dead letter
+        /// Reason, which a dead letter of the record contains
         #[arg(long, default_value = "", value_name = "TEXT")]
         reason: String,
     },
     /// Move a group to a position; its members lose their claims
     #[command(after_long_help = "\
-POSITION is the first record that is delivered next: start, end, an offset, -N for the last N
-records, or a time.
+POSITION is the record that is delivered next: start, end, an offset, -N for the last N records, or
+a time (10m, 2026-11-01).
 
 Examples:
   weir put jobs x && weir group create jobs work && weir group reset jobs work end
   weir group reset jobs work -1")]
     Reset {
-        /// Topic
+        /// Name of the topic
         topic: String,
         /// Name of the group
         group: String,
-        /// Position
+        /// Record that is delivered next
         #[arg(value_parser = position, value_name = "POSITION", allow_hyphen_values = true)]
         to: ReadFrom,
     },
@@ -164,7 +167,7 @@ Examples:
         weir put jobs x && weir group create jobs work && weir group rm jobs work --yes\n  \
         weir group create jobs work && weir group rm jobs work -y -o json")]
     Rm {
-        /// Topic
+        /// Name of the topic
         topic: String,
         /// Name of the group
         group: String,
@@ -179,33 +182,41 @@ pub(crate) const FIELDS: &[Field] = &[
     field("topic", "text", "topic of the group"),
     field("group", "text", "name of the group"),
     field("mode", "text", "exclusive, keyed or shared"),
-    field("cursor", "number", "all records up to this offset are done"),
+    field(
+        "cursor",
+        "number",
+        "all records up to this offset are acknowledged or dead letters",
+    ),
     field("last", "number", "offset of the newest record"),
-    field("lag", "number", "offsets that are not done"),
-    field("leased", "number", "records that members have claimed"),
+    field("lag", "number", "offsets that are not acknowledged yet"),
+    field(
+        "leased",
+        "number",
+        "records that members have claimed and not acknowledged",
+    ),
     field(
         "waiting",
         "number",
-        "records that were returned to the group or wait for other records",
+        "records that were returned to the group, or wait for other records",
     ),
     field(
         "oldest",
         "time",
-        "when the first record that is not done was written, null: none",
+        "when the oldest record that is not acknowledged was written, null: none",
     ),
     field(
         "members",
         "text",
-        "members with the number of their records; or the owner of an exclusive group",
+        "each member with the number of its claimed records, or the owner of an exclusive group",
     ),
-    wide("redeliveries", "number", "repeated deliveries of records"),
+    wide(
+        "redeliveries",
+        "number",
+        "deliveries after the first one of each record",
+    ),
     wide("deaths", "number", "records that reached attempts_max"),
     wide("letters", "number", "dead letters that are not written yet"),
-    wide(
-        "lease_ms",
-        "number",
-        "maximum time of a member without a request, in milliseconds",
-    ),
+    wide("lease_ms", "number", "duration of a lease in milliseconds"),
     wide(
         "attempts_max",
         "number",
@@ -252,24 +263,28 @@ fn row(info: &GroupInfo) -> [Cell<'_>; 16] {
 
 /// Fields of a claimed record.
 pub(crate) const CLAIM_FIELDS: &[Field] = &[
-    field("claim", "number", "what acknowledges it"),
-    field("offset", "number", "position in the topic"),
+    field("claim", "number", "number of the claim, for ack and nack"),
+    field(
+        "offset",
+        "number",
+        "position of the record in the topic, from 1",
+    ),
     field(
         "attempts",
         "number",
-        "how often it was delivered, this time included",
+        "number of deliveries of the record, including this one",
     ),
-    field("time", "time", "when it was written, RFC 3339 UTC"),
+    field("time", "time", "when the record was written, RFC 3339 UTC"),
     field("kind", "text", "PUT or DELETE"),
     field(
         "key",
         "bytes",
-        "key; as `key64` in base64 when it is not UTF-8; null: none",
+        "the key; named `key64`, in base64, if it is not UTF-8; null: none",
     ),
     field(
         "value",
         "bytes",
-        "the value as JSON; as `text` or `value64` (base64) when it is no JSON",
+        "the value as JSON; named `text` or `value64` (base64) if it is not JSON",
     ),
 ];
 

@@ -48,12 +48,15 @@ const SHOW_EVERY: u64 = 500;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Values are stored as they stand in the file, byte for byte. --format jsonl has one JSON value a line;
---format json is one array, or with --path an array inside an object. Run the same command again after an
-interruption of any kind, or when lines were added: what is in already is not written twice.
-Input that is no file cannot be read again: repeating it writes everything once more. Records of
---records may not have conditions.
-Ctrl-C ends the import after what it has read, with exit code 130; a second one ends it at once.
+Each value is stored byte for byte as it is in the file. --format jsonl has one JSON value per line.
+--format json is one array, or with --path an array inside an object.
+
+To resume after an interruption, or to import lines that were added to the file, run the same
+command again. It does not write an item twice. Input that is not a file, such as a pipe, cannot be
+resumed: a second run writes all items again.
+
+The first Ctrl-C stops reading, writes the items that were read, and ends with exit code 130. A
+second Ctrl-C ends the process at once. The items of --records must not have conditions (`expect`).
 
 Examples:
   printf '{\"id\":1}\\n{\"id\":2}\\n' > data.ndjson && weir import data.ndjson -t things -k '$.id'
@@ -61,31 +64,31 @@ Examples:
   printf '{\"id\":3}\\noops\\n' | weir import - -t things --on-error skip")]
 #[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct ImportArgs {
-    /// File to read, `-` for standard input
+    /// File to read; `-` is standard input
     file: PathBuf,
     /// Topic to write to; created if it does not exist
     #[arg(short, long)]
     topic: String,
-    /// Path to the key in each item, as `$.a.b`; without it, records have no keys
+    /// Path to the key in each item, such as `$.id` [else records have no keys]
     #[arg(short, long, value_name = "PATH")]
     key: Option<KeyPath>,
     /// Format of the input
     #[arg(long, value_enum, default_value_t = Form::Auto)]
     format: Form,
-    /// Path to the array in a JSON document, as `$.features`
+    /// Path to the array in a JSON document, such as `$.features`
     #[arg(long, value_name = "PATH")]
     path: Option<KeyPath>,
-    /// Items are records as `weir export` prints them, with keys and metadata
+    /// Read items as `weir export` prints them, with keys and metadata
     #[arg(long, conflicts_with = "key")]
     records: bool,
     /// Action for an invalid item: stop, skip or dead-letter=FILE
     #[arg(long, value_name = "ACTION", default_value = "stop")]
     on_error: OnError,
-    /// Items in one batch
+    /// Number of items in one call
     #[arg(long, value_name = "N", default_value_t = 1000, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
-    /// Import the file once more from its beginning
+    /// Import the whole file again, as new records
     #[arg(long, hide_short_help = true)]
     again: bool,
     /// Read and check the input without writing
@@ -94,7 +97,7 @@ pub(crate) struct ImportArgs {
     /// Do not create the topic
     #[arg(long)]
     no_create: bool,
-    /// Exit with 0 even if a verdict is not VALID
+    /// Exit with code 0 even if a verdict is not VALID
     #[arg(long, hide_short_help = true)]
     accept_invalid: bool,
 }
@@ -102,11 +105,11 @@ pub(crate) struct ImportArgs {
 /// Formats of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// By the first character: `[` is JSON, else JSON Lines; JSON with --path
+    /// JSON if the input begins with `[` or --path is given, else JSON Lines
     Auto,
-    /// One JSON value a line
+    /// One JSON value per line
     Jsonl,
-    /// One JSON array
+    /// One JSON array, or an object with the array at --path
     Json,
 }
 
@@ -114,8 +117,8 @@ enum Form {
 pub(crate) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
     field("imported", "number", "items written by this run"),
-    field("already", "number", "items that earlier runs had imported"),
-    field("broken", "number", "items that were skipped as invalid"),
+    field("already", "number", "items that earlier runs imported"),
+    field("broken", "number", "invalid items that were skipped"),
     field("rejected", "number", "items whose verdict is not VALID"),
     field("bytes", "number", "bytes of input read"),
     field("ms", "number", "duration of this run in milliseconds"),

@@ -14,7 +14,7 @@ use crate::report::FailureContext;
 #[derive(Clone, Debug, Args)]
 #[group(id = "a_key", multiple = false)]
 pub(crate) struct KeyArgs {
-    /// Key, as it is typed
+    /// Key of the record
     #[arg(short, long, value_name = "KEY", value_parser = plain())]
     pub(crate) key: Option<OsString>,
     /// Key in hexadecimal, for bytes that cannot be typed

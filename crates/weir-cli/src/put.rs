@@ -19,11 +19,17 @@ use crate::write::{Conditions, answer, client_id, ensure, one};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Without --key the record has no key. With `-`, or when VALUE is left out and the input is not a
-terminal, each line of input is a record; with --format jsonl each line is an object with `key` or
-`key64`, `value`, `text` or `value64`, `meta`, `delete` and `expect`, whose members are `offset`,
-`absent`, `present`, `topic_offset` and `topic_empty`; conditions of the command hold for each
-line besides its own.
+Without --key, the record has no key.
+
+If VALUE is `-`, each line of standard input becomes a record. This is also the case without VALUE
+if standard input is not a terminal. With --format jsonl, each line is a JSON object with these
+members:
+  key, key64            the key as text, or in base64
+  value, text, value64  the value as JSON, as text, or in base64
+  meta, meta64          metadata as text, or in base64
+  delete                true to delete the key; then there is no value
+  expect                conditions: offset, absent, present, topic_offset, topic_empty
+Conditions in options apply to each line, in addition to the conditions of the line.
 
 Examples:
   weir put orders '{\"id\":1}'
@@ -35,6 +41,8 @@ pub(crate) struct PutArgs {
     /// Topic to write to; created if it does not exist
     topic: String,
     /// The value, `@FILE` for the content of a file, or `-` for lines of input
+    ///
+    /// The default is `-` if standard input is not a terminal.
     #[arg(allow_hyphen_values = false)]
     value: Option<OsString>,
     #[command(flatten)]
@@ -42,23 +50,23 @@ pub(crate) struct PutArgs {
     /// Metadata stored with the record, at most 4 KiB
     #[arg(long, value_name = "TEXT")]
     meta: Option<String>,
-    /// Format of a line of input
+    /// Format of each line of input
     #[arg(long, value_enum, default_value_t = Form::Lines)]
     format: Form,
-    /// Records of input in one batch
+    /// Maximum number of input lines in one call
     #[arg(long, value_name = "N", default_value_t = 1000, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
-    /// Name of a session: with --nonce, a repeated call returns the stored verdict
+    /// Session of the write: with --nonce, a repeated call returns the stored verdict
     #[arg(long, value_name = "NAME", requires = "nonce", hide_short_help = true)]
     session: Option<String>,
-    /// Number of this write in its session, from 1 on without gap
+    /// Number of the write in its session: 1 for the first write, then without gaps
     #[arg(long, value_name = "N", requires = "session", hide_short_help = true)]
     nonce: Option<u64>,
     /// Do not create the topic
     #[arg(long)]
     no_create: bool,
-    /// Exit with 0 even if the verdict is not VALID
+    /// Exit with code 0 even if the verdict is not VALID
     #[arg(long, hide_short_help = true)]
     accept_invalid: bool,
     #[command(flatten)]
@@ -68,7 +76,7 @@ pub(crate) struct PutArgs {
 /// Formats of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// Each line is a value
+    /// Each line is a value, byte for byte
     Lines,
     /// Each line is a JSON object with key, value and conditions
     Jsonl,

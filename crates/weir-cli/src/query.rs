@@ -44,22 +44,29 @@ const ITEMS: usize = 256;
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[command(after_long_help = "\
-Items are JSON values of files (FILE, or --file) or the records of topics (--from). They are not
-parsed: what comes out are the same bytes. Files ending in .ndjson or .jsonl have one item a line;
-for all others --shape says where items are, and without it a file that begins with `[` is an array
-and any other has one item a line.
+Items are the JSON values of files (FILE or --file), or the records of topics (--from). The query
+does not convert items: results are printed byte for byte.
 
-Paths are those of JSONPath (RFC 9535) with names and indexes only; in --where, `@` and `$` both are
-the item. Of records there are also meta.topic, meta.offset, meta.intention, meta.time_ms,
-meta.key, meta.type and meta.client_id; in --where meta('topic') and so on.
+--shape sets the position of the items in a file. Without --shape:
+  files ending in .ndjson or .jsonl   one item per line
+  other files that begin with `[`     an array of items
+  other files ending in .json         values, one after the other
+  all other files                     one item per line
 
-Without --order-by files come one after the other, records in the order in which they were decided.
-With it everything is sorted, which holds as many items as --limit and --offset say, or all of them;
-files that are sorted already (--sorted) are merged, and hold two pages each. A file of any other
-shape than lines and array is read as a whole.
+Paths are JSONPath (RFC 9535) with names and indexes only. In --where, `@` and `$` both mean the
+item. Records also have the paths meta.topic, meta.offset, meta.intention, meta.time_ms, meta.key,
+meta.type and meta.client_id; in --where, write meta('topic') and so on.
 
-A record that is not JSON stops the query, or see --on-bad-item. Only -o raw hands on records as they
-are where nothing looks into them: without --select, --group-by, and paths in --where and --order-by.
+Without --order-by, files are read one after the other, and records appear in the order in which the
+store applied them. With --order-by, results are sorted in memory: --offset plus --limit items, or
+all items without --limit. With --sorted, files are merged, with two pages of each file in memory.
+A file whose shape is neither lines nor array is read into memory as a whole.
+
+A value that is not JSON stops the query, unless --on-bad-item selects another action. -o raw prints
+values unchecked if the query reads none of them: it has no --select, no --group-by, and no paths in
+--where and --order-by.
+
+`weir help guide query` describes filters, order, aggregates and checkpoints.
 
 Examples:
   weir put orders '{\"n\":2,\"s\":\"open\"}' && weir query --from orders --where '$.s==\"open\"'
@@ -71,24 +78,24 @@ pub(crate) struct QueryArgs {
     /// Files with items, also compressed (.gz, .zst); - is standard input
     #[arg(value_name = "FILE")]
     paths: Vec<PathBuf>,
-    /// A file with items; allowed after other options too
+    /// A file with items; may be repeated, also after other options
     #[arg(long = "file", value_name = "FILE", hide_short_help = true)]
     files: Vec<PathBuf>,
     /// Topics or patterns (`orders.*`) instead of files
     ///
-    /// `orders.*` matches one more part of a name, `orders.**` any number of parts.
+    /// `*` matches one part of a name, `**` at the end one or more parts.
     #[arg(long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["paths", "files"])]
     from: Vec<String>,
     /// Items of a file: array, lines, values, single, member:PATH
     #[arg(long, value_name = "SHAPE", value_parser = files::parse_shape)]
     shape: Option<weir::query::Shape>,
-    /// Print only items for which this is true
+    /// Print only items for which EXPRESSION is true
     #[arg(long = "where", value_name = "EXPRESSION", default_value = "")]
     #[arg(hide_default_value = true, allow_hyphen_values = true)]
     filter: String,
-    /// Order: paths or aggregates, each with asc or desc
+    /// Sort by paths or aggregates, each asc or desc
     ///
-    /// An aggregate is named as in --select: `count desc`.
+    /// The default is asc. Aggregates are written as in --select: `count desc`.
     #[arg(
         long,
         value_name = "PATHS",
@@ -96,9 +103,9 @@ pub(crate) struct QueryArgs {
         hide_default_value = true
     )]
     order_by: String,
-    /// Columns: paths, or count, sum(PATH), min, max, avg
+    /// Print paths, or count, sum(PATH), min, max, avg
     ///
-    /// Each may be followed by `as NAME`. Without --select the whole item is printed.
+    /// Each may be followed by `as NAME`. Without --select, the whole item is printed.
     #[arg(
         long,
         value_name = "WHAT",
@@ -106,7 +113,7 @@ pub(crate) struct QueryArgs {
         hide_default_value = true
     )]
     select: String,
-    /// One result for each value of these paths
+    /// Print one result for each value of these paths
     #[arg(
         long,
         value_name = "PATHS",
@@ -116,13 +123,13 @@ pub(crate) struct QueryArgs {
     group_by: String,
     /// Print strings without quotes, and columns with tabs
     ///
-    /// Escapes of strings are resolved.
+    /// Escapes in strings are decoded.
     #[arg(short = 'r', long)]
     raw_strings: bool,
     /// Print only the first of equal results
     #[arg(long, hide_short_help = true)]
     distinct: bool,
-    /// Number of results to skip first
+    /// Number of results to skip at the start
     #[arg(hide_short_help = true)]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     #[arg(value_parser = settings::count, allow_negative_numbers = true)]
@@ -131,21 +138,21 @@ pub(crate) struct QueryArgs {
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = settings::count, allow_negative_numbers = true)]
     limit: Option<u64>,
-    /// A value for param('NAME') in --where: JSON, else a string
+    /// Value of param('NAME') in --where: JSON, or a string if it is not JSON
     #[arg(hide_short_help = true)]
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = text::parse_param)]
     params: Vec<(String, String)>,
-    /// Assume that each file is in the order of --order-by; this is checked
+    /// Merge files that are already in the order of --order-by; another order is an error
     #[arg(long, hide_short_help = true)]
     sorted: bool,
-    /// Only the current value of each key, ordered by key
+    /// Read the current value of each key, in key order
     #[arg(long, requires = "from", conflicts_with = "follow")]
     latest: bool,
     /// Only records since: 10m, yesterday, a date or a time
     #[arg(long, value_name = "TIME", requires = "from", value_parser = text::parse_since)]
     #[arg(conflicts_with = "checkpoint")]
     since: Option<u64>,
-    /// Continue with new records
+    /// Continue with new records until Ctrl-C
     #[arg(short, long, requires = "from", conflicts_with_all = ["order_by", "group_by", "mode"])]
     follow: bool,
     /// Print the plan of the query without running it
@@ -162,7 +169,7 @@ pub(crate) struct QueryArgs {
     /// read.
     #[arg(long, value_name = "COMMAND", conflicts_with = "explain")]
     into: Option<String>,
-    /// Continue without this file of the first run, and without its remaining rows
+    /// With --checkpoint: continue without FILE of the first run, and skip its remaining items
     #[arg(hide_short_help = true)]
     #[arg(
         long,
@@ -171,59 +178,59 @@ pub(crate) struct QueryArgs {
         conflicts_with = "from"
     )]
     abandon: Vec<PathBuf>,
-    /// Without an order: one source after the other, in turn, or in the order of arrival
+    /// Order of results without --order-by [default: sequential, for files]
     #[arg(long, value_enum, value_name = "MODE", hide_short_help = true)]
     mode: Option<Mode>,
-    /// How much of each item is checked [default: structural; strict for -o json, and for records
+    /// How much of each item is checked [default: structural; strict with -o json, and for records
     /// whose values the query does not read, except with -o raw]
     #[arg(long, value_enum, value_name = "LEVEL", hide_short_help = true)]
     level: Option<Check>,
     /// Action for lines and records that are not JSON [default: error]
     #[arg(long, value_enum, value_name = "WHAT", hide_short_help = true)]
     on_bad_item: Option<Bad>,
-    /// Skip items without an order key; by default they are first
+    /// Skip items that lack a path of --order-by; by default they come first
     #[arg(long, hide_short_help = true)]
     drop_missing: bool,
-    /// Allow arrays and objects as order keys: all arrays rank equally, then all objects
+    /// Allow arrays and objects as order keys: all arrays rank equally, and all objects after them
     #[arg(long, hide_short_help = true)]
     rank_complex: bool,
-    /// Order strings by UTF-16 code units, as some services do
+    /// Compare strings by UTF-16 code units [default: by Unicode scalar values]
     #[arg(long, hide_short_help = true)]
     utf16: bool,
-    /// Maximum memory of a sort [default: 256MiB]
+    /// Maximum memory of a sort; above this, the query fails [default: 256MiB]
     #[arg(long, value_parser = settings::size, value_name = "SIZE", hide_short_help = true)]
     sort_max: Option<u64>,
-    /// Bytes of a file in one read [default: 1MiB]
+    /// Number of bytes read from a file at a time [default: 1MiB]
     #[arg(long, value_parser = settings::size, value_name = "SIZE", hide_short_help = true)]
     page_size: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// One source after the other
+    /// All items of one source, then all of the next
     Sequential,
     /// One item of each source in turn
     Turns,
-    /// In the order in which pages arrive
+    /// In the order in which pages arrive; not reproducible
     Arrival,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Check {
-    /// Strings, brackets and UTF-8, and everything that a path walks through. Nothing in a record
-    /// that no path, filter or order reads
+    /// Strings, brackets and UTF-8, and all that a path passes through. Records that no path, filter
+    /// or order reads are not checked
     Structural,
-    /// Everything
+    /// All JSON syntax
     Strict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Bad {
-    /// Fail
+    /// Stop the query with an error
     Error,
-    /// Skip them, and count them
+    /// Skip bad items, and print their number
     Skip,
-    /// Treat them as items without values
+    /// Treat bad items as items without values
     Undefined,
 }
 

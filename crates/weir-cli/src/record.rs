@@ -11,8 +11,12 @@ use crate::output::{Cell, Field, Format, Shape, Style, field, wide};
 /// Fields of a record.
 pub(crate) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
-    field("offset", "number", "position in the topic, from 1"),
-    field("time", "time", "when it was written, RFC 3339 UTC"),
+    field(
+        "offset",
+        "number",
+        "position of the record in the topic, from 1",
+    ),
+    field("time", "time", "when the record was written, RFC 3339 UTC"),
     field(
         "kind",
         "text",
@@ -21,7 +25,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "key",
         "bytes",
-        "key; as `key64` in base64 when it is not UTF-8; null: none",
+        "the key; named `key64`, in base64, if it is not UTF-8; null: none",
     ),
     field(
         "value",
@@ -32,29 +36,33 @@ pub(crate) const FIELDS: &[Field] = &[
     wide(
         "intention",
         "number",
-        "position in the order of all intentions",
+        "position of its intention in the order of the store",
     ),
     wide(
         "term",
         "number",
-        "term of the leader that appended it; 1 outside of a cluster",
+        "term of the leader that appended the record; 1 outside of a cluster",
     ),
     wide(
         "client",
         "text",
-        "client id of the session, null without one",
+        "client id of the session, null: no session",
     ),
-    wide("nonce", "number", "number in the session, 0 without one"),
+    wide(
+        "nonce",
+        "number",
+        "number of the write in its session; 0 without a session",
+    ),
     wide(
         "meta",
         "bytes",
-        "metadata; as `meta64` in base64 when it is not UTF-8; null: none",
+        "metadata; named `meta64`, in base64, if it is not UTF-8; null: none",
     ),
-    wide("txn", "bool", "whether it is part of a transaction"),
+    wide("txn", "bool", "whether the record is part of a transaction"),
     wide(
         "last",
         "bool",
-        "whether it is the last record of its intention",
+        "whether the record is the last one of its intention",
     ),
 ];
 

@@ -21,12 +21,16 @@ use crate::verify;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Reads the damaged store of --at and writes a new store to TARGET. Nobody may have the damaged store
-open, and it is not changed. The new store is a state that the damaged one once had: log entries
-after the first damage of the log are lost, and of a store whose log was purged also the records of
-damaged blocks. --dry-run reports the same and writes nothing.
+Reads the damaged store of --at and writes a new store to TARGET. The damaged store is not changed,
+and no process may have it open. The new store always has a state that the damaged store had. Log
+entries after the first damage of the log are lost. If the log was purged, the records in damaged
+blocks of topics are lost too.
 
-Exit codes: 0 nothing is lost, 1 the store was made and something is lost, 65 no store can be made.
+Exit codes:
+  0   nothing is lost
+  1   the new store was written (with --dry-run: would be), and something is lost
+  65  no store can be written
+`weir help exit` lists the others.
 
 Examples:
   weir put orders x && weir repair --dry-run
@@ -35,7 +39,7 @@ pub(crate) struct RepairArgs {
     /// Target directory; it must be new or empty
     #[arg(required_unless_present = "dry_run")]
     target: Option<PathBuf>,
-    /// Report what would be kept and lost, and write nothing
+    /// Report what can be kept and what is lost, and write nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -45,10 +49,14 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "target",
         "text",
-        "directory of the new store, null: a dry run",
+        "directory of the new store, null: dry run",
     ),
     field("complete", "bool", "whether nothing is lost"),
-    field("index", "number", "newest log entry in the new store"),
+    field(
+        "index",
+        "number",
+        "index of the newest log entry in the new store",
+    ),
     field(
         "applied",
         "number",
@@ -58,17 +66,17 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "log_complete",
         "bool",
-        "whether the log was read to its end",
+        "whether the log was readable to its end",
     ),
     field(
         "topics",
         "list",
-        "per topic: first and last offset that is kept, and ranges of offsets that are lost",
+        "per topic: first and last offset in the new store, and ranges of offsets that are lost",
     ),
     field(
         "findings",
         "list",
-        "damage in the old store: severity, file, position, what",
+        "damage in the old store: severity, file, byte position, description",
     ),
 ];
 

@@ -30,6 +30,9 @@ const DEPTH_MAX: usize = 8;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+Verifies the backup, copies it to a temporary directory beside TARGET, verifies the copy, and renames
+it to TARGET. The backup is not changed.
+
 Examples:
   weir put orders x && weir backup ./copy && weir restore ./copy ./again
   weir put orders x && weir backup ./copy2 && weir restore ./copy2 ./again2 -o json")]
@@ -42,12 +45,20 @@ pub(crate) struct RestoreArgs {
 
 /// Fields of a restore.
 pub(crate) const FIELDS: &[Field] = &[
-    field("target", "text", "directory of the store"),
+    field("target", "text", "directory of the restored store"),
     field("files", "number", "files copied"),
     field("bytes", "number", "bytes copied"),
-    field("applied", "number", "newest intention in it"),
-    field("digest", "text", "digest of its state"),
-    field("ms", "number", "duration in milliseconds"),
+    field(
+        "applied",
+        "number",
+        "newest intention in the restored store",
+    ),
+    field(
+        "digest",
+        "text",
+        "digest of the state of the restored store",
+    ),
+    field("ms", "number", "duration of the restore in milliseconds"),
 ];
 
 #[derive(Default)]

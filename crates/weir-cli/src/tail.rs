@@ -36,16 +36,17 @@ use crate::words::position;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-TOPIC may be a pattern: `orders.*` for one more part of a name, `orders.**` for any number.
-With -f the store is open only while records are read, so other commands can write meanwhile;
-they find it open for moments, which their --lock-wait bridges. Every 100 ms the lock file tells
-whether another command had the store open, and only then it is opened again. What a command
-writes is shown when that command has ended. Any number of followers may run; they do not wake
-each other. Ctrl-C ends it.
+TOPIC may be a pattern: in `orders.*`, `*` matches one part of a name. In `orders.**`, `**` matches
+one or more parts. Records of several topics are printed in the order in which the store applied them.
 
---group needs a group of the mode `exclusive` (`weir group create TOPIC NAME
-mode=exclusive`), and creates one that does not exist. From a group that is shared or keyed, `weir group claim` takes
-records. With -f in a directory it is a member only while it reads what is new.
+-f follows the topics until Ctrl-C. At a server, the command receives each new record at once. In a
+directory, it opens the store only while it reads, so other commands can write; their --lock-wait
+covers these moments. It checks every 100 ms whether another command had the store open. The records
+of a command are printed after that command ends. Any number of followers may run at once.
+
+--group needs a group of the mode `exclusive` (`weir group create TOPIC NAME mode=exclusive`). It
+creates the group if it does not exist. Use `weir group claim` to read as a member of a shared or
+keyed group. With -f in a directory, the command is a member only while it reads new records.
 
 Examples:
   weir put orders '{\"id\":1}' && weir tail orders
@@ -61,7 +62,7 @@ pub(crate) struct TailArgs {
     /// Continue with new records
     #[arg(short, long)]
     follow: bool,
-    /// Where to start: start, end, an offset, -N for the last N records, or a time (10m, 2026-11-01)
+    /// First record: start, end, an offset, -N for the last N records, or a time (10m, 2026-11-01)
     #[arg(long, default_value = "start", value_name = "POSITION", value_parser = position)]
     #[arg(allow_hyphen_values = true)]
     from: ReadFrom,
@@ -72,19 +73,21 @@ pub(crate) struct TailArgs {
     /// Only records of this kind
     #[arg(long = "type", value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Only records whose key begins with this
+    /// Only records whose key begins with TEXT
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
-    /// Only records for which this is true, in the language of `weir query --where`; a value that
-    /// is not JSON has no paths
+    /// Only records for which EXPRESSION is true, as in `weir query --where`
+    ///
+    /// A value that is not JSON has no paths.
     #[arg(long = "where", value_name = "EXPRESSION", allow_hyphen_values = true)]
     filter: Option<String>,
-    /// A value for param('NAME') in --where: JSON, else a string
+    /// Value of param('NAME') in --where: JSON, or a string if it is not JSON
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = parse_param, requires = "filter")]
     #[arg(hide_short_help = true)]
     params: Vec<(String, String)>,
-    /// Read as a member of this exclusive group, which is created if it does not exist: print the
-    /// records that the group has not done, and mark them as done
+    /// Read as a member of this exclusive group, which is created if it does not exist
+    ///
+    /// Prints the records that the group has not acknowledged yet, and acknowledges them.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "kind", "key_prefix", "filter"])]
     group: Option<String>,
 }

@@ -34,11 +34,12 @@ struct FileArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Create a token and add it to the file; it is shown once
+    /// Create a token, add it to the file of identities, and show it once
     #[command(after_long_help = "\
-A right is RIGHTS PATTERN..., rights joined by commas: create, destroy, put, delete, read, group,
-program, admin, or all. A pattern is a topic name; a part of it between dots may be `*`, the last
-one `**` for one or more parts. What no right names is denied.
+RIGHT is a list of rights, separated by commas, followed by patterns of topics: 'put,read orders.**'.
+The rights are create, destroy, put, delete, read, group, program, admin and all. In a pattern, `*`
+matches one part of a name between dots; `**` at the end matches one or more parts. Everything that no
+right allows is denied.
 
 Examples:
   weir token create loader --right 'create,put orders.**' --right 'read stock.*'
@@ -50,16 +51,16 @@ Examples:
         /// A right, such as 'put,read orders.**'; repeat the option for more rights
         #[arg(short, long = "right", value_name = "RIGHT", required = true)]
         rights: Vec<String>,
-        /// Lifetime: a time like 12h or 90d, or never
+        /// Lifetime: a time such as 12h or 90d, or never
         #[arg(long, value_name = "TIME", default_value = "90d", value_parser = lifetime)]
         expires: Lifetime,
-        /// Write the token to a new file of mode 0600 without showing it
+        /// Write the token to a new file of mode 0600 instead of showing it
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
         #[command(flatten)]
         place: FileArgs,
     },
-    /// List the tokens of the file, without their secrets
+    /// List the tokens in the file of identities, without their secrets
     #[command(after_long_help = "Examples:\n  \
         weir token create a --right 'read **' && weir token ls\n  \
         weir token create b --right 'read **' && weir token ls -o json")]
@@ -67,7 +68,7 @@ Examples:
         #[command(flatten)]
         place: FileArgs,
     },
-    /// Revoke a token; its entry remains, marked as revoked
+    /// Revoke a token; its entry remains in the file, marked as revoked
     #[command(after_long_help = "Examples:\n  \
         id=$(weir token create a --right 'read **' -o raw --columns id) && weir token revoke $id\n  \
         id=$(weir token create b --right 'read **' -o raw --columns id) && weir token revoke $id -o json")]
@@ -94,23 +95,27 @@ fn lifetime(text: &str) -> Result<Lifetime, String> {
 
 /// Fields of a new token.
 pub(crate) const NEW_FIELDS: &[Field] = &[
-    field("id", "text", "its id, which is not a secret"),
+    field("id", "text", "id of the token; not a secret"),
     field("name", "text", "name of the principal"),
     field("token", "text", "the token; null with --out"),
-    field("expires", "time", "when it ends, null: never"),
-    field("rights", "text", "what it may do"),
-    field("file", "text", "the file that knows it"),
+    field("expires", "time", "when the token expires, null: never"),
+    field("rights", "text", "rights of the token"),
+    field("file", "text", "file of identities that contains the token"),
 ];
 
 /// Fields of a token in the file.
 pub(crate) const FIELDS: &[Field] = &[
-    field("id", "text", "its id"),
+    field("id", "text", "id of the token; not a secret"),
     field("name", "text", "name of the principal"),
     field("state", "text", "valid, expired or revoked"),
-    field("expires", "time", "when it ends, null: never"),
-    field("rights", "text", "what it may do"),
-    wide("created", "time", "when it was made"),
-    wide("revoked", "time", "when it was taken back"),
+    field("expires", "time", "when the token expires, null: never"),
+    field("rights", "text", "rights of the token"),
+    wide("created", "time", "when the token was created"),
+    wide(
+        "revoked",
+        "time",
+        "when the token was revoked, null: not revoked",
+    ),
 ];
 
 fn row(token: &TokenEntry, now_ms: u64) -> [Cell<'_>; 7] {

@@ -24,12 +24,21 @@ pub(crate) struct TopicArgs {
 enum Verb {
     /// Create a topic
     #[command(after_long_help = "\
-Options: compaction=off|latest, tombstone-ttl=TIME, compaction-lag=TIME, key-bytes-max=SIZE,
-value-bytes-max=SIZE, keys-max=N, retention-age=TIME, retention-bytes=SIZE, retention-records=N,
-hold-for-groups=NAME,...; `none` takes an option back. Retention removes what is over any of its
-limits, whole segments at a time, but no record that one of the groups has not done. A topic with
-retention-records=0 and a group to hold for keeps only the records that are not done. The options of a
-topic with a program are in `weir program deploy --help`.
+Options; the value `none` restores the default:
+  compaction=off|latest    `latest` keeps the newest record of each key (default off)
+  tombstone-ttl=TIME       how long compaction keeps a DELETE (default for ever)
+  compaction-lag=TIME      minimum age of a record that compaction removes (default 0)
+  key-bytes-max=SIZE       maximum size of a key (default: limit of the store)
+  value-bytes-max=SIZE     maximum size of a value (default: limit of the store)
+  keys-max=N               maximum number of keys that have a value (default no limit)
+  retention-age=TIME       age after which a record may be removed (default none)
+  retention-bytes=SIZE     newest bytes of records that must remain (default all)
+  retention-records=N      newest records that must remain (default all)
+  hold-for-groups=NAME,... remove a record only after these groups acknowledged it
+
+Retention removes the oldest records that exceed any of its limits, in whole segments. With
+retention-records=0 and hold-for-groups, all records that the groups acknowledged may be removed.
+`weir program deploy --help` lists the options of a topic with a program.
 
 Examples:
   weir topic create orders
@@ -72,7 +81,7 @@ Examples:
         #[arg(required = true, value_name = "OPTION=VALUE")]
         options: Vec<String>,
     },
-    /// Destroy a topic: its keys are deleted, its records remain readable by offset
+    /// Destroy a topic: delete its keys; its records remain readable by offset
     #[command(after_long_help = "Examples:\n  \
         weir topic create old && weir topic rm old --yes\n  \
         weir topic create older && weir topic rm older -y -o json")]
@@ -84,10 +93,10 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
-    /// Remove the records that are past the retention of the topic
+    /// Remove the records that exceed the retention limits of a topic
     #[command(after_long_help = "\
-A server does this by itself, once a minute. Offsets stay as they are; a reader that would miss
-something is told so.
+A server does this automatically once a minute. The offsets of other records do not change. A read
+from an offset that was removed fails with GONE (E313).
 
 Examples:
   weir topic create log retention-records=0 && weir put log x && weir topic retain log
@@ -97,7 +106,7 @@ Examples:
         #[arg(value_name = "TOPIC")]
         name: String,
     },
-    /// Read a topic from end to end and check every byte
+    /// Read all records of a topic and check every byte
     #[command(after_long_help = "Examples:\n  \
         weir put orders x && weir topic verify orders\n  \
         weir put orders x && weir topic verify orders -o json")]
@@ -111,66 +120,74 @@ Examples:
 /// Fields of a topic.
 pub(crate) const FIELDS: &[Field] = &[
     field("name", "text", "name of the topic"),
-    field("live", "bool", "whether it can be written to"),
+    field(
+        "live",
+        "bool",
+        "whether the topic exists; false after its removal",
+    ),
     field(
         "first",
         "number",
-        "offset of the oldest record that is there, 0: none",
+        "offset of the oldest record that remains, 0: none",
     ),
     field("last", "number", "offset of the newest record"),
-    field("keys", "number", "keys that have a value"),
-    field("bytes", "number", "bytes of its records as stored"),
+    field("keys", "number", "number of keys that have a value"),
+    field("bytes", "number", "bytes of the stored records"),
     field(
         "compaction",
         "text",
-        "what a compaction may remove: off or latest",
+        "off: removes nothing; latest: keeps the newest record of each key",
     ),
     wide("id", "number", "number of the topic in this store"),
     wide(
         "incarnation",
         "number",
-        "intention that created it, null when it is not live",
+        "intention that created the topic, null: not live",
     ),
     wide(
         "tombstone_ttl_ms",
         "number",
-        "how long compaction keeps a DELETE, null: for ever",
+        "milliseconds for which compaction keeps a DELETE, null: for ever",
     ),
     wide(
         "compaction_lag_ms",
         "number",
-        "how young a record must be to be kept, null: 0",
+        "minimum age of a record that compaction removes, in milliseconds, null: 0",
     ),
     wide(
         "key_bytes_max",
         "number",
-        "limit of a key, null: that of the store",
+        "maximum bytes of a key, null: limit of the store",
     ),
     wide(
         "value_bytes_max",
         "number",
-        "limit of a value, null: that of the store",
+        "maximum bytes of a value, null: limit of the store",
     ),
-    wide("keys_max", "number", "limit of keys, null: none"),
+    wide(
+        "keys_max",
+        "number",
+        "maximum number of keys that have a value, null: no limit",
+    ),
     wide(
         "retention_age_ms",
         "number",
-        "how old a record may get, null: any age",
+        "age in milliseconds after which a record may be removed, null: never",
     ),
     wide(
         "retention_bytes",
         "number",
-        "bytes of records that stay, null: all",
+        "newest bytes of records that must remain, null: all",
     ),
     wide(
         "retention_records",
         "number",
-        "records that stay, null: all",
+        "newest records that must remain, null: all",
     ),
     wide(
         "hold_for_groups",
         "text",
-        "groups that must have done a record before it goes, null: none",
+        "groups that must acknowledge a record before it is removed, null: none",
     ),
 ];
 
@@ -178,21 +195,21 @@ pub(crate) const FIELDS: &[Field] = &[
 pub(crate) const VERIFY_FIELDS: &[Field] = &[
     field("name", "text", "name of the topic"),
     field("records", "number", "records read"),
-    field("first", "number", "offset of the first one, 0: none"),
-    field("last", "number", "offset of the last one"),
+    field("first", "number", "offset of the first record, 0: none"),
+    field("last", "number", "offset of the last record, 0: none"),
     field("bytes", "number", "bytes of keys, values and metadata"),
 ];
 
 /// Fields of a removal.
 pub(crate) const RETAIN_FIELDS: &[Field] = &[
     field("name", "text", "name of the topic"),
-    field("segments", "number", "files that were removed"),
-    field("records", "number", "records that were in them"),
-    field("bytes", "number", "their bytes, as stored"),
+    field("segments", "number", "segment files that were removed"),
+    field("records", "number", "records in these files"),
+    field("bytes", "number", "bytes of these records, as stored"),
     field(
         "first",
         "number",
-        "offset of the oldest record that is left, 0: none",
+        "offset of the oldest record that remains, 0: none",
     ),
 ];
 

@@ -23,10 +23,14 @@ const NOTHING: &str = "nothing was written";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Each line is an object with `key` or `key64`, and `value`, `text`, `value64` or
-`\"delete\":true`. `expect` has the members `offset`, `absent`, `present` for the key of its
-line, and `topic_offset`, `topic_empty`; a line may have a key with conditions and nothing else.
-If one condition does not hold, nothing is written.
+Each line of input is a JSON object: one write, or conditions for one key. Its members are:
+  key, key64            the key as text, or in base64
+  value, text, value64  the value as JSON, as text, or in base64
+  meta, meta64          metadata as text, or in base64
+  delete                true to delete the key; then there is no value
+  expect                conditions: offset, absent, present (of the key),
+                        topic_offset, topic_empty (of the topic)
+If a condition does not hold, or the topic rejects a write, nothing is written.
 
 Examples:
   printf '{\"key\":\"a\",\"value\":1}\\n{\"key\":\"b\",\"value\":2}\\n' | weir txn accounts
@@ -34,13 +38,13 @@ Examples:
 pub(crate) struct TxnArgs {
     /// Topic to write to; created if it does not exist
     topic: String,
-    /// File with the steps, `-` for standard input
+    /// File with one write per line; `-` is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
     /// Do not create the topic
     #[arg(long)]
     no_create: bool,
-    /// Exit with 0 even if the verdict is not VALID
+    /// Exit with code 0 even if the verdict is not VALID
     #[arg(long)]
     accept_invalid: bool,
 }

@@ -21,30 +21,34 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "offset",
         "number",
-        "offset of the first record, null when there is none",
+        "offset of the first record that was written, null: none",
     ),
-    wide("records", "number", "number of records"),
+    wide("records", "number", "number of records that were written"),
     field(
         "intention",
         "number",
-        "position in the order of all intentions",
+        "position of the intention in the order of the store",
     ),
-    field("reason", "text", "why not, null when VALID"),
-    field("detail", "text", "more about the reason"),
+    field(
+        "reason",
+        "text",
+        "why the verdict is not VALID; null if it is VALID",
+    ),
+    field("detail", "text", "details of the reason, null: none"),
     wide(
         "nonce",
         "number",
-        "number of the intention in its session, 0 without one",
+        "number of the intention in its session; 0 without a session",
     ),
     wide(
         "replayed",
         "bool",
-        "whether this answers an earlier sending again",
+        "whether this is the stored verdict of an earlier attempt",
     ),
     wide(
         "fuel",
         "number",
-        "fuel that the topic's program used, 0 without one and in an answer that is given again",
+        "fuel that the program of the topic used; 0 without a program, or if replayed",
     ),
 ];
 

@@ -19,14 +19,14 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Reads all files, changes nothing. Damage in a file that can be made again from the log is a
-finding, but the store is sound; damage in the only copy of something ends with exit code 65.
+Reads all files and changes nothing. A damaged file that the log can rebuild is a finding, but the
+store is still sound. Damage in the only copy of data makes the store unsound: the exit code is 65.
 
 Examples:
   weir put orders x && weir verify
   weir put orders x --at ./other && weir verify ./other -o json")]
 pub(crate) struct VerifyArgs {
-    /// Directory of the store, instead of --at
+    /// Directory of the store [else that of --at]
     directory: Option<PathBuf>,
 }
 
@@ -35,32 +35,36 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "sound",
         "bool",
-        "whether it can be opened without losing anything",
+        "whether the store can be opened without loss of data",
     ),
-    field("clean", "bool", "whether every byte is as it was written"),
+    field(
+        "clean",
+        "bool",
+        "whether no damage was found, not even in files that the log can rebuild",
+    ),
     field("files", "number", "files read"),
     field("bytes", "number", "bytes read"),
-    field("entries", "number", "log entries that count"),
-    field("records", "number", "records in topic segments"),
+    field("entries", "number", "valid log entries"),
+    field("records", "number", "records in the segments of topics"),
     field(
         "applied",
         "number",
-        "newest intention, null when the state could not be made",
+        "newest intention, null: the state could not be rebuilt",
     ),
     field(
         "digest",
         "text",
-        "digest of the state, null when it could not be made",
+        "digest of the state, null: the state could not be rebuilt",
     ),
     field(
         "findings",
         "list",
-        "what is wrong: severity, file, position, what; worst first",
+        "problems, the worst first: severity, file, byte position, description",
     ),
     field(
         "left_out",
         "number",
-        "findings beyond 1,000, which are not listed",
+        "number of findings after the first 1,000, which are not listed",
     ),
 ];
 
