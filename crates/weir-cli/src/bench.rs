@@ -39,14 +39,14 @@ pub(crate) struct BenchArgs {
 /// Options that the three benchmarks share.
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Topic to write to; created if it does not exist, and not removed afterwards
+    /// Topic of the messages; `write` and `tail` create it and do not remove it
     #[arg(short, long, default_value = "bench")]
     topic: String,
     /// Concurrent clients, each with a separate connection
     #[arg(short, long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
     clients: u64,
-    /// Messages in total, over all clients
+    /// Total number of messages
     #[arg(short, long, default_value_t = 10_000, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     messages: u64,
@@ -56,8 +56,8 @@ pub(crate) struct Load {
 enum Verb {
     /// Write messages and wait for their verdicts
     #[command(after_long_help = "\
-Latency is the time from a call with --batch messages to its verdict. With --window 1, a client waits
-for each verdict; with N, a client has N calls in flight. Ctrl-C prints the results so far.
+Latency is the time from a call with --batch messages to its verdict. With --window N, a client has up
+to N calls in flight; with 1, it waits for each verdict. Ctrl-C prints the results so far.
 
 Examples:
   weir bench write --messages 500
@@ -65,8 +65,8 @@ Examples:
     Write(write::WriteArgs),
     /// Read a topic from its beginning, or single records
     #[command(after_long_help = "\
-Latency is the time to read a page, or with --single a record at a random offset. The clients read
-equal numbers of messages, from the start of the topic or as single records.
+Latency is the time to read a page, or with --single one record at a random offset. All clients read
+equal numbers of messages. Without --single, each client begins at the start of the topic.
 
 Examples:
   weir bench write -m 500 --quiet && weir bench read
@@ -74,8 +74,8 @@ Examples:
     Read(read::ReadArgs),
     /// Measure the time from a write to its arrival at listeners
     #[command(after_long_help = "\
-One writer and --clients listeners. Latency is the time from the write call to the arrival of the message
-at a listener, so it includes the time of the write.
+Runs one writer and --clients listeners. Latency is the time from the write call to the arrival of the
+message at a listener, so it includes the time of the write.
 
 Examples:
   weir bench tail --clients 2 --messages 200
@@ -86,7 +86,7 @@ Examples:
 /// Fields of a measurement.
 pub(crate) const FIELDS: &[Field] = &[
     field("verb", "text", "write, read or tail"),
-    field("at", "text", "place of the store"),
+    field("at", "text", "directory or server of the store"),
     field(
         "durability",
         "text",
@@ -94,17 +94,33 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
     field("clients", "number", "number of concurrent clients"),
     field("messages", "number", "messages that were written or read"),
-    field("bytes", "number", "bytes of their values"),
-    wide("batch", "number", "messages in a call"),
-    wide("window", "number", "calls in flight of a client"),
-    field("ms", "number", "duration in milliseconds"),
+    field("bytes", "number", "bytes of the values of these messages"),
+    wide("batch", "number", "messages in one call"),
+    wide("window", "number", "maximum calls in flight of a client"),
+    field(
+        "ms",
+        "number",
+        "duration of the measurement in milliseconds",
+    ),
     field("per_second", "number", "messages per second"),
     wide("samples", "number", "number of measured latencies"),
-    field("p50_us", "number", "median latency"),
-    field("p90_us", "number", "90th percentile of the latencies"),
-    field("p99_us", "number", "99th percentile of the latencies"),
-    field("p999_us", "number", "99.9th percentile of the latencies"),
-    field("max_us", "number", "longest latency"),
+    field("p50_us", "number", "median latency in microseconds"),
+    field(
+        "p90_us",
+        "number",
+        "90th percentile of the latencies in microseconds",
+    ),
+    field(
+        "p99_us",
+        "number",
+        "99th percentile of the latencies in microseconds",
+    ),
+    field(
+        "p999_us",
+        "number",
+        "99.9th percentile of the latencies in microseconds",
+    ),
+    field("max_us", "number", "longest latency in microseconds"),
     field("invalid", "number", "verdicts that were not VALID"),
     field("complete", "bool", "whether the measurement ran to its end"),
 ];

@@ -24,14 +24,17 @@ pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The script calls this program for candidates, including names of topics at --at, WEIR_AT or the context.
+The script completes commands, options and the names of topics. Topics are those of the store that
+the typed command would use: --at, WEIR_AT, the context, or ./weir-data.
+
+To install it in bash, add `source <(weir completion bash)` to ~/.bashrc.
 
 Examples:
   weir completion bash > weir.bash
   weir completion zsh > _weir
   weir completion fish > weir.fish")]
 pub(crate) struct CompletionArgs {
-    /// The shell
+    /// Shell that reads the script
     #[arg(value_enum)]
     shell: Shell,
 }

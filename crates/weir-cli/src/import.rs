@@ -75,7 +75,7 @@ pub(crate) struct ImportArgs {
     /// Format of the input
     #[arg(long, value_enum, default_value_t = Form::Auto)]
     format: Form,
-    /// Path to the array in a JSON document, such as `$.features`
+    /// Path to the array in a JSON document: `$.features`
     #[arg(long, value_name = "PATH")]
     path: Option<KeyPath>,
     /// Read items as `weir export` prints them, with keys and metadata

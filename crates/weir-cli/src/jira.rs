@@ -51,11 +51,11 @@ pub(crate) const ROWS: &[(&str, &[crate::output::Field])] = &[
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The replica lies in topics `jira.SITE.…` of the store: every other command reads them too. Only
-login, pull, push, watch and changes of projects ask the site; what reads the replica never does. Changes
-of issues wait in the outbox, and are shown at once, until `push` or `watch` sends them.")]
+The replica is stored in the topics `jira.SITE.…`, which all other commands can read. Only login,
+pull, push, watch, changes of projects, and the option --ask send requests to the site. Changes of
+issues are stored in the outbox and shown at once; `push` or `watch` sends them to the site.")]
 pub(crate) struct JiraArgs {
-    /// Name of the site [else the only one]
+    /// Name of the site [else the only known site]
     #[arg(long, global = true, value_name = "NAME")]
     site: Option<String>,
     #[command(subcommand)]
@@ -68,9 +68,9 @@ enum Verb {
     Login(site::LoginArgs),
     /// Fetch the changes of the site into the replica
     Pull(sync::PullArgs),
-    /// Pull and push repeatedly until Ctrl-C
+    /// Push and pull repeatedly until Ctrl-C
     Watch(sync::WatchArgs),
-    /// List issues of the replica, all or by a JQL query
+    /// List the issues of the replica, all or those that match a JQL query
     List(read::ListArgs),
     /// Show an issue of the replica with its comments
     Show(read::ShowArgs),
@@ -100,9 +100,9 @@ enum Verb {
     Delete(edit::DeleteArgs),
     /// Send the outbox to the site
     Push(outbox::PushArgs),
-    /// List the changes that are not at the site yet
+    /// List the changes that were not sent to the site yet
     Outbox(outbox::OutboxArgs),
-    /// Resolve a change in conflict, or a rejected change
+    /// Resolve a change that is in conflict or that the site rejected
     Resolve(outbox::ResolveArgs),
     /// List the fields of an issue that can be edited
     Fields(outbox::FieldsArgs),

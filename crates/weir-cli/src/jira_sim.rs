@@ -16,23 +16,23 @@ use crate::report::{Failure, note};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-It listens at 127.0.0.1 only, keeps its state in memory, and makes the same data for the same seed.
-`POST /_sim/faults` adds a fault, `POST /_sim/edit` is a change by somebody else, `GET /_sim/log` lists
-the requests; `weir help guide jira` has all of them. Ctrl-C ends it.
+The simulator listens on 127.0.0.1 only, keeps its data in memory, and generates equal data from equal
+seeds. `POST /_sim/faults` adds a fault, `POST /_sim/edit` acts as another user, and `GET /_sim/log`
+lists the requests; `weir help guide jira` describes all of them. Ctrl-C ends the simulator.
 
-With --against no simulator runs: a site is asked for all that Weir relies on, and a line is printed for each
-expectation. It is only read, unless --write names a project in which an issue is created and deleted. The
-exit code is not 0 if an expectation does not hold.
+With --against, no simulator runs. The command checks that a site behaves as Weir expects, and prints
+a line for each expectation. It only reads the site, unless --write names a project: there it creates,
+changes and deletes one issue. If an expectation is broken, the exit code is not 0.
 
 Examples:
   weir jira-sim --port 0 --issues 10 --check
   weir jira-sim --port 0 --mode dc --check
   weir jira-sim --port 0 --email me@example.com --token-file /dev/null --check")]
 pub(crate) struct JiraSimArgs {
-    /// Port at 127.0.0.1; 0: any free one
+    /// Port on 127.0.0.1; 0: any free port
     #[arg(long, default_value_t = SIM_PORT)]
     port: u16,
-    /// Seed of the data
+    /// Seed of the generated data
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Number of projects
@@ -41,16 +41,16 @@ pub(crate) struct JiraSimArgs {
     /// Number of issues
     #[arg(long, default_value_t = 100)]
     issues: usize,
-    /// Average number of comments of an issue
+    /// Average number of comments per issue
     #[arg(long, default_value_t = 2, hide_short_help = true)]
     comments: usize,
-    /// Average number of worklogs of an issue
+    /// Average number of worklogs per issue
     #[arg(long, default_value_t = 0, hide_short_help = true)]
     worklogs: usize,
     /// Number of users
     #[arg(long, default_value_t = 5, hide_short_help = true)]
     users: usize,
-    /// Lag of the search index, in milliseconds
+    /// Time until the search index shows a change, in milliseconds
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     search_lag: i64,
     /// Maximum number of issues in a page
@@ -59,10 +59,10 @@ pub(crate) struct JiraSimArgs {
     /// Delay of each response, in milliseconds
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     latency: u64,
-    /// Delay of the first response of a connection, in milliseconds
+    /// Additional delay of the first response on a connection, in milliseconds
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     connect_latency: u64,
-    /// Limits: requests a second, and size of a burst; others get 429 [else no limit]
+    /// Maximum requests per second, and burst; more requests get 429 [else no limit]
     #[arg(long, value_parser = rate, value_name = "RATE:BURST", hide_short_help = true)]
     rate: Option<(u32, u32)>,
     /// Time zone of the account, for times in JQL, such as +05:30
@@ -72,8 +72,9 @@ pub(crate) struct JiraSimArgs {
     /// Kind of Jira to simulate; Data Center is read-only
     #[arg(long, value_enum, default_value_t = Mode::Cloud)]
     mode: Mode,
-    /// E-mail address of the account in requests; needs --token-file. With `--mode dc`, leave it
-    /// out: the token is a personal access token
+    /// E-mail address that requests must use, with the token of --token-file [else no check]
+    ///
+    /// With `--mode dc`, omit it: the token of --token-file is a personal access token.
     #[arg(
         long,
         requires = "token_file",
@@ -81,13 +82,13 @@ pub(crate) struct JiraSimArgs {
         hide_short_help = true
     )]
     email: Option<String>,
-    /// Generate the data, listen, and end at once
+    /// Generate the data, listen, then end at once
     #[arg(long)]
     check: bool,
-    /// Check that the site at this address behaves as Weir expects, instead of simulating one
+    /// Check that the site at URL behaves as Weir expects; run no simulator
     #[arg(long, value_name = "URL", conflicts_with = "check")]
     against: Option<String>,
-    /// Key of the project whose issues --against reads [else the first one]
+    /// Key of the project whose issues --against reads [else the first project]
     #[arg(long, requires = "against", value_name = "KEY")]
     read: Option<String>,
     /// Key of a project in which --against creates, changes and deletes an issue
@@ -121,7 +122,11 @@ fn rate(text: &str) -> Result<(u32, u32), String> {
 const FIELDS: &[Field] = &[
     field("expectation", "text", "what Weir expects of the site"),
     field("outcome", "text", "kept, broken or skipped"),
-    field("detail", "text", "why it is broken or was skipped"),
+    field(
+        "detail",
+        "text",
+        "why the expectation is broken or was skipped",
+    ),
 ];
 
 /// A kind of Jira.

@@ -12,21 +12,21 @@ use crate::report::{Failure, note};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-It listens at 127.0.0.1 only, keeps its notes in memory, and writes no log. `GET /notes` lists them,
-`POST /notes` adds one, `GET` and `PUT /notes/ID` read and replace one. A second listener at the next port
-delays its answers like a remote server. Ctrl-C ends it.
+The server listens on 127.0.0.1 only, keeps its notes in memory, and writes no log. `GET /notes` lists
+the notes, `POST /notes` adds a note, `GET /notes/ID` reads and `PUT /notes/ID` replaces a note. A
+second, slow listener on the next port delays its responses like a remote server. Ctrl-C ends the server.
 
 Examples:
   weir notes-sim --port 0 --check
   weir notes-sim --port 0 --think 300 --connect-latency 100 --check")]
 pub(crate) struct NotesSimArgs {
-    /// Port at 127.0.0.1; 0: any free one
+    /// Port on 127.0.0.1; the slow listener uses the next one; 0: free ports
     #[arg(long, default_value_t = NOTES_PORT)]
     port: u16,
     /// Number of notes at the start
     #[arg(long, default_value_t = 3)]
     notes: usize,
-    /// Delay of the slow listener once for each connection, in milliseconds
+    /// Delay of the slow listener, once per connection, in milliseconds
     #[arg(long, default_value_t = 100, value_name = "MS")]
     connect_latency: u64,
     /// Delay of the slow listener before each response, in milliseconds
@@ -35,7 +35,7 @@ pub(crate) struct NotesSimArgs {
     /// Close each connection after one response
     #[arg(long)]
     no_keep_alive: bool,
-    /// Listen, and end at once
+    /// Listen, then end at once
     #[arg(long)]
     check: bool,
 }

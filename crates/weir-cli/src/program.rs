@@ -42,47 +42,50 @@ pub(crate) struct ProgramArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Write a project for a program: source, build file, script, library
+    /// Create a project for a program: source, build files, script
     #[command(after_long_help = "Examples:\n  \
         weir program new seats\n  \
         weir program new --lang zig seats --dir seats-zig")]
     New(new::NewArgs),
-    /// Check a module against every rule, and report what it needs
+    /// Check that a module follows all rules, and show what it needs
     #[command(after_long_help = "Examples:\n  \
         weir program check balance.wasm\n  \
         weir program check balance.wasm -o json")]
     Check {
-        /// The module, a .wasm file
+        /// Module, a .wasm file
         file: PathBuf,
     },
     /// Run a script, or the history of a topic, against a module, without a store
     #[command(after_long_help = "\
-With --from-topic the module judges what was written to that topic, as `weir program replay` does.
-A script names programs by the name of their file without .wasm; they are looked for beside FILE.
-With --write the outcomes go into the script, to be read before they are kept.
+Runs the writes of a script and compares the outcomes with those in the script. A script names a
+program by its file without .wasm, in the directory of FILE. --write writes the actual outcomes into
+the script; review them. --from-topic judges the history of a topic, as `weir program replay` does.
+`weir help guide programs` describes scripts.
 
 Examples:
   weir program test balance.wasm balance.txt
   weir program test balance.wasm balance.txt --write
   weir program deploy bank balance.wasm && weir program test balance.wasm --from-topic bank")]
     Test(script::TestArgs),
-    /// Replay a past intention, and show the calls of the program
+    /// Replay a past intention, and show the host calls of the program
     #[command(after_long_help = "\
-Only reads the store, even if another process has it open. The intention runs in memory, on the
-state before it, which is rebuilt from the nearest snapshot and the log. Each host call is printed with
-its arguments, result and fuel. An intention cannot be replayed if the log before it was purged and no
-snapshot is old enough. At a server, which sends parts of its files, `trace`, `logs` and `replay` need
-the rights `admin` and `read` on all topics.
+Only reads the store, even if another process has it open. The state before the intention is rebuilt
+in memory from the nearest snapshot and the log; then the intention runs on it. Each host call is
+printed with its arguments, result and fuel. An intention cannot be replayed if the log before it was
+purged and no snapshot is old enough.
+
+At a server, `trace`, `logs` and `replay` need the rights `admin` and `read` on all topics, because the
+server sends parts of its files.
 
 Examples:
   weir program deploy bank balance.wasm && weir program trace bank 1
   weir program trace bank --record 1 -o json")]
     Trace(trace::TraceArgs),
-    /// Print the lines that the programs of a topic wrote
+    /// Print the log lines of the programs of a topic
     #[command(after_long_help = "\
-A store does not contain the lines. This command replays the log in memory, from the first intention
-that can be replayed, and prints the lines. A process that has the store open
-receives the lines as events of `tracing` (target weir::program).
+The store does not contain the log lines of programs. This command replays the log in memory, from
+the first intention that can be replayed, and prints the lines. A process that has the store open
+receives new lines as events of `tracing`, with the target weir::program.
 
 Examples:
   weir program deploy bank balance.wasm && weir program logs bank
@@ -90,23 +93,27 @@ Examples:
     Logs(logs::LogsArgs),
     /// Show how another program would have judged the history of a topic
     #[command(after_long_help = "\
-Only reads the store, even if another process has it open. The log is replayed in memory twice: with its
-own programs, and with the module of --with instead of every program of the topic. Limits, arguments,
-timestamps and order are equal. Each intention whose verdict or records differ is a row; the exit code is
-3 if there is a row. If the start of the log was purged, both runs begin with the newest snapshot that is
-old enough, and the other program continues with the state in it. The runs need about 100 bytes of memory
-for each intention of the topic.
+Only reads the store, even if another process has it open. The log is replayed in memory twice: with the
+original programs, and with the module of --with in their place. Limits, arguments, timestamps and
+order are equal. Each intention whose verdict or records differ is a row. If there is a row, the exit
+code is 3.
+
+If the start of the log was purged, both runs begin with the newest snapshot that is old enough. The
+other program then continues with the state of the snapshot. The runs need about 100 bytes of memory for
+each intention of the topic.
 
 Examples:
   weir program deploy bank balance.wasm && weir program replay bank --with balance.wasm
   weir program deploy names unique.wasm && weir program replay names --with unique.wasm -o json")]
     Replay(replay::ReplayArgs),
-    /// Measure what a program adds to a write, in a separate store
+    /// Measure the time that a program adds to a write
     #[command(after_long_help = "\
-The same writes go to a plain topic and to one with the program, in memory, in blocks that take
-turns; the first blocks are not counted. `extra_ns` is the median over pairs of blocks. With
---script the writes of a script go round, so what was refused once may be refused again; `valid`,
-`rejected`, `trapped` and `failed` say what was measured.
+Sends equal writes to a plain topic and to a topic with the program, in a temporary store with the
+durability level `memory`. Blocks of writes to the two topics alternate; the first blocks are not
+counted. `extra_ns` is the median of the differences between paired blocks.
+
+With --script, the writes of a script are repeated in a cycle, so a later cycle may be rejected where
+the first one was valid. `valid`, `rejected`, `trapped` and `failed` count the verdicts.
 
 Examples:
   weir program bench unique.wasm --count 2000
@@ -119,16 +126,16 @@ Examples:
     Ls,
     /// Create a topic with a program
     #[command(after_long_help = "\
-Options of a program; `none` takes one back, and `weir topic set` changes all of them but `state`:
-  state=none|kv|memory   what is kept between calls: nothing, a map of bytes, or the memory of the
-                         module (default kv)
-  fuel-max=N             fuel of one call (default 2000000)
-  memory-bytes-max=SIZE  memory that the module may declare (default 1 MiB, at most 16 MiB)
-  emits-max=N            records of one write (default 1024)
-  emit-bytes-max=SIZE    bytes of their keys and values (default 1 MiB)
-  state-entries-max=N    entries of the state (default 1000000)
-  state-bytes-max=SIZE   bytes of the state (default 64 MiB)
-The options of `weir topic create` may stand there too.
+Options of a program; for all but `state`, the value `none` restores the default:
+  state=none|kv|memory   state between calls: none, a map of bytes, or the memory of the module
+                         (default kv); cannot be changed later
+  fuel-max=N             maximum fuel of one call (default 2000000)
+  memory-bytes-max=SIZE  maximum memory that the module may declare (default 1 MiB, at most 16 MiB)
+  emits-max=N            maximum records of one write (default 1024)
+  emit-bytes-max=SIZE    maximum bytes of keys and values of these records (default 1 MiB)
+  state-entries-max=N    maximum entries of the state (default 1000000)
+  state-bytes-max=SIZE   maximum bytes of the state (default 64 MiB)
+The options of `weir topic create` are accepted too. `weir topic set` changes the options later.
 
 Examples:
   weir program deploy bank balance.wasm
@@ -136,18 +143,19 @@ Examples:
     Deploy(deploy::DeployArgs),
     /// Replace the program of a topic
     #[command(after_long_help = "\
-The new program takes over the state. If it exports `weir_upgrade`, that runs first and may change the
-state. Without it, a module whose `weir_state` returns another version than that of the old one is
-refused (BAD_PROGRAM), and so is every module in state mode memory. On any failure the old program stays.
+The new program inherits the state. If the module exports `weir_upgrade`, this function runs first and
+may change the state. Without `weir_upgrade`, the module is rejected (BAD_PROGRAM) if its state version
+(`weir_state`) differs from that of the old module, or if the state mode is memory. On any failure, the
+old program remains.
 
 Examples:
   weir program deploy bank balance.wasm && weir program replace bank balance2.wasm
   weir program replace bank balance.wasm -o json")]
     Replace(deploy::ReplaceArgs),
-    /// Stop the writes of a topic whose program cannot be trusted, or resume them
+    /// Reject all writes to a topic whose program is not trusted
     #[command(after_long_help = "\
-A topic in quarantine is read as ever and takes no write: QUARANTINED. It goes on with --release, or
-with another program in the place of its own. At a server this needs the right `admin`.
+A topic in quarantine can be read, but rejects all writes with QUARANTINED. --release ends the
+quarantine; `weir program replace` ends it too. At a server, this command needs the right `admin`.
 
 Examples:
   weir program deploy bank balance.wasm && weir program quarantine bank
@@ -155,11 +163,11 @@ Examples:
     Quarantine {
         /// Name of the topic
         topic: String,
-        /// Accept writes again
+        /// End the quarantine, so that the topic accepts writes again
         #[arg(long)]
         release: bool,
     },
-    /// Describe the program of a topic
+    /// Show the program of a topic
     #[command(after_long_help = "Examples:\n  \
         weir program deploy bank balance.wasm && weir program show bank\n  \
         weir program show bank -o json")]

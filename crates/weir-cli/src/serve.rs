@@ -54,11 +54,17 @@ Examples:
   weir serve --http :0 --access-log --print-config
   WEIR_SERVE_DRAIN=5s weir serve --print-config
 
-A key `a_b` is the flag --a-b, WEIR_SERVE_A_B in the environment, and a_b in the
-table [serve] of the configuration file; the first of them that is given holds.
-SIGTERM and SIGINT: no new connections, then the open requests end; a second signal ends
-at once. With --lame-duck TIME, SIGTERM makes it not ready for that time first. SIGHUP reads tokens,
-certificates and keys anew. SIGUSR1 makes a copy of the store below --backups.";
+Settings: each flag --a-b can also be set as WEIR_SERVE_A_B in the environment, or as a_b in the table
+[serve] of the configuration file. The flag overrides the environment, which overrides the file.
+
+Signals:
+  SIGTERM, SIGINT  accept no new connection, complete the open requests (up to --drain), and exit;
+                   a second signal exits at once
+  SIGHUP           reload tokens, certificates and keys
+  SIGUSR1          write a backup of the store below --backups
+With --lame-duck TIME, /readyz returns 503 for that time after SIGTERM, before the shutdown begins.
+
+`weir help guide serve` introduces the server, `weir help guide operation` describes its operation.";
 
 /// The flags of the command line, by key.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +102,7 @@ impl Args for ServeArgs {
             Arg::new("print-config")
                 .long("print-config")
                 .action(ArgAction::SetTrue)
-                .help("Print all settings, their values and where they come from; serve nothing"),
+                .help("Print all settings with their values and origins, then exit"),
         );
         ServerConfig::KEYS.iter().fold(command, |command, key| {
             let default = (key.get)(&ServerConfig::default());

@@ -14,7 +14,7 @@ use crate::report::{Failure, FailureContext};
 pub(crate) struct ReadArgs {
     #[command(flatten)]
     load: Load,
-    /// Read single records at random offsets, not pages
+    /// Read single records at random offsets instead of pages
     #[arg(long)]
     single: bool,
 }

@@ -20,11 +20,11 @@ const STAMP_BYTES: usize = 8;
 pub(crate) struct TailArgs {
     #[command(flatten)]
     load: Load,
-    /// Bytes of a value; the first 8 contain the time of its call
+    /// Size of a value in bytes; the first 8 bytes contain the time of the write call
     #[arg(short, long, default_value_t = 100, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(8..=(64 << 20)))]
     bytes: u64,
-    /// Messages a second [default: each one after the verdict of the previous one]
+    /// Messages per second [else each message after the verdict of the previous one]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rate: Option<u64>,

@@ -15,7 +15,7 @@ use crate::write::ensure;
 pub(crate) struct WriteArgs {
     #[command(flatten)]
     load: Load,
-    /// Bytes of a value
+    /// Size of a value in bytes
     #[arg(short, long, default_value_t = 100, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=(64 << 20)))]
     bytes: u64,
@@ -23,7 +23,7 @@ pub(crate) struct WriteArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     batch: u64,
-    /// Calls of a client that may be pending at once
+    /// Maximum calls in flight of a client
     #[arg(long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
     window: u64,

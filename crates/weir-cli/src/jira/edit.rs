@@ -24,11 +24,11 @@ const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 /// Fields of an operation.
 pub(super) const FIELDS: &[Field] = &[
-    field("number", "number", "number of the operation"),
+    field("number", "number", "number of the operation in the outbox"),
     field(
         "issue",
         "text",
-        "key of the issue; with + until it is created",
+        "key of the issue; contains + until the issue is created",
     ),
     field("kind", "text", "kind of change"),
     field(
@@ -36,16 +36,28 @@ pub(super) const FIELDS: &[Field] = &[
         "text",
         "queued, sending, unknown, conflict, rejected or sent",
     ),
-    field("what", "text", "what changes"),
+    field("what", "text", "what the operation changes"),
     field(
         "problem",
         "text",
-        "why it is not at the site; null: nothing",
+        "why the operation was not executed; null: no problem",
     ),
     wide("conflicts", "number", "fields in conflict"),
-    wide("attempts", "number", "times that it was sent"),
-    wide("created", "time", "when it was made, RFC 3339 UTC"),
-    wide("op", "text", "id, which the site keeps too"),
+    wide(
+        "attempts",
+        "number",
+        "number of times that the operation was sent",
+    ),
+    wide(
+        "created",
+        "time",
+        "when the operation was created, RFC 3339 UTC",
+    ),
+    wide(
+        "op",
+        "text",
+        "id of the operation, which the site stores too",
+    ),
 ];
 
 /// An operation as a row.
@@ -68,10 +80,13 @@ pub(super) fn row(op: &Op) -> [Cell<'_>; 10] {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-FIELD is an id or a name of a field; `weir jira fields KEY` lists them. `FIELD=` empties it,
-`FIELD=@FILE` reads the value from a file, `FIELD=@-` from standard input. A list takes its items
-with commas, or `+ITEM` to add and `-ITEM` to remove. Rich text is org. The edit is kept in the
-outbox; `weir jira push` sends it.
+FIELD is the id or name of a field; `weir jira fields KEY` lists them. Values:
+  FIELD=VALUE        the new value; rich text is org
+  FIELD=             empties the field
+  FIELD=@FILE        reads the value from a file, FIELD=@- from standard input
+  FIELD=A,B          sets all items of a list
+  FIELD=+A,-B        adds and removes items of a list
+The edit is stored in the outbox; `weir jira push` sends it.
 
 Examples:
   weir jira edit AA-1 summary='A better summary' priority=High due=2030-01-31
@@ -94,10 +109,10 @@ pub(super) struct MoveArgs {
     key: String,
     /// New status
     status: String,
-    /// Fields that the transition sets
+    /// Fields to set in the transition
     #[arg(value_name = "FIELD=VALUE", value_parser = assignment)]
     fields: Vec<(String, String)>,
-    /// Comment to add, in org
+    /// Comment to add, as org text
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
 }
@@ -110,7 +125,7 @@ Examples:
 pub(super) struct AssignArgs {
     /// Key of the issue
     key: String,
-    /// `me`, `none`, a name, an e-mail address or an account id
+    /// Assignee: `me`, `none`, a name, an e-mail address or an account id
     who: String,
 }
 
@@ -151,7 +166,7 @@ Examples:
 pub(super) struct LinkArgs {
     /// Key of the issue
     key: String,
-    /// Phrase of the link, as Jira names it
+    /// Phrase of the link in Jira, such as `blocks` or `is blocked by`
     phrase: String,
     /// Key of the other issue
     other: String,
@@ -162,7 +177,7 @@ pub(super) struct LinkArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The text is org. Without TEXT and --file it is read from standard input.
+The text is org. Without TEXT and --file, it is read from standard input.
 
 Examples:
   weir jira comment AA-1 'I see it too.'
@@ -173,10 +188,10 @@ pub(super) struct CommentArgs {
     /// Text of the comment
     #[arg(conflicts_with = "delete")]
     text: Option<String>,
-    /// Read the text from a file
+    /// Read the text from a file; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "delete"])]
     file: Option<String>,
-    /// Change the comment with this id
+    /// Replace the text of the comment with this id
     #[arg(long, value_name = "ID", conflicts_with = "delete")]
     edit: Option<String>,
     /// Delete the comment with this id
@@ -194,17 +209,17 @@ Examples:
 pub(super) struct WorklogArgs {
     /// Key of the issue
     key: String,
-    /// Time spent, such as 90m; with --edit it may be left out
+    /// Time spent, such as 90m; optional with --edit
     #[arg(value_parser = settings::duration, value_name = "TIME",
         required_unless_present_any = ["edit", "delete"], conflicts_with = "delete")]
     spent: Option<Duration>,
-    /// When the work began, `YYYY-MM-DD HH:MM` UTC [else that long ago]
+    /// Start of the work, `YYYY-MM-DD HH:MM` UTC [else TIME ago]
     #[arg(long, value_name = "TIME")]
     started: Option<String>,
-    /// What was done, in org
+    /// Description of the work, as org text
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
-    /// Change the worklog with this id; options that are not given keep their values
+    /// Change the worklog with this id; parts that are not given keep their values
     #[arg(long, value_name = "ID", conflicts_with = "delete")]
     edit: Option<String>,
     /// Delete the worklog with this id
@@ -214,7 +229,7 @@ pub(super) struct WorklogArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Until the issue exists its key has a + in it; every command takes that key, also afterwards.
+Until the issue exists at the site, its key contains a +. All commands accept this key, also later.
 
 Examples:
   weir jira create AA Bug 'Login is slow' priority=High assignee=me
@@ -225,9 +240,9 @@ pub(super) struct CreateArgs {
     /// Type of the issue
     #[arg(value_name = "TYPE")]
     kind: String,
-    /// Summary
+    /// Summary of the issue
     summary: String,
-    /// Other fields
+    /// Values of other fields
     #[arg(value_name = "FIELD=VALUE", value_parser = assignment)]
     fields: Vec<(String, String)>,
     /// Key of the parent issue; the new issue becomes its subtask
@@ -237,7 +252,7 @@ pub(super) struct CreateArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The copy is linked to the issue where the site has the link `Cloners`.
+The copy is linked to the issue if the site has the link type `Cloners`.
 
 Examples:
   weir jira clone AA-1
@@ -245,7 +260,7 @@ Examples:
 pub(super) struct CloneArgs {
     /// Key of the issue
     key: String,
-    /// Fields that differ
+    /// Fields with other values in the copy
     #[arg(value_name = "FIELD=VALUE", value_parser = assignment)]
     fields: Vec<(String, String)>,
 }
@@ -258,10 +273,10 @@ Examples:
 pub(super) struct DeleteArgs {
     /// Key of the issue
     key: String,
-    /// Delete its subtasks too
+    /// Delete the subtasks of the issue too
     #[arg(long)]
     subtasks: bool,
-    /// Delete it at the site with the next push
+    /// Confirm: the next push deletes the issue at the site
     #[arg(long)]
     yes: bool,
 }

@@ -31,17 +31,17 @@ const PUSHED: &[Field] = &[
     ),
     field("merged", "number", "texts merged with changes by others"),
     field("conflicts", "number", "operations in conflict"),
-    field("rejected", "number", "operations that the site refused"),
+    field("rejected", "number", "operations that the site rejected"),
     field("unknown", "number", "operations whose outcome is unknown"),
     field(
         "waiting",
         "number",
-        "operations that wait for another one, or for their time",
+        "operations that wait for another operation, or for a retry",
     ),
     field(
         "overwritten",
         "number",
-        "changes by others between the read and the write of a push",
+        "changes by others that were overwritten between read and write",
     ),
 ];
 
@@ -49,8 +49,8 @@ const PUSHED: &[Field] = &[
 pub(super) const KINDS: &[Field] = &[
     field("id", "text", "id of the field"),
     field("name", "text", "name of the field"),
-    field("kind", "text", "kind of its values"),
-    field("required", "flag", "whether it cannot be empty"),
+    field("kind", "text", "kind of the values"),
+    field("required", "flag", "whether the field must have a value"),
     field(
         "allowed",
         "text",
@@ -60,9 +60,9 @@ pub(super) const KINDS: &[Field] = &[
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Operations are sent in order for each issue. One that is in conflict or refused stays in the outbox
-with its reason, and the exit code is 1; `weir jira resolve` ends it. After a lost connection it is
-looked up whether the change is at the site, so that nothing is lost and nothing happens twice.
+The operations of an issue are sent in order. An operation that is in conflict or rejected remains in
+the outbox with its reason, and the exit code is 1; use `weir jira resolve`. After a lost connection,
+the push first checks whether the site executed the operation, so that no change is lost or repeated.
 
 Examples:
   weir jira push
@@ -75,20 +75,20 @@ Examples:
   weir jira outbox
   weir jira outbox 7 -o json")]
 pub(super) struct OutboxArgs {
-    /// Number or id of one operation, which is shown in full
+    /// Number or id of one operation, to show all its values
     op: Option<String>,
 }
 
 /// The decision of the user.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Decision {
-    /// The local value replaces that of the site
+    /// Your value replaces the value of the site
     Mine,
     /// The value of the site remains
     Theirs,
-    /// Send the change again unchanged
+    /// Send a rejected change again, unchanged
     Retry,
-    /// Discard the change
+    /// Discard the change without sending it
     Drop,
 }
 
@@ -103,17 +103,17 @@ pub(super) struct ResolveArgs {
     op: String,
     /// Decision about the operation
     decision: Decision,
-    /// Field in conflict [else all of them]
+    /// Field in conflict [else all fields in conflict]
     #[arg(long, value_name = "FIELD")]
     field: Option<String>,
-    /// Value that replaces both, for `mine` and one field
+    /// Value that replaces both values; needs `mine` and --field
     #[arg(long, value_name = "VALUE")]
     value: Option<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The fields are those of the last answer of the site; nothing is sent without --ask.
+Prints the fields as the site described them last. Without --ask, no request is sent.
 
 Examples:
   weir jira fields AA-1

@@ -21,18 +21,10 @@ use crate::report::{note, usage};
 const FIELDS: &[Field] = &[
     field("key", "text", "key of the project"),
     field("name", "text", "name of the project"),
-    field(
-        "visible",
-        "flag",
-        "whether the site shows it to the account",
-    ),
-    field(
-        "lead",
-        "text",
-        "name of the person who leads it; null: not known",
-    ),
-    wide("type", "text", "software, business or service_desk"),
-    wide("id", "text", "id at the site"),
+    field("visible", "flag", "whether the account can see the project"),
+    field("lead", "text", "name of the project lead, null: unknown"),
+    wide("type", "text", "type: software, business or service_desk"),
+    wide("id", "text", "id of the project at the site"),
 ];
 
 #[derive(Debug, Args)]
@@ -62,8 +54,8 @@ struct LsArgs {}
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The request is sent at once. After a lost connection the site is asked for the key, so no project is
-created twice.
+The request is sent at once, not stored in the outbox. After a lost connection, the command checks
+whether the site has a project with this key, so that no project is created twice.
 
 Examples:
   weir jira project create NEW 'The new one'
@@ -71,26 +63,26 @@ Examples:
 struct CreateArgs {
     /// Key: 2 to 10 letters and digits, a letter first
     key: String,
-    /// Name
+    /// Name of the project
     name: String,
-    /// Type: software, business or `service_desk`
+    /// Type of the project: software, business or `service_desk`
     #[arg(long = "type", default_value = "software", value_name = "TYPE")]
     kind: String,
-    /// Project lead
+    /// Project lead: `me`, a name, an e-mail address or an account id
     #[arg(long, default_value = "me", value_name = "WHO")]
     lead: String,
-    /// Key of a template [default: that of the site for the type]
+    /// Key of a project template [else the default of the site for the type]
     #[arg(long, value_name = "KEY")]
     template: Option<String>,
-    /// Description
+    /// Description of the project
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The request is sent at once. The fields are name, description, url, lead (a person) and assignee of new
-issues (lead or none).
+The request is sent at once, not stored in the outbox. The fields are name, description, url, lead (a
+person), and assignee, which is the assignee of new issues (lead or none).
 
 Examples:
   weir jira project edit AA name='Another name' lead=me
@@ -105,8 +97,8 @@ struct EditArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The request is sent at once. The site keeps a deleted project in its trash for 60 days. The replica keeps
-its issues until a census removes them.
+The request is sent at once, not stored in the outbox. The site keeps a deleted project in its trash
+for 60 days. Its issues remain in the replica until a census removes them (`weir jira pull --census`).
 
 Examples:
   weir jira project delete BB --yes
@@ -114,7 +106,7 @@ Examples:
 struct DeleteArgs {
     /// Key of the project
     key: String,
-    /// Delete it at the site
+    /// Confirm: delete the project with its issues at the site
     #[arg(long)]
     yes: bool,
 }

@@ -20,17 +20,21 @@ use crate::report;
 pub(super) const FIELDS: &[Field] = &[
     field("key", "text", "key of the issue"),
     field("type", "text", "type of the issue"),
-    field("status", "text", "status"),
+    field("status", "text", "status of the issue"),
     field("assignee", "text", "name of the assignee, null: nobody"),
     field(
         "updated",
         "time",
         "when the issue changed last, RFC 3339 UTC",
     ),
-    field("pending", "number", "changes that are not at the site yet"),
-    field("summary", "text", "summary"),
-    wide("labels", "text", "labels, with spaces between"),
-    wide("priority", "text", "priority"),
+    field(
+        "pending",
+        "number",
+        "changes that were not sent to the site yet",
+    ),
+    field("summary", "text", "summary of the issue"),
+    wide("labels", "text", "labels, separated by spaces"),
+    wide("priority", "text", "priority of the issue"),
     wide("url", "text", "address of the issue in a browser"),
     wide("id", "text", "id of the issue"),
     wide("project", "text", "key of the project"),
@@ -39,7 +43,7 @@ pub(super) const FIELDS: &[Field] = &[
         "text",
         "category of the status: new, indeterminate or done",
     ),
-    wide("parent", "text", "key of the parent, null: none"),
+    wide("parent", "text", "key of the parent issue, null: none"),
     wide(
         "created",
         "time",
@@ -50,9 +54,11 @@ pub(super) const FIELDS: &[Field] = &[
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The query is the subset of JQL that `weir help guide jira` describes. Without one all issues are
-listed. Nothing is sent to the site, unless --ask says so: then the site answers any query, the issues come
-from the replica, and the last answer is used if the site cannot be reached.
+JQL is in the subset that `weir help guide jira` describes. Without JQL, all issues are listed. No
+request is sent to the site.
+
+--ask sends any JQL to the site. The site returns ids, and the issues are read from the replica. If
+the site cannot be reached, the last answer to the same query is used.
 
 Examples:
   weir jira list
@@ -60,9 +66,9 @@ Examples:
   weir jira list --filter 'Open bugs'
   weir jira list --ask 'project = AA ORDER BY key'")]
 pub(super) struct ListArgs {
-    /// Query in JQL
+    /// Query in JQL [else all issues]
     jql: Option<String>,
-    /// Use the query of the favourite filter with this name, which the last pull has read
+    /// Use the query of this favourite filter of the account, as of the last pull
     #[arg(long, conflicts_with = "jql", value_name = "NAME")]
     filter: Option<String>,
     /// Send the query to the site
@@ -75,8 +81,8 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The text is org; -o json prints the issue as Jira sent it, with changes that are not at the site yet
-laid over it: `pending` lists them. An old key finds a moved issue.
+Prints the issue as org text. -o json prints it as Jira sent it. Both include the changes that were
+not sent to the site yet; in JSON, `pending` lists them. The old key of a moved issue is accepted.
 
 Examples:
   weir jira show AA-1
@@ -88,13 +94,13 @@ pub(super) struct ShowArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-An issue is found when each word begins a word of its summary, description or comments.
+Finds issues that contain all words: each one begins a word of the summary, description or comments.
 
 Examples:
   weir jira search login slow
   weir jira search 'überw' --limit 5")]
 pub(super) struct SearchArgs {
-    /// Words, or their beginnings
+    /// Words, or beginnings of words
     #[arg(required = true)]
     words: Vec<String>,
     /// Maximum number of rows

@@ -19,10 +19,11 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The token is read from --token-file, else from standard input, and kept in a file that only you may
-read (mode 0600), or with --keep keyring in the keyring of the desktop (needs the program secret-tool). A token
-with scopes needs --gateway: links go on to use the URL of the site. A personal access token of Jira Data
-Center needs no --email. Data Center is read only: login, pull, list, show and search.
+The token is read from --token-file, or from standard input. It is stored in a file that only you can
+read (mode 0600), or with --keep keyring in the keyring of the desktop, which needs `secret-tool`.
+
+A token with scopes needs --gateway; links still use the URL of the site. A personal access token of
+Jira Data Center needs no --email. Data Center is read-only: login, pull, watch, list, show, search.
 
 Examples:
   weir jira login https://acme.atlassian.net --email me@example.com --token-file ./token
@@ -31,20 +32,19 @@ Examples:
 pub(super) struct LoginArgs {
     /// Address of the site, as in a browser
     url: String,
-    /// E-mail address of the account (Data Center: user name). Without it and without --token-file no
-    /// token is sent
+    /// E-mail address of the account (Data Center: user name) [else no token, unless --token-file]
     #[arg(long, value_name = "EMAIL")]
     email: Option<String>,
-    /// Address for requests: `https://api.atlassian.com/ex/jira/CLOUDID`
+    /// Address for requests: `https://api.atlassian.com/ex/jira/CLOUDID` [else URL]
     #[arg(long, value_name = "URL")]
     gateway: Option<String>,
-    /// Date at which the token expires, YYYY-MM-DD
+    /// Date on which the token expires, YYYY-MM-DD
     #[arg(long, value_name = "DATE")]
     expires: Option<String>,
     /// Where the token is stored: a file of mode 0600, or the keyring of the desktop
     #[arg(long, value_enum, default_value_t = Keep::File, value_name = "WHERE")]
     keep: Keep,
-    /// Keys of the projects of the replica [else all that the account sees]
+    /// Keys of the projects in the replica [else all that the account can see]
     #[arg(long, value_delimiter = ',', value_name = "KEY")]
     project: Vec<String>,
 }
@@ -58,9 +58,9 @@ enum Keep {
 
 /// Fields of a right.
 pub(super) const FIELDS: &[Field] = &[
-    field("right", "text", "name of the right at Jira"),
-    field("granted", "flag", "whether the token has it"),
-    field("needed_for", "text", "verbs that need it"),
+    field("right", "text", "name of the right in Jira"),
+    field("granted", "flag", "whether the token has the right"),
+    field("needed_for", "text", "verbs that need the right"),
 ];
 
 /// Runs `weir jira login`.

@@ -24,50 +24,64 @@ const FIELDS: &[Field] = &[
     field(
         "unreadable",
         "number",
-        "issues in a form that cannot be read, left out",
+        "issues in an unreadable form, which were skipped",
     ),
     field(
         "stale",
         "number",
-        "outdated versions in answers of the site's index",
+        "outdated versions of issues that the index of the site returned",
     ),
-    field("gone", "number", "issues removed: deleted or hidden"),
+    field(
+        "gone",
+        "number",
+        "issues removed because they were deleted or hidden at the site",
+    ),
     field("moved", "number", "issues that moved into another project"),
-    field("repaired", "number", "missed issues that the census found"),
-    field("restarted", "number", "wrong pages of the server"),
+    field(
+        "repaired",
+        "number",
+        "issues that earlier pulls missed and the census found",
+    ),
+    field(
+        "restarted",
+        "number",
+        "restarts of a query because of inconsistent pages",
+    ),
     field("writes", "number", "records written"),
 ];
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-A pull without changes sends one request and writes nothing. Once a day it also looks for deletions
-(census). What a pull that was cut short has stored stays, and the next one resumes there.
+A pull without changes sends one request and writes nothing. Once a day, a pull also runs a census: it
+compares the keys of all issues, to find deleted and missed issues. If a pull is interrupted, the
+issues that it stored remain, and the next pull resumes there.
 
 Examples:
   weir jira pull
   weir jira pull --census -o json")]
 pub(super) struct PullArgs {
-    /// Look for deletions and missed issues now
+    /// Run the census now: find deleted and missed issues
     #[arg(long)]
     census: bool,
-    /// Remove more than a fifth of a project if the site no longer has those issues
+    /// Allow the census to remove more than a fifth of a project
     #[arg(long)]
     confirm_removal: bool,
-    /// Also remove issues of projects that the account no longer sees, when looking for deletions
+    /// In the census, also remove the issues of projects that the account can no longer see
     #[arg(long)]
     purge_lost: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The outbox is pushed before each pull. Each pull that brought something is a row. An error is
-reported, and the next time is waited for.
+Before each pull, the command pushes the outbox. Each pull that wrote records prints a row. After an
+error, the command prints the error and continues after the next --every. It ends if the site rejects
+the token, or if the store fails.
 
 Examples:
   weir jira watch
   weir jira watch --every 5min -o json")]
 pub(super) struct WatchArgs {
-    /// Time between two pulls
+    /// Pause between two pulls
     #[arg(long, default_value = "60s", value_parser = settings::duration, value_name = "TIME")]
     every: Duration,
 }

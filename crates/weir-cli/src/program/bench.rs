@@ -29,12 +29,12 @@ use crate::topic_options as options;
 /// Arguments of `weir program bench`.
 #[derive(Debug, Args)]
 pub(super) struct BenchArgs {
-    /// The module, a .wasm file
+    /// Module, a .wasm file
     file: PathBuf,
-    /// Options of the topic
+    /// Options of the topic, as for `weir program deploy`
     #[arg(value_name = "OPTION=VALUE")]
     options: Vec<String>,
-    /// Repeat the writes of a script, on the topic that the script creates first
+    /// Repeat the writes of this script to the first topic that it creates
     #[arg(long, conflicts_with_all = ["key", "value", "args", "options", "state_entries"])]
     script: Option<PathBuf>,
     /// Key of each write, in the syntax of scripts
@@ -46,15 +46,15 @@ pub(super) struct BenchArgs {
     /// Arguments of the program, in the syntax of scripts
     #[arg(long, default_value = "", hide_default_value = true)]
     args: String,
-    /// Writes to each of the two topics, rounded up to whole blocks of calls
+    /// Number of writes to each topic, rounded up to whole blocks of calls
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
     count: u32,
-    /// Writes in one call
+    /// Number of writes in one call
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: u32,
-    /// Number of keys, each written once before the measurement: KEY and a number
+    /// Number of keys (KEY and a number); each is written once before the measurement
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     state_entries: u32,
@@ -66,31 +66,35 @@ pub(super) const FIELDS: &[Field] = &[
     field(
         "plain_p50_ns",
         "number",
-        "plain topic: median of a call, for each of its writes",
+        "plain topic: median time per write, in nanoseconds",
     ),
     field(
         "plain_p99_ns",
         "number",
-        "plain topic: 99th percentile of a call, for each of its writes",
+        "plain topic: 99th percentile of the time per write, in nanoseconds",
     ),
-    field("program_p50_ns", "number", "with the program: median"),
+    field(
+        "program_p50_ns",
+        "number",
+        "topic with the program: median time per write, in nanoseconds",
+    ),
     field(
         "program_p99_ns",
         "number",
-        "with the program: 99th percentile",
+        "topic with the program: 99th percentile of the time per write, in nanoseconds",
     ),
     field(
         "extra_ns",
         "number",
-        "what the program adds to a write: median over pairs of blocks; below 0: noise",
+        "time that the program adds to a write, in nanoseconds: median over pairs of blocks; below 0: noise",
     ),
-    field("fuel", "number", "fuel of a write, mean"),
-    field("valid", "number", "writes that were VALID"),
+    field("fuel", "number", "mean fuel of a write"),
+    field("valid", "number", "writes with the verdict VALID"),
     field("rejected", "number", "writes that the program rejected"),
     field(
         "trapped",
         "number",
-        "writes that failed by a trap, a limit or a lack of fuel",
+        "writes that trapped, ran out of fuel or exceeded a limit",
     ),
     field("failed", "number", "writes that failed for another reason"),
     field(
@@ -100,7 +104,11 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     field("entries", "count", "entries of the state at the end"),
     field("state_bytes", "bytes", "bytes of the state at the end"),
-    field("reset", "text", "state that is reset before the next call"),
+    field(
+        "reset",
+        "text",
+        "memory of the module that is reset between two calls",
+    ),
     field(
         "build",
         "text",

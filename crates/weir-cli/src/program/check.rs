@@ -14,16 +14,20 @@ use crate::report::{Failure, note};
 pub(super) const CHECKED: &[Field] = &[
     field("bytes", "bytes", "size of the module"),
     field("functions", "count", "functions with a body"),
-    field("memory", "bytes", "maximum size of the memory"),
+    field(
+        "memory",
+        "bytes",
+        "maximum size of the memory of the module",
+    ),
     field(
         "init",
         "bool",
-        "whether the module has a function for the creation of a topic",
+        "whether the module has a function that runs when a topic is created",
     ),
     field(
         "upgrade",
         "bool",
-        "whether the module has a function for the replacement of a program",
+        "whether the module has a function that runs when it replaces a program",
     ),
     field(
         "state_version",
@@ -35,7 +39,7 @@ pub(super) const CHECKED: &[Field] = &[
         "text",
         "functions of the store that the module imports",
     ),
-    field("sha256", "text", "identity of the module"),
+    field("sha256", "text", "SHA-256 of the module"),
 ];
 
 /// Runs `weir program check`.

@@ -22,7 +22,7 @@ pub(super) struct DeployArgs {
     topic: String,
     /// The module, a .wasm file
     file: PathBuf,
-    /// Options of the topic
+    /// Options of the program and of the topic
     #[arg(value_name = "OPTION=VALUE")]
     options: Vec<String>,
     /// Arguments of the program; \xff, {u32:5}, {x*9} as in scripts

@@ -17,13 +17,13 @@ use crate::report::{Failure, FailureContext, note};
 /// Arguments of `weir program logs`.
 #[derive(Debug, Args)]
 pub(super) struct LogsArgs {
-    /// Name of the topic [default: all]
+    /// Name of the topic [else all topics]
     topic: Option<String>,
-    /// Number of lines; the newest ones are printed
+    /// Maximum number of lines; the newest ones are printed
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     last: u32,
-    /// First intention to replay [default: the first one that can be]
+    /// First intention to replay [else the first one that can be replayed]
     #[arg(long, value_name = "INTENTION")]
     from: Option<u64>,
 }
@@ -33,11 +33,11 @@ pub(super) const FIELDS: &[Field] = &[
     field(
         "intention",
         "number",
-        "offset of the intention that was judged",
+        "position of the intention that the program judged",
     ),
-    field("time", "time", "its stamp, RFC 3339 UTC"),
+    field("time", "time", "timestamp of the intention, RFC 3339 UTC"),
     field("level", "text", "error, warn, info, debug or trace"),
-    field("text", "text", "the line, at most 1 KiB of it"),
+    field("text", "text", "text of the line, at most 1 KiB"),
 ];
 
 /// Runs `weir program logs`.

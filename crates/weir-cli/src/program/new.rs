@@ -26,12 +26,12 @@ const NAME: &str = "{{name}}";
 
 #[derive(Debug, Args)]
 pub(super) struct NewArgs {
-    /// Name of the project, and of the topic in its script: a-z 0-9 -
+    /// Name of the project and of the topic in its script: a-z 0-9 -
     name: String,
     /// Language of the program
     #[arg(long, value_enum, default_value_t = Language::Rust)]
     lang: Language,
-    /// Directory of the project, new or empty [default: NAME]
+    /// Directory of the project; it must be new or empty [else NAME]
     #[arg(long)]
     dir: Option<PathBuf>,
 }

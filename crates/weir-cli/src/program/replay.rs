@@ -34,34 +34,38 @@ use crate::verdict;
 pub(super) struct ReplayArgs {
     /// Name of the topic
     topic: String,
-    /// The other module, a .wasm file
+    /// Module of the other program, a .wasm file
     #[arg(long, value_name = "FILE")]
     with: PathBuf,
-    /// First intention to compare [default: the first one that can be run]
+    /// First intention to compare [else the first one that can be replayed]
     #[arg(long, value_name = "INTENTION")]
     from: Option<u64>,
 }
 
 pub(super) const FIELDS: &[Field] = &[
-    field("intention", "number", "offset of the intention"),
+    field(
+        "intention",
+        "number",
+        "position of the intention in the order of the store",
+    ),
     wide("time", "time", "timestamp of the intention, RFC 3339 UTC"),
     field(
         "operation",
         "text",
-        "CREATE, PUT, DELETE, TXN, REPLACE or another one",
+        "kind of operation: CREATE, PUT, DELETE, TXN, REPLACE or another one",
     ),
     field("key", "bytes", "key of the write; null: none"),
     field(
         "before",
         "text",
-        "the verdict in the log: VALID, INVALID or ERROR",
+        "verdict with the original program: VALID, INVALID or ERROR",
     ),
     field(
         "before_reason",
         "text",
-        "reason and detail of that verdict; null if VALID",
+        "reason and detail with the original program; null if VALID",
     ),
-    field("after", "text", "the verdict with the other program"),
+    field("after", "text", "verdict with the other program"),
     field(
         "after_reason",
         "text",

@@ -25,12 +25,12 @@ use crate::verdict;
 /// Arguments of `weir program test`.
 #[derive(Debug, Args)]
 pub(super) struct TestArgs {
-    /// The module, a .wasm file
+    /// Module, a .wasm file
     file: PathBuf,
-    /// The script
+    /// Script with writes and their expected outcomes
     #[arg(required_unless_present = "from_topic")]
     script: Option<PathBuf>,
-    /// Write the results into the script
+    /// Write the actual outcomes into the script
     #[arg(long)]
     write: bool,
     /// Judge the history of this topic instead of a script
@@ -40,15 +40,15 @@ pub(super) struct TestArgs {
 
 pub(super) const FIELDS: &[Field] = &[
     field("line", "number", "line of the command in the script"),
-    field("command", "text", "the command"),
-    field("ok", "bool", "whether it led to what is expected"),
-    field("expected", "text", "what the script expects of it"),
-    field("actual", "text", "what happened"),
+    field("command", "text", "command in the script"),
     field(
-        "log",
-        "list",
-        "lines that the program wrote: level and text",
+        "ok",
+        "bool",
+        "whether the actual outcome equals the expected one",
     ),
+    field("expected", "text", "expected outcome, from the script"),
+    field("actual", "text", "actual outcome"),
+    field("log", "list", "log lines of the program: level and text"),
 ];
 
 /// All possible intentions.

@@ -19,20 +19,28 @@ pub(super) const FIELDS: &[Field] = &[
     ),
     field("entries", "count", "entries of the state"),
     field("bytes", "bytes", "bytes of the state"),
-    field("args", "text", "arguments, as in scripts"),
+    field(
+        "args",
+        "text",
+        "arguments of the program, in the syntax of scripts",
+    ),
     field(
         "calls",
         "count",
-        "calls since the newest snapshot, including those of a replay",
+        "calls since the newest snapshot, including replayed calls",
     ),
-    field("rejects", "count", "rejections among these calls"),
+    field(
+        "rejects",
+        "count",
+        "number of these calls that rejected the write",
+    ),
     field(
         "traps",
         "count",
-        "calls that trapped, ran out of fuel or exceeded a limit",
+        "number of these calls that trapped, ran out of fuel or exceeded a limit",
     ),
-    wide("fuel", "number", "fuel of these calls"),
-    field("sha256", "text", "identity of the module"),
+    wide("fuel", "number", "total fuel of these calls"),
+    field("sha256", "text", "SHA-256 of the module"),
 ];
 
 fn row<'a>(topic: &'a str, program: &ProgramInfo) -> [Cell<'a>; 10] {

@@ -34,30 +34,42 @@ pub(super) struct TraceArgs {
     /// Number of the intention, as in verdicts (`intention`)
     #[arg(value_name = "INTENTION", required_unless_present = "record")]
     offset: Option<u64>,
-    /// The intention that wrote the record with this offset
+    /// Trace the intention that wrote the record with this offset
     #[arg(long, value_name = "OFFSET", conflicts_with = "offset")]
     record: Option<u64>,
 }
 
 pub(super) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
-    field("intention", "number", "offset of the intention"),
+    field(
+        "intention",
+        "number",
+        "position of the intention in the order of the store",
+    ),
     field("operation", "text", "CREATE, PUT, DELETE, TXN or REPLACE"),
-    field("key", "bytes", "its key; null: none"),
+    field("key", "bytes", "key of the write; null: none"),
     field(
         "value",
         "bytes",
-        "its value as JSON, `text` or `value64` (base64)",
+        "value of the write as JSON; named `text` or `value64` (base64) if it is not JSON",
     ),
-    field("time", "time", "its stamp, RFC 3339 UTC"),
-    field("principal", "bytes", "the authenticated name; null: none"),
+    field("time", "time", "timestamp of the intention, RFC 3339 UTC"),
+    field(
+        "principal",
+        "bytes",
+        "authenticated name of the caller; null: none",
+    ),
     field("effect", "text", "VALID, INVALID or ERROR"),
-    field("reason", "text", "why not, null when VALID"),
-    field("detail", "text", "more about the reason"),
-    field("fuel", "number", "fuel used"),
-    field("fuel_host", "number", "of it in host calls"),
-    field("fuel_code", "number", "of it in instructions"),
-    field("calls", "list", "host calls: name, arguments, answer, fuel"),
+    field(
+        "reason",
+        "text",
+        "why the verdict is not VALID; null if it is VALID",
+    ),
+    field("detail", "text", "details of the reason, null: none"),
+    field("fuel", "number", "fuel used by the call"),
+    field("fuel_host", "number", "fuel used by host calls"),
+    field("fuel_code", "number", "fuel used by instructions"),
+    field("calls", "list", "host calls: name, arguments, result, fuel"),
     field(
         "stack",
         "list",
@@ -72,12 +84,12 @@ pub(super) const FIELDS: &[Field] = &[
     field(
         "stored",
         "text",
-        "equal, differs, or unknown: the files hold nothing yet that shows it",
+        "equal or differs: comparison with the files of the topic; unknown: not in the files",
     ),
     wide(
         "sha256",
         "text",
-        "identity of the module behind it; null: none",
+        "SHA-256 of the module that ran; null: none",
     ),
 ];
 
@@ -434,7 +446,7 @@ fn text(seen: &TracedIntention) -> String {
         let _ = writeln!(out, "  {head:<8} {}", frame_name(frame));
     }
     if seen.stack().len() == FRAMES_MAX {
-        let _ = writeln!(out, "           and perhaps more functions around them");
+        let _ = writeln!(out, "           and perhaps more calling functions");
     }
     for made in &seen.records {
         let _ = writeln!(out, "  record   {}", record(made));
@@ -448,13 +460,15 @@ fn text(seen: &TracedIntention) -> String {
         commit.fuel - host,
     );
     let stored = match seen.agreement {
-        Agreement::Equal => "equal: the store's files say the same",
-        Agreement::Differs => "differs: the store's files say something else",
+        Agreement::Equal => "equal: the files of the store contain the same records",
+        Agreement::Differs => {
+            "differs: the files of the store contain other records; run `weir verify`"
+        }
         Agreement::Unknown if commit.effect == Effect::Valid => {
-            "not compared: its records are in the log alone so far, or were compacted; that is not damage"
+            "not compared: the records are only in the log so far, or were compacted; this is not damage"
         }
         Agreement::Unknown => {
-            "not compared: it left no record, and the files of the topic have no later one yet; that is not damage"
+            "not compared: the intention wrote no record, and the files have no later record yet; this is not damage"
         }
     };
     let _ = writeln!(out, "  stored   {stored}");

@@ -281,8 +281,11 @@ fn a_trace_shows_what_was_read_emitted_and_spent() {
     );
     let text = place.run("program trace bank 4").ok().text();
     let last = text.lines().last().unwrap();
-    assert!(last.contains("not compared: it left no record"), "{text}");
-    assert!(last.ends_with("that is not damage"), "{text}");
+    assert!(
+        last.contains("not compared: the intention wrote no record"),
+        "{text}"
+    );
+    assert!(last.ends_with("this is not damage"), "{text}");
     // The fuel of the original verdicts is the fuel of the replay.
     let paid = pay(&place, 2, 1, 5).ok().json();
     let again = place
