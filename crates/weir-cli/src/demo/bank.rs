@@ -166,7 +166,7 @@ pub(super) fn run(
         let program = weir.store()?.program(TOPIC).context("no program")?;
         ensure!(
             program.counts.rejects == refused && program.counts.traps == 0,
-            "the program counted {:?}, {refused} were refused",
+            "the program counted {:?}, but {refused} transfers were rejected",
             program.counts
         );
         let refusals = refusals(&answers);
@@ -179,7 +179,8 @@ pub(super) fn run(
                    "fuel": program.counts.fuel}),
         );
         let line = format!(
-            "{} transfers by {WRITERS} writers, {}/s: {} done, {} refused; none overdrew, all {} there",
+            "{} transfers by {WRITERS} writers at {}/s: {} executed, {} rejected; no account was \
+             overdrawn, and the total is still {}",
             count(sent),
             count(rate(sent, took)),
             count(sent - refused),
@@ -198,7 +199,7 @@ pub(super) fn run(
 fn open_bank(weir: &Weir) -> anyhow::Result<i64> {
     let topic = weir.topic(TOPIC)?;
     let made = topic.create_program(&TopicOptions::default(), PROGRAM, ARGUMENTS)?;
-    ensure!(made.is_valid(), "the bank was not made: {made:?}");
+    ensure!(made.is_valid(), "the bank was not created: {made:?}");
     let wishes: Vec<Vec<u8>> = (1..=ACCOUNTS).map(|to| mint(to).value()).collect();
     let mut intentions: Vec<Intention<'_>> =
         wishes.iter().map(|value| wish(&[0; 32], value)).collect();
@@ -208,7 +209,7 @@ fn open_bank(weir: &Weir) -> anyhow::Result<i64> {
     let outcomes = weir.propose(&intentions)?.wait()?;
     for outcome in outcomes.iter() {
         let valid = outcome.commit().map(|commit| commit.effect) == Some(Effect::Valid);
-        ensure!(valid, "an account got no money: {outcome:?}");
+        ensure!(valid, "an account got no initial balance: {outcome:?}");
     }
     Ok(START * i64::from(ACCOUNTS))
 }
@@ -273,11 +274,11 @@ fn take(
     let outcomes = pending.into_proposal().wait()?;
     ensure!(outcomes.len() == call.len(), "answers are missing");
     for (outcome, transfer) in outcomes.iter().zip(call) {
-        let commit = outcome.commit().context("a transfer was not taken")?;
+        let commit = outcome.commit().context("a transfer was refused")?;
         let reject = match (commit.effect, &commit.detail) {
             (Effect::Valid, _) => None,
             (Effect::Invalid, Detail::Rejected { code, text }) => Some((*code, text.to_string())),
-            _ => bail!("a transfer was answered {commit:?}"),
+            _ => bail!("a transfer got the outcome {commit:?}"),
         };
         answers.push(Answer {
             intention: commit.intention.0,
@@ -301,7 +302,7 @@ fn agree(answers: &[Answer]) -> anyhow::Result<Model> {
         let code = answer.reject.as_ref().map(|(code, _)| *code);
         ensure!(
             code == expected,
-            "{:?} at {} was answered {code:?}, a bank says {expected:?}",
+            "{:?} at {} got the verdict {code:?}, the model expects {expected:?}",
             answer.transfer,
             answer.intention
         );
@@ -394,7 +395,7 @@ fn replay(
         let report = sound(directory)?;
         ensure!(
             report.digest == Some(digest),
-            "the log leads to digest {:?}, the bank had {digest}",
+            "the log gives the digest {:?}, the bank had {digest}",
             report.digest
         );
         let took = start.elapsed();
@@ -403,7 +404,7 @@ fn replay(
             bank.insert("replay_seconds".into(), seconds(took));
         }
         let line = format!(
-            "{} intentions of the bank judged again from the log in {}: digest {digest} again",
+            "{} intentions of the bank replayed from the log in {}: the digest is still {digest}",
             count(applied),
             time(took),
         );

@@ -71,14 +71,15 @@ pub(super) fn kills(
         nothing_lost(&found)?;
         let TopicContents { events, lost } = found;
         let in_total: u64 = acknowledged.iter().map(|offsets| offsets.len() as u64).sum();
-        ensure!(events == in_total, "{events} events for {in_total} answers");
+        ensure!(events == in_total, "{events} events for {in_total} acknowledgements");
         facts.insert(
             "kills".into(),
             json!({"kills": kills, "acknowledged": acknowledged_count, "lost": lost,
                    "kept_answers": kept, "events": events, "open_max_s": seconds(slowest)}),
         );
         let line = format!(
-            "{kills} SIGKILLs: {} acknowledged, {lost} lost, 0 twice, {kept} in doubt settled by nonce",
+            "writer killed {kills} times with SIGKILL: {} events acknowledged, {lost} lost, 0 duplicated; \
+             {kept} unknown outcomes resolved by a retry",
             count(acknowledged_count),
         );
         Ok((line, ()))
@@ -133,7 +134,10 @@ fn write_and_kill(
     killed.context("cannot kill the writer")?;
     let ended = ended.context("cannot wait for the writer")?;
     let signal = std::os::unix::process::ExitStatusExt::signal(&ended);
-    ensure!(signal == Some(9), "the writer ended by itself ({ended})");
+    ensure!(
+        signal == Some(9),
+        "the writer ended before the kill ({ended})"
+    );
     Ok(kept)
 }
 
@@ -151,10 +155,10 @@ fn follow(
             Ok(line) => line,
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                bail!("the writer said nothing for {} s", TIMEOUT.as_secs())
+                bail!("the writer printed nothing for {} s", TIMEOUT.as_secs())
             }
         };
-        let answer = parse(&line).context("the writer said something else than an answer")?;
+        let answer = parse(&line).context("the writer printed a line that is not an answer")?;
         kept += u64::from(answer.kept);
         note(acknowledged, answer)?;
     }
@@ -222,7 +226,7 @@ pub(super) fn nothing_lost(found: &TopicContents) -> anyhow::Result<()> {
     let lost = found.lost;
     ensure!(
         lost == 0,
-        "{lost} acknowledged events are not where the writer was told"
+        "{lost} acknowledged events are not at the offset that was acknowledged"
     );
     Ok(())
 }
@@ -244,7 +248,7 @@ pub(super) fn check(weir: &Weir, acknowledged: &Acknowledged) -> anyhow::Result<
             let nonce = offsets.len() as u64 + 1;
             ensure!(
                 record.nonce == nonce,
-                "event {} of writer {session} instead of {nonce}: one is missing or there twice",
+                "event {} of writer {session} instead of {nonce}: one is missing or stored twice",
                 record.nonce
             );
             let (key, value) = event(session, nonce);

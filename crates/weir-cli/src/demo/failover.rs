@@ -46,7 +46,7 @@ impl Drop for Processes {
 
 fn signal(pid: u32, signal: Signal) -> anyhow::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    kill_process(pid.context("a process without a number")?, signal)?;
+    kill_process(pid.context("a process without a process id")?, signal)?;
     Ok(())
 }
 
@@ -164,7 +164,7 @@ pub(super) fn run(
             let mut leaders = said.iter().filter(|node| node.role == "leader");
             leaders.next().map(|leader| leader.node)
         })?;
-        let (pid, _) = cluster.nodes.get(&leader).context("a leader that is no node")?;
+        let (pid, _) = cluster.nodes.get(&leader).context("the leader is not a node of the cluster")?;
         signal(*pid, Signal::KILL).context("cannot kill the leader")?;
         let killed = Instant::now();
         write(EVENTS + 1)?;
@@ -195,8 +195,8 @@ pub(super) fn run(
                    "resumed_s": seconds(resumed), "digest": first}),
         );
         let line = format!(
-            "leader of {NODES} nodes killed: writes go on after {}; {} acknowledged, 0 lost, 0 twice, \
-             {NODES} equal digests",
+            "leader of {NODES} nodes killed: writes resume after {}; {} events acknowledged, 0 lost, \
+             0 duplicated, {NODES} equal digests",
             time(resumed),
             count(2 * EVENTS),
         );

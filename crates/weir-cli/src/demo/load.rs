@@ -33,7 +33,7 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     stage.step("load", |stage| {
         let bar = stage.bar("loading", events);
-        ensure!(weir.topic(TOPIC)?.ensure()?, "the topic was there before");
+        ensure!(weir.topic(TOPIC)?.ensure()?, "the topic existed already");
         let before = weir.store()?.stats();
         let start = Instant::now();
         thread::scope(|scope| {
@@ -63,7 +63,7 @@ pub(super) fn run(
                    "batches": batches, "syncs": syncs, "topic_bytes": stored}),
         );
         let line = format!(
-            "{} events of {VALUE_BYTES} bytes: {} events/s, {syncs} syncs, {} in the topic",
+            "{} events of {VALUE_BYTES} bytes at {} events/s: {syncs} syncs, {} in the topic",
             count(events),
             count(rate(events, took)),
             bytes(stored),
@@ -89,7 +89,7 @@ fn write(
                 .outcome
                 .commit()
                 .is_some_and(|commit| commit.records == 1);
-            ensure!(valid, "an event was answered {:?}", run.outcome);
+            ensure!(valid, "an event got the outcome {:?}", run.outcome);
             n += u64::from(run.count);
         }
         answered(n);

@@ -24,7 +24,7 @@ pub(super) fn keys(
             let value = value.with_context(|| format!("{} has no value", quake.id))?;
             ensure!(
                 value.value() == quake.bytes,
-                "the value of {} is not the source's",
+                "the value of {} differs from the source",
                 quake.id
             );
         }
@@ -35,7 +35,7 @@ pub(super) fn keys(
             json!({"keys": gets, "seconds": seconds(took)}),
         );
         let line = format!(
-            "{} values by id in {}, each byte for byte the source's",
+            "{} values read by id in {}, each equal to the source byte for byte",
             count(gets),
             time(took)
         );
@@ -60,7 +60,7 @@ pub(super) fn keys(
             found += keys.len() as u64;
         }
         facts.insert("scan".into(), json!({"keys": found}));
-        let line = format!("{} ids by prefix, in byte order", count(found));
+        let line = format!("{} ids found by prefix, in byte order", count(found));
         Ok((line, ()))
     })
 }

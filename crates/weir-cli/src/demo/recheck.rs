@@ -51,18 +51,18 @@ impl StoreSummary {
         for (was, is) in self.topics.iter().zip(&now.topics) {
             ensure!(
                 was == is,
-                "topic, newest offset and keys were {was:?} and are {is:?}"
+                "a topic changed (name, newest offset, keys): {was:?} before, {is:?} now"
             );
         }
         ensure!(
             self.topics.len() == now.topics.len(),
-            "{} topics have become {}",
+            "the number of topics changed from {} to {}",
             self.topics.len(),
             now.topics.len()
         );
         ensure!(
             self.digest == now.digest,
-            "the digest was {} and is {}: another history",
+            "the digest changed from {} to {}: the history differs",
             self.digest,
             now.digest
         );
@@ -91,7 +91,7 @@ impl StoreSummary {
                 topics: topics.iter().map(topic).collect::<Option<_>>()?,
             })
         };
-        kept().with_context(|| format!("{} is not what --keep writes", path.display()))
+        kept().with_context(|| format!("{} is not a file that --keep writes", path.display()))
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn run(directory: &Path, show: OutputOptions) -> anyhow::Result<ExitC
     let mut stage = DemoOutput::new(show)?;
     let result = check(&mut stage, directory);
     if let Err(error) = &result {
-        let advice = "weir verify, or a backup of the directory; nothing was changed in it";
+        let advice = "run `weir verify`, or restore a backup; the directory was not changed";
         stage::explain(error, advice);
     }
     if show.json {
@@ -129,14 +129,14 @@ fn check(stage: &mut DemoOutput, directory: &Path) -> anyhow::Result<u64> {
         };
         let weir = Weir::open_with(directory.join("store"), &options)?;
         kept.compare(&weir)?;
-        Ok((format!("digest {} as it was kept", kept.digest), weir))
+        Ok((format!("the digest is still {}", kept.digest), weir))
     })?;
     stage.step("verify", |_| {
         let records = read_all(&weir)?;
         weir.close()?;
         let files = sound(&directory.join("store"))?.files + sound(&directory.join("bank"))?.files;
         let line = format!(
-            "{} records read, {files} files checked, every checksum right",
+            "{} records read, {files} files checked: all checksums match",
             count(records)
         );
         Ok((line, records))

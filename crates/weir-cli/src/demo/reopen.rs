@@ -38,10 +38,10 @@ pub(super) fn run(
                    "digest": weir.store()?.digest().to_string()}),
         );
         let line = format!(
-            "digest {} as before closing; {} intentions replayed in {}",
-            weir.store()?.digest(),
-            count(replayed),
+            "store closed, reopened in {}: {} intentions replayed, the digest is still {}",
             time(took),
+            count(replayed),
+            weir.store()?.digest(),
         );
         Ok((line, weir))
     })?;
@@ -50,14 +50,14 @@ pub(super) fn run(
         let records = read_all(&weir)?;
         ensure!(
             records == kept.records(),
-            "{records} records of {}",
+            "{records} records instead of {}",
             kept.records()
         );
         weir.close()?;
         let report = sound(directory)?;
         ensure!(
             report.digest.is_some_and(|digest| kept.has_digest(digest)),
-            "the log replayed gives another digest: {:?}",
+            "the replayed log gives another digest: {:?}",
             report.digest
         );
         let took = start.elapsed();
@@ -67,7 +67,7 @@ pub(super) fn run(
                    "seconds": seconds(took)}),
         );
         let line = format!(
-            "{} records read back, {} files checked ({}), every checksum right, in {}",
+            "{} records read back, {} files ({}) checked in {}: all checksums match",
             count(records),
             count(report.files),
             bytes(report.bytes),

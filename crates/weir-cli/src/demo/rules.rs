@@ -55,7 +55,8 @@ pub(super) fn analysts(
                    "first": first, "found": found, "again": again}),
         );
         let line = format!(
-            "{}, seen at {seen} by 2: one writes {first}, the other is told so and writes {again}",
+            "2 analysts revise {} at offset {seen}: the first one writes offset {first}; the second \
+             one gets a conflict with {first}, retries, and writes offset {again}",
             quake.id
         );
         Ok((line, ()))
@@ -97,13 +98,16 @@ pub(super) fn same_feed(
             }
         }
         let written = records() - before;
-        ensure!(written == 0, "{written} records were written all the same");
+        ensure!(
+            written == 0,
+            "{written} records were written in spite of the condition"
+        );
         facts.insert(
             "same_feed".into(),
             json!({"rejected": rejected, "written": written}),
         );
         let line = format!(
-            "the same feed again, \"only if the id is new\": {} rejected, 0 written",
+            "the whole feed sent again with the condition \"id is absent\": {} rejected, 0 written",
             count(rejected)
         );
         Ok((line, ()))
@@ -120,7 +124,7 @@ pub(super) fn transactions(
         let topic = weir.topic("shifts")?;
         let mut options = TopicOptions::default();
         options.keys_max = Some(3);
-        ensure!(topic.create(&options)?.is_valid(), "the topic was not made");
+        ensure!(topic.create(&options)?.is_valid(), "the topic was not created");
         let put = |key| TxnOp::Put {
             key,
             value: b"{\"on\":true}",
@@ -129,7 +133,7 @@ pub(super) fn transactions(
         let fits = topic.txn(&[put(b"mon"), put(b"tue")], &[])?;
         ensure!(
             fits.is_valid() && fits.records() == 2,
-            "two of three did not fit"
+            "a transaction within the limit was rejected"
         );
         let before = topic.info().context("the topic is gone")?;
         let over = topic.txn(&[put(b"wed"), put(b"thu")], &[])?;
@@ -139,22 +143,22 @@ pub(super) fn transactions(
         };
         ensure!(
             over.effect() == Effect::Invalid && over.detail() == full,
-            "four of three were not refused at the second step"
+            "a transaction over the limit was not rejected at its second step"
         );
         let after = topic.info().context("the topic is gone")?;
         ensure!(
             before == after,
-            "a refused transaction left something behind"
+            "a rejected transaction changed the topic"
         );
         ensure!(
             topic.get("wed")?.is_none(),
-            "the first step of it was carried out"
+            "the first step of a rejected transaction was executed"
         );
         facts.insert(
             "transactions".into(),
             json!({"executed": 1, "aborted": 1, "events": fits.records()}),
         );
-        let line = "2 puts as one: both done; 2 more with room for 1: neither, step 2 is the cause";
+        let line = "a transaction of 2 puts is written; one that exceeds the key limit at step 2 writes nothing";
         Ok((line.to_owned(), ()))
     })
 }

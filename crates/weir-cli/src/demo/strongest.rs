@@ -44,9 +44,12 @@ pub(super) fn run(
         wanted.sort_unstable_by(|a, b| weaker(a, b).then(a.id.cmp(b.id)));
         wanted.truncate(SHOWN);
         let is_same = wanted.iter().map(|quake| quake.bytes).eq(found.iter());
-        ensure!(is_same, "the strongest are not those of the source");
+        ensure!(
+            is_same,
+            "the strongest earthquakes are not those of the source"
+        );
         let mut line = format!(
-            "the {SHOWN} strongest of {} in all topics, in {}:",
+            "the {SHOWN} strongest of {} earthquakes in all topics, found in {}:",
             count(quakes.all().len() as u64),
             time(took)
         );
@@ -88,7 +91,7 @@ pub(super) fn run(
             )?;
             let found: Value = serde_json::from_slice(found.first().context("no count")?)?;
             let found = found.as_u64().context("no count")?;
-            ensure!(found == wanted, "{found} are not {wanted}");
+            ensure!(found == wanted, "{found} earthquakes instead of {wanted}");
             let name = from.map_or("less".to_owned(), |n| format!("{n} to {}", n + 1));
             rows.push((name, found));
             above = from.copied();
@@ -99,7 +102,7 @@ pub(super) fn run(
             .max()
             .unwrap_or(1)
             .max(1);
-        let mut line = "by magnitude:".to_owned();
+        let mut line = "earthquakes by magnitude:".to_owned();
         for (name, found) in &rows {
             let columns = (found * BAR_COLUMNS).div_ceil(most);
             let bar = "█".repeat(usize::try_from(columns)?);

@@ -57,7 +57,7 @@ pub(super) fn run(
     let mut place = match ScratchDirectory::new(keep) {
         Ok(place) => place,
         Err(error) => {
-            stage::explain(&error, "another directory, or without --keep");
+            stage::explain(&error, "use another directory, or omit --keep");
             return refuse(&error, facts, show.json);
         }
     };
@@ -67,7 +67,7 @@ pub(super) fn run(
     }
     if let Err(error) = ended {
         let kept = place.keep();
-        let advice = format!("look at the stores, they are kept in {}", kept.display());
+        let advice = format!("examine the stores, which are kept in {}", kept.display());
         stage::explain(&error, &advice);
         return refuse(&error, facts, show.json);
     }
@@ -103,8 +103,8 @@ fn chapters(
     facts.insert("durability".into(), "group".into());
     stage.print_line(&format!(
         "Weir {}: a week of real earthquakes, in an event store inside this process.\n\
-         Store in {} ({file_system});\n\
-         an event counts as written when it is synced to disk.\n",
+         The store is in {} ({file_system}).\n\
+         A write is acknowledged after it is synced to disk.\n",
         env!("CARGO_PKG_VERSION"),
         place.path().display(),
     ))?;
@@ -113,7 +113,7 @@ fn chapters(
         let start = Instant::now();
         let weir = Weir::open(&directory)?;
         let took = time(start.elapsed());
-        Ok((format!("an empty store, made in {took}"), weir))
+        Ok((format!("an empty store, created in {took}"), weir))
     })?;
     write::topics(stage, facts, &weir, &quakes)?;
     write::quakes(stage, facts, &weir, &quakes)?;
@@ -218,7 +218,7 @@ fn summary(stage: &DemoOutput, facts: &Facts, took: Duration) -> anyhow::Result<
     };
     let total = |name: &str| facts.get(name).and_then(Value::as_u64).unwrap_or_default();
     stage.print_line(&format!(
-        "\n{} events written, {} conditions rejected,\n{} events/s under load, {} on disk, {}.",
+        "\n{} events written, {} writes rejected by a condition,\n{} events/s under load, {} on disk, {} in total.",
         count(total("events_written")),
         count(total("conditions_rejected")),
         count(number("load", "events_per_s")),
@@ -226,10 +226,13 @@ fn summary(stage: &DemoOutput, facts: &Facts, took: Duration) -> anyhow::Result<
         time(took),
     ))?;
     stage.print_line(&format!(
-        "Verified: each of {} acknowledged events of the killed writers is there\n\
-         once, at its offset; {} records read back, every checksum right;\n\
-         the history reads the same after reopening; each of {} transfers was\n\
-         judged as a bank must, and none overdrew an account.",
+        "Verified:\n\
+         - Each of {} acknowledged events of the killed writers is stored once,\n  \
+           at the offset that was acknowledged.\n\
+         - {} records were read back, and all checksums match.\n\
+         - The store has the same digest after it was closed and reopened.\n\
+         - Each of {} transfers has the verdict of a model of the bank, and no\n  \
+           account was overdrawn.",
         count(number("kills", "acknowledged")),
         count(number("verify", "records")),
         count(number("bank", "transfers")),

@@ -64,7 +64,8 @@ pub(super) fn quakes(
         let written = AtomicU64::new(0);
         let (sender, received) = mpsc::channel();
         let watched = stage.is_watched();
-        stage.print_line("              live, what the listeners hear of strong ones:")?;
+        stage
+            .print_line("              live, the strong earthquakes that the listeners receive:")?;
         let (latencies, heard, took, tailed) = thread::scope(|scope| {
             let listeners: Vec<_> = quakes
                 .networks()
@@ -113,7 +114,10 @@ pub(super) fn quakes(
         })?;
         bar.finish_and_clear();
         let events = written.load(Ordering::Relaxed);
-        ensure!(events == total, "{events} of {total} events were answered");
+        ensure!(
+            events == total,
+            "{events} of {total} events were acknowledged"
+        );
         let after = weir.store()?.stats();
         let syncs = after.syncs - before.syncs;
         let (p50, p99) = percentiles(latencies.clone());
@@ -121,10 +125,11 @@ pub(super) fn quakes(
         let speed = if watched {
             String::new()
         } else {
-            format!("{}/s ", count(rate(events, took)))
+            format!(" at {}/s", count(rate(events, took)))
         };
         let line = format!(
-            "{} events: {speed}by {WRITERS} writers, {} calls in {syncs} syncs, commit p50 {}, p99 {}",
+            "{} events written by {WRITERS} writers{speed}: {} calls in {syncs} syncs, \
+             commit latency p50 {}, p99 {}",
             count(events),
             latencies.len(),
             time(p50),
@@ -152,7 +157,7 @@ pub(super) fn quakes(
             json!({"listeners": listeners, "records": heard, "shown_while_writing": tailed}),
         );
         let line = format!(
-            "{listeners} listeners meanwhile, each on a thread: {} records in order, each once",
+            "{listeners} listeners, one per topic, received {} records meanwhile: in order, each once",
             count(heard),
         );
         Ok((line, ()))
@@ -207,7 +212,7 @@ fn write(
         for (verdict, quake) in verdicts.iter().zip(quakes) {
             ensure!(
                 verdict.is_valid(),
-                "{} was answered {}",
+                "{} got the verdict {}",
                 quake.id,
                 verdict.effect().name()
             );
@@ -234,7 +239,7 @@ fn listen(
             let offset = record.offset.0;
             ensure!(
                 offset == last + 1,
-                "the listener of {name} saw offset {offset} after {last}"
+                "the listener of {name} received offset {offset} after {last}"
             );
             last = offset;
             if record.kind == RecordKind::Create {
@@ -242,10 +247,10 @@ fn listen(
             }
             let quake = wanted
                 .next()
-                .with_context(|| format!("the listener of {name} saw one record too many"))?;
+                .with_context(|| format!("the listener of {name} received one record too many"))?;
             ensure!(
                 record.key == quake.id.as_bytes() && record.value == quake.bytes,
-                "the listener of {name} did not see {} at offset {offset}",
+                "the listener of {name} did not receive {} at offset {offset}",
                 quake.id
             );
             if quake.magnitude >= STRONG {
@@ -265,7 +270,7 @@ fn listen(
     let mut rest = topic.pages(ReadFrom::After(ConsequenceOffset(last)))?;
     ensure!(
         rest.next().is_none(),
-        "{name} has records that nobody wrote"
+        "{name} has records that no writer wrote"
     );
     Ok(last)
 }
