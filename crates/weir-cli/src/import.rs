@@ -48,8 +48,8 @@ const SHOW_EVERY: u64 = 500;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Each value is stored byte for byte as it is in the file. --format jsonl has one JSON value per line.
---format json is one array, or with --path an array inside an object.
+Each value is stored byte for byte as it is in the file. The format jsonl has one JSON value per line.
+The format json is one array, or with --path an array inside an object.
 
 To resume after an interruption, or to import lines that were added to the file, run the same
 command again. It does not write an item twice. Input that is not a file, such as a pipe, cannot be

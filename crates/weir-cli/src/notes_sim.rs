@@ -14,7 +14,7 @@ use crate::report::{Failure, note};
 #[command(after_long_help = "\
 The server listens on 127.0.0.1 only, keeps its notes in memory, and writes no log. `GET /notes` lists
 the notes, `POST /notes` adds a note, `GET /notes/ID` reads and `PUT /notes/ID` replaces a note. A
-second, slow listener on the next port delays its responses like a remote server. Ctrl-C ends the server.
+second, slow listener on the next port delays its responses like a remote server. Ctrl-C ends both.
 
 Examples:
   weir notes-sim --port 0 --check

@@ -144,9 +144,9 @@ Examples:
     /// Replace the program of a topic
     #[command(after_long_help = "\
 The new program inherits the state. If the module exports `weir_upgrade`, this function runs first and
-may change the state. Without `weir_upgrade`, the module is rejected (BAD_PROGRAM) if its state version
-(`weir_state`) differs from that of the old module, or if the state mode is memory. On any failure, the
-old program remains.
+may change the state. Without `weir_upgrade`, the module must have the state version of the old module
+(`weir_state`), and the state mode must not be memory; otherwise it is rejected (BAD_PROGRAM). On any
+failure, the old program remains.
 
 Examples:
   weir program deploy bank balance.wasm && weir program replace bank balance2.wasm

@@ -62,9 +62,9 @@ store applied them. With --order-by, results are sorted in memory: --offset plus
 all items without --limit. With --sorted, files are merged, with two pages of each file in memory.
 A file whose shape is neither lines nor array is read into memory as a whole.
 
-A value that is not JSON stops the query, unless --on-bad-item selects another action. -o raw prints
-values unchecked if the query reads none of them: it has no --select, no --group-by, and no paths in
---where and --order-by.
+A value that is not JSON stops the query, unless --on-bad-item selects another action. With -o raw,
+values are printed unchecked if the query reads none of them: no --select, no --group-by, and no
+paths in --where and --order-by.
 
 `weir help guide query` describes filters, order, aggregates and checkpoints.
 

@@ -20,7 +20,8 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The token is read from --token-file, or from standard input. It is stored in a file that only you can
-read (mode 0600), or with --keep keyring in the keyring of the desktop, which needs `secret-tool`.
+read (mode 0600). With --keep keyring, it is stored in the keyring of the desktop, which needs the
+program `secret-tool`.
 
 A token with scopes needs --gateway; links still use the URL of the site. A personal access token of
 Jira Data Center needs no --email. Data Center is read-only: login, pull, watch, list, show, search.

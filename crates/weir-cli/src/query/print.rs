@@ -23,23 +23,43 @@ const FIELDS: &[Field] = &[
     field(
         "source",
         "text",
-        "file or topic; null for what was aggregated",
+        "file or topic of the item, null: aggregate",
     ),
-    field("value", "bytes", "the result"),
+    field("value", "bytes", "result, byte for byte"),
 ];
 
 const EXPLAIN: &[Field] = &[
-    field("mode", "text", "in which order results come"),
+    field(
+        "mode",
+        "text",
+        "order of the results: sequential, round_robin, arrival, merge or sort",
+    ),
     field(
         "streaming",
         "bool",
-        "whether results come before all pages have",
+        "whether results are printed before all pages are read",
     ),
-    field("paths", "text", "what is found while a page is scanned"),
-    field("properties", "text", "properties of records that are read"),
-    field("decoded", "text", "what is decoded beside names"),
-    field("holds", "text", "what has to be held, and its bound"),
-    field("resumable", "text", "yes, or why not"),
+    field(
+        "paths",
+        "text",
+        "paths that are found while a page is scanned",
+    ),
+    field(
+        "properties",
+        "text",
+        "properties of records (meta) that the query reads",
+    ),
+    field("decoded", "text", "values that are decoded, besides names"),
+    field(
+        "holds",
+        "text",
+        "data that must stay in memory, and its bound",
+    ),
+    field(
+        "resumable",
+        "text",
+        "whether a checkpoint can resume the query: yes, or the reason why not",
+    ),
 ];
 
 /// Prints results.
