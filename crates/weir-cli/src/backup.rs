@@ -47,7 +47,7 @@ pub(crate) fn run(caller: &Caller, args: &BackupArgs) -> anyhow::Result<ExitCode
         caller,
         Access::Change,
         "weir backup",
-        "run it on the machine of the server, with `--at DIR`, while nothing serves it",
+        "stop the server, then run the command on its machine with `--at DIR`",
     )?;
     let shown = args.target.display().to_string();
     let report = weir.store()?.backup(&args.target);

@@ -191,7 +191,7 @@ impl Bench<'_> {
         };
         let options = place::connect_options(self.caller)?;
         let connected = Weir::connect_with(&url, &options);
-        connected.failed(|| format!("cannot work at {url}"))
+        connected.failed(|| format!("cannot use the server {url}"))
     }
 
     fn is_over(&self) -> bool {
@@ -209,7 +209,7 @@ pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let no_signals = || "cannot prepare for Ctrl-C".to_owned();
+    let no_signals = || "cannot install the handler for Ctrl-C".to_owned();
     let interrupt = Interrupt::new().failed(no_signals)?;
     let access = match args.verb {
         Verb::Read(_) => Access::Change,

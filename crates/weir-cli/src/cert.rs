@@ -101,7 +101,9 @@ fn days(text: &str, most: u32) -> Result<u32, String> {
     let time = units::duration(text).map_err(|error| error.to_string())?;
     let days = u32::try_from(time.as_secs() / DAY.as_secs()).unwrap_or(u32::MAX);
     if days == 0 || days > most || time != DAY * days {
-        return Err(format!("{text} is not 1d to {most}d in whole days"));
+        return Err(format!(
+            "{text} is not a whole number of days from 1d to {most}d"
+        ));
     }
     Ok(days)
 }
@@ -140,7 +142,7 @@ pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> 
             report::note(
                 caller.quiet,
                 &format!(
-                    "protect {}: every reader of this file can impersonate everyone",
+                    "protect {}: a reader of this file can impersonate every server, node and client",
                     dir.join("ca.key").display()
                 ),
             );
@@ -163,15 +165,15 @@ pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> 
             let first = names.first().map_or("", String::as_str);
             let next = match purpose {
                 Purpose::Client => format!(
-                    "next: list it: `[[certificate]]` with `name = \"{first}\"` in the file of \
-                     identities; the client shows {made} with {key}"
+                    "next: add `[[certificate]]` with `name = \"{first}\"` to the file of \
+                     identities; the client uses {made} with {key}"
                 ),
                 Purpose::Node => format!(
                     "next: `weir serve --peer-cert {made} --peer-key {key} --peer-ca {}`",
                     ca.join("ca.pem").display()
                 ),
                 Purpose::Server => format!(
-                    "next: `weir serve --tls-cert {made} --tls-key {key}`; clients trust {}",
+                    "next: `weir serve --tls-cert {made} --tls-key {key}`; clients must trust {}",
                     ca.join("ca.pem").display()
                 ),
             };
@@ -222,7 +224,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<CertificateFields>> {
         };
         let failure = Failure::new(code, what).because(&error);
         failure
-            .advise("`weir cert ca` and `weir cert issue` make such files")
+            .advise("create such files with `weir cert ca` and `weir cert issue`")
             .into()
     })
 }

@@ -89,7 +89,7 @@ pub(crate) fn run(caller: &Caller, args: &ConfigArgs) -> anyhow::Result<ExitCode
             // An invalid file has already ended the command.
             let text = match &caller.settings.file {
                 Some(path) => format!("{} is valid", path.display()),
-                None => "there is no file; the defaults apply".to_owned(),
+                None => "there is no configuration file; the defaults apply".to_owned(),
             };
             note(caller.quiet, &text);
         }

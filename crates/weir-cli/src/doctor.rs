@@ -100,7 +100,7 @@ pub(crate) fn run(caller: &Caller, _args: &DoctorArgs) -> anyhow::Result<ExitCod
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let advice = "run it on the machine of the server, with `--at DIR`";
+    let advice = "run the command on the machine of the server, with `--at DIR`";
     let at = PathBuf::from(place::directory(caller, "weir doctor", advice)?);
     let base = existing(&at);
     let mut checks = vec![files(), file_size(), clock(&at)];
@@ -151,7 +151,8 @@ fn files() -> Check {
 fn file_size() -> Check {
     let limit = getrlimit(Resource::Fsize).current;
     let found = limit.map_or_else(|| "no limit".to_owned(), |bytes| format!("{bytes} bytes"));
-    let advice = "a file that reaches it counts as a full disk: `ulimit -f unlimited`";
+    let advice =
+        "a file of this size counts as a full disk: remove the limit with `ulimit -f unlimited`";
     Check::new("file size", found, None, limit.map(|_| advice))
 }
 
@@ -171,9 +172,9 @@ fn clock(at: &Path) -> Check {
         .flatten()
         .any(|time| time > now + CLOCK_SLACK);
     let wrong = if unix_s < CLOCK_MIN_UNIX_S {
-        Some("set the clock: retention and leases count on it")
+        Some("set the clock: retention and leases depend on it")
     } else if ahead {
-        Some("files of the store are from the future: set the clock before the store is opened")
+        Some("files of the store have times in the future: set the clock before you open the store")
     } else {
         None
     };
@@ -185,7 +186,7 @@ fn disk_of(base: &Path) -> Vec<Check> {
     let (system, space) = match found {
         Ok(found) => found,
         Err(error) => {
-            let advice = "name a directory that this process may look at";
+            let advice = "name a directory that this process can read";
             return vec![Check::new(
                 "file system",
                 error.to_string(),
@@ -196,9 +197,11 @@ fn disk_of(base: &Path) -> Vec<Check> {
     };
     let warning = match system.survival {
         Survival::Survives => None,
-        Survival::Unknown => Some("check that a sync on it reaches a disk of this machine"),
+        Survival::Unknown => {
+            Some("check that a sync on this file system reaches a disk of this machine")
+        }
         Survival::Volatile => {
-            Some("what is synced there is not on a disk of this machine: use a local disk")
+            Some("synced data does not reach a disk of this machine: use a local disk")
         }
     };
     let free = space.free_bytes;
@@ -207,8 +210,9 @@ fn disk_of(base: &Path) -> Vec<Check> {
         Check::new(
             "free space",
             format!("{} MiB of {} MiB", free >> 20, space.total_bytes >> 20),
-            (free < FREE_BYTES_MIN).then_some("free space: a store there accepts no writes"),
-            (free < FREE_BYTES_FEW).then_some("free space, or set retention for topics"),
+            (free < FREE_BYTES_MIN)
+                .then_some("free disk space: a store in this file system accepts no writes"),
+            (free < FREE_BYTES_FEW).then_some("free disk space, or set retention for topics"),
         ),
     ]
 }
@@ -216,7 +220,7 @@ fn disk_of(base: &Path) -> Vec<Check> {
 fn syncs(base: &Path) -> Check {
     match time_syncs(base) {
         Err(error) => {
-            let advice = "the directory must be writable for this user";
+            let advice = "make the directory writable for this user";
             Check::new("sync", format!("cannot write: {error}"), Some(advice), None)
         }
         Ok(mut times) => {
@@ -231,7 +235,9 @@ fn syncs(base: &Path) -> Check {
             let warned = if median > SYNC_SLOW {
                 Some("each write waits for a sync: use a faster disk, or send many writes at once")
             } else if median < SYNC_IMPLAUSIBLE {
-                Some("no disk is so fast: syncs are not executed, or the file system is in memory")
+                Some(
+                    "no disk is this fast: the system ignores syncs, or the file system is in memory",
+                )
             } else {
                 None
             };
@@ -269,7 +275,7 @@ fn port(name: &'static str, address: SocketAddr) -> Check {
     match TcpListener::bind(address) {
         Ok(_) => Check::new(name, format!("{address} is free"), None, None),
         Err(error) => {
-            let advice = "a server listens there already, or give `weir serve` another port";
+            let advice = "stop the process that uses the port, or give `weir serve` another port";
             Check::new(name, format!("{address}: {error}"), None, Some(advice))
         }
     }

@@ -468,7 +468,7 @@ fn claim(
         return Ok(ExitCode::SUCCESS);
     };
     if max == 0 {
-        return Err(usage("--max is at least 1"));
+        return Err(usage("--max must be at least 1"));
     }
     let weir = place::open(caller, Access::Change)?;
     let failed = || format!("cannot claim from group {group} of {topic}");
@@ -511,12 +511,12 @@ pub(crate) fn tail(
     let done = known.as_ref().is_some_and(|known| known.lag == 0);
     if let Some(other) = known.filter(|known| known.mode != GroupMode::Exclusive) {
         let why = format!(
-            "its mode is {}, and a tail reads as the one member of an exclusive group",
+            "the mode of the group is {}, but `weir tail` needs an exclusive group",
             other.mode.name()
         );
         let advice = format!(
-            "take its records with `weir group claim {topic} {group}`, or read as another group: \
-             one that is not there yet is made exclusive"
+            "claim the records with `weir group claim {topic} {group}`, or name a new group: \
+             `weir tail` creates it as exclusive"
         );
         let failure = Failure::new(ErrorCode::GroupMode, failed());
         return Err(failure.because(why).advise(advice).into());
@@ -551,7 +551,7 @@ pub(crate) fn tail(
         let lost = handle.ack(&works).failed(failed)?;
         if !lost.is_empty() {
             let failure = Failure::new(ErrorCode::NotOwner, failed());
-            return Err(failure.because("another member took over").into());
+            return Err(failure.because("another member took over the group").into());
         }
         left -= works.len() as u64;
     }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use weir::ErrorCode;
+use weir::{ErrorCode, ErrorFault, ErrorRetry};
 
 use crate::report;
 
@@ -22,25 +22,27 @@ macro_rules! guide {
 
 /// The text that explains the exit codes.
 const EXITS: &str = "\
-0    done
-1    failed: input or output, a line that cannot be used
-2    usage: the command line makes no sense
+0    success
+1    failure: for example an input or output error, or an invalid line
+2    usage error: an option or argument is missing or invalid
 3    the verdict was not VALID (--accept-invalid turns this off)
 4    not found
-5    refused, may succeed later: busy, locked, disk full
-6    outcome unknown
-7    not allowed
-70   internal error, a mistake of ours
+5    temporary failure, retry later: busy, locked, disk full
+6    the outcome of a write is unknown
+7    the caller is not authenticated or lacks a right
+65   the input of a query is not valid
+70   internal error: a bug in Weir
 130  interrupted
-141  nobody reads the output any more (the signal PIPE)
+141  the reader closed standard output (SIGPIPE)
 
-verify, topic verify, repair, backup, restore and serve say more about a store:
+verify, topic verify, repair, backup, restore and serve use these codes for a store:
 65   damaged data
+69   no leader, or the server is not reachable
 73   cannot create: the target is not empty
 74   a read or write failed
-75   another process has the store open, or the port
+75   another process has the store open or uses the port
 77   not permitted
-78   wrong place, version or configuration
+78   the path, address, version or configuration is wrong
 ";
 
 /// The guides: name, subject, text.
@@ -60,18 +62,26 @@ const GUIDES: &[(&str, &str, &str)] = &[
         "work queues: lease, redelivery, dead letters",
         "guide/groups"
     ),
-    guide!("programs", "judge the writes of a topic", "guide/programs"),
+    guide!(
+        "programs",
+        "reject invalid writes with a program",
+        "guide/programs"
+    ),
     guide!(
         "serve",
         "serve a store, and use it over HTTP",
         "guide/serve"
     ),
-    guide!("jira", "keep a replica of a Jira site", "guide/jira"),
+    guide!(
+        "jira",
+        "read and edit a replica of a Jira site",
+        "guide/jira"
+    ),
     guide!("emacs", "use a store in Emacs", "guide/emacs"),
-    guide!("lab", "measure", "guide/lab"),
+    guide!("lab", "compare the performance of programs", "guide/lab"),
     guide!(
         "promises",
-        "what is kept, and under which conditions",
+        "what the store guarantees, and how this is tested",
         "operating/promises"
     ),
     guide!("operation", "run a server", "operating/serve"),
@@ -82,7 +92,7 @@ const GUIDES: &[(&str, &str, &str)] = &[
     ),
     guide!(
         "cluster",
-        "several nodes that keep one store",
+        "replicate a store on several nodes",
         "operating/cluster"
     ),
     guide!("backup", "copy and restore a store", "operating/backup"),
@@ -92,7 +102,7 @@ const GUIDES: &[(&str, &str, &str)] = &[
         "operating/damage"
     ),
     guide!("growth", "disk and memory", "operating/growth"),
-    guide!("clocks", "what a wrong clock does", "operating/clocks"),
+    guide!("clocks", "the effects of a wrong clock", "operating/clocks"),
     guide!("metrics", "the metrics of a server", "operating/metrics"),
 ];
 
@@ -190,9 +200,18 @@ fn explain(code: ErrorCode) -> String {
     );
     // Writing to a string cannot fail.
     let _ = writeln!(text, "\nTry: {}", code.advice());
-    let fault = format!("{:?}", code.fault()).to_lowercase();
-    let retry = format!("{:?}", code.retry()).to_lowercase();
-    let _ = writeln!(text, "\nwhose doing   {fault}\nsame again    {retry}");
+    let fault = match code.fault() {
+        ErrorFault::Caller => "the caller",
+        ErrorFault::Peer => "the other side of the connection",
+        ErrorFault::Environment => "disk, network, operating system or load",
+        ErrorFault::Us => "a bug in Weir",
+    };
+    let retry = match code.retry() {
+        ErrorRetry::Yes => "may succeed at once",
+        ErrorRetry::After => "may succeed later, or after the advice is followed",
+        ErrorRetry::No => "fails again",
+    };
+    let _ = writeln!(text, "\ncaused by     {fault}\nretry         {retry}");
     let (exit, store) = (code.exit_code(), code.exit_code_store());
     let _ = writeln!(
         text,
@@ -211,7 +230,7 @@ fn command(mut command: clap::Command, words: &[String]) -> anyhow::Result<Strin
             .collect();
         let Some(next) = known.iter().position(|name| name == word) else {
             let text = format!(
-                "there is no command {word}; there are: {}\n`weir help guide` lists the guides, `weir help errors` the error codes\n",
+                "there is no command {word}; the commands are: {}\n`weir help guide` lists the guides, `weir help errors` the error codes\n",
                 known.join(" ")
             );
             let kind = clap::error::ErrorKind::InvalidSubcommand;

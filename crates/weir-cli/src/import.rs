@@ -131,7 +131,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     };
     let started = Instant::now();
-    let no_signals = || "cannot prepare for Ctrl-C".to_owned();
+    let no_signals = || "cannot install the handler for Ctrl-C".to_owned();
     let interrupt = Interrupt::new().failed(no_signals)?;
     let mut source = Source::open(args, caller.limits.value_bytes_max, &interrupt)?;
     if args.dry_run {
@@ -151,7 +151,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     if going_on > 0 {
         note(
             caller.quiet,
-            &format!("resuming after the {going_on} items that are imported already"),
+            &format!("resuming after {going_on} items that earlier runs imported"),
         );
     }
     let validator = ItemValidator::new(args, caller, sender.name());
@@ -187,11 +187,11 @@ fn interrupted(args: &ImportArgs, source: &Source, counts: &Counts) -> Failure {
         ErrorCode::Cancelled,
         format!("the import of {} was interrupted", args.file.display()),
     )
-    .because(format!("{written} items were written by this run"));
+    .because(format!("this run wrote {written} items"));
     match source.identity() {
-        Some(_) if args.again => failure.advise("run the same command without --again to go on"),
-        Some(_) => failure.advise("run the same command again: it goes on after these items"),
-        None => failure.advise("this input cannot be read again: give what is after these items"),
+        Some(_) if args.again => failure.advise("to resume, run the same command without --again"),
+        Some(_) => failure.advise("run the same command again: it resumes after these items"),
+        None => failure.advise("this input cannot be resumed: import only the items after these"),
     }
 }
 
@@ -277,7 +277,7 @@ impl<'a> Run<'a> {
             && self.usable < sender.last()
         {
             let why = format!(
-                "{} items of it were imported before, and now it has {}",
+                "earlier runs imported {} items of the file, but it now has only {}",
                 sender.last(),
                 self.usable
             );
@@ -319,7 +319,7 @@ fn bar(file: &Path, quiet: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(len.as_ref().map(std::fs::Metadata::len), target);
     let template = match len {
         Some(_) => {
-            "{bar:30} {percent:>3}%  {msg}  {bytes}/{total_bytes}  {bytes_per_sec}  ETA {eta}  (Ctrl-C is safe: run it again to go on)"
+            "{bar:30} {percent:>3}%  {msg}  {bytes}/{total_bytes}  {bytes_per_sec}  ETA {eta}  (after Ctrl-C, run the command again to resume)"
         }
         None => "{spinner} {msg}  {bytes}  {bytes_per_sec}",
     };

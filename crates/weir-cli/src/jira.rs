@@ -165,12 +165,12 @@ fn chosen(named: Option<&str>) -> anyhow::Result<(String, Site)> {
         match known.len() {
             1 => known.remove(0),
             0 => {
-                let failure = Failure::new(ErrorCode::BadOption, "no site is known");
+                let failure = Failure::new(ErrorCode::BadOption, "no site is configured");
                 return Err(failure.advise("run `weir jira login URL` first").into());
             }
             _ => {
-                let failure = Failure::new(ErrorCode::BadOption, "there is more than one site");
-                let advice = format!("choose with --site: {}", known.join(", "));
+                let failure = Failure::new(ErrorCode::BadOption, "several sites are configured");
+                let advice = format!("choose one with --site: {}", known.join(", "));
                 return Err(failure.advise(advice).into());
             }
         }
@@ -212,7 +212,7 @@ fn client(caller: &Caller, name: &str, site: &Site) -> anyhow::Result<Client> {
     match site.expires_within(now_ms()) {
         Some(days) if days < 0 => note(false, &format!("warning: the token of {name} has expired")),
         Some(days) => {
-            let text = format!("the token of {name} expires in {days} days; make a new one");
+            let text = format!("the token of {name} expires in {days} days; create a new token");
             note(caller.quiet, &format!("warning: {text}"));
         }
         None => {}
@@ -252,7 +252,7 @@ pub(crate) fn failed(what: &str, error: &JiraError) -> Failure {
 fn advice(error: &JiraError) -> Option<&'static str> {
     Some(match error {
         JiraError::Transport { .. } => {
-            "check the address of the site and the network; the replica can be read meanwhile"
+            "check the address of the site and the network; the replica remains readable"
         }
         JiraError::Unauthenticated => {
             "check the e-mail address and the token; `weir jira login` stores a new token"
@@ -260,12 +260,14 @@ fn advice(error: &JiraError) -> Option<&'static str> {
         JiraError::Captcha => "log in with a browser once, then retry",
         JiraError::Status {
             status: 300..400, ..
-        } => "log in with the address to which the site leads, without `/rest/` and the rest",
+        } => {
+            "log in with the address to which the site redirects, without `/rest/` and what follows"
+        }
         JiraError::Status { status: 403, .. } => {
-            "give the account this right, or the token its scope"
+            "grant the account this right, or the token this scope"
         }
         JiraError::Status { status: 404, .. } => {
-            "check the address of the site, its path included, and whether the account may see this"
+            "check the address and path of the site, and whether the account can see the item"
         }
         JiraError::Status { status: 429, .. } | JiraError::Limited { .. } => {
             "retry in a few minutes; changes stay in the outbox"
@@ -273,9 +275,9 @@ fn advice(error: &JiraError) -> Option<&'static str> {
         JiraError::Status {
             status: 500..600, ..
         } => "retry later: the site failed",
-        JiraError::Status { .. } => "correct what the site names",
+        JiraError::Status { .. } => "correct the error that the site reports",
         JiraError::Garbage { .. } | JiraError::Paging(_) => {
-            "check that the address is that of a Jira site, and that no proxy changes its answers"
+            "check that the address is that of a Jira site, and that no proxy changes the responses"
         }
         JiraError::TooManyGone { .. } => {
             "check what the account can see at the site, then use --confirm-removal"

@@ -110,11 +110,14 @@ pub(crate) fn open_files(
 pub(crate) fn said(caller: &Caller, access: Access, store: &Store) {
     let (at, report) = (&caller.settings.at, store.report());
     if report.created {
-        note(caller.quiet, &format!("made a new store in {}", at.value));
+        note(
+            caller.quiet,
+            &format!("created a new store in {}", at.value),
+        );
     }
     if caller.verbose {
         let text = format!(
-            "opened {} ({}): {} log entries applied again, {} files derived again",
+            "opened {} ({}): replayed {} log entries, rebuilt {} files",
             at.value,
             at.origin,
             report.replayed_entries,
@@ -128,8 +131,8 @@ pub(crate) fn said(caller: &Caller, access: Access, store: &Store) {
     let clock = report.clock;
     if clock.ahead_ms > 0 {
         let text = format!(
-            "the clock of this machine is {} min ahead of the time of the store: it is accepted after \
-             ten minutes, or at once with --believe-clock",
+            "the clock of this machine is {} min ahead of the time of the store: the store accepts \
+             this time after ten minutes, or at once with --believe-clock",
             clock.ahead_ms.div_ceil(60_000)
         );
         note(false, &format!("warning: {text}"));
@@ -147,7 +150,8 @@ pub(crate) fn said(caller: &Caller, access: Access, store: &Store) {
 fn connect(caller: &Caller, url: &str) -> anyhow::Result<Weir> {
     let options = connect_options(caller)?;
     if options.token.is_some() && can_be_read(url) {
-        let text = format!("{url} has no TLS: the token can be read on the way; weirs:// has");
+        let text =
+            format!("{url} has no TLS, so others on the network can read the token: use weirs://");
         note(caller.quiet, &text);
     }
     let weir = Weir::connect_with(url, &options).map_err(|error| cannot_connect(url, &error))?;
@@ -163,13 +167,14 @@ fn connect(caller: &Caller, url: &str) -> anyhow::Result<Weir> {
 }
 
 fn cannot_connect(url: &str, error: &WeirError) -> Failure {
-    let failure = Failure::weir(format!("cannot work at {url}"), error);
+    let failure = Failure::weir(format!("cannot connect to {url}"), error);
     match failure.code {
         ErrorCode::Unreachable if error.to_string().contains("certificate") => {
-            failure.advise("name the authority that the server has: `--server-ca FILE`")
+            failure.advise("name the certificate authority of the server: `--server-ca FILE`")
         }
-        ErrorCode::Unauthenticated => failure
-            .advise("give a token that holds: `--token-file FILE`, WEIR_TOKEN, or in a context"),
+        ErrorCode::Unauthenticated => {
+            failure.advise("give a valid token with `--token-file FILE`, WEIR_TOKEN or a context")
+        }
         _ => failure,
     }
 }
@@ -384,7 +389,8 @@ pub(crate) fn check_empty(caller: &Caller, at: &Path) -> anyhow::Result<()> {
         let name = entry.failed(failed)?.file_name();
         if HARMLESS.iter().all(|harmless| name != *harmless) {
             let name = name.to_string_lossy();
-            let why = format!("the directory is not a store, and has other files, such as {name}");
+            let why =
+                format!("the directory is not a store and contains other files, such as {name}");
             let failure = Failure::new(ErrorCode::StoreExists, failed())
                 .because(why)
                 .advise("name an empty or new directory, or give --create to use this one");
@@ -404,7 +410,7 @@ pub(crate) fn cannot_open(caller: &Caller, at: &Path, error: &StoreError) -> any
     if matches!(error, StoreError::NodeRefused { .. }) {
         let at = at.display();
         failure = failure.advise(format!(
-            "serve it (`weir serve --at {at}`), and give the address of the node: \
+            "serve the directory with `weir serve --at {at}`, and give the address of the node: \
              `--at weir://HOST:PORT`"
         ));
     }
@@ -430,9 +436,12 @@ pub(crate) fn parse(at: &str) -> anyhow::Result<Where<'_>> {
         _ if at.starts_with("unix:") => return Ok(Where::Server(at)),
         None if is_address(at) => {
             let host = if at.starts_with(':') { "localhost" } else { "" };
-            let failure = Failure::new(ErrorCode::BadAddress, format!("cannot work at {at}"));
+            let failure = Failure::new(
+                ErrorCode::BadAddress,
+                format!("cannot use the address {at}"),
+            );
             return Err(failure
-                .because("an address of a server begins with its scheme")
+                .because("the address of a server must begin with a scheme")
                 .advise(format!(
                     "for the server, `--at weir://{host}{at}`; for a directory of this name, \
                      `--at ./{at}`"
@@ -443,13 +452,18 @@ pub(crate) fn parse(at: &str) -> anyhow::Result<Where<'_>> {
         Some(("weir" | "weirs", _)) => return Ok(Where::Server(at)),
         Some((scheme, _)) => scheme,
     };
-    let failure = Failure::new(ErrorCode::BadAddress, format!("cannot work at {at}"));
+    let failure = Failure::new(
+        ErrorCode::BadAddress,
+        format!("cannot use the address {at}"),
+    );
     Err(match scheme {
         "http" | "https" => failure
-            .because("commands speak the native protocol of a server, not HTTP")
-            .advise("give its native port: `--at weir://HOST:7071`, with TLS weirs://"),
+            .because("commands use the native protocol of a server, not HTTP")
+            .advise(
+                "give the native port of the server: `--at weir://HOST:7071`, or weirs:// with TLS",
+            ),
         _ => failure
-            .because(format!("{scheme} is not a kind of address that is known"))
+            .because(format!("{scheme} is not a known scheme"))
             .advise("give a directory, weir://HOST:PORT, weirs://HOST:PORT or unix:PATH"),
     }
     .into())
@@ -465,8 +479,8 @@ pub(crate) fn directory<'a>(
     match place(caller)? {
         Where::Directory(at) => Ok(at),
         Where::Server(url) => {
-            let what = format!("{verb} cannot work at {url}");
-            let why = "it needs the files of the store, and this is a server";
+            let what = format!("{verb} cannot use the server {url}");
+            let why = "this command needs the directory of a store, not the address of a server";
             let failure = Failure::new(ErrorCode::BadAddress, what);
             Err(failure.because(why).advise(instead).into())
         }
@@ -480,7 +494,7 @@ fn warn(caller: &Caller) {
             time.as_millis()
         ),
         Durability::Memory => {
-            "durability memory: a power cut can lose everything of this run".to_owned()
+            "durability memory: a power cut can lose all writes of this run".to_owned()
         }
         _ => return,
     };

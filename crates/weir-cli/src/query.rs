@@ -298,12 +298,12 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
     let format = caller.style.format(Shape::Stream);
     text.level = level(args, &text, format);
     if args.on_bad_item == Some(Bad::Undefined) && format == Format::Json && !makes(args) {
-        let why = "`-o json` prints JSON only: `--on-bad-item skip` leaves out what is not";
+        let why = "`-o json` prints JSON only: `--on-bad-item skip` skips items that are not JSON";
         return Err(usage(why));
     }
     if args.from.is_empty() && (args.follow || args.latest || args.since.is_some()) {
         return Err(usage(
-            "--follow, --latest and --since are for topics: name them with --from",
+            "--follow, --latest and --since apply to topics: name a topic with --from",
         ));
     }
     // Errors in the query are reported before errors in files and topics.
@@ -321,7 +321,7 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         && let Some(format) = asked
     {
         let why = format!(
-            "-r prints bare values; `-o {}` has a form of its own",
+            "-r prints bare values: it cannot be combined with `-o {}`",
             format.name()
         );
         return Err(usage(&why));
@@ -368,7 +368,7 @@ fn query(
     let goes_on = before.is_some();
     let paths: Vec<PathBuf> = args.paths.iter().chain(&args.files).cloned().collect();
     if paths.is_empty() && args.from.is_empty() {
-        return Err(usage("name files, or topics with --from"));
+        return Err(usage("name a file, or a topic with --from"));
     }
     let last;
     if args.from.is_empty() {
@@ -420,7 +420,7 @@ fn follow_directory(
             if let Some(why) = topics.explain().no_token {
                 let what = "cannot follow the topics of a directory with this query";
                 let failure = Failure::new(ErrorCode::NoToken, what).because(why);
-                let advice = "serve the directory (`weir serve`), and ask the server";
+                let advice = "serve the directory with `weir serve`, and query the server";
                 return Err(failure.advise(advice).into());
             }
             if print_until_idle(&mut topics, printer)? {
@@ -492,9 +492,9 @@ fn drive(
     if args.checkpoint.is_some()
         && let Some(why) = query.explain().no_token
     {
-        let failure = Failure::new(ErrorCode::NoToken, "cannot keep a checkpoint").because(why);
-        let advice = "with a checkpoint, --limit is how many come now, and no limit of the query; \
-                      files in order need no sort: give --sorted";
+        let failure = Failure::new(ErrorCode::NoToken, "cannot write a checkpoint").because(why);
+        let advice = "with a checkpoint, --limit applies to each run; if the files are already sorted, \
+                      use --sorted";
         return Err(failure.advise(advice).into());
     }
     // With a checkpoint, the limit applies to this run, not to the whole query.
@@ -544,11 +544,11 @@ fn drive(
         let count = query.skipped();
         note(
             caller.quiet,
-            &format!("{count} items are not JSON and were left out"),
+            &format!("skipped {count} items that are not JSON"),
         );
     }
     if over && left > 0 {
-        let what = "the run of this checkpoint has come to its end; what was added since is not part of it";
+        let what = "the query of this checkpoint is complete; it does not include data that was added later";
         note(caller.quiet, what);
     }
     if let Some(path) = &args.checkpoint {
@@ -579,10 +579,10 @@ fn query_failure(what: String, error: &QueryError, why: String) -> anyhow::Error
     let failure = Failure::new(error.code(), what).because(why);
     match error.code() {
         ErrorCode::BadEnvelope => failure.advise(
-            "say where items are: `--shape array`, `lines`, `values`, `single` or `member:PATH`",
+            "set the shape of the input: `--shape array`, `lines`, `values`, `single` or `member:PATH`",
         ),
         ErrorCode::SortBudget => {
-            failure.advise("set `--limit`, or `--sorted` for sorted files, or raise `--sort-max`")
+            failure.advise("set `--limit`, raise `--sort-max`, or use `--sorted` if the files are sorted")
         }
         ErrorCode::TokenMismatch | ErrorCode::TokenCorrupt => {
             failure.advise("use the options of the first run, or remove the checkpoint file")

@@ -88,7 +88,7 @@ pub(crate) fn run(caller: &Caller, args: &RepairArgs) -> anyhow::Result<ExitCode
     let source = PathBuf::from(place::directory(
         caller,
         "weir repair",
-        "run it on the machine of the server, with `--at DIR`, while nothing serves it",
+        "stop the server, then run the command on its machine with `--at DIR`",
     )?);
     let target = args.target.as_deref().filter(|_| !args.dry_run);
     let report = match target {
@@ -179,8 +179,8 @@ fn json(kept: &SalvagedTopic, lost: &[&Lost]) -> String {
 fn line(kept: &SalvagedTopic, lost: &[&Lost]) -> String {
     let SalvagedTopic { topic, first, last } = kept;
     let mut line = match first {
-        0 => format!("{topic}: keeps no record"),
-        _ => format!("{topic}: keeps {first} to {last}"),
+        0 => format!("{topic}: retains no record"),
+        _ => format!("{topic}: retains {first} to {last}"),
     };
     for lost in lost {
         // Writing to a string cannot fail.

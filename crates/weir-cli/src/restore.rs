@@ -89,13 +89,14 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
         let what = format!("cannot restore into {shown}");
         return Err(Failure::new(ErrorCode::StoreExists, what).tool().into());
     }
-    let partial = partial(&args.target).ok_or_else(|| usage("give the target by its name"))?;
+    let partial = partial(&args.target)
+        .ok_or_else(|| usage("TARGET must end with the name of a directory"))?;
     if partial.try_exists().map_err(failed)? {
         let left = partial.display();
         return Err(failed(io::ErrorKind::AlreadyExists.into())
-            .because(format!("the copy is made in {left}, and that is there"))
+            .because(format!("the temporary directory {left} already exists"))
             .advise(format!(
-                "remove {left} if an earlier restore left it, or name another target"
+                "if an interrupted restore created {left}, remove it; otherwise choose another target"
             ))
             .into());
     }
@@ -146,7 +147,9 @@ fn partial(target: &Path) -> Option<PathBuf> {
 
 fn copy(from: &Path, to: &Path, depth: usize, copied: &mut Copied) -> io::Result<()> {
     if depth > DEPTH_MAX {
-        return Err(io::Error::other("the folders of the backup are too deep"));
+        return Err(io::Error::other(format!(
+            "the directories of the backup are nested more than {DEPTH_MAX} deep"
+        )));
     }
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

@@ -219,11 +219,12 @@ fn check_volatile(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::R
     let fine = config.volatile || caller.settings.durability.value == Durability::Memory;
     match volatile_kind(Path::new(at)) {
         Some(kind) if !fine => {
-            let what = format!("cannot serve {at}: volatile ({kind})");
+            let what = format!("cannot serve {at}: its file system is volatile ({kind})");
             let failure = Failure::new(ErrorCode::Volatile, what).because(format!(
-                "what is synced to {kind} may not survive a power cut or a restart"
+                "data synced to {kind} may not survive a power cut or a restart"
             ));
-            let advice = "name a directory on a disk, or say that the loss is fine: `--volatile`";
+            let advice =
+                "name a directory on a disk, or accept the possible loss with `--volatile`";
             Err(failure.advise(advice).tool().into())
         }
         _ => Ok(()),
@@ -317,7 +318,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     let unable = || {
         Failure::new(
             ErrorCode::BadAddress,
-            "cannot serve a store that is served elsewhere".to_owned(),
+            "cannot serve the store of another server".to_owned(),
         )
     };
     let store = weir.shared_store().ok_or_else(unable)?;
@@ -345,23 +346,26 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     if let Some(cause) = failure {
         // The failure below reports the result, with its cause.
         drop(weir.close());
-        let what = "the server has ended: its store accepts no more writes".to_owned();
+        let what = "the server stopped because its store accepts no more writes".to_owned();
         let failure = Failure::store(what, &StoreError::Poisoned { cause });
         return Err(failure.tool().into());
     }
     close(at, weir, node.as_deref())?;
     if has_ended {
-        let what = "the server has ended: the consensus of its node has".to_owned();
+        let what = "the server stopped because the consensus of its node stopped".to_owned();
         let failure = Failure::new(ErrorCode::Io, what);
         return Err(failure
-            .advise("the log says why; start it again")
+            .advise("read the cause in the log, then start the server again")
             .tool()
             .into());
     }
     match ended {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(ServerError::Cut) => {
-            note(caller.quiet, "some requests were not answered");
+            note(
+                caller.quiet,
+                "the server stopped before it answered all requests",
+            );
             Ok(ExitCode::FAILURE)
         }
         Err(error) => Err(refusal(&error, &config)),
@@ -407,19 +411,19 @@ fn port(address: &str, source: &std::io::Error, config: &ServerConfig) -> Failur
     let Some((flag, _)) = flag else {
         return failure(ErrorCode::NotPermitted).because(source);
     };
-    let other = format!("`{flag} ADDRESS` names another, `{flag} :0` any that is free");
+    let other = format!("`{flag} ADDRESS` sets the address, `{flag} :0` selects a free port");
     match source.kind() {
         ErrorKind::AddrInUse => failure(ErrorCode::AddressTaken)
             .because("another process listens there")
-            .advise(format!("end that process, or use another port: {other}")),
+            .advise(format!("stop that process, or use another port: {other}")),
         ErrorKind::AddrNotAvailable => failure(ErrorCode::BadOption)
-            .because("it is not an address of this machine")
-            .advise(format!("take one that this machine has: {other}")),
+            .because("this machine does not have the address")
+            .advise(format!("use an address of this machine: {other}")),
         ErrorKind::PermissionDenied => {
             failure(ErrorCode::NotPermitted)
                 .because(source)
                 .advise(format!(
-                    "ports below 1024 need a right of their own: {other}"
+                    "ports below 1024 need a system privilege; use another port: {other}"
                 ))
         }
         _ => failure(ErrorCode::NotPermitted).because(source),
@@ -462,10 +466,15 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server, node: Option<&C
         );
     }
     if let Some(socket) = &server.config().socket {
-        note(false, &format!("this machine at unix:{}", socket.display()));
+        note(
+            false,
+            &format!("local clients at unix:{}", socket.display()),
+        );
     }
     if let Some(kind) = store.volatile() {
-        let text = format!("volatile: {kind} may lose the store in a power cut or restart");
+        let text = format!(
+            "warning: volatile file system {kind}: a power cut or restart can destroy the store"
+        );
         note(false, &text);
     }
     note(
@@ -619,7 +628,7 @@ impl Signals {
             let wait = lame_duck.as_secs_f64();
             note(
                 false,
-                &format!("not ready, and serving for {wait} s more (--lame-duck)"),
+                &format!("reporting not ready, and serving for {wait} s more (--lame-duck)"),
             );
         }
         let until = Instant::now() + lame_duck;

@@ -181,7 +181,7 @@ pub(crate) fn durability(text: &str) -> Result<Durability, String> {
             Err(error) => Err(error.to_string()),
         },
         _ => Err(format!(
-            "{text} is not a level; choose group, each, interval:TIME or memory"
+            "{text} is not a durability level; choose group, each, interval:TIME or memory"
         )),
     }
 }
@@ -189,7 +189,7 @@ pub(crate) fn durability(text: &str) -> Result<Durability, String> {
 /// Parses a consistency level: `local`, `leader` or `linear`.
 pub(crate) fn consistency(text: &str) -> Result<Consistency, String> {
     let read = Consistency::from_name(text.as_bytes());
-    read.ok_or_else(|| format!("{text} is not a level; choose local, leader or linear"))
+    read.ok_or_else(|| format!("{text} is not a consistency level; choose local, leader or linear"))
 }
 
 /// Parses a duration with its unit, for a flag.
@@ -209,7 +209,7 @@ pub(crate) fn value_bytes_max(text: &str) -> Result<usize, String> {
     let fits = bytes.filter(|bytes| *bytes <= VALUE_BYTES_MAX);
     fits.ok_or_else(|| {
         let most = VALUE_BYTES_MAX >> 20;
-        format!("{text} is over the limit: a value has {most}MiB at most")
+        format!("{text} is over the limit of {most}MiB for a value")
     })
 }
 
@@ -276,7 +276,7 @@ impl Values {
                 }
             };
             let text = value.get_ref().as_str();
-            let text = text.ok_or_else(|| format!("line {at}: {name} must be a text"))?;
+            let text = text.ok_or_else(|| format!("line {at}: {name} must be a string"))?;
             let checked = match name {
                 "output" => format(text).map(drop),
                 "durability" => durability(text).map(drop),
@@ -303,7 +303,8 @@ fn serve(
     for (key, value) in table {
         let at = at(key.span());
         let name: &str = key.get_ref();
-        let wrong = || format!("line {at}: {name} must be a text, a number, true, false or a list");
+        let wrong =
+            || format!("line {at}: {name} must be a string, a number, true, false or a list");
         let value = match value.get_ref() {
             toml::de::DeValue::String(text) => text.to_string(),
             toml::de::DeValue::Boolean(value) => value.to_string(),
@@ -363,8 +364,8 @@ mod tests {
         check("at = \"x\"\n  durabilty = \"group\"\n", "line 2 column 3");
         check("durabilty = \"group\"", "did you mean durability?");
         check("outptu = 1", "did you mean output?");
-        check("at = 3", "at must be a text");
-        check("durability = \"slow\"", "slow is not a level");
+        check("at = 3", "at must be a string");
+        check("durability = \"slow\"", "slow is not a durability level");
         check("at = ", "line 1");
         assert!(Values::parse("at = \"./x\"\noutput = \"json\"").is_ok());
     }
@@ -377,6 +378,6 @@ mod tests {
         assert!(error.contains("5 has no unit"), "{error}");
         assert_eq!(value_bytes_max("64MiB"), Ok(64 << 20));
         let error = value_bytes_max("67108865").err().unwrap_or_default();
-        assert!(error.contains("64MiB at most"), "{error}");
+        assert!(error.contains("limit of 64MiB"), "{error}");
     }
 }

@@ -139,7 +139,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
     if let Some(group) = &args.group {
         let limit = args.limit.unwrap_or(u64::MAX);
         let [topic] = args.topics.as_slice() else {
-            return Err(usage("a group reads one topic"));
+            return Err(usage("--group needs exactly one topic"));
         };
         as_group(caller, (topic, group), limit, args.follow, &mut out)?;
         out.finish()?;

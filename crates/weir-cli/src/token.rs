@@ -184,7 +184,7 @@ fn make(caller: &Caller, place: &FileArgs, wanted: &Wanted<'_>) -> anyhow::Resul
     let now = now_ms();
     let span = wanted.expires.0.map(|time| u64::try_from(time.as_millis()));
     let expires = span.map(|ms| now.saturating_add(ms.unwrap_or(u64::MAX)));
-    let token = Token::random().failed(|| "cannot make a token".to_owned())?;
+    let token = Token::random().failed(|| "cannot create a token".to_owned())?;
     let file = file.with_token(&token, wanted.name, wanted.rights, now, expires);
     // The error concerns an argument, not a line of the file.
     let file = file.map_err(|error| match error {
@@ -214,14 +214,14 @@ fn make(caller: &Caller, place: &FileArgs, wanted: &Wanted<'_>) -> anyhow::Resul
     rows.finish()?;
     let where_ = match wanted.out {
         Some(out) => format!("the token is in {}", out.display()),
-        None => "the token is shown this once and kept nowhere".to_owned(),
+        None => "copy the token now: it is not stored and cannot be shown again".to_owned(),
     };
     report::note(caller.quiet, &where_);
     report::note(
         caller.quiet,
         &format!(
-            "next: `weir serve --identities {}`; clients send `Authorization: Bearer TOKEN`; \
-             a server that runs takes it up within 5 seconds",
+            "next: run `weir serve --identities {}`; clients send `Authorization: Bearer TOKEN`; \
+             a running server accepts the token within 5 seconds",
             path.display()
         ),
     );
@@ -258,10 +258,10 @@ fn revoke(caller: &Caller, place: &FileArgs, id: &str) -> anyhow::Result<ExitCod
         match ids.as_slice() {
             [] => failure,
             [one] => failure.advise(format!(
-                "it takes the id of a token, not a name: `weir token revoke {one}`"
+                "give the id of the token, not a name: `weir token revoke {one}`"
             )),
             all => failure.advise(format!(
-                "it takes the id of a token, not a name; those of {id} are {}",
+                "give the id of a token, not a name; the tokens of {id} are {}",
                 all.join(" ")
             )),
         }
@@ -271,8 +271,8 @@ fn revoke(caller: &Caller, place: &FileArgs, id: &str) -> anyhow::Result<ExitCod
         out.row(&row(token, now))?;
     }
     out.finish()?;
-    let next = "a server that runs denies it within 5 seconds, or at once after \
-                `systemctl reload` or `kill -HUP PID`; open connections too";
+    let next = "a running server rejects the token within 5 seconds, or at once after \
+                `systemctl reload` or `kill -HUP PID`, also on open connections";
     report::note(caller.quiet, next);
     Ok(ExitCode::SUCCESS)
 }
@@ -286,15 +286,15 @@ fn failure(what: String, error: &IdentitiesError) -> Failure {
     let with = |code| Failure::new(code, what).because(error);
     match error {
         IdentitiesError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            with(ErrorCode::Io)
-                .advise("`weir token create` makes the file; `--identities` names it")
+            with(ErrorCode::Io).advise(
+                "create the file with `weir token create`, or name another one with `--identities`",
+            )
         }
         IdentitiesError::Io { source, .. } => with(report::io_code(source)),
-        IdentitiesError::Wrong { .. } => {
-            with(ErrorCode::BadLine).advise("correct the line; a server goes on without the change")
-        }
+        IdentitiesError::Wrong { .. } => with(ErrorCode::BadLine)
+            .advise("correct the line; until then, a running server ignores the change"),
         IdentitiesError::Open { path, .. } => with(ErrorCode::NotPermitted).advise(format!(
-            "take the rights of others away: `chmod 600 {}`",
+            "deny other users access to the file: `chmod 600 {}`",
             path.display()
         )),
         _ => with(ErrorCode::BadOption).advise("`weir token ls` shows the ids"),

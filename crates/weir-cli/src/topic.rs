@@ -302,7 +302,7 @@ fn info(weir: &Weir, name: &str) -> anyhow::Result<TopicInfo> {
     let missing = || Failure::new(ErrorCode::TopicUnknown, format!("there is no topic {name}"));
     let info = topic
         .try_info()
-        .failed(|| format!("cannot ask about topic {name}"))?;
+        .failed(|| format!("cannot read the state of topic {name}"))?;
     Ok(info.ok_or_else(missing)?)
 }
 
@@ -314,7 +314,7 @@ fn retain(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
         caller,
         Access::Change,
         "weir topic retain",
-        "a server does it by itself; or run it there, with `--at DIR`, while nothing serves it",
+        "a server removes records by itself; or stop it and run the command there with `--at DIR`",
     )?;
     let failed = || format!("cannot remove records of {name}");
     weir.topic(name).failed(failed)?;

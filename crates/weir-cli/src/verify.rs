@@ -78,7 +78,7 @@ pub(crate) fn run(caller: &Caller, args: &VerifyArgs) -> anyhow::Result<ExitCode
         None => Path::new(place::directory(
             caller,
             "weir verify",
-            "check one topic from here: `weir topic verify NAME`; the files, where they are: `--at DIR`",
+            "check one topic with `weir topic verify NAME`, or the files on the server's machine with `--at DIR`",
         )?),
     };
     let report = check(at, caller.quiet)?;
@@ -107,7 +107,7 @@ pub(crate) fn run(caller: &Caller, args: &VerifyArgs) -> anyhow::Result<ExitCode
     if !report.is_clean() {
         note(
             caller.quiet,
-            "the next open makes the damaged files again from the log",
+            "the next open rebuilds the damaged files from the log",
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -141,7 +141,7 @@ pub(crate) fn sound(at: &Path, report: &VerifyReport) -> anyhow::Result<()> {
             let what = format!("the store in {} is damaged", at.display());
             let why = format!("{count} findings; {}", line(first));
             let failure = Failure::new(ErrorCode::Damaged, what).because(why);
-            let advice = "restore from a backup, or see what `weir repair --dry-run` can keep; keep a copy of this directory";
+            let advice = "keep a copy of this directory; restore a backup, or list with `weir repair --dry-run` what can be repaired";
             Err(failure.advise(advice).tool().into())
         }
     }

@@ -52,9 +52,9 @@ pub(crate) fn one(
     what: impl Fn() -> String,
 ) -> anyhow::Result<Outcome> {
     let again = if intention.nonce > 0 {
-        "run the same command again: the session tells, and nothing is done twice"
+        "run the same command again: its session prevents a second execution"
     } else {
-        "open the store again and look whether it is there, before it is sent again"
+        "before you repeat the command, read the store to check whether the change was executed"
     };
     let answer = if intention.nonce > 0 {
         // A server numbers the writes on the connection of a session.
@@ -112,9 +112,9 @@ pub(crate) fn ensure(
     if !no_create {
         let made = topic
             .ensure()
-            .failed(|| format!("cannot make topic {name}"))?;
+            .failed(|| format!("cannot create topic {name}"))?;
         if made {
-            note(caller.quiet, &format!("made topic {name}"));
+            note(caller.quiet, &format!("created topic {name}"));
         }
     }
     Ok(topic)

@@ -24,9 +24,9 @@ const NAME_CHARS_MAX: usize = 64;
 
 /// Creates an authority. Returns the path of its certificate.
 pub(super) fn make(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBuf> {
-    let what = || format!("cannot make an authority in {}", dir.display());
+    let what = || format!("cannot create an authority in {}", dir.display());
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.contains(char::is_control) {
-        let why = format!("its name takes 1 to {NAME_CHARS_MAX} visible characters");
+        let why = format!("its name must have 1 to {NAME_CHARS_MAX} visible characters");
         return Err(Failure::new(ErrorCode::BadOption, what())
             .because(why)
             .into());
@@ -100,7 +100,7 @@ pub(super) fn issue(
     // The issuer is built from the name of the authority, and must have the same bytes as its
     // subject.
     if made.map(|made| made.issuer_der) != Ok(authority.subject_der) {
-        return Err(refuse("the authority was not made by `weir cert ca`").into());
+        return Err(refuse("`weir cert ca` did not create the authority").into());
     }
     let file = file_name(first);
     let paths = (
@@ -111,7 +111,7 @@ pub(super) fn issue(
         let failure = Failure::new(ErrorCode::Io, what()).because(&error);
         match error.kind() {
             io::ErrorKind::AlreadyExists => failure.advise(format!(
-                "move {0} and its key away first; a server takes up new files of the same names \
+                "move {0} and its key away first; a server loads new files of the same names \
                  without a restart",
                 paths.0.display()
             )),
@@ -140,13 +140,16 @@ fn load(dir: &Path) -> anyhow::Result<(CertificateFields, Issuer<'static, KeyPai
     let read = read(&certificate)?.into_iter().next();
     let authority = read.filter(|authority| authority.is_authority);
     let authority = authority.ok_or_else(|| {
-        let why = format!("{} may not sign others", certificate.display());
+        let why = format!(
+            "the certificate {} may not sign other certificates",
+            certificate.display()
+        );
         Failure::new(ErrorCode::BadOption, what()).because(why)
     })?;
     let text = fs::read_to_string(&key).failed(what)?;
     // The error of the library could quote the text of an invalid key.
     let pair = KeyPair::from_pem(&text).map_err(|_| {
-        let why = format!("{} holds no private key in PEM form", key.display());
+        let why = format!("{} contains no private key in PEM format", key.display());
         Failure::new(ErrorCode::BadLine, what()).because(why)
     })?;
     let mut params = CertificateParams::default();

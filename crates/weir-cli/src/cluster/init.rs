@@ -47,7 +47,7 @@ pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> 
     let is_new = !place::is_store(Path::new(at))?;
     let number = init(caller, at, &config, args.node, args.force)?;
     if is_new {
-        note(caller.quiet, &format!("made a new store in {at}"));
+        note(caller.quiet, &format!("created a new store in {at}"));
     }
     let serve = serve_command(at, &config);
     note(

@@ -43,8 +43,9 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
         "mode" => {
             let modes = [GroupMode::Shared, GroupMode::Keyed, GroupMode::Exclusive];
             let mode = modes.into_iter().find(|mode| mode.name() == value);
-            options.mode =
-                mode.ok_or_else(|| format!("{value} is neither shared, keyed nor exclusive"))?;
+            options.mode = mode.ok_or_else(|| {
+                format!("{value} is not a mode; the modes are shared, keyed and exclusive")
+            })?;
         }
         "from" => options.from = ReadFrom::parse(value).map_err(|error| error.to_string())?,
         "lease" => options.lease_ms = optional(value, time_ms)?,

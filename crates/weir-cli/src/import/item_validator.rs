@@ -103,19 +103,19 @@ impl<'a> ItemValidator<'a> {
         let (line, column) = error.position_in_input(found.line, found.column);
         if self.args.on_error != OnError::Stop && self.broken <= NAMED_MAX {
             let more = if self.broken == NAMED_MAX {
-                "; more are only counted"
+                "; further invalid items are only counted"
             } else {
                 ""
             };
             let why = &error.why;
             note(
                 self.quiet,
-                &format!("line {line} column {column} is left out: {why}{more}"),
+                &format!("skipped line {line} column {column}: {why}{more}"),
             );
         }
         match &self.args.on_error {
             OnError::Stop => Err(bad_line(line, column, &error.why)
-                .advise("correct it and run the same command again, or choose --on-error skip")
+                .advise("correct the item and run the same command again, or use --on-error skip")
                 .into()),
             OnError::Skip => Ok(None),
             OnError::DeadLetter(_) if self.args.dry_run => Ok(None),
@@ -152,14 +152,16 @@ impl<'a> ItemValidator<'a> {
             let mut one = Items::default();
             one.item(&record)?;
             if one.last_is_nothing() {
-                return Err("the record has neither a value nor a delete"
+                return Err("the record has neither a value nor `\"delete\":true`"
                     .to_owned()
                     .into());
             }
             if one.has_conditions() {
-                return Err("an import has no conditions, and the record has `expect`"
-                    .to_owned()
-                    .into());
+                return Err(
+                    "an import does not support conditions, but the record has `expect`"
+                        .to_owned()
+                        .into(),
+                );
             }
             let [key, value, meta] = one.last_sizes();
             self.check_sizes(key, value, meta)?;

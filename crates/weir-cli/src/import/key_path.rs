@@ -81,7 +81,7 @@ impl KeyPath {
         let mut at = item;
         for step in &self.steps {
             let below = step.find(at).map_err(|error| error.to_string())?;
-            at = below.ok_or_else(|| format!("there is nothing at {}", self.text))?;
+            at = below.ok_or_else(|| format!("the item has no value at {}", self.text))?;
         }
         let text = at.get();
         match text.bytes().next() {
@@ -93,7 +93,7 @@ impl KeyPath {
                 Ok(key.into_bytes())
             }
             Some(b'{' | b'[' | b'n') | None => Err(format!(
-                "{} is not a text, number or truth value",
+                "the value at {} is not a string, number or boolean",
                 self.text
             )),
             Some(_) => Ok(text.as_bytes().to_vec()),

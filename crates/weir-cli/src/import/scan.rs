@@ -93,9 +93,9 @@ impl Array {
             (_, None) => return self.problem("the document ends within the array"),
             (_, Some(_)) if self.outside.is_empty() => {
                 return self
-                    .problem("more follows the document; for a value a line, --format jsonl");
+                    .problem("text follows the end of the document; for one value per line, use --format jsonl");
             }
-            (_, Some(_)) => return self.problem("there should be a comma or the end of the array"),
+            (_, Some(_)) => return self.problem("expected a comma or the end of the array"),
         }
         self.state = State::After;
         self.element(item).map(Some)
@@ -107,7 +107,7 @@ impl Array {
         let over = item.len() > self.bytes_max;
         let problem = over.then(|| format!("the element has more than {} bytes", self.bytes_max));
         if item.is_empty() {
-            return self.problem("there should be a value");
+            return self.problem("expected a value");
         }
         Ok(InputItem {
             line,
@@ -142,9 +142,7 @@ impl Array {
 
     fn enter_member(&mut self, wanted: &str) -> Result<(), Problem> {
         if self.peek()? != Some(b'{') {
-            return self.problem(format!(
-                "there should be an object with the member {wanted}"
-            ));
+            return self.problem(format!("expected an object with the member {wanted}"));
         }
         self.bump();
         self.outside.push(b'{');
@@ -152,7 +150,7 @@ impl Array {
             match self.peek()? {
                 Some(b'"') => {}
                 Some(b'}') => return self.problem(format!("the object has no member {wanted}")),
-                _ => return self.problem("there should be the name of a member"),
+                _ => return self.problem("expected the name of a member"),
             }
             let mut name = Vec::new();
             self.value(Some(&mut name))?;
@@ -183,7 +181,7 @@ impl Array {
 
     fn expect(&mut self, byte: u8) -> Result<(), Problem> {
         if self.peek()? != Some(byte) {
-            return self.problem(format!("there should be a {}", char::from(byte)));
+            return self.problem(format!("expected a {}", char::from(byte)));
         }
         self.bump();
         Ok(())
@@ -198,7 +196,9 @@ impl Array {
                 match self.peek()? {
                     Some(byte) if byte == close => break self.bump(),
                     Some(b',' | b':') => self.bump(),
-                    Some(b'}' | b']') => return self.problem("a bracket that fits nothing"),
+                    Some(b'}' | b']') => {
+                        return self.problem("a closing bracket has no matching opening bracket");
+                    }
                     Some(_) => self.value(None)?,
                     None => return self.problem("the document ends too early"),
                 }
@@ -207,7 +207,9 @@ impl Array {
         self.state = State::Done;
         match self.peek()? {
             None => Ok(()),
-            Some(_) => self.problem("more follows the array; for an array a line, --format jsonl"),
+            Some(_) => self.problem(
+                "text follows the end of the array; for one array per line, use --format jsonl",
+            ),
         }
     }
 
@@ -385,15 +387,15 @@ mod tests {
         };
         check("$", "[1,2", "1:5 the document ends");
         check("$", "[1,\n\"ab", "2:4 the document ends");
-        check("$", "[1 2]", "1:4 there should be a comma");
-        check("$", "[1,]", "1:4 there should be a value");
-        check("$", "[1],[2]", "1:4 more follows");
-        check("$", "[1]\n[2]", "2:1 more follows");
+        check("$", "[1 2]", "1:4 expected a comma");
+        check("$", "[1,]", "1:4 expected a value");
+        check("$", "[1],[2]", "1:4 text follows");
+        check("$", "[1]\n[2]", "2:1 text follows");
         check("$", "", "1:1 the input is empty");
         check("$.a", "{\"b\":1}", "1:7 the object has no member a");
         check("$.a", "{\"a\":1}", "1:6 there is no array");
         check("$.a", "{\"a\":[1]", "1:9 the document ends");
-        check("$.a", "[]", "1:1 there should be an object");
+        check("$.a", "[]", "1:1 expected an object");
     }
 
     #[test]

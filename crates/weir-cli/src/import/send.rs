@@ -73,9 +73,12 @@ enum Answer {
 
 /// The error for an input that differs from the one imported before.
 pub(super) fn changed(file: &Path) -> Failure {
-    let what = format!("{} is not what was imported before", file.display());
+    let what = format!(
+        "{} differs from the file that earlier runs imported",
+        file.display()
+    );
     Failure::new(ErrorCode::SourceChanged, what)
-        .advise("give the same file again, or import the new one whole with --again")
+        .advise("give the original file, or import the new file from its beginning with --again")
 }
 
 impl<'a> Sender<'a> {
@@ -187,10 +190,10 @@ impl<'a> Sender<'a> {
                 code: ErrorCode::NonceReused,
                 ..
             }) => {
-                let why = format!("something changed in its first {last} items");
+                let why = format!("the first {last} items of the file have changed");
                 Err(changed(&self.args.file).because(why).into())
             }
-            Err(error) => Err(error).failed(|| "cannot take up the import".to_owned()),
+            Err(error) => Err(error).failed(|| "cannot resume the import".to_owned()),
         }
     }
 
@@ -228,7 +231,7 @@ impl<'a> Sender<'a> {
                     verdicts.iter().map(Verdict::commit).cloned().collect()
                 }
                 Answer::Bare(proposal) => {
-                    let again = "open the store again and look which items are there";
+                    let again = "read the topic to check which items were written before you repeat the import";
                     let outcomes = proposal.wait().answered(failed, again)?;
                     outcomes
                         .iter()
@@ -271,11 +274,13 @@ fn not_forgotten(weir: &Weir, args: &ImportArgs, client: ClientId) -> anyhow::Re
         for record in &page.failed(failed)? {
             let record = record.failed(failed)?;
             if record.client == client {
-                let what = format!("cannot take up the import of {}", args.file.display());
-                let why = "it was imported before, and the store has forgotten how far";
+                let what = format!("cannot resume the import of {}", args.file.display());
+                let why = "the session of the earlier import has expired, so its position in the file is unknown";
                 return Err(Failure::new(ErrorCode::SessionExpired, what)
                     .because(why)
-                    .advise("look at the topic; --again imports the whole file once more")
+                    .advise(
+                        "check which records the topic has; --again imports the whole file again",
+                    )
                     .into());
             }
         }
@@ -285,7 +290,7 @@ fn not_forgotten(weir: &Weir, args: &ImportArgs, client: ClientId) -> anyhow::Re
 
 /// The newest session of this import, or a new one.
 fn session(weir: &Weir, args: &ImportArgs, path: &str) -> anyhow::Result<Session> {
-    let failed = || format!("cannot ask about {}", args.topic);
+    let failed = || format!("cannot read the state of {}", args.topic);
     let store = hex(&weir.store_id().failed(failed)?);
     let topic = weir.topic(&args.topic).failed(failed)?;
     let topic = topic.try_info().failed(failed)?;
@@ -332,5 +337,5 @@ fn session(weir: &Weir, args: &ImportArgs, path: &str) -> anyhow::Result<Session
 /// Number of the newest written item of a session.
 fn number(session: &Session) -> anyhow::Result<u64> {
     let next = session.try_next_nonce();
-    Ok(next.failed(|| "cannot ask how far the import came".to_owned())? - 1)
+    Ok(next.failed(|| "cannot read the position of the import".to_owned())? - 1)
 }

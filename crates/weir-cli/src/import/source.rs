@@ -110,7 +110,7 @@ impl Source {
             Ok(found) => Ok(found),
             Err(Problem::Io(error)) => Err(error).failed(|| format!("cannot read {}", self.shown)),
             Err(Problem::Wrong { line, column, why }) => Err(bad_line(line, column, &why)
-                .advise("correct the document there; items before it are in")
+                .advise("correct the document at this position; the items before it were processed")
                 .into()),
         }
     }

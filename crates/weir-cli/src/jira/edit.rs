@@ -326,7 +326,10 @@ pub(super) fn change(
     out.row(&row(&op))?;
     out.finish()?;
     if op.state == State::Queued {
-        note(caller.quiet, "queued; `weir jira push` sends it");
+        note(
+            caller.quiet,
+            "the change is queued; `weir jira push` sends it",
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -388,7 +391,7 @@ fn read(path: &str) -> anyhow::Result<String> {
     let count = count.failed(what)?;
     if u64::try_from(count).unwrap_or(u64::MAX) > TEXT_BYTES_MAX {
         let failure = Failure::new(ErrorCode::BadOption, what());
-        return Err(failure.because("it has more than 1 MiB").into());
+        return Err(failure.because("the text has more than 1 MiB").into());
     }
     Ok(text)
 }

@@ -150,12 +150,12 @@ pub(super) fn push(caller: &Caller, named: Option<&str>, _: &PushArgs) -> anyhow
     out.row(&counts.map(Cell::Count))?;
     out.finish()?;
     if report.conflicts + report.rejected > 0 {
-        let advice = "`weir jira outbox` shows them, `weir jira resolve` ends them";
+        let advice = "list the operations with `weir jira outbox`, then use `weir jira resolve`";
         let text = format!(
             "{} operations need a decision",
             report.conflicts + report.rejected
         );
-        let failure = Failure::new(ErrorCode::Conflict, "not everything was pushed");
+        let failure = Failure::new(ErrorCode::Conflict, "some operations were not pushed");
         return Err(failure.because(text).advise(advice).into());
     }
     Ok(ExitCode::SUCCESS)

@@ -123,7 +123,7 @@ pub(super) fn list(
             let asked = site_query::ask_or_last(&client, replica, jql, now)?;
             if asked.at_ms != now {
                 let at = time::format(asked.at_ms);
-                let text = format!("the site cannot be reached; this is its answer of {at}");
+                let text = format!("the site is not reachable; this result is from {at}");
                 report::note(caller.quiet, &text);
             }
             site_query::issues(replica, &asked)
@@ -138,7 +138,7 @@ pub(super) fn list(
         let (_, jql) = found.ok_or_else(|| {
             let all: Vec<&str> = filters.iter().map(|(name, _)| name.as_str()).collect();
             let what = format!(
-                "{filter:?} is not a favourite; there are {}",
+                "{filter:?} is not a favourite filter; the favourites are {}",
                 all.join(", ")
             );
             let field = "filter".to_owned();

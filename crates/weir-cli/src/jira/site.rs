@@ -121,8 +121,8 @@ pub(super) fn login(
     out.finish()?;
     if missing.contains(&"BROWSE_PROJECTS") {
         let failure = Failure::new(ErrorCode::Forbidden, what)
-            .because("the right BROWSE_PROJECTS is missing, without which nothing can be read")
-            .advise("give the token the scope read:jira-work, or the account the right");
+            .because("the right BROWSE_PROJECTS is missing, and every read needs it")
+            .advise("grant the token the scope read:jira-work, or the account the right");
         return Err(failure.into());
     }
     site.save(&folder, &name, token.as_deref())
@@ -138,11 +138,11 @@ pub(super) fn login(
     }
     let kind = match site.deployment {
         Deployment::Cloud => "",
-        Deployment::DataCenter => " (Jira Data Center, which is only read)",
+        Deployment::DataCenter => " (Jira Data Center, read-only)",
     };
     note(
         caller.quiet,
-        &format!("logged in; the site is called {name}{kind}"),
+        &format!("logged in; the name of the site is {name}{kind}"),
     );
     Ok(ExitCode::SUCCESS)
 }

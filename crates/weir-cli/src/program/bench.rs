@@ -168,7 +168,7 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
     };
     report::note(
         caller.quiet || !cfg!(debug_assertions),
-        "this is a debug build; its figures say nothing about a release build",
+        "this is a debug build; its figures are not those of a release build",
     );
     let job = Job::of(args)?;
     let place = ScratchDirectory::new(None)?;
@@ -207,7 +207,7 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
     out.finish()?;
     if program.valid < total {
         let text = format!(
-            "{} of {total} writes were rejected, {} trapped, {} failed otherwise; their time is in the figures",
+            "{} of {total} writes were rejected, {} trapped, {} failed otherwise; the figures include their time",
             program.rejected, program.trapped, program.failed
         );
         report::note(caller.quiet, &text);
@@ -274,9 +274,10 @@ impl Job {
         let bad = |why: String| Failure::new(ErrorCode::BadRequest, unusable()).because(why);
         taken.map_err(|error| bad(error.to_string()))?;
         if job.writes.is_empty() {
-            return Err(
-                bad("it writes nothing to a topic that it makes with a program".to_owned()).into(),
-            );
+            return Err(bad(
+                "the script writes nothing to the topic that it creates with a program".to_owned(),
+            )
+            .into());
         }
         job.code = code;
         Ok(job)
@@ -333,7 +334,7 @@ fn measure(
         ..OpenOptions::default()
     };
     let weir = Weir::open_with(place.path().join("store"), &options)
-        .failed(|| "cannot make a store to measure in".to_owned())?;
+        .failed(|| "cannot create a store for the measurement".to_owned())?;
     let create = Operation::CreateProgram {
         options: &job.options,
         code: &job.code,
@@ -345,7 +346,7 @@ fn measure(
     };
     for (topic, operation) in [(TOPICS[0], plain), (TOPICS[1], create)] {
         let intention = Intention::new(topic, operation);
-        let outcome = crate::write::one(&weir, intention, || "cannot make the topic".to_owned())?;
+        let outcome = crate::write::one(&weir, intention, || "cannot create the topic".to_owned())?;
         if let Some(failure) = outcome
             .commit()
             .and_then(|commit| crate::verdict::failure(topic, commit))
@@ -385,7 +386,7 @@ fn measure(
     let info = weir
         .store()?
         .program(TOPICS[1])
-        .context("the program is gone")?;
+        .context("the measured topic has no program")?;
     weir.close()
         .failed(|| "cannot close the store".to_owned())?;
     let [plain, program] = sides;
@@ -486,7 +487,7 @@ fn reset(job: &Job) -> String {
             .any(|name| WRITE.contains(&name.as_str()));
     if job.options.program.state == StateMode::Memory {
         format!(
-            "nothing; up to {} bytes of memory are compared and kept",
+            "nothing; up to {} bytes of memory are compared and stored",
             report.memory_bytes
         )
     } else if report.changes_segments {
@@ -497,6 +498,6 @@ fn reset(job: &Job) -> String {
             report.memory_bytes
         )
     } else {
-        format!("{globals} globals; its memory is never written")
+        format!("{globals} globals; the program never writes its memory")
     }
 }

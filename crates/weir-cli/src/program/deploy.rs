@@ -67,7 +67,7 @@ fn warn(caller: &Caller, weir: &Weir, name: &str) {
     let info = weir.topic(name).and_then(|topic| topic.try_info());
     if info.is_ok_and(|info| info.is_none_or(|info| !info.live)) {
         let text =
-            "was not made; `weir put` would make it without a program (not with --no-create)";
+            "was not created; without --no-create, `weir put` would create it without a program";
         note(caller.quiet, &format!("topic {name} {text}"));
     }
 }
@@ -97,8 +97,8 @@ pub(super) fn argument(words: &str) -> anyhow::Result<Vec<u8>> {
     script::parse_at(words).map_err(|at| {
         let bad = words.get(at..).unwrap_or_default();
         Failure::new(ErrorCode::BadOption, format!("cannot use the arguments {words}"))
-            .because(format!("from byte {at} on they stand for no bytes: {bad}"))
-            .advise("write a byte as \\xff, a big-endian number as {u32:5} or {i64:-5}, nine times x as {x*9}")
+            .because(format!("the syntax is invalid from byte {at} on: {bad}"))
+            .advise("write a byte as \\xff, a big-endian number as {u32:5} or {i64:-5}, and nine times x as {x*9}")
             .into()
     })
 }
@@ -106,8 +106,10 @@ pub(super) fn argument(words: &str) -> anyhow::Result<Vec<u8>> {
 fn hash(text: &str) -> anyhow::Result<CodeHash> {
     let bytes = bytes::from_hex(text).and_then(|bytes| bytes.try_into().ok());
     bytes.map(CodeHash).ok_or_else(|| {
-        let what = format!("{text} is no SHA-256");
+        let what = format!("{text} is not a SHA-256 hash");
         let failure = Failure::new(ErrorCode::BadOption, what);
-        failure.because("it takes 64 hexadecimal digits").into()
+        failure
+            .because("a SHA-256 hash has 64 hexadecimal digits")
+            .into()
     })
 }

@@ -47,7 +47,7 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     };
     let wanted = args.topic.as_deref();
     let failed = || match wanted {
-        Some(topic) => format!("cannot run the history of {topic} again"),
+        Some(topic) => format!("cannot replay the history of {topic}"),
         None => "cannot run the history again".to_owned(),
     };
     let ours = |topic: &str| wanted.is_none_or(|wanted| wanted == topic);

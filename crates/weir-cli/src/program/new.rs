@@ -134,9 +134,9 @@ impl Language {
 /// Runs `weir program new`.
 pub(super) fn run(caller: &Caller, args: &NewArgs) -> anyhow::Result<ExitCode> {
     let bad = |why: String| -> anyhow::Error {
-        let what = format!("cannot make a project {}", args.name);
+        let what = format!("cannot create the project {}", args.name);
         let failure = Failure::new(ErrorCode::BadOption, what).because(why);
-        let advice = "take another name, or name a directory that is not there yet with `--dir`";
+        let advice = "choose another name, or a directory that does not exist with `--dir`";
         failure.advise(advice).into()
     };
     if let Some(why) = unfit(&args.name) {
@@ -153,7 +153,7 @@ pub(super) fn run(caller: &Caller, args: &NewArgs) -> anyhow::Result<ExitCode> {
     }
     let readme = dir.join("README.md");
     let text = format!(
-        "wrote {count} files; {} has the next commands",
+        "wrote {count} files; the next commands are in {}",
         readme.display()
     );
     report::note(caller.quiet, &text);
@@ -163,16 +163,16 @@ pub(super) fn run(caller: &Caller, args: &NewArgs) -> anyhow::Result<ExitCode> {
 /// Why a name is invalid: it must suit packages of every language, and topics.
 fn unfit(name: &str) -> Option<&'static str> {
     if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
-        return Some("a name begins with a letter from a to z");
+        return Some("the name must begin with a letter from a to z");
     }
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     if !name.bytes().all(allowed) {
-        return Some("a name has letters from a to z, digits and - only");
+        return Some("the name may contain only letters from a to z, digits and -");
     }
     if name.len() > NAME_BYTES_MAX {
-        return Some("a name has at most 64 bytes");
+        return Some("the name may have at most 64 bytes");
     }
-    (name == "weir-guest").then_some("the library for programs has this name")
+    (name == "weir-guest").then_some("the library for programs already has this name")
 }
 
 /// Why a project cannot be written to a directory.
@@ -180,7 +180,7 @@ fn occupied(dir: &Path) -> Option<String> {
     match fs::read_dir(dir) {
         Ok(mut entries) => {
             let taken = entries.next().is_some();
-            taken.then(|| format!("{} is not empty, and nothing is overwritten", dir.display()))
+            taken.then(|| format!("the directory {} is not empty", dir.display()))
         }
         Err(_) if !dir.exists() => None,
         Err(error) => Some(format!("{}: {error}", dir.display())),

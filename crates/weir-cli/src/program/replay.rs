@@ -162,22 +162,22 @@ pub(super) fn judge(
         let what = format!("{} is not a program", file.display());
         Failure::new(ErrorCode::BadProgram, what).because(why)
     })?;
-    let failed = || format!("cannot run the history of {topic} again");
+    let failed = || format!("cannot replay the history of {topic}");
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let history = history_on(caller, Arc::clone(&host))?;
     let first = history.first().failed(failed)?;
     let from = from.map_or(first, IntentionOffset).max(IntentionOffset(1));
     let past = past(&history, &*host, topic, from).failed(failed)?;
     if !past.is_known || past.codes.is_empty() {
-        let what = format!("there is no program in topic {topic}");
+        let what = format!("topic {topic} has no program");
         let failure = Failure::new(ErrorCode::TopicUnknown, what);
-        let why = format!("no intention from {from} on went to one");
+        let why = format!("no program processed an intention from {from} on");
         return Err(failure.because(why).into());
     }
     if past.began_with_memory && from > IntentionOffset(1) {
-        let what = format!("the history of {topic} begins with the memory of its program");
-        let why =
-            "another program cannot use it; replay from the start of the log, or keep `kv` state";
+        let what =
+            format!("cannot replay {topic}: the history begins with the memory of its program");
+        let why = "another program cannot use this memory; replay the log from its start, or use `kv` state";
         return Err(Failure::new(ErrorCode::Unsupported, what)
             .because(why)
             .into());
@@ -185,7 +185,9 @@ pub(super) fn judge(
     let both =
         |(code, other): (&CodeHash, &String)| past.codes.contains(code).then(|| other.clone());
     if let Some(other) = past.elsewhere.iter().find_map(both) {
-        let text = format!("topic {other} ran the same module; it runs the other one here as well");
+        let text = format!(
+            "topic {other} used the same module, so this replay runs the new module there as well"
+        );
         report::note(caller.quiet, &text);
     }
     let host: Arc<dyn ProgramHost> = Arc::new(SubstituteHost::new(past.codes, code));

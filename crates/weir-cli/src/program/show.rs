@@ -82,7 +82,7 @@ pub(super) fn run(caller: &Caller, topic: &str) -> anyhow::Result<ExitCode> {
     let found = weir.program(topic);
     let found = found.failed(|| format!("cannot ask about the program of {topic}"))?;
     let program = found.ok_or_else(|| {
-        let what = format!("there is no program in topic {topic}");
+        let what = format!("topic {topic} has no program");
         let failure = Failure::new(ErrorCode::TopicUnknown, what);
         match weir.topic(topic).and_then(|topic| topic.try_info()) {
             Ok(Some(info)) if info.live => failure

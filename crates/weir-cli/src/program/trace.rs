@@ -161,7 +161,7 @@ pub(super) fn run(caller: &Caller, args: &TraceArgs) -> anyhow::Result<ExitCode>
         None => report::stdout(stdout().write_all(text(&seen).as_bytes()))?,
     }
     if seen.agreement == Agreement::Differs {
-        let what = format!("intention {offset} does not come out as it is stored");
+        let what = format!("the replay of intention {offset} differs from the stored records");
         return Err(Failure::new(ErrorCode::Diverged, what).into());
     }
     Ok(ExitCode::SUCCESS)
@@ -182,7 +182,7 @@ fn of_record(
     let failure = absent(history, tracer, topic, first).unwrap_or_else(|| {
         let what = format!("there is no record {offset} in {topic}");
         Failure::new(ErrorCode::RecordAbsent, what)
-            .because("the log, as far as it reaches back, makes none")
+            .because("no intention in the retained log creates this record")
     });
     Err(failure.into())
 }
@@ -216,7 +216,7 @@ fn look(
     topic: &str,
     offset: IntentionOffset,
 ) -> anyhow::Result<TracedIntention> {
-    let failed = || format!("cannot run intention {offset} again");
+    let failed = || format!("cannot replay intention {offset}");
     let range = offset..=offset;
     tracer.watch(&range);
     let mut seen = None;
@@ -232,7 +232,7 @@ fn look(
         })
     };
     let numbers =
-        format!("`weir tail {topic} -o jsonl` has the numbers as `intention`, as verdicts have");
+        format!("verdicts and `weir tail {topic} -o jsonl` contain the number as `intention`");
     let Some(seen) = seen else {
         return Err(missing(format!("the newest intention is {newest}"), numbers).into());
     };
@@ -240,9 +240,12 @@ fn look(
     seen.traced = tracer.take();
     if seen.topic != topic {
         let (why, advice) = match seen.topic.as_str() {
-            "" => ("it is the store's own".to_owned(), numbers),
+            "" => (
+                "the store created this intention itself".to_owned(),
+                numbers,
+            ),
             other => (
-                format!("it went to topic {other}"),
+                format!("the intention belongs to topic {other}"),
                 format!("`weir program trace {other} {offset}` shows it; {numbers}"),
             ),
         };
@@ -250,9 +253,11 @@ fn look(
     }
     let judged = seen.commit.fuel > 0 || !seen.traced.calls.is_empty();
     if seen.code.is_none() && !judged && matches!(seen.operation, "PUT" | "DELETE" | "TXN") {
-        let what = format!("there is no program in topic {topic}");
+        let what = format!("topic {topic} has no program");
         let failure = Failure::new(ErrorCode::TopicUnknown, what);
-        return Err(failure.because("nothing judged that intention").into());
+        return Err(failure
+            .because("no program processed this intention")
+            .into());
     }
     Ok(seen)
 }
@@ -446,7 +451,7 @@ fn text(seen: &TracedIntention) -> String {
         let _ = writeln!(out, "  {head:<8} {}", frame_name(frame));
     }
     if seen.stack().len() == FRAMES_MAX {
-        let _ = writeln!(out, "           and perhaps more calling functions");
+        let _ = writeln!(out, "           there may be more calling functions");
     }
     for made in &seen.records {
         let _ = writeln!(out, "  record   {}", record(made));

@@ -42,7 +42,7 @@ pub(crate) struct BenchArgs {
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     crate::report::note(
         !cfg!(debug_assertions),
-        "this is a debug build; its figures say nothing about a release build",
+        "this is a debug build; its figures are not those of a release build",
     );
     let mut good = true;
     for file in &args.files {

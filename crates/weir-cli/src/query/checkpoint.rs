@@ -67,10 +67,10 @@ impl Mark {
         // The size of a compressed file is not comparable; if it is too short, the run fails when
         // it resumes.
         if !compressed::is(path) && bytes < self.read {
-            return Ok(Some("it is shorter than what was read of it"));
+            return Ok(Some("the file is shorter than the part that was read"));
         }
         let begins = known(path, self.read)? == self.known;
-        Ok((!begins).then_some("it begins otherwise than what was read of it"))
+        Ok((!begins).then_some("the part of the file that was read has changed"))
     }
 
     fn parse(line: &str) -> Option<Self> {
@@ -126,7 +126,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<Checkpoint>> {
     };
     let parsed = parse(&bytes).ok_or_else(|| {
         let failure = Failure::new(ErrorCode::TokenCorrupt, failed());
-        failure.because("it is not what a query wrote")
+        failure.because("the file is not a checkpoint of a query")
     })?;
     Ok(Some(parsed))
 }

@@ -66,7 +66,8 @@ impl Consumer {
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)));
         }
         let what = format!("{} was killed ({status})", self.command);
-        let advice = "what it had not taken is not noted in the checkpoint: run the query again";
+        let advice =
+            "the checkpoint excludes results that the command has not read: run the query again";
         Err(Failure::new(ErrorCode::Io, what).advise(advice).into())
     }
 }

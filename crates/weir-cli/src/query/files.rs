@@ -36,7 +36,7 @@ const SPARE_MAX: usize = 64;
 /// Parses `array`, `lines`, `values`, `single` or `member:PATH`. Files do not support framed items.
 pub(super) fn parse_shape(text: &str) -> Result<Shape, String> {
     match query::parse_shape(text) {
-        Ok(Shape::Framed) => Err("only a program can frame the items of a page".to_owned()),
+        Ok(Shape::Framed) => Err("only the library supports the shape `framed`".to_owned()),
         shape => shape.map_err(|error| error.to_string()),
     }
 }
@@ -173,13 +173,13 @@ impl<'a> Files<'a> {
         let refused = |what: String, why: String| {
             let failure = Failure::new(ErrorCode::TokenMismatch, what).because(why);
             failure.advise(
-                "name the files of the first run as they were named, those that are gone with \
+                "give the files of the first run under the same names, name deleted files with \
                  `--abandon`, or remove the checkpoint file",
             )
         };
         if then != now {
-            let why = format!("the checkpoint is of {}", then.join(", "));
-            return Err(refused("cannot go on with other files".to_owned(), why).into());
+            let why = format!("the checkpoint belongs to {}", then.join(", "));
+            return Err(refused("cannot resume with other files".to_owned(), why).into());
         }
         for reading in &mut self.readings {
             let name = checkpoint::name_of(&reading.path);
@@ -188,7 +188,7 @@ impl<'a> Files<'a> {
             };
             let differs = mark.differs(&reading.path);
             if let Some(why) = differs.map_err(|error| reading.unopened(&error))? {
-                let what = format!("cannot go on in {}", reading.shown());
+                let what = format!("cannot resume in {}", reading.shown());
                 return Err(refused(what, why.to_owned()).into());
             }
             reading.before = Some(mark.clone());
@@ -275,19 +275,19 @@ impl<'a> Files<'a> {
         let page = matches!(error.code().number(), 709..=718);
         let is_first = begin == Some(&0) && place.offset == Some(0);
         if page && reading.marked && is_first {
-            let why = "the file begins with a UTF-8 byte order mark, which is not a part of JSON";
-            let advice = "leave the first 3 bytes out: `tail -c +4 FILE | weir query - ...`";
+            let why = "the file begins with a UTF-8 byte order mark, which JSON does not allow";
+            let advice = "remove the first 3 bytes: `tail -c +4 FILE | weir query - ...`";
             let failure = Failure::new(error.code(), what).because(why);
             return failure.advise(advice).into();
         }
         if page && reading.guessed {
             let took = match reading.shape {
                 Shape::Array => "an array",
-                Shape::Values => "values one after the other",
-                _ => "one item a line",
+                Shape::Values => "consecutive values",
+                _ => "one item per line",
             };
             let advice = format!(
-                "it was taken for {took}; if it is not, say where items are: \
+                "the file was read as {took}; if this is wrong, set its shape: \
                  `--shape single` or `--shape 'member:$.items'`"
             );
             let failure = Failure::new(error.code(), what).because(why);
@@ -374,7 +374,7 @@ impl Reading {
         let failure = Failure::new(io_code(error), format!("cannot read {shown}")).because(error);
         if error.kind() == io::ErrorKind::NotFound && self.path.components().count() == 1 {
             return failure.advise(format!(
-                "check the name of the file; a topic is queried with `weir query --from {shown}`"
+                "check the name of the file; to query a topic, use `weir query --from {shown}`"
             ));
         }
         failure
@@ -433,7 +433,7 @@ impl Reading {
             return Ok(());
         }
         if self.is_stdin() {
-            let what = "cannot go on in standard input";
+            let what = "cannot resume in standard input";
             return Err(Failure::new(ErrorCode::NoToken, what).into());
         }
         self.input = Some(if compressed::is(&self.path) {

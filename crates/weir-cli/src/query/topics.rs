@@ -63,8 +63,8 @@ impl Topics {
 }
 
 /// Explanation of patterns in an error.
-const PATTERNS: &str = "`*` stands for one whole part of a name, between dots; `**` at the end \
-                        stands for one or more parts; other text stands for itself";
+const PATTERNS: &str = "`*` matches one whole part of a name, between dots; `**` at the end \
+                        matches one or more parts";
 
 /// Whether a topic name could match the pattern: no part has a `*` among other characters, and `**`
 /// is the last part.
@@ -170,7 +170,7 @@ fn failed(error: &WeirError) -> anyhow::Error {
         WeirError::Query(error) if is_not_json(error.code()) => {
             let topic = String::from_utf8_lossy(&error.place().name);
             let failure = Failure::new(error.code(), format!("cannot query {topic}"));
-            let advice = "`--on-bad-item skip` leaves out records that are not JSON";
+            let advice = "`--on-bad-item skip` skips records that are not JSON";
             failure.because(error).advise(advice).into()
         }
         WeirError::Query(error) => {

@@ -28,8 +28,8 @@ pub(super) fn check(directory: Option<&Path>) -> anyhow::Result<()> {
     };
     let what = format!("cannot use backups = {}", path.display());
     Err(Failure::new(ErrorCode::BadOption, what)
-        .because("it is not a directory")
-        .advise("make it first, with no access for others: copies hold everything")
+        .because("the path is not a directory")
+        .advise("create the directory without access for other users: backups contain all data")
         .tool()
         .into())
 }
@@ -47,12 +47,14 @@ impl Backups {
     /// Starts a copy.
     pub(super) fn make(&self) {
         let Some(directory) = &self.directory else {
-            tracing::warn!("SIGUSR1 asks for a backup, and no setting `backups` says where");
+            tracing::warn!(
+                "SIGUSR1 requested a backup, but the setting `backups` names no directory"
+            );
             return;
         };
         let mut running = self.running.borrow_mut();
         if running.as_ref().is_some_and(|one| !one.is_finished()) {
-            tracing::warn!("a backup was asked for while one is being made");
+            tracing::warn!("SIGUSR1 was ignored, because a backup is in progress");
             return;
         }
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
@@ -79,6 +81,6 @@ fn copy(store: &Store, target: &Path) {
             let (files, bytes) = (report.files, report.bytes);
             tracing::info!(target = %shown, files, bytes, ms, "the store was backed up");
         }
-        Err(error) => tracing::error!(target = %shown, %error, "the store was not backed up"),
+        Err(error) => tracing::error!(target = %shown, %error, "the backup failed"),
     }
 }

@@ -40,27 +40,27 @@ pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyho
     let what = || format!("cannot serve {at}");
     if is_node && config.peer.is_none() {
         return Err(Failure::new(ErrorCode::BadOption, what())
-            .because("the directory is a node of a cluster, and no port for its peers is given")
-            .advise("name the address of the node for peers: `--peer HOST:PORT`")
+            .because("the directory is a node of a cluster, but no peer address is set")
+            .advise("set the peer address of the node: `--peer HOST:PORT`")
             .tool()
             .into());
     }
     if config.peer.is_some_and(|peer| peer.0.port() == 0) {
         return Err(Failure::new(ErrorCode::BadOption, what())
             .because(
-                "port 0 is another one with each start, and the other nodes have to find this one",
+                "port 0 selects another port at each start, so other nodes cannot find this node",
             )
-            .advise("name the port for peers: `--peer HOST:PORT`")
+            .advise("set a fixed peer port: `--peer HOST:PORT`")
             .tool()
             .into());
     }
     if is_node || !config.join.is_empty() {
         if !is_node && place::is_store(Path::new(at)).failed(what)? {
             return Err(Failure::new(ErrorCode::StoreExists, what())
-                .because("the directory has a store with data, and a cluster has its own")
+                .because("the directory contains a store, but a new node copies the store of its cluster")
                 .advise(
-                    "join with an empty directory; `weir cluster init` makes a store with data \
-                     the first node of a new cluster",
+                    "join with an empty directory, or make this store the first node of a new \
+                     cluster with `weir cluster init`",
                 )
                 .tool()
                 .into());
@@ -69,8 +69,10 @@ pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyho
     }
     if config.peer.is_some() {
         return Err(Failure::new(ErrorCode::BadOption, what())
-            .because("a port for peers is given, and the directory is not a node of a cluster")
-            .advise("`weir cluster init` makes it the first node, `--join HOST:PORT` another one")
+            .because("a peer address is set, but the directory is not a node of a cluster")
+            .advise(
+                "create a cluster with `weir cluster init`, or join one with `--join HOST:PORT`",
+            )
             .tool()
             .into());
     }
@@ -111,8 +113,8 @@ pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> M
             note(
                 false,
                 &format!(
-                    "warning: {flag} listens at {address}, which only this machine can reach: the \
-                     clients of the cluster do not use this node there; give \
+                    "warning: {flag} listens at {address}, which other machines cannot reach, so \
+                     clients of the cluster do not get this address; set \
                      `{flag} {host}:{port}`"
                 ),
             );
@@ -147,10 +149,8 @@ pub(crate) fn check_reachable(at: &str, member: &Member) -> anyhow::Result<()> {
     match hosts.find(|host| is_wrong(host)) {
         Some(host) => Err(
             Failure::new(ErrorCode::BadOption, format!("cannot serve {at}"))
-                .because(format!("others cannot connect to {host}"))
-                .advise(
-                    "say under which name or address they reach this machine: `--advertise HOST`",
-                )
+                .because(format!("other machines cannot connect to {host}"))
+                .advise("set the name or address of this machine for others: `--advertise HOST`")
                 .tool()
                 .into(),
         ),
@@ -211,10 +211,10 @@ impl JoinWait {
             }
         }
         if let Some(why) = unknown {
-            let what = format!("cannot make {at} a node of a cluster");
+            let what = format!("cannot join {at} to a cluster");
             return Err(Failure::new(ErrorCode::Unreachable, what)
                 .because(why)
-                .advise("check the addresses after --join")
+                .advise("check the addresses given to --join")
                 .tool()
                 .into());
         }
@@ -246,7 +246,7 @@ fn probe(member: &str) -> String {
     let mut cause = "the name has no address".to_owned();
     for address in member.to_socket_addrs().into_iter().flatten() {
         match TcpStream::connect_timeout(&address, PROBE_TIMEOUT) {
-            Ok(_) => return format!("{member}: connected, no answer of a leader yet"),
+            Ok(_) => return format!("{member}: connected, but no leader has answered yet"),
             Err(error) => cause = error.to_string(),
         }
     }
@@ -309,12 +309,12 @@ pub(crate) fn failure(at: &str, error: &ClusterError) -> anyhow::Error {
         )
         .because(error)
         .advise(
-            "join that cluster with an empty directory; if all its voters are lost and none \
-                     will start again, `weir cluster init --force`",
+            "join that cluster with an empty directory; only if all its voters are lost forever, \
+             use `weir cluster init --force`",
         ),
         ClusterError::Node(NodeError::Unreachable(_)) => Failure::new(ErrorCode::Unreachable, what)
             .because(error)
-            .advise("check the addresses after --join, and that a majority of the nodes runs"),
+            .advise("check the addresses given to --join, and that a majority of the nodes runs"),
         ClusterError::Io { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             Failure::new(ErrorCode::AddressTaken, what).because(error)
         }
@@ -322,15 +322,15 @@ pub(crate) fn failure(at: &str, error: &ClusterError) -> anyhow::Error {
         ClusterError::Node(NodeError::Refused(_)) => Failure::new(ErrorCode::BadOption, what)
             .because(error)
             .advise(
-                "correct what the reason names, then start the node again; a number comes from \
-                 `--node`, WEIR_SERVE_NODE or the key `node` of the table [serve]",
+                "correct the setting that the reason names, then start the node again; `--node`, \
+                 WEIR_SERVE_NODE or the key `node` of the table [serve] sets the number of the node",
             ),
         ClusterError::Tls(_) => Failure::new(ErrorCode::BadOption, what)
             .because(error)
             .advise("check the files of `--peer-cert`, `--peer-key` and `--peer-ca`"),
         _ => Failure::new(ErrorCode::BadOption, what)
             .because(error)
-            .advise("`weir cluster status` at the other nodes shows the members"),
+            .advise("check the members with `weir cluster status` at another node"),
     };
     failure.tool().into()
 }

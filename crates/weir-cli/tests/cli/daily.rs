@@ -13,11 +13,11 @@ fn a_put_works_in_an_empty_place_and_comes_back() {
     let place = Place::new();
     let put = place.run(r#"put orders {"id":1}"#).ok();
     assert!(
-        put.err.contains("made a new store in ./weir-data"),
+        put.err.contains("created a new store in ./weir-data"),
         "{}",
         put.err
     );
-    assert!(put.err.contains("made topic orders"), "{}", put.err);
+    assert!(put.err.contains("created topic orders"), "{}", put.err);
     let put = place.run(r#"put orders {"id":2} --key k -o json"#).ok();
     assert_eq!(put.err, "");
     assert_eq!(put.json()["offset"], 3);

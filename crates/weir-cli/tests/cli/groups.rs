@@ -106,7 +106,11 @@ fn tail_as_a_group_prints_each_record_once() {
             .ok();
         let other = place.run(&format!("tail orders --group {mode}")).code(3);
         let claim = format!("`weir group claim orders {mode}`");
-        for said in ["(E110)", &format!("its mode is {mode},"), &claim] {
+        for said in [
+            "(E110)",
+            &format!("the mode of the group is {mode},"),
+            &claim,
+        ] {
             assert!(other.err.contains(said), "{said}: {}", other.err);
         }
         assert_eq!(other.text(), "");

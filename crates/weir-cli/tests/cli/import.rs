@@ -82,7 +82,7 @@ fn a_file_that_grew_is_taken_up_and_one_that_changed_is_refused() {
     assert!(changed.err.contains("E507"), "{}", changed.err);
     place.write("data", items(4));
     let shorter = place.run("import data -t t -k id").code(1);
-    assert!(shorter.err.contains("now it has 4"), "{}", shorter.err);
+    assert!(shorter.err.contains("now has only 4"), "{}", shorter.err);
     let whole = place
         .run("import data -t t -k id --again -o json")
         .ok()
@@ -166,16 +166,19 @@ fn dead_letters_are_written_once_and_never_by_a_dry_run() {
     let line = "import data -t t --on-error dead-letter=dead -o json";
     let dry = place.run(&format!("{line} --dry-run")).ok();
     assert!(
-        dry.err
-            .contains("line 1 column 1 is left out: expected value"),
+        dry.err.contains("skipped line 1 column 1: expected value"),
         "{}",
         dry.err
     );
     let many = place
         .pipe("import - -t t --dry-run --on-error skip", "x\n".repeat(20))
         .ok();
-    assert_eq!(many.err.matches("is left out").count(), 10);
-    assert!(many.err.contains("more are only counted"), "{}", many.err);
+    assert_eq!(many.err.matches("skipped line").count(), 10);
+    assert!(
+        many.err.contains("further invalid items are only counted"),
+        "{}",
+        many.err
+    );
     let dry = dry.json();
     assert_eq!(dry["broken"], 3);
     assert!(!place.path("dead").exists());

@@ -114,7 +114,7 @@ fn data_center_is_read_only() {
     let login = format!("weir jira login {} --token-file {file}", site.url);
     let done = shell(&place, &login).ok();
     assert!(
-        done.err.contains("Jira Data Center, which is only read"),
+        done.err.contains("Jira Data Center, read-only"),
         "{}",
         done.err
     );
@@ -452,7 +452,11 @@ fn broken_settings_are_named() {
     std::fs::remove_dir_all(folder).unwrap();
     std::fs::write(folder, "a file").unwrap();
     let failed = place.run("jira list");
-    assert!(!failed.err.contains("no site is known"), "{}", failed.err);
+    assert!(
+        !failed.err.contains("no site is configured"),
+        "{}",
+        failed.err
+    );
     assert!(failed.err.contains("weir/jira"), "{}", failed.err);
 }
 
@@ -482,12 +486,12 @@ fn a_failed_login_names_the_cause_and_the_next_step() {
             "HTTP/1.1 302 Found\r\nLocation: https://jira.example.com/jira/login?from=x\r\n\
              Content-Length: 0\r\nConnection: close\r\n\r\n",
             "it leads to https://jira.example.com/jira/login\n",
-            "log in with the address to which the site leads",
+            "log in with the address to which the site redirects",
         ),
         (
             "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             "HTTP 404",
-            "check the address of the site, its path included",
+            "check the address and path of the site",
         ),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>",

@@ -624,7 +624,11 @@ fn a_bench_counts_what_it_measured_and_leaves_nothing_behind() {
     let bad = place
         .run("program bench balance.wasm --script none.txt")
         .code(1);
-    assert!(bad.err.contains("writes nothing to a topic"), "{}", bad.err);
+    assert!(
+        bad.err.contains("writes nothing to the topic"),
+        "{}",
+        bad.err
+    );
     place
         .run("program bench balance.wasm --script balance.txt --key k")
         .code(2);
@@ -657,7 +661,7 @@ fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
     // An existing topic does not change, and no note is printed about it.
     place.run("put plain x --key k").ok();
     let failed = place.run("program deploy plain text.wasm").code(3);
-    assert!(!failed.err.contains("was not made"), "{}", failed.err);
+    assert!(!failed.err.contains("was not created"), "{}", failed.err);
     let shown = place.run("program show plain").code(4);
     assert!(shown.err.contains("a plain one"), "{}", shown.err);
     place.write("none.txt", "");

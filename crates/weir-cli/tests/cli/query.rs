@@ -150,7 +150,7 @@ fn a_checkpoint_goes_on_after_the_last_result() {
     assert_eq!(lines(&place, &words), ["\"b2\""]);
     let over = place.words(&words).ok();
     assert!(
-        over.out.is_empty() && over.err.contains("come to its end"),
+        over.out.is_empty() && over.err.contains("query of this checkpoint is complete"),
         "{}",
         over.err
     );
@@ -271,7 +271,10 @@ fn a_checkpoint_of_groups_comes_to_its_end() {
     let run = |words: &[&str]| {
         let run = place.words(words).ok();
         let lines: Vec<String> = run.text().lines().map(str::to_owned).collect();
-        (lines, run.err.contains("come to its end"))
+        (
+            lines,
+            run.err.contains("query of this checkpoint is complete"),
+        )
     };
     let at_once = [&groups[..], &["all"]].concat();
     assert_eq!(run(&at_once).0, all);
@@ -369,7 +372,7 @@ fn a_checkpoint_is_of_its_files() {
     assert!(other.err.contains("a b%25.ndjson"), "{}", other.err);
     for (text, why) in [
         ("{\"id\":1}\n", "shorter"),
-        (&old.replace('1', "7"), "begins otherwise"),
+        (&old.replace('1', "7"), "has changed"),
     ] {
         place.write("a b%.ndjson", text);
         let other = run("a b%.ndjson", "1").code(2);
@@ -385,11 +388,15 @@ fn a_checkpoint_is_of_its_files() {
     assert_eq!(run("a b%.ndjson", "2").ok().text(), "2\n3\n");
     let end = run("a b%.ndjson", "9").ok();
     assert_eq!(end.text(), "4\n");
-    assert!(!end.err.contains("come to its end"), "{}", end.err);
+    assert!(
+        !end.err.contains("query of this checkpoint is complete"),
+        "{}",
+        end.err
+    );
     place.write("a b%.ndjson", format!("{old}{{\"id\":4}}\n{{\"id\":5}}\n"));
     let grown = run("a b%.ndjson", "9").ok();
     assert!(
-        grown.out.is_empty() && grown.err.contains("come to its end"),
+        grown.out.is_empty() && grown.err.contains("query of this checkpoint is complete"),
         "{}",
         grown.err
     );

@@ -173,7 +173,7 @@ fn an_authority_signs_for_servers_and_clients() {
     }
     let refused = place.run("cert issue b.example --ca fake").code(2);
     assert!(
-        refused.err.contains("may not sign others"),
+        refused.err.contains("may not sign other certificates"),
         "{}",
         refused.err
     );

@@ -151,7 +151,7 @@ fn prepared() -> Place {
 /// The messages without parts that differ between runs.
 fn lasting(err: &str) -> String {
     let lines = err.lines().filter(|line| {
-        !line.contains("working through its socket") && !line.contains("made a new store")
+        !line.contains("working through its socket") && !line.contains("created a new store")
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -238,7 +238,11 @@ fn verbs_that_need_the_files_say_so_and_what_to_do() {
         "serve",
     ] {
         let done = served.run(&place, line).code(2);
-        assert!(done.err.contains("needs the files"), "{line}: {}", done.err);
+        assert!(
+            done.err.contains("needs the directory"),
+            "{line}: {}",
+            done.err
+        );
         assert!(done.err.contains("--at DIR"), "{line}: {}", done.err);
     }
     // On the machine of the server, the lock rejects the command and names the server.

@@ -109,7 +109,7 @@ fn cluster_init_prints_the_command_that_serves_and_warns_of_ports_that_clients_c
     let (code, _, said) = run(place.path(), &line);
     assert_eq!(code, 0, "{said}");
     for text in [
-        "made a new store in new",
+        "created a new store in new",
         &format!("weir serve --at new --peer {peer} --advertise node.example"),
         "warning: --native listens at 127.0.0.1:7071",
         "`--http node.example:7070`",
