@@ -274,7 +274,7 @@ fn advice(error: &JiraError) -> Option<&'static str> {
         }
         JiraError::Status {
             status: 500..600, ..
-        } => "retry later: the site failed",
+        } => "retry later: the site reported an internal error",
         JiraError::Status { .. } => "correct the error that the site reports",
         JiraError::Garbage { .. } | JiraError::Paging(_) => {
             "check that the address is that of a Jira site, and that no proxy changes the responses"

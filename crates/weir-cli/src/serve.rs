@@ -272,7 +272,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     }
     backups::check(config.backups.as_deref())?;
     weir_server::raise_descriptor_limit().map_err(|error| refusal(&error, &config))?;
-    let signals = Signals::watch().failed(|| "cannot watch for signals".to_owned())?;
+    let signals = Signals::watch().failed(|| "cannot install the signal handlers".to_owned())?;
     let at = place::directory(caller, "weir serve", "give a directory: `--at DIR`")?;
     check_volatile(caller, at, &config)?;
     let bound = match bind(&config) {

@@ -26,7 +26,8 @@ const NAME_CHARS_MAX: usize = 64;
 pub(super) fn make(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBuf> {
     let what = || format!("cannot create an authority in {}", dir.display());
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.contains(char::is_control) {
-        let why = format!("its name must have 1 to {NAME_CHARS_MAX} visible characters");
+        let why =
+            format!("the name of the authority must have 1 to {NAME_CHARS_MAX} visible characters");
         return Err(Failure::new(ErrorCode::BadOption, what())
             .because(why)
             .into());
@@ -49,7 +50,7 @@ pub(super) fn make(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBuf>
         let failure = Failure::new(ErrorCode::Io, what()).because(&error);
         match error.kind() {
             io::ErrorKind::AlreadyExists => failure.advise(
-                "choose another directory: certificates of the old authority would become invalid",
+                "choose another directory: a new authority would invalidate the certificates of the old one",
             ),
             _ => failure,
         }

@@ -54,8 +54,9 @@ impl Source {
             let file = File::open(&args.file).failed(failed)?;
             let about = file.metadata().failed(failed)?;
             if about.is_dir() {
-                let failure = Failure::new(ErrorCode::Io, failed()).because("it is a directory");
-                return Err(failure.advise("name a file").into());
+                let failure =
+                    Failure::new(ErrorCode::Io, failed()).because("the path is a directory");
+                return Err(failure.advise("give the path of a file").into());
             }
             if about.is_file() {
                 let path = args.file.canonicalize().failed(failed)?;

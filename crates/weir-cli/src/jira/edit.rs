@@ -301,9 +301,9 @@ pub(super) enum Change<'a> {
 pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once('=')
-        .ok_or("it has no `=` between field and value")?;
+        .ok_or("there is no `=` between field and value")?;
     if name.trim().is_empty() {
-        return Err("it has no field before `=`".to_owned());
+        return Err("there is no field before `=`".to_owned());
     }
     Ok((name.trim().to_owned(), value.to_owned()))
 }

@@ -131,10 +131,10 @@ pub(super) fn watch(
     let Some(mut out) = caller.style.open(Shape::Stream, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let interrupt = Interrupt::new().failed(|| "cannot watch for signals".to_owned())?;
+    let interrupt = Interrupt::new().failed(|| "cannot install the signal handlers".to_owned())?;
     interrupt
         .watch()
-        .failed(|| "cannot watch for signals".to_owned())?;
+        .failed(|| "cannot install the signal handlers".to_owned())?;
     let (name, site) = chosen(named)?;
     let client = client(caller, &name, &site)?;
     let replica = replica(caller, Access::Write, &name)?;

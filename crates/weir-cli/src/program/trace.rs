@@ -240,10 +240,7 @@ fn look(
     seen.traced = tracer.take();
     if seen.topic != topic {
         let (why, advice) = match seen.topic.as_str() {
-            "" => (
-                "the store created this intention itself".to_owned(),
-                numbers,
-            ),
+            "" => ("the intention belongs to no topic".to_owned(), numbers),
             other => (
                 format!("the intention belongs to topic {other}"),
                 format!("`weir program trace {other} {offset}` shows it; {numbers}"),

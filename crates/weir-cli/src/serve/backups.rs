@@ -26,7 +26,7 @@ pub(super) fn check(directory: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = directory.filter(|path| !path.is_dir()) else {
         return Ok(());
     };
-    let what = format!("cannot use backups = {}", path.display());
+    let what = format!("cannot use the setting backups = {}", path.display());
     Err(Failure::new(ErrorCode::BadOption, what)
         .because("the path is not a directory")
         .advise("create the directory without access for other users: backups contain all data")

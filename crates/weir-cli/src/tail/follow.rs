@@ -48,7 +48,7 @@ impl<'a> Follow<'a> {
                 }
                 out.flush()?;
                 if !state.away {
-                    note(state.quiet, "the server is not reachable: waiting for it");
+                    note(state.quiet, "the server is not reachable: retrying");
                 }
                 state.away = true;
                 std::thread::sleep(FOLLOW_PAUSE);
