@@ -316,10 +316,8 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     drop(weir_server::logs::install(level, lines));
     let lame_duck = config.lame_duck;
     let unable = || {
-        Failure::new(
-            ErrorCode::BadAddress,
-            "cannot serve the store of another server".to_owned(),
-        )
+        let what = "cannot serve the store of another server".to_owned();
+        Failure::new(ErrorCode::BadAddress, what)
     };
     let store = weir.shared_store().ok_or_else(unable)?;
     let backups = Backups::new(config.backups.as_deref(), Arc::clone(&store));

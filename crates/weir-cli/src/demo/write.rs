@@ -118,8 +118,7 @@ pub(super) fn quakes(
             events == total,
             "{events} of {total} events were acknowledged"
         );
-        let after = weir.store()?.stats();
-        let syncs = after.syncs - before.syncs;
+        let syncs = weir.store()?.stats().syncs - before.syncs;
         let (p50, p99) = percentiles(latencies.clone());
         // The pauses for people make the rate meaningless.
         let speed = if watched {
@@ -127,13 +126,11 @@ pub(super) fn quakes(
         } else {
             format!(" at {}/s", count(rate(events, took)))
         };
+        let (p50_text, p99_text) = (time(p50), time(p99));
+        let (written, calls) = (count(events), latencies.len());
         let line = format!(
-            "{} events written by {WRITERS} writers{speed}: {} calls in {syncs} syncs, \
-             commit latency p50 {}, p99 {}",
-            count(events),
-            latencies.len(),
-            time(p50),
-            time(p99),
+            "{written} events written by {WRITERS} writers{speed}: {calls} calls in {syncs} syncs, \
+             commit latency p50 {p50_text}, p99 {p99_text}",
         );
         facts.insert(
             "write".into(),
@@ -142,7 +139,7 @@ pub(super) fn quakes(
                 "writers": WRITERS,
                 "seconds": seconds(took),
                 "events_per_s": rate(events, took),
-                "calls": latencies.len(),
+                "calls": calls,
                 "syncs": syncs,
                 "commit_p50_s": seconds(p50),
                 "commit_p99_s": seconds(p99),

@@ -34,7 +34,7 @@ fn errors_have_three_lines_and_codes_that_help_explains() {
         let errors: Vec<&str> = done
             .err
             .lines()
-            .filter(|line| !line.contains("made a"))
+            .filter(|line| !line.contains("created a"))
             .collect();
         check(&errors.join("\n"), code);
         let help = place.run(&format!("help {code}")).ok().text();
@@ -283,7 +283,7 @@ fn what_is_not_known_in_contexts_is_told_once_and_kept() {
 fn what_help_forbids_is_refused() {
     let place = Place::new();
     let over = place.run("put t x --value-max 100MiB").code(2);
-    assert!(over.err.contains("64MiB at most"), "{}", over.err);
+    assert!(over.err.contains("over the limit of 64MiB"), "{}", over.err);
     for line in [
         "get t 1 --lock-wait 2",
         "group create t g lease=2",

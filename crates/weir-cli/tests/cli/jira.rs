@@ -241,7 +241,9 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
     assert_eq!(list(&["--filter", "Done by key"]), done);
     let failed = place.words(&["jira", "list", "--filter", "Nothing"]);
     assert!(
-        failed.err.contains("there are Open bugs, Done by key"),
+        failed
+            .err
+            .contains("the favourites are Open bugs, Done by key"),
         "{}",
         failed.err
     );

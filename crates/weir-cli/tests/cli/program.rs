@@ -461,12 +461,12 @@ fn a_history_is_judged_again_by_another_program() {
         (
             "program replay plain --with words.wasm",
             4,
-            "no program in topic plain",
+            "topic plain has no program",
         ),
         (
             "program replay none --with words.wasm",
             4,
-            "no program in topic none",
+            "topic none has no program",
         ),
         ("program replay w --with two", 3, "two is not a program"),
         ("program replay w", 2, "--with"),
@@ -502,11 +502,11 @@ fn a_trace_of_what_is_not_there_says_why() {
     let place = bank();
     for (line, why) in [
         ("program trace bank 99", "the newest intention is 6"),
-        ("program trace bank 6", "it went to topic plain"),
         (
-            "program trace plain 6",
-            "there is no program in topic plain",
+            "program trace bank 6",
+            "the intention belongs to topic plain",
         ),
+        ("program trace plain 6", "topic plain has no program"),
         (
             "program trace bank --record 99",
             "there is no record 99 in bank",
@@ -653,7 +653,7 @@ fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
         failed.err
     );
     assert!(
-        failed.err.contains("topic guarded was not made"),
+        failed.err.contains("topic guarded was not created"),
         "{}",
         failed.err
     );

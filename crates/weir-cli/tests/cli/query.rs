@@ -976,7 +976,7 @@ fn several_paths_are_columns_in_every_format() {
     assert_eq!(one(&["-r"]).ok().text(), "Kim \"K\", Ann\tB\n");
     let done = one(&["-r", "-o", "csv"]).code(2);
     assert!(
-        done.err.contains("`-o csv` has a form of its own"),
+        done.err.contains("cannot be combined with `-o csv`"),
         "{}",
         done.err
     );
