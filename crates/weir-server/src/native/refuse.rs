@@ -7,8 +7,9 @@ use weir_store::StoreError;
 
 use crate::cluster::ClientAddresses;
 
-/// Pause before a client looks for a leader again: a fifth of an election timeout.
-const NO_LEADER_RETRY_MS: u64 = 100;
+/// First pause before a client looks for a leader again: about the time of a transfer of
+/// leadership. A client doubles it, up to 100 ms.
+const NO_LEADER_RETRY_MS: u64 = 10;
 
 /// A refusal with its own text.
 #[derive(Clone, Debug)]

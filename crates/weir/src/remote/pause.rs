@@ -15,6 +15,19 @@ pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause, unless the server names one.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// Longest pause while a cluster has no leader, unless the server names a longer one.
+const LEADER_PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// The pause after refusal `number`, from 0, of a series for which the server asked for `asked`. A
+/// transfer of leadership takes some milliseconds, an election about a second.
+pub(super) fn asked_pause(asked: Duration, code: Option<ErrorCode>, number: u32) -> Duration {
+    if code != Some(ErrorCode::NoLeader) {
+        return asked;
+    }
+    let longest = asked.max(LEADER_PAUSE_MAX);
+    asked.saturating_mul(1 << number.min(8)).min(longest)
+}
+
 /// A random number from 0 to 1.
 pub(super) fn random_fraction() -> f64 {
     let random = RandomState::new().build_hasher().finish();
@@ -25,11 +38,15 @@ pub(super) fn random_fraction() -> f64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackOff {
     pause: Duration,
+    refusals: u32,
 }
 
 impl Default for BackOff {
     fn default() -> Self {
-        Self { pause: PAUSE_FIRST }
+        Self {
+            pause: PAUSE_FIRST,
+            refusals: 0,
+        }
     }
 }
 
@@ -45,6 +62,8 @@ impl BackOff {
             return None;
         }
         let asked = refusal.retry_ms.map(Duration::from_millis);
+        let asked = asked.map(|asked| asked_pause(asked, Some(code), self.refusals));
+        self.refusals = self.refusals.saturating_add(1);
         let pause = asked.unwrap_or(self.pause);
         if asked.is_none() {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -53,5 +72,23 @@ impl BackOff {
         let pause = pause.saturating_add(pause.mul_f64(random_fraction() / 8.0));
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         left.is_none_or(|left| pause < left).then_some(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_for_a_leader_grow_to_a_limit_and_others_are_those_of_the_server() {
+        let ms = Duration::from_millis;
+        let leader = |asked, number| asked_pause(ms(asked), Some(ErrorCode::NoLeader), number);
+        assert_eq!(
+            [leader(10, 0), leader(10, 1), leader(10, 3)],
+            [ms(10), ms(20), ms(80)]
+        );
+        assert_eq!([leader(10, 4), leader(10, u32::MAX)], [ms(100), ms(100)]);
+        assert_eq!([leader(0, 9), leader(700, 9)], [ms(0), ms(700)]);
+        assert_eq!(asked_pause(ms(10), Some(ErrorCode::Busy), 5), ms(10));
     }
 }

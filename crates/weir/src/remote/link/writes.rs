@@ -18,7 +18,7 @@ use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
 use super::{Link, OUT_BYTES_MAX, State, remote_error};
-use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, random_fraction};
+use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, asked_pause, random_fraction};
 use crate::reply::{check_cancelled, next_check};
 
 /// Bytes of unsent intentions; above this, callers block.
@@ -44,6 +44,8 @@ pub(super) struct Hold {
     until: Instant,
     /// The next pause if the server names none.
     pause: Duration,
+    /// Refusals since `since`.
+    refusals: u32,
 }
 
 impl Link {
@@ -347,11 +349,14 @@ impl State {
             since: now,
             until: now,
             pause: PAUSE_FIRST,
+            refusals: 0,
         });
         if !leads {
             return true;
         }
         let asked = refusal.retry_ms.map(Duration::from_millis);
+        let asked = asked.map(|asked| asked_pause(asked, refusal.code(), hold.refusals));
+        hold.refusals = hold.refusals.saturating_add(1);
         let pause = match (asked, refusal.code()) {
             (Some(asked), _) => asked,
             (None, Some(ErrorCode::Redirect)) => Duration::ZERO,
