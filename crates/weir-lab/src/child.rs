@@ -16,7 +16,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
@@ -137,6 +137,11 @@ pub fn command(words: &[String], padding: usize) -> Command {
         .env(LAB_PID, std::process::id().to_string())
         .process_group(0);
     command
+}
+
+/// The command `weir` beside `lab`, which is this program.
+pub fn beside(lab: &Path) -> PathBuf {
+    lab.with_file_name("weir")
 }
 
 /// The command line that runs `words` so that the process is killed when the thread that starts it,

@@ -10,6 +10,7 @@ pub mod floor;
 pub mod json;
 pub mod program;
 pub mod psyc;
+pub mod query;
 pub mod render;
 pub mod served;
 pub mod store;
@@ -97,7 +98,7 @@ pub fn profile() -> String {
 }
 
 /// The built-in contenders, each with a description.
-pub const BUILT_IN: [(&str, &str); 29] = [
+pub const BUILT_IN: [(&str, &str); 34] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -143,6 +144,10 @@ pub const BUILT_IN: [(&str, &str); 29] = [
         "one write and fdatasync for each message, into a file that was filled before",
     ),
     (
+        "floor-cluster",
+        "batches written and synced in three places, two of them over a connection",
+    ),
+    (
         "weir-put",
         "this project's store: puts, all answers awaited",
     ),
@@ -169,6 +174,10 @@ pub const BUILT_IN: [(&str, &str); 29] = [
         "this project's server: puts over its native port",
     ),
     (
+        "weir-failover",
+        "this project's cluster: the time without writes when its leader changes",
+    ),
+    (
         "weir-readers",
         "this project's server: puts beside many readers of pages",
     ),
@@ -179,6 +188,15 @@ pub const BUILT_IN: [(&str, &str); 29] = [
     (
         "weir-idle",
         "this project's server: many connections that do nothing",
+    ),
+    (
+        "weir-query",
+        "this project's command: a query of a file of JSON values",
+    ),
+    ("decompress", "a compressed file is read and dropped"),
+    (
+        "find-first",
+        "this project's scanner: the first member of a large object",
     ),
     ("weir-crash", "makes the image for `weir-open` and aborts"),
     (
@@ -213,6 +231,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "floor-copy" => Box::new(Bare::new(Floor::Copy)),
         "floor-write" => Box::new(Bare::new(Floor::Write)),
         "floor-sync" => Box::new(Bare::new(Floor::WriteSync)),
+        "floor-cluster" => Box::new(Bare::new(Floor::Cluster)),
         "weir-put" => Box::new(store::put::Put::default()),
         "weir-listen" => Box::new(store::listen::Listen::default()),
         "weir-open" => Box::new(store::open::Open::default()),
@@ -221,9 +240,13 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-deploy" => Box::new(program::deploy::Deploy::default()),
         "weir-hostile" => Box::new(program::hostile::Hostile::default()),
         "weir-serve" => Box::new(served::Served::default()),
+        "weir-failover" => Box::new(served::failover::Failover::default()),
         "weir-tail" => Box::new(served::tail::Tail::default()),
         "weir-readers" => Box::new(served::readers::Readers::default()),
         "weir-idle" => Box::new(served::idle::Idle::default()),
+        "weir-query" => Box::new(query::QueryCommand::default()),
+        "decompress" => Box::new(query::Decompress::default()),
+        "find-first" => Box::new(query::FindFirst::default()),
         "weir-crash" => Box::new(store::open::Crash::default()),
         "spin" => Box::new(synthetic::Spin::default()),
         "synthetic" => Box::new(synthetic::Synthetic::new(0)),

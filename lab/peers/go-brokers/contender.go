@@ -57,8 +57,8 @@ func newContender(kind broker) *contender {
 	return &contender{kind: kind, inputs: map[int]*input{}, servers: map[string]*server{}}
 }
 
-// load prepares an input. Inputs of one level share a server, which is started with the
-// first of these inputs.
+// load prepares an input. Inputs of one level and number of nodes share a server, which is started
+// with the first of these inputs.
 func (c *contender) load(number int, w words) error {
 	l, err := readLoad(w)
 	if err != nil {
@@ -68,7 +68,8 @@ func (c *contender) load(number int, w words) error {
 	if dir == "" {
 		return fmt.Errorf("parameter `dir` is missing")
 	}
-	running := c.servers[l.level]
+	key := fmt.Sprintf("%s %d", l.level, l.nodes)
+	running := c.servers[key]
 	if running == nil {
 		sweep(dir)
 		cpu, err := serverCPU(w.text("server_cpu", "auto"))
@@ -85,7 +86,7 @@ func (c *contender) load(number int, w words) error {
 			_ = os.RemoveAll(place.dir)
 			return err
 		}
-		c.servers[l.level] = running
+		c.servers[key] = running
 		warm, err := w.number("warm", 0)
 		if err != nil {
 			return err
@@ -229,13 +230,13 @@ func (s *server) measure(clients []client, payloads []payload, messages uint64) 
 	ready.Wait()
 	stirCPUs()
 	idle, begun := idleTime(), time.Now()
-	server, clientsUsed := s.cpuTime(), s.clientCPUTime()
+	before, clientsUsed := s.cpuTimes(), s.clientCPUTime()
 	from := time.Now()
 	started.Done()
 	done.Wait()
 	took.wall = uint64(time.Since(from))
 	took.cpu = uint64(s.clientCPUTime() - clientsUsed)
-	server = s.cpuTime() - server
+	server, busiest := s.cpuSince(before)
 	if s.helper != nil {
 		// The clients are threads of a helper, which measures its own times.
 		took.wall = s.helper.wall
@@ -248,8 +249,9 @@ func (s *server) measure(clients []client, payloads []payload, messages uint64) 
 		}
 	}
 	took.extra = map[string]float64{
-		"server_us": float64(server) / 1e3 / float64(messages),
-		"idle":      min(1, max(0, float64(idleTime()-idle)/float64(window)/float64(cpus()))),
+		"server_us":  float64(server) / 1e3 / float64(messages),
+		"busiest_us": float64(busiest) / 1e3 / float64(messages),
+		"idle":       min(1, max(0, float64(idleTime()-idle)/float64(window)/float64(cpus()))),
 	}
 	return took, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// etcd is a server of one member. A topic is a prefix of keys; a message is the value of
+// etcd is a cluster of one or more members. A topic is a prefix of keys; a message is the value of
 // a separate key. A client has at most `window` puts in flight. With `batch` above 1,
 // each is a transaction of `batch` messages.
 type etcd struct{ program string }
@@ -24,18 +25,44 @@ func (e etcd) versions() map[string]string {
 	return map[string]string{"etcd": output(e.program, "--version"), "client": "clientv3 " + clientVersion("go.etcd.io/etcd/client/v3")}
 }
 
-func (e etcd) start(p place, _ load) (*server, error) {
-	ports, err := freePorts(2)
+func (e etcd) start(p place, l load) (*server, error) {
+	ports, err := freePorts(2 * int(l.nodes))
 	if err != nil {
 		return nil, err
 	}
-	client := fmt.Sprintf("http://127.0.0.1:%d", ports[0])
-	peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	s, err := cluster(p, l.nodes, func(p place, number int) (*server, error) {
+		return e.node(p, number, ports)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, s.await(func() error {
+		c, err := dialEtcd(s)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		within, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_, err = c.Put(within, "ready", "")
+		return err
+	})
+}
+
+// node starts member `number`, which has a port for clients and one for the other members.
+func (e etcd) node(p place, number int, ports []int) (*server, error) {
+	url := func(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", ports[port]) }
+	client, peer := url(2*number), url(2*number+1)
+	var members []string
+	for other := range len(ports) / 2 {
+		members = append(members, fmt.Sprintf("n%d=%s", other, url(2*other+1)))
+	}
 	s, err := launch(p, e.program,
+		"--name", fmt.Sprintf("n%d", number),
 		"--data-dir", filepath.Join(p.dir, "data"),
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-		"--initial-cluster", "default="+peer,
+		"--initial-cluster", strings.Join(members, ","),
 		"--log-level", "error",
 		// No snapshot, no compaction and no size limit while messages arrive.
 		"--snapshot-count", "100000000",
@@ -52,23 +79,17 @@ func (e etcd) start(p place, _ load) (*server, error) {
 		return nil, err
 	}
 	s.address = client
-	return s, s.await(func() error {
-		c, err := dialEtcd(s)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		within, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		_, err = c.Put(within, "ready", "")
-		return err
-	})
+	return s, nil
 }
 
 func dialEtcd(s *server) (*clientv3.Client, error) {
 	const window = 64 << 20
+	endpoints := s.addresses()
+	if s.leader != "" {
+		endpoints = []string{s.leader}
+	}
 	return clientv3.New(clientv3.Config{
-		Endpoints:   []string{s.address},
+		Endpoints:   endpoints,
 		DialTimeout: 5 * time.Second,
 		DialOptions: []grpc.DialOption{
 			grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
@@ -90,7 +111,32 @@ func withEtcd(s *server, work func(context.Context, *clientv3.Client) error) err
 	return work(within, c)
 }
 
-func (etcd) fresh(*server, string, load) error { return nil }
+// fresh finds the leader. Clients connect to it, so that no member forwards their requests.
+func (etcd) fresh(s *server, _ string, _ load) error {
+	if len(s.mates) == 0 {
+		return nil
+	}
+	s.leader = ""
+	return s.await(func() error {
+		return withEtcd(s, func(within context.Context, c *clientv3.Client) error {
+			// Members that were stopped may elect a leader first.
+			if _, err := c.Put(within, "ready", ""); err != nil {
+				return err
+			}
+			for _, address := range s.addresses() {
+				status, err := c.Status(within, address)
+				if err != nil {
+					return err
+				}
+				if status.Header.MemberId == status.Leader {
+					s.leader = address
+					return nil
+				}
+			}
+			return fmt.Errorf("no member leads")
+		})
+	})
+}
 
 func (etcd) drop(s *server, topic string) error {
 	return withEtcd(s, func(within context.Context, c *clientv3.Client) error {

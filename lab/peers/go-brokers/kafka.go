@@ -14,10 +14,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// kafka is a broker with its own controller; a topic has one partition. Levels:
-// `default`, the kernel decides when to write; `flush`, every batch is flushed before its
-// answer. Modes: `java`, the producer of the Kafka project, in a separate process on our
-// CPU; `go`, franz-go in this process.
+// kafka is one or more brokers, each with its own controller. A topic has one partition with a
+// replica on every broker, and a message is answered when all replicas have it. Levels: `default`,
+// the kernel decides when to write; `flush`, every batch is flushed before its answer. Modes:
+// `java`, the producer of the Kafka project, in a separate process on our CPU; `go`, franz-go in
+// this process.
 type kafka struct{ jars string }
 
 func newKafka(peers string) broker { return kafka{filepath.Join(peers, "kafka")} }
@@ -40,17 +41,50 @@ func (k kafka) java(p place, heap, log string) []string {
 }
 
 func (k kafka) start(p place, l load) (*server, error) {
-	ports, err := freePorts(2)
+	ports, err := freePorts(2 * int(l.nodes))
 	if err != nil {
 		return nil, err
 	}
+	s, err := cluster(p, l.nodes, func(p place, number int) (*server, error) {
+		return k.node(p, l, number, ports)
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.await(func() error {
+		return withKafka(s, 2*time.Second, func(within context.Context, admin *kadm.Client) error {
+			known, err := admin.BrokerMetadata(within)
+			if err == nil && uint64(len(known.Brokers)) < l.nodes {
+				err = fmt.Errorf("%d brokers of %d", len(known.Brokers), l.nodes)
+			}
+			return err
+		})
+	})
+	if err == nil && l.mode != "go" {
+		s.helper, err = startHelper(s.place, append(k.java(s.place, "512m", "ERROR"), "KafkaLoad", s.address))
+		if err != nil {
+			err = s.explain(err)
+			s.end()
+		}
+	}
+	return s, err
+}
+
+// node starts broker `number`, which has a port for clients and one for the other brokers.
+func (k kafka) node(p place, l load, number int, ports []int) (*server, error) {
+	var voters []string
+	for other := range int(l.nodes) {
+		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", other+1, ports[2*other+1]))
+	}
+	client, peer := ports[2*number], ports[2*number+1]
+	copies := fmt.Sprint(l.nodes)
 	settings := map[string]string{
 		"process.roles":                  "broker,controller",
-		"node.id":                        "1",
-		"controller.quorum.voters":       fmt.Sprintf("1@127.0.0.1:%d", ports[1]),
+		"node.id":                        fmt.Sprint(number + 1),
+		"controller.quorum.voters":       strings.Join(voters, ","),
 		"controller.listener.names":      "CONTROLLER",
-		"listeners":                      fmt.Sprintf("PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", ports[0], ports[1]),
-		"advertised.listeners":           fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", ports[0]),
+		"listeners":                      fmt.Sprintf("PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", client, peer),
+		"advertised.listeners":           fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", client),
 		"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"log.dirs":                       filepath.Join(p.dir, "data"),
 		// One CPU needs no more threads.
@@ -59,9 +93,10 @@ func (k kafka) start(p place, l load) (*server, error) {
 		"socket.send.buffer.bytes":                 "1048576",
 		"socket.receive.buffer.bytes":              "1048576",
 		"message.max.bytes":                        "16777216",
-		"offsets.topic.replication.factor":         "1",
-		"transaction.state.log.replication.factor": "1",
-		"transaction.state.log.min.isr":            "1",
+		"offsets.topic.replication.factor":         copies,
+		"transaction.state.log.replication.factor": copies,
+		"transaction.state.log.min.isr":            copies,
+		"min.insync.replicas":                      copies,
 		"auto.create.topics.enable":                "false",
 		"log.segment.delete.delay.ms":              "0",
 		// A stopped broker must not be treated as dead.
@@ -90,21 +125,8 @@ func (k kafka) start(p place, l load) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.address = fmt.Sprintf("127.0.0.1:%d", ports[0])
-	err = s.await(func() error {
-		return withKafka(s, 2*time.Second, func(within context.Context, admin *kadm.Client) error {
-			_, err := admin.BrokerMetadata(within)
-			return err
-		})
-	})
-	if err == nil && l.mode != "go" {
-		s.helper, err = startHelper(p, append(k.java(p, "512m", "ERROR"), "KafkaLoad", s.address))
-		if err != nil {
-			err = s.explain(err)
-			s.end()
-		}
-	}
-	return s, err
+	s.address = fmt.Sprintf("127.0.0.1:%d", client)
+	return s, nil
 }
 
 func withKafka(s *server, wait time.Duration, work func(context.Context, *kadm.Client) error) error {
@@ -118,9 +140,9 @@ func withKafka(s *server, wait time.Duration, work func(context.Context, *kadm.C
 	return work(within, admin)
 }
 
-func (kafka) fresh(s *server, topic string, _ load) error {
+func (kafka) fresh(s *server, topic string, l load) error {
 	return withKafka(s, answerTime, func(within context.Context, admin *kadm.Client) error {
-		made, err := admin.CreateTopic(within, 1, 1, nil, topic)
+		made, err := admin.CreateTopic(within, 1, int16(l.nodes), nil, topic)
 		if err == nil {
 			err = made.Err
 		}
@@ -128,7 +150,7 @@ func (kafka) fresh(s *server, topic string, _ load) error {
 			// A created topic may have no leader yet.
 			var known kadm.Metadata
 			known, err = admin.Metadata(within, topic)
-			if err == nil && known.Topics[topic].Err == nil && known.Topics[topic].Partitions[0].Leader == 1 {
+			if err == nil && known.Topics[topic].Err == nil && known.Topics[topic].Partitions[0].Leader > 0 {
 				return nil
 			}
 			time.Sleep(5 * time.Millisecond)

@@ -21,6 +21,8 @@ const (
 // crates/weir-lab/src/contender/store.rs.
 type load struct {
 	clients, messages, window, batch, batchBytes uint64
+	// Servers that hold each message.
+	nodes uint64
 
 	bytes       int
 	level, mode string
@@ -42,13 +44,14 @@ func readLoad(w words) (load, error) {
 	l.window = number("window", 10000)
 	l.batch = number("batch", 1)
 	l.batchBytes = number("batch_bytes", 1<<20)
+	l.nodes = number("nodes", 1)
 	l.level = w.text("level", "")
 	l.mode = w.text("mode", "")
 	if err != nil {
 		return l, err
 	}
-	if l.clients == 0 || l.messages == 0 || l.messages%l.clients != 0 || l.bytes == 0 || l.window == 0 || l.batch == 0 {
-		return l, fmt.Errorf("producers, messages (a multiple of producers), bytes, window and batch must be above 0")
+	if l.clients == 0 || l.messages == 0 || l.messages%l.clients != 0 || l.bytes == 0 || l.window == 0 || l.batch == 0 || l.nodes == 0 {
+		return l, fmt.Errorf("producers, messages (a multiple of producers), bytes, window, batch and nodes must be above 0")
 	}
 	return l, nil
 }

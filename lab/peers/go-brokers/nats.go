@@ -15,10 +15,13 @@ import (
 	"time"
 )
 
-// nats is a NATS server with JetStream. A topic is a stream in files with one subject.
-// The level is the value of sync_interval. Modes: `single`, an answer to each message;
-// `fast`, one fast batch for each client, whose answers cover ranges; `atomic`, batches
-// of `batch` messages with one answer each.
+// callTime is the maximum time until a request to the API of JetStream is answered.
+const callTime = 5 * time.Second
+
+// nats is a NATS server, or a cluster of them, with JetStream. A topic is a stream in files with
+// one subject and a replica on every node. The level is the value of sync_interval. Modes: `single`,
+// an answer to each message; `fast`, one fast batch for each client, whose answers cover ranges;
+// `atomic`, batches of `batch` messages with one answer each.
 type nats struct{ program string }
 
 func newNats(peers string) broker { return nats{filepath.Join(peers, "nats-server")} }
@@ -28,10 +31,24 @@ func (n nats) versions() map[string]string {
 }
 
 func (n nats) start(p place, l load) (*server, error) {
-	ports, err := freePorts(1)
+	ports, err := freePorts(2 * int(l.nodes))
 	if err != nil {
 		return nil, err
 	}
+	s, err := cluster(p, l.nodes, func(p place, number int) (*server, error) {
+		return n.node(p, l, number, ports)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, s.await(func() error {
+		_, err := natsCall(s, "INFO", nil)
+		return err
+	})
+}
+
+// node starts node `number`, which has a port for clients and one for the other nodes.
+func (n nats) node(p place, l load, number int, ports []int) (*server, error) {
 	// The buffers have room for all messages in flight.
 	text := fmt.Sprintf(`
 host: 127.0.0.1
@@ -44,7 +61,15 @@ jetstream {
   max_buffered_msgs: 10000000
   max_buffered_size: 4GB
 }
-`, ports[0], p.dir, l.level)
+`, ports[2*number], p.dir, l.level)
+	if l.nodes > 1 {
+		var routes []string
+		for other := range int(l.nodes) {
+			routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[2*other+1]))
+		}
+		text += fmt.Sprintf("server_name: n%d\ncluster { name: lab, listen: \"127.0.0.1:%d\", routes: [%s] }\n",
+			number, ports[2*number+1], strings.Join(routes, ", "))
+	}
 	file := filepath.Join(p.dir, "nats.conf")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
@@ -53,21 +78,44 @@ jetstream {
 	if err != nil {
 		return nil, err
 	}
-	s.address = fmt.Sprintf("127.0.0.1:%d", ports[0])
-	return s, s.await(func() error {
-		_, err := natsCall(s, "INFO", nil)
-		return err
-	})
+	s.address = fmt.Sprintf("127.0.0.1:%d", ports[2*number])
+	return s, nil
 }
 
-func (nats) fresh(s *server, topic string, _ load) error {
-	_, err := natsCall(s, "STREAM.CREATE."+topic, map[string]any{
+// fresh creates the stream. In a cluster, clients connect to the leader of the stream, so that no
+// node forwards their requests.
+func (nats) fresh(s *server, topic string, l load) error {
+	if l.nodes == 1 {
+		return natsFresh(s, topic, l)
+	}
+	// Nodes that were stopped may elect leaders first.
+	return s.await(func() error { return natsFresh(s, topic, l) })
+}
+
+func natsFresh(s *server, topic string, l load) error {
+	answer, err := natsCall(s, "STREAM.CREATE."+topic, map[string]any{
 		"name": topic, "subjects": []string{topic}, "retention": "limits", "storage": "file",
-		"num_replicas": 1, "max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "discard": "old",
+		"num_replicas": l.nodes, "max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "discard": "old",
 		"duplicate_window": 100_000_000,
 		"allow_batched":    true, "allow_atomic": true,
 	})
-	return err
+	if err != nil || l.nodes == 1 {
+		return err
+	}
+	var made struct{ Cluster struct{ Leader string } }
+	if err := json.Unmarshal(answer, &made); err != nil {
+		return err
+	}
+	number, err := strconv.Atoi(strings.TrimPrefix(made.Cluster.Leader, "n"))
+	if err != nil {
+		return fmt.Errorf("the stream has no leader: %s", answer)
+	}
+	for _, node := range append([]*server{s}, s.mates...) {
+		if filepath.Base(node.place.dir) == strconv.Itoa(number) || (number == 0 && node == s) {
+			s.leader = node.address
+		}
+	}
+	return nil
 }
 
 func (nats) drop(s *server, topic string) error {
@@ -123,7 +171,11 @@ func (nats) client(s *server, topic string, l load, number uint64) (client, erro
 }
 
 func natsDial(s *server, topic string, l load, number uint64) (*natsClient, error) {
-	conn, err := net.Dial("tcp", s.address)
+	address := s.address
+	if topic != "" && s.leader != "" {
+		address = s.leader
+	}
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +342,8 @@ func (c *natsClient) answer() ([]byte, error) {
 }
 
 func (c *natsClient) call(subject string, body []byte) ([]byte, error) {
-	_ = c.conn.SetDeadline(time.Now().Add(answerTime))
+	// A cluster that has no leader does not answer.
+	_ = c.conn.SetDeadline(time.Now().Add(callTime))
 	if _, err := fmt.Fprintf(c.conn, "PUB %s %s.r %d\r\n%s\r\n", subject, c.inbox, len(body), body); err != nil {
 		return nil, err
 	}

@@ -24,10 +24,14 @@ type place struct {
 	cpu int
 }
 
-// server is a running server process.
+// server is a running server process, or the first node of a cluster.
 type server struct {
-	place   place
+	place place
+	// The other nodes of a cluster.
+	mates   []*server
 	address string
+	// Address for clients of the topic, if it is not `address`.
+	leader  string
 	command *exec.Cmd
 	helper  *helper
 	state   any
@@ -143,6 +147,11 @@ func (s *server) freeze() error { return s.signal(syscall.SIGSTOP) }
 func (s *server) thaw() error   { return s.signal(syscall.SIGCONT) }
 
 func (s *server) signal(which syscall.Signal) error {
+	for _, mate := range s.mates {
+		if err := mate.signal(which); err != nil {
+			return err
+		}
+	}
 	if s.helper != nil {
 		if err := s.helper.command.Process.Signal(which); err != nil {
 			return err
@@ -153,6 +162,9 @@ func (s *server) signal(which syscall.Signal) error {
 
 // end kills the server and removes its files.
 func (s *server) end() {
+	for _, mate := range s.mates {
+		mate.end()
+	}
 	if s.helper != nil {
 		_ = s.helper.command.Process.Kill()
 		_ = s.helper.command.Wait()
@@ -162,8 +174,62 @@ func (s *server) end() {
 	_ = os.RemoveAll(s.place.dir)
 }
 
-// cpuTime is the CPU time of all threads that the server ever had, in nanoseconds.
-func (s *server) cpuTime() int64 { return processTime(s.pid()) }
+// cpuTimes returns the CPU time of each node, of all threads that it ever had, in nanoseconds.
+func (s *server) cpuTimes() []int64 {
+	times := []int64{processTime(s.pid())}
+	for _, mate := range s.mates {
+		times = append(times, processTime(mate.pid()))
+	}
+	return times
+}
+
+// cpuSince returns the CPU time since `before`: of all nodes, and of the node that used most.
+func (s *server) cpuSince(before []int64) (all, busiest int64) {
+	for number, now := range s.cpuTimes() {
+		used := now - before[number]
+		all += used
+		busiest = max(busiest, used)
+	}
+	return all, busiest
+}
+
+// addresses returns the addresses for clients of all nodes.
+func (s *server) addresses() []string {
+	all := []string{s.address}
+	for _, mate := range s.mates {
+		all = append(all, mate.address)
+	}
+	return all
+}
+
+// cluster starts `nodes` nodes, each in a separate directory. `one` starts the node with a number,
+// from 0. The first node represents the cluster.
+func cluster(p place, nodes uint64, one func(place, int) (*server, error)) (*server, error) {
+	if nodes == 1 {
+		return one(p, 0)
+	}
+	var first *server
+	for number := range int(nodes) {
+		node := place{dir: filepath.Join(p.dir, strconv.Itoa(number)), cpu: p.cpu}
+		err := os.MkdirAll(node.dir, 0o700)
+		var s *server
+		if err == nil {
+			s, err = one(node, number)
+		}
+		if err != nil {
+			if first != nil {
+				first.end()
+			}
+			return nil, err
+		}
+		if first == nil {
+			first = s
+		} else {
+			first.mates = append(first.mates, s)
+		}
+	}
+	return first, nil
+}
 
 // clientCPUTime is the CPU time of the process that runs the clients.
 func (s *server) clientCPUTime() int64 {

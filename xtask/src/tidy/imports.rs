@@ -219,6 +219,7 @@ const TABLE: &[Row] = &[
             "toml",
             "wait4",
             "wat",
+            "zstd",
         ],
     },
     Row {

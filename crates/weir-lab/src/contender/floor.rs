@@ -5,12 +5,17 @@
 //! - [`Floor::Write`]: batches written to a file, never synced.
 //! - [`Floor::WriteSync`] writes into a preallocated file, and calls `fdatasync` after each write.
 //!   A store that syncs before it answers cannot be faster.
+//! - [`Floor::Cluster`]: three threads append each batch of `batch` messages to a separate file and
+//!   sync it. Two of them receive it over a loopback connection and answer with a byte. The next
+//!   batch follows when all three have it. With this number of batches, a cluster of three nodes
+//!   that syncs on each node cannot be faster.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crc_fast::{CrcAlgorithm, checksum};
 
@@ -31,6 +36,8 @@ pub enum Floor {
     Write,
     /// Write and sync.
     WriteSync,
+    /// Write and sync in three places.
+    Cluster,
 }
 
 /// A floor as a contender.
@@ -62,6 +69,7 @@ impl Bare {
             Floor::Copy => Ok(copy(load)),
             Floor::Write => write(load, path).map_err(failed),
             Floor::WriteSync => write_sync(load, path, *bytes).map_err(failed),
+            Floor::Cluster => cluster(load, path).map_err(failed),
         }
     }
 }
@@ -160,6 +168,75 @@ fn write_sync(load: &Load, path: &PathBuf, bytes: u64) -> io::Result<Timed> {
     Ok(timed)
 }
 
+fn cluster(load: &Load, path: &Path) -> io::Result<Timed> {
+    let payload = load.payload(0);
+    let size = load.batch * load.bytes;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let calls = load.messages.div_ceil(load.batch as u64);
+    let files: io::Result<Vec<File>> = ["leader", "second", "third"]
+        .iter()
+        .map(|name| File::create(path.with_extension(name)))
+        .collect();
+    let mut files = files?;
+    let own = files.remove(0);
+    let timed = std::thread::scope(|scope| {
+        let followers: Vec<_> = files
+            .into_iter()
+            .map(|file| scope.spawn(move || follow(TcpStream::connect(address)?, &file, size)))
+            .collect();
+        let mut streams = Vec::new();
+        for _ in &followers {
+            let (stream, _) = listener.accept()?;
+            stream.set_nodelay(true)?;
+            streams.push(stream);
+        }
+        let mut batch = Vec::with_capacity(size);
+        let watch = Stopwatch::start();
+        for call in 0..calls {
+            batch.clear();
+            for message in 0..load.batch as u64 {
+                batch.extend_from_slice(payload.message(call * load.batch as u64 + message));
+            }
+            for stream in &mut streams {
+                stream.write_all(&batch)?;
+            }
+            own.write_all_at(&batch, call * size as u64)?;
+            own.sync_data()?;
+            for stream in &mut streams {
+                stream.read_exact(&mut [0])?;
+            }
+        }
+        let timed = timed(watch, load.messages);
+        drop(streams);
+        for follower in followers {
+            let panicked = || io::Error::other("a follower panicked");
+            follower.join().map_err(|_| panicked())??;
+        }
+        Ok::<Timed, io::Error>(timed)
+    })?;
+    for name in ["leader", "second", "third"] {
+        fs::remove_file(path.with_extension(name))?;
+    }
+    Ok(timed)
+}
+
+/// Appends and syncs each batch that arrives, and answers it with a byte.
+fn follow(mut stream: TcpStream, file: &File, size: usize) -> io::Result<()> {
+    let mut batch = vec![0; size];
+    let mut at = 0;
+    loop {
+        match stream.read_exact(&mut batch) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            other => other?,
+        }
+        file.write_all_at(&batch, at)?;
+        file.sync_data()?;
+        at += size as u64;
+        stream.write_all(&[1])?;
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -177,7 +254,7 @@ mod tests {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-        for floor in [Floor::Copy, Floor::Write, Floor::WriteSync] {
+        for floor in [Floor::Copy, Floor::Write, Floor::WriteSync, Floor::Cluster] {
             let mut bare = Bare::new(floor);
             bare.load(0, &fields).unwrap();
             let once = bare.check(0).unwrap().touch;

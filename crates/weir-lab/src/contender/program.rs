@@ -47,8 +47,8 @@ fn fresh(path: &Path, durability: Durability, code: &[u8]) -> Result<Weir, Conte
     Ok(weir)
 }
 
-/// Creates `topic` with `code` and its arguments.
-fn create(weir: &Weir, topic: &str, code: &[u8], args: &[u8]) -> Result<(), ContenderError> {
+/// Creates `topic` with the program `code` and its arguments; without a program if `code` is empty.
+pub fn create(weir: &Weir, topic: &str, code: &[u8], args: &[u8]) -> Result<(), ContenderError> {
     let topic = weir.topic(topic).map_err(failed)?;
     let made = if code.is_empty() {
         topic.create(&TopicOptions::default())

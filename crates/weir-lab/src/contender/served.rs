@@ -4,6 +4,7 @@
 //! The server is the program `weir` beside this one. It is stopped while others are measured.
 //! Before each timed part, earlier writes are synced.
 
+pub mod failover;
 pub mod idle;
 pub mod readers;
 pub mod tail;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 
@@ -20,26 +21,41 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::sched_getaffinity;
 use weir::{ClientId, Intention, Operation, ReadFrom, RecordKind, Session, Weir};
 
+use super::program::write::transfer;
+use super::program::{arguments, create, module};
 use super::store::keys::status_in;
-use super::store::{Load, failed, remove, scratch};
+use super::store::{DISTINCT, Load, failed, remove, scratch};
 use super::wire::part;
 use super::{Contender, ContenderError, parameter};
-use crate::child::{guarded, spawn_on};
+use crate::child::{beside, guarded, spawn_on};
 use crate::clock::Stopwatch;
 use crate::protocol::{Answer, Fields, Timed};
 
 /// Maximum number of messages in a call.
 const CALL_MESSAGES_MAX: usize = 1_000;
 
-/// Puts of `producers` clients over the native port into a server at the durability `level` (a name
-/// of `weir serve`), with `batch` messages in a call. All calls are sent before the first answer is
-/// awaited. Reports `server_us` (CPU of the server, microseconds a message) and `idle` (idle share
-/// of all CPUs).
+/// Puts of `producers` clients over the native port into one server, or into a cluster of `nodes`
+/// servers, at the durability `level` (a name of `weir serve`), with `batch` messages in a call. All
+/// calls are sent before the first answer is awaited; with `wait = "each"`, each is answered before
+/// the next is sent. With `program`, the topic has that reference program. Reports `server_us` (CPU
+/// of all servers, microseconds a message), `busiest_us` (CPU of the server that uses most) and
+/// `idle` (idle share of all CPUs).
 #[derive(Debug, Default)]
 pub struct Served {
-    inputs: BTreeMap<usize, (Load, String)>,
-    servers: BTreeMap<String, Server>,
+    inputs: BTreeMap<usize, Input>,
+    servers: BTreeMap<(String, u16), Server>,
     passes: u64,
+}
+
+/// The parameters of an input.
+#[derive(Clone, Debug)]
+struct Input {
+    load: Load,
+    /// Durability and number of nodes. Inputs with equal values share a server.
+    server: (String, u16),
+    program: String,
+    /// Whether a client waits for each answer before it sends the next call.
+    alone: bool,
 }
 
 /// Options of the server besides its addresses. All connections of the lab come from one address,
@@ -50,28 +66,107 @@ const SETTINGS: [(&str, &str); 3] = [
     ("WEIR_SERVE_IDLE_TIMEOUT", "600s"),
 ];
 
+/// A server, or all nodes of a cluster.
 #[derive(Debug)]
 struct Server {
-    process: Child,
+    nodes: Vec<Node>,
     url: String,
-    /// Address of the HTTP port.
+    /// Address of the HTTP port of the first node.
     http: Option<String>,
     dir: PathBuf,
 }
 
+/// The process of a node.
+#[derive(Debug)]
+struct Node {
+    process: Child,
+    /// Its arguments.
+    words: Vec<String>,
+    /// Address of its native port.
+    url: String,
+}
+
 impl Server {
-    fn start(level: &str, fields: &Fields, input: usize) -> Result<Server, ContenderError> {
+    fn start(
+        level: &str,
+        nodes: u16,
+        fields: &Fields,
+        input: usize,
+    ) -> Result<Server, ContenderError> {
         let dir = scratch(fields, "served", input)?;
+        let mut server = Server {
+            nodes: Vec::new(),
+            url: String::new(),
+            http: None,
+            dir,
+        };
+        if nodes == 1 {
+            let place = server.dir.display().to_string();
+            let ports = ["--http", "127.0.0.1:0", "--native", "127.0.0.1:0"];
+            let words = ["--at", &place, "--durability", level, "serve", "--volatile"];
+            let words = words.into_iter().chain(ports).map(str::to_owned).collect();
+            server.nodes.push(Node::start(words, &mut server.http)?);
+            server.url = server.nodes.iter().map(|node| node.url.clone()).collect();
+        } else {
+            server.url = prepare_cluster(&server.dir, level, nodes)?;
+            for number in 1..=nodes {
+                let place = server.dir.join(format!("node-{number}"));
+                let file = server.dir.join(format!("node-{number}.toml"));
+                let (place, file) = (place.display().to_string(), file.display().to_string());
+                let words = ["serve", "--at", &place, "--config", &file];
+                let words = words.into_iter().chain(["--durability", level]);
+                let words = words.map(str::to_owned).collect();
+                server.nodes.push(Node::start(words, &mut server.http)?);
+            }
+        }
+        server.signal(Signal::STOP)?;
+        Ok(server)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), ContenderError> {
+        for node in &self.nodes {
+            send(&node.process, signal)?;
+        }
+        Ok(())
+    }
+
+    /// The sum of a field in the status of all processes, in bytes.
+    fn status(&self, name: &str) -> u64 {
+        let of_one = |node: &Node| {
+            let text = fs::read_to_string(format!("/proc/{}/status", node.process.id()));
+            status_in(&text.unwrap_or_default(), name)
+        };
+        self.nodes.iter().map(of_one).sum()
+    }
+
+    /// CPU time of all threads of each process, in nanoseconds.
+    fn cpu_ns(&self) -> Vec<u64> {
+        self.nodes
+            .iter()
+            .map(|node| cpu_ns(&node.process))
+            .collect()
+    }
+
+    /// CPU time since `before`, in nanoseconds: of all processes together, and of the process that
+    /// used most.
+    fn cpu_since(&self, before: &[u64]) -> (u64, u64) {
+        let now = self.cpu_ns();
+        let used = || now.iter().zip(before).map(|(now, before)| now - before);
+        (used().sum(), used().max().unwrap_or_default())
+    }
+}
+
+impl Node {
+    /// Starts `weir` with these arguments, and returns when it listens. If `http` is empty, it is set
+    /// to the address of its HTTP port.
+    fn start(words: Vec<String>, http: &mut Option<String>) -> Result<Node, ContenderError> {
         let lab = std::env::current_exe().map_err(failed)?;
-        let weir = lab.with_file_name("weir");
-        let place = dir.display().to_string();
-        let words = ["--at", &place, "--durability", level, "serve", "--volatile"];
-        let ports = ["--http", "127.0.0.1:0", "--native", "127.0.0.1:0"];
-        let words: Vec<String> = std::iter::once(weir.display().to_string())
-            .chain(words.into_iter().chain(ports).map(str::to_owned))
+        let weir = beside(&lab);
+        let whole: Vec<String> = std::iter::once(weir.display().to_string())
+            .chain(words.iter().cloned())
             .collect();
-        let words = guarded(&lab, &words);
-        let (program, rest) = words.split_first().ok_or_else(|| failed("no words"))?;
+        let whole = guarded(&lab, &whole);
+        let (program, rest) = whole.split_first().ok_or_else(|| failed("no words"))?;
         let mut command = Command::new(program);
         command
             .args(rest)
@@ -79,68 +174,98 @@ impl Server {
             .envs(SETTINGS)
             .stderr(Stdio::piped())
             .process_group(0);
-        let mut process = spawn_on(&mut command, free_cpu()?).map_err(|source| {
+        let process = spawn_on(&mut command, free_cpu()?).map_err(|source| {
             let path = weir.display().to_string();
             ContenderError::Io { path, source }
         })?;
+        let mut node = Node {
+            process,
+            words,
+            url: String::new(),
+        };
+        let stderr = node.process.stderr.take();
         let mut said = String::new();
-        let mut lines = BufReader::new(process.stderr.take().ok_or_else(|| failed("no pipe"))?);
-        let mut http = None;
-        let url = loop {
+        let mut lines = BufReader::new(stderr.ok_or_else(|| failed("no pipe"))?);
+        while node.url.is_empty() {
             let from = said.len();
             if lines.read_line(&mut said).map_err(failed)? == 0 {
+                node.end();
                 return Err(failed(format!("the server did not start: {said}")));
             }
             let line = said.get(from..).unwrap_or_default().trim();
             if let Some((_, address)) = line.split_once("HTTP at http://") {
-                http = Some(address.to_owned());
+                http.get_or_insert_with(|| address.to_owned());
             }
             if let Some((_, url)) = line.split_once("native at ") {
-                break url.to_owned();
+                url.clone_into(&mut node.url);
             }
-        };
+        }
         // Further output of the server must not block it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        let server = Server {
-            process,
-            url,
-            http,
-            dir,
-        };
-        server.signal(Signal::STOP)?;
-        Ok(server)
+        Ok(node)
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), ContenderError> {
-        let id = i32::try_from(self.process.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        kill_process(id.ok_or_else(|| failed("no process"))?, signal).map_err(failed)
-    }
-
-    /// A field of the status of the server, in bytes.
-    fn status(&self, name: &str) -> u64 {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
-        status_in(&text.unwrap_or_default(), name)
-    }
-
-    /// CPU time of all threads of the server, in nanoseconds.
-    fn cpu_ns(&self) -> u64 {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.process.id()));
-        let time = |thread: fs::DirEntry| -> Option<u64> {
-            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-            text.split(' ').next()?.parse().ok()
-        };
-        threads.map_or(0, |all| all.flatten().filter_map(time).sum())
+    /// Kills the process and waits for its end.
+    fn end(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        for node in &mut self.nodes {
+            node.end();
+        }
         let _ = remove(&self.dir);
     }
+}
+
+fn send(process: &Child, signal: Signal) -> Result<(), ContenderError> {
+    let id = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+    kill_process(id.ok_or_else(|| failed("no process"))?, signal).map_err(failed)
+}
+
+/// CPU time of all threads of a process, in nanoseconds.
+fn cpu_ns(process: &Child) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{}/task", process.id()));
+    let time = |thread: fs::DirEntry| -> Option<u64> {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    };
+    threads.map_or(0, |all| all.flatten().filter_map(time).sum())
+}
+
+/// Creates a cluster of `nodes` nodes below `dir` with `weir cluster local`, and shuts it down.
+/// Returns the addresses of all nodes. Each node keeps its address when it is started again by
+/// itself. Then the lab can stop it, measure its CPU time, and kill it.
+fn prepare_cluster(dir: &Path, level: &str, nodes: u16) -> Result<String, ContenderError> {
+    let lab = std::env::current_exe().map_err(failed)?;
+    let weir = beside(&lab);
+    let (place, count) = (dir.display().to_string(), nodes.to_string());
+    let words = ["--durability", level, "cluster", "local", "--port", "0"];
+    let words = words
+        .into_iter()
+        .chain(["--nodes", &count, "--data", &place]);
+    let mut process = Command::new(&weir)
+        .args(words)
+        .env_remove("WEIR_AT")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|source| {
+            let path = weir.display().to_string();
+            ContenderError::Io { path, source }
+        })?;
+    let lines = BufReader::new(process.stdout.take().ok_or_else(|| failed("no pipe"))?).lines();
+    let url = lines.map_while(std::io::Result::ok).find_map(|line| {
+        let url = line.strip_prefix("--at ")?;
+        Some(url.to_owned())
+    });
+    // The command shuts its nodes down before it ends.
+    send(&process, Signal::TERM)?;
+    process.wait().map_err(failed)?;
+    url.ok_or_else(|| failed("the cluster did not start"))
 }
 
 /// The lowest CPU that this process is not pinned to; `None` if it may run on all.
@@ -174,14 +299,20 @@ fn idle_ns() -> (u64, u64) {
     (sum, cpus.max(1))
 }
 
-/// Sends all messages, then waits for all answers.
+/// Sends all messages, then waits for all answers. With the program `balance`, each message is a
+/// transfer, and there is one account for each distinct message.
 fn produce(
     session: &mut Session,
     topic: &str,
-    load: Load,
+    input: &Input,
     producer: u64,
 ) -> Result<(), ContenderError> {
+    let load = input.load;
     let payload = load.payload(producer);
+    let transfers: Vec<_> = match input.program.as_str() {
+        "balance" => (0..DISTINCT).map(transfer).collect(),
+        _ => Vec::new(),
+    };
     let messages = load.messages / load.producers;
     let mut waiting = Vec::new();
     let mut next = 0;
@@ -190,43 +321,62 @@ fn produce(
         let until = messages.min(next + load.batch as u64);
         call.clear();
         call.extend((next..until).map(|number| {
-            let value = payload.message(number);
-            Intention::new(topic, Operation::Put { key: &[], value })
+            let turn = usize::try_from(number % DISTINCT as u64).unwrap_or_default();
+            let (key, value) = match transfers.get(turn) {
+                Some((key, value)) => (key.as_slice(), value.as_slice()),
+                None => (&[][..], payload.message(number)),
+            };
+            Intention::new(topic, Operation::Put { key, value })
         }));
-        waiting.push(session.send(&call).map_err(failed)?);
+        let pending = session.send(&call).map_err(failed)?;
+        if input.alone {
+            accepted(pending)?;
+        } else {
+            waiting.push(pending);
+        }
         next = until;
     }
-    for pending in waiting {
-        let verdicts = pending.wait().map_err(failed)?;
-        if !verdicts.iter().all(weir::Verdict::is_valid) {
-            return Err(failed("a put was not VALID"));
-        }
+    waiting.into_iter().try_for_each(accepted)
+}
+
+/// Waits for an answer. A verdict other than VALID is an error.
+fn accepted(pending: weir::Pending) -> Result<(), ContenderError> {
+    let verdicts = pending.wait().map_err(failed)?;
+    if verdicts.iter().all(weir::Verdict::is_valid) {
+        return Ok(());
     }
-    Ok(())
+    Err(failed("a put was not VALID"))
 }
 
 impl Served {
-    fn input(&self, input: usize) -> Result<(Load, &Server), ContenderError> {
-        let (load, level) = self
+    fn input(&self, input: usize) -> Result<(&Input, &Server), ContenderError> {
+        let found = self
             .inputs
             .get(&input)
             .ok_or(ContenderError::NotLoaded(input))?;
-        let server = self.servers.get(level);
-        Ok((*load, server.ok_or(ContenderError::NotLoaded(input))?))
+        let server = self.servers.get(&found.server);
+        Ok((found, server.ok_or(ContenderError::NotLoaded(input))?))
     }
 
-    /// Puts `load` into a new topic; with `read`, also returns its content.
+    /// Puts the load of `input` into a new topic; with `read`, also returns its content.
     #[allow(clippy::cast_precision_loss)] // nanoseconds below 2^53
     fn pass(
         server: &Server,
-        load: Load,
+        input: &Input,
         number: u64,
         read: bool,
     ) -> Result<(Timed, u64), ContenderError> {
+        let load = input.load;
         let name = format!("lab{number}");
+        // Nodes that were stopped may elect a leader first. Connecting waits for it.
         let weir = Weir::connect(&server.url).map_err(failed)?;
+        create(
+            &weir,
+            &name,
+            module(&input.program)?,
+            arguments(&input.program),
+        )?;
         let topic = weir.topic(&name).map_err(failed)?;
-        topic.ensure().map_err(failed)?;
         let clients: Result<Vec<Weir>, _> = (0..load.producers)
             .map(|_| Weir::connect(&server.url).map_err(failed))
             .collect();
@@ -252,7 +402,7 @@ impl Served {
                 .map(|(producer, session)| {
                     scope.spawn(move || {
                         ready.wait();
-                        produce(session, name, load, producer)
+                        produce(session, name, input, producer)
                     })
                 })
                 .collect();
@@ -266,10 +416,11 @@ impl Served {
                     .map_err(|_| failed("a producer panicked"))??;
             }
             let (wall_ns, cpu_ns) = watch.stop();
-            let used = server.cpu_ns() - server_before;
+            let (used, busiest) = server.cpu_since(&server_before);
             let idle = idle_ns().0 - idle_before;
             let extra = [
                 ("server_us", used as f64 / 1e3 / load.messages as f64),
+                ("busiest_us", busiest as f64 / 1e3 / load.messages as f64),
                 ("idle", idle as f64 / (wall_ns * cpus) as f64),
             ];
             Ok::<Timed, ContenderError>(Timed {
@@ -283,8 +434,10 @@ impl Served {
             .try_info()
             .map_err(failed)?
             .map_or(0, |info| info.last.0 - 1);
-        if stored != load.messages {
-            return Err(failed(format!("{stored} of {} are stored", load.messages)));
+        // A transfer writes the balances of two accounts.
+        let records = load.messages * if input.program == "balance" { 2 } else { 1 };
+        if stored != records {
+            return Err(failed(format!("{stored} records of {records} are stored")));
         }
         let mut content = 0u64;
         if read {
@@ -308,24 +461,48 @@ impl Contender for Served {
         if load.batch > CALL_MESSAGES_MAX {
             return Err(ContenderError::Parameter("batch"));
         }
-        let level: String = parameter(fields, "level")?;
-        if !self.servers.contains_key(&level) {
-            let server = Server::start(&level, fields, input)?;
-            self.servers.insert(level.clone(), server);
+        let nodes = parameter(fields, "nodes").unwrap_or(1);
+        if ![1, 3, 5, 7].contains(&nodes) {
+            return Err(ContenderError::Parameter("nodes"));
         }
-        self.inputs.insert(input, (load, level));
+        let program = parameter(fields, "program").unwrap_or_else(|_| "plain".to_owned());
+        module(&program)?;
+        let server = (parameter(fields, "level")?, nodes);
+        if !self.servers.contains_key(&server) {
+            let started = Server::start(&server.0, nodes, fields, input)?;
+            self.servers.insert(server.clone(), started);
+        }
+        let alone = match parameter(fields, "wait")
+            .unwrap_or_else(|_| "end".to_owned())
+            .as_str()
+        {
+            "each" => true,
+            "end" => false,
+            _ => return Err(ContenderError::Parameter("wait")),
+        };
+        let asked = Input {
+            load,
+            server,
+            program,
+            alone,
+        };
+        self.inputs.insert(input, asked);
         Ok(())
     }
 
     fn check(&mut self, input: usize) -> Result<Answer, ContenderError> {
         self.passes += 1;
-        let (load, server) = self.input(input)?;
+        let (input, server) = self.input(input)?;
+        let short = Input {
+            load: input.load.for_check(),
+            ..input.clone()
+        };
         server.signal(Signal::CONT)?;
-        let (_, content) = Self::pass(server, load.for_check(), self.passes, true)?;
+        let (_, content) = Self::pass(server, &short, self.passes, true)?;
         server.signal(Signal::STOP)?;
         Ok(Answer {
             content,
-            touch: load.messages,
+            touch: input.load.messages,
             ..Answer::default()
         })
     }
@@ -334,13 +511,13 @@ impl Contender for Served {
         let mut sum = Timed::default();
         for _ in 0..iterations {
             self.passes += 1;
-            let (load, server) = self.input(input)?;
+            let (input, server) = self.input(input)?;
             server.signal(Signal::CONT)?;
-            let (timed, _) = Self::pass(server, load, self.passes, false)?;
+            let (timed, _) = Self::pass(server, input, self.passes, false)?;
             server.signal(Signal::STOP)?;
             sum.wall_ns += timed.wall_ns;
             sum.cpu_ns += timed.cpu_ns;
-            sum.touch = sum.touch.wrapping_add(load.messages);
+            sum.touch = sum.touch.wrapping_add(input.load.messages);
             for (name, value) in timed.extra {
                 *sum.extra.entry(name).or_default() += value;
             }

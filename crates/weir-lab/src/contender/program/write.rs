@@ -15,6 +15,8 @@ use crate::rng::SplitMix64;
 
 /// Bytes of an account of `balance`.
 const ACCOUNT_BYTES: usize = 32;
+/// Bytes of a transfer: an account, an amount, and 16 bytes of text.
+const TRANSFER_BYTES: usize = 56;
 /// Puts in one call while the state is filled.
 const FILL_BATCH: usize = 1_000;
 
@@ -48,6 +50,18 @@ struct Input {
     entries: usize,
     durability: Durability,
     path: PathBuf,
+}
+
+/// Key and value of a transfer of 1 from the bank to account `entry`, in the form that the program
+/// `balance` reads.
+pub fn transfer(entry: usize) -> ([u8; ACCOUNT_BYTES], [u8; TRANSFER_BYTES]) {
+    let mut value = Vec::with_capacity(TRANSFER_BYTES);
+    value.extend_from_slice(format!("{entry:020}------------").as_bytes());
+    value.extend_from_slice(&1_i64.to_be_bytes());
+    value.resize(TRANSFER_BYTES, 0);
+    let mut whole = [0; TRANSFER_BYTES];
+    whole.copy_from_slice(&value);
+    ([0; ACCOUNT_BYTES], whole)
 }
 
 /// Key and value of every put, created before the clock starts.
@@ -102,7 +116,7 @@ impl Input {
         match self.form {
             Form::Bytes => {}
             Form::Number => puts.value_bytes = 8,
-            Form::Transfer => (puts.key_bytes, puts.value_bytes) = (ACCOUNT_BYTES, 56),
+            Form::Transfer => (puts.key_bytes, puts.value_bytes) = (ACCOUNT_BYTES, TRANSFER_BYTES),
         }
         for n in 0..count {
             let entry = if scattered {
@@ -132,11 +146,9 @@ impl Input {
                 puts.values.extend_from_slice(&1_i64.to_be_bytes());
             }
             Form::Transfer => {
-                puts.keys.extend_from_slice(&[0; ACCOUNT_BYTES]);
-                puts.values.extend_from_slice(name.as_bytes());
-                puts.values.extend_from_slice(&[b'-'; ACCOUNT_BYTES - 20]);
-                puts.values.extend_from_slice(&1_i64.to_be_bytes());
-                puts.values.extend_from_slice(&[0; 16]);
+                let (key, value) = transfer(entry);
+                puts.keys.extend_from_slice(&key);
+                puts.values.extend_from_slice(&value);
             }
         }
     }

@@ -67,7 +67,7 @@ impl One {
         let connections = parameter(fields, "connections")?;
         allow(connections)?;
         let level: String = parameter(fields, "level")?;
-        let server = Server::start(&level, fields, input)?;
+        let server = Server::start(&level, 1, fields, input)?;
         server.signal(Signal::CONT)?;
         Weir::connect(&server.url)
             .and_then(|weir| weir.topic("idle")?.ensure())

@@ -264,7 +264,7 @@ impl Readers {
             Ok::<_, ContenderError>((took?, pages?))
         })?;
         let (wall_ns, cpu_ns) = (wall_ns() - wall, process_cpu_ns() - cpu);
-        let used = server.cpu_ns() - server_before;
+        let (used, _) = server.cpu_since(&server_before);
         let mut took = took;
         took.sort_unstable();
         let at = |share: usize| {
@@ -314,7 +314,7 @@ impl Contender for Readers {
         }
         if self.server.is_none() {
             let level: String = parameter(fields, "level")?;
-            let server = Server::start(&level, fields, input)?;
+            let server = Server::start(&level, 1, fields, input)?;
             server.signal(Signal::CONT)?;
             Self::fill(&server)?;
             server.signal(Signal::STOP)?;

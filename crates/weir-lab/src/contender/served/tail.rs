@@ -206,7 +206,7 @@ impl Tail {
         });
         let mut late = late?;
         let (wall_ns, cpu_ns) = (wall_ns() - wall, process_cpu_ns() - cpu);
-        let used = server.cpu_ns() - server_before;
+        let (used, _) = server.cpu_since(&server_before);
         let rss = server.status("VmHWM");
         late.sort_unstable();
         let at = |share: usize| {
@@ -262,7 +262,7 @@ impl Contender for Tail {
         }
         if self.server.is_none() {
             let level: String = parameter(fields, "level")?;
-            self.server = Some(Server::start(&level, fields, input)?);
+            self.server = Some(Server::start(&level, 1, fields, input)?);
         }
         self.inputs.insert(input, load);
         Ok(())

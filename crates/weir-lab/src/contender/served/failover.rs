@@ -1,0 +1,183 @@
+//! Time without acknowledged writes in a cluster: after its leader was killed, and while leadership
+//! is transferred.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use weir::{ClusterStatus, Topic, Weir};
+
+use super::{Node, Server};
+use crate::clock::Stopwatch;
+use crate::contender::store::failed;
+use crate::contender::{Contender, ContenderError, parameter};
+use crate::protocol::{Answer, Fields, Timed};
+
+/// Maximum time until all nodes are up again and have applied everything.
+const WHOLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Pause between two requests for the status of the nodes.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Time for which the client writes before and after the event.
+const MARGIN: Duration = Duration::from_millis(100);
+/// The topic of all writes.
+const TOPIC: &str = "failover";
+
+/// A cluster of `nodes` nodes at the durability `level`, and a client that puts one message at a
+/// time. `event` is `kill` (the leader is killed, and started again after the measurement) or
+/// `transfer` (leadership moves to the next node). A sample is the longest time between two answers.
+#[derive(Debug, Default)]
+pub struct Failover {
+    inputs: BTreeMap<usize, Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    server: Server,
+    kill: bool,
+}
+
+impl Running {
+    /// The status of each node that answers.
+    fn status(&self) -> Vec<ClusterStatus> {
+        let ask = |node: &Node| {
+            Weir::connect(&node.url)
+                .ok()?
+                .status()
+                .ok()?
+                .server?
+                .cluster
+        };
+        self.server.nodes.iter().filter_map(ask).collect()
+    }
+
+    /// Waits until all nodes answer, have one leader and have applied everything. Returns the number
+    /// of the leader.
+    fn whole(&self) -> Result<u64, ContenderError> {
+        let until = Instant::now() + WHOLE_TIMEOUT;
+        while Instant::now() < until {
+            let all = self.status();
+            let leader = all.first().and_then(|first| first.leader);
+            let newest = all.iter().map(|node| node.last).max();
+            let is_whole = all.len() == self.server.nodes.len()
+                && all.iter().all(|node| node.leader == leader)
+                && all.iter().all(|node| Some(node.applied) == newest);
+            if let (Some(leader), true) = (leader, is_whole) {
+                return Ok(leader);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Err(failed("not all nodes of the cluster came up"))
+    }
+
+    /// Index of a node in the list, from its number.
+    fn place(&self, number: u64) -> Result<usize, ContenderError> {
+        let place = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+        place
+            .filter(|place| *place < self.server.nodes.len())
+            .ok_or_else(|| failed("a node has an unknown number"))
+    }
+
+    /// Longest time between two answers to a client during the event.
+    fn event(&mut self) -> Result<Duration, ContenderError> {
+        let leader = self.whole()?;
+        let place = self.place(leader)?;
+        let weir = Weir::connect(&self.server.url).map_err(failed)?;
+        let topic = weir.topic(TOPIC).map_err(failed)?;
+        topic.ensure().map_err(failed)?;
+        let end = AtomicBool::new(false);
+        let longest = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| longest_gap(&topic, &end));
+            std::thread::sleep(MARGIN);
+            let happened = self.happen(place, leader);
+            // The client writes until a put after the event was answered.
+            std::thread::sleep(MARGIN);
+            end.store(true, Ordering::Relaxed);
+            let longest = writer.join().map_err(|_| failed("the writer panicked"))?;
+            happened.and(longest)
+        })?;
+        if self.kill {
+            let words = self.server.nodes.get(place).map(|node| node.words.clone());
+            let again = Node::start(words.unwrap_or_default(), &mut self.server.http)?;
+            if let Some(node) = self.server.nodes.get_mut(place) {
+                *node = again;
+            }
+        }
+        Ok(longest)
+    }
+
+    fn happen(&mut self, place: usize, leader: u64) -> Result<(), ContenderError> {
+        if self.kill {
+            self.server.nodes.get_mut(place).map(Node::end);
+            return Ok(());
+        }
+        let next = leader % self.server.nodes.len() as u64 + 1;
+        let weir = Weir::connect(&self.server.url).map_err(failed)?;
+        weir.transfer_lead(next).map_err(failed)
+    }
+}
+
+/// Puts one message after the other until `end`, and then one more. Returns the longest time from
+/// one answer to the next. A put that fails is sent again.
+fn longest_gap(topic: &Topic, end: &AtomicBool) -> Result<Duration, ContenderError> {
+    let until = Instant::now() + WHOLE_TIMEOUT;
+    let mut longest = Duration::ZERO;
+    let mut last = Instant::now();
+    let mut more = true;
+    while more {
+        more = !end.load(Ordering::Relaxed);
+        while let Err(error) = topic.put("", "a message") {
+            if Instant::now() > until {
+                return Err(failed(error));
+            }
+        }
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+    }
+    Ok(longest)
+}
+
+impl Contender for Failover {
+    fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError> {
+        let kill = match parameter::<String>(fields, "event")?.as_str() {
+            "kill" => true,
+            "transfer" => false,
+            _ => return Err(ContenderError::Parameter("event")),
+        };
+        let nodes = parameter(fields, "nodes")?;
+        if ![3, 5, 7].contains(&nodes) {
+            return Err(ContenderError::Parameter("nodes"));
+        }
+        let level: String = parameter(fields, "level")?;
+        let server = Server::start(&level, nodes, fields, input)?;
+        self.inputs.insert(input, Running { server, kill });
+        Ok(())
+    }
+
+    fn check(&mut self, input: usize) -> Result<Answer, ContenderError> {
+        self.run(input, 1)?;
+        Ok(Answer {
+            touch: 1,
+            ..Answer::default()
+        })
+    }
+
+    fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError> {
+        let running = self
+            .inputs
+            .get_mut(&input)
+            .ok_or(ContenderError::NotLoaded(input))?;
+        let mut sum = Timed::default();
+        for _ in 0..iterations {
+            running.server.signal(Signal::CONT)?;
+            let watch = Stopwatch::start();
+            let longest = running.event()?;
+            let (_, cpu_ns) = watch.stop();
+            running.server.signal(Signal::STOP)?;
+            sum.wall_ns += u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+            sum.cpu_ns += cpu_ns;
+            sum.touch += 1;
+        }
+        Ok(sum)
+    }
+}
