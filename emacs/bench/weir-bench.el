@@ -214,19 +214,20 @@ DEPTHS are those of the trees, by default six of them."
   (mapcar (lambda (note) (alist-get 'message note))
           (json-parse-string text :object-type 'alist :array-type 'list)))
 
-(defvar weir-bench--socket nil "The connection of `weir-bench--get-socket'.")
-(defvar weir-bench--address nil "The address of the connection.")
+(defvar weir-bench--socket nil "The connection of `weir-bench--ask-socket'.")
+(defvar weir-bench--address nil "The host and the port of the connection.")
 
 (defun weir-bench--socket (url)
   "Return a connection to the host of URL; reuse an open connection."
-  (unless (and (process-live-p weir-bench--socket) (equal weir-bench--address url))
-    (weir-bench--close-socket)
-    (let ((parsed (url-generic-parse-url url))
-          (process-adaptive-read-buffering nil))
-      (setq weir-bench--address url
+  (let* ((parsed (url-generic-parse-url url))
+         (address (list (url-host parsed) (url-port parsed)))
+         (process-adaptive-read-buffering nil))
+    (unless (and (process-live-p weir-bench--socket) (equal weir-bench--address address))
+      (weir-bench--close-socket)
+      (setq weir-bench--address address
             weir-bench--socket
-            (make-network-process :name "weir-bench" :host (url-host parsed)
-                                  :service (url-port parsed) :nodelay t :noquery t
+            (make-network-process :name "weir-bench" :host (car address)
+                                  :service (cadr address) :nodelay t :noquery t
                                   :buffer (generate-new-buffer " *weir-bench*")
                                   :coding 'binary))))
   weir-bench--socket)
@@ -239,14 +240,19 @@ DEPTHS are those of the trees, by default six of them."
       (kill-buffer buffer))
     (setq weir-bench--socket nil)))
 
-(defun weir-bench--get-socket (url)
-  "Return the notes at URL over a persistent connection, only in Lisp."
+(defun weir-bench--ask-socket (url &optional body)
+  "Return the text at URL over a persistent connection, only in Lisp.
+With BODY, a text, send it by POST."
   (let ((process (weir-bench--socket url)))
     (with-current-buffer (process-buffer process)
       (erase-buffer)
       (process-send-string
-       process (format "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
-                       (url-filename (url-generic-parse-url url))))
+       process
+       (concat (if body "POST " "GET ") (url-filename (url-generic-parse-url url))
+               " HTTP/1.1\r\nHost: localhost\r\n"
+               (and body (format "Content-Type: application/json\r\nContent-Length: %d\r\n"
+                                 (string-bytes body)))
+               "\r\n" body))
       (let ((end nil))
         (while (not (and end (>= (point-max) end)))
           (unless (accept-process-output process 30)
@@ -259,16 +265,26 @@ DEPTHS are those of the trees, by default six of them."
                 (re-search-forward "^content-length: *\\([0-9]+\\)" body)
                 (setq end (+ body (string-to-number (match-string 1))))
                 (goto-char body)))))
-        (weir-bench--notes-of
-         (decode-coding-string (buffer-substring (point) end) 'utf-8))))))
+        (decode-coding-string (buffer-substring (point) end) 'utf-8)))))
+
+(defun weir-bench--get-socket (url)
+  "Return the notes at URL over a persistent connection, only in Lisp."
+  (weir-bench--notes-of (weir-bench--ask-socket url)))
+
+(defun weir-bench--ask-url (url &optional body)
+  "Return the text at URL by url.el.
+With BODY, a text, send it by POST."
+  (let ((url-request-method (and body "POST"))
+        (url-request-data body)
+        (url-request-extra-headers (and body '(("Content-Type" . "application/json")))))
+    (with-current-buffer (url-retrieve-synchronously url t)
+      (prog1 (decode-coding-string
+              (buffer-substring (1+ url-http-end-of-headers) (point-max)) 'utf-8)
+        (kill-buffer)))))
 
 (defun weir-bench--get-url (url)
   "Return the notes at URL by url.el."
-  (with-current-buffer (url-retrieve-synchronously url t)
-    (prog1 (weir-bench--notes-of
-            (decode-coding-string
-             (buffer-substring (1+ url-http-end-of-headers) (point-max)) 'utf-8))
-      (kill-buffer))))
+  (weir-bench--notes-of (weir-bench--ask-url url)))
 
 (defun weir-bench--get-curl (url)
   "Return the notes at URL by a process of curl."

@@ -5,6 +5,7 @@
 //!
 //! Invariant: the timed part does only work that a program of a user would also need.
 
+pub mod adf;
 pub mod canary;
 pub mod floor;
 pub mod json;
@@ -20,6 +21,7 @@ pub mod xml;
 
 use std::io::{self, BufRead, Write};
 
+use self::adf::{Adf, Work};
 use self::floor::{Bare, Floor};
 use crate::protocol::{Answer, Fields, Hello, Malformed, Request, Timed};
 
@@ -98,7 +100,7 @@ pub fn profile() -> String {
 }
 
 /// The built-in contenders, each with a description.
-pub const BUILT_IN: [(&str, &str); 34] = [
+pub const BUILT_IN: [(&str, &str); 37] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -198,6 +200,18 @@ pub const BUILT_IN: [(&str, &str); 34] = [
         "find-first",
         "this project's scanner: the first member of a large object",
     ),
+    (
+        "weir-adf",
+        "this project's rich text: a document to org text and back",
+    ),
+    (
+        "weir-adf-show",
+        "this project's rich text: a document to org text",
+    ),
+    (
+        "json-tree",
+        "serde_json: a document into an owned tree and written again",
+    ),
     ("weir-crash", "makes the image for `weir-open` and aborts"),
     (
         "spin",
@@ -247,6 +261,9 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-query" => Box::new(query::QueryCommand::default()),
         "decompress" => Box::new(query::Decompress::default()),
         "find-first" => Box::new(query::FindFirst::default()),
+        "weir-adf" => Box::new(Adf::new(Work::RoundTrip)),
+        "weir-adf-show" => Box::new(Adf::new(Work::Show)),
+        "json-tree" => Box::new(Adf::new(Work::Tree)),
         "weir-crash" => Box::new(store::open::Crash::default()),
         "spin" => Box::new(synthetic::Spin::default()),
         "synthetic" => Box::new(synthetic::Synthetic::new(0)),

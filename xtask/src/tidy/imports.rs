@@ -197,7 +197,7 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-lab",
         layer: 5,
-        ours: &["weir-psyc", "weir-scan", "weir"],
+        ours: &["weir-psyc", "weir-scan", "weir-adf", "weir"],
         foreign: &[
             "anstream",
             "anyhow",
