@@ -96,7 +96,7 @@ impl Contexts {
                 let keys = unknown.join(", ");
                 note(
                     false,
-                    &format!("{} has what is not known here: {keys}", path.display()),
+                    &format!("{} has unknown keys: {keys}", path.display()),
                 );
             });
         }
@@ -104,7 +104,7 @@ impl Contexts {
 
     pub(crate) fn save(&self) -> anyhow::Result<()> {
         let path = Self::path().ok_or_else(|| {
-            Failure::new(ErrorCode::BadOption, "cannot keep contexts")
+            Failure::new(ErrorCode::BadOption, "cannot save the contexts")
                 .because("neither XDG_CONFIG_HOME nor HOME is set")
                 .advise("set one of them")
         })?;
@@ -131,8 +131,8 @@ impl Contexts {
         self.by_name.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
             Failure::new(ErrorCode::NotAStore, format!("there is no context {name}"))
-                .because(format!("known are: {}", known.join(", ")))
-                .advise(format!("make it with `weir context create {name} DIR`"))
+                .because(format!("the known contexts are {}", known.join(", ")))
+                .advise(format!("create it with `weir context create {name} DIR`"))
                 .into()
         })
     }

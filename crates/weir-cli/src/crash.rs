@@ -34,7 +34,8 @@ fn message(info: &PanicHookInfo<'_>) -> String {
 }
 
 fn failure(info: &PanicHookInfo<'_>, file: Option<PathBuf>) -> Failure {
-    let failure = Failure::new(ErrorCode::Internal, "weir made a mistake").because(message(info));
+    let failure =
+        Failure::new(ErrorCode::Internal, "internal error, a bug in Weir").because(message(info));
     match file {
         Some(file) => failure.advise(format!("report it with the file {}", file.display())),
         None => failure,

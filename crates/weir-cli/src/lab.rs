@@ -16,7 +16,7 @@ const PROGRAM: &str = "weir-lab";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-All arguments go to weir-lab, which is looked for beside this program and on the PATH.
+All arguments go to weir-lab, which must be in the directory of this program or on the PATH.
 
 Examples:
   weir lab --help

@@ -22,7 +22,7 @@ impl ScratchDirectory {
     pub(crate) fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(path) = keep {
             let shown = path.display();
-            fs::create_dir_all(path).with_context(|| format!("cannot make {shown}"))?;
+            fs::create_dir_all(path).with_context(|| format!("cannot create {shown}"))?;
             let empty = path.read_dir()?.next().is_none();
             ensure!(
                 empty,
@@ -34,7 +34,7 @@ impl ScratchDirectory {
             });
         }
         let parent = if Path::new("target/CACHEDIR.TAG").exists() {
-            fs::create_dir_all("target/demo").context("cannot make target/demo")?;
+            fs::create_dir_all("target/demo").context("cannot create target/demo")?;
             PathBuf::from("target/demo")
         } else {
             std::env::temp_dir()
@@ -44,7 +44,7 @@ impl ScratchDirectory {
         DirBuilder::new()
             .mode(0o700)
             .create(&path)
-            .with_context(|| format!("cannot make {}", path.display()))?;
+            .with_context(|| format!("cannot create {}", path.display()))?;
         let temporary = true;
         Ok(Self { path, temporary })
     }

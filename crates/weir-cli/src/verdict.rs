@@ -132,7 +132,7 @@ pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Fa
             ),
             _ => format!(
                 "use it as it is, or remove it first (`weir topic rm {topic}`); a topic gets a \
-                     program only when it is made"
+                     program only when it is created"
             ),
         }),
         (Some(ErrorCode::BadProgram), Detail::Text(text)) if &**text == PLAIN => Some(format!(

@@ -279,7 +279,7 @@ const fn any_port(port: u16) -> SocketAddr {
 /// Reads the configuration of existing nodes, or creates the nodes.
 fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> {
     let data = &args.data;
-    let what = || format!("cannot make a cluster in {}", data.display());
+    let what = || format!("cannot create a cluster in {}", data.display());
     let mut nodes = Vec::new();
     for number in 1.. {
         let mut node = LocalNode::new(caller, data, number);
@@ -339,7 +339,7 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
 
 /// Chooses three ports for each node.
 fn ports(args: &LocalArgs) -> anyhow::Result<Vec<[u16; 3]>> {
-    let what = || format!("cannot make a cluster in {}", args.data.display());
+    let what = || format!("cannot create a cluster in {}", args.data.display());
     let (nodes, port) = (args.nodes.unwrap_or(NODES), args.port.unwrap_or(PORT));
     if port > 0 {
         let highest = u16::MAX - (nodes - 1) * PORTS_APART - 2;

@@ -79,7 +79,7 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
         let failure = Failure::new(ErrorCode::BadRequest, what).because(error);
         match missing.take() {
             Some(place) => failure.advise(format!(
-                "programs are looked for beside the module: there is no {}",
+                "programs must be in the directory of the module, which has no {}",
                 place.display()
             )),
             None => failure,

@@ -270,7 +270,7 @@ fn what_is_not_known_in_contexts_is_told_once_and_kept() {
     let text = format!("colour = \"red\"\n{text}ttl = 5\n");
     std::fs::write(&path, &text).unwrap();
     let done = place.run("context ls").ok();
-    let said = "contexts.toml has what is not known here: colour, contexts.here.ttl";
+    let said = "contexts.toml has unknown keys: colour, contexts.here.ttl";
     assert_eq!(done.err.matches(said).count(), 1, "{}", done.err);
     place.run("context create there ./other").ok();
     let text = std::fs::read_to_string(&path).unwrap();

@@ -747,7 +747,7 @@ fn advice_knows_what_the_topic_is() {
         ),
         (
             "program deploy plain balance.wasm",
-            "a topic gets a program only when it is made",
+            "a topic gets a program only when it is created",
         ),
         (
             "program replace plain balance.wasm",
