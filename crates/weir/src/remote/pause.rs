@@ -15,6 +15,8 @@ pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause, unless the server names one.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// Shortest pause after the second and each later refusal by a cluster without a leader.
+const LEADER_PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Longest pause while a cluster has no leader, unless the server names a longer one.
 const LEADER_PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -25,7 +27,12 @@ pub(super) fn asked_pause(asked: Duration, code: Option<ErrorCode>, number: u32)
         return asked;
     }
     let longest = asked.max(LEADER_PAUSE_MAX);
-    asked.saturating_mul(1 << number.min(8)).min(longest)
+    let first = if number == 0 {
+        asked
+    } else {
+        asked.max(LEADER_PAUSE_MIN)
+    };
+    first.saturating_mul(1 << number.min(8)).min(longest)
 }
 
 /// A random number from 0 to 1.
@@ -88,7 +95,8 @@ mod tests {
             [ms(10), ms(20), ms(80)]
         );
         assert_eq!([leader(10, 4), leader(10, u32::MAX)], [ms(100), ms(100)]);
-        assert_eq!([leader(0, 9), leader(700, 9)], [ms(0), ms(700)]);
+        assert_eq!([leader(0, 0), leader(0, 1)], [ms(0), ms(20)]);
+        assert_eq!(leader(700, 9), ms(700));
         assert_eq!(asked_pause(ms(10), Some(ErrorCode::Busy), 5), ms(10));
     }
 }

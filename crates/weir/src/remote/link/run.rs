@@ -13,7 +13,7 @@ use weir_protocol::{
 
 use super::{Facts, Inner, State, trust};
 use crate::remote::address::{Address, Stream};
-use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, random_fraction};
+use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, asked_pause, random_fraction};
 
 /// The longest pause that a server may ask for.
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -103,6 +103,8 @@ pub(super) fn read(inner: &Inner) {
                 }
                 hops += 1;
                 if hops <= HOPS_MAX {
+                    // A node answered, so the cluster is there and may be electing a leader.
+                    pause = PAUSE_FIRST;
                     Duration::ZERO
                 } else {
                     pause
@@ -110,9 +112,13 @@ pub(super) fn read(inner: &Inner) {
             }
             Broken::Again(text) => {
                 state.failed(text);
-                if !was_open && let Err((code, text)) = try_next(inner, &mut state) {
-                    state.close_for_good(code, &text);
-                    break;
+                if !was_open {
+                    // The chain of redirects ends here: nobody answered.
+                    hops = 0;
+                    if let Err((code, text)) = try_next(inner, &mut state) {
+                        state.close_for_good(code, &text);
+                        break;
+                    }
                 }
                 pause
             }
@@ -131,7 +137,12 @@ pub(super) fn read(inner: &Inner) {
                     state.close_for_good(code, &text);
                     break;
                 }
-                time.max(pause)
+                if code == ErrorCode::NoLeader {
+                    pause = PAUSE_FIRST;
+                    asked_pause(time, Some(code), attempts)
+                } else {
+                    time.max(pause)
+                }
             }
         };
         if state.dead.is_some() {
