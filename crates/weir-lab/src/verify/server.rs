@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::error::{LabError, Result};
 
@@ -282,21 +282,23 @@ impl Running {
 
     /// Stops the process, so that bytes that are sent meanwhile arrive at once.
     pub fn freeze(&self) -> Result<()> {
-        self.signal(Signal::STOP)
+        let pid = self.signal(Signal::STOP)?;
+        // A signal is only sent so far. A server that still runs could see the first of the bytes.
+        match waitpid(Some(pid), WaitOptions::UNTRACED) {
+            Ok(Some((_, status))) if status.stopped() => Ok(()),
+            _ => Err(self.complain("is gone")),
+        }
     }
 
     /// Continues the process.
     pub fn thaw(&self) -> Result<()> {
-        self.signal(Signal::CONT)
+        self.signal(Signal::CONT).map(drop)
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
+    fn signal(&self, signal: Signal) -> Result<Pid> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let sent = pid.map(|pid| kill_process(pid, signal));
-        match sent {
-            Some(Ok(())) => Ok(()),
-            _ => Err(self.complain("is gone")),
-        }
+        pid.filter(|pid| kill_process(*pid, signal).is_ok())
+            .ok_or_else(|| self.complain("is gone"))
     }
 }
 
