@@ -483,7 +483,11 @@ fn a_history_is_judged_again_by_another_program() {
     // Another topic with the module runs the other module too.
     place.run("program deploy w2 words.wasm").ok();
     let same = place.run("program replay w --with words.wasm").code(3);
-    assert!(same.err.contains("topic w2 ran"), "{}", same.err);
+    assert!(
+        same.err.contains("topic w2 used the same module"),
+        "{}",
+        same.err
+    );
     place.run("program deploy m words.wasm state=memory").ok();
     place.run("put m x").ok();
     // Without the beginning of the log, both runs start from the remaining state.
@@ -771,7 +775,7 @@ fn what_stands_for_nothing_is_told_with_its_place() {
     place.write("s.txt", "create room program=chatt\n----\n");
     let done = place.run("program test chat.wasm s.txt").code(1);
     let looked = place.path("chatt.wasm");
-    let said = format!("there is no {}", looked.display());
+    let said = format!("which has no {}", looked.display());
     assert!(done.err.contains(&said), "{}", done.err);
     // The help explains each option of a program, with its default.
     let help = place.run("program deploy --help").ok().text();
