@@ -147,7 +147,7 @@ It answers after LATENCY, in milliseconds.  Each PURPOSE has a separate one."
                  weir-lab--simulators))))
 
 (defun weir-lab--until (done)
-  "Wait until DONE, a function, returns non-nil."
+  "Wait until the function DONE gives a value."
   (while (not (funcall done))
     (accept-process-output nil 0.005)))
 
@@ -206,8 +206,8 @@ It answers after LATENCY, in milliseconds.  Each PURPOSE has a separate one."
       (error "The pull failed: %S" (cadr result)))))
 
 (defun weir-lab--sync-replica (read url)
-  "Return the closure that does READ, a load or a pull without changes, from URL.
-It returns the number of issues that are known then."
+  "Return the closure for READ, a load or an idle pull, from URL.
+Its value is the number of issues that are known then."
   (pcase read
     ("load" (lambda () (weir-lab--known (weir-lab--fill url))))
     ("idle" (lambda ()
@@ -216,8 +216,8 @@ It returns the number of issues that are known then."
                 (weir-lab--known site))))))
 
 (defun weir-lab--sync-pages (url)
-  "Return the closure that reads all issues of URL, a page after the other.
-It returns their number."
+  "Return the closure for all pages of the issues at URL.
+Its value is their number."
   (lambda ()
     (let ((known 0)
           (next t))
