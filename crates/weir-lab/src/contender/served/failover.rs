@@ -113,7 +113,16 @@ impl Running {
         }
         let next = leader % self.server.nodes.len() as u64 + 1;
         let weir = Weir::connect(&self.server.url).map_err(failed)?;
-        weir.transfer_lead(next).map_err(failed)
+        // A leader that was stopped until now may not have heard of the other node yet. It then
+        // refuses, and continues to lead.
+        let until = Instant::now() + WHOLE_TIMEOUT;
+        loop {
+            match weir.transfer_lead(next) {
+                Err(error) if Instant::now() > until => return Err(failed(error)),
+                Err(_) => std::thread::sleep(LOOK_EVERY),
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 }
 
