@@ -446,7 +446,10 @@ mod tests {
         let stamp_ms = START_MS + HOUR_MS;
         source.jump_to(stamp_ms);
         assert_eq!(clock.now_ms(START_MS), stamp_ms);
-        assert!(!clock.has_started(), "the stamps are an hour behind");
+        assert!(
+            !clock.has_started(),
+            "the stamps are an hour older than the wall clock"
+        );
         assert_eq!(clock.now_ms(stamp_ms), stamp_ms);
         assert!(clock.has_started());
         source.jump_to(stamp_ms + HOUR_MS);
