@@ -678,7 +678,7 @@ With TELL, also report a pull without changes."
 ;;;; Lists
 
 (defconst weir-jira--first-rows 200 "Number of rows that are shown at once.")
-(defconst weir-jira--more-rows 1000 "Number of rows that are added at a time while Emacs is idle.")
+(defconst weir-jira--more-rows 250 "Number of rows that are added at a time while Emacs is idle.")
 
 (defvar-local weir-jira--problem nil "Reason why the buffer shows an old state, or nil.")
 (defvar-local weir-jira--query nil "The query of the buffer.")

@@ -36,6 +36,8 @@
 (declare-function request-response-data "ext:request")
 
 (declare-function weir--bench-bare "ext:weir-module")
+(declare-function weir--bench-bare-bytes "ext:weir-module")
+(declare-function weir--bench-bare-take "ext:weir-module")
 (declare-function weir--bench-bytes "ext:weir-module")
 (declare-function weir--bench-call "ext:weir-module")
 (declare-function weir--bench-direct "ext:weir-module")
@@ -129,6 +131,8 @@
     sum))
 
 (declare-function weir-bench--bare "weir-bench")
+(declare-function weir-bench--bare-bytes "weir-bench")
+(declare-function weir-bench--bare-take "weir-bench")
 
 (defun weir-bench-call ()
   "Measure a call: the experiment emacs-call."
@@ -145,12 +149,19 @@
 
 (defun weir-bench-strings (&optional sizes)
   "Measure strings in six directions: the experiment emacs-strings.
-SIZES are their lengths, by default seven powers of ten."
+SIZES are their lengths, by default seven powers of ten.  The bare functions
+are the minimum cost of any module."
+  (fset 'weir-bench--bare-take (weir--bench-bare-take))
+  (fset 'weir-bench--bare-bytes (weir--bench-bare-bytes))
   (dolist (size (or sizes '(1 10 100 1000 10000 100000 1000000)))
     (let ((text (make-string size ?R)))
       (weir-bench--row
        "emacs-strings" size
        (append
+        ;; A bare function has a buffer of 1 MiB.
+        (list (cons "bare module function, to Lisp, bytes"
+                    (lambda () (ignore (weir-bench--bare-bytes size))))
+              (cons "bare module function, to Rust" (lambda () (weir-bench--bare-take text))))
         (list (cons "to Lisp, not read" (lambda () (ignore (weir--bench-make size))))
               (cons "to Lisp, bytes" (lambda () (ignore (weir--bench-bytes size))))
               (cons "to Rust, not read" (lambda () (weir--bench-take text)))
@@ -554,7 +565,11 @@ Both are columns of ROW of EXPERIMENT."
                         (net "emacs-call" "no argument" "bare module function"))
                      1.2 "ratio")
     (weir-bench--bar "receive a string of 10 kB" (string "to Rust, not read") 120 "ns")
+    (weir-bench--bar "receive a string of 10 kB: minimum of any module"
+                     (string "bare module function, to Rust") 120 "ns")
     (weir-bench--bar "hand 10 kB of bytes" (string "to Lisp, bytes") 500 "ns")
+    (weir-bench--bar "hand 10 kB of bytes: minimum of any module"
+                     (string "bare module function, to Lisp, bytes") 500 "ns")
     (weir-bench--bar "JSON tree of depth 10, checked entirely, by typed serde"
                      (weir-bench--median-ratio "emacs-json" 10 "module, checked entirely"
                                                "module, typed serde")

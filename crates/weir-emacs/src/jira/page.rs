@@ -54,11 +54,25 @@ impl Page {
     /// `(TEXT . [START END KIND DATA ...])`, the characters counted from 0.
     pub(crate) fn into_value(self, env: &Env) -> Result<Value<'_>> {
         let mut flat = Vec::with_capacity(4 * self.runs.len());
+        // A page has hundreds of runs, but few kinds, and most runs have no data.
+        let mut symbols: Vec<(&str, Value<'_>)> = Vec::new();
+        let no_data = "".into_lisp(env)?;
         for run in &self.runs {
             flat.push(run.start.into_lisp(env)?);
             flat.push(run.end.into_lisp(env)?);
-            flat.push(env.intern(run.kind)?);
-            flat.push(run.data.as_str().into_lisp(env)?);
+            let known = symbols.iter().find(|(kind, _)| *kind == run.kind);
+            let symbol = match known {
+                Some(&(_, symbol)) => symbol,
+                None => env.intern(run.kind)?,
+            };
+            if known.is_none() {
+                symbols.push((run.kind, symbol));
+            }
+            flat.push(symbol);
+            flat.push(match run.data.as_str() {
+                "" => no_data,
+                data => data.into_lisp(env)?,
+            });
         }
         let runs = env.call("vector", flat.as_slice())?;
         env.cons(self.text, runs)

@@ -1,5 +1,6 @@
 //! Lists of issues: rows of columns with fixed widths, and exports.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar as _;
@@ -21,6 +22,11 @@ pub(crate) struct Column {
 /// leaves it unchanged.
 pub(crate) fn fitted(text: &str, width: usize) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
+    // Each of these bytes is one column wide.
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if is_plain && (width == 0 || text.len() <= width) {
+        return format!("{text:<width$}");
+    }
     if width == 0 {
         return text.chars().map(clean).collect();
     }
@@ -55,20 +61,20 @@ pub(crate) fn age(then_ms: i64, now_ms: i64) -> String {
 }
 
 /// The content of a column for an issue.
-pub(crate) fn cell(row: &Row, name: &str, now_ms: i64) -> String {
+pub(crate) fn cell<'r>(row: &'r Row, name: &str, now_ms: i64) -> Cow<'r, str> {
     match name {
-        "key" => row.key.clone(),
-        "summary" => row.summary.clone(),
-        "status" => row.status.clone(),
-        "type" => row.kind.clone(),
-        "assignee" => row.assignee.clone(),
-        "priority" => row.priority.clone(),
-        "labels" => row.labels.join(" "),
-        "parent" => row.parent.clone(),
-        "project" => row.project.clone(),
-        "due" => row.due.clone(),
-        "updated" => age(row.updated_ms, now_ms),
-        _ => String::new(),
+        "key" => (&row.key).into(),
+        "summary" => (&row.summary).into(),
+        "status" => (&row.status).into(),
+        "type" => (&row.kind).into(),
+        "assignee" => (&row.assignee).into(),
+        "priority" => (&row.priority).into(),
+        "labels" => row.labels.join(" ").into(),
+        "parent" => (&row.parent).into(),
+        "project" => (&row.project).into(),
+        "due" => (&row.due).into(),
+        "updated" => age(row.updated_ms, now_ms).into(),
+        _ => "".into(),
     }
 }
 
@@ -88,7 +94,8 @@ pub(crate) fn line(page: &mut Page, row: &Row, columns: &[Column], depth: usize,
     for column in columns {
         let mut text = cell(row, &column.name, now_ms);
         if column.name == "summary" && depth > 0 {
-            text.insert_str(0, &"  ".repeat(depth.min(INDENT_MAX)));
+            text.to_mut()
+                .insert_str(0, &"  ".repeat(depth.min(INDENT_MAX)));
         }
         let text = fitted(&text, column.width);
         match column.name.as_str() {
@@ -113,8 +120,12 @@ const EXPORT: &[&str] = &[
 /// Rows as `org`, `md`, `csv` or `json`; `None` for another format.
 pub(crate) fn export(rows: &[&Row], format: &str) -> Option<String> {
     let mut out = String::new();
-    let cells =
-        |row: &Row| -> Vec<String> { EXPORT.iter().map(|name| cell(row, name, 0)).collect() };
+    let cells = |row: &Row| -> Vec<String> {
+        EXPORT
+            .iter()
+            .map(|name| cell(row, name, 0).into_owned())
+            .collect()
+    };
     match format {
         "csv" => {
             _ = writeln!(out, "{}", EXPORT.join(","));
