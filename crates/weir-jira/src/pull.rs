@@ -30,6 +30,8 @@ const BULK: usize = 100;
 const PAGES_MAX: usize = 100_000;
 /// Limit on the bytes of the comments or worklogs of one issue.
 const LIST_BYTES_MAX: usize = 256 << 20;
+/// Size of the comments and worklogs, in bytes, at which they are stored before more are read.
+const PARTS_BYTES_MAX: usize = 4 << 20;
 /// Limit on consecutive empty pages with a token.
 const EMPTY_MAX: usize = 3;
 /// Limit on the issues of which one query requests the newest version.
@@ -653,20 +655,15 @@ impl<'a> Pull<'a> {
         // last, because its names refer to it until they refer to the new one.
         let aliases: Vec<Change> = aliases.into_values().collect();
         self.write("aliases", &aliases)?;
-        for issue in kept.values() {
-            self.parts(issue, "comment", "comments")?;
-            self.parts(issue, "worklog", "worklogs")?;
-        }
-        for (topic, changes) in changes {
-            self.write(&topic, &changes)?;
-        }
+        let count = u64::try_from(kept.len()).unwrap_or(0);
+        self.store_parts(kept.into_values())?;
+        self.write_all(changes)?;
         let aliases: Vec<Change> = moved_aliases.into_values().collect();
         self.write("aliases", &aliases)?;
         for (project, id) in moved {
             self.report.moved += 1;
             self.forget(&project, &id, false)?;
         }
-        let count = u64::try_from(kept.len()).unwrap_or(0);
         self.report.stored += count;
         Ok(count)
     }
@@ -679,20 +676,53 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Stores the comments or worklogs of an issue; requests those that the issue does not contain.
-    fn parts(&mut self, issue: &Value, field: &str, list: &str) -> Result<()> {
+    /// Stores the comments and worklogs of issues. Those of many issues share a transaction, because
+    /// each transaction waits for a sync.
+    fn store_parts<'v>(&mut self, issues: impl Iterator<Item = &'v Value>) -> Result<()> {
+        let mut waiting: BTreeMap<String, Vec<Change>> = BTreeMap::new();
+        let mut bytes = 0;
+        for issue in issues {
+            for (field, list) in [("comment", "comments"), ("worklog", "worklogs")] {
+                let (topic, changes) = self.part_changes(issue, field, list)?;
+                let sizes = changes.iter().filter_map(|change| change.value.as_ref());
+                bytes += sizes.map(Vec::len).sum::<usize>();
+                waiting.entry(topic).or_default().extend(changes);
+            }
+            if bytes > PARTS_BYTES_MAX {
+                self.write_all(std::mem::take(&mut waiting))?;
+                bytes = 0;
+            }
+        }
+        self.write_all(waiting)
+    }
+
+    fn write_all(&mut self, changes: BTreeMap<String, Vec<Change>>) -> Result<()> {
+        for (topic, changes) in changes {
+            self.write(&topic, &changes)?;
+        }
+        Ok(())
+    }
+
+    /// The changes of the comments or worklogs of an issue, and their topic; requests those that the
+    /// issue does not contain.
+    fn part_changes(
+        &self,
+        issue: &Value,
+        field: &str,
+        list: &str,
+    ) -> Result<(String, Vec<Change>)> {
         let (id, project) = (text(&issue["id"]), text(&issue["fields"]["project"]["id"]));
+        let topic = format!("{list}.{project}");
         let part = &issue["fields"][field];
         let (Some(held), Some(total)) = (part[list].as_array(), part["total"].as_u64()) else {
             // The answer does not contain the list, so the stored items remain.
-            return Ok(());
+            return Ok((topic, Vec::new()));
         };
         let items = if usize::try_from(total).is_ok_and(|total| total <= held.len()) {
             held.clone()
         } else {
             self.list(&format!("issue/{id}/{field}"), list)?
         };
-        let topic = format!("{list}.{project}");
         let prefix = format!("{id}.");
         let mut left: BTreeSet<String> = self.replica.keys(&topic, &prefix)?.into_iter().collect();
         let mut changes = BTreeMap::new();
@@ -725,8 +755,7 @@ impl<'a> Pull<'a> {
                 },
             );
         }
-        let changes: Vec<Change> = changes.into_values().collect();
-        self.write(&topic, &changes)
+        Ok((topic, changes.into_values().collect()))
     }
 
     /// All items of a list that is paged by offset.
