@@ -207,10 +207,10 @@ type GroupInfo struct {
 	// members have claimed. Waiting counts the other records up to Frontier that are
 	// not done.
 	Lag, Leased, Waiting uint64
-	// Redeliveries counts the records that were delivered again. Deaths counts the
-	// records that reached the limit of attempts. Letters counts the dead letters that
-	// are not written yet.
-	Redeliveries, Deaths, Letters uint64
+	// Redeliveries counts the records that were delivered again. DeadLettered counts
+	// the records that became dead letters. UnwrittenDeadLetters counts the dead letters
+	// that are not written yet.
+	Redeliveries, DeadLettered, UnwrittenDeadLetters uint64
 }
 
 // Info returns the state of the group.

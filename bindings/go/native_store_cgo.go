@@ -579,15 +579,15 @@ func nativeGroupDescribe(group groupHandle) (GroupInfo, error) {
 		return GroupInfo{}, errorOf(result, &said)
 	}
 	return GroupInfo{
-		Mode:         GroupMode(info.mode),
-		Cursor:       uint64(info.cursor),
-		Frontier:     uint64(info.frontier),
-		Last:         uint64(info.last),
-		Lag:          uint64(info.lag),
-		Leased:       uint64(info.leased),
-		Waiting:      uint64(info.waiting),
-		Redeliveries: uint64(info.redeliveries),
-		Deaths:       uint64(info.deaths),
-		Letters:      uint64(info.letters),
+		Mode:                 GroupMode(info.mode),
+		Cursor:               uint64(info.cursor),
+		Frontier:             uint64(info.frontier),
+		Last:                 uint64(info.last),
+		Lag:                  uint64(info.lag),
+		Leased:               uint64(info.leased),
+		Waiting:              uint64(info.waiting),
+		Redeliveries:         uint64(info.redeliveries),
+		DeadLettered:         uint64(info.dead_lettered),
+		UnwrittenDeadLetters: uint64(info.unwritten_dead_letters),
 	}, nil
 }

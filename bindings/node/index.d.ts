@@ -283,7 +283,8 @@ export interface GroupInfo {
   readonly leased: bigint
   readonly waiting: bigint
   readonly redeliveries: bigint
-  readonly deaths: bigint
+  /** Number of records that became dead letters. */
+  readonly deadLettered: bigint
   readonly leaseMs: bigint
   readonly attemptsMax: number
   readonly deadLetters: string

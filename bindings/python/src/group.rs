@@ -268,8 +268,8 @@ pub(crate) struct GroupInfo {
     waiting: u64,
     /// Number of deliveries beyond the first of a record.
     redeliveries: u64,
-    /// Number of records that reached the limit of attempts.
-    deaths: u64,
+    /// Number of records that became dead letters.
+    dead_lettered: u64,
     /// Length of a lease in milliseconds.
     lease_ms: u64,
     /// Number of deliveries after which a record becomes a dead letter; 0: never.
@@ -289,7 +289,7 @@ impl From<weir::GroupInfo> for GroupInfo {
             leased: info.leased,
             waiting: info.waiting,
             redeliveries: info.redeliveries,
-            deaths: info.deaths,
+            dead_lettered: info.dead_lettered,
             lease_ms: info.lease_ms,
             attempts_max: info.attempts_max,
             dead_letters: info.dead_letters,

@@ -532,8 +532,8 @@ typedef struct weir_group_info {
     uint64_t leased;   /* records that members have claimed */
     uint64_t waiting;  /* records to be claimed again */
     uint64_t redeliveries;
-    uint64_t deaths;   /* records that were given up after attempts_max deliveries */
-    uint64_t letters;  /* dead letters that are not written yet */
+    uint64_t dead_lettered;          /* records that became dead letters after attempts_max deliveries */
+    uint64_t unwritten_dead_letters; /* dead letters that are not in their topic yet */
 } weir_group_info;
 
 enum { WEIR_GROUP_EXISTING = 1 };

@@ -243,8 +243,8 @@ pub(crate) fn describe(
     info.leased = found.leased;
     info.waiting = found.waiting;
     info.redeliveries = found.redeliveries;
-    info.deaths = found.deaths;
-    info.letters = found.letters;
+    info.dead_lettered = found.dead_lettered;
+    info.unwritten_dead_letters = found.unwritten_dead_letters;
     c.write_info(out, &info)?;
     Ok(Kind::Ok)
 }

@@ -517,10 +517,10 @@ pub struct GroupInfo {
     pub waiting: u64,
     /// Redeliveries.
     pub redeliveries: u64,
-    /// Records that were given up after `attempts_max` deliveries.
-    pub deaths: u64,
+    /// Records that became dead letters after `attempts_max` deliveries.
+    pub dead_lettered: u64,
     /// Dead letters that are not written yet.
-    pub letters: u64,
+    pub unwritten_dead_letters: u64,
 }
 
 /// A claimed record. Its `weir_record` has both numbers.

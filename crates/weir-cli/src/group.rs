@@ -214,8 +214,16 @@ pub(crate) const FIELDS: &[Field] = &[
         "number",
         "deliveries after the first one of each record",
     ),
-    wide("deaths", "number", "records that reached attempts_max"),
-    wide("letters", "number", "dead letters that are not written yet"),
+    wide(
+        "dead_lettered",
+        "number",
+        "records that became dead letters",
+    ),
+    wide(
+        "unwritten_dead_letters",
+        "number",
+        "dead letters that are not written yet",
+    ),
     wide("lease_ms", "number", "duration of a lease in milliseconds"),
     wide(
         "attempts_max",
@@ -250,8 +258,8 @@ fn row(info: &GroupInfo) -> [Cell<'_>; 16] {
         info.oldest_ms.map_or(Cell::Nothing, Cell::Time),
         Cell::Text(Cow::Owned(members.join(" "))),
         Cell::Count(info.redeliveries),
-        Cell::Count(info.deaths),
-        Cell::Count(info.letters),
+        Cell::Count(info.dead_lettered),
+        Cell::Count(info.unwritten_dead_letters),
         Cell::Count(info.lease_ms),
         match info.attempts_max {
             0 => Cell::Nothing,

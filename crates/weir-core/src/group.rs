@@ -200,9 +200,9 @@ pub enum GroupStep<'a> {
         offsets: Offsets<'a>,
     },
     /// Reports that dead letters were written.
-    Buried {
+    DeadLettersWritten {
         /// Their numbers, ascending.
-        letters: Offsets<'a>,
+        numbers: Offsets<'a>,
     },
 }
 
@@ -381,7 +381,7 @@ mod verb {
     pub(super) const ACK: u8 = 9;
     pub(super) const NACK: u8 = 10;
     pub(super) const EXTEND: u8 = 11;
-    pub(super) const BURIED: u8 = 12;
+    pub(super) const DEAD_LETTERS_WRITTEN: u8 = 12;
 }
 
 /// Checks a step before it is pushed into a batch. The error names the invalid field.
@@ -437,7 +437,7 @@ pub(crate) fn check(topic: &str, group: &str, step: &GroupStep<'_>) -> Result<()
             lease(*lease_ms, 1)?;
             offsets.check(1)
         }
-        GroupStep::Buried { letters } => letters.check(1),
+        GroupStep::DeadLettersWritten { numbers } => numbers.check(1),
         _ => Ok(()),
     }
 }
@@ -529,9 +529,9 @@ pub(crate) fn put(out: &mut Vec<u8>, group: &str, step: &GroupStep<'_>) {
             put_numbers(out, verb::EXTEND, &[*claim, *lease_ms]);
             offsets.put(out);
         }
-        GroupStep::Buried { letters } => {
-            out.push(verb::BURIED);
-            letters.put(out);
+        GroupStep::DeadLettersWritten { numbers } => {
+            out.push(verb::DEAD_LETTERS_WRITTEN);
+            numbers.put(out);
         }
     }
 }
@@ -629,8 +629,8 @@ fn read_step<'a>(r: &mut Reader<'a>) -> Result<(&'a str, GroupStep<'a>), Short> 
             lease_ms: r.varint()?,
             offsets: Offsets::read(r, 1)?,
         },
-        verb::BURIED => GroupStep::Buried {
-            letters: Offsets::read(r, 1)?,
+        verb::DEAD_LETTERS_WRITTEN => GroupStep::DeadLettersWritten {
+            numbers: Offsets::read(r, 1)?,
         },
         _ => return Err(Short),
     };

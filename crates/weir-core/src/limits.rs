@@ -144,7 +144,7 @@ pub const GROUPS_PENDING_MAX: usize = 4_000_000;
 pub const GROUP_LIST_MAX: usize = 10_000;
 /// Dead letters of a group that are not written yet. At this maximum, a record that reached its
 /// maximum of deliveries is delivered again.
-pub const GROUP_LETTERS_MAX: usize = 10_000;
+pub const GROUP_DEAD_LETTERS_MAX: usize = 10_000;
 /// Groups that a topic's retention may wait for.
 pub const HOLD_GROUPS_MAX: usize = 16;
 /// Topic names that a store can ever have.

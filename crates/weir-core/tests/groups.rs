@@ -88,8 +88,8 @@ struct World {
     /// Keys by offset; the first entry is the CREATE.
     keys: Vec<usize>,
     fates: Vec<Fate>,
-    letters: BTreeMap<u64, u64>,
-    deaths: u64,
+    unwritten_dead_letters: BTreeMap<u64, u64>,
+    dead_lettered: u64,
     frontier: usize,
 }
 
@@ -103,8 +103,8 @@ impl World {
             pending: pending as usize,
             keys: vec![0],
             fates: vec![Fate::New],
-            letters: BTreeMap::new(),
-            deaths: 0,
+            unwritten_dead_letters: BTreeMap::new(),
+            dead_lettered: 0,
             frontier: 0,
         };
         let options = TopicOptions::default();
@@ -190,11 +190,11 @@ impl World {
                 }
             }
             Act::Bury => {
-                let letters: Vec<u64> = self.letters.keys().copied().collect();
-                if !letters.is_empty() {
-                    let letters = Offsets::Plain(&letters);
-                    self.step(GroupStep::Buried { letters });
-                    self.letters.clear();
+                let numbers: Vec<u64> = self.unwritten_dead_letters.keys().copied().collect();
+                if !numbers.is_empty() {
+                    let numbers = Offsets::Plain(&numbers);
+                    self.step(GroupStep::DeadLettersWritten { numbers });
+                    self.unwritten_dead_letters.clear();
                 }
             }
             Act::Reload => {
@@ -307,8 +307,8 @@ impl World {
 
     fn die(&mut self, at: u64) {
         *self.fate(at) = Fate::Done;
-        self.deaths += 1;
-        self.letters.insert(self.deaths, at);
+        self.dead_lettered += 1;
+        self.unwritten_dead_letters.insert(self.dead_lettered, at);
     }
 
     /// Acknowledges or returns a record of a claim, or one that the claim does not have.
@@ -408,8 +408,11 @@ impl World {
                 "record {at}"
             );
         }
-        let letters: BTreeMap<u64, u64> = group.letters().map(|(n, l)| (n, l.offset)).collect();
-        assert_eq!(letters, self.letters);
+        let letters: BTreeMap<u64, u64> = group
+            .unwritten_dead_letters()
+            .map(|(n, l)| (n, l.offset))
+            .collect();
+        assert_eq!(letters, self.unwritten_dead_letters);
         let due: Vec<u64> = group.due().map(|(_, at)| at).collect();
         assert_eq!(due.len(), open.len(), "each entry is due once");
     }

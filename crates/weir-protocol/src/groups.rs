@@ -106,10 +106,10 @@ pub struct GroupLine<'a> {
     pub oldest_ms: Option<u64>,
     /// Number of deliveries, without the first delivery of each record.
     pub redeliveries: u64,
-    /// Number of records whose delivery was given up.
-    pub deaths: u64,
+    /// Number of records that became dead letters.
+    pub dead_lettered: u64,
     /// Number of dead letters that are not written yet.
-    pub letters: u64,
+    pub unwritten_dead_letters: u64,
     /// Default duration of a lease in milliseconds.
     pub lease_ms: u64,
     /// Number of deliveries after which a record is given up; 0: no limit.
@@ -154,8 +154,8 @@ pub fn write_group(out: &mut Vec<u8>, group: &GroupLine<'_>) {
         out,
         &[
             group.redeliveries,
-            group.deaths,
-            group.letters,
+            group.dead_lettered,
+            group.unwritten_dead_letters,
             group.lease_ms,
             u64::from(group.attempts_max),
             u64::from(group.pending_max),
@@ -240,7 +240,7 @@ fn group(line: &[u8]) -> Option<GroupLine<'_>> {
         digits => Some(number(digits)?),
     };
     let mut next = || number(fields.next()?);
-    let [redeliveries, deaths, letters] = [next()?, next()?, next()?];
+    let [redeliveries, dead_lettered, unwritten_dead_letters] = [next()?, next()?, next()?];
     let lease_ms = next()?;
     let attempts_max = u32::try_from(next()?).ok()?;
     let pending_max = u32::try_from(next()?).ok()?;
@@ -288,8 +288,8 @@ fn group(line: &[u8]) -> Option<GroupLine<'_>> {
         waiting,
         oldest_ms,
         redeliveries,
-        deaths,
-        letters,
+        dead_lettered,
+        unwritten_dead_letters,
         lease_ms,
         attempts_max,
         pending_max,
@@ -317,8 +317,8 @@ mod tests {
             waiting: 3,
             oldest_ms: Some(7),
             redeliveries: 5,
-            deaths: 6,
-            letters: 1,
+            dead_lettered: 6,
+            unwritten_dead_letters: 1,
             lease_ms: 30_000,
             attempts_max: 3,
             pending_max: 10,

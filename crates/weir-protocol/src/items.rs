@@ -188,10 +188,10 @@ fn what<'a>(action: &Action<'a>) -> Option<DecodedOperation<'a>> {
             ..
         } => DecodedOperation::Plain(replace(*expected, code, args)),
         Action::Txn(steps) => DecodedOperation::Txn(steps.iter().collect()),
-        // The server creates the offsets of claims, and the store creates BURIED: clients
-        // must not send either. A node decides a TRIM by the retention of the topic.
+        // The server creates the offsets of claims, and the store creates DEAD_LETTERS_WRITTEN:
+        // clients must not send either. A node decides a TRIM by the retention of the topic.
         Action::Cursor {
-            step: GroupStep::Claim { .. } | GroupStep::Buried { .. },
+            step: GroupStep::Claim { .. } | GroupStep::DeadLettersWritten { .. },
             ..
         }
         | Action::Trim { .. }

@@ -1,6 +1,6 @@
-//! Dead letters: records that a group gave up after too many deliveries.
+//! Dead letters: records that reached the maximum of deliveries of a group.
 //!
-//! A letter is one transaction in the topic for dead letters. The transaction first writes the
+//! A dead letter is one transaction in the topic for dead letters. The transaction first writes the
 //! reason, as JSON, under `TOPIC/GROUP/LETTER/why`, then the record's value and metadata under
 //! `TOPIC/GROUP/LETTER`. LETTER is the intention that created the group, a dot and the letter's
 //! number, so names of letters are unique in a store. A letter is written only if it does not
@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 
 use weir_core::group::Offsets;
-use weir_core::machine::groups::Letter;
+use weir_core::machine::groups::DeadLetter;
 use weir_core::{
     ConsequenceOffset, Effect, ErrorCode, Expect, GroupStep, Intention, Operation, TopicOptions,
     TxnOp,
@@ -21,10 +21,10 @@ use crate::reader::Page;
 use crate::store::Store;
 
 /// Maximum number of letters that are written together.
-const LETTERS: usize = 100;
+const DEAD_LETTERS_PER_STEP: usize = 100;
 
 /// A letter that is ready to be written.
-struct Ready {
+struct PreparedLetter {
     number: u64,
     key: String,
     why_key: String,
@@ -33,25 +33,27 @@ struct Ready {
 }
 
 impl Store {
-    /// Writes the waiting dead letters of a group. Each claim also does this. Returns the number of
-    /// letters that are now written. Letters that the topic for dead letters rejects stay waiting.
+    /// Writes the unwritten dead letters of a group. Each claim also does this. Returns the number
+    /// of letters that are now written. Letters that the topic for dead letters rejects stay
+    /// unwritten.
     ///
     /// # Errors
     /// The errors of a write.
-    pub fn write_letters(&self, topic: &str, group: &str) -> Result<u64, StoreError> {
+    pub fn write_dead_letters(&self, topic: &str, group: &str) -> Result<u64, StoreError> {
         let mut after = 0;
         let mut written = 0;
         loop {
-            let Some((dead, created, letters)) = self.waiting_letters(topic, group, after) else {
+            let Some((dead, created, letters)) = self.unwritten_dead_letters(topic, group, after)
+            else {
                 return Ok(written);
             };
             after = letters.last().map_or(u64::MAX, |(number, _)| *number);
-            self.ensure(&dead)?;
+            self.create_if_missing(&dead)?;
             let mut ready = Vec::new();
             for (number, letter) in &letters {
                 let name = format!("{topic}/{group}/{created}.{number}");
                 let page = self.page_at(topic, ConsequenceOffset(letter.offset))?;
-                ready.push(Ready {
+                ready.push(PreparedLetter {
                     number: *number,
                     why: why(topic, group, letter, page.as_ref())?,
                     why_key: format!("{name}/why"),
@@ -59,40 +61,40 @@ impl Store {
                     page,
                 });
             }
-            let mut buried = Vec::new();
+            let mut numbers = Vec::new();
             for letter in &ready {
-                if self.write_letter(&dead, letter)? {
-                    buried.push(letter.number);
+                if self.write_dead_letter(&dead, letter)? {
+                    numbers.push(letter.number);
                 }
             }
-            if !buried.is_empty() {
-                let letters = Offsets::Plain(&buried);
-                self.group_step(topic, group, GroupStep::Buried { letters })?;
+            if !numbers.is_empty() {
+                let numbers = Offsets::Plain(&numbers);
+                self.group_step(topic, group, GroupStep::DeadLettersWritten { numbers })?;
             }
-            written += buried.len() as u64;
+            written += numbers.len() as u64;
         }
     }
 
     #[allow(clippy::type_complexity, reason = "read at one place")]
-    fn waiting_letters(
+    fn unwritten_dead_letters(
         &self,
         topic: &str,
         group: &str,
         after: u64,
-    ) -> Option<(String, u64, Vec<(u64, Letter)>)> {
+    ) -> Option<(String, u64, Vec<(u64, DeadLetter)>)> {
         let machine = self.engine.machine.read();
         let group = machine.group(topic, group)?;
-        let letters: Vec<(u64, Letter)> = group
-            .letters()
+        let letters: Vec<(u64, DeadLetter)> = group
+            .unwritten_dead_letters()
             .filter(|(number, _)| *number > after)
-            .take(LETTERS)
+            .take(DEAD_LETTERS_PER_STEP)
             .map(|(number, letter)| (number, letter.clone()))
             .collect();
         let dead = group.setup().dead_letters.to_owned();
         (!letters.is_empty()).then(|| (dead, group.created(), letters))
     }
 
-    fn ensure(&self, topic: &str) -> Result<(), StoreError> {
+    fn create_if_missing(&self, topic: &str) -> Result<(), StoreError> {
         if self.topic(topic).is_some_and(|info| info.live) {
             return Ok(());
         }
@@ -103,7 +105,7 @@ impl Store {
     }
 
     /// Writes a letter. Returns whether the letter exists now.
-    fn write_letter(&self, dead: &str, letter: &Ready) -> Result<bool, StoreError> {
+    fn write_dead_letter(&self, dead: &str, letter: &PreparedLetter) -> Result<bool, StoreError> {
         let record = letter.page.as_ref().and_then(|page| page.iter().next());
         let record = record.transpose()?;
         let mut ops = vec![TxnOp::Put {
@@ -131,7 +133,7 @@ impl Store {
 fn why(
     topic: &str,
     group: &str,
-    letter: &Letter,
+    letter: &DeadLetter,
     page: Option<&Page>,
 ) -> Result<String, StoreError> {
     let record = page.and_then(|page| page.iter().next()).transpose()?;

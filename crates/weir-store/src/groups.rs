@@ -47,17 +47,17 @@ pub struct GroupInfo {
     pub oldest_ms: Option<u64>,
     /// Number of deliveries beyond the first delivery of each record.
     pub redeliveries: u64,
-    /// Number of records that were given up.
-    pub deaths: u64,
+    /// Number of records that became dead letters.
+    pub dead_lettered: u64,
     /// Dead letters that are not written yet.
-    pub letters: u64,
+    pub unwritten_dead_letters: u64,
     /// Owner of the group, if its mode is exclusive.
     pub owner: Option<Owner>,
     /// Number of claimed records of each member that has any.
     pub members: BTreeMap<Box<[u8]>, u64>,
     /// Duration of a lease in milliseconds.
     pub lease_ms: u64,
-    /// Deliveries after which a record is given up; 0 for no limit.
+    /// Deliveries after which a record becomes a dead letter; 0 for no limit.
     pub attempts_max: u32,
     /// Maximum number of claimed records, and of records above the cursor that are done.
     pub pending_max: u32,
@@ -298,7 +298,7 @@ impl Store {
             let reason = claimed.commit.as_ref().and_then(|commit| commit.reason);
             if reason != Some(ErrorCode::Conflict) {
                 drop(claim_guard);
-                self.write_letters(topic, group)?;
+                self.write_dead_letters(topic, group)?;
                 return Ok(claimed);
             }
         }
@@ -606,8 +606,8 @@ fn group_info(topic: &str, name: &str, group: &Group, last: ConsequenceOffset) -
         waiting: open.saturating_sub(leased),
         oldest_ms: None,
         redeliveries: group.redeliveries(),
-        deaths: group.deaths(),
-        letters: group.letters().len() as u64,
+        dead_lettered: group.dead_lettered(),
+        unwritten_dead_letters: group.unwritten_dead_letters().len() as u64,
         owner: group.owner().cloned(),
         members,
         lease_ms: setup.lease_ms,

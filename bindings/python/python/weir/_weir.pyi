@@ -722,8 +722,8 @@ class GroupInfo:
     def redeliveries(self) -> int:
         """Number of deliveries beyond the first of a record."""
     @property
-    def deaths(self) -> int:
-        """Number of records that reached the limit of attempts."""
+    def dead_lettered(self) -> int:
+        """Number of records that became dead letters."""
     @property
     def lease_ms(self) -> int:
         """Length of a lease in milliseconds."""

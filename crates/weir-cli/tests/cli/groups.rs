@@ -197,7 +197,7 @@ fn groups_at_a_server_answer_as_in_a_directory() {
         "group ack jobs work 3 --claim 6",
         "group claim jobs work --max 9 -o json --columns claim,offset,attempts,value",
         "tail jobs.dead -o jsonl --columns offset,kind,value --from 3",
-        "group show jobs work -o json --columns mode,cursor,lag,leased,waiting,members,deaths",
+        "group show jobs work -o json --columns mode,cursor,lag,leased,waiting,members,dead_lettered",
         "group show jobs none",
         "group claim none work",
         "tail jobs --group mail -n 2 -o raw",

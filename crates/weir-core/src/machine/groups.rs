@@ -17,7 +17,7 @@ use crate::effect::Rejection;
 use crate::error_code::ErrorCode;
 use crate::group::{GroupMode, GroupName, GroupSetup, GroupStep, Hashes, Offsets};
 use crate::ids::{ConsequenceOffset, TopicId};
-use crate::limits::{GROUP_LETTERS_MAX, GROUPS_MAX, GROUPS_PENDING_MAX};
+use crate::limits::{GROUP_DEAD_LETTERS_MAX, GROUPS_MAX, GROUPS_PENDING_MAX};
 
 /// The groups of one topic.
 pub(crate) type Groups = BTreeMap<GroupName, Group>;
@@ -37,8 +37,8 @@ pub struct Group {
     owner: Option<Owner>,
     entries: BTreeMap<u64, Entry>,
     claims: BTreeMap<u64, Claim>,
-    letters: BTreeMap<u64, Letter>,
-    deaths: u64,
+    unwritten_dead_letters: BTreeMap<u64, DeadLetter>,
+    dead_lettered: u64,
     redeliveries: u64,
     /// The log time at which each entry may be claimed, and its offset. Derived from `entries`.
     due: BTreeSet<(u64, u64)>,
@@ -106,12 +106,12 @@ struct Claim {
 
 /// A record that reached the maximum of deliveries, until its dead letter is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub struct DeadLetter {
     /// Offset of the record.
     pub offset: u64,
     /// Number of deliveries.
     pub attempts: u32,
-    /// Log time at which the group gave it up, in milliseconds since 1970-01-01 UTC.
+    /// Log time at which the record became a dead letter, in milliseconds since 1970-01-01 UTC.
     pub time_ms: u64,
     /// The reason that the last member gave; empty if its lease expired.
     pub reason: Box<str>,
@@ -222,8 +222,8 @@ impl Group {
             owner: None,
             entries: BTreeMap::new(),
             claims: BTreeMap::new(),
-            letters: BTreeMap::new(),
-            deaths: 0,
+            unwritten_dead_letters: BTreeMap::new(),
+            dead_lettered: 0,
             redeliveries: 0,
             due: BTreeSet::new(),
             by_key: BTreeMap::new(),
@@ -267,11 +267,12 @@ impl Group {
         self.frontier
     }
 
-    /// All records up to this offset are acknowledged, and no pending dead letter needs them.
+    /// All records up to this offset are acknowledged, and no unwritten dead letter needs them.
     #[must_use]
     pub fn passed(&self) -> u64 {
-        let letters = self.letters.values().map(|letter| letter.offset - 1);
-        letters.fold(self.cursor, u64::min)
+        let letters = self.unwritten_dead_letters.values();
+        let before = letters.map(|letter| letter.offset - 1);
+        before.fold(self.cursor, u64::min)
     }
 
     /// Number of acknowledged offsets above the cursor.
@@ -321,16 +322,16 @@ impl Group {
     }
 
     /// Dead letters that are not written yet, by number.
-    pub fn letters(&self) -> impl ExactSizeIterator<Item = (u64, &Letter)> {
-        self.letters
+    pub fn unwritten_dead_letters(&self) -> impl ExactSizeIterator<Item = (u64, &DeadLetter)> {
+        self.unwritten_dead_letters
             .iter()
             .map(|(number, letter)| (*number, letter))
     }
 
-    /// Number of records that the group has given up since its creation.
+    /// Number of records that became dead letters since the creation of the group.
     #[must_use]
-    pub fn deaths(&self) -> u64 {
-        self.deaths
+    pub fn dead_lettered(&self) -> u64 {
+        self.dead_lettered
     }
 
     /// Number of deliveries after the first one of each record, since the creation of the group.
@@ -353,7 +354,7 @@ impl Group {
             .fold(self.cursor)
             .fold(self.frontier)
             .fold(self.entries.len() as u64)
-            .fold(self.deaths)
+            .fold(self.dead_lettered)
             .fold(self.owner.as_ref().map_or(0, |owner| owner.generation))
     }
 
@@ -437,13 +438,13 @@ impl Group {
                 }
                 Ok(())
             }
-            GroupStep::Buried { letters } => {
-                let newest = letters.iter().last().unwrap_or(0);
-                if newest > self.deaths {
-                    return Err(conflict(ErrorCode::Conflict, self.deaths));
+            GroupStep::DeadLettersWritten { numbers } => {
+                let newest = numbers.iter().last().unwrap_or(0);
+                if newest > self.dead_lettered {
+                    return Err(conflict(ErrorCode::Conflict, self.dead_lettered));
                 }
-                for number in letters.iter() {
-                    self.letters.remove(&number);
+                for number in numbers.iter() {
+                    self.unwritten_dead_letters.remove(&number);
                 }
                 Ok(())
             }
@@ -708,22 +709,24 @@ impl Group {
         self.put_at(offset, EntryState::Waiting { from_ms });
     }
 
-    /// Gives a record up, if the table of dead letters is not full. Returns whether it did.
+    /// Makes a record a dead letter if the table of dead letters is not full. Returns whether it
+    /// did.
     fn dead_letter(&mut self, offset: u64, reason: &str, moment: &Moment) -> bool {
-        if self.letters.len() >= GROUP_LETTERS_MAX {
+        if self.unwritten_dead_letters.len() >= GROUP_DEAD_LETTERS_MAX {
             return false;
         }
         let Some(entry) = self.remove(offset) else {
             return false;
         };
-        self.deaths += 1;
-        let letter = Letter {
+        self.dead_lettered += 1;
+        let letter = DeadLetter {
             offset,
             attempts: entry.attempts,
             time_ms: moment.time_ms,
             reason: reason.into(),
         };
-        self.letters.insert(self.deaths, letter);
+        self.unwritten_dead_letters
+            .insert(self.dead_lettered, letter);
         true
     }
 

@@ -115,7 +115,7 @@ impl GroupWish {
                 lease_ms: self.number("lease"),
                 offsets,
             },
-            "buried" => GroupStep::Buried { letters: offsets },
+            "dead-letters-written" => GroupStep::DeadLettersWritten { numbers: offsets },
             verb => panic!("a group cannot {verb}"),
         }
     }
@@ -173,11 +173,11 @@ fn print_group(name: &GroupName, group: &Group, out: &mut String) {
             }
         };
     }
-    for (number, letter) in group.letters() {
+    for (number, letter) in group.unwritten_dead_letters() {
         let (offset, attempts, time) = (letter.offset, letter.attempts, letter.time_ms);
         let _ = writeln!(
             out,
-            "  letter {number}: offset {offset} attempts {attempts} at {time} reason '{}'",
+            "  dead letter {number}: offset {offset} attempts {attempts} at {time} reason '{}'",
             letter.reason
         );
     }

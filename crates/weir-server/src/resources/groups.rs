@@ -37,7 +37,7 @@ use crate::phase::Phase;
 use crate::resources::context::{Call, Edge, denial};
 use crate::resources::problems;
 
-const GROUP: &str = r#"{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"deaths":0,"letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}"#;
+const GROUP: &str = r#"{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"dead_lettered":0,"unwritten_dead_letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}"#;
 const GROUP_ANSWER: &[Content] = &[Content::json("Group", GROUP)];
 
 /// The response to a step with only its position in the log.
@@ -91,7 +91,7 @@ pub(crate) const TABLE: Table = Table {
                     status: 200,
                     content: &[Content::json(
                         "GroupList",
-                        r#"{"groups":[{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"deaths":0,"letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}]}"#,
+                        r#"{"groups":[{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"dead_lettered":0,"unwritten_dead_letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}]}"#,
                     )],
                 }],
                 problems: &[404],
@@ -285,8 +285,8 @@ fn group_schema(number: &Value) -> Value {
         "leased",
         "waiting",
         "redeliveries",
-        "deaths",
-        "letters",
+        "dead_lettered",
+        "unwritten_dead_letters",
         "lease_ms",
         "attempts_max",
     ];
@@ -547,8 +547,8 @@ fn describe(info: &GroupInfo, out: &mut Vec<u8>) {
         ("leased", info.leased),
         ("waiting", info.waiting),
         ("redeliveries", info.redeliveries),
-        ("deaths", info.deaths),
-        ("letters", info.letters),
+        ("dead_lettered", info.dead_lettered),
+        ("unwritten_dead_letters", info.unwritten_dead_letters),
         ("lease_ms", info.lease_ms),
         ("attempts_max", info.attempts_max.into()),
     ] {

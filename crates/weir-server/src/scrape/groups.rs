@@ -40,9 +40,11 @@ pub(super) fn groups(page: &mut Page, shared: &Shared) {
         ("weir_group_leased", "Records that members have", |g| {
             g.leased
         }),
-        ("weir_group_letters", "Dead letters to be written", |g| {
-            g.letters
-        }),
+        (
+            "weir_group_unwritten_dead_letters",
+            "Dead letters that are not written yet",
+            |g| g.unwritten_dead_letters,
+        ),
     ];
     for (name, help, read) in gauges {
         page.family(name, "gauge", help);
@@ -60,9 +62,11 @@ pub(super) fn groups(page: &mut Page, shared: &Shared) {
         ("weir_group_redeliveries", "Deliveries again", |g| {
             g.redeliveries
         }),
-        ("weir_group_deaths", "Records that were given up", |g| {
-            g.deaths
-        }),
+        (
+            "weir_group_dead_lettered",
+            "Records that became dead letters",
+            |g| g.dead_lettered,
+        ),
     ];
     for (name, help, read) in counters {
         page.counter(name, help);

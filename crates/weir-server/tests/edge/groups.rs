@@ -82,7 +82,7 @@ fn many_members_do_each_record_once() {
 }
 
 #[test]
-fn a_record_that_is_given_back_too_often_becomes_a_letter() {
+fn a_record_that_is_returned_too_often_becomes_a_dead_letter() {
     let world = world();
     made(&world, r#"{"attempts_max":2,"dead_letters":"dead"}"#);
     assert_eq!(world.ask("POST /v1/topics/t/events", "", b"1").status, 201);
@@ -96,7 +96,7 @@ fn a_record_that_is_given_back_too_often_becomes_a_letter() {
     let line = "POST /v1/topics/t/groups/g/claim?member=a";
     assert_eq!(world.ask(line, "", b"").get("weir-count"), Some("0"));
     let reply = world.ask("GET /v1/topics/t/groups/g", "", b"");
-    assert_eq!(reply.json()["deaths"], 1);
+    assert_eq!(reply.json()["dead_lettered"], 1);
     // The store creates the topic and writes the dead letter, with its reason.
     let reply = world.ask("GET /v1/topics/dead/events?wait=10&type=put", "", b"");
     let json = reply.json();

@@ -259,7 +259,7 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
     assert_eq!(works.len(), 1);
     assert_eq!(deadly.nack(&works, now, "no").unwrap(), []);
     assert!(deadly.claim(1, now).unwrap().is_empty());
-    assert_eq!(deadly.info().unwrap().deaths, 1);
+    assert_eq!(deadly.info().unwrap().dead_lettered, 1);
     assert_eq!(world.values("jobs.dead").len(), 3, "CREATE, why, record");
     // The token is revoked while a claim waits.
     assert_eq!(plain.claim(1, now).unwrap().len(), 1);
@@ -278,12 +278,12 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
 
 /// Operations that clients may not propose.
 #[test]
-fn claims_burials_and_trims_are_not_taken_as_items() {
+fn items_of_clients_cannot_claim_end_dead_letters_or_trim() {
     let world = Files::new().start(|_| {});
     world.create("t");
     let list = weir_core::group::Offsets::Plain(&[1]);
     let steps = [
-        GroupStep::Buried { letters: list },
+        GroupStep::DeadLettersWritten { numbers: list },
         GroupStep::Claim {
             member: b"m",
             lease_ms: 0,

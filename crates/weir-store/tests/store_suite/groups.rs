@@ -278,7 +278,7 @@ fn holes_of_a_compaction_and_records_that_went_are_no_work() {
 }
 
 #[test]
-fn a_record_that_nobody_can_do_gets_one_letter() {
+fn a_record_that_fails_at_every_delivery_gets_one_dead_letter() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create(&store, "t");
@@ -294,14 +294,14 @@ fn a_record_that_nobody_can_do_gets_one_letter() {
     }
     let info = store.group("t", "g").unwrap();
     assert_eq!(
-        (info.deaths, info.letters),
+        (info.dead_lettered, info.unwritten_dead_letters),
         (1, 1),
-        "given up, the letter waits"
+        "the dead letter is not written yet"
     );
     let claimed = claim(&store, "t", "anna", 10);
     assert_eq!(offsets(&claimed), [3]);
     let info = store.group("t", "g").unwrap();
-    assert_eq!((info.deaths, info.letters), (1, 0));
+    assert_eq!((info.dead_lettered, info.unwritten_dead_letters), (1, 0));
     let letters = records(&store, "t.dead");
     let kinds: Vec<RecordKind> = letters.iter().map(|letter| letter.kind).collect();
     assert_eq!(
@@ -320,11 +320,11 @@ fn a_record_that_nobody_can_do_gets_one_letter() {
         (&letters[2].key[..], &letters[2].value[..]),
         (&b"t/g/4.1"[..], &b"poison"[..])
     );
-    assert_eq!(store.write_letters("t", "g").unwrap(), 0);
+    assert_eq!(store.write_dead_letters("t", "g").unwrap(), 0);
 }
 
 #[test]
-fn a_crash_between_a_letter_and_its_end_makes_no_second_one() {
+fn a_crash_after_the_write_of_a_dead_letter_does_not_write_it_twice() {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
     let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
@@ -343,23 +343,23 @@ fn a_crash_between_a_letter_and_its_end_makes_no_second_one() {
     });
     let claimed = claim(&store, "t", "anna", 1);
     nack(&store, "t", &claimed, "no");
-    store.write_letters("t", "g").unwrap();
+    store.write_dead_letters("t", "g").unwrap();
     store.close().unwrap();
     let (mut before, mut between, mut after) = (0, 0, 0);
     for image in images.lock().unwrap().drain(..) {
         let store = open(Arc::new(image));
-        let Some(info) = store.group("t", "g").filter(|info| info.deaths == 1) else {
+        let Some(info) = store.group("t", "g").filter(|info| info.dead_lettered == 1) else {
             continue;
         };
         let there = store.topic("dead").is_some_and(|topic| topic.last.0 == 3);
-        match (info.letters, there) {
+        match (info.unwritten_dead_letters, there) {
             (1, false) => before += 1,
             (1, true) => between += 1,
             (0, true) => after += 1,
             other => panic!("{other:?}"),
         }
-        store.write_letters("t", "g").unwrap();
-        assert_eq!(store.group("t", "g").unwrap().letters, 0);
+        store.write_dead_letters("t", "g").unwrap();
+        assert_eq!(store.group("t", "g").unwrap().unwritten_dead_letters, 0);
         assert_eq!(records(&store, "dead").len(), 3, "CREATE, why, the record");
         store.close().unwrap();
     }
@@ -370,7 +370,7 @@ fn a_crash_between_a_letter_and_its_end_makes_no_second_one() {
 }
 
 #[test]
-fn a_letter_that_the_other_topic_does_not_take_waits() {
+fn a_dead_letter_that_its_topic_rejects_stays_unwritten() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
     put_many(&store, "t", [("bad", "poison")]);
@@ -383,8 +383,8 @@ fn a_letter_that_the_other_topic_does_not_take_waits() {
     });
     let claimed = claim(&store, "t", "anna", 1);
     nack(&store, "t", &claimed, "no");
-    assert_eq!(store.write_letters("t", "g").unwrap(), 0);
-    assert_eq!(store.group("t", "g").unwrap().letters, 1);
+    assert_eq!(store.write_dead_letters("t", "g").unwrap(), 0);
+    assert_eq!(store.group("t", "g").unwrap().unwritten_dead_letters, 1);
     let options = TopicOptions::default();
     execute(
         &store,
@@ -393,7 +393,7 @@ fn a_letter_that_the_other_topic_does_not_take_waits() {
             Operation::Alter { options: &options },
         )],
     );
-    assert_eq!(store.write_letters("t", "g").unwrap(), 1);
+    assert_eq!(store.write_dead_letters("t", "g").unwrap(), 1);
 }
 
 #[test]

@@ -141,8 +141,8 @@ fn info(topic: &str, line: GroupLine<'_>) -> GroupInfo {
         waiting: line.waiting,
         oldest_ms: line.oldest_ms,
         redeliveries: line.redeliveries,
-        deaths: line.deaths,
-        letters: line.letters,
+        dead_lettered: line.dead_lettered,
+        unwritten_dead_letters: line.unwritten_dead_letters,
         owner: line.owner.map(|owner| Owner {
             generation: owner.generation,
             member: owner.member.into(),

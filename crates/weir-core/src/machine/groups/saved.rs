@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Claim, Entry, EntryState, Group, Groups, Letter, Owner};
+use super::{Claim, DeadLetter, Entry, EntryState, Group, Groups, Owner};
 use crate::codec::{Reader, Short, put_short_bytes, put_varint};
 use crate::group::{self, GroupMode, GroupName, GroupSetup, GroupStep};
 use crate::ids::ConsequenceOffset;
-use crate::limits::{GROUP_LETTERS_MAX, GROUP_MEMBER_BYTES_MAX, GROUPS_MAX};
+use crate::limits::{GROUP_DEAD_LETTERS_MAX, GROUP_MEMBER_BYTES_MAX, GROUPS_MAX};
 use crate::snapshot::{Input, SnapshotError, Writer};
 
 /// Tag of a topic's section with its groups.
@@ -71,10 +71,10 @@ fn put(group: &Group, out: &mut Vec<u8>) {
         }
         last = *offset;
     }
-    put_varint(out, group.deaths);
-    put_varint(out, group.letters.len() as u64);
+    put_varint(out, group.dead_lettered);
+    put_varint(out, group.unwritten_dead_letters.len() as u64);
     let mut last = 0;
-    for (number, letter) in &group.letters {
+    for (number, letter) in &group.unwritten_dead_letters {
         put_varint(out, number - last);
         put_varint(out, letter.offset);
         put_varint(out, u64::from(letter.attempts));
@@ -178,8 +178,8 @@ fn read(r: &mut Reader<'_>, topic: &str, last: u64, applied: u64) -> Result<Grou
         owner,
         entries: BTreeMap::new(),
         claims: BTreeMap::new(),
-        letters: BTreeMap::new(),
-        deaths: 0,
+        unwritten_dead_letters: BTreeMap::new(),
+        dead_lettered: 0,
         redeliveries: 0,
         due: BTreeSet::new(),
         by_key: BTreeMap::new(),
@@ -188,7 +188,7 @@ fn read(r: &mut Reader<'_>, topic: &str, last: u64, applied: u64) -> Result<Grou
         group.frontier = within(cursor.checked_add(r.varint()?).ok_or(Short)?, cursor, last)?;
         group.redeliveries = within(r.varint()?, 0, 1 << 62)?;
         read_entries(r, &mut group, applied)?;
-        read_letters(r, &mut group, last)?;
+        read_dead_letters(r, &mut group, last)?;
     }
     Ok(group)
 }
@@ -248,19 +248,19 @@ fn read_entries(r: &mut Reader<'_>, group: &mut Group, applied: u64) -> Result<(
     Ok(())
 }
 
-fn read_letters(r: &mut Reader<'_>, group: &mut Group, last: u64) -> Result<(), Short> {
-    group.deaths = within(r.varint()?, 0, 1 << 62)?;
+fn read_dead_letters(r: &mut Reader<'_>, group: &mut Group, last: u64) -> Result<(), Short> {
+    group.dead_lettered = within(r.varint()?, 0, 1 << 62)?;
     let mut before = 0_u64;
-    for _ in 0..within(r.varint()?, 0, GROUP_LETTERS_MAX as u64)? {
+    for _ in 0..within(r.varint()?, 0, GROUP_DEAD_LETTERS_MAX as u64)? {
         let number = before.checked_add(r.varint()?).ok_or(Short)?;
-        before = within(number, before + 1, group.deaths)?;
-        let letter = Letter {
+        before = within(number, before + 1, group.dead_lettered)?;
+        let letter = DeadLetter {
             offset: within(r.varint()?, 1, last)?,
             attempts: small(r.varint()?)?,
             time_ms: r.varint()?,
             reason: text(r.short_bytes()?)?.into(),
         };
-        group.letters.insert(before, letter);
+        group.unwritten_dead_letters.insert(before, letter);
     }
     Ok(())
 }

@@ -30,11 +30,11 @@ public final class Group implements AutoCloseable {
      * @param leased number of records that members have claimed
      * @param waiting number of other records up to the frontier that are not done
      * @param redeliveries number of records that were delivered again
-     * @param deaths number of records that reached the limit of attempts
-     * @param letters number of dead letters that are not written yet
+     * @param deadLettered number of records that became dead letters
+     * @param unwrittenDeadLetters number of dead letters that are not written yet
      */
     public record Info(long cursor, long frontier, long last, long lag, long leased, long waiting,
-            long redeliveries, long deaths, long letters) {}
+            long redeliveries, long deadLettered, long unwrittenDeadLetters) {}
 
     Group(Topic topic, String name, GroupMode mode, GroupOptions options) {
         try (Arena call = Arena.ofConfined()) {
