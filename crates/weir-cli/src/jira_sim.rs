@@ -65,10 +65,11 @@ pub(crate) struct JiraSimArgs {
     /// Maximum requests per second, and burst; more requests get 429 [else no limit]
     #[arg(long, value_parser = rate, value_name = "RATE:BURST", hide_short_help = true)]
     rate: Option<(u32, u32)>,
-    /// Time zone of the account, for times in JQL, such as +05:30
-    #[arg(long, default_value = "+00:00", value_parser = zone, value_name = "OFFSET",
+    /// Time zone of the account, for times in JQL: a name such as Europe/Berlin, or an offset such as
+    /// +05:30
+    #[arg(long, default_value = "Etc/UTC", value_parser = zone, value_name = "ZONE",
         allow_hyphen_values = true, hide_short_help = true)]
-    timezone: i64,
+    timezone: String,
     /// Kind of Jira to simulate; Data Center is read-only
     #[arg(long, value_enum, default_value_t = Mode::Cloud)]
     mode: Mode,
@@ -101,11 +102,19 @@ pub(crate) struct JiraSimArgs {
     write: Option<String>,
 }
 
-/// Parses the offset of a time zone, `+05:30`. Returns minutes.
-fn zone(text: &str) -> Result<i64, String> {
-    let offset = jiff::fmt::strtime::parse("%:z", text).map_err(|error| error.to_string())?;
-    let offset = offset.offset().ok_or("it has no offset")?;
-    Ok(i64::from(offset.seconds() / 60))
+/// Checks the name of a time zone, or its offset, `+05:30`. Returns the name.
+fn zone(text: &str) -> Result<String, String> {
+    let name = if text.starts_with(['+', '-']) {
+        format!("GMT{text}")
+    } else {
+        text.to_owned()
+    };
+    match weir_jira::time::zone(&name) {
+        Some(_) => Ok(name),
+        None => {
+            Err("it is neither a name such as Europe/Berlin nor an offset such as +05:30".into())
+        }
+    }
 }
 
 /// Parses `RATE:BURST`.
@@ -207,7 +216,7 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
         latency_ms: args.latency,
         connect_latency_ms: args.connect_latency,
         rate: args.rate,
-        offset_minutes: args.timezone,
+        time_zone: args.timezone.clone(),
         auth,
         data_center,
         ..SimOptions::default()

@@ -10,7 +10,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -169,9 +171,11 @@ impl Site {
         let Some(text) = &self.expires else {
             return Ok(());
         };
-        let what = match (text.parse::<Date>(), time::date(now_ms, 0).parse::<Date>()) {
+        let now = Timestamp::from_millisecond(now_ms).unwrap_or_default();
+        let today = now.to_zoned(TimeZone::UTC).date();
+        let what = match text.parse::<Date>() {
             // It is still yesterday in western time zones.
-            (Ok(date), Ok(today)) if date.to_string() == *text => {
+            Ok(date) if date.to_string() == *text => {
                 if date >= today.yesterday().unwrap_or(today) {
                     return Ok(());
                 }
@@ -286,7 +290,7 @@ impl Site {
     /// The number of days until the token expires, if it is below 14; negative if the token has
     /// expired.
     pub fn expires_within(&self, now_ms: i64) -> Option<i64> {
-        let end = time::parse_literal(self.expires.as_ref()?, 0)?;
+        let end = time::parse_literal(self.expires.as_ref()?, &TimeZone::UTC)?;
         let days = (end - now_ms).div_euclid(DAY_MS);
         (days <= EXPIRY_WARNING_DAYS).then_some(days)
     }

@@ -14,7 +14,7 @@ use weir::ReadFrom;
 
 use crate::error::Result;
 use crate::jql::{self, Condition, Context, Operand, Operator, Query};
-use crate::meta;
+use crate::offline;
 use crate::op;
 use crate::overlay::Overlay;
 use crate::replica::{Location, Replica};
@@ -71,7 +71,8 @@ pub struct Index {
     /// Offset of the last record that was read, by topic.
     marks: HashMap<String, u64>,
     overlay: Overlay,
-    me: String,
+    /// The account and its time zone.
+    context: Context,
 }
 
 #[derive(Debug)]
@@ -100,7 +101,7 @@ pub struct Update {
     changed: BTreeSet<String>,
     issues: Vec<Value>,
     /// The outbox and the account, if they may have changed.
-    outbox: Option<(Overlay, String)>,
+    outbox: Option<(Overlay, Context)>,
 }
 
 impl Reading {
@@ -123,7 +124,7 @@ impl Reading {
             changed.append(&mut self.pending);
             changed.extend(overlay.issues().map(str::to_owned));
             self.created = overlay.created();
-            outbox = Some((overlay, meta::account(replica)?));
+            outbox = Some((overlay, offline::context(replica, 0)?));
         }
         let mut issues = Vec::new();
         for id in &changed {
@@ -206,7 +207,7 @@ impl Index {
             mark(&mut index.marks, replica, topic)?;
         }
         index.overlay = Overlay::load(replica)?;
-        index.me = meta::account(replica)?;
+        index.context = offline::context(replica, 0)?;
         for (project, _) in replica.projects()? {
             let mut comments: HashMap<String, Vec<Value>> = HashMap::new();
             for (key, comment) in replica.values(&format!("comments.{project}"), "")? {
@@ -243,8 +244,8 @@ impl Index {
     /// Applies the update of a refresh. Returns the number of issues that were reloaded.
     pub fn apply(&mut self, update: Update) -> usize {
         self.marks = update.marks;
-        if let Some((overlay, me)) = update.outbox {
-            (self.overlay, self.me) = (overlay, me);
+        if let Some((overlay, context)) = update.outbox {
+            (self.overlay, self.context) = (overlay, context);
         }
         for id in &update.changed {
             self.remove(id);
@@ -358,9 +359,8 @@ impl Index {
     pub fn select(&self, query: &str, now_ms: i64, limit: usize) -> Result<Vec<&Row>> {
         let query = jql::parse(query)?;
         let context = Context {
-            me: self.me.clone(),
             now_ms,
-            offset_minutes: 0,
+            ..self.context.clone()
         };
         let mut found = self.all();
         if let Some(condition) = &query.condition {

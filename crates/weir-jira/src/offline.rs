@@ -1,5 +1,6 @@
 //! Queries over the replica, without a request.
 
+use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use crate::error::{JiraError, Result};
@@ -7,10 +8,23 @@ use crate::jql::{self, Context};
 use crate::meta;
 use crate::overlay::Overlay;
 use crate::replica::{Location, Replica};
+use crate::time;
 
 /// A text as a JQL literal.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The context of queries: the account of the replica, with its time zone. Before the first pull, and
+/// for a zone that is unknown here, it is UTC.
+pub(crate) fn context(replica: &Replica, now_ms: i64) -> Result<Context> {
+    let myself = meta::myself(replica)?;
+    let zone = myself["timeZone"].as_str().and_then(time::zone);
+    Ok(Context {
+        me: meta::account(replica)?,
+        now_ms,
+        zone: zone.unwrap_or(TimeZone::UTC),
+    })
 }
 
 /// The issues that a query selects, with pending edits applied, in its order; without an order, the
@@ -23,11 +37,7 @@ pub fn select(replica: &Replica, query: &str, now_ms: i64) -> Result<Vec<Value>>
     if query.order.is_empty() {
         query.order = vec![("updated".to_owned(), true), ("key".to_owned(), false)];
     }
-    let context = Context {
-        me: meta::account(replica)?,
-        now_ms,
-        offset_minutes: 0,
-    };
+    let context = context(replica, now_ms)?;
     let mut found = Vec::new();
     let overlay = Overlay::load(replica)?;
     for mut issue in replica.issues()? {

@@ -23,6 +23,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+use crate::time;
 use crate::wire::{self, Listening, Request, Response};
 pub use faults::FAULTS;
 use faults::Rule;
@@ -54,8 +55,9 @@ pub struct SimOptions {
     pub search_lag_ms: i64,
     /// Limit on the issues of a page; default 100.
     pub page_cap: usize,
-    /// Offset of the account's time zone in minutes, in which JQL times are interpreted; default 0.
-    pub offset_minutes: i64,
+    /// Time zone of the account, in which times in JQL are read: an IANA name, or an offset such as
+    /// `GMT+05:30`; default `Etc/UTC`.
+    pub time_zone: String,
     /// Whether the server simulates Data Center, which is read-only; default no.
     pub data_center: bool,
     /// Required e-mail address and token; with an empty address, a bearer token. Default none.
@@ -86,7 +88,7 @@ impl Default for SimOptions {
             users: 5,
             search_lag_ms: 0,
             page_cap: 100,
-            offset_minutes: 0,
+            time_zone: "Etc/UTC".to_owned(),
             data_center: false,
             auth: None,
             denied: Vec::new(),
@@ -155,11 +157,15 @@ impl Simulator {
     /// Generates the data and starts to listen.
     ///
     /// # Errors
-    /// The port is in use.
+    /// The port is in use, or the time zone is unknown.
     pub fn start(options: SimOptions) -> io::Result<Self> {
         let port = options.port;
+        let zone = time::zone(&options.time_zone).ok_or_else(|| {
+            let text = format!("{} is no time zone", options.time_zone);
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })?;
         let state = State {
-            world: World::new(options),
+            world: World::new(options, zone),
             rules: Vec::new(),
             log: Vec::new(),
             bucket: Bucket::default(),

@@ -1,5 +1,6 @@
 //! Converts text of the user to the value of a field.
 
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use crate::client::CUT;
@@ -76,12 +77,12 @@ fn one(
             Ok(json!(number))
         }
         FieldKind::Date => {
-            let valid = text.len() == 10 && time::parse_literal(text, 0).is_some();
+            let valid = text.len() == 10 && time::parse_literal(text, &TimeZone::UTC).is_some();
             let bad = || wrong(info, format!("{text:?} is not a date YYYY-MM-DD"));
             valid.then(|| text.into()).ok_or_else(bad)
         }
         FieldKind::Time => {
-            let ms = time::parse(text).or_else(|| time::parse_literal(text, 0));
+            let ms = time::parse(text).or_else(|| time::parse_literal(text, &TimeZone::UTC));
             let ms = ms.ok_or_else(|| wrong(info, format!("{text:?} is not a time")))?;
             Ok(time::format(ms).into())
         }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use jiff::tz::TimeZone;
 use weir::ErrorCode;
 use weir_jira::op::{Op, State};
 use weir_jira::outbox::Outbox;
@@ -420,7 +421,7 @@ fn queue(
         }
         Change::Worklog(args) => {
             let literal = |text: &String| {
-                time::parse_literal(text, 0).ok_or_else(|| {
+                time::parse_literal(text, &TimeZone::UTC).ok_or_else(|| {
                     JiraError::Change(format!("{text:?} is not a time `YYYY-MM-DD HH:MM`"))
                 })
             };

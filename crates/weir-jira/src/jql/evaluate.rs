@@ -2,20 +2,32 @@
 
 use std::cmp::Ordering;
 
+use jiff::tz::TimeZone;
+use jiff::{SpanRelativeTo, Timestamp, ToSpan as _, Zoned};
 use serde_json::Value;
 
 use super::{Condition, Operand, Operator, Query};
-use crate::time::{self, DAY_MS, MINUTE_MS};
+use crate::time::{self, MINUTE_MS};
 
 /// The environment of an evaluation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Context {
     /// Account id of `currentUser()`.
     pub me: String,
     /// The time, in milliseconds since 1970-01-01 UTC.
     pub now_ms: i64,
-    /// Offset of the zone of the account, in minutes.
-    pub offset_minutes: i64,
+    /// Time zone of the account, in which dates and the functions of days are read.
+    pub zone: TimeZone,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            me: String::new(),
+            now_ms: 0,
+            zone: TimeZone::UTC,
+        }
+    }
 }
 
 /// Whether an issue satisfies the condition of a query. Without a condition, every issue does.
@@ -100,7 +112,8 @@ fn collect(value: &Value, text: &mut String, depth: usize) {
 
 /// The sort key of a field: a number, then a text.
 fn order_key(issue: &Value, field: &str) -> (i64, String) {
-    if let Some(time) = date_of(issue, field) {
+    // The order of dates is the same in every zone.
+    if let Some(time) = date_of(issue, field, &TimeZone::UTC) {
         return (time, String::new());
     }
     match field {
@@ -139,7 +152,7 @@ fn holds(condition: &Condition, issue: &Value, context: &Context) -> bool {
 }
 
 fn is_empty(issue: &Value, field: &str) -> bool {
-    date_of(issue, field).is_none() && texts(issue, field).is_empty()
+    date_of(issue, field, &TimeZone::UTC).is_none() && texts(issue, field).is_empty()
 }
 
 fn compared(
@@ -177,7 +190,7 @@ fn compared(
 
 fn ordering(issue: &Value, field: &str, value: &Operand, context: &Context) -> Option<Ordering> {
     if is_date(field) {
-        let found = date_of(issue, field)?;
+        let found = date_of(issue, field, &context.zone)?;
         return Some(found.cmp(&moment(value, context)?));
     }
     let Operand::Text(text) = value else {
@@ -204,7 +217,7 @@ fn equal(issue: &Value, field: &str, value: &Operand, context: &Context) -> bool
     if is_date(field) {
         // Compares minutes, as Jira's literals have no seconds.
         let minute = |ms: i64| ms.div_euclid(MINUTE_MS);
-        let found = date_of(issue, field).map(minute);
+        let found = date_of(issue, field, &context.zone).map(minute);
         return found.is_some() && found == moment(value, context).map(minute);
     }
     let wanted = match value {
@@ -240,47 +253,59 @@ fn is_date(field: &str) -> bool {
     )
 }
 
-fn date_of(issue: &Value, field: &str) -> Option<i64> {
+/// The time of a date field; a date without a time begins at midnight in `zone`.
+fn date_of(issue: &Value, field: &str, zone: &TimeZone) -> Option<i64> {
     let fields = &issue["fields"];
     match field {
         "created" | "updated" => time::parse(fields[field].as_str()?),
-        "due" | "duedate" => time::parse_literal(fields["duedate"].as_str()?, 0),
+        "due" | "duedate" => time::parse_literal(fields["duedate"].as_str()?, zone),
         "resolved" | "resolutiondate" => time::parse(fields["resolutiondate"].as_str()?),
         _ => None,
     }
 }
 
 fn moment(value: &Operand, context: &Context) -> Option<i64> {
-    let zone = context.offset_minutes * MINUTE_MS;
     match value {
         Operand::Text(text) => {
             if let Ok(ms) = text.parse::<i64>() {
                 return Some(ms);
             }
-            let span = || Some(context.now_ms + time::parse_span(text)?);
-            time::parse_literal(text, context.offset_minutes).or_else(span)
+            time::parse_literal(text, &context.zone).or_else(|| {
+                // As in Jira: the days of a duration without a function have 24 hours.
+                let span = time::parse_span(text)?;
+                let span = span.to_duration(SpanRelativeTo::days_are_24_hours());
+                context
+                    .now_ms
+                    .checked_add(i64::try_from(span.ok()?.as_millis()).ok()?)
+            })
         }
         Operand::Function(name, argument) => {
-            let day = (context.now_ms + zone).div_euclid(DAY_MS);
-            let start = |day: i64| day * DAY_MS - zone;
-            let base = match name.as_str() {
-                "now" => context.now_ms,
-                "startofday" => start(day),
-                "endofday" => start(day + 1) - 1,
-                // 1970-01-01 was a Thursday; weeks begin on Sunday.
-                "startofweek" => start(day - (day + 4).rem_euclid(7)),
-                "startofmonth" => {
-                    let date = time::date(context.now_ms, context.offset_minutes);
-                    let month = date.get(..8)?;
-                    time::parse_literal(&format!("{month}01"), context.offset_minutes)?
-                }
-                _ => return None,
+            let base = start(name, context)?;
+            let moment = match argument {
+                // Days and weeks of the calendar: a day can have 23 or 25 hours.
+                Some(span) => base.checked_add(time::parse_span(span)?).ok()?,
+                None => base,
             };
-            match argument {
-                Some(span) => Some(base + time::parse_span(span)?),
-                None => Some(base),
-            }
+            Some(moment.timestamp().as_millisecond())
         }
+    }
+}
+
+/// The time of a function without its argument, in the time zone of the account.
+fn start(name: &str, context: &Context) -> Option<Zoned> {
+    let now = Timestamp::from_millisecond(context.now_ms).ok()?;
+    let now = now.to_zoned(context.zone.clone());
+    match name {
+        "now" => Some(now),
+        "startofday" => now.start_of_day().ok(),
+        "endofday" => now.end_of_day().ok(),
+        "startofweek" => {
+            // Weeks begin on Sunday.
+            let days = now.weekday().to_sunday_zero_offset();
+            now.checked_sub(days.days()).ok()?.start_of_day().ok()
+        }
+        "startofmonth" => now.first_of_month().ok()?.start_of_day().ok(),
+        _ => None,
     }
 }
 

@@ -89,7 +89,7 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
         )),
         ("GET", ["myself"]) => {
             let mut me = world.me();
-            me["timeZone"] = zone(world.options.offset_minutes).into();
+            me["timeZone"] = world.options.time_zone.clone().into();
             Ok((200, me))
         }
         ("GET", ["mypermissions"]) => {
@@ -219,16 +219,6 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
             404,
             format!("the simulator has no {method} {}", path.join("/")),
         )),
-    }
-}
-
-/// The name of the time zone with an offset in minutes.
-fn zone(offset: i64) -> String {
-    let sign = if offset < 0 { '-' } else { '+' };
-    let (hours, minutes) = (offset.abs() / 60, offset.abs() % 60);
-    match offset {
-        0 => "Etc/UTC".to_owned(),
-        _ => format!("GMT{sign}{hours:02}:{minutes:02}"),
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn select(world: &World, body: &Value) -> Result<Vec<Value>, Refusal>
             .unwrap_or_default()
             .to_owned(),
         now_ms: world.now_ms(),
-        offset_minutes: world.options.offset_minutes,
+        zone: world.zone.clone(),
     };
     let mut found = world.indexed(&current);
     found.retain(|issue| jql::matches(&query, issue, &context));

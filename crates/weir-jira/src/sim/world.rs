@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::SimOptions;
@@ -57,6 +58,8 @@ impl Issue {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) options: SimOptions,
+    /// Time zone of the account.
+    pub(super) zone: TimeZone,
     /// Virtual time; `None`: the system clock.
     clock_ms: Option<i64>,
     random: u64,
@@ -80,7 +83,7 @@ pub(super) struct World {
 
 impl World {
     /// Generates a world from the seed of the options.
-    pub(super) fn new(options: SimOptions) -> Self {
+    pub(super) fn new(options: SimOptions, zone: TimeZone) -> Self {
         let mut world = Self {
             clock_ms: options.virtual_clock.then_some(VIRTUAL_START_MS),
             random: options.seed ^ 0x9e37_79b9_7f4a_7c15,
@@ -96,6 +99,7 @@ impl World {
             next_token: 0,
             types: TYPES.iter().map(|name| type_of(name)).collect(),
             options,
+            zone,
         };
         world.generate();
         world

@@ -1,5 +1,6 @@
 //! Checks and executes writes to issues, and rejects invalid ones.
 
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::world::{World, status_of};
@@ -257,7 +258,8 @@ fn checked(world: &World, name: &str, value: &Value) -> Result<Value, Refusal> {
         "customfield_10011" if value.is_null() || value.is_number() => Ok(value.clone()),
         "customfield_10011" => Err(field_error(name, "Operation value must be a number")),
         "duedate" => {
-            let valid = crate::time::parse_literal(text, 0).is_some() && text.len() == 10;
+            let valid =
+                crate::time::parse_literal(text, &TimeZone::UTC).is_some() && text.len() == 10;
             if !value.is_null() && !valid {
                 return Err(field_error(
                     name,

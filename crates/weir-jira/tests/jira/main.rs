@@ -16,3 +16,4 @@ mod pull;
 mod push;
 mod push_faults;
 mod world;
+mod zones;

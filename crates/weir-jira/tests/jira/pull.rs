@@ -341,15 +341,63 @@ fn an_index_that_lags_loses_nothing_within_the_overlap() {
 
 #[test]
 fn the_zone_of_the_account_changes_nothing() {
-    for offset_minutes in [-720, 0, 330, 840] {
+    for zone in [
+        "GMT-12:00",
+        "Etc/UTC",
+        "Asia/Kolkata",
+        "Pacific/Kiritimati",
+        "Europe/Berlin",
+    ] {
         let world = World::new(SimOptions {
-            offset_minutes,
+            time_zone: zone.to_owned(),
             ..small()
         });
         world.pull();
         world.edit("AA-1", &json!({"summary": "elsewhere"}));
-        assert_eq!(world.pull().stored, 1, "{offset_minutes}");
+        assert_eq!(world.pull().stored, 1, "{zone}");
         world.converged();
+    }
+}
+
+/// The dates of a query without a request are those of the account, as at the site.
+#[test]
+fn a_day_is_that_of_the_account() {
+    let world = World::new(SimOptions {
+        time_zone: "Asia/Tokyo".to_owned(),
+        ..small()
+    });
+    let mut index = Index::load(&world.replica).unwrap();
+    // 2024-11-28 23:30 in Tokyo, and 00:30 on the next day; both are on one day in UTC.
+    world.advance(70 * 60_000);
+    world.edit("AA-1", &json!({"summary": "yesterday"}));
+    world.advance(60 * 60_000);
+    world.edit(
+        "AA-2",
+        &json!({"summary": "today", "duedate": "2024-11-29"}),
+    );
+    world.pull();
+    index.refresh(&world.replica).unwrap();
+    for (query, wanted) in [
+        ("updated >= startOfDay()", vec!["AA-2"]),
+        (
+            "updated >= startOfDay(-1d) AND updated <= endOfDay(-1d)",
+            vec!["AA-1"],
+        ),
+        ("updated >= 2024-11-29", vec!["AA-2"]),
+        ("due >= startOfDay() AND due <= endOfDay()", vec!["AA-2"]),
+        (
+            "updated >= '2024-11-28 23:30' ORDER BY key",
+            vec!["AA-1", "AA-2"],
+        ),
+    ] {
+        let key = |issue: &serde_json::Value| issue["key"].as_str().unwrap().to_owned();
+        let found = offline::select(&world.replica, query, world.now()).unwrap();
+        assert_eq!(found.iter().map(key).collect::<Vec<_>>(), wanted, "{query}");
+        let rows = index.select(query, world.now(), usize::MAX).unwrap();
+        let rows: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
+        assert_eq!(rows, wanted, "{query}");
+        let asked = site_query::ask_or_last(&world.client, &world.replica, query, world.now());
+        assert_eq!(asked.unwrap().ids.len(), wanted.len(), "{query}");
     }
 }
 
