@@ -730,7 +730,7 @@ show the clocks that would be logged."
     (define-key map (kbd "SPC") #'weir-jira-outbox-show)
     (define-key map "m" #'weir-jira-outbox-mine)
     (define-key map "t" #'weir-jira-outbox-theirs)
-    (define-key map "e" #'weir-jira-outbox-merge)
+    (define-key map "e" #'weir-jira-outbox-edit)
     (define-key map "r" #'weir-jira-outbox-retry)
     (define-key map "d" #'weir-jira-outbox-drop)
     (define-key map "P" #'weir-jira-push)
@@ -793,7 +793,7 @@ show the clocks that would be logged."
        (pop-to-buffer buffer)
        (message (substitute-command-keys
                  "\\<weir-jira-outbox-mode-map>\\[weir-jira-outbox-mine] takes yours, \
-\\[weir-jira-outbox-theirs] theirs, \\[weir-jira-outbox-merge] merges, \
+\\[weir-jira-outbox-theirs] theirs, \\[weir-jira-outbox-edit] edits, \
 \\[weir-jira-outbox-retry] sends again, \\[weir-jira-outbox-drop] drops"))))))
 
 (defun weir-jira--op-here ()
@@ -921,6 +921,55 @@ Call DONE once the decision is durable, or FAILED if it is rejected."
   (when (yes-or-no-p "Drop this change? ")
     (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "drop")))
 
+(defun weir-jira-outbox-edit ()
+  "Edit the change at point: merge its conflict, or correct its text."
+  (interactive)
+  (if (weir-jira--conflict-fields (weir-jira--op-here))
+      (weir-jira-outbox-merge)
+    (weir-jira-outbox-correct)))
+
+(defun weir-jira-outbox-correct ()
+  "Correct the text of the change at point, which is queued or rejected.
+A buffer shows the text; the corrected text replaces it in the outbox.  For a
+field with a list of values, ask for one of them."
+  (interactive)
+  (let* ((op (weir-jira--op-here))
+         (site (weir-jira--here))
+         (number (number-to-string (plist-get op :number)))
+         (texts (weir--jira-offered (weir-jira--site-handle site) "texts" number))
+         (fields (mapcar (lambda (text) (plist-get text :field)) texts))
+         (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
+         (text (plist-get (weir-jira--of-field field :field texts) :text))
+         (allowed (and field (weir-jira--allowed site op field))))
+    (cond
+     ((not (member (plist-get op :state) '("queued" "rejected")))
+      (user-error "This change is in state %s and cannot be corrected" (plist-get op :state)))
+     (allowed
+      (weir-jira--change site "correct" number field text
+                         (completing-read (format "%s: " (capitalize field)) allowed nil t)))
+     (field (weir-jira--correct-text site number field text))
+     ((equal (plist-get op :kind) "transition") (weir-jira--choose-status site op))
+     (t (user-error "This change has no text; drop it, then change the issue again")))))
+
+(defun weir-jira--correct-text (site number field text)
+  "Correct TEXT, the text of FIELD of the operation NUMBER of SITE, in a buffer."
+  (weir-jira--edit-text
+   site (format "change %s %s" number field) text
+   (lambda (site new done failed)
+     (unless (equal new text)
+       (weir-jira--change-then site done "correct"
+                               (list number field text (string-trim new "\n+" "\n+"))
+                               nil failed)))))
+
+(defun weir-jira--of-field (field property list)
+  "Return the first element of LIST whose PROPERTY is FIELD."
+  (cl-find field list :key (lambda (one) (plist-get one property)) :test #'equal))
+
+(defun weir-jira--allowed (site op field)
+  "Return the values that FIELD of the issue of OP at SITE can have; nil if any."
+  (plist-get (weir-jira--of-field field :id (weir-jira--known-fields site (plist-get op :key)))
+             :allowed))
+
 (defun weir-jira-outbox-merge ()
   "Merge the values of the conflict at point.
 For a text, a buffer shows both versions and their base in the form of
@@ -929,11 +978,9 @@ For a text, a buffer shows both versions and their base in the form of
   (let* ((op (weir-jira--op-here))
          (site (weir-jira--here))
          (fields (or (weir-jira--conflict-fields op)
-                     (user-error "No conflict here; SPC shows the whole change")))
+                     (user-error "No conflict here")))
          (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
-         (allowed (plist-get (cl-find field (weir-jira--known-fields site (plist-get op :key))
-                                      :key (lambda (info) (plist-get info :id)) :test #'equal)
-                             :allowed)))
+         (allowed (weir-jira--allowed site op field)))
     (cond
      ((string-prefix-p "worklog:" field)
       (user-error "Worklogs are not merged: take yours or theirs"))

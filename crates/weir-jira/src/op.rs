@@ -430,6 +430,27 @@ impl Op {
         }
     }
 
+    /// The values that [`Outbox::correct`](crate::outbox::Outbox::correct) can change, by field; rich
+    /// text is org.
+    pub fn texts(&self) -> Vec<(String, String)> {
+        let one = |(field, value): (&String, &Value)| (field.clone(), text(value));
+        let comment = |value: &Value| vec![("comment".to_owned(), text(value))];
+        match &self.action {
+            Action::Create { fields, .. } | Action::Transition { fields, .. } => {
+                fields.iter().map(one).collect()
+            }
+            Action::Edit { fields, .. } => {
+                let all = fields.iter();
+                all.map(|(field, edit)| one((field, &edit.mine))).collect()
+            }
+            Action::CommentAdd { body } => comment(body),
+            Action::CommentEdit { mine, .. } => comment(mine),
+            Action::WorklogAdd { comment: text, .. } => comment(text),
+            Action::WorklogEdit { mine, .. } => comment(&mine.comment),
+            _ => Vec::new(),
+        }
+    }
+
     /// The properties of the created object.
     pub fn properties(&self) -> Value {
         json!([{"key": MARKER, "value": {"id": self.id}}])

@@ -779,6 +779,109 @@ impl<'a> Outbox<'a> {
         Ok(written.then_some(op))
     }
 
+    /// Corrects a text of an operation that was not sent, or that the site rejected, and queues the
+    /// operation again. `field` is one of [`Op::texts`], and `before` is its text that the user
+    /// edited. The operation keeps its base, so a change of another user still conflicts.
+    ///
+    /// # Errors
+    /// `Change` if the operation has another state or another text meanwhile, or if the new text
+    /// leaves nothing to send; `Field` if the field cannot have this text.
+    pub fn correct(&self, name: &str, field: &str, before: &str, text: &str) -> Result<Op> {
+        for _ in 0..RACES_MAX {
+            let number = self.find(name)?.number;
+            let unknown = || JiraError::UnknownOp(name.to_owned());
+            let (mut op, found) = read(self.replica, number)?.ok_or_else(unknown)?;
+            if !matches!(op.state, State::Queued | State::Rejected) {
+                let state = op.state.name();
+                let text =
+                    format!("operation {number} is in state {state}: it cannot be corrected");
+                return Err(JiraError::Change(text));
+            }
+            let mut held = op.texts().into_iter();
+            if !held.any(|(name, text)| name == field && text == before) {
+                let text = format!("{field} of operation {number} has another text meanwhile");
+                return Err(JiraError::Change(text));
+            }
+            self.set_text(&mut op, field, text)?;
+            op.state = State::Queued;
+            op.problem = None;
+            op.not_before_ms = 0;
+            if write(self.replica, &op, found)? {
+                return Ok(op);
+            }
+        }
+        Err(JiraError::Busy)
+    }
+
+    /// Replaces one of the texts of an operation.
+    fn set_text(&self, op: &mut Op, field: &str, text: &str) -> Result<()> {
+        let issue = op.issue.clone();
+        match &mut op.action {
+            Action::CommentAdd { body: held } => *held = body(text, held)?,
+            Action::CommentEdit { mine, .. } => *mine = body(text, mine)?,
+            Action::WorklogAdd { comment, .. } => {
+                *comment = values::rich(text, comment).map_err(JiraError::Change)?;
+            }
+            Action::WorklogEdit { mine, .. } => {
+                mine.comment = values::rich(text, &mine.comment).map_err(JiraError::Change)?;
+            }
+            Action::Create { fields, .. } => {
+                let held = fields.get(field).unwrap_or(&Value::Null);
+                let value = self.corrected(&issue, None, field, text, held)?;
+                fields.insert(field.to_owned(), value);
+            }
+            Action::Transition { to, fields, .. } => {
+                let held = fields.get(field).unwrap_or(&Value::Null);
+                let value = self.corrected(&issue, Some(to.as_str()), field, text, held)?;
+                fields.insert(field.to_owned(), value);
+            }
+            Action::Edit { fields, .. } => {
+                if let Some(edit) = fields.get_mut(field) {
+                    edit.mine = self.corrected(&issue, None, field, text, &edit.mine)?;
+                }
+            }
+            _ => {}
+        }
+        let unchanged = match &op.action {
+            Action::Edit { fields, .. } => fields
+                .get(field)
+                .is_some_and(|edit| op::same(&edit.base, &edit.mine)),
+            Action::CommentEdit { base, mine, .. } => op::same(base, mine),
+            Action::WorklogEdit { base, mine, .. } => mine.is_same(base),
+            _ => false,
+        };
+        if unchanged {
+            let text = "this is the value before the change: drop the change instead".to_owned();
+            return Err(JiraError::Change(text));
+        }
+        Ok(())
+    }
+
+    /// A text as the value of a field of an issue, in place of `held`. `to`: the status of a
+    /// transition that sets the field.
+    fn corrected(
+        &self,
+        issue: &str,
+        to: Option<&str>,
+        field: &str,
+        text: &str,
+        held: &Value,
+    ) -> Result<Value> {
+        let issue = self.show(issue)?;
+        let mut known = match to {
+            Some(to) => meta::transition_fields_of(self.replica, &issue, to)?,
+            None => Vec::new(),
+        };
+        known.extend(meta::fields_of(self.replica, &issue)?);
+        let assignment = [(field.to_owned(), text.to_owned())];
+        let values = self.plain_fields(&known, &assignment, &json!({field: held}))?;
+        Ok(values
+            .into_iter()
+            .next()
+            .map(|(_, value)| value)
+            .unwrap_or_default())
+    }
+
     /// Executes the decision of the user about an operation, or about one of its fields. Returns
     /// the operation, or `None` if it left the outbox.
     ///

@@ -76,6 +76,7 @@ pub(super) fn queue(
             outbox.create(project, kind, summary, &pairs(fields), given(parent))?
         }
         ("clone", [key, fields @ ..]) => outbox.clone_issue(key, &pairs(fields))?,
+        ("correct", [op, field, before, text]) => outbox.correct(op, field, before, text)?,
         ("delete", [key, subtasks]) => outbox.delete(key, !subtasks.is_empty())?,
         _ => {
             return Err(Failure::new(
@@ -172,7 +173,7 @@ pub(super) fn conflict(replica: &Replica, op: &str, field: &str) -> Result<Value
 /// of a project; `filters`, the favourites of the account. For `required`, the required fields of a
 /// new issue, `key` is PROJECT and type. For `screen`, the fields of a transition, `key` is issue
 /// and status. For `worklog`, `key` is issue and id. A line break separates the two parts of such a
-/// key.
+/// key. For `texts`, the values that can be corrected, `key` is the number of an operation.
 pub(super) fn completions(replica: &Replica, what: &str, key: &str) -> Result<Value, Failure> {
     let outbox = Outbox::new(replica, now_ms());
     let value = match what {
@@ -196,6 +197,11 @@ pub(super) fn completions(replica: &Replica, what: &str, key: &str) -> Result<Va
             let (key, worklog) = key.split_once('\n').unwrap_or((key, ""));
             let (work, text) = outbox.worklog_of(key, worklog)?;
             Ok(serde_json::json!({"seconds": work.seconds, "started": work.started, "text": text}))
+        }
+        "texts" => {
+            let texts = outbox.find(key)?.texts().into_iter();
+            let one = |(field, text)| serde_json::json!({"field": field, "text": text});
+            Ok(texts.map(one).collect())
         }
         "people" => serde_json::to_value(weir_jira::meta::people(replica)?),
         "phrases" => serde_json::to_value(weir_jira::meta::link_phrases(replica)?),

@@ -574,7 +574,8 @@ fn conflict<'e>(env: &'e Env, jira: &Site, op: Value<'e>, field: Value<'e>) -> R
 
 /// Returns the candidates for completion of the kind WHAT for KEY of JIRA. WHAT is fields,
 /// transitions, people, phrases, types, required (KEY: project, line break, type), screen (KEY:
-/// issue, line break, status), worklog (KEY: issue, line break, id), or filters.
+/// issue, line break, status), worklog (KEY: issue, line break, id), texts (KEY: number of an
+/// operation), or filters.
 #[defun(name = "-jira-offered")]
 fn completions<'e>(
     env: &'e Env,

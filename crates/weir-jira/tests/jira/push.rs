@@ -1,7 +1,7 @@
 //! Pushes from the outbox to the site: executed changes and conflicts.
 
 use serde_json::{Value, json};
-use weir_jira::op::State;
+use weir_jira::op::{Action, State};
 use weir_jira::outbox::Choice;
 
 use crate::world::{World, small};
@@ -23,6 +23,124 @@ fn document(lines: &[&str]) -> Value {
         |line: &&str| json!({"type": "paragraph", "content": [{"type": "text", "text": line}]});
     let blocks: Vec<Value> = lines.iter().map(block).collect();
     json!({"type": "doc", "version": 1, "content": blocks})
+}
+
+/// A correction of a queued change keeps its base: the change of another user still conflicts.
+#[test]
+fn a_queued_change_is_corrected_and_keeps_its_base() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let old = world.there("AA-1")["fields"]["summary"].clone();
+    let edits = [text("summary", "Mein"), text("priority", "Low")];
+    let op = outbox.edit("AA-1", &edits).unwrap();
+    let number = op.number.to_string();
+    // Another correction was faster.
+    let late = outbox
+        .correct(&number, "summary", "Meine", "Mine")
+        .unwrap_err();
+    assert!(late.to_string().contains("meanwhile"), "{late}");
+    let wrong = outbox
+        .correct(&number, "summary", "Mein", "two\nlines")
+        .unwrap_err();
+    assert!(wrong.to_string().contains("one line"), "{wrong}");
+    let none = outbox
+        .correct(&number, "summary", "Mein", old.as_str().unwrap())
+        .unwrap_err();
+    assert!(none.to_string().contains("drop"), "{none}");
+    assert_eq!(outbox.ops().unwrap(), std::slice::from_ref(&op));
+    let op = outbox.correct(&number, "summary", "Mein", "Mine").unwrap();
+    let Action::Edit { fields, .. } = &op.action else {
+        panic!("{op:?}")
+    };
+    let edit = &fields["summary"];
+    assert_eq!((&edit.base, &edit.mine), (&old, &json!("Mine")));
+    world.edit("AA-1", &json!({"summary": "Theirs"}));
+    assert_eq!(world.push().conflicts, 1);
+    assert_eq!(world.there("AA-1")["fields"]["summary"], "Theirs");
+    let stuck = outbox
+        .correct(&number, "summary", "Mine", "Other")
+        .unwrap_err();
+    assert!(stuck.to_string().contains("conflict"), "{stuck}");
+}
+
+#[test]
+fn a_rejected_change_is_corrected_and_sent_once() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let count = |key: &str| {
+        world.there(key)["fields"]["comment"]["total"]
+            .as_u64()
+            .unwrap()
+    };
+    let before = count("AA-1");
+    let deny = |on: bool| {
+        let body = json!({"right": "ADD_COMMENTS", "on": on});
+        world.sim.control("POST", "/_sim/deny", &body);
+    };
+    deny(true);
+    outbox.comment("AA-1", "a *bold* mistkae").unwrap();
+    let created = outbox
+        .create(
+            "AA",
+            "Task",
+            "Frehs",
+            &[text("description", "d"), text("labels", "a")],
+            None,
+        )
+        .unwrap();
+    assert_eq!(world.push().rejected, 1);
+    let op = outbox.ops().unwrap().remove(0);
+    assert_eq!(op.state, State::Rejected);
+    let [(field, held)] = op.texts().try_into().unwrap();
+    assert_eq!(
+        (field.as_str(), held.trim()),
+        ("comment", "a *bold* mistkae")
+    );
+    let op = outbox
+        .correct(&op.id, "comment", &held, "a *bold* mistake")
+        .unwrap();
+    assert_eq!((op.state, op.problem.as_deref()), (State::Queued, None));
+    deny(false);
+    assert_eq!(world.push().sent, 1);
+    assert_eq!(count("AA-1"), before + 1);
+    let there = world.there("AA-1").to_string();
+    assert!(
+        there.contains("mistake") && !there.contains("mistkae"),
+        "{there}"
+    );
+    assert!(
+        outbox
+            .correct(&created.id, "summary", "Frehs", "Fresh")
+            .is_err()
+    );
+    // The fields of a new issue.
+    let op = outbox
+        .create(
+            "AA",
+            "Task",
+            "Frehs",
+            &[text("description", "d"), text("labels", "a")],
+            None,
+        )
+        .unwrap();
+    for (field, before, after) in [
+        ("summary", "Frehs", "Fresh"),
+        ("description", "d", "- one"),
+        ("labels", "a", "b,c"),
+    ] {
+        let texts = outbox.find(&op.id).unwrap().texts();
+        let held = texts.iter().find(|(name, _)| name == field).unwrap();
+        assert_eq!(held.1.trim(), before);
+        outbox.correct(&op.id, field, &held.1, after).unwrap();
+    }
+    world.push();
+    let site = world.site();
+    let fresh = site
+        .values()
+        .find(|issue| issue["fields"]["summary"] == "Fresh");
+    let fields = &fresh.unwrap()["fields"];
+    assert_eq!(fields["labels"], json!(["b", "c"]));
+    assert_eq!(fields["description"]["content"][0]["type"], "bulletList");
 }
 
 #[test]
