@@ -15,15 +15,15 @@ import (
 )
 
 func TestAPITranscripts(t *testing.T) {
-	replay(t, "api", func(t *testing.T) world { return fresh(t, "") })
+	replay(t, "api", func(t *testing.T) transcriptRunner { return newStores(t, "") })
 }
 
 func TestAPITranscriptsServed(t *testing.T) {
-	replay(t, "api, served", func(t *testing.T) world { return fresh(t, serve(t)) })
+	replay(t, "api, served", func(t *testing.T) transcriptRunner { return newStores(t, serve(t)) })
 }
 
-// fresh returns a world with a new directory, or with a server.
-func fresh(t *testing.T, server string) *stores {
+// newStores returns a runner with a new directory, or with a server.
+func newStores(t *testing.T, server string) *stores {
 	return &stores{
 		t:        t,
 		dir:      t.TempDir(),
@@ -40,7 +40,7 @@ type stores struct {
 	dir      string
 	server   string // its address; empty: opens the directory
 	store    *weir.Store
-	kept     []weir.Intention
+	batch    []weir.Intention
 	steps    []weir.Change
 	pending  *weir.Pending
 	sessions map[string]*weir.Session
@@ -52,7 +52,7 @@ type stores struct {
 // reading is a reader, and the records of its last page that were not used yet.
 type reading struct {
 	reader *weir.Reader
-	left   []weir.Record
+	unused []weir.Record
 }
 
 // member is a member of a group, and its claims.
@@ -91,7 +91,7 @@ func (w *stores) run(line string) string {
 	return w.out.String()
 }
 
-func (w *stores) say(format string, values ...any) {
+func (w *stores) printLine(format string, values ...any) {
 	fmt.Fprintf(&w.out, format+"\n", values...)
 }
 
@@ -114,15 +114,15 @@ func (w *stores) command(ctx context.Context, word, rest string) error {
 	case "close":
 		return w.store.Close()
 	case "ensure":
-		made, err := w.topic(rest).Ensure(ctx, nil)
+		created, err := w.topic(rest).Ensure(ctx, nil)
 		if err == nil {
-			w.say("%s", map[bool]string{true: "created", false: "there"}[made])
+			w.printLine("%s", map[bool]string{true: "created", false: "there"}[created])
 		}
 		return err
 	case "add":
 		word, rest, _ := strings.Cut(rest, " ")
 		intention := w.intention(word, rest)
-		w.kept = append(w.kept, intention)
+		w.batch = append(w.batch, intention)
 		return nil
 	case "step":
 		key, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(rest, "put "), "delete "), " ")
@@ -131,7 +131,7 @@ func (w *stores) command(ctx context.Context, word, rest string) error {
 		})
 		return nil
 	case "send":
-		pending, err := w.store.Send(ctx, w.take()...)
+		pending, err := w.store.Send(ctx, w.takeBatch()...)
 		w.pending = pending
 		return err
 	case "wait":
@@ -181,17 +181,17 @@ func (w *stores) open() error {
 	return err
 }
 
-func (w *stores) take() []weir.Intention {
-	kept := w.kept
-	w.kept = nil
-	return kept
+func (w *stores) takeBatch() []weir.Intention {
+	batch := w.batch
+	w.batch = nil
+	return batch
 }
 
 // write sends one intention, or the stored ones.
 func (w *stores) write(word, rest string, send func([]weir.Intention) ([]weir.Verdict, error)) error {
-	intentions := w.kept
+	intentions := w.batch
 	if word == "submit" {
-		w.kept = nil
+		w.batch = nil
 	} else {
 		intentions = []weir.Intention{w.intention(word, rest)}
 	}
@@ -203,36 +203,36 @@ func (w *stores) write(word, rest string, send func([]weir.Intention) ([]weir.Ve
 // intention parses a command that writes.
 func (w *stores) intention(word, rest string) weir.Intention {
 	topic, rest, _ := strings.Cut(rest, " ")
-	made := weir.Intention{Topic: topic}
+	intention := weir.Intention{Topic: topic}
 	key, value, _ := strings.Cut(rest, " ")
 	switch word {
 	case "create", "alter":
-		made.Operation, made.Options = weir.OpCreate, options(w.t, rest)
+		intention.Operation, intention.Options = weir.OpCreate, options(w.t, rest)
 		if word == "alter" {
-			made.Operation = weir.OpAlter
+			intention.Operation = weir.OpAlter
 		}
 	case "destroy":
-		made.Operation = weir.OpDestroy
+		intention.Operation = weir.OpDestroy
 	case "put":
-		made.Operation, made.Key, made.Value = weir.OpPut, bytesOf(key), bytesOf(value)
+		intention.Operation, intention.Key, intention.Value = weir.OpPut, bytesOf(key), bytesOf(value)
 	case "put-meta":
 		meta, value, _ := strings.Cut(value, " ")
-		made.Operation, made.Key, made.Value, made.Meta = weir.OpPut, bytesOf(key), bytesOf(value), bytesOf(meta)
+		intention.Operation, intention.Key, intention.Value, intention.Meta = weir.OpPut, bytesOf(key), bytesOf(value), bytesOf(meta)
 	case "put-if":
 		conditions, value, _ := strings.Cut(value, " ")
-		made.Operation, made.Key, made.Value = weir.OpPut, bytesOf(key), bytesOf(value)
-		made.Expect = expects(w.t, conditions)
+		intention.Operation, intention.Key, intention.Value = weir.OpPut, bytesOf(key), bytesOf(value)
+		intention.Expect = expects(w.t, conditions)
 	case "delete":
-		made.Operation, made.Key = weir.OpDelete, bytesOf(key)
+		intention.Operation, intention.Key = weir.OpDelete, bytesOf(key)
 	case "delete-if":
-		made.Operation, made.Key, made.Expect = weir.OpDelete, bytesOf(key), expects(w.t, value)
+		intention.Operation, intention.Key, intention.Expect = weir.OpDelete, bytesOf(key), expects(w.t, value)
 	case "transaction":
-		made.Operation, made.Steps, made.Expect = weir.OpTransaction, w.steps, expects(w.t, rest)
+		intention.Operation, intention.Steps, intention.Expect = weir.OpTransaction, w.steps, expects(w.t, rest)
 		w.steps = nil
 	default:
 		w.t.Fatalf("no command %s", word)
 	}
-	return made
+	return intention
 }
 
 // bytesOf parses a key or value.
@@ -253,26 +253,26 @@ func numberOf(t *testing.T, text string) uint64 {
 }
 
 func options(t *testing.T, words string) *weir.TopicOptions {
-	made := &weir.TopicOptions{}
+	parsed := &weir.TopicOptions{}
 	for word := range strings.FieldsSeq(words) {
 		name, value, _ := strings.Cut(word, "=")
 		if word == "compaction=latest" {
-			made.Latest = true
+			parsed.Latest = true
 			continue
 		}
 		number := numberOf(t, value)
 		switch name {
 		case "key_bytes_max":
-			made.KeyBytes = &number
+			parsed.KeyBytes = &number
 		case "value_bytes_max":
-			made.ValueBytes = &number
+			parsed.ValueBytes = &number
 		case "keys_max":
-			made.Keys = &number
+			parsed.Keys = &number
 		default:
 			t.Fatalf("no option %s", word)
 		}
 	}
-	return made
+	return parsed
 }
 
 func expects(t *testing.T, text string) []weir.Expect {
@@ -287,7 +287,7 @@ func expects(t *testing.T, text string) []weir.Expect {
 		if value != "" {
 			number = numberOf(t, value)
 		}
-		made, is := map[string]weir.Expect{
+		expect, ok := map[string]weir.Expect{
 			"offset":          weir.KeyAt(number),
 			"absent":          weir.KeyAbsent(),
 			"present":         weir.KeyPresent(),
@@ -296,13 +296,13 @@ func expects(t *testing.T, text string) []weir.Expect {
 			"topic-empty":     weir.TopicEmpty(),
 			"incarnation":     weir.Incarnation(number),
 		}[name]
-		if !is {
+		if !ok {
 			t.Fatalf("no condition %s", condition)
 		}
 		if other {
-			made = made.Of([]byte(key))
+			expect = expect.Of([]byte(key))
 		}
-		found = append(found, made)
+		found = append(found, expect)
 	}
 	return found
 }
@@ -328,7 +328,7 @@ func (w *stores) verdicts(verdicts []weir.Verdict) {
 		default:
 			line += fmt.Sprint(effect, " ", verdict.Intention, " ", verdict.Reason.Name(), detail(verdict.Detail))
 		}
-		w.say("%s", line)
+		w.printLine("%s", line)
 	}
 }
 
@@ -370,7 +370,7 @@ func (w *stores) session(ctx context.Context, word string, words []string) error
 	case "nonce":
 		nonce, err := w.sessions[name].NextNonce(ctx)
 		if err == nil {
-			w.say("%d", nonce)
+			w.printLine("%d", nonce)
 		}
 		return err
 	}
@@ -378,7 +378,7 @@ func (w *stores) session(ctx context.Context, word string, words []string) error
 }
 
 // place parses a start position.
-func (w *stores) place(text string) (weir.From, error) {
+func (w *stores) position(text string) (weir.From, error) {
 	name, value, _ := strings.Cut(text, ":")
 	switch name {
 	case "start":
@@ -396,7 +396,7 @@ func (w *stores) place(text string) (weir.From, error) {
 // kinds are the names of the record kinds.
 var kinds = []string{"", "CREATE", "DESTROY", "PUT", "DELETE", "ALTER", "REPLACE"}
 
-func shown(record weir.Record) string {
+func recordText(record weir.Record) string {
 	line := fmt.Sprint(record.Offset(), " ", kinds[record.Kind()])
 	switch record.Kind() {
 	case weir.RecordPut:
@@ -413,24 +413,24 @@ func shown(record weir.Record) string {
 func (w *stores) read(ctx context.Context, word string, words []string) error {
 	topic := w.topic(words[0])
 	var record weir.Record
-	var there bool
+	var ok bool
 	var err error
 	switch word {
 	case "get", "at":
 		if word == "get" {
-			record, there, err = topic.Get(ctx, bytesOf(words[1]))
+			record, ok, err = topic.Get(ctx, bytesOf(words[1]))
 		} else {
-			record, there, err = topic.At(ctx, numberOf(w.t, words[1]))
+			record, ok, err = topic.At(ctx, numberOf(w.t, words[1]))
 		}
-		if there {
-			w.say("%s", shown(record))
+		if ok {
+			w.printLine("%s", recordText(record))
 		} else if err == nil {
-			w.say("absent")
+			w.printLine("absent")
 		}
 	case "scan", "scan-values":
 		err = w.scan(ctx, topic, word == "scan", words)
 	case "log":
-		from, err := w.place(words[1])
+		from, err := w.position(words[1])
 		if err != nil {
 			return err
 		}
@@ -438,16 +438,16 @@ func (w *stores) read(ctx context.Context, word string, words []string) error {
 			if err != nil {
 				return err
 			}
-			w.say("%s", shown(record))
+			w.printLine("%s", recordText(record))
 		}
 	case "info":
 		var info weir.Info
-		info, there, err = topic.Info(ctx)
-		if there {
+		info, ok, err = topic.Info(ctx)
+		if ok {
 			live := map[bool]string{true: "live", false: "dead"}[info.Live]
-			w.say("%s first %d last %d keys %d", live, info.First, info.Last, info.Keys)
+			w.printLine("%s first %d last %d keys %d", live, info.First, info.Last, info.Keys)
 		} else if err == nil {
-			w.say("absent")
+			w.printLine("absent")
 		}
 	case "topics":
 		var names []string
@@ -457,7 +457,7 @@ func (w *stores) read(ctx context.Context, word string, words []string) error {
 			names, err = w.store.Topics(ctx)
 		}
 		for _, name := range names {
-			w.say("%s", name)
+			w.printLine("%s", name)
 		}
 	}
 	return err
@@ -474,16 +474,16 @@ func (w *stores) scan(ctx context.Context, topic weir.Topic, keysOnly bool, word
 		return err
 	}
 	if page == nil {
-		w.say("done")
+		w.printLine("done")
 		return nil
 	}
 	defer page.Release()
 	for at := range page.Len() {
 		record := weir.Record{Item: page.At(at)}
 		if keysOnly {
-			w.say("%s %d", record.Key(), record.Offset())
+			w.printLine("%s %d", record.Key(), record.Offset())
 		} else {
-			w.say("%s %d %s", record.Key(), record.Offset(), record.Value())
+			w.printLine("%s %d %s", record.Key(), record.Offset(), record.Value())
 		}
 	}
 	return nil
@@ -497,7 +497,7 @@ func (w *stores) within(ctx context.Context, milliseconds string) (context.Conte
 func (w *stores) listen(ctx context.Context, word string, words []string) error {
 	name := words[0]
 	if word == "listen" {
-		from, err := w.place(words[2])
+		from, err := w.position(words[2])
 		if err != nil {
 			return err
 		}
@@ -509,23 +509,23 @@ func (w *stores) listen(ctx context.Context, word string, words []string) error 
 	}
 	reading := w.readers[name]
 	for wanted := numberOf(w.t, words[1]); wanted > 0; {
-		if len(reading.left) == 0 {
+		if len(reading.unused) == 0 {
 			page, err := w.page(ctx, words[2], reading.reader.Next, reading.reader.TryNext)
 			if err != nil {
 				return err
 			}
 			if page == nil {
-				w.say("timeout")
+				w.printLine("timeout")
 				return nil
 			}
 			for record := range page.Records() {
-				reading.left = append(reading.left, record.Clone())
+				reading.unused = append(reading.unused, record.Clone())
 			}
 			page.Release()
 			continue
 		}
-		w.say("%s", shown(reading.left[0]))
-		reading.left = reading.left[1:]
+		w.printLine("%s", recordText(reading.unused[0]))
+		reading.unused = reading.unused[1:]
 		wanted--
 	}
 	return nil
@@ -555,8 +555,8 @@ func (w *stores) group(ctx context.Context, word string, words []string) error {
 	if word == "group" {
 		return w.join(ctx, name, words[1:])
 	}
-	member, there := w.groups[name]
-	if !there {
+	member, ok := w.groups[name]
+	if !ok {
 		w.t.Fatalf("no command or member: %s %s", word, name)
 	}
 	group := member.group
@@ -594,7 +594,7 @@ func (w *stores) group(ctx context.Context, word string, words []string) error {
 		err = group.Leave(ctx)
 	case "reset":
 		var to weir.From
-		if to, err = w.place(words[1]); err == nil {
+		if to, err = w.position(words[1]); err == nil {
 			err = group.Reset(ctx, to)
 		}
 	case "end":
@@ -603,13 +603,13 @@ func (w *stores) group(ctx context.Context, word string, words []string) error {
 		var info weir.GroupInfo
 		info, err = group.Info(ctx)
 		if err == nil {
-			w.say("cursor %d lag %d leased %d waiting %d", info.Cursor, info.Lag, info.Leased, info.Waiting)
+			w.printLine("cursor %d lag %d leased %d waiting %d", info.Cursor, info.Lag, info.Leased, info.Waiting)
 		}
 	default:
 		w.t.Fatalf("no command %s", word)
 	}
 	for _, offset := range lost {
-		w.say("lost %d", offset)
+		w.printLine("lost %d", offset)
 	}
 	return err
 }
@@ -628,7 +628,7 @@ func (w *stores) join(ctx context.Context, name string, words []string) error {
 		case "dead":
 			options.DeadLetters = value
 		case "start":
-			from, err := w.place(value)
+			from, err := w.position(value)
 			if err != nil {
 				return err
 			}
@@ -654,13 +654,13 @@ func (w *stores) claim(ctx context.Context, member *member, words []string) erro
 		return err
 	}
 	if page == nil {
-		w.say("timeout")
+		w.printLine("timeout")
 		return nil
 	}
 	defer page.Release()
 	for record := range page.Records() {
 		member.claims[record.Offset()] = record.Claimed()
-		w.say("%s attempt %d", shown(record), record.Attempts())
+		w.printLine("%s attempt %d", recordText(record), record.Attempts())
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ type row struct {
 }
 
 func (c Code) row() row {
-	if found, there := table[c]; there {
+	if found, ok := table[c]; ok {
 		return found
 	}
 	return row{
@@ -100,8 +100,8 @@ func (e *Error) Error() string {
 
 // Is reports whether target is the code of e.
 func (e *Error) Is(target error) bool {
-	code, is := target.(Code)
-	return is && code == e.Code
+	code, ok := target.(Code)
+	return ok && code == e.Code
 }
 
 // Unwrap returns the error of the context that ended the call, if one did.

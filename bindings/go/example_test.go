@@ -102,7 +102,7 @@ func ExampleTopic() {
 	for _, verdict := range verdicts {
 		fmt.Print(verdict.Effect, " ")
 	}
-	record, there, err := topic.Get(ctx, []byte("b"))
-	fmt.Println(string(record.Value()), there, err)
+	record, ok, err := topic.Get(ctx, []byte("b"))
+	fmt.Println(string(record.Value()), ok, err)
 	// Output: VALID INVALID VALID 3 true <nil>
 }

@@ -29,11 +29,11 @@ func cluster(t *testing.T) *trial {
 	}
 	started := exec.Command(command, "cluster", t.TempDir())
 	started.Stderr = os.Stderr
-	theirs, input, err := os.Pipe()
+	childInput, input, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	started.Stdin = theirs
+	started.Stdin = childInput
 	output, err := started.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func cluster(t *testing.T) *trial {
 	if err := started.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = theirs.Close()
+	_ = childInput.Close()
 	t.Cleanup(func() {
 		_ = input.Close()
 		_ = started.Wait()
@@ -84,7 +84,7 @@ func reads(ctx context.Context, t *testing.T, reader *weir.Reader, last, to uint
 	}
 }
 
-func TestALostLeaderLosesAndDoublesNothing(t *testing.T) {
+func TestAKilledLeaderLosesAndRepeatsNoWrite(t *testing.T) {
 	const kill, dead, end = 100, 200, 300
 	started := cluster(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -134,7 +134,7 @@ func TestALostLeaderLosesAndDoublesNothing(t *testing.T) {
 	if page, err := reader.TryNext(ctx); page != nil || err != nil {
 		t.Fatal("a record that was not written", err)
 	}
-	if record, there, err := orders.Get(ctx, []byte("k")); !there || string(record.Value()) != "299" {
-		t.Fatal(there, err)
+	if record, ok, err := orders.Get(ctx, []byte("k")); !ok || string(record.Value()) != "299" {
+		t.Fatal(ok, err)
 	}
 }

@@ -91,20 +91,20 @@ func (g *Group) TryClaim(ctx context.Context, limit int) (*Page, error) {
 }
 
 func (g *Group) claim(ctx context.Context, limit int, wait time.Duration) (*Page, error) {
-	page, err := in(ctx, g, func(group groupHandle) (pageHandle, error) {
+	page, err := callMember(ctx, g, func(group groupHandle) (pageHandle, error) {
 		return nativeGroupClaim(group, limit, wait)
 	})
 	if err != nil || page == nil {
 		return nil, err
 	}
-	return adopt(page), nil
+	return newPage(page), nil
 }
 
-// in runs a call of a member until the context ends.
-func in[T any](ctx context.Context, g *Group, work func(groupHandle) (T, error)) (T, error) {
+// callMember runs a call of a member until the context ends.
+func callMember[T any](ctx context.Context, g *Group, work func(groupHandle) (T, error)) (T, error) {
 	defer runtime.KeepAlive(g)
 	handle := g.handle
-	return during(ctx, func() { nativeGroupCancel(handle) }, func() (T, error) { return work(handle) })
+	return untilContextEnds(ctx, func() { nativeGroupCancel(handle) }, func() (T, error) { return work(handle) })
 }
 
 // Claimed identifies a claimed record; it may be stored and sent.
@@ -115,7 +115,7 @@ type Claimed struct {
 // Claimed identifies the claim of the record.
 func (r Record) Claimed() Claimed {
 	record := r.stored()
-	return kept(r.page, Claimed{Offset: record.offset, Claim: record.claim})
+	return keepAlive(r.page, Claimed{Offset: record.offset, Claim: record.claim})
 }
 
 // claimsOf returns the claims of all records of a page.
@@ -172,7 +172,7 @@ func (g *Group) settle(ctx context.Context, claims []Claimed, verb uint32, span 
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	return in(ctx, g, func(group groupHandle) ([]uint64, error) {
+	return callMember(ctx, g, func(group groupHandle) ([]uint64, error) {
 		return nativeGroupSettle(group, claims, verb, span, reason)
 	})
 }
@@ -191,7 +191,7 @@ func (g *Group) Reset(ctx context.Context, to From) error { return g.step(ctx, 3
 func (g *Group) Delete(ctx context.Context) error { return g.step(ctx, 4, From{}) }
 
 func (g *Group) step(ctx context.Context, verb uint32, to From) error {
-	_, err := in(ctx, g, func(group groupHandle) (struct{}, error) {
+	_, err := callMember(ctx, g, func(group groupHandle) (struct{}, error) {
 		return struct{}{}, nativeGroupStep(group, verb, to)
 	})
 	return err
@@ -215,5 +215,5 @@ type GroupInfo struct {
 
 // Info returns the state of the group.
 func (g *Group) Info(ctx context.Context) (GroupInfo, error) {
-	return in(ctx, g, nativeGroupDescribe)
+	return callMember(ctx, g, nativeGroupDescribe)
 }

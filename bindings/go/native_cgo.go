@@ -80,10 +80,10 @@ static int32_t weirgo_next(weir_query *query, uint64_t wait, uint32_t items, uin
     return result;
 }
 
-static int32_t weirgo_release(weir_page *page, weir_loans *loans, uint64_t *cookies, size_t room,
+static int32_t weirgo_release(weir_page *page, weir_loans *loans, uint64_t *cookies, size_t capacity,
                               size_t *count) {
     weir_page_release(page);
-    return weir_loans_collect(loans, cookies, room, count, NULL, NULL);
+    return weir_loans_collect(loans, cookies, capacity, count, NULL, NULL);
 }
 */
 import "C"
@@ -112,11 +112,11 @@ const (
 	_ = uint(C.sizeof_weir_record - unsafe.Sizeof(stored{}))
 )
 
-// ready checks once that the library has the version with which this package was
+// checkVersion checks once that the library has the version with which this package was
 // compiled.
-var ready = sync.OnceValue(func() error {
+var checkVersion = sync.OnceValue(func() error {
 	got, want := uint32(C.weir_abi_version()), uint32(C.WEIR_ABI_VERSION)
-	if fits(got, want) {
+	if isCompatible(got, want) {
 		return nil
 	}
 	text := "the library has the interface %d.%d, this package needs %d.%d"
@@ -185,26 +185,26 @@ func (p *pinned) texts(texts []string) (*C.weir_slice, C.size_t) {
 }
 
 // errorOf converts a negative result to an error.
-func errorOf(result C.int32_t, said *C.weir_error) error {
+func errorOf(result C.int32_t, callError *C.weir_error) error {
 	err := &Error{Code: Code(-result), Source: -1, Offset: NoOffset}
-	if said == nil || said.code != result {
+	if callError == nil || callError.code != result {
 		return err
 	}
-	err.Message = C.GoString(&said.message[0])
-	err.Offset = uint64(said.offset)
-	err.Detail = uint32(said.detail)
-	if said.source != C.WEIR_NO_SOURCE {
-		err.Source = int(said.source)
+	err.Message = C.GoString(&callError.message[0])
+	err.Offset = uint64(callError.offset)
+	err.Detail = uint32(callError.detail)
+	if callError.source != C.WEIR_NO_SOURCE {
+		err.Source = int(callError.source)
 	}
 	return err
 }
 
-// fine converts a negative result to an error; other results give nil.
-func fine(result C.int32_t, said *C.weir_error) error {
+// errorIfFailed converts a negative result to an error; other results give nil.
+func errorIfFailed(result C.int32_t, callError *C.weir_error) error {
 	if result > 0 {
 		return nil
 	}
-	return errorOf(result, said)
+	return errorOf(result, callError)
 }
 
 func flag(set bool, bit C.uint32_t) C.uint32_t {
@@ -215,15 +215,15 @@ func flag(set bool, bit C.uint32_t) C.uint32_t {
 }
 
 func nativeQueryOpen(o *QueryOptions) (queryHandle, error) {
-	if err := ready(); err != nil {
+	if err := checkVersion(); err != nil {
 		return nil, err
 	}
 	var pin pinned
 	defer pin.Unpin()
 	options := queryOptions(&pin, o)
 	var query *C.weir_query
-	var said C.weir_error
-	err := fine(C.weir_query_open(&options, &query, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_query_open(&options, &query, &callError), &callError)
 	return query, err
 }
 
@@ -250,17 +250,17 @@ func nativeQueryOpenTopics(store storeHandle, t *TopicsOptions, o *QueryOptions)
 		topics.kinds |= 1 << kind
 	}
 	var query *C.weir_query
-	var said C.weir_error
-	err := fine(C.weir_query_open_topics(store, &topics, &options, &query, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_query_open_topics(store, &topics, &options, &query, &callError), &callError)
 	return query, err
 }
 
 func nativeQuerySourceName(query queryHandle, source uint32) (string, error) {
 	var handle *C.weir_page
-	var said C.weir_error
-	result := C.weir_query_source_name(query, C.uint32_t(source), &handle, &said)
+	var callError C.weir_error
+	result := C.weir_query_source_name(query, C.uint32_t(source), &handle, &callError)
 	if result < 0 {
-		return "", errorOf(result, &said)
+		return "", errorOf(result, &callError)
 	}
 	if handle == nil {
 		return "", nil
@@ -332,10 +332,10 @@ func sourceOptions(pin *pinned, o *SourceOptions) (C.weir_source_options, error)
 	options.meta, options.meta_count = pin.fields(o.Meta)
 	options.bound, options.bound_count = pin.texts(o.Bound)
 	if o.Shape != "" {
-		var said C.weir_error
+		var callError C.weir_error
 		text := pin.text(o.Shape)
-		if result := C.weir_shape(text, &options.shape, &options.member, &said); result < 0 {
-			return options, errorOf(result, &said)
+		if result := C.weir_shape(text, &options.shape, &options.member, &callError); result < 0 {
+			return options, errorOf(result, &callError)
 		}
 	}
 	return options, nil
@@ -349,8 +349,8 @@ func nativeQuerySource(query queryHandle, o *SourceOptions) (uint32, error) {
 		return 0, err
 	}
 	var number C.uint32_t
-	var said C.weir_error
-	err = fine(C.weir_query_source(query, &options, &number, &said), &said)
+	var callError C.weir_error
+	err = errorIfFailed(C.weir_query_source(query, &options, &number, &callError), &callError)
 	return uint32(number), err
 }
 
@@ -360,20 +360,20 @@ func nextOf(next []byte) (C.weir_slice, C.uint32_t) {
 }
 
 func nativeQueryEnqueue(query queryHandle, source uint32, page, next []byte) error {
-	var said C.weir_error
+	var callError C.weir_error
 	name, has := nextOf(next)
 	number := C.uint32_t(source)
-	return fine(C.weir_query_enqueue_copy(query, number, sliceOf(page), nil, name, has, &said), &said)
+	return errorIfFailed(C.weir_query_enqueue_copy(query, number, sliceOf(page), nil, name, has, &callError), &callError)
 }
 
 // nativeQueryMetas returns the names of the properties of framed items.
 func nativeQueryMetas(query queryHandle) ([]string, error) {
 	var handle *C.weir_page
-	var said C.weir_error
-	result := C.weir_query_metas(query, &handle, &said)
+	var callError C.weir_error
+	result := C.weir_query_metas(query, &handle, &callError)
 	switch {
 	case result < 0:
-		return nil, errorOf(result, &said)
+		return nil, errorOf(result, &callError)
 	case result == C.WEIR_ABSENT:
 		return nil, nil
 	}
@@ -410,9 +410,9 @@ func nativeQueryEnqueueFramed(
 		pin.Pin(&metas[0])
 		frames.metas = &metas[0]
 	}
-	var said C.weir_error
+	var callError C.weir_error
 	name, has := nextOf(next)
-	return fine(C.weir_query_enqueue_copy(query, C.uint32_t(source), sliceOf(page), &frames, name, has, &said), &said)
+	return errorIfFailed(C.weir_query_enqueue_copy(query, C.uint32_t(source), sliceOf(page), &frames, name, has, &callError), &callError)
 }
 
 func nativeQueryEnqueuePinned(query queryHandle, source uint32, page, next []byte, cookie uint64) error {
@@ -420,31 +420,31 @@ func nativeQueryEnqueuePinned(query queryHandle, source uint32, page, next []byt
 	if err != nil {
 		return err
 	}
-	var said C.weir_error
+	var callError C.weir_error
 	loan := C.weir_loan{loans: list, cookie: C.uint64_t(cookie)}
 	name, has := nextOf(next)
 	number := C.uint32_t(source)
-	return fine(C.weir_query_enqueue_loan(query, number, sliceOf(page), nil, name, has, &loan, &said), &said)
+	return errorIfFailed(C.weir_query_enqueue_loan(query, number, sliceOf(page), nil, name, has, &loan, &callError), &callError)
 }
 
 func nativeQueryEnqueueBuffer(query queryHandle, source uint32, buffer bufferHandle, used int, next []byte) error {
-	var said C.weir_error
+	var callError C.weir_error
 	name, has := nextOf(next)
 	number := C.uint32_t(source)
-	return fine(C.weir_query_enqueue_buffer(query, number, buffer, C.size_t(used), nil, name, has, &said), &said)
+	return errorIfFailed(C.weir_query_enqueue_buffer(query, number, buffer, C.size_t(used), nil, name, has, &callError), &callError)
 }
 
 func nativeQueryFinish(query queryHandle, source uint32) error {
-	var said C.weir_error
-	return fine(C.weir_query_finish(query, C.uint32_t(source), &said), &said)
+	var callError C.weir_error
+	return errorIfFailed(C.weir_query_finish(query, C.uint32_t(source), &callError), &callError)
 }
 
 func nativeQueryAbandon(query queryHandle, name string) error {
 	var pin pinned
 	defer pin.Unpin()
 	slices, _ := pin.texts([]string{name})
-	var said C.weir_error
-	return fine(C.weir_query_abandon(query, *slices, &said), &said)
+	var callError C.weir_error
+	return errorIfFailed(C.weir_query_abandon(query, *slices, &callError), &callError)
 }
 
 func nativeQueryReplace(query queryHandle, source uint32, parts []SourceOptions) ([]uint32, error) {
@@ -459,9 +459,9 @@ func nativeQueryReplace(query queryHandle, source uint32, parts []SourceOptions)
 		options[at] = filled
 	}
 	numbers := make([]uint32, len(parts))
-	var said C.weir_error
-	err := fine(C.weir_query_replace(query, C.uint32_t(source), unsafe.SliceData(options),
-		C.size_t(len(parts)), (*C.uint32_t)(unsafe.SliceData(numbers)), &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_query_replace(query, C.uint32_t(source), unsafe.SliceData(options),
+		C.size_t(len(parts)), (*C.uint32_t)(unsafe.SliceData(numbers)), &callError), &callError)
 	if err != nil {
 		return nil, err
 	}
@@ -472,19 +472,19 @@ func nativeQueryWatermark(query queryHandle, source uint32, keys []string) error
 	var pin pinned
 	defer pin.Unpin()
 	slices, count := pin.texts(keys)
-	var said C.weir_error
-	return fine(C.weir_query_watermark(query, C.uint32_t(source), slices, count, &said), &said)
+	var callError C.weir_error
+	return errorIfFailed(C.weir_query_watermark(query, C.uint32_t(source), slices, count, &callError), &callError)
 }
 
 // nativeQueryNext returns the step, and a page if one is ready.
 func nativeQueryNext(query queryHandle, bounds Bounds, wait time.Duration) (Step, *Page, error) {
 	var handle *C.weir_page
-	var said C.weir_error
+	var callError C.weir_error
 	info := C.weir_page_info{struct_size: C.sizeof_weir_page_info}
 	items, bytes := C.uint32_t(max(bounds.Items, 0)), C.uint64_t(bounds.Bytes)
-	switch result := C.weirgo_next(query, millis(wait), items, bytes, &handle, &info, &said); {
+	switch result := C.weirgo_next(query, millis(wait), items, bytes, &handle, &info, &callError); {
 	case result < 0:
-		return 0, nil, errorOf(result, &said)
+		return 0, nil, errorOf(result, &callError)
 	case result == C.WEIR_DONE:
 		return Done, nil, nil
 	case result == C.WEIR_TIMEOUT:
@@ -496,15 +496,15 @@ func nativeQueryNext(query queryHandle, bounds Bounds, wait time.Duration) (Step
 	}
 	page := &Page{handle: handle}
 	page.fill(&info)
-	return Ready, page.guarded(), nil
+	return Ready, page.withCleanup(), nil
 }
 
 func nativeQueryNeeds(query *Query) ([]Need, error) {
 	var handle *C.weir_page
-	var said C.weir_error
-	result := C.weir_query_needs(query.handle, &handle, &said)
+	var callError C.weir_error
+	result := C.weir_query_needs(query.handle, &handle, &callError)
 	if result < 0 {
-		return nil, errorOf(result, &said)
+		return nil, errorOf(result, &callError)
 	}
 	if handle == nil {
 		return nil, nil
@@ -534,15 +534,15 @@ const (
 
 func nativeQueryText(query queryHandle, which int) ([]byte, error) {
 	var handle *C.weir_page
-	var said C.weir_error
+	var callError C.weir_error
 	var result C.int32_t
 	if which == textToken {
-		result = C.weir_query_token(query, &handle, &said)
+		result = C.weir_query_token(query, &handle, &callError)
 	} else {
-		result = C.weir_query_explain(query, &handle, &said)
+		result = C.weir_query_explain(query, &handle, &callError)
 	}
 	if result < 0 {
-		return nil, errorOf(result, &said)
+		return nil, errorOf(result, &callError)
 	}
 	defer C.weir_page_release(handle)
 	return viewOf(handle).At(0).Clone(), nil
@@ -575,10 +575,10 @@ func nativePageGet(page pageHandle, first, count int, path string, values [][]by
 	if count > 1 {
 		found = make([]C.weir_slice, count)
 	}
-	var said C.weir_error
-	result := C.weir_page_get(page, C.size_t(first), C.size_t(count), textOf(path), &found[0], &said)
+	var callError C.weir_error
+	result := C.weir_page_get(page, C.size_t(first), C.size_t(count), textOf(path), &found[0], &callError)
 	if result < 0 {
-		return values, errorOf(result, &said)
+		return values, errorOf(result, &callError)
 	}
 	return appendViews(values, found[:count]), nil
 }
@@ -588,10 +588,10 @@ func nativePageValues(page pageHandle, count int, paths []string, values [][]byt
 	defer pin.Unpin()
 	texts, width := pin.texts(paths)
 	found := make([]C.weir_slice, count*len(paths))
-	var said C.weir_error
-	result := C.weir_page_values(page, 0, C.size_t(count), texts, width, &found[0], &said)
+	var callError C.weir_error
+	result := C.weir_page_values(page, 0, C.size_t(count), texts, width, &found[0], &callError)
 	if result < 0 {
-		return values, errorOf(result, &said)
+		return values, errorOf(result, &callError)
 	}
 	return appendViews(values, found), nil
 }
@@ -612,17 +612,17 @@ func appendViews(values [][]byte, found []C.weir_slice) [][]byte {
 func nativePageRelease(page pageHandle) { C.weir_page_release(page) }
 
 func nativeBufferNew(size int) (bufferHandle, []byte, error) {
-	if err := ready(); err != nil {
+	if err := checkVersion(); err != nil {
 		return nil, nil, err
 	}
 	var buffer *C.weir_buffer
-	var said C.weir_error
-	if result := C.weir_buffer_new(C.size_t(size), &buffer, &said); result < 0 {
-		return nil, nil, errorOf(result, &said)
+	var callError C.weir_error
+	if result := C.weir_buffer_new(C.size_t(size), &buffer, &callError); result < 0 {
+		return nil, nil, errorOf(result, &callError)
 	}
-	var room C.size_t
-	data := C.weir_buffer_data(buffer, &room)
-	return buffer, unsafe.Slice((*byte)(data), room), nil
+	var capacity C.size_t
+	data := C.weir_buffer_data(buffer, &capacity)
+	return buffer, unsafe.Slice((*byte)(data), capacity), nil
 }
 
 func nativeBufferFree(buffer bufferHandle) { C.weir_buffer_free(buffer) }
@@ -630,32 +630,32 @@ func nativeBufferFree(buffer bufferHandle) { C.weir_buffer_free(buffer) }
 // cookies is the list of returned loans of this process.
 var cookies = sync.OnceValues(func() (*C.weir_loans, error) {
 	var list *C.weir_loans
-	var said C.weir_error
-	err := fine(C.weir_loans_new(&list, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_loans_new(&list, &callError), &callError)
 	return list, err
 })
 
 // nativePageReleaseCollect releases a page and collects the cookies of returned loans.
-func nativePageReleaseCollect(page pageHandle, room []uint64) int {
+func nativePageReleaseCollect(page pageHandle, into []uint64) int {
 	list, err := cookies()
 	if err != nil {
 		C.weir_page_release(page)
 		return 0
 	}
 	var count C.size_t
-	if C.weirgo_release(page, list, (*C.uint64_t)(unsafe.SliceData(room)), C.size_t(len(room)), &count) < 0 {
+	if C.weirgo_release(page, list, (*C.uint64_t)(unsafe.SliceData(into)), C.size_t(len(into)), &count) < 0 {
 		return 0
 	}
 	return int(count)
 }
 
-func nativeLoansCollect(room []uint64) int {
+func nativeLoansCollect(into []uint64) int {
 	list, err := cookies()
 	if err != nil {
 		return 0
 	}
 	var count C.size_t
-	result := C.weir_loans_collect(list, (*C.uint64_t)(unsafe.SliceData(room)), C.size_t(len(room)), &count, nil, nil)
+	result := C.weir_loans_collect(list, (*C.uint64_t)(unsafe.SliceData(into)), C.size_t(len(into)), &count, nil, nil)
 	if result < 0 {
 		return 0
 	}

@@ -19,8 +19,8 @@ type (
 
 // storeInfo describes a store.
 type storeInfo struct {
-	far bool
-	id  [16]byte
+	remote bool
+	id     [16]byte
 }
 
 // The texts of a query.

@@ -99,8 +99,8 @@ type (
 
 // storeInfo describes a store.
 type storeInfo struct {
-	far bool
-	id  [16]byte
+	remote bool
+	id     [16]byte
 }
 
 // millis converts a duration to milliseconds, rounded up.
@@ -109,7 +109,7 @@ func millis(span time.Duration) C.uint64_t {
 }
 
 func nativeOpen(directory string, o *OpenOptions) (storeHandle, error) {
-	if err := ready(); err != nil {
+	if err := checkVersion(); err != nil {
 		return nil, err
 	}
 	var pin pinned
@@ -127,13 +127,13 @@ func nativeOpen(directory string, o *OpenOptions) (storeHandle, error) {
 		value_bytes_max:    C.uint64_t(o.ValueBytes),
 	}
 	var store *C.weir
-	var said C.weir_error
-	err := fine(C.weir_open(textOf(directory), &options, &store, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_open(textOf(directory), &options, &store, &callError), &callError)
 	return store, err
 }
 
 func nativeConnect(address string, o *ConnectOptions) (storeHandle, error) {
-	if err := ready(); err != nil {
+	if err := checkVersion(); err != nil {
 		return nil, err
 	}
 	var pin pinned
@@ -150,18 +150,18 @@ func nativeConnect(address string, o *ConnectOptions) (storeHandle, error) {
 		patience_ms: millis(o.Patience),
 	}
 	var store *C.weir
-	var said C.weir_error
-	err := fine(C.weir_connect(textOf(address), &options, &store, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_connect(textOf(address), &options, &store, &callError), &callError)
 	return store, err
 }
 
 func nativeDescribe(store storeHandle) (storeInfo, error) {
 	info := C.weir_info{struct_size: C.sizeof_weir_info}
-	var said C.weir_error
-	if result := C.weir_describe(store, &info, &said); result < 0 {
-		return storeInfo{}, errorOf(result, &said)
+	var callError C.weir_error
+	if result := C.weir_describe(store, &info, &callError); result < 0 {
+		return storeInfo{}, errorOf(result, &callError)
 	}
-	found := storeInfo{far: info.place == 2}
+	found := storeInfo{remote: info.place == 2}
 	for at := range found.id {
 		found.id[at] = byte(info.store_id[at])
 	}
@@ -169,8 +169,8 @@ func nativeDescribe(store storeHandle) (storeInfo, error) {
 }
 
 func nativeSync(store storeHandle) error {
-	var said C.weir_error
-	return fine(C.weir_sync(store, &said), &said)
+	var callError C.weir_error
+	return errorIfFailed(C.weir_sync(store, &callError), &callError)
 }
 
 // nativeWithin returns a second handle of a store; a negative limit means no deadline.
@@ -180,23 +180,23 @@ func nativeWithin(store storeHandle, limit time.Duration) (storeHandle, error) {
 		time = millis(limit)
 	}
 	var own *C.weir
-	var said C.weir_error
-	err := fine(C.weir_within(store, time, &own, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_within(store, time, &own, &callError), &callError)
 	return own, err
 }
 
 func nativeCancel(store storeHandle) { C.weir_cancel(store) }
 
 func nativeClose(store storeHandle) error {
-	var said C.weir_error
-	return fine(C.weir_close(store, &said), &said)
+	var callError C.weir_error
+	return errorIfFailed(C.weir_close(store, &callError), &callError)
 }
 
-func nativeTopics(store storeHandle, deadToo bool) ([]string, error) {
+func nativeTopics(store storeHandle, withDestroyed bool) ([]string, error) {
 	var handle *C.weir_page
-	var said C.weir_error
-	if result := C.weir_topics(store, flag(deadToo, 1), &handle, &said); result < 0 {
-		return nil, errorOf(result, &said)
+	var callError C.weir_error
+	if result := C.weir_topics(store, flag(withDestroyed, 1), &handle, &callError); result < 0 {
+		return nil, errorOf(result, &callError)
 	}
 	if handle == nil {
 		return nil, nil
@@ -249,18 +249,18 @@ func nativeTopicEnsure(store storeHandle, topic string, o *TopicOptions) (bool, 
 	var pin pinned
 	defer pin.Unpin()
 	var created C.uint32_t
-	var said C.weir_error
+	var callError C.weir_error
 	options := topicOptions(&pin, o)
-	err := fine(C.weir_topic_ensure(store, textOf(topic), options, &created, &said), &said)
+	err := errorIfFailed(C.weir_topic_ensure(store, textOf(topic), options, &created, &callError), &callError)
 	return created != 0, err
 }
 
 func nativeTopicDescribe(store storeHandle, topic string) (Info, bool, error) {
 	info := C.weir_topic_info{struct_size: C.sizeof_weir_topic_info}
-	var said C.weir_error
-	result := C.weir_topic_describe(store, textOf(topic), &info, &said)
+	var callError C.weir_error
+	result := C.weir_topic_describe(store, textOf(topic), &info, &callError)
 	if result < 0 {
-		return Info{}, false, errorOf(result, &said)
+		return Info{}, false, errorOf(result, &callError)
 	}
 	if result == C.WEIR_ABSENT {
 		return Info{}, false, nil
@@ -364,11 +364,11 @@ func nativeSubmit(store storeHandle, intentions []Intention) ([]Verdict, error) 
 	filled := intentionsOf(&pin, intentions)
 	verdicts := make([]C.weir_verdict, len(intentions))
 	var texts *C.weir_page
-	var said C.weir_error
+	var callError C.weir_error
 	result := C.weir_submit(store, unsafe.SliceData(filled), C.size_t(len(filled)),
-		unsafe.SliceData(verdicts), &texts, &said)
+		unsafe.SliceData(verdicts), &texts, &callError)
 	if result < 0 {
-		return nil, errorOf(result, &said)
+		return nil, errorOf(result, &callError)
 	}
 	return verdictsOf(verdicts, texts), nil
 }
@@ -378,8 +378,8 @@ func nativeSend(store storeHandle, intentions []Intention) (pendingHandle, error
 	defer pin.Unpin()
 	filled := intentionsOf(&pin, intentions)
 	var pending *C.weir_pending
-	var said C.weir_error
-	err := fine(C.weir_send(store, unsafe.SliceData(filled), C.size_t(len(filled)), &pending, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_send(store, unsafe.SliceData(filled), C.size_t(len(filled)), &pending, &callError), &callError)
 	return pending, err
 }
 
@@ -387,12 +387,12 @@ func nativeSend(store storeHandle, intentions []Intention) (pendingHandle, error
 func nativePendingWait(pending pendingHandle, wait time.Duration, count int) ([]Verdict, error) {
 	verdicts := make([]C.weir_verdict, count)
 	var texts *C.weir_page
-	var said C.weir_error
+	var callError C.weir_error
 	result := C.weir_pending_wait(pending, millis(wait), unsafe.SliceData(verdicts),
-		C.size_t(count), &texts, &said)
+		C.size_t(count), &texts, &callError)
 	switch {
 	case result < 0:
-		return nil, errorOf(result, &said)
+		return nil, errorOf(result, &callError)
 	case result == C.WEIR_TIMEOUT:
 		return nil, nil
 	}
@@ -401,10 +401,10 @@ func nativePendingWait(pending pendingHandle, wait time.Duration, count int) ([]
 
 // nativePendingReceived reports whether all intentions were queued in time.
 func nativePendingReceived(pending pendingHandle, wait time.Duration) (bool, error) {
-	var said C.weir_error
-	result := C.weir_pending_received(pending, millis(wait), &said)
+	var callError C.weir_error
+	result := C.weir_pending_received(pending, millis(wait), &callError)
 	if result < 0 {
-		return false, errorOf(result, &said)
+		return false, errorOf(result, &callError)
 	}
 	return result == C.WEIR_OK, nil
 }
@@ -413,8 +413,8 @@ func nativePendingFree(pending pendingHandle) { C.weir_pending_free(pending) }
 
 func nativeSessionOpen(store storeHandle, client [16]byte) (sessionHandle, error) {
 	var session *C.weir_session
-	var said C.weir_error
-	err := fine(C.weir_session_open(store, sliceOf(client[:]), &session, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_session_open(store, sliceOf(client[:]), &session, &callError), &callError)
 	return session, err
 }
 
@@ -426,11 +426,11 @@ func nativeSessionSubmit(session sessionHandle, intentions []Intention) ([]Verdi
 	filled := intentionsOf(&pin, intentions)
 	verdicts := make([]C.weir_verdict, len(intentions))
 	var texts *C.weir_page
-	var said C.weir_error
+	var callError C.weir_error
 	result := C.weir_session_submit(session, unsafe.SliceData(filled), C.size_t(len(filled)),
-		unsafe.SliceData(verdicts), &texts, &said)
+		unsafe.SliceData(verdicts), &texts, &callError)
 	if result < 0 {
-		return nil, errorOf(result, &said)
+		return nil, errorOf(result, &callError)
 	}
 	return verdictsOf(verdicts, texts), nil
 }
@@ -440,8 +440,8 @@ func nativeSessionSend(session sessionHandle, intentions []Intention) (pendingHa
 	defer pin.Unpin()
 	filled := intentionsOf(&pin, intentions)
 	var pending *C.weir_pending
-	var said C.weir_error
-	err := fine(C.weir_session_send(session, unsafe.SliceData(filled), C.size_t(len(filled)), &pending, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_session_send(session, unsafe.SliceData(filled), C.size_t(len(filled)), &pending, &callError), &callError)
 	return pending, err
 }
 
@@ -449,39 +449,39 @@ func nativeSessionCancel(session sessionHandle) { C.weir_session_cancel(session)
 
 func nativeSessionNextNonce(session sessionHandle) (uint64, error) {
 	var nonce C.uint64_t
-	var said C.weir_error
-	err := fine(C.weir_session_next_nonce(session, &nonce, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_session_next_nonce(session, &nonce, &callError), &callError)
 	return uint64(nonce), err
 }
 
 func nativeSessionResume(session sessionHandle, nonce uint64) error {
-	var said C.weir_error
-	return fine(C.weir_session_resume(session, C.uint64_t(nonce), &said), &said)
+	var callError C.weir_error
+	return errorIfFailed(C.weir_session_resume(session, C.uint64_t(nonce), &callError), &callError)
 }
 
 // nativeGet returns a page with one record, or none.
 func nativeGet(store storeHandle, topic string, key []byte) (pageHandle, error) {
 	var page *C.weir_page
-	var said C.weir_error
-	err := fine(C.weir_get(store, textOf(topic), sliceOf(key), &page, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_get(store, textOf(topic), sliceOf(key), &page, &callError), &callError)
 	return page, err
 }
 
 // nativeAt returns a page with the record at an offset, or none.
 func nativeAt(store storeHandle, topic string, offset uint64) (pageHandle, error) {
 	var page *C.weir_page
-	var said C.weir_error
-	err := fine(C.weir_at(store, textOf(topic), C.uint64_t(offset), &page, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_at(store, textOf(topic), C.uint64_t(offset), &page, &callError), &callError)
 	return page, err
 }
 
 // nativeScan returns a page of keys, or none after the last key.
 func nativeScan(store storeHandle, topic string, o *ScanOptions) (pageHandle, error) {
 	var page *C.weir_page
-	var said C.weir_error
+	var callError C.weir_error
 	flags := flag(o.After != nil, C.WEIR_SCAN_AFTER) | flag(!o.KeysOnly, C.WEIR_SCAN_VALUES)
-	err := fine(C.weir_scan(store, textOf(topic), sliceOf(o.Prefix), sliceOf(o.After),
-		C.uint64_t(max(o.Limit, 0)), flags, &page, &said), &said)
+	err := errorIfFailed(C.weir_scan(store, textOf(topic), sliceOf(o.Prefix), sliceOf(o.After),
+		C.uint64_t(max(o.Limit, 0)), flags, &page, &callError), &callError)
 	return page, err
 }
 
@@ -489,8 +489,8 @@ func nativeScan(store storeHandle, topic string, o *ScanOptions) (pageHandle, er
 func nativePosition(text string) (From, error) {
 	var kind C.uint32_t
 	var value C.uint64_t
-	var said C.weir_error
-	err := fine(C.weir_position(textOf(text), &kind, &value, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_position(textOf(text), &kind, &value, &callError), &callError)
 	return From{kind: uint32(kind), value: uint64(value)}, err
 }
 
@@ -502,16 +502,16 @@ func nativeReaderOpen(store storeHandle, topic string, from From, wait bool) (re
 		flags:       flag(wait, C.WEIR_READ_AWAIT),
 	}
 	var reader *C.weir_reader
-	var said C.weir_error
-	err := fine(C.weir_reader_open(store, textOf(topic), &options, &reader, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_reader_open(store, textOf(topic), &options, &reader, &callError), &callError)
 	return reader, err
 }
 
 // nativeReaderNext returns a page, or none if no record arrived in time.
 func nativeReaderNext(reader readerHandle, wait time.Duration) (pageHandle, error) {
 	var page *C.weir_page
-	var said C.weir_error
-	err := fine(C.weir_reader_next(reader, millis(wait), &page, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_reader_next(reader, millis(wait), &page, &callError), &callError)
 	return page, err
 }
 
@@ -536,8 +536,8 @@ func nativeGroupOpen(store storeHandle, topic, name string, mode GroupMode, o *G
 		dead_letters:   pin.text(o.DeadLetters),
 	}
 	var group *C.weir_group
-	var said C.weir_error
-	err := fine(C.weir_group_open(store, textOf(topic), textOf(name), &options, &group, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_group_open(store, textOf(topic), textOf(name), &options, &group, &callError), &callError)
 	return group, err
 }
 
@@ -548,35 +548,35 @@ func nativeGroupCancel(group groupHandle) { C.weir_group_cancel(group) }
 // nativeGroupClaim returns a page, or none if no record arrived in time.
 func nativeGroupClaim(group groupHandle, limit int, wait time.Duration) (pageHandle, error) {
 	var page *C.weir_page
-	var said C.weir_error
-	err := fine(C.weir_group_claim(group, C.uint64_t(max(limit, 0)), millis(wait), &page, &said), &said)
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_group_claim(group, C.uint64_t(max(limit, 0)), millis(wait), &page, &callError), &callError)
 	return page, err
 }
 
 func nativeGroupSettle(group groupHandle, claims []Claimed, verb uint32, span time.Duration, reason string) ([]uint64, error) {
 	lost := make([]uint64, len(claims))
 	var count C.size_t
-	var said C.weir_error
+	var callError C.weir_error
 	result := C.weir_group_settle(group, (*C.weir_claim)(unsafe.Pointer(unsafe.SliceData(claims))),
 		C.size_t(len(claims)), C.uint32_t(verb), millis(span), textOf(reason),
-		(*C.uint64_t)(unsafe.SliceData(lost)), &count, &said)
+		(*C.uint64_t)(unsafe.SliceData(lost)), &count, &callError)
 	if result < 0 {
-		return nil, errorOf(result, &said)
+		return nil, errorOf(result, &callError)
 	}
 	return lost[:count], nil
 }
 
 func nativeGroupStep(group groupHandle, verb uint32, to From) error {
-	var said C.weir_error
+	var callError C.weir_error
 	from, value := C.uint32_t(to.kind), C.uint64_t(to.value)
-	return fine(C.weir_group_step(group, C.uint32_t(verb), from, value, &said), &said)
+	return errorIfFailed(C.weir_group_step(group, C.uint32_t(verb), from, value, &callError), &callError)
 }
 
 func nativeGroupDescribe(group groupHandle) (GroupInfo, error) {
 	info := C.weir_group_info{struct_size: C.sizeof_weir_group_info}
-	var said C.weir_error
-	if result := C.weir_group_describe(group, &info, &said); result < 0 {
-		return GroupInfo{}, errorOf(result, &said)
+	var callError C.weir_error
+	if result := C.weir_group_describe(group, &info, &callError); result < 0 {
+		return GroupInfo{}, errorOf(result, &callError)
 	}
 	return GroupInfo{
 		Mode:                 GroupMode(info.mode),

@@ -60,12 +60,12 @@ type Page struct {
 	cleanup  runtime.Cleanup
 }
 
-// adopt creates a Page for a handle of the library. The collector releases it if
+// newPage creates a Page for a handle of the library. The collector releases it if
 // the program does not.
-func adopt(handle pageHandle) *Page { return viewOf(handle).guarded() }
+func newPage(handle pageHandle) *Page { return viewOf(handle).withCleanup() }
 
-// guarded registers the release of the page with the collector.
-func (p *Page) guarded() *Page {
+// withCleanup registers the release of the page with the collector.
+func (p *Page) withCleanup() *Page {
 	p.cleanup = runtime.AddCleanup(p, releaseLate, p.handle)
 	return p
 }
@@ -98,7 +98,7 @@ func (p *Page) Len() int {
 }
 
 // At returns an item by its index in the page, from 0.
-func (p *Page) At(place int) Item { return Item{page: p, at: place} }
+func (p *Page) At(index int) Item { return Item{page: p, at: index} }
 
 // Items iterates over the items in order.
 func (p *Page) Items() iter.Seq[Item] {
@@ -157,9 +157,9 @@ type Item struct {
 	at   int
 }
 
-// kept returns a value that was read from the memory of a page, and keeps the page
+// keepAlive returns a value that was read from the memory of a page, and keeps the page
 // alive until after the read.
-func kept[T any](page *Page, value T) T {
+func keepAlive[T any](page *Page, value T) T {
 	runtime.KeepAlive(page)
 	return value
 }
@@ -176,7 +176,7 @@ func (i Item) span() *span {
 // slice is a view: it must not be changed, and is valid until the page is released.
 func (i Item) Bytes() []byte {
 	found := i.span()
-	return kept(i.page, unsafe.Slice(found.ptr, found.length))
+	return keepAlive(i.page, unsafe.Slice(found.ptr, found.length))
 }
 
 // Clone returns a copy of the bytes.
@@ -186,21 +186,21 @@ func (i Item) Clone() []byte {
 }
 
 // Source returns the number of the source of the item.
-func (i Item) Source() uint32 { return kept(i.page, i.span().source) }
+func (i Item) Source() uint32 { return keepAlive(i.page, i.span().source) }
 
 // Index returns the index of the item in the page of its source, from 0.
-func (i Item) Index() uint32 { return kept(i.page, i.span().index) }
+func (i Item) Index() uint32 { return keepAlive(i.page, i.span().index) }
 
 // Constructed reports whether the query created the item: a group, or an aggregate.
-func (i Item) Constructed() bool { return kept(i.page, i.span().flags)&flagConstructed != 0 }
+func (i Item) Constructed() bool { return keepAlive(i.page, i.span().flags)&flagConstructed != 0 }
 
 // Get finds the value at a path ("$.a.b[0]") in the item; nil if there is none. The
 // result is a view of the page. For many items, [Page.Get] is cheaper.
 func (i Item) Get(path string) ([]byte, error) {
 	i.span()
 	defer runtime.KeepAlive(i.page)
-	var room [1][]byte
-	found, err := nativePageGet(i.page.handle, i.at, 1, path, room[:0])
+	var values [1][]byte
+	found, err := nativePageGet(i.page.handle, i.at, 1, path, values[:0])
 	if err != nil {
 		return nil, err
 	}
@@ -243,21 +243,21 @@ func (r Record) stored() *stored {
 }
 
 // Offset returns the position in the topic, from 1.
-func (r Record) Offset() uint64 { return kept(r.page, r.stored().offset) }
+func (r Record) Offset() uint64 { return keepAlive(r.page, r.stored().offset) }
 
 // Intention returns the position of the causing intention in the order of the whole store.
-func (r Record) Intention() uint64 { return kept(r.page, r.stored().intention) }
+func (r Record) Intention() uint64 { return keepAlive(r.page, r.stored().intention) }
 
 // Time returns when the intention was proposed, with a precision of 1 ms.
-func (r Record) Time() time.Time { return time.UnixMilli(int64(kept(r.page, r.stored().timeMS))) }
+func (r Record) Time() time.Time { return time.UnixMilli(int64(keepAlive(r.page, r.stored().timeMS))) }
 
 // Kind returns the kind of the record.
-func (r Record) Kind() RecordKind { return RecordKind(kept(r.page, r.stored().kind)) }
+func (r Record) Kind() RecordKind { return RecordKind(keepAlive(r.page, r.stored().kind)) }
 
 // Key returns the key, as a view; empty if there is none.
 func (r Record) Key() []byte {
 	record := r.stored()
-	return kept(r.page, unsafe.Slice(record.key, record.keyLength))
+	return keepAlive(r.page, unsafe.Slice(record.key, record.keyLength))
 }
 
 // Value returns the value, as a view; empty if the kind has none.
@@ -266,31 +266,31 @@ func (r Record) Value() []byte { return r.Bytes() }
 // Meta returns the metadata that the writer added, as a view. The store does not interpret it.
 func (r Record) Meta() []byte {
 	record := r.stored()
-	return kept(r.page, unsafe.Slice(record.meta, record.metaLength))
+	return keepAlive(r.page, unsafe.Slice(record.meta, record.metaLength))
 }
 
 // Client returns the id of the session that wrote the record; zeros without a session.
-func (r Record) Client() [16]byte { return kept(r.page, r.stored().client) }
+func (r Record) Client() [16]byte { return keepAlive(r.page, r.stored().client) }
 
 // Nonce returns the number of the intention in the session; 0 without a session.
-func (r Record) Nonce() uint64 { return kept(r.page, r.stored().nonce) }
+func (r Record) Nonce() uint64 { return keepAlive(r.page, r.stored().nonce) }
 
 // Attempts returns how often a group has delivered the record, including this time.
-func (r Record) Attempts() uint32 { return kept(r.page, r.stored().attempts) }
+func (r Record) Attempts() uint32 { return keepAlive(r.page, r.stored().attempts) }
 
 // Clone returns a copy in Go memory.
 func (r Record) Clone() Record {
 	defer runtime.KeepAlive(r.page)
 	key, value, meta := r.Key(), r.Value(), r.Meta()
-	room := make([]byte, 0, len(key)+len(value)+len(meta)+1)
-	room = append(append(append(room, value...), key...), meta...)
+	copied := make([]byte, 0, len(key)+len(value)+len(meta)+1)
+	copied = append(append(append(copied, value...), key...), meta...)
 	page := &Page{
 		spans:    []span{*r.span()},
 		records:  []stored{*r.stored()},
 		position: r.page.position,
 	}
-	page.spans[0].ptr = unsafe.SliceData(room)
-	page.records[0].key = unsafe.SliceData(room[len(value):])
-	page.records[0].meta = unsafe.SliceData(room[len(value)+len(key):])
+	page.spans[0].ptr = unsafe.SliceData(copied)
+	page.records[0].key = unsafe.SliceData(copied[len(value):])
+	page.records[0].meta = unsafe.SliceData(copied[len(value)+len(key):])
 	return Record{Item{page: page}}
 }

@@ -62,7 +62,7 @@ func (p *Pending) free() {
 
 // stepOf returns the time until the deadline of a context, at most waitStep.
 func stepOf(ctx context.Context) time.Duration {
-	if deadline, there := ctx.Deadline(); there {
+	if deadline, ok := ctx.Deadline(); ok {
 		return max(min(waitStep, time.Until(deadline)), 0)
 	}
 	return waitStep

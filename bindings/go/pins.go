@@ -67,7 +67,7 @@ func (l *loans) release(page pageHandle) {
 	}
 	var cookies [8]uint64
 	found := nativePageReleaseCollect(page, cookies[:])
-	l.letGo(cookies[:found])
+	l.unpin(cookies[:found])
 	if found == len(cookies) {
 		l.collect()
 	}
@@ -78,14 +78,14 @@ func (l *loans) collect() {
 	for l.out.Load() > 0 {
 		var cookies [64]uint64
 		found := nativeLoansCollect(cookies[:])
-		l.letGo(cookies[:found])
+		l.unpin(cookies[:found])
 		if found < len(cookies) {
 			return
 		}
 	}
 }
 
-func (l *loans) letGo(cookies []uint64) {
+func (l *loans) unpin(cookies []uint64) {
 	for _, cookie := range cookies {
 		lent := l.take(cookie)
 		if lent == nil {

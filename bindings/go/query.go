@@ -21,12 +21,12 @@ import (
 // One goroutine at a time may use a query; a concurrent call gets [ErrHandleBusy].
 // A query over pages does not block and does no input or output.
 type Query struct {
-	handle  queryHandle // never changes: the library rejects it after Close
-	closed  atomic.Bool
-	fetch   Fetch
-	handed  atomic.Uint64 // calls that advanced a source
-	topics  bool
-	cleanup runtime.Cleanup
+	handle   queryHandle // never changes: the library rejects it after Close
+	closed   atomic.Bool
+	fetch    Fetch
+	advanced atomic.Uint64 // calls that advanced a source
+	topics   bool
+	cleanup  runtime.Cleanup
 }
 
 // Fetch enqueues at least one required page, or finishes, splits or advances the
@@ -202,20 +202,20 @@ func (q *Query) page(ctx context.Context) (*Page, error) {
 			return nil, err
 		}
 		if q.fetch == nil {
-			return nil, q.starved(needs, "a page of source %s is needed; give `fetch`")
+			return nil, q.missingPageError(needs, "a page of source %s is needed; give `fetch`")
 		}
-		before := q.handed.Load()
+		before := q.advanced.Load()
 		if err := q.fetch(ctx, needs); err != nil {
 			return nil, err
 		}
-		if q.handed.Load() == before {
-			return nil, q.starved(needs, "`fetch` handed in nothing, and a page of source %s is needed")
+		if q.advanced.Load() == before {
+			return nil, q.missingPageError(needs, "`fetch` handed in nothing, and a page of source %s is needed")
 		}
 	}
 }
 
-// starved returns the error for a required page that nobody will enqueue.
-func (q *Query) starved(needs []Need, format string) error {
+// missingPageError returns the error for a required page that nobody will enqueue.
+func (q *Query) missingPageError(needs []Need, format string) error {
 	defer runtime.KeepAlive(q)
 	number := needs[0].Source.number
 	name, err := nativeQuerySourceName(q.handle, number)
@@ -230,10 +230,10 @@ func (q *Query) starved(needs []Need, format string) error {
 	}
 }
 
-// counted counts a call that advanced a source, unless it failed.
-func (q *Query) counted(err error) error {
+// countAdvance counts a call that advanced a source, unless it failed.
+func (q *Query) countAdvance(err error) error {
 	if err == nil {
-		q.handed.Add(1)
+		q.advanced.Add(1)
 	}
 	return err
 }

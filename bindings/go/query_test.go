@@ -12,8 +12,8 @@ import (
 	weir "weir.example/bindings/go"
 )
 
-// opened returns a query and a source of lines.
-func opened(t testing.TB, options weir.QueryOptions) (*weir.Query, weir.Source) {
+// newLineQuery returns a query and a source of lines.
+func newLineQuery(t testing.TB, options weir.QueryOptions) (*weir.Query, weir.Source) {
 	t.Helper()
 	query, err := weir.NewQuery(options)
 	if err != nil {
@@ -27,16 +27,16 @@ func opened(t testing.TB, options weir.QueryOptions) (*weir.Query, weir.Source) 
 	return query, source
 }
 
-// collected runs the collector until it has cleaned up everything that was
+// collectGarbage runs the collector until it has cleaned up everything that was
 // unreachable at the call.
-func collected() {
+func collectGarbage() {
 	for range 2 {
-		gone := make(chan struct{})
-		func() { runtime.AddCleanup(new([64]byte), func(gone chan struct{}) { close(gone) }, gone) }()
+		cleaned := make(chan struct{})
+		func() { runtime.AddCleanup(new([64]byte), func(cleaned chan struct{}) { close(cleaned) }, cleaned) }()
 		for done := false; !done; {
 			runtime.GC()
 			select {
-			case <-gone:
+			case <-cleaned:
 				done = true
 			default:
 			}
@@ -44,16 +44,16 @@ func collected() {
 	}
 }
 
-func TestACallKeepsThePageThatNobodyElseHolds(t *testing.T) {
-	collected()
-	query, source := opened(t, weir.QueryOptions{})
+func TestACallKeepsItsPageAlive(t *testing.T) {
+	collectGarbage()
+	query, source := newLineQuery(t, weir.QueryOptions{})
 	if err := source.Enqueue([]byte("[1, 22]\n"), nil); err != nil {
 		t.Fatal(err)
 	}
 	item := func() weir.Item { return next(t, query, weir.Bounds{}).At(0) }
 	open := weir.OpenHandles() + 1
 	text, err := weir.Decode[string](item(), func(data []byte, into any) error {
-		collected()
+		collectGarbage()
 		if now := weir.OpenHandles(); now != open {
 			t.Errorf("%d handles are open, not %d", now, open)
 		}
@@ -75,8 +75,8 @@ func next(t testing.TB, query *weir.Query, bounds weir.Bounds) *weir.Page {
 	return page
 }
 
-func TestALentPageComesBackOnceAfterItsLastResult(t *testing.T) {
-	query, source := opened(t, weir.QueryOptions{})
+func TestALoanIsReturnedOnceAfterItsLastResult(t *testing.T) {
+	query, source := newLineQuery(t, weir.QueryOptions{})
 	page := []byte("1\n2\n3\n")
 	returned := 0
 	if err := source.EnqueuePinned(page, nil, func(got []byte) {
@@ -106,8 +106,8 @@ func TestALentPageComesBackOnceAfterItsLastResult(t *testing.T) {
 	}
 }
 
-func TestALentPageThatIsRefusedStaysTheCallers(t *testing.T) {
-	query, source := opened(t, weir.QueryOptions{Order: "$.n"})
+func TestARejectedLoanStaysWithTheCaller(t *testing.T) {
+	query, source := newLineQuery(t, weir.QueryOptions{Order: "$.n"})
 	refuse := func([]byte) { t.Error("a page came back that was not taken") }
 	err := source.EnqueuePinned([]byte(`{"n":"x`), nil, refuse)
 	if !errors.Is(err, weir.ErrUnterminatedString) {
@@ -121,7 +121,7 @@ func TestALentPageThatIsRefusedStaysTheCallers(t *testing.T) {
 }
 
 func TestItemsOfAReleasedPagePanic(t *testing.T) {
-	query, source := opened(t, weir.QueryOptions{})
+	query, source := newLineQuery(t, weir.QueryOptions{})
 	if err := source.Enqueue([]byte("1\n"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestItemsOfAReleasedPagePanic(t *testing.T) {
 }
 
 func TestPagesOutliveTheirQueryAndAreReleasedByTheCollector(t *testing.T) {
-	query, source := opened(t, weir.QueryOptions{})
+	query, source := newLineQuery(t, weir.QueryOptions{})
 	done := make(chan struct{})
 	page := []byte("1\n2\n")
 	if err := source.EnqueuePinned(page, nil, func([]byte) { close(done) }); err != nil {
@@ -161,14 +161,14 @@ func TestPagesOutliveTheirQueryAndAreReleasedByTheCollector(t *testing.T) {
 	}
 }
 
-func TestFetchFeedsTheLoop(t *testing.T) {
+func TestFetchEnqueuesThePagesOfALoop(t *testing.T) {
 	pages := map[string]string{"": "1\n2\n", "a": "3\n", "b": "4\n"}
 	nexts := map[string]string{"": "a", "a": "b"}
-	var asked []string
-	query, _ := opened(t, weir.QueryOptions{
+	var requested []string
+	query, _ := newLineQuery(t, weir.QueryOptions{
 		Fetch: func(_ context.Context, needs []weir.Need) error {
 			name := string(needs[0].Continuation)
-			asked = append(asked, name)
+			requested = append(requested, name)
 			var next []byte
 			if name, more := nexts[name]; more {
 				next = []byte(name)
@@ -183,14 +183,14 @@ func TestFetchFeedsTheLoop(t *testing.T) {
 		}
 		got = append(got, string(item.Bytes()))
 	}
-	if strings.Join(got, "") != "1234" || strings.Join(asked, ",") != ",a,b" {
-		t.Fatal(got, asked)
+	if strings.Join(got, "") != "1234" || strings.Join(requested, ",") != ",a,b" {
+		t.Fatal(got, requested)
 	}
 }
 
 func TestAContextAndAFailedFetchEndTheLoop(t *testing.T) {
 	broken := errors.New("broken")
-	query, _ := opened(t, weir.QueryOptions{
+	query, _ := newLineQuery(t, weir.QueryOptions{
 		Fetch: func(context.Context, []weir.Need) error { return broken },
 	})
 	for _, err := range query.Items(context.Background()) {
@@ -211,11 +211,11 @@ func TestAContextAndAFailedFetchEndTheLoop(t *testing.T) {
 	}
 }
 
-func TestAPageThatNobodyHandsInIsAnError(t *testing.T) {
+func TestAFetchThatEnqueuesNothingIsAnError(t *testing.T) {
 	idle := func(context.Context, []weir.Need) error { return nil }
 	for _, c := range []struct {
-		fetch weir.Fetch
-		said  string
+		fetch   weir.Fetch
+		message string
 	}{
 		{nil, "BAD_OPTION: a page of source north is needed; give `fetch`"},
 		{idle, "BAD_OPTION: `fetch` handed in nothing, and a page of source north is needed"},
@@ -239,7 +239,7 @@ func TestAPageThatNobodyHandsInIsAnError(t *testing.T) {
 		}
 		_, err = loop()
 		var failed *weir.Error
-		if !errors.As(err, &failed) || failed.Error() != c.said || failed.Source != 0 {
+		if !errors.As(err, &failed) || failed.Error() != c.message || failed.Source != 0 {
 			t.Fatal(err)
 		}
 		// The query is still usable.
@@ -252,7 +252,7 @@ func TestAPageThatNobodyHandsInIsAnError(t *testing.T) {
 	}
 }
 
-func TestAFetchMayFinishSplitOrMoveItsSourceOn(t *testing.T) {
+func TestAFetchMayFinishOrSplitItsSource(t *testing.T) {
 	query, err := weir.NewQuery(weir.QueryOptions{Order: "$", Fetch: func(_ context.Context, needs []weir.Need) error {
 		source := needs[0].Source
 		switch source.Number() {
@@ -275,10 +275,10 @@ func TestAFetchMayFinishSplitOrMoveItsSourceOn(t *testing.T) {
 	}
 }
 
-func TestABufferTakesWhatAReaderGives(t *testing.T) {
+func TestABufferReadsAReaderToItsEnd(t *testing.T) {
 	text := strings.Repeat("\"0123456789\"\n", 50_000)
 	for _, size := range []int{0, 10, len(text), 2 * len(text)} {
-		query, source := opened(t, weir.QueryOptions{Select: "count"})
+		query, source := newLineQuery(t, weir.QueryOptions{Select: "count"})
 		buffer, err := weir.NewBuffer(size)
 		if err != nil {
 			t.Fatal(err)
@@ -297,7 +297,7 @@ func TestABufferTakesWhatAReaderGives(t *testing.T) {
 			t.Fatal(err)
 		}
 		if buffer.Len() != 0 {
-			t.Fatal("it was given away and is not empty")
+			t.Fatal("a transferred buffer is not empty")
 		}
 		page := next(t, query, weir.Bounds{})
 		if got := string(page.At(0).Bytes()); got != "50000" || !page.At(0).Constructed() {
@@ -308,7 +308,7 @@ func TestABufferTakesWhatAReaderGives(t *testing.T) {
 }
 
 func TestValuesAreFoundInOneItemAndInAll(t *testing.T) {
-	query, source := opened(t, weir.QueryOptions{})
+	query, source := newLineQuery(t, weir.QueryOptions{})
 	if err := source.Enqueue([]byte(`{"a":{"b":[1, "x"]}}`+"\n{}\n"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestValuesAreFoundInOneItemAndInAll(t *testing.T) {
 }
 
 func TestAClosedQueryAndBadOptionsAreErrors(t *testing.T) {
-	query, source := opened(t, weir.QueryOptions{})
+	query, source := newLineQuery(t, weir.QueryOptions{})
 	query.Close()
 	query.Close()
 	if err := source.Finish(); err == nil {
@@ -350,7 +350,7 @@ func TestAClosedQueryAndBadOptionsAreErrors(t *testing.T) {
 	if _, err := weir.NewQuery(weir.QueryOptions{Mode: 99}); !errors.Is(err, weir.ErrBadOption) {
 		t.Error(err)
 	}
-	query, _ = opened(t, weir.QueryOptions{})
+	query, _ = newLineQuery(t, weir.QueryOptions{})
 	if _, err := query.Source(weir.SourceOptions{Shape: "heap"}); !errors.Is(err, weir.ErrBadOption) {
 		t.Error(err)
 	}
@@ -362,7 +362,7 @@ func TestNothingIsAllocatedForAnItem(t *testing.T) {
 	ctx := context.Background()
 	pages := 0.0
 	run := func() {
-		query, source := opened(t, weir.QueryOptions{})
+		query, source := newLineQuery(t, weir.QueryOptions{})
 		if err := source.Enqueue(page, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +385,7 @@ func TestNothingIsAllocatedForAnItem(t *testing.T) {
 	}
 }
 
-func TestTokensGoOnInAnotherQuery(t *testing.T) {
+func TestAnotherQueryResumesAtAToken(t *testing.T) {
 	options := weir.QueryOptions{Order: "$.n"}
 	run := func(token []byte, items int) (string, []byte) {
 		options.Token = token

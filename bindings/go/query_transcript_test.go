@@ -12,7 +12,7 @@ import (
 )
 
 func TestQueryTranscripts(t *testing.T) {
-	replay(t, "query", func(t *testing.T) world {
+	replay(t, "query", func(t *testing.T) transcriptRunner {
 		return &queries{t: t, options: map[string]weir.SourceOptions{}}
 	})
 }
@@ -92,8 +92,8 @@ func (w *queries) command(word, rest string) error {
 		}
 		return err
 	}
-	source, there := w.sources[name]
-	if !there {
+	source, ok := w.sources[name]
+	if !ok {
 		source = w.query.SourceAt(99)
 	}
 	bytes := func(text string) []byte { return []byte(strings.ReplaceAll(text, `\n`, "\n")) }
@@ -119,15 +119,15 @@ func (w *queries) command(word, rest string) error {
 
 // frames parses the positions of items and their properties.
 func (w *queries) frames(text string) weir.Frames {
-	place := func(text string) (uint32, uint32) {
+	span := func(text string) (uint32, uint32) {
 		offset, length, _ := strings.Cut(text, "+")
 		return uint32(w.number(offset)), uint32(w.number(length))
 	}
 	items := strings.Split(text, ",")
 	frames := weir.Frames{Meta: map[string][]weir.Property{}}
 	for at, item := range items {
-		span, rest, _ := strings.Cut(item, "/")
-		offset, length := place(span)
+		position, rest, _ := strings.Cut(item, "/")
+		offset, length := span(position)
 		frames.Items = append(frames.Items, weir.Frame{Offset: offset, Len: length})
 		for word := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == '/' }) {
 			name, value, _ := strings.Cut(word, "=")
@@ -135,7 +135,7 @@ func (w *queries) frames(text string) weir.Frames {
 				frames.Meta[name] = make([]weir.Property, len(items))
 			}
 			if strings.Contains(value, "+") {
-				frames.Meta[name][at] = weir.BytesProperty(place(value))
+				frames.Meta[name][at] = weir.BytesProperty(span(value))
 			} else {
 				frames.Meta[name][at] = weir.NumberProperty(w.number(value))
 			}
@@ -367,8 +367,8 @@ func (w *queries) source(name, rest string) weir.SourceOptions {
 		case "shape":
 			options.Shape = value
 		default:
-			property, is := strings.CutPrefix(key, "meta.")
-			if !is {
+			property, ok := strings.CutPrefix(key, "meta.")
+			if !ok {
 				w.t.Fatalf("no option %s", word)
 			}
 			options.Meta = append(options.Meta, weir.Field{Name: property, Value: value})

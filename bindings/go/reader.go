@@ -55,13 +55,13 @@ func (r *Reader) TryNext(ctx context.Context) (*Page, error) { return r.next(ctx
 func (r *Reader) next(ctx context.Context, wait time.Duration) (*Page, error) {
 	defer runtime.KeepAlive(r)
 	handle := r.handle
-	page, err := during(ctx, func() { nativeReaderCancel(handle) }, func() (pageHandle, error) {
+	page, err := untilContextEnds(ctx, func() { nativeReaderCancel(handle) }, func() (pageHandle, error) {
 		return nativeReaderNext(handle, wait)
 	})
 	if err != nil || page == nil {
 		return nil, err
 	}
-	return adopt(page), nil
+	return newPage(page), nil
 }
 
 // Close closes the reader.

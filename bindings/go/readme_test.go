@@ -42,14 +42,14 @@ func program(t *testing.T, heading string) {
 		shell := exec.Command("sh", "-euc", script)
 		shell.Dir = dir
 		shell.Env = append(os.Environ(), "WEIR="+filepath.Dir(filepath.Dir(here)), "GOFLAGS=-mod=mod")
-		said, err := shell.Output()
+		output, err := shell.Output()
 		if err != nil {
-			if failed, is := err.(*exec.ExitError); is {
+			if failed, ok := err.(*exec.ExitError); ok {
 				t.Fatalf("%s: %v: %s", script, err, failed.Stderr)
 			}
 			t.Fatal(err)
 		}
-		return string(said)
+		return string(output)
 	}
 	shell(block(t, module, "sh"))
 	if got := shell(program); got != want {
@@ -68,9 +68,9 @@ func block(t *testing.T, text, language string) string {
 	return text
 }
 
-// TestAHostedRepositoryTakesThePlaceOfTheModule builds a program that fetches the module from another
+// TestModuleFromAnotherRepository builds a program that fetches the module from another
 // repository, through a module proxy in a directory.
-func TestAHostedRepositoryTakesThePlaceOfTheModule(t *testing.T) {
+func TestModuleFromAnotherRepository(t *testing.T) {
 	const path, fork, version = "weir.example/bindings/go", "fork.example/owner/weir/bindings/go", "v0.1.0"
 	proxy, dir := t.TempDir(), t.TempDir()
 	versions := filepath.Join(proxy, filepath.FromSlash(fork), "@v")
@@ -122,8 +122,8 @@ func TestAHostedRepositoryTakesThePlaceOfTheModule(t *testing.T) {
 		command.Dir = dir
 		command.Env = append(os.Environ(), "GOPROXY=file://"+proxy, "GONOSUMDB=*", "GOFLAGS=-mod=mod",
 			"GOMODCACHE="+t.TempDir(), "CGO_ENABLED=0")
-		if said, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", words, err, said)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", words, err, output)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (s *Session) Close() {
 // first, the error is [ErrIndeterminate]. To learn the outcome, call [Session.Resume]
 // and submit the same intentions again.
 func (s *Session) Submit(ctx context.Context, intentions ...Intention) ([]Verdict, error) {
-	return of(ctx, s, func(session sessionHandle) ([]Verdict, error) {
+	return callSession(ctx, s, func(session sessionHandle) ([]Verdict, error) {
 		return nativeSessionSubmit(session, intentions)
 	})
 }
@@ -51,7 +51,7 @@ func (s *Session) Submit(ctx context.Context, intentions ...Intention) ([]Verdic
 // Further calls of Send may follow at once. At a server, Send may block until there is
 // room for the intentions.
 func (s *Session) Send(ctx context.Context, intentions ...Intention) (*Pending, error) {
-	handle, err := of(ctx, s, func(session sessionHandle) (pendingHandle, error) {
+	handle, err := callSession(ctx, s, func(session sessionHandle) (pendingHandle, error) {
 		return nativeSessionSend(session, intentions)
 	})
 	if err != nil {
@@ -62,21 +62,21 @@ func (s *Session) Send(ctx context.Context, intentions ...Intention) (*Pending, 
 
 // NextNonce returns the number of the next intention.
 func (s *Session) NextNonce(ctx context.Context) (uint64, error) {
-	return of(ctx, s, nativeSessionNextNonce)
+	return callSession(ctx, s, nativeSessionNextNonce)
 }
 
 // Resume sets the next number back to one without an answer. At a server, it waits for
 // the answers that have not arrived yet.
 func (s *Session) Resume(ctx context.Context, nonce uint64) error {
-	_, err := of(ctx, s, func(session sessionHandle) (struct{}, error) {
+	_, err := callSession(ctx, s, func(session sessionHandle) (struct{}, error) {
 		return struct{}{}, nativeSessionResume(session, nonce)
 	})
 	return err
 }
 
-// of runs a call of a session until the context ends.
-func of[T any](ctx context.Context, s *Session, work func(sessionHandle) (T, error)) (T, error) {
+// callSession runs a call of a session until the context ends.
+func callSession[T any](ctx context.Context, s *Session, work func(sessionHandle) (T, error)) (T, error) {
 	defer runtime.KeepAlive(s)
 	handle := s.handle
-	return during(ctx, func() { nativeSessionCancel(handle) }, func() (T, error) { return work(handle) })
+	return untilContextEnds(ctx, func() { nativeSessionCancel(handle) }, func() (T, error) { return work(handle) })
 }

@@ -23,7 +23,7 @@ func (s Source) Number() uint32 { return s.number }
 // Enqueue enqueues a page and copies its bytes.
 func (s Source) Enqueue(page, next []byte) error {
 	defer runtime.KeepAlive(s.query)
-	return s.query.counted(nativeQueryEnqueue(s.query.handle, s.number, page, next))
+	return s.query.countAdvance(nativeQueryEnqueue(s.query.handle, s.number, page, next))
 }
 
 // EnqueueFramed enqueues a page of the shape "framed" and copies its bytes.
@@ -48,7 +48,7 @@ func (s Source) EnqueueFramed(page, next []byte, frames Frames) error {
 			properties = append(properties, property)
 		}
 	}
-	return s.query.counted(nativeQueryEnqueueFramed(s.query.handle, s.number, page, next, frames.Items, properties))
+	return s.query.countAdvance(nativeQueryEnqueueFramed(s.query.handle, s.number, page, next, frames.Items, properties))
 }
 
 // EnqueuePinned lends a page to the query without a copy. The bytes must not be
@@ -57,7 +57,7 @@ func (s Source) EnqueueFramed(page, next []byte, frames Frames) error {
 func (s Source) EnqueuePinned(page, next []byte, returned func(page []byte)) error {
 	defer runtime.KeepAlive(s.query)
 	cookie := pins.add(page, returned)
-	err := s.query.counted(nativeQueryEnqueuePinned(s.query.handle, s.number, page, next, cookie))
+	err := s.query.countAdvance(nativeQueryEnqueuePinned(s.query.handle, s.number, page, next, cookie))
 	if err != nil {
 		pins.remove(cookie)
 	}
@@ -72,7 +72,7 @@ func (s Source) EnqueueBuffer(buffer *Buffer, next []byte) error {
 	if buffer.handle == nil {
 		return s.Enqueue(nil, next)
 	}
-	err := s.query.counted(nativeQueryEnqueueBuffer(s.query.handle, s.number, buffer.handle, buffer.used, next))
+	err := s.query.countAdvance(nativeQueryEnqueueBuffer(s.query.handle, s.number, buffer.handle, buffer.used, next))
 	if err == nil {
 		buffer.cleanup.Stop()
 		*buffer = Buffer{}
@@ -83,7 +83,7 @@ func (s Source) EnqueueBuffer(buffer *Buffer, next []byte) error {
 // Finish declares that the last page was the final one.
 func (s Source) Finish() error {
 	defer runtime.KeepAlive(s.query)
-	return s.query.counted(nativeQueryFinish(s.query.handle, s.number))
+	return s.query.countAdvance(nativeQueryFinish(s.query.handle, s.number))
 }
 
 // Replace replaces a source that was split by its parts. Without parts, the source
@@ -95,14 +95,14 @@ func (s Source) Replace(parts ...SourceOptions) ([]Source, error) {
 	for at, number := range numbers {
 		sources[at] = Source{query: s.query, number: number}
 	}
-	return sources, s.query.counted(err)
+	return sources, s.query.countAdvance(err)
 }
 
 // Watermark declares that the source has no more items below these keys, JSON scalars.
 // The query then does not wait for the source before it returns items of other sources.
 func (s Source) Watermark(keys ...string) error {
 	defer runtime.KeepAlive(s.query)
-	return s.query.counted(nativeQueryWatermark(s.query.handle, s.number, keys))
+	return s.query.countAdvance(nativeQueryWatermark(s.query.handle, s.number, keys))
 }
 
 // Buffer is memory of the library. Bytes that are written to it are transferred to a

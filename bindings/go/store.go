@@ -67,7 +67,7 @@ type ConnectOptions struct {
 // already sent it is [ErrIndeterminate]. It wraps the error of the context.
 type Store struct {
 	handle  atomic.Pointer[storeHandle]
-	far     bool
+	remote  bool
 	cleanup runtime.Cleanup
 }
 
@@ -94,7 +94,7 @@ func Open(directory string, options *OpenOptions) (*Store, error) {
 		_ = nativeClose(handle)
 		return nil, err
 	}
-	return newStore(handle, info.far), nil
+	return newStore(handle, info.remote), nil
 }
 
 // Connect connects to a server at "weir://HOST[:PORT]", "weirs://HOST[:PORT]"
@@ -105,7 +105,7 @@ func Connect(ctx context.Context, address string, options *ConnectOptions) (*Sto
 		options = &ConnectOptions{}
 	}
 	limited := *options
-	if deadline, there := ctx.Deadline(); there {
+	if deadline, ok := ctx.Deadline(); ok {
 		left := max(time.Until(deadline), time.Millisecond)
 		if limited.ConnectTimeout == 0 || limited.ConnectTimeout > left {
 			limited.ConnectTimeout = left
@@ -143,8 +143,8 @@ func connected(handle storeHandle, err error) (*Store, error) {
 	return newStore(handle, true), nil
 }
 
-func newStore(handle storeHandle, far bool) *Store {
-	store := &Store{far: far}
+func newStore(handle storeHandle, remote bool) *Store {
+	store := &Store{remote: remote}
 	store.handle.Store(&handle)
 	store.cleanup = runtime.AddCleanup(store, func(handle storeHandle) {
 		// No caller is left to report the error to.
@@ -166,7 +166,7 @@ func (s *Store) Close() error {
 
 // Sync makes every acknowledged write durable, at any level.
 func (s *Store) Sync(ctx context.Context) error {
-	_, err := ask(ctx, s, func(store storeHandle) (struct{}, error) {
+	_, err := read(ctx, s, func(store storeHandle) (struct{}, error) {
 		return struct{}{}, nativeSync(store)
 	})
 	return err
@@ -174,7 +174,7 @@ func (s *Store) Sync(ctx context.Context) error {
 
 // ID returns the id of the store; copies of the store have the same id.
 func (s *Store) ID(ctx context.Context) ([16]byte, error) {
-	info, err := ask(ctx, s, nativeDescribe)
+	info, err := read(ctx, s, nativeDescribe)
 	return info.id, err
 }
 
@@ -187,9 +187,9 @@ func (s *Store) Topics(ctx context.Context) ([]string, error) { return s.topics(
 // AllTopics returns the names of all topics, including destroyed ones.
 func (s *Store) AllTopics(ctx context.Context) ([]string, error) { return s.topics(ctx, true) }
 
-func (s *Store) topics(ctx context.Context, deadToo bool) ([]string, error) {
-	return ask(ctx, s, func(store storeHandle) ([]string, error) {
-		return nativeTopics(store, deadToo)
+func (s *Store) topics(ctx context.Context, withDestroyed bool) ([]string, error) {
+	return read(ctx, s, func(store storeHandle) ([]string, error) {
+		return nativeTopics(store, withDestroyed)
 	})
 }
 

@@ -14,8 +14,8 @@ import (
 	weir "weir.example/bindings/go"
 )
 
-// near opens a new store with durability level memory.
-func near(t testing.TB) *weir.Store {
+// openLocal opens a new store with durability level memory.
+func openLocal(t testing.TB) *weir.Store {
 	t.Helper()
 	store, err := weir.Open(t.TempDir(), &weir.OpenOptions{Durability: weir.DurabilityMemory})
 	if err != nil {
@@ -29,8 +29,8 @@ func near(t testing.TB) *weir.Store {
 	return store
 }
 
-// far connects to a new server.
-func far(t testing.TB) *weir.Store {
+// openRemote connects to a new server.
+func openRemote(t testing.TB) *weir.Store {
 	t.Helper()
 	store, err := weir.Connect(context.Background(), serve(t), nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func serve(t testing.TB) string {
 	server := exec.Command(command, "serve", "--at", filepath.Join(dir, "store"), "--http", "off",
 		"--native", "127.0.0.1:0", "--durability", "memory")
 	server.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
-	said, err := server.StderrPipe()
+	stderr, err := server.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func serve(t testing.TB) string {
 	go func() {
 		buffer, text := make([]byte, 4096), ""
 		for {
-			n, err := said.Read(buffer)
+			n, err := stderr.Read(buffer)
 			if err != nil {
 				return
 			}
@@ -84,29 +84,29 @@ func serve(t testing.TB) string {
 	select {
 	case found = <-address:
 	case <-ctx.Done():
-		t.Fatal("the server does not say where it is")
+		t.Fatal("the server does not print its address")
 	}
 	return found
 }
 
-// everywhere runs a test with a directory and with a server.
-func everywhere(t *testing.T, test func(t *testing.T, store *weir.Store)) {
-	t.Run("near", func(t *testing.T) { test(t, near(t)) })
-	t.Run("far", func(t *testing.T) { test(t, far(t)) })
+// localAndRemote runs a test with a directory and with a server.
+func localAndRemote(t *testing.T, test func(t *testing.T, store *weir.Store)) {
+	t.Run("local", func(t *testing.T) { test(t, openLocal(t)) })
+	t.Run("remote", func(t *testing.T) { test(t, openRemote(t)) })
 }
 
 // topic creates a topic.
 func topic(t testing.TB, store *weir.Store, name string) weir.Topic {
 	t.Helper()
 	topic := store.Topic(name)
-	if made, err := topic.Ensure(context.Background(), nil); err != nil || !made {
-		t.Fatal(made, err)
+	if created, err := topic.Ensure(context.Background(), nil); err != nil || !created {
+		t.Fatal(created, err)
 	}
 	return topic
 }
 
 func TestWritesConditionsAndReads(t *testing.T) {
-	everywhere(t, func(t *testing.T, store *weir.Store) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		orders := topic(t, store, "orders")
@@ -126,22 +126,22 @@ func TestWritesConditionsAndReads(t *testing.T) {
 		if err != nil || many.Records != 2 {
 			t.Fatal(many, err)
 		}
-		record, there, err := orders.Get(ctx, []byte("a"))
-		if err != nil || !there || string(record.Value()) != "3" || record.Kind() != weir.RecordPut {
-			t.Fatal(there, err)
+		record, ok, err := orders.Get(ctx, []byte("a"))
+		if err != nil || !ok || string(record.Value()) != "3" || record.Kind() != weir.RecordPut {
+			t.Fatal(ok, err)
 		}
-		if _, there, err := orders.Get(ctx, []byte("k")); there || err != nil {
+		if _, ok, err := orders.Get(ctx, []byte("k")); ok || err != nil {
 			t.Fatal("the key is there", err)
 		}
-		if record, there, err := orders.At(ctx, 2); !there || err != nil || string(record.Key()) != "k" {
-			t.Fatal(there, err)
+		if record, ok, err := orders.At(ctx, 2); !ok || err != nil || string(record.Key()) != "k" {
+			t.Fatal(ok, err)
 		}
-		info, there, err := orders.Info(ctx)
-		if err != nil || !there || !info.Live || info.Last != 4 || info.Keys != 1 {
-			t.Fatal(info, there, err)
+		info, ok, err := orders.Info(ctx)
+		if err != nil || !ok || !info.Live || info.Last != 4 || info.Keys != 1 {
+			t.Fatal(info, ok, err)
 		}
-		if _, there, err := store.Topic("none").Info(ctx); there || err != nil {
-			t.Fatal(there, err)
+		if _, ok, err := store.Topic("none").Info(ctx); ok || err != nil {
+			t.Fatal(ok, err)
 		}
 		names, err := store.Topics(ctx)
 		if err != nil || strings.Join(names, " ") != "orders" {
@@ -161,7 +161,7 @@ func TestWritesConditionsAndReads(t *testing.T) {
 }
 
 func TestKeysAreScannedInPages(t *testing.T) {
-	everywhere(t, func(t *testing.T, store *weir.Store) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx := context.Background()
 		keys := topic(t, store, "keys")
 		var writes []weir.Intention
@@ -190,14 +190,14 @@ func TestKeysAreScannedInPages(t *testing.T) {
 }
 
 func TestAListOfIntentionsServesSeveralTopics(t *testing.T) {
-	ctx, store := context.Background(), near(t)
+	ctx, store := context.Background(), openLocal(t)
 	list := []weir.Intention{weir.Put([]byte("k"), []byte("v"))}
 	for _, name := range []string{"a", "b"} {
 		if _, err := topic(t, store, name).Batch(ctx, list...); err != nil {
 			t.Fatal(err)
 		}
-		if _, there, err := store.Topic(name).Get(ctx, []byte("k")); !there || err != nil {
-			t.Fatal(name, there, err)
+		if _, ok, err := store.Topic(name).Get(ctx, []byte("k")); !ok || err != nil {
+			t.Fatal(name, ok, err)
 		}
 	}
 	if list[0].Topic != "" {
@@ -205,19 +205,19 @@ func TestAListOfIntentionsServesSeveralTopics(t *testing.T) {
 	}
 }
 
-func TestAListenerSeesWhatComesAndEndsWithItsContext(t *testing.T) {
-	everywhere(t, func(t *testing.T, store *weir.Store) {
+func TestAListenerReceivesNewRecordsUntilItsContextEnds(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		news := store.Topic("news")
-		seen, ended := make(chan string), make(chan error, 1)
+		received, ended := make(chan string), make(chan error, 1)
 		go func() {
 			for record, err := range news.Listen(ctx, weir.FromStart()) {
 				if err != nil {
 					ended <- err
 					return
 				}
-				seen <- string(record.Clone().Value())
+				received <- string(record.Clone().Value())
 			}
 			ended <- nil
 		}()
@@ -227,7 +227,7 @@ func TestAListenerSeesWhatComesAndEndsWithItsContext(t *testing.T) {
 		if _, err := news.Append(ctx, []byte("one")); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-seen + <-seen; got != "one" {
+		if got := <-received + <-received; got != "one" {
 			t.Fatal(got)
 		}
 		cancel()
@@ -237,8 +237,8 @@ func TestAListenerSeesWhatComesAndEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAGroupWorksOffATopic(t *testing.T) {
-	everywhere(t, func(t *testing.T, store *weir.Store) {
+func TestAGroupProcessesATopic(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx := context.Background()
 		jobs := topic(t, store, "jobs")
 		for at := range 3 {
@@ -292,8 +292,8 @@ func TestAGroupWorksOffATopic(t *testing.T) {
 	})
 }
 
-func TestASessionCarriesOutOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, store *weir.Store) {
+func TestASessionExecutesAnIntentionOnce(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx := context.Background()
 		log := topic(t, store, "log")
 		session, err := store.Session(ctx, [16]byte{1})
@@ -321,7 +321,7 @@ func TestASessionCarriesOutOnce(t *testing.T) {
 }
 
 func TestASessionSendsAheadAndIsAnsweredInOrder(t *testing.T) {
-	everywhere(t, func(t *testing.T, store *weir.Store) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx := context.Background()
 		log := topic(t, store, "log")
 		session, err := store.Session(ctx, [16]byte{2})
@@ -361,7 +361,7 @@ func TestASessionSendsAheadAndIsAnsweredInOrder(t *testing.T) {
 }
 
 func TestACallWithAnEndedContextDoesNothing(t *testing.T) {
-	everywhere(t, func(t *testing.T, store *weir.Store) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if _, err := store.Topic("t").Ensure(ctx, nil); !errors.Is(err, weir.ErrCancelled) {
@@ -376,8 +376,8 @@ func TestACallWithAnEndedContextDoesNothing(t *testing.T) {
 	})
 }
 
-func TestAClosedStoreSaysSo(t *testing.T) {
-	store := near(t)
+func TestAClosedStoreFailsAndItsPagesStayValid(t *testing.T) {
+	store := openLocal(t)
 	record := func() weir.Record {
 		topic := topic(t, store, "t")
 		if _, err := topic.Put(context.Background(), []byte("k"), make([]byte, 100_000)); err != nil {
@@ -400,8 +400,8 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 	}
 }
 
-func TestAQueryOverTopicsMergesFollowsAndGoesOn(t *testing.T) {
-	everywhere(t, func(t *testing.T, store *weir.Store) {
+func TestAQueryOverTopicsMergesFollowsAndResumes(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		for _, name := range []string{"orders.a", "orders.b"} {

@@ -11,7 +11,7 @@ import (
 
 func TestGoroutinesShareAStore(t *testing.T) {
 	ctx := context.Background()
-	topic := topic(t, near(t), "shared")
+	topic := topic(t, openLocal(t), "shared")
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -19,9 +19,9 @@ func TestGoroutinesShareAStore(t *testing.T) {
 				if _, err := topic.Put(ctx, []byte("key"), []byte("value")); err != nil {
 					t.Error(err)
 				}
-				record, there, err := topic.Get(ctx, []byte("key"))
-				if err != nil || !there || string(record.Value()) != "value" {
-					t.Error(there, err)
+				record, ok, err := topic.Get(ctx, []byte("key"))
+				if err != nil || !ok || string(record.Value()) != "value" {
+					t.Error(ok, err)
 				}
 			}
 			for record, err := range topic.Records(ctx, weir.Last(50)) {
@@ -34,18 +34,18 @@ func TestGoroutinesShareAStore(t *testing.T) {
 	all.Wait()
 }
 
-func TestAQueryIsOfOneGoroutineAtATime(t *testing.T) {
-	query, source := opened(t, weir.QueryOptions{})
-	fine := func(err error) bool { return err == nil || errors.Is(err, weir.ErrHandleBusy) }
+func TestAConcurrentCallOfAQueryIsRejected(t *testing.T) {
+	query, source := newLineQuery(t, weir.QueryOptions{})
+	okOrBusy := func(err error) bool { return err == nil || errors.Is(err, weir.ErrHandleBusy) }
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 100 {
-				if err := source.Enqueue([]byte("1\n2\n"), []byte("more")); !fine(err) {
+				if err := source.Enqueue([]byte("1\n2\n"), []byte("more")); !okOrBusy(err) {
 					t.Error(err)
 				}
 				step, page, err := query.Next(weir.Bounds{})
-				if !fine(err) {
+				if !okOrBusy(err) {
 					t.Error(err)
 				}
 				if err == nil && step == weir.Ready {

@@ -25,7 +25,7 @@ func (t Topic) Name() string { return t.name }
 // Ensure creates the topic if it does not exist. Options, which may be nil, apply only
 // to a topic that this call creates. Returns true if this call created the topic.
 func (t Topic) Ensure(ctx context.Context, options *TopicOptions) (bool, error) {
-	return ask(ctx, t.store, func(store storeHandle) (bool, error) {
+	return read(ctx, t.store, func(store storeHandle) (bool, error) {
 		return nativeTopicEnsure(store, t.name, options)
 	})
 }
@@ -140,7 +140,7 @@ func (t Topic) At(ctx context.Context, offset uint64) (Record, bool, error) {
 const cloneBytes = 64 << 10
 
 func (t Topic) record(ctx context.Context, find func(storeHandle) (pageHandle, error)) (Record, bool, error) {
-	handle, err := ask(ctx, t.store, find)
+	handle, err := read(ctx, t.store, find)
 	if err != nil || handle == nil {
 		return Record{}, false, err
 	}
@@ -150,7 +150,7 @@ func (t Topic) record(ctx context.Context, find func(storeHandle) (pageHandle, e
 		nativePageRelease(handle)
 		return record, true, nil
 	}
-	return Record{page.guarded().At(0)}, true, nil
+	return Record{page.withCleanup().At(0)}, true, nil
 }
 
 // Info is the state of a topic.
@@ -170,14 +170,14 @@ type Info struct {
 // Info returns the state of the topic, and whether it was ever created.
 func (t Topic) Info(ctx context.Context) (Info, bool, error) {
 	type answer struct {
-		info  Info
-		there bool
+		info   Info
+		exists bool
 	}
-	got, err := ask(ctx, t.store, func(store storeHandle) (answer, error) {
-		info, there, err := nativeTopicDescribe(store, t.name)
-		return answer{info, there}, err
+	got, err := read(ctx, t.store, func(store storeHandle) (answer, error) {
+		info, exists, err := nativeTopicDescribe(store, t.name)
+		return answer{info, exists}, err
 	})
-	return got.info, got.there, err
+	return got.info, got.exists, err
 }
 
 // From is a start position for reading.
@@ -299,13 +299,13 @@ type ScanOptions struct {
 // ScanPage returns one page of keys in byte order, which the caller must release; nil
 // if there are no more keys.
 func (t Topic) ScanPage(ctx context.Context, options ScanOptions) (*Page, error) {
-	handle, err := ask(ctx, t.store, func(store storeHandle) (pageHandle, error) {
+	handle, err := read(ctx, t.store, func(store storeHandle) (pageHandle, error) {
 		return nativeScan(store, t.name, &options)
 	})
 	if err != nil || handle == nil {
 		return nil, err
 	}
-	return adopt(handle), nil
+	return newPage(handle), nil
 }
 
 // Scan iterates over the keys with a prefix, in byte order, with their values. Each

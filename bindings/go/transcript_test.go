@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// world runs the commands of transcripts.
-type world interface {
+// transcriptRunner runs the commands of transcripts.
+type transcriptRunner interface {
 	// run runs a command and returns its output.
 	run(line string) string
-	// close releases what the commands have left open.
+	// close releases the handles that the commands left open.
 	close()
 }
 
@@ -31,7 +31,7 @@ func vectors(t *testing.T, set string) string {
 // replay runs every transcript of a set: commands above a rule, the expected output
 // below it. The text after a comma in set names the mode. If there is one, transcripts
 // about directories are skipped.
-func replay(t *testing.T, set string, fresh func(t *testing.T) world) {
+func replay(t *testing.T, set string, newRunner func(t *testing.T) transcriptRunner) {
 	folder, _, served := strings.Cut(set, ", ")
 	paths, err := filepath.Glob(filepath.Join(vectors(t, folder), "*.txt"))
 	if err != nil {
@@ -45,13 +45,13 @@ func replay(t *testing.T, set string, fresh func(t *testing.T) world) {
 	steps := 0
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			world := fresh(t)
-			defer world.close()
+			runner := newRunner(t)
+			defer runner.close()
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			steps += replayed(t, string(text), world)
+			steps += runBlocks(t, string(text), runner)
 		})
 	}
 	if len(paths) == 0 || steps == 0 {
@@ -60,8 +60,8 @@ func replay(t *testing.T, set string, fresh func(t *testing.T) world) {
 	fmt.Printf("transcripts of %s: %d, steps: %d\n", set, len(paths), steps)
 }
 
-// replayed runs the blocks of a transcript and returns the number of commands.
-func replayed(t *testing.T, text string, world world) int {
+// runBlocks runs the blocks of a transcript and returns the number of commands.
+func runBlocks(t *testing.T, text string, runner transcriptRunner) int {
 	t.Helper()
 	steps, line := 0, 1
 	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
@@ -73,7 +73,7 @@ func replayed(t *testing.T, text string, world world) int {
 				continue
 			}
 			steps++
-			printed.WriteString(world.run(command))
+			printed.WriteString(runner.run(command))
 		}
 		if got := printed.String(); ruled && got != want {
 			t.Errorf("the block at line %d prints\n%sand not\n%s", line, got, want)

@@ -2,7 +2,7 @@ package weir
 
 import "testing"
 
-func TestLaterMinorVersionsOfTheInterfaceFit(t *testing.T) {
+func TestLaterMinorVersionsAreCompatible(t *testing.T) {
 	const wanted = 0x0001_0002
 	for library, want := range map[uint32]bool{
 		wanted:      true,
@@ -12,11 +12,11 @@ func TestLaterMinorVersionsOfTheInterfaceFit(t *testing.T) {
 		0x0002_0002: false,
 		0x8001_0002: false,
 	} {
-		if fits(library, wanted) != want {
+		if isCompatible(library, wanted) != want {
 			t.Errorf("%#x", library)
 		}
 	}
-	if !fits(2, 1) {
+	if !isCompatible(2, 1) {
 		t.Error("0.2 has what 0.1 has")
 	}
 }

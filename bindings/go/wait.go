@@ -22,17 +22,17 @@ func (s *Store) within(ctx context.Context, limited bool) (storeHandle, func() b
 		return handle, func() bool { return false }, err
 	}
 	left := forever
-	if deadline, there := ctx.Deadline(); there && limited {
+	if deadline, ok := ctx.Deadline(); ok && limited {
 		left = max(time.Until(deadline), 0)
 	}
-	own, err := nativeWithin(handle, left)
+	callHandle, err := nativeWithin(handle, left)
 	if err != nil {
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { nativeCancel(own) })
-	return own, func() bool {
+	stop := context.AfterFunc(ctx, func() { nativeCancel(callHandle) })
+	return callHandle, func() bool {
 		late := !stop()
-		_ = nativeClose(own)
+		_ = nativeClose(callHandle)
 		return late
 	}, nil
 }
@@ -47,13 +47,13 @@ func write[T any](ctx context.Context, s *Store, work func(storeHandle) (T, erro
 	}
 	value, err := work(handle)
 	done()
-	return value, because(ctx, err)
+	return value, withContextError(ctx, err)
 }
 
-// ask is write for reads. A local store responds at once, so its calls ignore the
+// read is write for reads. A local store responds at once, so its calls ignore the
 // context.
-func ask[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error)) (T, error) {
-	if !s.far && ctx.Err() == nil {
+func read[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error)) (T, error) {
+	if !s.remote && ctx.Err() == nil {
 		ctx = context.WithoutCancel(ctx)
 	}
 	return write(ctx, s, work)
@@ -73,12 +73,12 @@ func open[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error
 		free(value)
 		return none, ended(ctx)
 	}
-	return value, because(ctx, err)
+	return value, withContextError(ctx, err)
 }
 
-// during runs work until the context ends. The function cancel ends the running
+// untilContextEnds runs work until the context ends. The function cancel ends the running
 // call of the handle, or otherwise its next call.
-func during[T any](ctx context.Context, cancel func(), work func() (T, error)) (T, error) {
+func untilContextEnds[T any](ctx context.Context, cancel func(), work func() (T, error)) (T, error) {
 	for {
 		if ctx.Err() != nil {
 			var none T
@@ -104,18 +104,18 @@ func during[T any](ctx context.Context, cancel func(), work func() (T, error)) (
 			// The cancel of an earlier context ended this call before it did anything.
 			continue
 		}
-		return value, because(ctx, err)
+		return value, withContextError(ctx, err)
 	}
 }
 
-// because adds the error of the context to the error of a call that the context
+// withContextError adds the error of the context to the error of a call that the context
 // ended.
-func because(ctx context.Context, err error) error {
+func withContextError(ctx context.Context, err error) error {
 	code := codeOf(err)
 	if code != ErrCancelled && code != ErrDeadline && code != ErrIndeterminate {
 		return err
 	}
-	if deadline, there := ctx.Deadline(); there && !time.Now().Before(deadline) {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		// The timer of the context may be late.
 		<-ctx.Done()
 	}

@@ -22,8 +22,8 @@ type relay struct {
 	held    chan struct{} // has a value while replies are held back
 }
 
-// relayed returns a relay to a new server.
-func relayed(t testing.TB) *relay {
+// newRelay returns a relay to a new server.
+func newRelay(t testing.TB) *relay {
 	t.Helper()
 	server := strings.TrimPrefix(serve(t), "weir://")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -80,7 +80,7 @@ type reader func([]byte) (int, error)
 
 func (r reader) Read(into []byte) (int, error) { return r(into) }
 
-// hold holds back the replies of the server until letGo.
+// hold holds back the replies of the server until resume.
 func (r *relay) hold() {
 	r.gate.Lock()
 	select {
@@ -90,7 +90,7 @@ func (r *relay) hold() {
 	r.held <- struct{}{}
 }
 
-func (r *relay) letGo() {
+func (r *relay) resume() {
 	<-r.held
 	r.gate.Unlock()
 }
@@ -104,8 +104,8 @@ type waiting struct {
 	code weir.Code
 }
 
-// waits returns calls of every kind that can wait.
-func waits(t *testing.T, store *weir.Store) []waiting {
+// waitingCalls returns calls of every kind that can wait.
+func waitingCalls(t *testing.T, store *weir.Store) []waiting {
 	t.Helper()
 	ctx := context.Background()
 	topic := topic(t, store, "t")
@@ -181,10 +181,10 @@ func waits(t *testing.T, store *weir.Store) []waiting {
 	}
 }
 
-// held returns a store behind a relay; the relay stops holding back at the end of the test.
-func held(t *testing.T) (*weir.Store, *relay) {
+// stalledStore returns a store behind a relay; the relay stops holding back at the end of the test.
+func stalledStore(t *testing.T) (*weir.Store, *relay) {
 	t.Helper()
-	relay := relayed(t)
+	relay := newRelay(t)
 	store, err := weir.Connect(context.Background(), relay.address, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -193,18 +193,18 @@ func held(t *testing.T) (*weir.Store, *relay) {
 	return store, relay
 }
 
-// goesOn fails the test if a store is no longer usable.
-func goesOn(t *testing.T, store *weir.Store) {
+// checkUsable fails the test if a store is no longer usable.
+func checkUsable(t *testing.T, store *weir.Store) {
 	t.Helper()
-	record, there, err := store.Topic("t").Get(context.Background(), []byte("k"))
-	if err != nil || !there || len(record.Value()) != 1 {
-		t.Fatal(there, err)
+	record, ok, err := store.Topic("t").Get(context.Background(), []byte("k"))
+	if err != nil || !ok || len(record.Value()) != 1 {
+		t.Fatal(ok, err)
 	}
 }
 
 func TestADeadlineReachesEveryCallThatWaitsForAServer(t *testing.T) {
-	store, relay := held(t)
-	calls := waits(t, store)
+	store, relay := stalledStore(t)
+	calls := waitingCalls(t, store)
 	relay.hold()
 	for _, one := range calls {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -217,13 +217,13 @@ func TestADeadlineReachesEveryCallThatWaitsForAServer(t *testing.T) {
 			t.Errorf("%s: its cause is %v", one.name, errors.Unwrap(err))
 		}
 	}
-	relay.letGo()
-	goesOn(t, store)
+	relay.resume()
+	checkUsable(t, store)
 }
 
 func TestACancelReachesEveryCallThatWaitsForAServer(t *testing.T) {
-	store, relay := held(t)
-	calls := waits(t, store)
+	store, relay := stalledStore(t)
+	calls := waitingCalls(t, store)
 	isHeld := false
 	for _, one := range calls {
 		if !isHeld {
@@ -245,13 +245,13 @@ func TestACancelReachesEveryCallThatWaitsForAServer(t *testing.T) {
 		if isHeld = one.name == "Session.Submit"; isHeld {
 			continue
 		}
-		relay.letGo()
-		goesOn(t, store)
+		relay.resume()
+		checkUsable(t, store)
 	}
 }
 
-func TestWhatIsOpenedOutlivesTheContextOfItsOpening(t *testing.T) {
-	store, _ := held(t)
+func TestHandlesOutliveTheContextThatOpenedThem(t *testing.T) {
+	store, _ := stalledStore(t)
 	topic := topic(t, store, "t")
 	if _, err := topic.Put(context.Background(), []byte("k"), []byte("v")); err != nil {
 		t.Fatal(err)

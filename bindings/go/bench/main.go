@@ -36,18 +36,18 @@ var errRequest = errors.New("malformed request or page")
 
 // input is a page, and memory that the passes reuse.
 type input struct {
-	page, room []byte
-	items      int
+	page, scratch []byte
+	items         int
 }
 
 // batch bounds one call of Next: by the number of items, whatever their size.
 var batch = weir.Bounds{Items: 256, Bytes: math.MaxUint64}
 
-// way is one measured operation: it runs a pass, starts and stops the clock, and
+// workload is one measured operation: it runs a pass, starts and stops the clock, and
 // calls each with the key of every item if each is not nil.
-type way func(in *input, clock *clock, each func(key []byte)) (touch uint64, err error)
+type workload func(in *input, clock *clock, each func(key []byte)) (touch uint64, err error)
 
-var ways = map[string]way{
+var workloads = map[string]workload{
 	"enqueue": enqueue(func(in *input, source weir.Source) error {
 		return source.EnqueuePinned(in.page, nil, nil)
 	}),
@@ -78,8 +78,8 @@ func main() {
 		fmt.Println("go-weir,", runtime.Version()+",", weir.BuildInfo())
 		return
 	}
-	pass, there := ways[name]
-	if !there {
+	pass, ok := workloads[name]
+	if !ok {
 		fmt.Fprintln(os.Stderr, "usage: bench enqueue|enqueue-copied|enqueue-buffer|next|merge|copy")
 		os.Exit(2)
 	}
@@ -113,7 +113,7 @@ func profile() string {
 	return "debug"
 }
 
-func serve(line string, pass way, inputs map[string]*input) (string, error) {
+func serve(line string, pass workload, inputs map[string]*input) (string, error) {
 	words := strings.Split(line, "\t")
 	if len(words) < 2 {
 		return "", errRequest
@@ -124,7 +124,7 @@ func serve(line string, pass way, inputs map[string]*input) (string, error) {
 			return "", err
 		}
 		page := pages.Make(shape)
-		inputs[words[1]] = &input{page: page, room: make([]byte, len(page)), items: shape.Objects}
+		inputs[words[1]] = &input{page: page, scratch: make([]byte, len(page)), items: shape.Objects}
 		return "ok", nil
 	}
 	in := inputs[words[1]]
@@ -153,7 +153,7 @@ func serve(line string, pass way, inputs map[string]*input) (string, error) {
 	return "", errRequest
 }
 
-func run(in *input, pass way, count int) (string, error) {
+func run(in *input, pass workload, count int) (string, error) {
 	// The process was just scheduled, so its first pass has cold caches.
 	if _, err := pass(in, &clock{}, nil); err != nil {
 		return "", err
@@ -216,13 +216,13 @@ func (c *clock) stop() {
 	c.cpu += cpu - c.cpuBegun
 }
 
-var begun = time.Now()
+var processStart = time.Now()
 
 func now() (wall, cpu int64) {
 	const processCPUTime = 2
 	var spec syscall.Timespec
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, processCPUTime, uintptr(unsafe.Pointer(&spec)), 0)
-	return time.Since(begun).Nanoseconds(), spec.Nano()
+	return time.Since(processStart).Nanoseconds(), spec.Nano()
 }
 
 // sorted creates a query that is ordered by the key, and its sources.
@@ -231,19 +231,19 @@ func sorted(sources int) (*weir.Query, []weir.Source, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var made []weir.Source
+	var added []weir.Source
 	for range sources {
 		source, err := query.Source(weir.SourceOptions{Sorted: true})
 		if err != nil {
 			query.Close()
 			return nil, nil, err
 		}
-		made = append(made, source)
+		added = append(added, source)
 	}
-	return query, made, nil
+	return query, added, nil
 }
 
-func enqueue(take func(in *input, source weir.Source) error) way {
+func enqueue(take func(in *input, source weir.Source) error) workload {
 	return func(in *input, clock *clock, each func([]byte)) (uint64, error) {
 		clock.start()
 		defer clock.stop()
@@ -384,7 +384,7 @@ func split(in *input) ([2][]byte, error) {
 
 func copied(in *input, clock *clock, _ func([]byte)) (uint64, error) {
 	clock.start()
-	copy(in.room, in.page)
+	copy(in.scratch, in.page)
 	clock.stop()
-	return uint64(len(in.room)), nil
+	return uint64(len(in.scratch)), nil
 }

@@ -22,8 +22,8 @@ func serve(t *testing.T, flags ...string) string {
 		program = filepath.Join(t.TempDir(), "cosmos-mock")
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
 		build.Dir = filepath.Join("..", "..", "..", "..", "lab", "peers", "cosmos-mock")
-		if said, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 	}
 	server := exec.Command(program, flags...)
@@ -50,7 +50,7 @@ func serve(t *testing.T, flags ...string) string {
 	return strings.TrimSpace(line)
 }
 
-func TestDocumentsComeInOrderThroughASplit(t *testing.T) {
+func TestDocumentsStayInOrderAcrossASplit(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"whole":         {"-partitions", "3"},
 		"split":         {"-partitions", "3", "-split", "1", "-split-after", "2"},

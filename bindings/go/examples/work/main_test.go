@@ -12,11 +12,11 @@ func TestEveryJobIsDoneOnceAndTheFailedOneAgain(t *testing.T) {
 	if err := run(context.Background(), t.TempDir(), &out); err != nil {
 		t.Fatal(err)
 	}
-	said := out.String()
-	if lines := strings.Count(said, "\n"); lines != jobs {
-		t.Fatalf("%d jobs of %d\n%s", lines, jobs, said)
+	printed := out.String()
+	if lines := strings.Count(printed, "\n"); lines != jobs {
+		t.Fatalf("%d jobs of %d\n%s", lines, jobs, printed)
 	}
-	if !strings.Contains(said, "job 3, attempt 2") {
-		t.Fatal(said)
+	if !strings.Contains(printed, "job 3, attempt 2") {
+		t.Fatal(printed)
 	}
 }
