@@ -220,7 +220,7 @@ const (
 	ErrInternal Code = 901
 )
 
-// table has what is said of each error.
+// table describes each error.
 var table = map[Code]row{
 	ErrTopicExists: {
 		name:     "TOPIC_EXISTS",

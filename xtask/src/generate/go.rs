@@ -23,7 +23,7 @@ pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
         writeln!(out, "\t// {name}: {}", entry.sentence)?;
         writeln!(out, "\t{name} Code = {}", entry.number)?;
     }
-    out.push_str(")\n\n// table has what is said of each error.\nvar table = map[Code]row{\n");
+    out.push_str(")\n\n// table describes each error.\nvar table = map[Code]row{\n");
     for entry in entries {
         writeln!(out, "\t{}: {{", name(&entry.name))?;
         writeln!(out, "\t\tname:     {:?},", entry.name)?;

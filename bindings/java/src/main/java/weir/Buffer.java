@@ -12,13 +12,13 @@ public final class Buffer implements AutoCloseable {
     private static final int STEP = 64 << 10;
 
     private long handle;
-    private Lent lent;
+    private NativeMemory memory;
     private MemorySegment data;
     private long used;
 
     /** Creates a buffer of {@code size} bytes, at least 1, with unspecified content. */
     public Buffer(long size) {
-        Library.need();
+        Library.requireLoaded();
         allocate(size);
     }
 
@@ -27,8 +27,8 @@ public final class Buffer implements AutoCloseable {
             MemorySegment out = call.allocate(JAVA_LONG);
             Lib.check(call, error -> (int) Lib.BUFFER_NEW.invokeExact(size, out, error));
             handle = out.get(JAVA_LONG, 0);
-            lent = new Lent(Arena.ofConfined(), handle, Lib.BUFFER_FREE);
-            data = lent.part(Lib.bufferData(handle), size);
+            memory = new NativeMemory(Arena.ofConfined(), handle, Lib.BUFFER_FREE);
+            data = memory.segment(Lib.bufferData(handle), size);
         }
     }
 
@@ -49,7 +49,7 @@ public final class Buffer implements AutoCloseable {
 
     private void append(byte[] chunk, int length) {
         if (used + length > data.byteSize()) {
-            Lent old = lent;
+            NativeMemory old = memory;
             MemorySegment before = data;
             allocate(Math.max(2 * before.byteSize(), used + length));
             MemorySegment.copy(before, 0, data, 0, used);
@@ -79,12 +79,12 @@ public final class Buffer implements AutoCloseable {
     }
 
     /** Records that the library owns the memory now. */
-    void gone() {
-        lent.leave();
-        forget();
+    void markTransferred() {
+        memory.transfer();
+        clear();
     }
 
-    private void forget() {
+    private void clear() {
         handle = 0;
         data = null;
     }
@@ -93,8 +93,8 @@ public final class Buffer implements AutoCloseable {
     @Override
     public void close() {
         if (handle != 0) {
-            lent.close();
-            forget();
+            memory.close();
+            clear();
         }
     }
 }

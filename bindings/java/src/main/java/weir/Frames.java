@@ -45,11 +45,11 @@ public final class Frames {
     }
 
     /** Converts this to a {@code weir_frames} structure, with the properties of these names. */
-    MemorySegment given(Arena call, List<String> names) {
+    MemorySegment toNative(Arena call, List<String> names) {
         int count = items.size();
         MemorySegment spans = call.allocate(8L * Math.max(count, 1), Integer.BYTES);
         MemorySegment metas = call.allocate(16L * Math.max(count * names.size(), 1), Long.BYTES);
-        long place = 0;
+        long offset = 0;
         for (int at = 0; at < count; at++) {
             Item item = items.get(at);
             spans.set(JAVA_INT, 8L * at, item.offset());
@@ -57,11 +57,11 @@ public final class Frames {
             for (String name : names) {
                 Property property = item.properties().get(name);
                 if (property != null) {
-                    metas.set(JAVA_INT, place, property.kind());
-                    metas.set(JAVA_INT, place + 4, property.length());
-                    metas.set(JAVA_LONG, place + 8, property.number());
+                    metas.set(JAVA_INT, offset, property.kind());
+                    metas.set(JAVA_INT, offset + 4, property.length());
+                    metas.set(JAVA_LONG, offset + 8, property.number());
                 }
-                place += 16;
+                offset += 16;
             }
         }
         MemorySegment frames = call.allocate(32, Long.BYTES);

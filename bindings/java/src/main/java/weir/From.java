@@ -24,10 +24,10 @@ public final class From {
      */
     public static From parse(String text) {
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = Lib.slice(call, text);
+            MemorySegment argument = Lib.slice(call, text);
             MemorySegment kind = call.allocate(JAVA_INT);
             MemorySegment value = call.allocate(JAVA_LONG);
-            Lib.check(call, error -> (int) Lib.POSITION.invokeExact(given, kind, value, error));
+            Lib.check(call, error -> (int) Lib.POSITION.invokeExact(argument, kind, value, error));
             return new From(kind.get(JAVA_INT, 0), value.get(JAVA_LONG, 0));
         }
     }

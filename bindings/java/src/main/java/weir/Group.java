@@ -18,7 +18,7 @@ public final class Group implements AutoCloseable {
     private static final int EXTEND = 4;
 
     private final Handle handle;
-    private final Marks marks;
+    private final CancelMark cancelMark;
 
     /**
      * The state of a group.
@@ -38,24 +38,24 @@ public final class Group implements AutoCloseable {
 
     Group(Topic topic, String name, GroupMode mode, GroupOptions options) {
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = Lib.sized(call, 80);
-            given.set(JAVA_INT, 4, mode.ordinal() + 1);
-            given.set(JAVA_INT, 8, options.existing ? 1 : 0);
-            Lib.putText(call, given, 16, options.member);
-            given.set(JAVA_LONG, 32, Weir.millis(options.claimLease));
-            given.set(JAVA_INT, 12, options.start.kind);
-            given.set(JAVA_LONG, 40, options.start.value);
-            given.set(JAVA_LONG, 48, Weir.millis(options.lease));
-            given.set(JAVA_INT, 56, options.attempts);
-            given.set(JAVA_INT, 60, options.pending);
-            Lib.putText(call, given, 64, options.deadLetters);
+            MemorySegment argument = Lib.sized(call, 80);
+            argument.set(JAVA_INT, 4, mode.ordinal() + 1);
+            argument.set(JAVA_INT, 8, options.existing ? 1 : 0);
+            Lib.putText(call, argument, 16, options.member);
+            argument.set(JAVA_LONG, 32, Weir.millis(options.claimLease));
+            argument.set(JAVA_INT, 12, options.start.kind);
+            argument.set(JAVA_LONG, 40, options.start.value);
+            argument.set(JAVA_LONG, 48, Weir.millis(options.lease));
+            argument.set(JAVA_INT, 56, options.attempts);
+            argument.set(JAVA_INT, 60, options.pending);
+            Lib.putText(call, argument, 64, options.deadLetters);
             MemorySegment of = Lib.slice(call, topic.name());
             MemorySegment group = Lib.slice(call, name);
             MemorySegment out = call.allocate(JAVA_LONG);
             handle = topic.store().open(this, call,
-                    (store, error) -> (int) Lib.GROUP_OPEN.invokeExact(store, of, group, given, out, error),
+                    (store, error) -> (int) Lib.GROUP_OPEN.invokeExact(store, of, group, argument, out, error),
                     out, Lib.GROUP_FREE);
-            marks = new Marks(handle, Lib.GROUP_CANCEL);
+            cancelMark = new CancelMark(handle, Lib.GROUP_CANCEL);
         }
     }
 
@@ -65,7 +65,8 @@ public final class Group implements AutoCloseable {
             MemorySegment out = call.allocate(JAVA_LONG);
             long group = handle.get();
             long time = Weir.millis(wait);
-            int result = marks.check(call, error -> (int) Lib.GROUP_CLAIM.invokeExact(group, limit, time, out, error));
+            int result = cancelMark.check(call,
+                    error -> (int) Lib.GROUP_CLAIM.invokeExact(group, limit, time, out, error));
             return result == Lib.TIMEOUT ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
         }
     }
@@ -75,7 +76,7 @@ public final class Group implements AutoCloseable {
      * At a server, it cancels any other call as well. A write that has begun fails with INDETERMINATE.
      */
     public void cancel() {
-        marks.cancel();
+        cancelMark.cancel();
     }
 
     /** The claims of all records of a claimed page; valid after the page is closed. */
@@ -121,11 +122,11 @@ public final class Group implements AutoCloseable {
             }
             MemorySegment lost = call.allocate(JAVA_LONG, size);
             MemorySegment count = call.allocate(JAVA_LONG);
-            MemorySegment words = Lib.slice(call, reason);
+            MemorySegment reasonSlice = Lib.slice(call, reason);
             long group = handle.get();
             long time = Weir.millis(span);
-            marks.check(call, error -> (int) Lib.GROUP_SETTLE.invokeExact(
-                    group, claims, (long) size, verb, time, words, lost, count, error));
+            cancelMark.check(call, error -> (int) Lib.GROUP_SETTLE.invokeExact(
+                    group, claims, (long) size, verb, time, reasonSlice, lost, count, error));
             for (long at = 0; at < count.get(JAVA_LONG, 0); at++) {
                 offsets.add(lost.getAtIndex(JAVA_LONG, at));
             }
@@ -159,7 +160,7 @@ public final class Group implements AutoCloseable {
     private void step(int verb, From to) {
         try (Arena call = Arena.ofConfined()) {
             long group = handle.get();
-            marks.check(call, error ->
+            cancelMark.check(call, error ->
                     (int) Lib.GROUP_STEP.invokeExact(group, verb, to.kind, to.value, error));
         }
     }
@@ -169,7 +170,7 @@ public final class Group implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = Lib.sized(call, 80);
             long group = handle.get();
-            marks.check(call, error -> (int) Lib.GROUP_DESCRIBE.invokeExact(group, out, error));
+            cancelMark.check(call, error -> (int) Lib.GROUP_DESCRIBE.invokeExact(group, out, error));
             return new Info(out.get(JAVA_LONG, 8), out.get(JAVA_LONG, 16), out.get(JAVA_LONG, 24),
                     out.get(JAVA_LONG, 32), out.get(JAVA_LONG, 40), out.get(JAVA_LONG, 48),
                     out.get(JAVA_LONG, 56), out.get(JAVA_LONG, 64), out.get(JAVA_LONG, 72));

@@ -34,47 +34,47 @@ public final class Intention {
 
     /** Sets the value of a key; appends if the key is empty. */
     public static Intention put(byte[] key, byte[] value) {
-        Intention made = new Intention(PUT);
-        made.key = key;
-        made.value = value;
-        return made;
+        Intention intention = new Intention(PUT);
+        intention.key = key;
+        intention.value = value;
+        return intention;
     }
 
     /** Deletes a key. */
     public static Intention delete(byte[] key) {
-        Intention made = new Intention(DELETE);
-        made.key = key;
-        return made;
+        Intention intention = new Intention(DELETE);
+        intention.key = key;
+        return intention;
     }
 
     /** Executes all changes, in order, or none. Conditions on keys name their key with {@link Expect#of}. */
     public static Intention transaction(List<Change> changes) {
-        Intention made = new Intention(TRANSACTION);
-        made.changes = List.copyOf(changes);
-        return made;
+        Intention intention = new Intention(TRANSACTION);
+        intention.changes = List.copyOf(changes);
+        return intention;
     }
 
     /** Creates the topic. */
     public static Intention create(TopicOptions options) {
-        Intention made = new Intention(CREATE);
-        made.options = options;
-        return made;
+        Intention intention = new Intention(CREATE);
+        intention.options = options;
+        return intention;
     }
 
     /** Creates the topic with a program, a WebAssembly module, that validates its intentions. */
     public static Intention create(TopicOptions options, byte[] program, byte[] args) {
-        Intention made = create(options);
-        made.code = program;
-        made.args = args;
-        return made;
+        Intention intention = create(options);
+        intention.code = program;
+        intention.args = args;
+        return intention;
     }
 
     /** Replaces the program of the topic. */
     public static Intention replace(byte[] program, byte[] args) {
-        Intention made = new Intention(REPLACE);
-        made.code = program;
-        made.args = args;
-        return made;
+        Intention intention = new Intention(REPLACE);
+        intention.code = program;
+        intention.args = args;
+        return intention;
     }
 
     /** Destroys the topic. */
@@ -84,9 +84,9 @@ public final class Intention {
 
     /** Replaces the options of the topic. */
     public static Intention alter(TopicOptions options) {
-        Intention made = new Intention(ALTER);
-        made.options = options;
-        return made;
+        Intention intention = new Intention(ALTER);
+        intention.options = options;
+        return intention;
     }
 
     /** Sets the topic. In calls of a {@link Topic}, the default is that topic. */

@@ -49,7 +49,7 @@ final class Lib {
             call("weir_page_get", JAVA_LONG, JAVA_LONG, JAVA_LONG, SLICE, ADDRESS, ADDRESS);
     static final MethodHandle PAGE_VALUES = call("weir_page_values", JAVA_LONG, JAVA_LONG, JAVA_LONG,
             ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
-    static final MethodHandle PAGE_RELEASE = give("weir_page_release");
+    static final MethodHandle PAGE_RELEASE = voidCall("weir_page_release");
 
     static final MethodHandle OPEN = call("weir_open", SLICE, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle CONNECT = call("weir_connect", SLICE, ADDRESS, ADDRESS, ADDRESS);
@@ -64,7 +64,7 @@ final class Lib {
     static final MethodHandle PENDING_RECEIVED = call("weir_pending_received", JAVA_LONG, JAVA_LONG, ADDRESS);
     static final MethodHandle PENDING_WAIT = call("weir_pending_wait", JAVA_LONG, JAVA_LONG, ADDRESS,
             JAVA_LONG, ADDRESS, ADDRESS);
-    static final MethodHandle PENDING_FREE = give("weir_pending_free");
+    static final MethodHandle PENDING_FREE = voidCall("weir_pending_free");
     static final MethodHandle SESSION_OPEN = call("weir_session_open", JAVA_LONG, SLICE, ADDRESS, ADDRESS);
     static final MethodHandle SESSION_SUBMIT =
             call("weir_session_submit", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
@@ -75,7 +75,7 @@ final class Lib {
     static final MethodHandle SESSION_RESUME =
             call("weir_session_resume", JAVA_LONG, JAVA_LONG, ADDRESS);
     static final MethodHandle SESSION_CANCEL = call("weir_session_cancel", JAVA_LONG);
-    static final MethodHandle SESSION_FREE = give("weir_session_free");
+    static final MethodHandle SESSION_FREE = voidCall("weir_session_free");
     static final MethodHandle TOPIC_ENSURE =
             call("weir_topic_ensure", JAVA_LONG, SLICE, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle TOPIC_DESCRIBE =
@@ -91,7 +91,7 @@ final class Lib {
     static final MethodHandle READER_NEXT =
             call("weir_reader_next", JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle READER_CANCEL = call("weir_reader_cancel", JAVA_LONG);
-    static final MethodHandle READER_FREE = give("weir_reader_free");
+    static final MethodHandle READER_FREE = voidCall("weir_reader_free");
     static final MethodHandle GROUP_OPEN =
             call("weir_group_open", JAVA_LONG, SLICE, SLICE, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle GROUP_CLAIM =
@@ -102,7 +102,7 @@ final class Lib {
             call("weir_group_step", JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
     static final MethodHandle GROUP_DESCRIBE = call("weir_group_describe", JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle GROUP_CANCEL = call("weir_group_cancel", JAVA_LONG);
-    static final MethodHandle GROUP_FREE = give("weir_group_free");
+    static final MethodHandle GROUP_FREE = voidCall("weir_group_free");
 
     static final MethodHandle QUERY_OPEN = call("weir_query_open", ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle QUERY_OPEN_TOPICS =
@@ -129,17 +129,17 @@ final class Lib {
     static final MethodHandle QUERY_TOKEN = call("weir_query_token", JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle QUERY_EXPLAIN = call("weir_query_explain", JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle QUERY_CANCEL = call("weir_query_cancel", JAVA_LONG);
-    static final MethodHandle QUERY_FREE = give("weir_query_free");
+    static final MethodHandle QUERY_FREE = voidCall("weir_query_free");
     static final MethodHandle BUFFER_NEW = call("weir_buffer_new", JAVA_LONG, ADDRESS, ADDRESS);
     private static final MethodHandle HANDLES_OPEN =
             handle("weir_handles_open", FunctionDescriptor.of(JAVA_LONG));
     private static final MethodHandle BUFFER_DATA = handle("weir_buffer_data",
             FunctionDescriptor.of(ADDRESS, JAVA_LONG, ADDRESS));
-    static final MethodHandle BUFFER_FREE = give("weir_buffer_free");
+    static final MethodHandle BUFFER_FREE = voidCall("weir_buffer_free");
 
     static {
         int version = version();
-        if (!fits(version, ABI_VERSION)) {
+        if (!isCompatible(version, ABI_VERSION)) {
             throw new WeirException(ErrorCode.ABI_MISMATCH,
                     "the library has the interface " + (version >>> 16) + "." + (version & 0xffff)
                             + ", this package needs " + (ABI_VERSION >>> 16) + "." + (ABI_VERSION & 0xffff));
@@ -149,7 +149,7 @@ final class Lib {
     private Lib() {}
 
     /** Whether a library is compatible: an equal major version, and at least the wanted minor version. */
-    static boolean fits(int library, int wanted) {
+    static boolean isCompatible(int library, int wanted) {
         return library >>> 16 == wanted >>> 16 && (library & 0xffff) >= (wanted & 0xffff);
     }
 
@@ -163,8 +163,8 @@ final class Lib {
      * Memory of a thread for the results of calls on pages. Each call reuses it, so the content is valid only
      * within the method that makes the call.
      */
-    static final class Room {
-        private static final ThreadLocal<Room> ROOMS = ThreadLocal.withInitial(Room::new);
+    static final class CallScratch {
+        private static final ThreadLocal<CallScratch> PER_THREAD = ThreadLocal.withInitial(CallScratch::new);
 
         /** {@code weir_error}. */
         final MemorySegment error;
@@ -173,15 +173,15 @@ final class Lib {
         /** {@code weir_page_info}. */
         final MemorySegment info;
 
-        private Room() {
+        private CallScratch() {
             Arena arena = Arena.ofAuto();
             error = arena.allocate(ERROR_BYTES, Long.BYTES);
             out = arena.allocate(JAVA_LONG);
             info = sized(arena, Page.INFO_BYTES);
         }
 
-        static Room mine() {
-            return ROOMS.get();
+        static CallScratch ofThread() {
+            return PER_THREAD.get();
         }
     }
 
@@ -200,7 +200,7 @@ final class Lib {
     }
 
     /** Makes a call that has no argument for an error. Returns its result. */
-    static int plain(MethodHandle handle, long value) {
+    static int callWithoutError(MethodHandle handle, long value) {
         return run(() -> (int) handle.invokeExact(value));
     }
 
@@ -243,8 +243,8 @@ final class Lib {
     }
 
     private static RuntimeException unexpected(Throwable thrown) {
-        if (thrown instanceof RuntimeException fine) {
-            return fine;
+        if (thrown instanceof RuntimeException runtimeException) {
+            return runtimeException;
         }
         if (thrown instanceof Error fatal) {
             throw fatal;
@@ -334,7 +334,7 @@ final class Lib {
         return handle(name, FunctionDescriptor.of(JAVA_INT, arguments));
     }
 
-    private static MethodHandle give(String name) {
+    private static MethodHandle voidCall(String name) {
         return handle(name, FunctionDescriptor.ofVoid(JAVA_LONG));
     }
 

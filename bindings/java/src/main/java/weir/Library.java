@@ -44,14 +44,14 @@ final class Library {
     }
 
     /** Throws an error if there is no library. Every method that opens something calls this first. */
-    static void need() {
+    static void requireLoaded() {
         if (MISSING != null) {
             throw new WeirException(ErrorCode.UNSUPPORTED, MISSING);
         }
     }
 
     static SymbolLookup symbols() {
-        need();
+        requireLoaded();
         return SYMBOLS;
     }
 }

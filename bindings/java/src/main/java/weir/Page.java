@@ -40,7 +40,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     private final long skipped;
     private final long hint;
     private final long position;
-    private Lent lent;
+    private NativeMemory memory;
     private MemorySegment items;
     private MemorySegment records;
     private MemorySegment[] buffers;
@@ -48,8 +48,8 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     /** Takes ownership of a page of the library. */
     Page(long handle) {
         this.handle = handle;
-        this.lent = new Lent(Arena.ofConfined(), handle, Lib.PAGE_RELEASE);
-        MemorySegment info = described();
+        this.memory = new NativeMemory(Arena.ofConfined(), handle, Lib.PAGE_RELEASE);
+        MemorySegment info = describe();
         this.count = Math.toIntExact(info.get(JAVA_LONG, INFO_ITEMS + 8));
         this.recordCount = Math.toIntExact(info.get(JAVA_LONG, INFO_RECORDS + 8));
         this.skipped = info.get(JAVA_LONG, INFO_SKIPPED);
@@ -59,30 +59,30 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     }
 
     /** The description of the page, valid until the next call of this thread. */
-    private MemorySegment described() {
-        Lib.Room room = Lib.Room.mine();
-        MemorySegment info = room.info;
-        Lib.check(room.error, error -> (int) Lib.PAGE_DESCRIBE.invokeExact(handle, info, error));
+    private MemorySegment describe() {
+        Lib.CallScratch scratch = Lib.CallScratch.ofThread();
+        MemorySegment info = scratch.info;
+        Lib.check(scratch.error, error -> (int) Lib.PAGE_DESCRIBE.invokeExact(handle, info, error));
         return info;
     }
 
     private void wrap(MemorySegment info) {
-        items = lent.part(info.get(ADDRESS, INFO_ITEMS), count * ITEM_BYTES);
-        records = lent.part(info.get(ADDRESS, INFO_RECORDS), recordCount * RECORD_BYTES);
+        items = memory.segment(info.get(ADDRESS, INFO_ITEMS), count * ITEM_BYTES);
+        records = memory.segment(info.get(ADDRESS, INFO_RECORDS), recordCount * RECORD_BYTES);
         int bufferCount = Math.toIntExact(info.get(JAVA_LONG, INFO_BUFFERS + 8));
-        MemorySegment slices = lent.part(info.get(ADDRESS, INFO_BUFFERS), bufferCount * Lib.SLICE.byteSize());
+        MemorySegment slices = memory.segment(info.get(ADDRESS, INFO_BUFFERS), bufferCount * Lib.SLICE.byteSize());
         buffers = new MemorySegment[bufferCount];
         for (int at = 0; at < bufferCount; at++) {
             long offset = at * Lib.SLICE.byteSize();
-            buffers[at] = lent.part(slices.get(ADDRESS, offset), slices.get(JAVA_LONG, offset + 8)).asReadOnly();
+            buffers[at] = memory.segment(slices.get(ADDRESS, offset), slices.get(JAVA_LONG, offset + 8)).asReadOnly();
         }
     }
 
     /** Allows any thread to use the page from now on. Only the thread that received it may call this. */
     public Page share() {
-        MemorySegment info = described();
-        lent.leave();
-        lent = new Lent(Arena.ofShared(), handle, Lib.PAGE_RELEASE);
+        MemorySegment info = describe();
+        memory.transfer();
+        memory = new NativeMemory(Arena.ofShared(), handle, Lib.PAGE_RELEASE);
         wrap(info);
         return this;
     }
@@ -90,8 +90,8 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     /** Releases the memory. A second call is a no-op. */
     @Override
     public void close() {
-        if (lent.isAlive()) {
-            lent.close();
+        if (memory.isAlive()) {
+            memory.close();
         }
     }
 
@@ -115,11 +115,11 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     }
 
     /** An item by its index, from 0. */
-    public Item get(int place) {
-        if (place < 0 || place >= count) {
-            throw new IndexOutOfBoundsException(place);
+    public Item get(int index) {
+        if (index < 0 || index >= count) {
+            throw new IndexOutOfBoundsException(index);
         }
-        return new Item(this, place);
+        return new Item(this, index);
     }
 
     @Override
@@ -190,7 +190,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
             }
             return rows;
         } finally {
-            Reference.reachabilityFence(lent);
+            Reference.reachabilityFence(memory);
         }
     }
 
@@ -210,7 +210,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
             }
             return found;
         } finally {
-            Reference.reachabilityFence(lent);
+            Reference.reachabilityFence(memory);
         }
     }
 
@@ -219,7 +219,7 @@ public final class Page implements AutoCloseable, Iterable<Item> {
         long offset = at * Lib.SLICE.byteSize();
         MemorySegment start = slices.get(ADDRESS, offset);
         long bytes = slices.get(JAVA_LONG, offset + 8);
-        return start.address() == 0 ? null : lent.part(start, bytes).asReadOnly();
+        return start.address() == 0 ? null : memory.segment(start, bytes).asReadOnly();
     }
 
     // Accessors for items and records.

@@ -16,10 +16,10 @@ public final class Pending implements AutoCloseable {
     Pending(Weir store, List<Intention> intentions) {
         count = intentions.size();
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = Verdicts.given(call, "", intentions);
+            MemorySegment argument = Verdicts.intentionArray(call, "", intentions);
             MemorySegment out = call.allocate(JAVA_LONG);
             handle = store.open(this, call,
-                    (to, error) -> (int) Lib.SEND.invokeExact(to, given, (long) count, out, error),
+                    (to, error) -> (int) Lib.SEND.invokeExact(to, argument, (long) count, out, error),
                     out, Lib.PENDING_FREE);
         }
     }
@@ -28,10 +28,10 @@ public final class Pending implements AutoCloseable {
     Pending(Session session, List<Intention> intentions) {
         count = intentions.size();
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = Verdicts.given(call, "", intentions);
+            MemorySegment argument = Verdicts.intentionArray(call, "", intentions);
             MemorySegment out = call.allocate(JAVA_LONG);
             session.check(call,
-                    (to, error) -> (int) Lib.SESSION_SEND.invokeExact(to, given, (long) count, out, error));
+                    (to, error) -> (int) Lib.SESSION_SEND.invokeExact(to, argument, (long) count, out, error));
             handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.PENDING_FREE);
         }
     }
@@ -39,10 +39,10 @@ public final class Pending implements AutoCloseable {
     /** Returns the verdicts, at most once; empty if they do not arrive within {@code wait}. */
     public Optional<List<Verdict>> await(Duration wait) {
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment out = Verdicts.room(call, count);
+            MemorySegment out = Verdicts.verdictArray(call, count);
             MemorySegment texts = call.allocate(JAVA_LONG);
             long pending = handle.get();
-            int result = Wait.sliced(wait, time -> Lib.check(call, error -> (int) Lib.PENDING_WAIT.invokeExact(
+            int result = Wait.inSlices(wait, time -> Lib.check(call, error -> (int) Lib.PENDING_WAIT.invokeExact(
                     pending, time, out, (long) count, texts, error)));
             if (result == Lib.TIMEOUT) {
                 return Optional.empty();
@@ -59,7 +59,7 @@ public final class Pending implements AutoCloseable {
     public boolean awaitReceived(Duration wait) {
         try (Arena call = Arena.ofConfined()) {
             long pending = handle.get();
-            int result = Wait.sliced(wait, time -> Lib.check(call,
+            int result = Wait.inSlices(wait, time -> Lib.check(call,
                     error -> (int) Lib.PENDING_RECEIVED.invokeExact(pending, time, error)));
             return result != Lib.TIMEOUT;
         }

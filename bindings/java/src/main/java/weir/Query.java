@@ -40,17 +40,17 @@ public final class Query implements AutoCloseable {
     private final Fetch fetch;
     private final boolean topics;
     /** Number of calls that advanced a source. */
-    private long handed;
+    private long advanced;
 
     /** Compiles a query. */
     public Query(QueryOptions options) {
-        Library.need();
+        Library.requireLoaded();
         fetch = options.fetch;
         topics = false;
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = fill(call, options);
+            MemorySegment argument = fill(call, options);
             MemorySegment out = call.allocate(JAVA_LONG);
-            Lib.check(call, error -> (int) Lib.QUERY_OPEN.invokeExact(given, out, error));
+            Lib.check(call, error -> (int) Lib.QUERY_OPEN.invokeExact(argument, out, error));
             handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.QUERY_FREE);
         }
     }
@@ -60,11 +60,11 @@ public final class Query implements AutoCloseable {
         fetch = null;
         this.topics = true;
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment over = topics.fill(call);
-            MemorySegment given = fill(call, options);
+            MemorySegment topicsArgument = topics.fill(call);
+            MemorySegment argument = fill(call, options);
             MemorySegment out = call.allocate(JAVA_LONG);
             handle = store.open(this, call,
-                    (at, error) -> (int) Lib.QUERY_OPEN_TOPICS.invokeExact(at, over, given, out, error),
+                    (at, error) -> (int) Lib.QUERY_OPEN_TOPICS.invokeExact(at, topicsArgument, argument, out, error),
                     out, Lib.QUERY_FREE);
         }
     }
@@ -137,11 +137,11 @@ public final class Query implements AutoCloseable {
     /** Adds a source. */
     public Source source(SourceOptions options) {
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = call.allocate(SOURCE_BYTES, Long.BYTES);
-            fill(call, given, options);
+            MemorySegment argument = call.allocate(SOURCE_BYTES, Long.BYTES);
+            fill(call, argument, options);
             MemorySegment out = call.allocate(JAVA_INT);
             long query = handle.get();
-            Lib.check(call, error -> (int) Lib.QUERY_SOURCE.invokeExact(query, given, out, error));
+            Lib.check(call, error -> (int) Lib.QUERY_SOURCE.invokeExact(query, argument, out, error));
             return new Source(this, out.get(JAVA_INT, 0));
         }
     }
@@ -170,15 +170,15 @@ public final class Query implements AutoCloseable {
 
     void enqueue(int source, Buffer buffer, long length, Frames frames, byte[] next) {
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment places = frames == null ? MemorySegment.NULL : frames.given(call, properties());
+            MemorySegment framesArgument = frames == null ? MemorySegment.NULL : frames.toNative(call, properties());
             MemorySegment name = Lib.slice(call, next == null ? new byte[0] : next);
             long query = handle.get();
-            long given = buffer.handle();
+            long argument = buffer.handle();
             int has = next == null ? 0 : 1;
             Lib.check(call, error -> (int) Lib.QUERY_ENQUEUE_BUFFER.invokeExact(
-                    query, source, given, length, places, name, has, error));
-            buffer.gone();
-            handed++;
+                    query, source, argument, length, framesArgument, name, has, error));
+            buffer.markTransferred();
+            advanced++;
         }
     }
 
@@ -186,22 +186,22 @@ public final class Query implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             long query = handle.get();
             Lib.check(call, error -> (int) Lib.QUERY_FINISH.invokeExact(query, source, error));
-            handed++;
+            advanced++;
         }
     }
 
     List<Source> replace(int source, List<SourceOptions> parts) {
         try (Arena call = Arena.ofConfined()) {
             int count = parts.size();
-            MemorySegment given = call.allocate(SOURCE_BYTES * Math.max(count, 1), Long.BYTES);
+            MemorySegment argument = call.allocate(SOURCE_BYTES * Math.max(count, 1), Long.BYTES);
             for (int at = 0; at < count; at++) {
-                fill(call, given.asSlice(at * SOURCE_BYTES, SOURCE_BYTES), parts.get(at));
+                fill(call, argument.asSlice(at * SOURCE_BYTES, SOURCE_BYTES), parts.get(at));
             }
             MemorySegment out = call.allocate(JAVA_INT, Math.max(count, 1));
             long query = handle.get();
             Lib.check(call, error -> (int) Lib.QUERY_REPLACE.invokeExact(
-                    query, source, given, (long) count, out, error));
-            handed++;
+                    query, source, argument, (long) count, out, error));
+            advanced++;
             List<Source> sources = new ArrayList<>(count);
             for (int at = 0; at < count; at++) {
                 sources.add(new Source(this, out.getAtIndex(JAVA_INT, at)));
@@ -212,12 +212,12 @@ public final class Query implements AutoCloseable {
 
     void watermark(int source, List<String> keys) {
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = Lib.texts(call, keys);
+            MemorySegment argument = Lib.texts(call, keys);
             long query = handle.get();
             long count = keys.size();
             Lib.check(call, error -> (int) Lib.QUERY_WATERMARK.invokeExact(
-                    query, source, given, count, error));
-            handed++;
+                    query, source, argument, count, error));
+            advanced++;
         }
     }
 
@@ -228,10 +228,10 @@ public final class Query implements AutoCloseable {
 
     /** Like {@link #next()}, with other limits; 0 is the default of each. An error is final. */
     public Step next(int items, long bytes) {
-        Lib.Room room = Lib.Room.mine();
-        MemorySegment out = room.out;
+        Lib.CallScratch scratch = Lib.CallScratch.ofThread();
+        MemorySegment out = scratch.out;
         long query = handle.get();
-        return step(out, Lib.check(room.error, error -> (int) Lib.QUERY_NEXT.invokeExact(
+        return step(out, Lib.check(scratch.error, error -> (int) Lib.QUERY_NEXT.invokeExact(
                 query, items, bytes, out, error)));
     }
 
@@ -240,7 +240,7 @@ public final class Query implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
             long query = handle.get();
-            return step(out, Wait.sliced(wait, time -> Lib.check(call, error -> (int) Lib.QUERY_WAIT.invokeExact(
+            return step(out, Wait.inSlices(wait, time -> Lib.check(call, error -> (int) Lib.QUERY_WAIT.invokeExact(
                     query, time, 0, 0L, out, error))));
         }
     }
@@ -287,9 +287,9 @@ public final class Query implements AutoCloseable {
      */
     public void abandon(byte[] name) {
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = Lib.slice(call, name);
+            MemorySegment argument = Lib.slice(call, name);
             long query = handle.get();
-            Lib.check(call, error -> (int) Lib.QUERY_ABANDON.invokeExact(query, given, error));
+            Lib.check(call, error -> (int) Lib.QUERY_ABANDON.invokeExact(query, argument, error));
         }
     }
 
@@ -335,7 +335,7 @@ public final class Query implements AutoCloseable {
 
     /** Ends the query: a running call of {@link #next} and each further call fail. Any thread may call it. */
     public void cancel() {
-        Lib.plain(Lib.QUERY_CANCEL, handle.get());
+        Lib.callWithoutError(Lib.QUERY_CANCEL, handle.get());
     }
 
     /**
@@ -346,13 +346,13 @@ public final class Query implements AutoCloseable {
     public Iterable<Page> pages() {
         return () -> new Iterator<>() {
             private Page ready;
-            private boolean over;
+            private boolean ended;
 
             @Override
             public boolean hasNext() {
-                if (ready == null && !over) {
+                if (ready == null && !ended) {
                     ready = page();
-                    over = ready == null;
+                    ended = ready == null;
                 }
                 return ready != null;
             }
@@ -435,9 +435,9 @@ public final class Query implements AutoCloseable {
                     }
                     List<Need> needs = needs();
                     if (fetch == null) {
-                        throw starved(needs, "a page of source %s is needed; give `fetch`");
+                        throw missingPageError(needs, "a page of source %s is needed; give `fetch`");
                     }
-                    long before = handed;
+                    long before = advanced;
                     try {
                         fetch.fetch(needs);
                     } catch (RuntimeException failed) {
@@ -445,8 +445,8 @@ public final class Query implements AutoCloseable {
                     } catch (Exception failed) {
                         throw new IllegalStateException("pages could not be fetched", failed);
                     }
-                    if (handed == before) {
-                        throw starved(needs, "`fetch` handed in nothing, and a page of source %s is needed");
+                    if (advanced == before) {
+                        throw missingPageError(needs, "`fetch` handed in nothing, and a page of source %s is needed");
                     }
                 }
             }
@@ -454,7 +454,7 @@ public final class Query implements AutoCloseable {
     }
 
     /** The error for a required page that nobody will enqueue. */
-    private WeirException starved(List<Need> needs, String format) {
+    private WeirException missingPageError(List<Need> needs, String format) {
         int number = needs.getFirst().source().number();
         String name = sourceName(number).filter(text -> !text.isEmpty()).orElse("number " + number);
         return new WeirException(ErrorCode.BAD_OPTION, format.formatted(name), number, WeirException.NO_OFFSET, 0);

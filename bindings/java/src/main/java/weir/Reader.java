@@ -11,20 +11,20 @@ import java.util.Optional;
 /** Reads a topic in order, each record once. One thread at a time may use it. */
 public final class Reader implements AutoCloseable {
     private final Handle handle;
-    private final Marks marks;
+    private final CancelMark cancelMark;
 
     Reader(Topic topic, From from, boolean await) {
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = Lib.sized(call, 24);
-            given.set(JAVA_INT, 4, from.kind);
-            given.set(JAVA_LONG, 8, from.value);
-            given.set(JAVA_INT, 16, await ? 1 : 0);
+            MemorySegment argument = Lib.sized(call, 24);
+            argument.set(JAVA_INT, 4, from.kind);
+            argument.set(JAVA_LONG, 8, from.value);
+            argument.set(JAVA_INT, 16, await ? 1 : 0);
             MemorySegment name = Lib.slice(call, topic.name());
             MemorySegment out = call.allocate(JAVA_LONG);
             handle = topic.store().open(this, call,
-                    (store, error) -> (int) Lib.READER_OPEN.invokeExact(store, name, given, out, error),
+                    (store, error) -> (int) Lib.READER_OPEN.invokeExact(store, name, argument, out, error),
                     out, Lib.READER_FREE);
-            marks = new Marks(handle, Lib.READER_CANCEL);
+            cancelMark = new CancelMark(handle, Lib.READER_CANCEL);
         }
     }
 
@@ -34,14 +34,14 @@ public final class Reader implements AutoCloseable {
             MemorySegment out = call.allocate(JAVA_LONG);
             long reader = handle.get();
             long time = Weir.millis(wait);
-            int result = marks.check(call, error -> (int) Lib.READER_NEXT.invokeExact(reader, time, out, error));
+            int result = cancelMark.check(call, error -> (int) Lib.READER_NEXT.invokeExact(reader, time, out, error));
             return result == Lib.TIMEOUT ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
         }
     }
 
     /** Cancels the call that waits, or else the next call, which fails with CANCELLED. Any thread may call it. */
     public void cancel() {
-        marks.cancel();
+        cancelMark.cancel();
     }
 
     @Override

@@ -12,8 +12,8 @@ import java.util.List;
  */
 public final class Session implements AutoCloseable {
     private final Handle handle;
-    private final Marks marks;
-    private final boolean far;
+    private final CancelMark cancelMark;
+    private final boolean remote;
 
     Session(Weir store, byte[] client) {
         try (Arena call = Arena.ofConfined()) {
@@ -21,16 +21,16 @@ public final class Session implements AutoCloseable {
             MemorySegment out = call.allocate(JAVA_LONG);
             handle = store.open(this, call,
                     (from, error) -> (int) Lib.SESSION_OPEN.invokeExact(from, id, out, error), out, Lib.SESSION_FREE);
-            marks = new Marks(handle, Lib.SESSION_CANCEL);
-            far = store.isFar();
+            cancelMark = new CancelMark(handle, Lib.SESSION_CANCEL);
+            remote = store.isRemote();
         }
     }
 
     /** Makes a call. In a local store, an interrupt does not end the call, as in {@link Weir}. */
     int check(Arena call, Wait.At work) {
         long session = handle.get();
-        Lib.Call made = error -> work.run(session, error);
-        return far ? marks.check(call, made) : Lib.check(call, made);
+        Lib.Call nativeCall = error -> work.run(session, error);
+        return remote ? cancelMark.check(call, nativeCall) : Lib.check(call, nativeCall);
     }
 
     /** Executes intentions with the next numbers, in order. */
@@ -67,7 +67,7 @@ public final class Session implements AutoCloseable {
      * intentions fails with INDETERMINATE. Any thread may call it.
      */
     public void cancel() {
-        marks.cancel();
+        cancelMark.cancel();
     }
 
     /** Closes the session. At a server, this waits up to 5 s for the answers to sent intentions. */

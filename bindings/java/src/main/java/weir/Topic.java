@@ -46,10 +46,10 @@ public record Topic(Weir store, String name) {
     /** Like {@link #ensure()}. The options apply only to a topic that this call creates. */
     public boolean ensure(TopicOptions options) {
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = options == null ? MemorySegment.NULL : options.fill(call);
+            MemorySegment argument = options == null ? MemorySegment.NULL : options.fill(call);
             MemorySegment topic = Lib.slice(call, name);
             MemorySegment out = call.allocate(JAVA_INT);
-            store.check(call, (from, error) -> (int) Lib.TOPIC_ENSURE.invokeExact(from, topic, given, out, error));
+            store.check(call, (from, error) -> (int) Lib.TOPIC_ENSURE.invokeExact(from, topic, argument, out, error));
             return out.get(JAVA_INT, 0) != 0;
         }
     }
@@ -136,11 +136,11 @@ public record Topic(Weir store, String name) {
     public Optional<Stored> get(byte[] key) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment topic = Lib.slice(call, name);
-            MemorySegment wanted = Lib.slice(call, key);
+            MemorySegment keySlice = Lib.slice(call, key);
             MemorySegment out = call.allocate(JAVA_LONG);
             int result = store.check(call,
-                    (from, error) -> (int) Lib.GET.invokeExact(from, topic, wanted, out, error));
-            return copied(result, out);
+                    (from, error) -> (int) Lib.GET.invokeExact(from, topic, keySlice, out, error));
+            return copyOf(result, out);
         }
     }
 
@@ -151,11 +151,11 @@ public record Topic(Weir store, String name) {
             MemorySegment out = call.allocate(JAVA_LONG);
             int result = store.check(call,
                     (from, error) -> (int) Lib.AT.invokeExact(from, topic, offset, out, error));
-            return copied(result, out);
+            return copyOf(result, out);
         }
     }
 
-    private static Optional<Stored> copied(int result, MemorySegment out) {
+    private static Optional<Stored> copyOf(int result, MemorySegment out) {
         if (result == Lib.ABSENT) {
             return Optional.empty();
         }
@@ -223,7 +223,7 @@ public record Topic(Weir store, String name) {
 
     /** Copies of the records from a position on, including new ones. The topic may be created later. */
     public Flow.Publisher<Stored> listen(From from) {
-        return new Listening(this, from);
+        return new RecordPublisher(this, from);
     }
 
     /** Joins a group. Creates it if it does not exist. */

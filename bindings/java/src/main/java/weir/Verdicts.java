@@ -22,11 +22,11 @@ final class Verdicts {
     static List<Verdict> submit(Weir store, String topic, List<Intention> intentions) {
         try (Arena call = Arena.ofConfined()) {
             int count = intentions.size();
-            MemorySegment given = given(call, topic, intentions);
-            MemorySegment out = room(call, count);
+            MemorySegment argument = intentionArray(call, topic, intentions);
+            MemorySegment out = verdictArray(call, count);
             MemorySegment texts = call.allocate(JAVA_LONG);
-            store.check(call, (where, error) -> (int) Lib.SUBMIT.invokeExact(
-                    where, given, (long) count, out, texts, error));
+            store.check(call, (to, error) -> (int) Lib.SUBMIT.invokeExact(
+                    to, argument, (long) count, out, texts, error));
             return read(out, count, texts.get(JAVA_LONG, 0));
         }
     }
@@ -35,25 +35,25 @@ final class Verdicts {
     static List<Verdict> submit(Session session, List<Intention> intentions) {
         try (Arena call = Arena.ofConfined()) {
             int count = intentions.size();
-            MemorySegment given = given(call, "", intentions);
-            MemorySegment out = room(call, count);
+            MemorySegment argument = intentionArray(call, "", intentions);
+            MemorySegment out = verdictArray(call, count);
             MemorySegment texts = call.allocate(JAVA_LONG);
             session.check(call, (to, error) -> (int) Lib.SESSION_SUBMIT.invokeExact(
-                    to, given, (long) count, out, texts, error));
+                    to, argument, (long) count, out, texts, error));
             return read(out, count, texts.get(JAVA_LONG, 0));
         }
     }
 
-    static MemorySegment given(Arena call, String topic, List<Intention> intentions) {
+    static MemorySegment intentionArray(Arena call, String topic, List<Intention> intentions) {
         int count = intentions.size();
-        MemorySegment given = call.allocate(INTENTION * Math.max(count, 1), Long.BYTES);
+        MemorySegment array = call.allocate(INTENTION * Math.max(count, 1), Long.BYTES);
         for (int at = 0; at < count; at++) {
-            fill(call, given.asSlice(at * INTENTION, INTENTION), topic, intentions.get(at));
+            fill(call, array.asSlice(at * INTENTION, INTENTION), topic, intentions.get(at));
         }
-        return given;
+        return array;
     }
 
-    static MemorySegment room(Arena call, int count) {
+    static MemorySegment verdictArray(Arena call, int count) {
         return call.allocate(VERDICT * Math.max(count, 1), Long.BYTES);
     }
 

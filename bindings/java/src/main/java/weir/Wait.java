@@ -64,19 +64,19 @@ final class Wait extends AbstractInterruptibleChannel {
 
     private int run(Arena call, At work) {
         try {
-            return mark(call, error -> work.run(handle, error));
+            return callInterruptibly(call, error -> work.run(handle, error));
         } finally {
             Lib.check(call, error -> (int) Lib.CLOSE.invokeExact(handle, error));
         }
     }
 
     /** Makes the call. Afterwards, this channel is open unless an interrupt came. */
-    int mark(Arena call, Lib.Call work) {
+    int callInterruptibly(Arena call, Lib.Call work) {
         try {
             begin();
             return Lib.check(call, work);
         } finally {
-            over();
+            endCall();
         }
     }
 
@@ -87,22 +87,22 @@ final class Wait extends AbstractInterruptibleChannel {
     }
 
     /** Waits on a handle without a mark, in slices, until the thread is interrupted. */
-    static int sliced(Duration wait, Slice slice) {
+    static int inSlices(Duration wait, Slice slice) {
         long millis = Weir.millis(wait);
         long begun = System.nanoTime();
         while (true) {
             if (Thread.currentThread().isInterrupted()) {
                 throw new WeirException(ErrorCode.CANCELLED, ErrorCode.CANCELLED.sentence());
             }
-            long left = millis - (System.nanoTime() - begun) / 1_000_000;
-            int result = slice.run(Math.clamp(left, 0, SLICE_MILLIS));
-            if (result != Lib.TIMEOUT || left <= SLICE_MILLIS) {
+            long remaining = millis - (System.nanoTime() - begun) / 1_000_000;
+            int result = slice.run(Math.clamp(remaining, 0, SLICE_MILLIS));
+            if (result != Lib.TIMEOUT || remaining <= SLICE_MILLIS) {
                 return result;
             }
         }
     }
 
-    private void over() {
+    private void endCall() {
         try {
             end(true);
         } catch (AsynchronousCloseException interrupted) {
@@ -112,6 +112,6 @@ final class Wait extends AbstractInterruptibleChannel {
 
     @Override
     protected void implCloseChannel() {
-        Lib.plain(cancel, handle);
+        Lib.callWithoutError(cancel, handle);
     }
 }

@@ -21,14 +21,14 @@ import java.util.List;
  */
 public final class Weir implements AutoCloseable {
     /** Kind of a store that is at a server. */
-    private static final int FAR = 2;
+    private static final int REMOTE = 2;
 
-    private final boolean far;
+    private final boolean remote;
     private volatile long handle;
 
-    private Weir(long handle, boolean far) {
+    private Weir(long handle, boolean remote) {
         this.handle = handle;
-        this.far = far;
+        this.remote = remote;
     }
 
     /** Opens the store in a directory, or creates one. */
@@ -38,22 +38,22 @@ public final class Weir implements AutoCloseable {
 
     /** Opens the store in a directory with options. */
     public static Weir open(Path directory, OpenOptions options) {
-        Library.need();
+        Library.requireLoaded();
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = Lib.sized(call, 72);
-            given.set(JAVA_INT, 4, options.durability.ordinal());
-            given.set(JAVA_LONG, 8, millis(options.interval));
-            given.set(JAVA_INT, 16, (options.existing ? 1 : 0) | (options.orConnect ? 2 : 0));
-            Lib.putText(call, given, 24, options.program);
-            given.set(JAVA_LONG, 40, options.snapshotLogBytes);
-            given.set(JAVA_LONG, 48, options.logSegmentBytes);
-            given.set(JAVA_LONG, 56, options.keyBytes);
-            given.set(JAVA_LONG, 64, options.valueBytes);
-            MemorySegment place = Lib.slice(call, directory.toString());
+            MemorySegment argument = Lib.sized(call, 72);
+            argument.set(JAVA_INT, 4, options.durability.ordinal());
+            argument.set(JAVA_LONG, 8, millis(options.interval));
+            argument.set(JAVA_INT, 16, (options.existing ? 1 : 0) | (options.orConnect ? 2 : 0));
+            Lib.putText(call, argument, 24, options.program);
+            argument.set(JAVA_LONG, 40, options.snapshotLogBytes);
+            argument.set(JAVA_LONG, 48, options.logSegmentBytes);
+            argument.set(JAVA_LONG, 56, options.keyBytes);
+            argument.set(JAVA_LONG, 64, options.valueBytes);
+            MemorySegment location = Lib.slice(call, directory.toString());
             MemorySegment out = call.allocate(JAVA_LONG);
-            Lib.check(call, error -> (int) Lib.OPEN.invokeExact(place, given, out, error));
+            Lib.check(call, error -> (int) Lib.OPEN.invokeExact(location, argument, out, error));
             long store = out.get(JAVA_LONG, 0);
-            return new Weir(store, options.orConnect && describe(call, store).get(JAVA_INT, 4) == FAR);
+            return new Weir(store, options.orConnect && describe(call, store).get(JAVA_INT, 4) == REMOTE);
         }
     }
 
@@ -67,20 +67,20 @@ public final class Weir implements AutoCloseable {
 
     /** Connects to a server with options. */
     public static Weir connect(String address, ConnectOptions options) {
-        Library.need();
+        Library.requireLoaded();
         try (Arena call = Arena.ofConfined()) {
-            MemorySegment given = Lib.sized(call, 104);
-            given.set(JAVA_INT, 4, options.received ? 1 : 0);
-            Lib.putText(call, given, 8, options.token);
-            Lib.putText(call, given, 24, options.authority);
-            Lib.putText(call, given, 40, options.certificate);
-            Lib.putText(call, given, 56, options.key);
-            Lib.putText(call, given, 72, options.agent);
-            given.set(JAVA_LONG, 88, millis(options.connectTimeout));
-            given.set(JAVA_LONG, 96, millis(options.patience));
-            MemorySegment place = Lib.slice(call, address);
+            MemorySegment argument = Lib.sized(call, 104);
+            argument.set(JAVA_INT, 4, options.received ? 1 : 0);
+            Lib.putText(call, argument, 8, options.token);
+            Lib.putText(call, argument, 24, options.authority);
+            Lib.putText(call, argument, 40, options.certificate);
+            Lib.putText(call, argument, 56, options.key);
+            Lib.putText(call, argument, 72, options.agent);
+            argument.set(JAVA_LONG, 88, millis(options.connectTimeout));
+            argument.set(JAVA_LONG, 96, millis(options.patience));
+            MemorySegment location = Lib.slice(call, address);
             MemorySegment out = call.allocate(JAVA_LONG);
-            Lib.check(call, error -> (int) Lib.CONNECT.invokeExact(place, given, out, error));
+            Lib.check(call, error -> (int) Lib.CONNECT.invokeExact(location, argument, out, error));
             return new Weir(out.get(JAVA_LONG, 0), true);
         }
     }
@@ -99,7 +99,7 @@ public final class Weir implements AutoCloseable {
      * of this handle. Close it after use; the store stays open.
      */
     public Weir within(Duration limit) {
-        return new Weir(Wait.within(handle(), millis(limit)), far);
+        return new Weir(Wait.within(handle(), millis(limit)), remote);
     }
 
     /**
@@ -107,27 +107,27 @@ public final class Weir implements AutoCloseable {
      * groups and queries. They, and all further calls, fail with CANCELLED. Any thread may call it.
      */
     public void cancel() {
-        int result = Lib.plain(Lib.CANCEL, handle());
+        int result = Lib.callWithoutError(Lib.CANCEL, handle());
         if (result < 0) {
             ErrorCode code = ErrorCode.of(-result);
             throw new WeirException(code, code.sentence());
         }
     }
 
-    boolean isFar() {
-        return far;
+    boolean isRemote() {
+        return remote;
     }
 
     /** Makes a call that may wait for a server. */
     int check(Arena call, Wait.At work) {
         long store = handle();
-        return far ? Wait.check(call, store, work) : Lib.check(call, error -> work.run(store, error));
+        return remote ? Wait.check(call, store, work) : Lib.check(call, error -> work.run(store, error));
     }
 
     /** Makes a call that may wait for a server and opens a handle. */
     Handle open(Object owner, Arena call, Wait.At work, MemorySegment out, MethodHandle free) {
         long store = handle();
-        if (far) {
+        if (remote) {
             Wait.open(call, store, work, out, free);
         } else {
             Lib.check(call, error -> work.run(store, error));
@@ -163,10 +163,10 @@ public final class Weir implements AutoCloseable {
         return topics(1);
     }
 
-    private List<String> topics(int deadToo) {
+    private List<String> topics(int withDestroyed) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
-            int result = check(call, (store, error) -> (int) Lib.TOPICS.invokeExact(store, deadToo, out, error));
+            int result = check(call, (store, error) -> (int) Lib.TOPICS.invokeExact(store, withDestroyed, out, error));
             List<String> names = new ArrayList<>();
             if (result != Lib.ABSENT) {
                 try (Page page = new Page(out.get(JAVA_LONG, 0))) {

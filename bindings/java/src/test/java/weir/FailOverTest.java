@@ -24,7 +24,7 @@ class FailOverTest {
     }
 
     /** Reads the records after an offset up to another one, and checks that each arrives once and in order. */
-    private static void reads(Reader reader, long last, long to) {
+    private static void checkRecords(Reader reader, long last, long to) {
         while (last < to) {
             try (Page page = reader.next(Duration.ofMinutes(1)).orElseThrow()) {
                 for (TopicRecord record : page.records()) {
@@ -40,19 +40,19 @@ class FailOverTest {
     }
 
     @Test
-    void aLostLeaderLosesAndDoublesNothing(@TempDir Path directory) throws Exception {
+    void aKilledLeaderLosesAndRepeatsNoWrite(@TempDir Path directory) throws Exception {
         String command = System.getenv("WEIR_CLUSTER");
         assumeTrue(command != null, "WEIR_CLUSTER does not name what starts a cluster");
         Process cluster = new ProcessBuilder(command, "cluster", directory.toString())
                 .redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try (BufferedReader lines = cluster.inputReader(); Writer orders = cluster.outputWriter()) {
-            loses(lines, orders);
+            killLeader(lines, orders);
         } finally {
             cluster.waitFor();
         }
     }
 
-    private static void loses(BufferedReader lines, Writer orders) throws Exception {
+    private static void killLeader(BufferedReader lines, Writer orders) throws Exception {
         try (Weir store = Weir.connect(lines.readLine())) {
             Topic topic = store.topic("orders");
             assertTrue(topic.ensure());
@@ -61,7 +61,7 @@ class FailOverTest {
             try (Session session = store.session(client); Reader listener = topic.listener(From.start())) {
                 for (int n = 0; n < END; n++) {
                     if (n == KILL) {
-                        reads(listener, 0, KILL + 1);
+                        checkRecords(listener, 0, KILL + 1);
                         orders.write("kill\n");
                         orders.flush();
                     }
@@ -71,10 +71,10 @@ class FailOverTest {
                     Intention put = Intention.put(bytes("k"), bytes(Integer.toString(n))).of("orders");
                     session.submit(List.of(put)).getFirst().orThrow();
                 }
-                reads(listener, KILL + 1, END + 1);
+                checkRecords(listener, KILL + 1, END + 1);
             }
             try (Reader reader = topic.reader(From.start())) {
-                reads(reader, 0, END + 1);
+                checkRecords(reader, 0, END + 1);
                 assertTrue(reader.next(Duration.ZERO).isEmpty());
             }
             assertEquals("299", new String(topic.get(bytes("k")).orElseThrow().value(), StandardCharsets.UTF_8));

@@ -23,13 +23,13 @@ class ForeignTest {
 
     @ParameterizedTest
     @ValueSource(ints = {-1, 1})
-    void documentsComeInOrder(int split) throws Exception {
+    void documentsAreInOrder(int split) throws Exception {
         String program = System.getenv("WEIR_COSMOS_MOCK");
         assumeTrue(program != null, "WEIR_COSMOS_MOCK does not name the server of lab/peers/cosmos-mock");
         Process server = new ProcessBuilder(program, "-partitions", "3", "-documents", "300",
                 "-split", Integer.toString(split), "-split-after", "2").start();
-        try (BufferedReader said = server.inputReader()) {
-            String url = said.readLine();
+        try (BufferedReader output = server.inputReader()) {
+            String url = output.readLine();
             assertEquals(ordered(url), ids(example(url)));
         } finally {
             server.destroy();

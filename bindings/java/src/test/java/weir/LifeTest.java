@@ -105,7 +105,7 @@ class LifeTest {
     }
 
     /** Waits until the collector has released all dropped handles. */
-    private static void collected() {
+    private static void collectGarbage() {
         while (Lib.handlesOpen() > 0) {
             System.gc();
             Thread.yield();
@@ -114,18 +114,18 @@ class LifeTest {
 
     @Test
     @Timeout(60)
-    void whatIsClosedGoesBackAtOnceAndWhatIsDroppedLater() {
-        collected();
+    void closedHandlesAreReleasedAtOnceAndUnreachableOnesLater() {
+        collectGarbage();
         try (Query query = lines("1\n"); Page page = page(query)) {
             assertEquals(2, Lib.handlesOpen());
             assertEquals("1", page.get(0).text());
         }
         assertEquals(0, Lib.handlesOpen());
         page(lines("1\n"));
-        collected();
+        collectGarbage();
     }
 
-    private static Page dropped(String text) {
+    private static Page pageOfClosedQuery(String text) {
         try (Query query = lines(text)) {
             return page(query);
         }
@@ -138,7 +138,7 @@ class LifeTest {
             Thread.yield();
         }
         long open = Lib.handlesOpen();
-        for (WeakReference<Page> later = new WeakReference<>(dropped("2\n")); later.get() != null;) {
+        for (WeakReference<Page> later = new WeakReference<>(pageOfClosedQuery("2\n")); later.get() != null;) {
             System.gc();
             Thread.yield();
         }
@@ -150,19 +150,19 @@ class LifeTest {
 
     @Test
     @Timeout(60)
-    void aSegmentKeepsTheMemoryOfADroppedPage() {
-        collected();
-        Page page = dropped("[1, 22]\n").share();
-        WeakReference<Page> seen = new WeakReference<>(page);
+    void aSegmentKeepsTheMemoryOfAnUnreachablePage() {
+        collectGarbage();
+        Page page = pageOfClosedQuery("[1, 22]\n").share();
+        WeakReference<Page> reference = new WeakReference<>(page);
         List<MemorySegment> segments = new ArrayList<>(page.get("$[1]"));
         segments.add(page.get(0).segment());
         page = null;
         for (int at = 0; at < 2; at++) {
-            found(seen);
+            found(reference);
             assertEquals(1, Lib.handlesOpen());
             assertEquals(List.of("22", "[1, 22]").get(at), text(segments.removeFirst()));
         }
-        collected();
+        collectGarbage();
     }
 
     private static String text(MemorySegment segment) {
@@ -171,8 +171,8 @@ class LifeTest {
 
     @Test
     @Timeout(60)
-    void segmentsOfABufferEndWhenItIsGivenAway() {
-        collected();
+    void segmentsOfABufferEndWhenItIsTransferred() {
+        collectGarbage();
         try (Query query = new Query(new QueryOptions())) {
             Source source = query.source(new SourceOptions().shape("lines"));
             Buffer given = new Buffer(8);
@@ -192,22 +192,22 @@ class LifeTest {
         assertThrows(IllegalStateException.class, () -> segment.set(ValueLayout.JAVA_BYTE, 0, (byte) '2'));
         assertEquals(0, Lib.handlesOpen());
         new Buffer(8);
-        collected();
+        collectGarbage();
     }
 
     @Test
-    void laterMinorVersionsOfTheInterfaceFit() {
+    void laterMinorVersionsAreCompatible() {
         int wanted = 0x0001_0002;
-        assertTrue(Lib.fits(wanted, wanted));
-        assertTrue(Lib.fits(0x0001_0003, wanted));
-        assertFalse(Lib.fits(0x0001_0001, wanted));
-        assertFalse(Lib.fits(0x0000_0002, wanted));
-        assertFalse(Lib.fits(0x0002_0002, wanted));
-        assertFalse(Lib.fits(0x8001_0002, wanted));
+        assertTrue(Lib.isCompatible(wanted, wanted));
+        assertTrue(Lib.isCompatible(0x0001_0003, wanted));
+        assertFalse(Lib.isCompatible(0x0001_0001, wanted));
+        assertFalse(Lib.isCompatible(0x0000_0002, wanted));
+        assertFalse(Lib.isCompatible(0x0002_0002, wanted));
+        assertFalse(Lib.isCompatible(0x8001_0002, wanted));
     }
 
     @Test
-    void aPageIsOfOneThreadUntilItIsShared() throws Exception {
+    void aPageBelongsToOneThreadUntilItIsShared() throws Exception {
         try (Query query = lines("1\n"); Page page = page(query)) {
             Item item = page.get(0);
             ExecutionException wrong = assertThrows(ExecutionException.class,
@@ -236,12 +236,12 @@ class LifeTest {
     }
 
     @Test
-    void aStreamFetchesWhatItNeeds() throws IOException {
-        List<String> asked = new ArrayList<>();
+    void aStreamFetchesTheNeededPages() throws IOException {
+        List<String> requested = new ArrayList<>();
         Fetch fetch = needs -> {
             Need need = needs.getFirst();
             String name = need.continuation() == null ? "" : new String(need.continuation(), StandardCharsets.UTF_8);
-            asked.add(name);
+            requested.add(name);
             byte[] next = name.length() < 2 ? bytes(name + "a") : null;
             need.source().enqueue(new ByteArrayInputStream(bytes("[\"" + name + "\"]")), next);
         };
@@ -251,7 +251,7 @@ class LifeTest {
                 assertEquals(List.of("\"\"", "\"a\"", "\"aa\""), items.map(Item::text).toList());
             }
         }
-        assertEquals(List.of("", "a", "aa"), asked);
+        assertEquals(List.of("", "a", "aa"), requested);
         Fetch broken = needs -> {
             throw new IOException("broken");
         };
@@ -271,7 +271,7 @@ class LifeTest {
     }
 
     @Test
-    void anEmptyNameOfTheLibraryIsNone() throws Exception {
+    void anEmptyNameOfTheLibraryMeansTheDefault() throws Exception {
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
         ProcessBuilder run = new ProcessBuilder(java, "-cp", System.getProperty("java.class.path"),
                 "--enable-native-access=ALL-UNNAMED", Opens.class.getName());
@@ -281,23 +281,23 @@ class LifeTest {
             run.environment().put("LD_LIBRARY_PATH", folder.toString());
         }
         Process process = run.redirectErrorStream(true).start();
-        String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        assertEquals(0, process.waitFor(), said);
+        String message = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertEquals(0, process.waitFor(), message);
     }
 
     @Test
-    void aPageThatNobodyHandsInIsAnError() {
+    void aFetchThatEnqueuesNothingIsAnError() {
         Fetch idle = needs -> {};
-        starves(null, "BAD_OPTION: a page of source north is needed; give `fetch`");
-        starves(idle, "BAD_OPTION: `fetch` handed in nothing, and a page of source north is needed");
+        checkMissingPage(null, "BAD_OPTION: a page of source north is needed; give `fetch`");
+        checkMissingPage(idle, "BAD_OPTION: `fetch` handed in nothing, and a page of source north is needed");
     }
 
-    private static void starves(Fetch fetch, String said) {
+    private static void checkMissingPage(Fetch fetch, String message) {
         try (Query query = new Query(new QueryOptions().fetch(fetch))) {
             Source source = query.source(new SourceOptions().name("north"));
             WeirException failed = assertThrows(WeirException.class,
                     () -> query.pages().iterator().hasNext());
-            assertEquals(said, failed.getMessage());
+            assertEquals(message, failed.getMessage());
             assertEquals(ErrorCode.BAD_OPTION, failed.code());
             assertEquals(0, failed.source().getAsInt());
             // The query is still usable.
@@ -325,7 +325,7 @@ class LifeTest {
     }
 
     @Test
-    void aLargePageComesThroughAStream() throws IOException {
+    void aLargePageIsReadFromAStream() throws IOException {
         String text = "\"0123456789\"\n".repeat(50_000);
         try (Query query = new Query(new QueryOptions().select("count"))) {
             query.source(new SourceOptions().shape("lines"))
@@ -338,7 +338,7 @@ class LifeTest {
     }
 
     @Test
-    void aTokenGoesOnInAnotherQuery() {
+    void anotherQueryResumesAtAToken() {
         byte[] token = null;
         List<String> got = new ArrayList<>();
         for (int at = 0; at < 3; at++) {
@@ -355,7 +355,7 @@ class LifeTest {
     }
 
     @Test
-    void listenersGetWhatTheyAskForUntilTheyCancel(@TempDir Path directory) throws Exception {
+    void listenersReceiveWhatTheyRequestUntilTheyCancel(@TempDir Path directory) throws Exception {
         try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
             Topic topic = store.topic("news");
             List<String> got = new ArrayList<>();
@@ -395,10 +395,10 @@ class LifeTest {
 
     @Test
     @Timeout(60)
-    void aCancelledListenerHearsNothingMore(@TempDir Path directory) throws Exception {
+    void aCancelledListenerReceivesNothing(@TempDir Path directory) throws Exception {
         try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
             CompletableFuture<Flow.Subscription> subscribed = new CompletableFuture<>();
-            CountDownLatch heard = new CountDownLatch(1);
+            CountDownLatch called = new CountDownLatch(1);
             store.topic("quiet").listen(From.start()).subscribe(new Flow.Subscriber<>() {
                 @Override
                 public void onSubscribe(Flow.Subscription subscription) {
@@ -408,12 +408,12 @@ class LifeTest {
 
                 @Override
                 public void onNext(Stored record) {
-                    heard.countDown();
+                    called.countDown();
                 }
 
                 @Override
                 public void onError(Throwable thrown) {
-                    heard.countDown();
+                    called.countDown();
                 }
 
                 @Override
@@ -428,7 +428,7 @@ class LifeTest {
                 Thread.yield();
             }
             store.topic("quiet").ensure();
-            assertEquals(1, heard.getCount());
+            assertEquals(1, called.getCount());
         }
     }
 
@@ -444,8 +444,8 @@ class LifeTest {
     }
 
     @Test
-    void recordsAndScansComeInOrderAndCopiesStay(@TempDir Path directory) {
-        Stored kept;
+    void recordsAndScansAreInOrderAndCopiesOutliveTheStore(@TempDir Path directory) {
+        Stored copied;
         try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
             Topic topic = store.topic("t");
             assertTrue(topic.ensure(new TopicOptions().keyBytes(8)));
@@ -466,8 +466,8 @@ class LifeTest {
             Verdict refused = topic.put(bytes("much too long"), bytes("x"));
             WeirException limit = assertThrows(WeirException.class, refused::orThrow);
             assertEquals(ErrorCode.LIMIT, limit.code());
-            kept = topic.get(bytes("a0007")).orElseThrow();
+            copied = topic.get(bytes("a0007")).orElseThrow();
         }
-        assertEquals("v7", kept.text());
+        assertEquals("v7", copied.text());
     }
 }

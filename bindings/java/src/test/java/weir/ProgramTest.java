@@ -31,12 +31,12 @@ class ProgramTest {
         return MessageDigest.getInstance("SHA-256").digest(program);
     }
 
-    private static void judged(Weir store) throws Exception {
+    private static void checkVerdicts(Weir store) throws Exception {
         byte[] shape = program("json-shape");
         Topic topic = store.topic("shaped");
         assertTrue(topic.create(new TopicOptions().fuel(10_000_000), shape, NUMBER).isValid());
-        Verdict fine = topic.put(bytes("a"), bytes("{\"n\":3}"));
-        assertTrue(fine.isValid() && fine.fuel() > 0, fine.toString());
+        Verdict accepted = topic.put(bytes("a"), bytes("{\"n\":3}"));
+        assertTrue(accepted.isValid() && accepted.fuel() > 0, accepted.toString());
         Verdict wrong = topic.put(bytes("a"), bytes("{\"n\":10}"));
         assertEquals(ErrorCode.REJECTED, wrong.reason());
         assertEquals(Verdict.Kind.REJECTED, wrong.detail().kind());
@@ -59,18 +59,18 @@ class ProgramTest {
     }
 
     @Test
-    void programsJudgeInADirectory(@TempDir Path directory) throws Exception {
-        Served.near(directory, ProgramTest::judged);
+    void programsDecideWritesInADirectory(@TempDir Path directory) throws Exception {
+        StoreServer.withLocalStore(directory, ProgramTest::checkVerdicts);
     }
 
     @Test
-    void programsJudgeAtAServer(@TempDir Path directory) throws Exception {
-        Served.far(directory, ProgramTest::judged);
+    void programsDecideWritesAtAServer(@TempDir Path directory) throws Exception {
+        StoreServer.withRemoteStore(directory, ProgramTest::checkVerdicts);
     }
 
     @Test
-    void aModuleThatIsNoneIsRefusedWithWords(@TempDir Path directory) throws Exception {
-        Served.near(directory, store -> {
+    void anInvalidModuleIsRejectedWithAMessage(@TempDir Path directory) throws Exception {
+        StoreServer.withLocalStore(directory, store -> {
             Verdict verdict = store.topic("t").create(new TopicOptions(), bytes("no module"), new byte[0]);
             assertTrue(!verdict.isValid() && !verdict.detail().text().isEmpty(), verdict.toString());
             assertTrue(store.topics().isEmpty());
@@ -78,9 +78,9 @@ class ProgramTest {
     }
 
     @Test
-    void whatAProgramKeepsIsChosenWithTheTopic(@TempDir Path directory) throws Exception {
+    void theOptionsOfATopicSetTheStateOfItsProgram(@TempDir Path directory) throws Exception {
         byte[] memory = program("vanilla-memory");
-        Served.near(directory, store -> {
+        StoreServer.withLocalStore(directory, store -> {
             TopicOptions options = new TopicOptions().programState(ProgramState.MEMORY);
             assertTrue(store.topic("t").create(options, memory, new byte[0]).isValid());
             assertTrue(store.topic("t").put(bytes("k"), bytes("v")).isValid());

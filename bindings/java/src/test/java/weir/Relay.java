@@ -17,7 +17,7 @@ final class Relay implements AutoCloseable {
     private final URI server;
     /** Write-locked while replies are held back, by the thread that holds them back. */
     private final ReentrantReadWriteLock gate = new ReentrantReadWriteLock();
-    private final Semaphore asked = new Semaphore(0);
+    private final Semaphore requests = new Semaphore(0);
 
     Relay(String address) throws IOException {
         server = URI.create(address);
@@ -29,19 +29,19 @@ final class Relay implements AutoCloseable {
         return "weir://127.0.0.1:" + listener.getLocalPort();
     }
 
-    /** Holds back the replies of the server until {@link #letGo}. */
+    /** Holds back the replies of the server until {@link #resume}. */
     void hold() {
         gate.writeLock().lock();
-        asked.drainPermits();
+        requests.drainPermits();
     }
 
-    void letGo() {
+    void resume() {
         gate.writeLock().unlock();
     }
 
     /** Waits until a client has sent something to the server. */
-    void awaitAsked() throws InterruptedException {
-        asked.acquire();
+    void awaitRequest() throws InterruptedException {
+        requests.acquire();
     }
 
     private static void start(Runnable work) {
@@ -61,17 +61,17 @@ final class Relay implements AutoCloseable {
         }
     }
 
-    private void pass(Socket from, Socket to, boolean answers) {
-        byte[] some = new byte[4096];
+    private void pass(Socket from, Socket to, boolean isReplies) {
+        byte[] chunk = new byte[4096];
         try (from; to; InputStream in = from.getInputStream(); OutputStream out = to.getOutputStream()) {
-            for (int read = in.read(some); read >= 0; read = in.read(some)) {
-                if (answers) {
+            for (int read = in.read(chunk); read >= 0; read = in.read(chunk)) {
+                if (isReplies) {
                     gate.readLock().lock();
                     gate.readLock().unlock();
                 } else {
-                    asked.release();
+                    requests.release();
                 }
-                out.write(some, 0, read);
+                out.write(chunk, 0, read);
             }
         } catch (IOException ended) {
             // One of the two sides has closed its connection.

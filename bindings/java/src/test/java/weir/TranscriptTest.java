@@ -16,7 +16,7 @@ import org.junit.jupiter.api.TestFactory;
 /** The transcripts that every language runs: commands above a rule, the expected output below it. */
 class TranscriptTest {
     /** Runs the commands of a transcript. */
-    interface World extends AutoCloseable {
+    interface Runner extends AutoCloseable {
         /** Runs a command and returns its output. */
         String run(String line) throws Exception;
 
@@ -26,42 +26,43 @@ class TranscriptTest {
 
     @TestFactory
     Stream<DynamicTest> query() throws IOException {
-        return replay("query", "", QueryWorld::new);
+        return replay("query", "", QueryRunner::new);
     }
 
     @TestFactory
     Stream<DynamicTest> api() throws IOException {
-        return replay("api", "", () -> new ApiWorld(false));
+        return replay("api", "", () -> new ApiRunner(false));
     }
 
     @TestFactory
     Stream<DynamicTest> served() throws IOException {
-        return replay("api", ", served", () -> new ApiWorld(true));
+        return replay("api", ", served", () -> new ApiRunner(true));
     }
 
-    private static Stream<DynamicTest> replay(String set, String how, Supplier<World> fresh) throws IOException {
+    private static Stream<DynamicTest> replay(String set, String suffix, Supplier<Runner> newRunner)
+            throws IOException {
         Path folder = Path.of(System.getProperty("weir.root"), "vectors", set);
         List<Path> paths;
         try (Stream<Path> found = Files.list(folder)) {
             paths = found.filter(path -> path.toString().endsWith(".txt"))
-                    .filter(path -> how.isEmpty() || !path.getFileName().toString().startsWith("directory-"))
+                    .filter(path -> suffix.isEmpty() || !path.getFileName().toString().startsWith("directory-"))
                     .sorted()
                     .toList();
         }
         assertTrue(!paths.isEmpty(), "there are no transcripts of " + set);
         int[] count = {0, 0};
-        return paths.stream().map(path -> DynamicTest.dynamicTest(path.getFileName() + how, () -> {
-            try (World world = fresh.get()) {
-                count[1] += replayed(Files.readString(path), world);
+        return paths.stream().map(path -> DynamicTest.dynamicTest(path.getFileName() + suffix, () -> {
+            try (Runner runner = newRunner.get()) {
+                count[1] += runBlocks(Files.readString(path), runner);
             }
             if (++count[0] == paths.size()) {
-                System.out.printf("transcripts of %s%s: %d, steps: %d%n", set, how, count[0], count[1]);
+                System.out.printf("transcripts of %s%s: %d, steps: %d%n", set, suffix, count[0], count[1]);
             }
         }));
     }
 
     /** Runs the blocks of a transcript and returns the number of commands. */
-    private static int replayed(String text, World world) throws Exception {
+    private static int runBlocks(String text, Runner runner) throws Exception {
         int steps = 0;
         List<String> wrong = new ArrayList<>();
         for (String block : text.stripTrailing().split("\n\n", -1)) {
@@ -70,7 +71,7 @@ class TranscriptTest {
             for (String line : parts[0].split("\n", -1)) {
                 if (!line.isBlank() && !line.startsWith("#")) {
                     steps++;
-                    printed.append(world.run(line));
+                    printed.append(runner.run(line));
                 }
             }
             String want = parts.length == 2 ? parts[1] : "";

@@ -33,8 +33,8 @@ class WaitTest {
     }
 
     /** A store with the key {@code k} in the topic {@code t}, behind a relay. */
-    private static void held(Path directory, Use use) throws Exception {
-        try (Served server = new Served(directory);
+    private static void withStalledStore(Path directory, Use use) throws Exception {
+        try (StoreServer server = new StoreServer(directory);
                 Relay relay = new Relay(server.address());
                 Weir store = Weir.connect(relay.address())) {
             store.topic("t").ensure();
@@ -66,7 +66,7 @@ class WaitTest {
 
     @Test
     void aDeadlineReachesEveryCallOfItsStore(@TempDir Path directory) throws Exception {
-        held(directory, (store, relay) -> {
+        withStalledStore(directory, (store, relay) -> {
             try (Weir soon = store.within(SOON)) {
                 Session session = soon.session(new byte[] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
                 Reader reader = soon.topic("t").listener(From.start());
@@ -75,7 +75,7 @@ class WaitTest {
                 Intention same = Intention.put(bytes("k"), bytes("v"));
                 assertEquals(ErrorCode.INDETERMINATE, code(() -> soon.topic("t").batch(List.of(same))));
                 assertEquals(ErrorCode.DEADLINE, code(() -> reader.next(Duration.ZERO)));
-                relay.letGo();
+                relay.resume();
                 reader.close();
                 session.close();
             }
@@ -84,24 +84,24 @@ class WaitTest {
 
     @Test
     void aCancelReachesTheCallsOfItsStoreAndNoOthers(@TempDir Path directory) throws Exception {
-        held(directory, (store, relay) -> {
+        withStalledStore(directory, (store, relay) -> {
             relay.hold();
             try (Weir one = store.within(Duration.ofMinutes(1))) {
                 CompletableFuture<ErrorCode> ended =
                         CompletableFuture.supplyAsync(() -> code(() -> one.topic("t").get(bytes("k"))));
-                relay.awaitAsked();
+                relay.awaitRequest();
                 one.cancel();
                 assertEquals(ErrorCode.CANCELLED, ended.get());
                 assertEquals(ErrorCode.CANCELLED, code(one::topics));
             }
             assertEquals(ErrorCode.UNSUPPORTED, code(store::cancel));
-            relay.letGo();
+            relay.resume();
         });
     }
 
     @Test
     void anInterruptEndsEveryCallThatWaitsForAServer(@TempDir Path directory) throws Exception {
-        held(directory, (store, relay) -> {
+        withStalledStore(directory, (store, relay) -> {
             Map<String, Executable> calls = reads(store);
             calls.put("put", () -> store.topic("t").put(bytes("k"), bytes("v")));
             for (Map.Entry<String, Executable> call : calls.entrySet()) {
@@ -114,19 +114,19 @@ class WaitTest {
                     assertEquals(ErrorCode.CANCELLED, code(store::topics));
                     ended.complete(code);
                 });
-                relay.awaitAsked();
+                relay.awaitRequest();
                 thread.interrupt();
                 ErrorCode wanted = call.getKey().equals("put") ? ErrorCode.INDETERMINATE : ErrorCode.CANCELLED;
                 assertEquals(wanted, ended.get(), call.getKey());
-                relay.letGo();
+                relay.resume();
                 store.topics();
             }
         });
     }
 
     @Test
-    void anInterruptEndsACallInWhatWasOpenedAndNothingElse(@TempDir Path directory) throws Exception {
-        held(directory, (store, relay) -> {
+    void anInterruptEndsOneCallOfAHandle(@TempDir Path directory) throws Exception {
+        withStalledStore(directory, (store, relay) -> {
             Topic topic = store.topic("t");
             Duration minute = Duration.ofMinutes(1);
             Intention put = Intention.put(bytes("s"), bytes("1")).of("t");
@@ -147,13 +147,13 @@ class WaitTest {
                     CompletableFuture<ErrorCode> ended = new CompletableFuture<>();
                     Thread thread = Thread.ofPlatform().start(() -> ended.complete(code(call.getValue())));
                     if (call.getValue() != waits) {
-                        relay.awaitAsked();
+                        relay.awaitRequest();
                     }
                     thread.interrupt();
                     ErrorCode wanted =
                             call.getKey().equals("session") ? ErrorCode.INDETERMINATE : ErrorCode.CANCELLED;
                     assertEquals(wanted, ended.get(), call.getKey());
-                    relay.letGo();
+                    relay.resume();
                 }
                 try (Page page = reader.next(minute).orElseThrow()) {
                     assertFalse(page.records().isEmpty());
@@ -169,7 +169,7 @@ class WaitTest {
     }
 
     @Test
-    void anInterruptThatComesTooLateIsForNoOtherCall(@TempDir Path directory) {
+    void aLateInterruptEndsNoOtherCall(@TempDir Path directory) {
         try (Weir store = Weir.open(directory)) {
             store.topic("t").ensure();
             try (Group group = store.topic("t").group("g", GroupMode.SHARED)) {
@@ -189,17 +189,17 @@ class WaitTest {
     }
 
     @Test
-    void aMarkEndsACallOfASession(@TempDir Path directory) throws Exception {
-        held(directory, (store, relay) -> {
+    void aCancelEndsACallOfASession(@TempDir Path directory) throws Exception {
+        withStalledStore(directory, (store, relay) -> {
             try (Session session = store.session(new byte[] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
                     var one = Executors.newSingleThreadExecutor()) {
                 relay.hold();
                 Intention put = Intention.put(bytes("s"), bytes("1")).of("t");
                 var ended = one.submit(() -> code(() -> session.submit(List.of(put))));
-                relay.awaitAsked();
+                relay.awaitRequest();
                 session.cancel();
                 assertEquals(ErrorCode.INDETERMINATE, ended.get());
-                relay.letGo();
+                relay.resume();
                 session.resume(1);
                 Verdict again = session.submit(List.of(put)).getFirst();
                 assertTrue(again.replayed());
@@ -208,8 +208,8 @@ class WaitTest {
     }
 
     @Test
-    void whatIsOpenedThroughAStoreWithADeadlineOutlivesIt(@TempDir Path directory) throws Exception {
-        held(directory, (store, relay) -> {
+    void handlesOutliveTheStoreWithADeadlineThatOpenedThem(@TempDir Path directory) throws Exception {
+        withStalledStore(directory, (store, relay) -> {
             Reader reader;
             try (Weir soon = store.within(Duration.ofMinutes(1))) {
                 reader = soon.topic("t").reader(From.start());

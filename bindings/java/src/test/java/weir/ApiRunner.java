@@ -20,24 +20,24 @@ import java.util.function.Function;
 import java.util.stream.Stream;
 
 /** Runs the commands of {@code vectors/api}, in a directory or at a server. */
-final class ApiWorld implements TranscriptTest.World {
+final class ApiRunner implements TranscriptTest.Runner {
     private final Path directory;
     private final Map<String, Session> sessions = new HashMap<>();
     private final Map<String, Reader> readers = new HashMap<>();
-    private final Map<String, Deque<Stored>> left = new HashMap<>();
+    private final Map<String, Deque<Stored>> unused = new HashMap<>();
     private final Map<String, Group> groups = new HashMap<>();
     private final Map<String, Map<Long, Claimed>> claims = new HashMap<>();
     private final StringBuilder out = new StringBuilder();
-    private List<Intention> kept = new ArrayList<>();
+    private List<Intention> batch = new ArrayList<>();
     private List<Change> steps = new ArrayList<>();
-    private final Served server;
+    private final StoreServer server;
     private Pending pending;
     private Weir store;
 
-    ApiWorld(boolean served) {
+    ApiRunner(boolean served) {
         try {
             directory = Files.createTempDirectory("weir");
-            server = served ? new Served(directory) : null;
+            server = served ? new StoreServer(directory) : null;
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
         }
@@ -69,12 +69,12 @@ final class ApiWorld implements TranscriptTest.World {
         try {
             command(line);
         } catch (WeirException failed) {
-            say("! " + failed.code());
+            printLine("! " + failed.code());
         }
         return out.toString();
     }
 
-    private void say(String line) {
+    private void printLine(String line) {
         out.append(line).append('\n');
     }
 
@@ -91,10 +91,10 @@ final class ApiWorld implements TranscriptTest.World {
             case "open" -> store = server != null ? server.connect()
                     : Weir.open(directory, new OpenOptions().durability(Durability.MEMORY));
             case "close" -> store().close();
-            case "ensure" -> say(store().topic(words[1]).ensure() ? "created" : "there");
-            case "add" -> kept.add(intention(after(line, 1)));
+            case "ensure" -> printLine(store().topic(words[1]).ensure() ? "created" : "there");
+            case "add" -> batch.add(intention(after(line, 1)));
             case "step" -> steps.add(step(line, words));
-            case "send" -> pending = store().send(taken());
+            case "send" -> pending = store().send(takeBatch());
             case "wait" -> {
                 try (Pending waiting = pending) {
                     verdicts(waiting.await(Duration.ofMinutes(1)).orElseThrow());
@@ -102,21 +102,21 @@ final class ApiWorld implements TranscriptTest.World {
             }
             case "session" -> sessions.put(words[1], store().session(HexFormat.of().parseHex(words[2])));
             case "as" -> write(after(line, 2), sessions.get(words[1])::submit);
-            case "nonce" -> say(Long.toString(sessions.get(words[1]).nextNonce()));
+            case "nonce" -> printLine(Long.toString(sessions.get(words[1]).nextNonce()));
             case "resume" -> sessions.get(words[1]).resume(Long.parseLong(words[2]));
             case "get" -> one(store().topic(words[1]).get(bytes(words[2])));
             case "at" -> one(store().topic(words[1]).at(Long.parseLong(words[2])));
             case "scan", "scan-values" -> scan(words);
             case "log" -> {
-                try (Stream<TopicRecord> records = store().topic(words[1]).records(place(words[2]))) {
-                    records.forEach(record -> say(shown(record.copy())));
+                try (Stream<TopicRecord> records = store().topic(words[1]).records(position(words[2]))) {
+                    records.forEach(record -> printLine(recordText(record.copy())));
                 }
             }
             case "info" -> info(words[1]);
-            case "topics" -> (words.length > 1 ? store().allTopics() : store().topics()).forEach(this::say);
+            case "topics" -> (words.length > 1 ? store().allTopics() : store().topics()).forEach(this::printLine);
             case "listen" -> {
-                readers.put(words[1], store().topic(words[2]).listener(place(words[3])));
-                left.put(words[1], new ArrayDeque<>());
+                readers.put(words[1], store().topic(words[2]).listener(position(words[3])));
+                unused.put(words[1], new ArrayDeque<>());
             }
             case "next" -> next(words[1], Integer.parseInt(words[2]), millis(words[3]));
             case "group" -> join(words);
@@ -148,25 +148,25 @@ final class ApiWorld implements TranscriptTest.World {
         return Duration.ofMillis(Long.parseLong(text));
     }
 
-    private static From place(String text) {
-        String[] sides = text.split(":", 2);
-        return switch (sides[0]) {
+    private static From position(String text) {
+        String[] pair = text.split(":", 2);
+        return switch (pair[0]) {
             case "start" -> From.start();
             case "end" -> From.end();
-            case "text" -> From.parse(sides[1]);
-            case "after" -> From.after(Long.parseLong(sides[1]));
-            default -> From.last(Long.parseLong(sides[1]));
+            case "text" -> From.parse(pair[1]);
+            case "after" -> From.after(Long.parseLong(pair[1]));
+            default -> From.last(Long.parseLong(pair[1]));
         };
     }
 
-    private List<Intention> taken() {
-        List<Intention> all = kept;
-        kept = new ArrayList<>();
+    private List<Intention> takeBatch() {
+        List<Intention> all = batch;
+        batch = new ArrayList<>();
         return all;
     }
 
     private void write(String line, Function<List<Intention>, List<Verdict>> send) {
-        verdicts(send.apply(line.equals("submit") ? taken() : List.of(intention(line))));
+        verdicts(send.apply(line.equals("submit") ? takeBatch() : List.of(intention(line))));
     }
 
     private static Change step(String line, String[] words) {
@@ -176,7 +176,7 @@ final class ApiWorld implements TranscriptTest.World {
 
     private Intention intention(String line) {
         String[] words = line.split(" ", -1);
-        Intention made = switch (words[0]) {
+        Intention intention = switch (words[0]) {
             case "create" -> Intention.create(options(words));
             case "alter" -> Intention.alter(options(words));
             case "destroy" -> Intention.destroy();
@@ -192,18 +192,18 @@ final class ApiWorld implements TranscriptTest.World {
             }
             default -> throw new AssertionError("no command " + line);
         };
-        return made.of(words[1]);
+        return intention.of(words[1]);
     }
 
     private static TopicOptions options(String[] words) {
         TopicOptions options = new TopicOptions();
         for (String word : Arrays.asList(words).subList(2, words.length)) {
-            String[] sides = word.split("=");
-            switch (sides[0]) {
+            String[] pair = word.split("=");
+            switch (pair[0]) {
                 case "compaction" -> options.latest();
-                case "key_bytes_max" -> options.keyBytes(Long.parseLong(sides[1]));
-                case "value_bytes_max" -> options.valueBytes(Long.parseLong(sides[1]));
-                case "keys_max" -> options.keys(Long.parseLong(sides[1]));
+                case "key_bytes_max" -> options.keyBytes(Long.parseLong(pair[1]));
+                case "value_bytes_max" -> options.valueBytes(Long.parseLong(pair[1]));
+                case "keys_max" -> options.keys(Long.parseLong(pair[1]));
                 default -> throw new AssertionError("no option " + word);
             }
         }
@@ -214,14 +214,14 @@ final class ApiWorld implements TranscriptTest.World {
         if (text.isEmpty()) {
             return new Expect[0];
         }
-        return Stream.of(text.split(",")).map(ApiWorld::expect).toArray(Expect[]::new);
+        return Stream.of(text.split(",")).map(ApiRunner::expect).toArray(Expect[]::new);
     }
 
     private static Expect expect(String text) {
-        String[] sides = text.split("@", 2);
-        String[] parts = sides[0].split(":");
+        String[] pair = text.split("@", 2);
+        String[] parts = pair[0].split(":");
         long number = parts.length == 2 ? Long.parseLong(parts[1]) : 0;
-        Expect made = switch (parts[0]) {
+        Expect expect = switch (parts[0]) {
             case "offset" -> Expect.keyAt(number);
             case "absent" -> Expect.keyAbsent();
             case "present" -> Expect.keyPresent();
@@ -231,7 +231,7 @@ final class ApiWorld implements TranscriptTest.World {
             case "incarnation" -> Expect.incarnation(number);
             default -> throw new AssertionError("no condition " + text);
         };
-        return sides.length == 2 ? made.of(bytes(sides[1])) : made;
+        return pair.length == 2 ? expect.of(bytes(pair[1])) : expect;
     }
 
     private void verdicts(List<Verdict> verdicts) {
@@ -245,7 +245,7 @@ final class ApiWorld implements TranscriptTest.World {
                 case INVALID -> "invalid " + verdict.intention() + " " + verdict.reason() + detail(verdict.detail());
                 case ERROR -> "error " + verdict.intention() + " " + verdict.reason() + detail(verdict.detail());
             };
-            say(line);
+            printLine(line);
         }
     }
 
@@ -261,7 +261,7 @@ final class ApiWorld implements TranscriptTest.World {
         };
     }
 
-    private static String shown(Stored record) {
+    private static String recordText(Stored record) {
         String line = record.offset() + " " + record.kind();
         if (record.kind() == TopicRecord.Kind.PUT) {
             line += " " + text(record.key()) + "=" + text(record.value());
@@ -272,7 +272,7 @@ final class ApiWorld implements TranscriptTest.World {
     }
 
     private void one(Optional<Stored> record) {
-        say(record.map(ApiWorld::shown).orElse("absent"));
+        printLine(record.map(ApiRunner::recordText).orElse("absent"));
     }
 
     private void scan(String[] words) {
@@ -280,51 +280,51 @@ final class ApiWorld implements TranscriptTest.World {
         byte[] after = words[3].equals("-") ? null : bytes(words[3]);
         Optional<Page> found = store().topic(words[1]).scan(bytes(words[2]), after, Long.parseLong(words[4]), values);
         if (found.isEmpty()) {
-            say("done");
+            printLine("done");
             return;
         }
         try (Page page = found.get()) {
             for (TopicRecord record : page.records()) {
                 String line = text(record.key()) + " " + record.offset();
-                say(values ? line + " " + text(record.value()) : line);
+                printLine(values ? line + " " + text(record.value()) : line);
             }
         }
     }
 
     private void info(String topic) {
-        say(store().topic(topic).info()
+        printLine(store().topic(topic).info()
                 .map(info -> (info.live() ? "live" : "dead") + " first " + info.first() + " last "
                         + info.last() + " keys " + info.keys())
                 .orElse("absent"));
     }
 
     private void next(String name, int wanted, Duration wait) {
-        Deque<Stored> ready = left.get(name);
+        Deque<Stored> ready = unused.get(name);
         for (int at = 0; at < wanted; at++) {
             if (ready.isEmpty()) {
                 Optional<Page> found = readers.get(name).next(wait);
                 if (found.isEmpty()) {
-                    say("timeout");
+                    printLine("timeout");
                     return;
                 }
                 try (Page page = found.get()) {
                     page.records().forEach(record -> ready.add(record.copy()));
                 }
             }
-            say(shown(ready.remove()));
+            printLine(recordText(ready.remove()));
         }
     }
 
     private void join(String[] words) {
         GroupOptions options = new GroupOptions().member(words[5]);
         for (String word : Arrays.asList(words).subList(6, words.length)) {
-            String[] sides = word.split("=");
-            switch (sides[0]) {
+            String[] pair = word.split("=");
+            switch (pair[0]) {
                 case "existing" -> options.existing();
-                case "lease" -> options.lease(millis(sides[1]));
-                case "attempts" -> options.attempts(Integer.parseInt(sides[1]));
-                case "dead" -> options.deadLetters(sides[1]);
-                case "start" -> options.start(place(sides[1]));
+                case "lease" -> options.lease(millis(pair[1]));
+                case "attempts" -> options.attempts(Integer.parseInt(pair[1]));
+                case "dead" -> options.deadLetters(pair[1]);
+                case "start" -> options.start(position(pair[1]));
                 default -> throw new AssertionError("no option " + word);
             }
         }
@@ -347,37 +347,37 @@ final class ApiWorld implements TranscriptTest.World {
             case "extend" -> lost = group.extend(claimed(words, 3), millis(words[2]));
             case "take-over" -> group.takeOver();
             case "leave" -> group.leave();
-            case "reset" -> group.reset(place(words[2]));
+            case "reset" -> group.reset(position(words[2]));
             case "end" -> group.delete();
             case "group-info" -> {
                 Group.Info info = group.info();
-                say("cursor " + info.cursor() + " lag " + info.lag() + " leased " + info.leased()
+                printLine("cursor " + info.cursor() + " lag " + info.lag() + " leased " + info.leased()
                         + " waiting " + info.waiting());
             }
             default -> throw new AssertionError("no command " + words[0]);
         }
-        lost.forEach(offset -> say("lost " + offset));
+        lost.forEach(offset -> printLine("lost " + offset));
     }
 
     private void claim(String[] words, Group group) {
         Optional<Page> found = group.claim(Long.parseLong(words[2]), millis(words[3]));
         if (found.isEmpty()) {
-            say("timeout");
+            printLine("timeout");
             return;
         }
         try (Page page = found.get()) {
             for (TopicRecord record : page.records()) {
                 claims.get(words[1]).put(record.offset(), record.claimed());
-                say(shown(record.copy()) + " attempt " + record.attempts());
+                printLine(recordText(record.copy()) + " attempt " + record.attempts());
             }
         }
     }
 
     private List<Claimed> claimed(String[] words, int from) {
-        Map<Long, Claimed> mine = claims.get(words[1]);
+        Map<Long, Claimed> ofMember = claims.get(words[1]);
         return Arrays.stream(words, from, words.length)
                 .map(Long::valueOf)
-                .map(offset -> mine.getOrDefault(offset, new Claimed(offset, 0)))
+                .map(offset -> ofMember.getOrDefault(offset, new Claimed(offset, 0)))
                 .toList();
     }
 }

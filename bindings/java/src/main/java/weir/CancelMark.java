@@ -4,13 +4,13 @@ import java.lang.foreign.Arena;
 import java.lang.invoke.MethodHandle;
 
 /** Calls on a handle that has a cancel mark. An interrupt of the thread sets the mark, as {@code cancel} does. */
-final class Marks {
+final class CancelMark {
     private final Handle handle;
     private final MethodHandle cancel;
     /** An interrupt came after its call had ended. The mark is still set, but must not end another call. */
-    private volatile boolean left;
+    private volatile boolean stale;
 
-    Marks(Handle handle, MethodHandle cancel) {
+    CancelMark(Handle handle, MethodHandle cancel) {
         this.handle = handle;
         this.cancel = cancel;
     }
@@ -19,24 +19,24 @@ final class Marks {
     int check(Arena call, Lib.Call work) {
         while (true) {
             Wait one = new Wait(cancel, handle.get());
-            boolean taken = false;
+            boolean consumed = false;
             try {
-                return one.mark(call, work);
+                return one.callInterruptibly(call, work);
             } catch (WeirException failed) {
-                taken = failed.code() == ErrorCode.CANCELLED || failed.code() == ErrorCode.INDETERMINATE;
-                if (failed.code() != ErrorCode.CANCELLED || !left || !one.isOpen()) {
+                consumed = failed.code() == ErrorCode.CANCELLED || failed.code() == ErrorCode.INDETERMINATE;
+                if (failed.code() != ErrorCode.CANCELLED || !stale || !one.isOpen()) {
                     throw failed;
                 }
                 // The mark of an earlier interrupt ended this call before it did anything.
-                left = false;
+                stale = false;
             } finally {
-                left |= !one.isOpen() && !taken;
+                stale |= !one.isOpen() && !consumed;
             }
         }
     }
 
     void cancel() {
-        left = false;
-        Lib.plain(cancel, handle.get());
+        stale = false;
+        Lib.callWithoutError(cancel, handle.get());
     }
 }

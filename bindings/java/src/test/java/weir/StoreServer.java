@@ -7,7 +7,7 @@ import java.io.IOException;
 import java.nio.file.Path;
 
 /** Stores for tests: in a directory, or at a {@code weir serve} process. WEIR_COMMAND names the command. */
-final class Served implements AutoCloseable {
+final class StoreServer implements AutoCloseable {
     /** A test body that uses a store. */
     interface Use {
         void with(Weir store) throws Exception;
@@ -17,7 +17,7 @@ final class Served implements AutoCloseable {
     private final String address;
 
     /** Starts a server with a new store below a directory. */
-    Served(Path directory) throws IOException {
+    StoreServer(Path directory) throws IOException {
         String command = System.getenv("WEIR_COMMAND");
         assumeTrue(command != null, "WEIR_COMMAND does not name the command `weir`");
         ProcessBuilder builder = new ProcessBuilder(command, "serve", "--at",
@@ -30,14 +30,14 @@ final class Served implements AutoCloseable {
         address = address(server.errorReader());
     }
 
-    private static String address(BufferedReader said) throws IOException {
-        for (String line = said.readLine(); line != null; line = said.readLine()) {
+    private static String address(BufferedReader stderr) throws IOException {
+        for (String line = stderr.readLine(); line != null; line = stderr.readLine()) {
             int at = line.indexOf("weir://");
             if (at >= 0) {
                 return line.substring(at).split("[ ,;]")[0];
             }
         }
-        throw new IOException("the server does not say where it is");
+        throw new IOException("the server does not print its address");
     }
 
     String address() {
@@ -54,14 +54,14 @@ final class Served implements AutoCloseable {
         server.destroyForcibly().onExit().join();
     }
 
-    static void near(Path directory, Use use) throws Exception {
+    static void withLocalStore(Path directory, Use use) throws Exception {
         try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
             use.with(store);
         }
     }
 
-    static void far(Path directory, Use use) throws Exception {
-        try (Served server = new Served(directory); Weir store = server.connect()) {
+    static void withRemoteStore(Path directory, Use use) throws Exception {
+        try (StoreServer server = new StoreServer(directory); Weir store = server.connect()) {
             use.with(store);
         }
     }

@@ -15,19 +15,19 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Tests that run with a directory and with a server. */
-class ServedTest {
+class StoreTest {
     private static byte[] bytes(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
     @Test
     void topicsAreQueriedInADirectory(@TempDir Path directory) throws Exception {
-        Served.near(directory, ServedTest::query);
+        StoreServer.withLocalStore(directory, StoreTest::query);
     }
 
     @Test
     void topicsAreQueriedAtAServer(@TempDir Path directory) throws Exception {
-        Served.far(directory, ServedTest::query);
+        StoreServer.withRemoteStore(directory, StoreTest::query);
     }
 
     private static void query(Weir store) throws Exception {
@@ -67,8 +67,8 @@ class ServedTest {
     }
 
     @Test
-    void workIsSharedAtAServer(@TempDir Path directory) throws Exception {
-        Served.far(directory, store -> {
+    void aGroupSharesItsRecordsAtAServer(@TempDir Path directory) throws Exception {
+        StoreServer.withRemoteStore(directory, store -> {
             Topic jobs = store.topic("jobs");
             jobs.ensure();
             jobs.batch(List.of(Intention.put(bytes("a"), bytes("1")), Intention.put(bytes("b"), bytes("2"))));
@@ -93,7 +93,7 @@ class ServedTest {
 
     @Test
     void aWriteIsReceivedAndThenCommitted(@TempDir Path directory) throws Exception {
-        try (Served server = new Served(directory);
+        try (StoreServer server = new StoreServer(directory);
                 Weir store = Weir.connect(server.address(), new ConnectOptions().received())) {
             assertTrue(store.topic("orders").ensure());
             Intention put = Intention.put(bytes("k"), bytes("v")).of("orders");

@@ -12,45 +12,45 @@ import java.lang.ref.Reference;
  * <p>Each segment references the scope of the arena, not this object. The collector releases the handle only
  * after the scope is unreachable, so no reachable segment outlives its memory.
  */
-final class Lent {
+final class NativeMemory {
     private static final Cleaner CLEANER = Cleaner.create();
 
     private final Arena arena;
     private final Free free;
     private final Cleaner.Cleanable cleanable;
 
-    Lent(Arena arena, long handle, MethodHandle give) {
+    NativeMemory(Arena arena, long handle, MethodHandle release) {
         this.arena = arena;
-        this.free = new Free(handle, give);
+        this.free = new Free(handle, release);
         this.cleanable = CLEANER.register(arena.scope(), free);
     }
 
     /** The action of the cleaner. Must not reference the arena. */
     private static final class Free implements Runnable {
         private final long handle;
-        private final MethodHandle give;
-        private volatile boolean kept;
+        private final MethodHandle release;
+        private volatile boolean transferred;
 
-        Free(long handle, MethodHandle give) {
+        Free(long handle, MethodHandle release) {
             this.handle = handle;
-            this.give = give;
+            this.release = release;
         }
 
         @Override
         public void run() {
-            if (!kept) {
-                Lib.release(give, handle);
+            if (!transferred) {
+                Lib.release(release, handle);
             }
         }
     }
 
     /** The bytes at an address, as a segment that ends with this object. */
     @SuppressWarnings("restricted")
-    MemorySegment part(MemorySegment start, long bytes) {
+    MemorySegment segment(MemorySegment start, long bytes) {
         return start.reinterpret(bytes, arena, null);
     }
 
-    /** Whether neither {@link #close} nor {@link #leave} was called yet. */
+    /** Whether neither {@link #close} nor {@link #transfer} was called yet. */
     boolean isAlive() {
         return arena.scope().isAlive();
     }
@@ -62,11 +62,11 @@ final class Lent {
     }
 
     /** Ends all segments; the memory has another owner from now on. */
-    void leave() {
+    void transfer() {
         arena.close();
-        free.kept = true;
+        free.transferred = true;
         cleanable.clean();
-        // Otherwise the collector could find the scope unreachable before `kept` is set.
+        // Otherwise the collector could find the scope unreachable before `transferred` is set.
         Reference.reachabilityFence(arena);
     }
 }

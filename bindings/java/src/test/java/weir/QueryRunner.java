@@ -10,7 +10,7 @@ import java.util.Map;
 import java.util.stream.Collectors;
 
 /** Runs the commands of {@code vectors/query}. */
-final class QueryWorld implements TranscriptTest.World {
+final class QueryRunner implements TranscriptTest.Runner {
     private final Map<String, Source> sources = new HashMap<>();
     private final Map<String, List<String>> options = new HashMap<>();
     private final List<String> settings = new ArrayList<>();
@@ -96,12 +96,12 @@ final class QueryWorld implements TranscriptTest.World {
             String[] place = words[0].split("\\+");
             frames.item(Integer.parseInt(place[0]), Integer.parseInt(place[1]));
             for (String word : Arrays.asList(words).subList(1, words.length)) {
-                String[] sides = word.split("=");
-                String[] value = sides[1].split("\\+");
+                String[] pair = word.split("=");
+                String[] value = pair[1].split("\\+");
                 if (value.length == 1) {
-                    frames.meta(sides[0], Long.parseLong(value[0]));
+                    frames.meta(pair[0], Long.parseLong(value[0]));
                 } else {
-                    frames.meta(sides[0], Integer.parseInt(value[0]), Integer.parseInt(value[1]));
+                    frames.meta(pair[0], Integer.parseInt(value[0]), Integer.parseInt(value[1]));
                 }
             }
         }
@@ -183,21 +183,21 @@ final class QueryWorld implements TranscriptTest.World {
         List<String> names = new ArrayList<>();
         List<List<String>> words = new ArrayList<>();
         for (String part : rest.isEmpty() ? new String[0] : rest.split(" ")) {
-            String[] sides = part.split("=", 2);
+            String[] pair = part.split("=", 2);
             List<String> of = new ArrayList<>(whole);
-            if (sides.length == 2) {
-                of.add("first=" + sides[1]);
+            if (pair.length == 2) {
+                of.add("first=" + pair[1]);
             }
-            names.add(sides[0]);
+            names.add(pair[0]);
             words.add(of);
         }
         List<SourceOptions> parts = new ArrayList<>();
         for (int at = 0; at < names.size(); at++) {
             parts.add(source(names.get(at), String.join(" ", words.get(at))));
         }
-        List<Source> made = source.replace(parts);
+        List<Source> added = source.replace(parts);
         for (int at = 0; at < names.size(); at++) {
-            sources.put(names.get(at), made.get(at));
+            sources.put(names.get(at), added.get(at));
             options.put(names.get(at), words.get(at));
         }
     }
@@ -251,9 +251,9 @@ final class QueryWorld implements TranscriptTest.World {
     private static SourceOptions source(String name, String rest) {
         SourceOptions options = new SourceOptions().name(name);
         for (String word : rest.split(" ")) {
-            String[] sides = word.split("=", 2);
-            String value = sides.length == 2 ? sides[1] : "";
-            switch (sides[0]) {
+            String[] pair = word.split("=", 2);
+            String value = pair.length == 2 ? pair[1] : "";
+            switch (pair[0]) {
                 case "" -> { }
                 case "sorted" -> options.sorted();
                 case "trusted" -> options.trustOrder();

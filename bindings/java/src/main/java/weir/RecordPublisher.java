@@ -6,13 +6,13 @@ import java.util.Optional;
 import java.util.concurrent.Flow;
 
 /** New records of a topic; each subscriber has its own thread. */
-final class Listening implements Flow.Publisher<Stored> {
+final class RecordPublisher implements Flow.Publisher<Stored> {
     private static final Duration WAIT = Duration.ofMinutes(1);
 
     private final Topic topic;
     private final From from;
 
-    Listening(Topic topic, From from) {
+    RecordPublisher(Topic topic, From from) {
         this.topic = topic;
         this.from = from;
     }
@@ -30,7 +30,7 @@ final class Listening implements Flow.Publisher<Stored> {
         private final Flow.Subscriber<? super Stored> subscriber;
         private long demand;
         private boolean cancelled;
-        private RuntimeException refused;
+        private RuntimeException invalidRequest;
         private Reader reader;
 
         Listener(Flow.Subscriber<? super Stored> subscriber) {
@@ -40,7 +40,7 @@ final class Listening implements Flow.Publisher<Stored> {
         @Override
         public synchronized void request(long n) {
             if (n <= 0) {
-                refused = new IllegalArgumentException("a demand is a number above 0");
+                invalidRequest = new IllegalArgumentException("a demand is a number above 0");
             } else {
                 demand = demand + n < 0 ? Long.MAX_VALUE : demand + n;
             }
@@ -57,12 +57,12 @@ final class Listening implements Flow.Publisher<Stored> {
         }
 
         /** Waits until a record is requested. Returns false if the subscription was cancelled. */
-        private synchronized boolean wanted() throws InterruptedException {
-            while (demand == 0 && !cancelled && refused == null) {
+        private synchronized boolean awaitDemand() throws InterruptedException {
+            while (demand == 0 && !cancelled && invalidRequest == null) {
                 wait();
             }
-            if (refused != null) {
-                throw refused;
+            if (invalidRequest != null) {
+                throw invalidRequest;
             }
             if (!cancelled && demand != Long.MAX_VALUE) {
                 demand--;
@@ -70,7 +70,7 @@ final class Listening implements Flow.Publisher<Stored> {
             return !cancelled;
         }
 
-        private synchronized boolean ended() {
+        private synchronized boolean isCancelled() {
             return cancelled;
         }
 
@@ -85,7 +85,7 @@ final class Listening implements Flow.Publisher<Stored> {
                 }
                 read(opened);
             } catch (Throwable thrown) {
-                if (!ended()) {
+                if (!isCancelled()) {
                     subscriber.onError(thrown);
                 }
             } finally {
@@ -100,14 +100,14 @@ final class Listening implements Flow.Publisher<Stored> {
         }
 
         private void read(Reader from) throws InterruptedException {
-            while (!ended()) {
+            while (!isCancelled()) {
                 Optional<Page> next = from.next(WAIT);
                 if (next.isEmpty()) {
                     continue;
                 }
                 try (Page page = next.get()) {
                     for (TopicRecord record : page.records()) {
-                        if (!wanted()) {
+                        if (!awaitDemand()) {
                             return;
                         }
                         subscriber.onNext(record.copy());
