@@ -1,51 +1,51 @@
 /* The commands of vectors/api. */
 #include "text.h"
 
-enum { NAMES = 16, KEPT = 64, CLAIMS = 256 };
+enum { OBJECTS_MAX = 16, INTENTIONS_MAX = 64, CLAIMS = 256 };
 
-typedef struct kept {
+typedef struct stored_intention {
     char *line; /* the slices point into it */
     weir_intention intention;
     weir_topic_options options;
     weir_expect expects[8];
     weir_step *steps;
-    char *step_lines[KEPT];
-} kept;
+    char *step_lines[INTENTIONS_MAX];
+} stored_intention;
 
-typedef struct named {
+typedef struct named_object {
     char *name;
     weir_session *session;
     weir_reader *reader;
     weir_group *group;
     weir_claim claims[CLAIMS];
     size_t claim_count;
-} named;
+} named_object;
 
-struct world {
+struct runner {
     char *directory;
     const char *address; /* of a server; NULL: opens the directory */
     weir *store;
-    named things[NAMES];
+    named_object objects[OBJECTS_MAX];
     size_t count;
-    kept *all[KEPT];
-    size_t kept_count;
-    char *steps[KEPT];
+    stored_intention *intentions[INTENTIONS_MAX];
+    size_t intention_count;
+    char *steps[INTENTIONS_MAX];
     size_t step_count;
     weir_pending *pending;
     size_t sent;
 };
 
-world *api_world(const char *directory, const char *address)
+runner *api_runner(const char *directory, const char *address)
 {
-    world *in = calloc(1, sizeof *in);
-    if (!in)
+    runner *self = calloc(1, sizeof *self);
+    if (!self)
         abort();
-    in->directory = copied(directory, strlen(directory));
-    in->address = address;
-    return in;
+    self->directory = copy_text(directory, strlen(directory));
+    self->address = address;
+    return self;
 }
 
-static void kept_free(kept *one)
+static void stored_intention_free(stored_intention *one)
 {
     for (size_t at = 0; at < one->intention.step_count; at++)
         free(one->step_lines[at]);
@@ -54,36 +54,36 @@ static void kept_free(kept *one)
     free(one);
 }
 
-void api_end(world *in)
+void api_end(runner *self)
 {
-    for (size_t at = 0; at < in->count; at++) {
-        weir_session_free(in->things[at].session);
-        weir_reader_free(in->things[at].reader);
-        weir_group_free(in->things[at].group);
-        free(in->things[at].name);
+    for (size_t at = 0; at < self->count; at++) {
+        weir_session_free(self->objects[at].session);
+        weir_reader_free(self->objects[at].reader);
+        weir_group_free(self->objects[at].group);
+        free(self->objects[at].name);
     }
-    for (size_t at = 0; at < in->kept_count; at++)
-        kept_free(in->all[at]);
-    for (size_t at = 0; at < in->step_count; at++)
-        free(in->steps[at]);
-    weir_pending_free(in->pending);
-    weir_close(in->store, NULL);
-    free(in->directory);
-    free(in);
+    for (size_t at = 0; at < self->intention_count; at++)
+        stored_intention_free(self->intentions[at]);
+    for (size_t at = 0; at < self->step_count; at++)
+        free(self->steps[at]);
+    weir_pending_free(self->pending);
+    weir_close(self->store, NULL);
+    free(self->directory);
+    free(self);
 }
 
-static named *thing(world *in, const char *name)
+static named_object *object_of(runner *self, const char *name)
 {
-    for (size_t at = 0; at < in->count; at++)
-        if (!strcmp(in->things[at].name, name))
-            return &in->things[at];
-    if (in->count == NAMES)
+    for (size_t at = 0; at < self->count; at++)
+        if (!strcmp(self->objects[at].name, name))
+            return &self->objects[at];
+    if (self->count == OBJECTS_MAX)
         abort();
-    in->things[in->count].name = copied(name, strlen(name));
-    return &in->things[in->count++];
+    self->objects[self->count].name = copy_text(name, strlen(name));
+    return &self->objects[self->count++];
 }
 
-static void failed(text *out, int32_t code)
+static void put_error(text *out, int32_t code)
 {
     text_put(out, "! ");
     text_code(out, code);
@@ -93,7 +93,7 @@ static void failed(text *out, int32_t code)
 /* A key, a prefix or an offset; `-` means empty. */
 static weir_slice key_of(char *from)
 {
-    return strcmp(from, "-") ? slice(unescaped(from)) : (weir_slice){0};
+    return strcmp(from, "-") ? slice(unescape(from)) : (weir_slice){0};
 }
 
 static void options_of(weir_topic_options *to, char *words)
@@ -121,7 +121,7 @@ static void options_of(weir_topic_options *to, char *words)
     }
 }
 
-static void conditions(kept *to, char *words)
+static void conditions(stored_intention *to, char *words)
 {
     static const char *const names[] = {"",      "offset",          "absent",      "present",
                                         "topic", "topic-absent-or", "topic-empty", "incarnation"};
@@ -149,54 +149,54 @@ static void conditions(kept *to, char *words)
     to->intention.expects = to->expects;
 }
 
-static void steps(world *in, kept *to)
+static void steps(runner *self, stored_intention *to)
 {
-    to->steps = calloc(in->step_count + 1, sizeof *to->steps);
+    to->steps = calloc(self->step_count + 1, sizeof *to->steps);
     if (!to->steps)
         abort();
-    for (size_t at = 0; at < in->step_count; at++) {
-        char *rest = to->step_lines[at] = in->steps[at];
+    for (size_t at = 0; at < self->step_count; at++) {
+        char *rest = to->step_lines[at] = self->steps[at];
         to->steps[at].operation = strcmp(word(&rest), "put") ? WEIR_DELETE : WEIR_PUT;
         to->steps[at].key = key_of(word(&rest));
-        to->steps[at].value = slice(unescaped(rest));
+        to->steps[at].value = slice(unescape(rest));
     }
     to->intention.steps = to->steps;
-    to->intention.step_count = in->step_count;
-    in->step_count = 0;
+    to->intention.step_count = self->step_count;
+    self->step_count = 0;
 }
 
 /* Parses a command that writes, and stores its intention. */
-static kept *keep(world *in, const char *line)
+static stored_intention *parse_intention(runner *self, const char *line)
 {
-    kept *to = calloc(1, sizeof *to);
+    stored_intention *to = calloc(1, sizeof *to);
     if (!to)
         abort();
-    char *rest = to->line = copied(line, strlen(line));
-    weir_intention *it = &to->intention;
-    it->struct_size = sizeof *it;
+    char *rest = to->line = copy_text(line, strlen(line));
+    weir_intention *intention = &to->intention;
+    intention->struct_size = sizeof *intention;
     const char *verb = word(&rest);
-    it->topic = slice(word(&rest));
+    intention->topic = slice(word(&rest));
     if (!strcmp(verb, "create") || !strcmp(verb, "alter")) {
-        it->operation = verb[0] == 'c' ? WEIR_CREATE : WEIR_ALTER;
+        intention->operation = verb[0] == 'c' ? WEIR_CREATE : WEIR_ALTER;
         options_of(&to->options, rest);
-        it->options = &to->options;
+        intention->options = &to->options;
     } else if (!strcmp(verb, "destroy")) {
-        it->operation = WEIR_DESTROY;
+        intention->operation = WEIR_DESTROY;
     } else if (!strcmp(verb, "transaction")) {
-        it->operation = WEIR_TRANSACTION;
+        intention->operation = WEIR_TRANSACTION;
         conditions(to, rest);
-        steps(in, to);
+        steps(self, to);
     } else if (!strncmp(verb, "put", 3)) {
-        it->operation = WEIR_PUT;
-        it->key = key_of(word(&rest));
+        intention->operation = WEIR_PUT;
+        intention->key = key_of(word(&rest));
         if (!strcmp(verb, "put-if"))
             conditions(to, word(&rest));
         if (!strcmp(verb, "put-meta"))
-            it->meta = slice(unescaped(word(&rest)));
-        it->value = slice(unescaped(rest));
+            intention->meta = slice(unescape(word(&rest)));
+        intention->value = slice(unescape(rest));
     } else if (!strncmp(verb, "delete", 6)) {
-        it->operation = WEIR_DELETE;
-        it->key = key_of(word(&rest));
+        intention->operation = WEIR_DELETE;
+        intention->key = key_of(word(&rest));
         conditions(to, rest);
     } else {
         fprintf(stderr, "no command %s\n", verb);
@@ -258,56 +258,58 @@ static void verdicts(const weir_verdict *all, size_t count, weir_page *texts, te
 }
 
 /* Submits intentions, in a session if there is one. */
-static int32_t submit(world *in, weir_session *session, kept **all, size_t count, int wait, text *out)
+static int32_t submit(runner *self, weir_session *session, stored_intention **all, size_t count, int wait,
+                      text *out)
 {
     weir_intention *intentions = calloc(count + 1, sizeof *intentions);
-    weir_verdict *answers = calloc(count + 1, sizeof *answers);
+    weir_verdict *verdict_list = calloc(count + 1, sizeof *verdict_list);
     weir_page *texts = NULL;
     weir_error error;
     int32_t result;
-    if (!intentions || !answers)
+    if (!intentions || !verdict_list)
         abort();
     for (size_t at = 0; at < count; at++)
         intentions[at] = all[at]->intention;
     if (!wait) {
-        weir_pending_free(in->pending);
-        in->pending = NULL;
-        in->sent = count;
-        result = weir_send(in->store, intentions, count, &in->pending, &error);
+        weir_pending_free(self->pending);
+        self->pending = NULL;
+        self->sent = count;
+        result = weir_send(self->store, intentions, count, &self->pending, &error);
     } else if (session) {
-        result = weir_session_submit(session, intentions, count, answers, &texts, &error);
+        result = weir_session_submit(session, intentions, count, verdict_list, &texts, &error);
     } else {
-        result = weir_submit(in->store, intentions, count, answers, &texts, &error);
+        result = weir_submit(self->store, intentions, count, verdict_list, &texts, &error);
     }
     if (result == WEIR_OK && wait)
-        verdicts(answers, count, texts, out);
+        verdicts(verdict_list, count, texts, out);
     for (size_t at = 0; at < count; at++)
-        kept_free(all[at]);
+        stored_intention_free(all[at]);
     free(intentions);
-    free(answers);
+    free(verdict_list);
     return result;
 }
 
-static int32_t submit_all(world *in, weir_session *session, int wait, text *out)
+static int32_t submit_all(runner *self, weir_session *session, int wait, text *out)
 {
-    size_t count = in->kept_count;
-    in->kept_count = 0;
-    return submit(in, session, in->all, count, wait, out);
+    size_t count = self->intention_count;
+    self->intention_count = 0;
+    return submit(self, session, self->intentions, count, wait, out);
 }
 
-static int32_t submit_one(world *in, weir_session *session, const char *line, text *out)
+static int32_t submit_one(runner *self, weir_session *session, const char *line, text *out)
 {
-    kept *one = keep(in, line);
-    return submit(in, session, &one, 1, 1, out);
+    stored_intention *one = parse_intention(self, line);
+    return submit(self, session, &one, 1, 1, out);
 }
 
-static int32_t wait_for(world *in, text *out)
+static int32_t wait_for(runner *self, text *out)
 {
-    weir_verdict answers[KEPT];
+    weir_verdict verdict_list[INTENTIONS_MAX];
     weir_page *texts = NULL;
-    int32_t result = weir_pending_wait(in->pending, WEIR_FOREVER, answers, KEPT, &texts, NULL);
+    int32_t result =
+        weir_pending_wait(self->pending, WEIR_FOREVER, verdict_list, INTENTIONS_MAX, &texts, NULL);
     if (result == WEIR_OK)
-        verdicts(answers, in->sent, texts, out);
+        verdicts(verdict_list, self->sent, texts, out);
     return result;
 }
 
@@ -319,15 +321,15 @@ static void record(const weir_record *of, const weir_item *value, text *out)
     text_put(out, kinds[of->kind]);
     if (of->kind == WEIR_RECORD_PUT || of->kind == WEIR_RECORD_DELETE) {
         text_put(out, " ");
-        text_shown(out, of->key, of->key_len);
+        text_put_escaped(out, of->key, of->key_len);
     }
     if (of->kind == WEIR_RECORD_PUT) {
         text_put(out, "=");
-        text_shown(out, value->ptr, value->len);
+        text_put_escaped(out, value->ptr, value->len);
     }
     if (of->meta_len) {
         text_put(out, " meta ");
-        text_shown(out, of->meta, of->meta_len);
+        text_put_escaped(out, of->meta, of->meta_len);
     }
 }
 
@@ -382,20 +384,20 @@ static int32_t position(char *text, uint32_t *from, uint64_t *number_of)
     return WEIR_OK;
 }
 
-static int32_t reader(world *in, const char *topic, char *from, uint32_t flags, weir_reader **out)
+static int32_t reader(runner *self, const char *topic, char *from, uint32_t flags, weir_reader **out)
 {
     weir_read_options options = {.struct_size = sizeof options, .flags = flags};
     int32_t result = position(from, &options.from, &options.value);
     if (result < 0)
         return result;
-    return weir_reader_open(in->store, slice(topic), &options, out, NULL);
+    return weir_reader_open(self->store, slice(topic), &options, out, NULL);
 }
 
-static int32_t log_of(world *in, const char *topic, char *from, text *out)
+static int32_t log_of(runner *self, const char *topic, char *from, text *out)
 {
     weir_reader *all;
     weir_page *page;
-    int32_t result = reader(in, topic, from, 0, &all);
+    int32_t result = reader(self, topic, from, 0, &all);
     if (result < 0)
         return result;
     while ((result = weir_reader_next(all, 0, &page, NULL)) == WEIR_READY)
@@ -404,25 +406,25 @@ static int32_t log_of(world *in, const char *topic, char *from, text *out)
     return result;
 }
 
-static int32_t scan(world *in, const char *topic, char *rest, uint32_t flags, text *out)
+static int32_t scan(runner *self, const char *topic, char *rest, uint32_t flags, text *out)
 {
     weir_slice prefix = key_of(word(&rest)), after = key_of(word(&rest));
     weir_page *page;
     if (after.len)
         flags |= WEIR_SCAN_AFTER;
-    int32_t result = weir_scan(in->store, slice(topic), prefix, after, number(rest), flags, &page, NULL);
+    int32_t result = weir_scan(self->store, slice(topic), prefix, after, number(rest), flags, &page, NULL);
     if (result == WEIR_DONE)
         text_put(out, "done\n");
     if (result != WEIR_OK)
         return result;
     weir_page_info info = info_of(page);
     for (size_t at = 0; at < info.item_count; at++) {
-        text_shown(out, info.records[at].key, info.records[at].key_len);
+        text_put_escaped(out, info.records[at].key, info.records[at].key_len);
         text_put(out, " ");
         text_number(out, info.records[at].offset);
         if (flags & WEIR_SCAN_VALUES) {
             text_put(out, " ");
-            text_shown(out, info.items[at].ptr, info.items[at].len);
+            text_put_escaped(out, info.items[at].ptr, info.items[at].len);
         }
         text_put(out, "\n");
     }
@@ -439,10 +441,10 @@ static int32_t one_record(int32_t result, weir_page *page, text *out)
     return result;
 }
 
-static int32_t info(world *in, const char *topic, text *out)
+static int32_t info(runner *self, const char *topic, text *out)
 {
     weir_topic_info of = {.struct_size = sizeof of};
-    int32_t result = weir_topic_describe(in->store, slice(topic), &of, NULL);
+    int32_t result = weir_topic_describe(self->store, slice(topic), &of, NULL);
     if (result == WEIR_ABSENT)
         text_put(out, "absent\n");
     if (result != WEIR_OK)
@@ -457,10 +459,10 @@ static int32_t info(world *in, const char *topic, text *out)
     return result;
 }
 
-static int32_t topics(world *in, uint32_t all, text *out)
+static int32_t topics(runner *self, uint32_t all, text *out)
 {
     weir_page *page;
-    int32_t result = weir_topics(in->store, all, &page, NULL);
+    int32_t result = weir_topics(self->store, all, &page, NULL);
     if (result != WEIR_OK)
         return result;
     weir_page_info of = info_of(page);
@@ -472,44 +474,44 @@ static int32_t topics(world *in, uint32_t all, text *out)
     return result;
 }
 
-static int32_t ensure(world *in, const char *topic, text *out)
+static int32_t ensure(runner *self, const char *topic, text *out)
 {
     uint32_t created;
-    int32_t result = weir_topic_ensure(in->store, slice(topic), NULL, &created, NULL);
+    int32_t result = weir_topic_ensure(self->store, slice(topic), NULL, &created, NULL);
     if (result == WEIR_OK)
         text_put(out, created ? "created\n" : "there\n");
     return result;
 }
 
 /* Runs a command that reads a store. Returns 0 if the command is another one. */
-static int32_t look(world *in, const char *verb, char *rest, text *out)
+static int32_t run_read(runner *self, const char *verb, char *rest, text *out)
 {
     weir_page *page = NULL;
     if (!strcmp(verb, "topics"))
-        return topics(in, *rest != 0, out);
+        return topics(self, *rest != 0, out);
     char *topic = word(&rest);
     if (!strcmp(verb, "ensure"))
-        return ensure(in, topic, out);
+        return ensure(self, topic, out);
     if (!strcmp(verb, "get")) {
-        int32_t result = weir_get(in->store, slice(topic), key_of(rest), &page, NULL);
+        int32_t result = weir_get(self->store, slice(topic), key_of(rest), &page, NULL);
         return one_record(result, page, out);
     }
     if (!strcmp(verb, "at")) {
-        int32_t result = weir_at(in->store, slice(topic), number(rest), &page, NULL);
+        int32_t result = weir_at(self->store, slice(topic), number(rest), &page, NULL);
         return one_record(result, page, out);
     }
     if (!strcmp(verb, "scan"))
-        return scan(in, topic, rest, 0, out);
+        return scan(self, topic, rest, 0, out);
     if (!strcmp(verb, "scan-values"))
-        return scan(in, topic, rest, WEIR_SCAN_VALUES, out);
+        return scan(self, topic, rest, WEIR_SCAN_VALUES, out);
     if (!strcmp(verb, "log"))
-        return log_of(in, topic, rest, out);
+        return log_of(self, topic, rest, out);
     if (!strcmp(verb, "info"))
-        return info(in, topic, out);
+        return info(self, topic, out);
     return 0;
 }
 
-static int32_t next(named *of, uint64_t wanted, uint64_t patience, text *out)
+static int32_t next(named_object *of, uint64_t wanted, uint64_t patience, text *out)
 {
     uint64_t found = 0;
     while (found < wanted) {
@@ -524,26 +526,26 @@ static int32_t next(named *of, uint64_t wanted, uint64_t patience, text *out)
     return WEIR_OK;
 }
 
-static int32_t session(world *in, char *rest)
+static int32_t session(runner *self, char *rest)
 {
     uint8_t client[64];
     size_t len = 0;
-    named *of = thing(in, word(&rest));
+    named_object *of = object_of(self, word(&rest));
     for (; rest[0] && rest[1]; rest += 2) {
         char pair[3] = {rest[0], rest[1], 0};
         client[len++] = (uint8_t)strtoul(pair, NULL, 16);
     }
     weir_session_free(of->session);
     of->session = NULL;
-    return weir_session_open(in->store, (weir_slice){client, len}, &of->session, NULL);
+    return weir_session_open(self->store, (weir_slice){client, len}, &of->session, NULL);
 }
 
-static int32_t group(world *in, char *rest)
+static int32_t group(runner *self, char *rest)
 {
     weir_group_options options = {.struct_size = sizeof options};
-    weir_group *made = NULL;
+    weir_group *opened = NULL;
     char *name = word(&rest);
-    weir_slice topic = slice(word(&rest)), called = slice(word(&rest));
+    weir_slice topic = slice(word(&rest)), group_name = slice(word(&rest));
     const char *mode = word(&rest);
     options.mode = mode[0] == 'e' ? 1 : mode[0] == 'k' ? 2 : 3;
     options.member = slice(word(&rest));
@@ -566,17 +568,17 @@ static int32_t group(world *in, char *rest)
         else
             abort();
     }
-    int32_t result = weir_group_open(in->store, topic, called, &options, &made, NULL);
+    int32_t result = weir_group_open(self->store, topic, group_name, &options, &opened, NULL);
     if (result == WEIR_OK) {
-        named *of = thing(in, name);
+        named_object *of = object_of(self, name);
         weir_group_free(of->group);
-        of->group = made;
+        of->group = opened;
         of->claim_count = 0;
     }
     return result;
 }
 
-static int32_t claim(named *of, uint64_t limit, uint64_t patience, text *out)
+static int32_t claim(named_object *of, uint64_t limit, uint64_t patience, text *out)
 {
     weir_page *page;
     int32_t result = weir_group_claim(of->group, limit, patience, &page, NULL);
@@ -591,24 +593,24 @@ static int32_t claim(named *of, uint64_t limit, uint64_t patience, text *out)
         text_put(out, " attempt ");
         text_number(out, row->attempts);
         text_put(out, "\n");
-        size_t place = 0;
-        while (place < of->claim_count && of->claims[place].offset != row->offset)
-            place++;
-        if (place == CLAIMS)
+        size_t index = 0;
+        while (index < of->claim_count && of->claims[index].offset != row->offset)
+            index++;
+        if (index == CLAIMS)
             abort();
-        if (place == of->claim_count)
+        if (index == of->claim_count)
             of->claim_count++;
-        of->claims[place] = (weir_claim){row->offset, row->claim};
+        of->claims[index] = (weir_claim){row->offset, row->claim};
     }
     weir_page_release(page);
     return result;
 }
 
-static int32_t settle(named *of, uint32_t verb, uint64_t time, char *rest, text *out)
+static int32_t settle(named_object *of, uint32_t verb, uint64_t time, char *rest, text *out)
 {
     weir_claim claims[CLAIMS];
     uint64_t lost[CLAIMS];
-    size_t count = 0, gone = 0;
+    size_t count = 0, lost_count = 0;
     while (*rest) {
         claims[count] = (weir_claim){number(word(&rest)), 0};
         for (size_t at = 0; at < of->claim_count; at++)
@@ -617,8 +619,8 @@ static int32_t settle(named *of, uint32_t verb, uint64_t time, char *rest, text 
         count++;
     }
     int32_t result = weir_group_settle(of->group, claims, count, verb, time, (weir_slice){0}, lost,
-                                       &gone, NULL);
-    for (size_t at = 0; result == WEIR_OK && at < gone; at++) {
+                                       &lost_count, NULL);
+    for (size_t at = 0; result == WEIR_OK && at < lost_count; at++) {
         text_put(out, "lost ");
         text_number(out, lost[at]);
         text_put(out, "\n");
@@ -626,7 +628,7 @@ static int32_t settle(named *of, uint32_t verb, uint64_t time, char *rest, text 
     return result;
 }
 
-static int32_t group_info(named *of, text *out)
+static int32_t group_info(named_object *of, text *out)
 {
     weir_group_info info = {.struct_size = sizeof info};
     int32_t result = weir_group_describe(of->group, &info, NULL);
@@ -641,20 +643,20 @@ static int32_t group_info(named *of, text *out)
 }
 
 /* Runs a command on a named object. Returns 0 if the command is another one. */
-static int32_t act(world *in, const char *verb, char *rest, text *out)
+static int32_t run_on_object(runner *self, const char *verb, char *rest, text *out)
 {
     static const char *const verbs[] = {"as",   "nonce",  "resume",    "listen", "next",  "claim",
                                         "done", "fail",   "done-soon", "extend", "leave", "take-over",
                                         "end",  "reset",  "group-info"};
-    size_t known = 0;
-    while (known < sizeof verbs / sizeof *verbs && strcmp(verb, verbs[known]))
-        known++;
-    if (known == sizeof verbs / sizeof *verbs)
+    size_t index = 0;
+    while (index < sizeof verbs / sizeof *verbs && strcmp(verb, verbs[index]))
+        index++;
+    if (index == sizeof verbs / sizeof *verbs)
         return 0;
-    named *of = thing(in, word(&rest));
+    named_object *of = object_of(self, word(&rest));
     if (!strcmp(verb, "as"))
-        return strcmp(rest, "submit") ? submit_one(in, of->session, rest, out)
-                                      : submit_all(in, of->session, 1, out);
+        return strcmp(rest, "submit") ? submit_one(self, of->session, rest, out)
+                                      : submit_all(self, of->session, 1, out);
     if (!strcmp(verb, "nonce")) {
         uint64_t nonce;
         int32_t result = weir_session_next_nonce(of->session, &nonce, NULL);
@@ -670,7 +672,7 @@ static int32_t act(world *in, const char *verb, char *rest, text *out)
         char *topic = word(&rest);
         weir_reader_free(of->reader);
         of->reader = NULL;
-        return reader(in, topic, rest, WEIR_READ_AWAIT, &of->reader);
+        return reader(self, topic, rest, WEIR_READ_AWAIT, &of->reader);
     }
     if (!strcmp(verb, "next")) {
         uint64_t wanted = number(word(&rest));
@@ -685,9 +687,9 @@ static int32_t act(world *in, const char *verb, char *rest, text *out)
     if (!strcmp(verb, "done-soon"))
         return settle(of, WEIR_SETTLE_DONE_SOON, 0, rest, out);
     if (!strcmp(verb, "fail") || !strcmp(verb, "extend")) {
-        uint32_t how = verb[0] == 'f' ? WEIR_SETTLE_FAIL : WEIR_SETTLE_EXTEND;
+        uint32_t settle_verb = verb[0] == 'f' ? WEIR_SETTLE_FAIL : WEIR_SETTLE_EXTEND;
         uint64_t time = number(word(&rest));
-        return settle(of, how, time, rest, out);
+        return settle(of, settle_verb, time, rest, out);
     }
     if (!strcmp(verb, "group-info"))
         return group_info(of, out);
@@ -705,49 +707,49 @@ static int32_t act(world *in, const char *verb, char *rest, text *out)
     return weir_group_step(of->group, step, from, value, NULL);
 }
 
-static int32_t open_store(world *in)
+static int32_t open_store(runner *self)
 {
     weir_open_options options = {.struct_size = sizeof options, .durability = 4};
     weir *store;
-    int32_t result = in->address ? weir_connect(slice(in->address), NULL, &store, NULL)
-                                 : weir_open(slice(in->directory), &options, &store, NULL);
+    int32_t result = self->address ? weir_connect(slice(self->address), NULL, &store, NULL)
+                                   : weir_open(slice(self->directory), &options, &store, NULL);
     if (result == WEIR_OK)
-        in->store = store;
+        self->store = store;
     return result;
 }
 
-void api_run(world *in, char *line, text *out)
+void api_run(runner *self, char *line, text *out)
 {
-    char *whole = copied(line, strlen(line));
+    char *whole = copy_text(line, strlen(line));
     char *verb = word(&line);
     int32_t result;
     if (!strcmp(verb, "open")) {
-        result = open_store(in);
+        result = open_store(self);
     } else if (!strcmp(verb, "close")) {
-        result = weir_close(in->store, NULL);
-        in->store = NULL;
+        result = weir_close(self->store, NULL);
+        self->store = NULL;
     } else if (!strcmp(verb, "add")) {
-        in->all[in->kept_count++] = keep(in, line);
+        self->intentions[self->intention_count++] = parse_intention(self, line);
         result = WEIR_OK;
     } else if (!strcmp(verb, "step")) {
-        in->steps[in->step_count++] = copied(line, strlen(line));
+        self->steps[self->step_count++] = copy_text(line, strlen(line));
         result = WEIR_OK;
     } else if (!strcmp(verb, "wait")) {
-        result = wait_for(in, out);
+        result = wait_for(self, out);
     } else if (!strcmp(verb, "session")) {
-        result = session(in, line);
+        result = session(self, line);
     } else if (!strcmp(verb, "group")) {
-        result = group(in, line);
-    } else if ((result = act(in, verb, line, out)) != 0) {
+        result = group(self, line);
+    } else if ((result = run_on_object(self, verb, line, out)) != 0) {
         /* already run */
-    } else if (!in->store) {
+    } else if (!self->store) {
         result = WEIR_E_CLOSED;
     } else if (!strcmp(verb, "submit") || !strcmp(verb, "send")) {
-        result = submit_all(in, NULL, verb[1] == 'u', out);
-    } else if ((result = look(in, verb, line, out)) == 0) {
-        result = submit_one(in, NULL, whole, out);
+        result = submit_all(self, NULL, verb[1] == 'u', out);
+    } else if ((result = run_read(self, verb, line, out)) == 0) {
+        result = submit_one(self, NULL, whole, out);
     }
     free(whole);
     if (result < 0)
-        failed(out, result);
+        put_error(out, result);
 }

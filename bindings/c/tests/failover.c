@@ -10,7 +10,7 @@ enum { KILL = 100, DEAD = 200, END = 300, WAIT_MS = 60000 };
 
 static weir_error error;
 
-static int32_t well(int32_t result, const char *what)
+static int32_t ok_or_exit(int32_t result, const char *what)
 {
     if (result < 0) {
         fprintf(stderr, "%s: %s\n", what, error.message);
@@ -19,7 +19,7 @@ static int32_t well(int32_t result, const char *what)
     return result;
 }
 
-static void holds(int is, const char *what, uint64_t at)
+static void check(int is, const char *what, uint64_t at)
 {
     if (!is) {
         fprintf(stderr, "%s at %llu\n", what, (unsigned long long)at);
@@ -28,26 +28,27 @@ static void holds(int is, const char *what, uint64_t at)
 }
 
 /* Reads the records after offset `last` up to offset `to`; checks that each arrives once. */
-static void reads(weir_reader *reader, uint64_t last, uint64_t to)
+static void check_records(weir_reader *reader, uint64_t last, uint64_t to)
 {
     while (last < to) {
         weir_page *page;
-        holds(well(weir_reader_next(reader, WAIT_MS, &page, &error), "next") == WEIR_READY, "no record", last);
+        check(ok_or_exit(weir_reader_next(reader, WAIT_MS, &page, &error), "next") == WEIR_READY, "no record",
+              last);
         weir_page_info info = {.struct_size = sizeof info};
-        well(weir_page_describe(page, &info, &error), "describe");
+        ok_or_exit(weir_page_describe(page, &info, &error), "describe");
         for (size_t at = 0; at < info.record_count; at++) {
             char value[32] = "";
             last++;
-            holds(info.records[at].offset == last, "another offset", last);
+            check(info.records[at].offset == last, "another offset", last);
             if (last > 1)
                 snprintf(value, sizeof value, "%llu", (unsigned long long)last - 2);
             size_t len = strlen(value);
-            holds(info.items[at].len == len && (!len || !memcmp(info.items[at].ptr, value, len)),
+            check(info.items[at].len == len && (!len || !memcmp(info.items[at].ptr, value, len)),
                   "another value", last);
         }
         weir_page_release(page);
     }
-    holds(last == to, "more records than were written", last);
+    check(last == to, "more records than were written", last);
 }
 
 int main(int count, char **words)
@@ -65,10 +66,10 @@ int main(int count, char **words)
     char line[64];
     if (count != 2)
         return 2;
-    well(weir_connect(slice(words[1]), &options, &store, &error), "connect");
-    well(weir_topic_ensure(store, topic, NULL, NULL, &error), "ensure");
-    well(weir_session_open(store, (weir_slice){client, sizeof client}, &session, &error), "session");
-    well(weir_reader_open(store, topic, &listening, &listener, &error), "listen");
+    ok_or_exit(weir_connect(slice(words[1]), &options, &store, &error), "connect");
+    ok_or_exit(weir_topic_ensure(store, topic, NULL, NULL, &error), "ensure");
+    ok_or_exit(weir_session_open(store, (weir_slice){client, sizeof client}, &session, &error), "session");
+    ok_or_exit(weir_reader_open(store, topic, &listening, &listener, &error), "listen");
     for (uint64_t n = 0; n < END; n++) {
         char value[32];
         weir_verdict verdict;
@@ -76,30 +77,32 @@ int main(int count, char **words)
         snprintf(value, sizeof value, "%llu", (unsigned long long)n);
         put.value = slice(value);
         if (n == KILL) {
-            reads(listener, 0, KILL + 1);
+            check_records(listener, 0, KILL + 1);
             puts("kill");
             fflush(stdout);
         }
         if (n == DEAD && !fgets(line, sizeof line, stdin))
             return 1;
-        well(weir_session_send(session, &put, 1, &pending, &error), "send");
-        holds(well(weir_pending_received(pending, WAIT_MS, &error), "received") == WEIR_OK, "not received", n);
-        holds(well(weir_pending_wait(pending, WAIT_MS, &verdict, 1, NULL, &error), "wait") == WEIR_OK,
+        ok_or_exit(weir_session_send(session, &put, 1, &pending, &error), "send");
+        check(ok_or_exit(weir_pending_received(pending, WAIT_MS, &error), "received") == WEIR_OK,
+              "not received", n);
+        check(ok_or_exit(weir_pending_wait(pending, WAIT_MS, &verdict, 1, NULL, &error), "wait") == WEIR_OK,
               "no verdict", n);
         weir_pending_free(pending);
-        holds(verdict.effect == WEIR_VALID, "not valid", n);
+        check(verdict.effect == WEIR_VALID, "not valid", n);
     }
-    reads(listener, KILL + 1, END + 1);
-    well(weir_reader_open(store, topic, &reading, &reader, &error), "read");
-    reads(reader, 0, END + 1);
-    holds(well(weir_reader_next(reader, 0, &page, &error), "next") == WEIR_TIMEOUT, "one more record", END);
-    holds(well(weir_get(store, topic, key, &page, &error), "get") == WEIR_OK, "no value", END);
+    check_records(listener, KILL + 1, END + 1);
+    ok_or_exit(weir_reader_open(store, topic, &reading, &reader, &error), "read");
+    check_records(reader, 0, END + 1);
+    check(ok_or_exit(weir_reader_next(reader, 0, &page, &error), "next") == WEIR_TIMEOUT, "one more record",
+          END);
+    check(ok_or_exit(weir_get(store, topic, key, &page, &error), "get") == WEIR_OK, "no value", END);
     size_t items;
     const weir_item *value = weir_page_items(page, &items);
-    holds(items == 1 && value->len == 3 && !memcmp(value->ptr, "299", 3), "another value", END);
+    check(items == 1 && value->len == 3 && !memcmp(value->ptr, "299", 3), "another value", END);
     weir_page_release(page);
     weir_reader_free(reader);
     weir_reader_free(listener);
     weir_session_free(session);
-    return well(weir_close(store, &error), "close") < 0;
+    return ok_or_exit(weir_close(store, &error), "close") < 0;
 }

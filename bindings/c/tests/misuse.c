@@ -65,20 +65,20 @@ static void *read_and_release(void *page)
 
 static void released_elsewhere(void)
 {
-    int back = 0;
+    int returned = 0;
     uint32_t source;
     weir_page *page;
     pthread_t thread;
     weir_query *query = query_of(&source);
-    weir_slice lent = slice(copied("[1,2]", 5)), none = {0};
-    weir_loan loan = {.release = freed, .user = &back};
-    CHECK(weir_query_enqueue_loan(query, source, lent, NULL, none, 0, &loan, NULL) == WEIR_OK);
+    weir_slice page_bytes = slice(copy_text("[1,2]", 5)), none = {0};
+    weir_loan loan = {.release = freed, .user = &returned};
+    CHECK(weir_query_enqueue_loan(query, source, page_bytes, NULL, none, 0, &loan, NULL) == WEIR_OK);
     CHECK(weir_query_next(query, 0, 0, &page, NULL) == WEIR_READY);
     weir_query_free(query);
-    CHECK(back == 0);
+    CHECK(returned == 0);
     CHECK(pthread_create(&thread, NULL, read_and_release, page) == 0);
     pthread_join(thread, NULL);
-    CHECK(back == 1);
+    CHECK(returned == 1);
 }
 
 static void *call(void *query)

@@ -376,7 +376,7 @@ static void keywords(test *of)
         const char *words = setting(of, names[at]);
         if (!words)
             continue;
-        char *first = copied(words, strlen(words)), *second = first, *one = word(&second);
+        char *first = copy_text(words, strlen(words)), *second = first, *one = word(&second);
         weir_slice left = slice(strcmp(one, "~") ? one : ""), right = slice(strcmp(second, "~") ? second : "");
         int32_t done = (at ? weir_psyc_matches : weir_psyc_inherits)(left, right, NULL);
         text_put(&printed, done == WEIR_OK ? "true\n" : done == WEIR_ABSENT ? "false\n" : "invalid\n");
@@ -414,7 +414,7 @@ static void compact(test *of)
     for (size_t at = 0; at < of->count; at++) {
         if (strncmp(of->settings[at], "entry ", 6) != 0)
             continue;
-        char *row = rows[count] = copied(of->settings[at] + 6, strlen(of->settings[at] + 6)), *one = word(&row);
+        char *row = rows[count] = copy_text(of->settings[at] + 6, strlen(of->settings[at] + 6)), *one = word(&row);
         table[count++] = (weir_psyc_compact){slice(one), slice(row)};
     }
     if ((expand ? weir_psyc_expand : weir_psyc_contract)(table, count, slice(expand ? expand : contract), &name, NULL) != WEIR_OK)
@@ -442,7 +442,7 @@ static void packet_ids(test *of)
         check(of, &printed, "parsed");
         release(input);
     } else {
-        char *words = copied(given, strlen(given)), *left = words;
+        char *words = copy_text(given, strlen(given)), *left = words;
         weir_slice five[5];
         uint8_t out[WINDOW];
         size_t size;
@@ -693,7 +693,7 @@ static size_t run(const file *of, const char *folder)
         char key[64];
         snprintf(key, sizeof key, " %.*s ", (int)(strcspn(row, " ") > 60 ? 60 : strcspn(row, " ")), row);
         if (strlen(key) > 2 && strstr(of->settings, key)) {
-            now.settings[now.count++] = copied(row, len);
+            now.settings[now.count++] = copy_text(row, len);
         } else {
             while (len && row[len - 1] == ' ')
                 row[--len] = 0;

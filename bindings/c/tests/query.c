@@ -1,119 +1,119 @@
 /* The commands of vectors/query. Pages are enqueued in all four ways, in turn. */
 #include "text.h"
 
-enum { NAMES = 64, LENT = 256 };
+enum { SOURCES_MAX = 64, LOANS_MAX = 256 };
 
-typedef struct known {
+typedef struct named_source {
     char *name;    /* of the source */
     char *options; /* as in the command */
     uint32_t id;
-} known;
+} named_source;
 
-struct world {
+struct runner {
     char *where, *order, *select, *group;
     char *params[16];
     size_t param_count;
     weir_query_options options;
     weir_query *query;
-    known sources[NAMES];
+    named_source sources[SOURCES_MAX];
     size_t count;
     text token;
     weir_loans *loans;
     unsigned turn;
-    unsigned lent, back;       /* by callback */
-    char *pages[LENT];         /* lent by cookie: the cookie is the index */
+    unsigned loans_made, loans_returned; /* with a callback */
+    char *pages[LOANS_MAX];              /* loans with a cookie, which is the index */
     uint64_t cookies_out;
 };
 
-world *query_world(void)
+runner *query_runner(void)
 {
-    world *in = calloc(1, sizeof *in);
-    if (!in || weir_loans_new(&in->loans, NULL) != WEIR_OK)
+    runner *self = calloc(1, sizeof *self);
+    if (!self || weir_loans_new(&self->loans, NULL) != WEIR_OK)
         abort();
-    in->options.struct_size = sizeof in->options;
-    return in;
+    self->options.struct_size = sizeof self->options;
+    return self;
 }
 
-static void set_none(world *in)
+static void set_none(runner *self)
 {
-    free(in->where);
-    free(in->order);
-    free(in->select);
-    free(in->group);
-    in->where = in->order = in->select = in->group = NULL;
-    for (size_t at = 0; at < in->param_count; at++)
-        free(in->params[at]);
-    in->param_count = 0;
-    weir_query_options old = in->options;
-    memset(&in->options, 0, sizeof in->options);
-    in->options.struct_size = sizeof in->options;
+    free(self->where);
+    free(self->order);
+    free(self->select);
+    free(self->group);
+    self->where = self->order = self->select = self->group = NULL;
+    for (size_t at = 0; at < self->param_count; at++)
+        free(self->params[at]);
+    self->param_count = 0;
+    weir_query_options old = self->options;
+    memset(&self->options, 0, sizeof self->options);
+    self->options.struct_size = sizeof self->options;
     /* The budgets are not reset. */
-    in->options.flags = old.flags & WEIR_QUERY_PAGES_AHEAD;
-    in->options.pages_ahead = old.pages_ahead;
-    in->options.buffer_bytes_max = old.buffer_bytes_max;
-    in->options.sort_bytes_max = old.sort_bytes_max;
-    in->options.groups_max = old.groups_max;
-    in->options.distinct_max = old.distinct_max;
-    in->options.sources_max = old.sources_max;
-    in->options.item_bytes_max = old.item_bytes_max;
-    in->options.depth_max = old.depth_max;
+    self->options.flags = old.flags & WEIR_QUERY_PAGES_AHEAD;
+    self->options.pages_ahead = old.pages_ahead;
+    self->options.buffer_bytes_max = old.buffer_bytes_max;
+    self->options.sort_bytes_max = old.sort_bytes_max;
+    self->options.groups_max = old.groups_max;
+    self->options.distinct_max = old.distinct_max;
+    self->options.sources_max = old.sources_max;
+    self->options.item_bytes_max = old.item_bytes_max;
+    self->options.depth_max = old.depth_max;
 }
 
-static void collect(world *in)
+static void collect(runner *self)
 {
     uint64_t cookies[16];
-    size_t some = 0;
+    size_t count = 0;
     do {
-        if (weir_loans_collect(in->loans, cookies, 16, &some, NULL, NULL) != WEIR_OK)
+        if (weir_loans_collect(self->loans, cookies, 16, &count, NULL, NULL) != WEIR_OK)
             abort();
-        for (size_t at = 0; at < some; at++) {
-            if (cookies[at] >= LENT || !in->pages[cookies[at]])
+        for (size_t at = 0; at < count; at++) {
+            if (cookies[at] >= LOANS_MAX || !self->pages[cookies[at]])
                 abort(); /* returned twice */
-            free(in->pages[cookies[at]]);
-            in->pages[cookies[at]] = NULL;
-            in->cookies_out--;
+            free(self->pages[cookies[at]]);
+            self->pages[cookies[at]] = NULL;
+            self->cookies_out--;
         }
-    } while (some);
+    } while (count);
 }
 
-static void forget(world *in)
+static void clear_sources(runner *self)
 {
-    for (size_t at = 0; at < in->count; at++) {
-        free(in->sources[at].name);
-        free(in->sources[at].options);
+    for (size_t at = 0; at < self->count; at++) {
+        free(self->sources[at].name);
+        free(self->sources[at].options);
     }
-    in->count = 0;
+    self->count = 0;
 }
 
 /* Checks that a freed query holds no loans. */
-static void done(world *in)
+static void free_query(runner *self)
 {
-    weir_query_free(in->query);
-    in->query = NULL;
-    collect(in);
-    if (in->lent != in->back || in->cookies_out != 0)
+    weir_query_free(self->query);
+    self->query = NULL;
+    collect(self);
+    if (self->loans_made != self->loans_returned || self->cookies_out != 0)
         abort();
 }
 
-void query_end(world *in)
+void query_end(runner *self)
 {
-    done(in);
-    set_none(in);
-    forget(in);
-    text_free(&in->token);
-    weir_loans_free(in->loans);
-    free(in);
+    free_query(self);
+    set_none(self);
+    clear_sources(self);
+    text_free(&self->token);
+    weir_loans_free(self->loans);
+    free(self);
 }
 
-static void released(void *user, const uint8_t *ptr, size_t len)
+static void loan_released(void *user, const uint8_t *ptr, size_t len)
 {
-    world *in = user;
+    runner *self = user;
     (void)len;
-    in->back++;
+    self->loans_returned++;
     free((void *)ptr);
 }
 
-static void failed(text *out, const weir_error *error)
+static void put_error(text *out, const weir_error *error)
 {
     text_code(out, error->code);
     text_put(out, ": ");
@@ -121,46 +121,46 @@ static void failed(text *out, const weir_error *error)
     text_put(out, "\n");
 }
 
-static const char *name_of(world *in, uint32_t id)
+static const char *name_of(runner *self, uint32_t id)
 {
-    for (size_t at = 0; at < in->count; at++)
-        if (in->sources[at].id == id)
-            return in->sources[at].name;
+    for (size_t at = 0; at < self->count; at++)
+        if (self->sources[at].id == id)
+            return self->sources[at].name;
     return "?";
 }
 
-static known *find(world *in, const char *name)
+static named_source *find(runner *self, const char *name)
 {
-    for (size_t at = 0; at < in->count; at++)
-        if (strcmp(in->sources[at].name, name) == 0)
-            return &in->sources[at];
+    for (size_t at = 0; at < self->count; at++)
+        if (strcmp(self->sources[at].name, name) == 0)
+            return &self->sources[at];
     return NULL;
 }
 
-static void remember(world *in, const char *name, const char *options, uint32_t id)
+static void put_source(runner *self, const char *name, const char *options, uint32_t id)
 {
-    known *place = find(in, name);
-    if (!place) {
-        if (in->count == NAMES)
+    named_source *entry = find(self, name);
+    if (!entry) {
+        if (self->count == SOURCES_MAX)
             abort();
-        place = &in->sources[in->count++];
+        entry = &self->sources[self->count++];
     } else {
-        free(place->name);
-        free(place->options);
+        free(entry->name);
+        free(entry->options);
     }
-    place->name = copied(name, strlen(name));
-    place->options = copied(options, strlen(options));
-    place->id = id;
+    entry->name = copy_text(name, strlen(name));
+    entry->options = copy_text(options, strlen(options));
+    entry->id = id;
 }
 
-static void set(world *in, char *rest)
+static void set(runner *self, char *rest)
 {
-    weir_query_options *to = &in->options;
-    char *field = word(&rest), *value = copied(rest, strlen(rest));
-    char **text_of = !strcmp(field, "where")    ? &in->where
-                     : !strcmp(field, "order")  ? &in->order
-                     : !strcmp(field, "select") ? &in->select
-                     : !strcmp(field, "group")  ? &in->group
+    weir_query_options *to = &self->options;
+    char *field = word(&rest), *value = copy_text(rest, strlen(rest));
+    char **text_of = !strcmp(field, "where")    ? &self->where
+                     : !strcmp(field, "order")  ? &self->order
+                     : !strcmp(field, "select") ? &self->select
+                     : !strcmp(field, "group")  ? &self->group
                                                 : NULL;
     if (text_of) {
         free(*text_of);
@@ -168,11 +168,11 @@ static void set(world *in, char *rest)
         return;
     }
     if (!strcmp(field, "param")) {
-        in->params[in->param_count++] = value;
+        self->params[self->param_count++] = value;
         return;
     }
     if (!strcmp(field, "none"))
-        set_none(in);
+        set_none(self);
     else if (!strcmp(field, "distinct"))
         to->flags |= WEIR_QUERY_DISTINCT;
     else if (!strcmp(field, "offset"))
@@ -203,9 +203,9 @@ static void set(world *in, char *rest)
     free(value);
 }
 
-static void budget(world *in, char *rest)
+static void budget(runner *self, char *rest)
 {
-    weir_query_options *to = &in->options;
+    weir_query_options *to = &self->options;
     char *name = word(&rest);
     uint64_t value = number(rest);
     if (!strcmp(name, "buffer"))
@@ -229,30 +229,30 @@ static void budget(world *in, char *rest)
         abort();
 }
 
-static void open_query(world *in, int resume, text *out)
+static void open_query(runner *self, int resume, text *out)
 {
-    weir_query_options options = in->options;
+    weir_query_options options = self->options;
     weir_param params[16];
     char *texts[16];
     weir_error error;
-    forget(in);
-    done(in);
-    options.where = slice(in->where ? in->where : "");
-    options.order = slice(in->order ? in->order : "");
-    options.select = slice(in->select ? in->select : "");
-    options.group = slice(in->group ? in->group : "");
-    for (size_t at = 0; at < in->param_count; at++) {
-        char *rest = texts[at] = copied(in->params[at], strlen(in->params[at]));
+    clear_sources(self);
+    free_query(self);
+    options.where = slice(self->where ? self->where : "");
+    options.order = slice(self->order ? self->order : "");
+    options.select = slice(self->select ? self->select : "");
+    options.group = slice(self->group ? self->group : "");
+    for (size_t at = 0; at < self->param_count; at++) {
+        char *rest = texts[at] = copy_text(self->params[at], strlen(self->params[at]));
         params[at].name = slice(word(&rest));
         params[at].value = slice(rest);
     }
     options.params = params;
-    options.param_count = in->param_count;
+    options.param_count = self->param_count;
     if (resume)
-        options.token = (weir_slice){(const uint8_t *)in->token.ptr, in->token.len};
-    if (weir_query_open(&options, &in->query, &error) != WEIR_OK)
-        failed(out, &error);
-    for (size_t at = 0; at < in->param_count; at++)
+        options.token = (weir_slice){(const uint8_t *)self->token.ptr, self->token.len};
+    if (weir_query_open(&options, &self->query, &error) != WEIR_OK)
+        put_error(out, &error);
+    for (size_t at = 0; at < self->param_count; at++)
         free(texts[at]);
 }
 
@@ -320,70 +320,70 @@ static void source_of(source *to, const char *name, char *words)
     }
 }
 
-static void add_source(world *in, char *name, char *rest, text *out)
+static void add_source(runner *self, char *name, char *rest, text *out)
 {
-    source made;
+    source parsed;
     uint32_t id = 0;
     weir_error error;
-    char *words = copied(rest, strlen(rest));
-    source_of(&made, name, words);
-    if (made.result != WEIR_OK)
-        failed(out, &made.error);
-    else if (weir_query_source(in->query, &made.options, &id, &error) == WEIR_OK)
-        remember(in, name, rest, id);
+    char *words = copy_text(rest, strlen(rest));
+    source_of(&parsed, name, words);
+    if (parsed.result != WEIR_OK)
+        put_error(out, &parsed.error);
+    else if (weir_query_source(self->query, &parsed.options, &id, &error) == WEIR_OK)
+        put_source(self, name, rest, id);
     else
-        failed(out, &error);
+        put_error(out, &error);
     free(words);
 }
 
-static int32_t lend(world *in, uint32_t id, char *page, const weir_frames *frames, weir_slice next,
+static int32_t enqueue_loan(runner *self, uint32_t id, char *page, const weir_frames *frames, weir_slice next,
                     uint32_t has_next, weir_error *error)
 {
     weir_slice bytes = slice(page);
     weir_loan loan = {0};
     int32_t result;
-    char *lent = copied(page, bytes.len);
-    bytes.ptr = (const uint8_t *)lent;
-    if (in->turn % 2) {
-        loan.release = released;
-        loan.user = in;
-        in->lent++;
-        result = weir_query_enqueue_loan(in->query, id, bytes, frames, next, has_next, &loan, error);
+    char *copy = copy_text(page, bytes.len);
+    bytes.ptr = (const uint8_t *)copy;
+    if (self->turn % 2) {
+        loan.release = loan_released;
+        loan.user = self;
+        self->loans_made++;
+        result = weir_query_enqueue_loan(self->query, id, bytes, frames, next, has_next, &loan, error);
         if (result != WEIR_OK) {
-            in->lent--;
-            free(lent);
+            self->loans_made--;
+            free(copy);
         }
         return result;
     }
-    loan.loans = in->loans;
-    for (loan.cookie = 0; in->pages[loan.cookie]; loan.cookie++)
-        if (loan.cookie + 1 == LENT)
+    loan.loans = self->loans;
+    for (loan.cookie = 0; self->pages[loan.cookie]; loan.cookie++)
+        if (loan.cookie + 1 == LOANS_MAX)
             abort();
-    in->pages[loan.cookie] = lent;
-    in->cookies_out++;
-    result = weir_query_enqueue_loan(in->query, id, bytes, frames, next, has_next, &loan, error);
+    self->pages[loan.cookie] = copy;
+    self->cookies_out++;
+    result = weir_query_enqueue_loan(self->query, id, bytes, frames, next, has_next, &loan, error);
     if (result != WEIR_OK) {
-        in->pages[loan.cookie] = NULL;
-        in->cookies_out--;
-        free(lent);
+        self->pages[loan.cookie] = NULL;
+        self->cookies_out--;
+        free(copy);
     }
     return result;
 }
 
 /* The positions of the items of a page, as `OFFSET+LEN/PROPERTY=VALUE,...`. */
-typedef struct framed {
+typedef struct frame_list {
     weir_frames frames;
     weir_frame spans[64];
     weir_meta metas[256];
-} framed;
+} frame_list;
 
-static void frames_of(world *in, framed *to, char *words)
+static void frames_of(runner *self, frame_list *to, char *words)
 {
-    weir_page *asked = NULL; /* stays NULL for WEIR_ABSENT: there are no properties */
-    if (weir_query_metas(in->query, &asked, NULL) < 0)
+    weir_page *property_names = NULL; /* stays NULL for WEIR_ABSENT: there are no properties */
+    if (weir_query_metas(self->query, &property_names, NULL) < 0)
         abort();
     size_t count;
-    const weir_item *names = weir_page_items(asked, &count);
+    const weir_item *names = weir_page_items(property_names, &count);
     memset(to, 0, sizeof *to);
     while (words && *words) {
         char *item = words, *property, *end;
@@ -415,35 +415,35 @@ static void frames_of(world *in, framed *to, char *words)
     }
     to->frames.spans = to->spans;
     to->frames.metas = to->metas;
-    weir_page_release(asked);
+    weir_page_release(property_names);
 }
 
-static void enqueue(world *in, uint32_t id, char *page, const weir_frames *frames, const char *name,
+static void enqueue(runner *self, uint32_t id, char *page, const weir_frames *frames, const char *name,
                     text *out)
 {
     weir_slice next = name ? slice(name) : (weir_slice){0};
     uint32_t has_next = name != NULL;
     weir_error error;
     int32_t result;
-    unescaped(page);
-    in->turn++;
-    if (in->turn % 4 < 2) {
-        result = lend(in, id, page, frames, next, has_next, &error);
-    } else if (in->turn % 4 == 2) {
-        result = weir_query_enqueue_copy(in->query, id, slice(page), frames, next, has_next, &error);
+    unescape(page);
+    self->turn++;
+    if (self->turn % 4 < 2) {
+        result = enqueue_loan(self, id, page, frames, next, has_next, &error);
+    } else if (self->turn % 4 == 2) {
+        result = weir_query_enqueue_copy(self->query, id, slice(page), frames, next, has_next, &error);
     } else {
         weir_buffer *buffer;
         size_t len = strlen(page);
         if (weir_buffer_new(len + 8, &buffer, NULL) != WEIR_OK)
             abort();
         memcpy(weir_buffer_data(buffer, NULL), page, len);
-        result = weir_query_enqueue_buffer(in->query, id, buffer, len, frames, next, has_next, &error);
+        result = weir_query_enqueue_buffer(self->query, id, buffer, len, frames, next, has_next, &error);
         if (result != WEIR_OK)
             weir_buffer_free(buffer);
     }
     if (result != WEIR_OK)
-        failed(out, &error);
-    collect(in);
+        put_error(out, &error);
+    collect(self);
 }
 
 /* Prints a row for each item, with its values at the paths. */
@@ -461,7 +461,7 @@ static void values_out(weir_page *page, char *rest, text *out)
         abort();
     for (size_t at = 0; at < count * width; at++) {
         if (table[at].ptr)
-            text_shown(out, table[at].ptr, table[at].len);
+            text_put_escaped(out, table[at].ptr, table[at].len);
         else
             text_put(out, "-");
         text_put(out, at % width == width - 1 ? "\n" : " | ");
@@ -470,7 +470,7 @@ static void values_out(weir_page *page, char *rest, text *out)
     weir_page_release(page);
 }
 
-static void page_out(world *in, int32_t kind, weir_page *page, text *out)
+static void page_out(runner *self, int32_t kind, weir_page *page, text *out)
 {
     weir_page_info info = {.struct_size = sizeof info};
     if (weir_page_describe(page, &info, NULL) != WEIR_OK)
@@ -479,18 +479,18 @@ static void page_out(world *in, int32_t kind, weir_page *page, text *out)
         const weir_item *item = &info.items[at];
         if (kind == WEIR_NEED) {
             text_put(out, item->flags & WEIR_ITEM_REQUIRED ? "need " : "ahead ");
-            text_put(out, name_of(in, item->source));
+            text_put(out, name_of(self, item->source));
             if (item->flags & WEIR_ITEM_CONTINUATION) {
                 text_put(out, " ");
                 text_add(out, item->ptr, item->len);
             }
         } else {
-            int made = (item->flags & WEIR_ITEM_CONSTRUCTED) != 0;
+            int constructed = (item->flags & WEIR_ITEM_CONSTRUCTED) != 0;
             if (item->len && item->ptr != info.buffers[item->buffer].ptr + item->offset)
                 abort();
-            text_put(out, made ? "made" : name_of(in, item->source));
+            text_put(out, constructed ? "made" : name_of(self, item->source));
             text_put(out, " ");
-            text_shown(out, item->ptr, item->len);
+            text_put_escaped(out, item->ptr, item->len);
         }
         text_put(out, "\n");
     }
@@ -502,19 +502,19 @@ static void page_out(world *in, int32_t kind, weir_page *page, text *out)
     weir_page_release(page);
 }
 
-static void split(world *in, char *name, char *rest, text *out)
+static void split(runner *self, char *name, char *rest, text *out)
 {
-    known *old = find(in, name);
+    named_source *old = find(self, name);
     source parts[16];
     weir_source_options options[16];
     uint32_t ids[16] = {0};
-    char *words[16], *given = copied(rest, strlen(rest)), *at = given;
+    char *words[16], *text_copy = copy_text(rest, strlen(rest)), *at = text_copy;
     const char *names[16];
     size_t count = 0;
     weir_error error;
     if (!old)
         abort();
-    char *base = copied(old->options, strlen(old->options));
+    char *base = copy_text(old->options, strlen(old->options));
     while (*at) {
         char *part = word(&at);
         if (!*part)
@@ -522,7 +522,7 @@ static void split(world *in, char *name, char *rest, text *out)
         char *first = strchr(part, '=');
         if (first)
             *first++ = 0;
-        words[count] = copied(base, strlen(base));
+        words[count] = copy_text(base, strlen(base));
         source_of(&parts[count], part, words[count]);
         parts[count].options.flags &= ~(uint32_t)(WEIR_SOURCE_ORDINAL | WEIR_SOURCE_FIRST);
         if (first) {
@@ -534,19 +534,19 @@ static void split(world *in, char *name, char *rest, text *out)
         count++;
     }
     uint32_t id = old->id;
-    if (weir_query_replace(in->query, id, options, count, ids, &error) == WEIR_OK) {
+    if (weir_query_replace(self->query, id, options, count, ids, &error) == WEIR_OK) {
         for (size_t part = 0; part < count; part++)
-            remember(in, names[part], base, ids[part]);
+            put_source(self, names[part], base, ids[part]);
     } else {
-        failed(out, &error);
+        put_error(out, &error);
     }
     for (size_t part = 0; part < count; part++)
         free(words[part]);
     free(base);
-    free(given);
+    free(text_copy);
 }
 
-static void watermark(world *in, uint32_t id, char *rest, text *out)
+static void watermark(runner *self, uint32_t id, char *rest, text *out)
 {
     weir_slice keys[16];
     size_t count = 0;
@@ -554,58 +554,58 @@ static void watermark(world *in, uint32_t id, char *rest, text *out)
     do {
         keys[count++] = slice(word(&rest));
     } while (*rest);
-    if (weir_query_watermark(in->query, id, keys, count, &error) != WEIR_OK)
-        failed(out, &error);
+    if (weir_query_watermark(self->query, id, keys, count, &error) != WEIR_OK)
+        put_error(out, &error);
 }
 
-void query_run(world *in, char *line, text *out)
+void query_run(runner *self, char *line, text *out)
 {
     char *verb = word(&line);
     weir_page *page = NULL;
     weir_error error;
     int32_t result = WEIR_OK;
     if (!strcmp(verb, "set")) {
-        set(in, line);
+        set(self, line);
         return;
     }
     if (!strcmp(verb, "budget")) {
-        budget(in, line);
+        budget(self, line);
         return;
     }
     if (!strcmp(verb, "open") || !strcmp(verb, "resume")) {
-        open_query(in, verb[0] == 'r', out);
+        open_query(self, verb[0] == 'r', out);
         return;
     }
     if (!strcmp(verb, "stop")) {
-        result = weir_query_token(in->query, &page, &error);
+        result = weir_query_token(self->query, &page, &error);
         if (result == WEIR_OK) {
             size_t one;
             const weir_item *item = weir_page_items(page, &one);
-            text_clear(&in->token);
-            text_add(&in->token, item->ptr, item->len);
+            text_clear(&self->token);
+            text_add(&self->token, item->ptr, item->len);
             weir_page_release(page);
-            done(in);
+            free_query(self);
         }
     } else if (!strcmp(verb, "next")) {
-        result = weir_query_next(in->query, (uint32_t)number(line), 0, &page, &error);
+        result = weir_query_next(self->query, (uint32_t)number(line), 0, &page, &error);
         if (result == WEIR_DONE)
             text_put(out, "done\n");
         else if (result > 0)
-            page_out(in, result, page, out);
-        collect(in);
+            page_out(self, result, page, out);
+        collect(self);
     } else if (!strcmp(verb, "values")) {
-        result = weir_query_next(in->query, 0, 0, &page, &error);
+        result = weir_query_next(self->query, 0, 0, &page, &error);
         if (result == WEIR_READY)
             values_out(page, line, out);
-        collect(in);
+        collect(self);
     } else if (!strcmp(verb, "needs")) {
-        result = weir_query_needs(in->query, &page, &error);
+        result = weir_query_needs(self->query, &page, &error);
         if (result == WEIR_NEED)
-            page_out(in, result, page, out);
+            page_out(self, result, page, out);
     } else if (!strcmp(verb, "abandon")) {
-        result = weir_query_abandon(in->query, slice(line), &error);
+        result = weir_query_abandon(self->query, slice(line), &error);
     } else if (!strcmp(verb, "explain")) {
-        result = weir_query_explain(in->query, &page, &error);
+        result = weir_query_explain(self->query, &page, &error);
         if (result == WEIR_OK) {
             size_t one;
             const weir_item *item = weir_page_items(page, &one);
@@ -614,29 +614,29 @@ void query_run(world *in, char *line, text *out)
         }
     } else {
         char *name = word(&line);
-        known *place = find(in, name);
-        uint32_t id = place ? place->id : 99;
+        named_source *entry = find(self, name);
+        uint32_t id = entry ? entry->id : 99;
         if (!strcmp(verb, "source")) {
-            add_source(in, name, line, out);
+            add_source(self, name, line, out);
         } else if (!strcmp(verb, "page")) {
             char *next = word(&line);
-            enqueue(in, id, line, NULL, next, out);
+            enqueue(self, id, line, NULL, next, out);
         } else if (!strcmp(verb, "last")) {
-            enqueue(in, id, line, NULL, NULL, out);
+            enqueue(self, id, line, NULL, NULL, out);
         } else if (!strcmp(verb, "frames")) {
-            framed to;
-            frames_of(in, &to, word(&line));
-            enqueue(in, id, line, &to.frames, NULL, out);
+            frame_list to;
+            frames_of(self, &to, word(&line));
+            enqueue(self, id, line, &to.frames, NULL, out);
         } else if (!strcmp(verb, "finish")) {
-            result = weir_query_finish(in->query, id, &error);
+            result = weir_query_finish(self->query, id, &error);
         } else if (!strcmp(verb, "watermark")) {
-            watermark(in, id, line, out);
+            watermark(self, id, line, out);
         } else if (!strcmp(verb, "split")) {
-            split(in, name, line, out);
+            split(self, name, line, out);
         } else {
             abort();
         }
     }
     if (result < 0)
-        failed(out, &error);
+        put_error(out, &error);
 }

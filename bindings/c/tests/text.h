@@ -10,14 +10,14 @@
 
 typedef struct text {
     char *ptr;
-    size_t len, room;
+    size_t len, capacity;
 } text;
 
 static inline void text_add(text *to, const void *from, size_t len)
 {
-    if (to->len + len + 1 > to->room) {
-        to->room = 2 * (to->len + len + 1);
-        to->ptr = realloc(to->ptr, to->room);
+    if (to->len + len + 1 > to->capacity) {
+        to->capacity = 2 * (to->len + len + 1);
+        to->ptr = realloc(to->ptr, to->capacity);
         if (!to->ptr)
             abort();
     }
@@ -40,7 +40,7 @@ static inline void text_number(text *to, unsigned long long number)
 }
 
 /* Appends the bytes with line feeds as `\n`. */
-static inline void text_shown(text *to, const uint8_t *from, size_t len)
+static inline void text_put_escaped(text *to, const uint8_t *from, size_t len)
 {
     for (size_t at = 0; at < len; at++) {
         if (from[at] == '\n')
@@ -63,7 +63,7 @@ static inline void text_free(text *of)
     memset(of, 0, sizeof *of);
 }
 
-static inline char *copied(const char *from, size_t len)
+static inline char *copy_text(const char *from, size_t len)
 {
     char *copy = malloc(len + 1);
     if (!copy)
@@ -74,10 +74,10 @@ static inline char *copied(const char *from, size_t len)
 }
 
 /* Replaces each `\n` in a text by a line feed, in place. */
-static inline char *unescaped(char *in)
+static inline char *unescape(char *line)
 {
-    char *to = in;
-    for (const char *from = in; *from; from++) {
+    char *to = line;
+    for (const char *from = line; *from; from++) {
         if (from[0] == '\\' && from[1] == 'n') {
             *to++ = '\n';
             from++;
@@ -86,7 +86,7 @@ static inline char *unescaped(char *in)
         }
     }
     *to = 0;
-    return in;
+    return line;
 }
 
 /* Splits the first word off a line; `*line` becomes the rest. */
@@ -121,13 +121,13 @@ static inline void text_code(text *to, int32_t code)
     text_add(to, info.name.ptr, info.name.len);
 }
 
-/* A set of transcripts. */
-typedef struct world world;
-world *query_world(void);
-void query_run(world *in, char *line, text *out);
-void query_end(world *in);
-world *api_world(const char *directory, const char *address);
-void api_run(world *in, char *line, text *out);
-void api_end(world *in);
+/* Runs the commands of transcripts. */
+typedef struct runner runner;
+runner *query_runner(void);
+void query_run(runner *self, char *line, text *out);
+void query_end(runner *self);
+runner *api_runner(const char *directory, const char *address);
+void api_run(runner *self, char *line, text *out);
+void api_end(runner *self);
 
 #endif

@@ -11,8 +11,8 @@
 #include "text.h"
 
 typedef struct run {
-    world *in;
-    void (*command)(world *, char *, text *);
+    runner *runner;
+    void (*command)(runner *, char *, text *);
     const char *file;
     size_t commands, wrong;
 } run;
@@ -46,7 +46,7 @@ static void block(run *with, char *from)
         *end = 0;
         if (*line && *line != '#') {
             with->commands++;
-            with->command(with->in, line, &printed);
+            with->command(with->runner, line, &printed);
         }
         line = end + 1;
     }
@@ -90,18 +90,18 @@ int main(int count, char **words)
     for (int at = first; at < count; at++) {
         with.file = words[at];
         if (query) {
-            with.in = query_world();
+            with.runner = query_runner();
         } else {
             char directory[4096];
             snprintf(directory, sizeof directory, "%s/%d", words[2], at);
-            with.in = api_world(directory, served ? words[2] : NULL);
+            with.runner = api_runner(directory, served ? words[2] : NULL);
         }
         transcript(&with);
-        (query ? query_end : api_end)(with.in);
+        (query ? query_end : api_end)(with.runner);
     }
     printf("transcripts of %s: %d, commands: %zu\n", words[1], count - first, with.commands);
     if (weir_handles_open() != 0) {
-        printf("%llu handles were not given back\n", (unsigned long long)weir_handles_open());
+        printf("%llu handles were not released\n", (unsigned long long)weir_handles_open());
         return 1;
     }
     return with.wrong ? 1 : 0;
