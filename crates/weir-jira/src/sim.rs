@@ -350,7 +350,7 @@ fn control(state: &mut State, request: &Request) -> Response {
                 let Some(given) = body[list].as_object() else {
                     continue;
                 };
-                let issue = issue.and_then(|id| world.issues.get_mut(&id));
+                let issue = issue.and_then(|id| world.issues.get_mut(id));
                 let parts = issue.into_iter().flat_map(|issue| issue.parts_mut(list));
                 for part in parts.filter(|part| part["id"] == given["id"]) {
                     for (name, value) in given {
@@ -367,7 +367,7 @@ fn control(state: &mut State, request: &Request) -> Response {
                 let id = world.new_id();
                 let comment =
                     world.comment(id, &world::document(&format!("comment {number}")), now);
-                if let Some(issue) = issue.and_then(|id| world.issues.get_mut(&id)) {
+                if let Some(issue) = issue.and_then(|id| world.issues.get_mut(id)) {
                     issue.comments.push(comment);
                 }
             }

@@ -242,7 +242,7 @@ fn limit(world: &mut World, id: u64) -> Result<(), Refusal> {
     if !world.options.issue_write_limits {
         return Ok(());
     }
-    let Some(issue) = world.issues.get_mut(&id) else {
+    let Some(issue) = world.issues.get_mut(id) else {
         return Ok(());
     };
     issue.writes.retain(|at| now - at < 30_000);
@@ -393,7 +393,7 @@ fn issue(
                 item["started"] = given["started"].clone();
                 item["comment"] = given["comment"].clone();
             }
-            if let Some(one) = world.issues.get_mut(&id) {
+            if let Some(one) = world.issues.get_mut(id) {
                 one.parts_mut(list).push(item.clone());
             }
             world.touch(id, now);
@@ -407,7 +407,7 @@ fn issue(
             let rights = ["EDIT_OWN_WORKLOGS", "EDIT_OWN_COMMENTS"];
             writes::allow(world, rights[usize::from(*list == "comment")])?;
             let given = body()?;
-            let one = world.issues.get_mut(&id).ok_or_else(missing)?;
+            let one = world.issues.get_mut(id).ok_or_else(missing)?;
             let found = one.parts_mut(list).iter_mut();
             let found = found.into_iter().find(|part| part["id"] == **item);
             let found = found.ok_or_else(|| no_part(list))?;
@@ -426,7 +426,7 @@ fn issue(
         ("DELETE", [list @ ("comment" | "worklog"), item]) => {
             let rights = ["DELETE_OWN_WORKLOGS", "DELETE_OWN_COMMENTS"];
             writes::allow(world, rights[usize::from(*list == "comment")])?;
-            let one = world.issues.get_mut(&id).ok_or_else(missing)?;
+            let one = world.issues.get_mut(id).ok_or_else(missing)?;
             let before = one.parts(list).len();
             one.parts_mut(list).retain(|part| part["id"] != **item);
             if one.parts(list).len() == before {
@@ -455,7 +455,7 @@ impl World {
     pub(super) fn set_as(&mut self, id: u64, field: &str, value: Value, author: &Value) {
         let now = self.now_ms();
         let entry = self.new_id();
-        if let Some(issue) = self.issues.get_mut(&id) {
+        if let Some(issue) = self.issues.get_mut(id) {
             let to = crate::op::text(&value);
             let from = issue.fields.insert(field.to_owned(), value);
             issue.history.push(
@@ -473,7 +473,7 @@ fn watch(world: &mut World, id: u64, account: &str, on: bool) -> Answer {
         return Err((404, "The user does not exist.".to_owned()));
     }
     let now = world.now_ms();
-    let one = world.issues.get_mut(&id).ok_or_else(missing)?;
+    let one = world.issues.get_mut(id).ok_or_else(missing)?;
     if on {
         one.watchers.insert(account.to_owned());
     } else {
@@ -584,10 +584,8 @@ fn search(world: &mut World, body: &Value, fault: Option<&Fault>) -> Answer {
         .filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)))
         .collect();
     let version = |row: &Value| (id_of(row), u64::try_from(stamp(row)).unwrap_or(0));
-    let rest: Vec<&Value> = rows
-        .iter()
-        .filter(|row| !known.contains(&version(row)))
-        .collect();
+    let rest = rows.iter().map(|row| &**row);
+    let rest: Vec<&Value> = rest.filter(|row| !known.contains(&version(row))).collect();
     let page: Vec<Value> = rest.iter().take(most).map(|row| (*row).clone()).collect();
     let more = rest.len() > page.len();
     let mut memory = sent;

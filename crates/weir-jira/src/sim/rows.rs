@@ -1,6 +1,7 @@
 //! Selects the issues of a query in the simulator, with the requested fields.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -30,7 +31,7 @@ pub(super) fn wanted(body: &Value) -> Vec<String> {
 }
 
 /// The rows of a query, in its order.
-pub(super) fn select(world: &World, body: &Value) -> Result<Vec<Value>, Refusal> {
+pub(super) fn select(world: &World, body: &Value) -> Result<Vec<Arc<Value>>, Refusal> {
     let query = jql::parse(body["jql"].as_str().unwrap_or_default());
     let query = query.map_err(|error| (400, error.to_string()))?;
     if query.condition.is_none() {

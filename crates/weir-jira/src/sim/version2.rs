@@ -74,7 +74,8 @@ fn search(world: &World, request: &Request, fault: Option<&Fault>) -> Answer {
         Some("shrink-total") => total = total.saturating_sub(1),
         _ => {}
     }
-    let mut page: Vec<Value> = rows.into_iter().skip(start).take(most).collect();
+    let rows = rows.iter().skip(start).take(most);
+    let mut page: Vec<Value> = rows.map(|row| (**row).clone()).collect();
     if let Some(fault) = fault {
         fault.change_issues(&mut page);
     }

@@ -2,6 +2,8 @@
 //! show.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::tz::TimeZone;
@@ -29,9 +31,32 @@ pub(super) struct Issue {
     /// Account ids of the watchers.
     pub(super) watchers: BTreeSet<String>,
     /// Versions by their start time, for a lagging index.
-    versions: Vec<(i64, Option<Value>)>,
+    versions: Vec<(i64, Option<Arc<Value>>)>,
     /// Times of the last writes, for the write limits of an issue.
     pub(super) writes: Vec<i64>,
+    /// The issue as a search shows it, if it was searched since its last change.
+    shown: OnceLock<Arc<Value>>,
+}
+
+/// The issues by id.
+#[derive(Debug, Default)]
+pub(super) struct Issues(BTreeMap<u64, Issue>);
+
+impl Deref for Issues {
+    type Target = BTreeMap<u64, Issue>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Issues {
+    /// The issue with this id, to change it.
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Issue> {
+        let issue = self.0.get_mut(&id)?;
+        issue.shown.take();
+        Some(issue)
+    }
 }
 
 impl Issue {
@@ -65,7 +90,7 @@ pub(super) struct World {
     random: u64,
     pub(super) users: Vec<Value>,
     pub(super) projects: BTreeMap<u64, Value>,
-    pub(super) issues: BTreeMap<u64, Issue>,
+    pub(super) issues: Issues,
     /// Deleted issues, which a lagging index still shows.
     deleted: Vec<Issue>,
     /// Keys that issues had before they moved.
@@ -89,7 +114,7 @@ impl World {
             random: options.seed ^ 0x9e37_79b9_7f4a_7c15,
             users: Vec::new(),
             projects: BTreeMap::new(),
-            issues: BTreeMap::new(),
+            issues: Issues::default(),
             deleted: Vec::new(),
             aliases: BTreeMap::new(),
             revoked: BTreeSet::new(),
@@ -257,7 +282,7 @@ impl World {
                     worklogs.push(worklog);
                 }
             }
-            if let Some(issue) = self.issues.get_mut(&id) {
+            if let Some(issue) = self.issues.get_mut(id) {
                 issue.fields.insert("status".to_owned(), status_of(status));
                 issue.fields.insert("assignee".to_owned(), assignee);
                 issue.comments = comments;
@@ -321,7 +346,7 @@ impl World {
                 properties,
                 ..Issue::default()
             };
-            self.issues.insert(id, issue);
+            self.issues.0.insert(id, issue);
         }
         self.touch(id, at);
         id
@@ -330,14 +355,14 @@ impl World {
     /// Records that an issue changed.
     pub(super) fn touch(&mut self, id: u64, at: i64) {
         let horizon = at - self.options.search_lag_ms;
-        let Some(issue) = self.issues.get_mut(&id) else {
+        let Some(issue) = self.issues.get_mut(id) else {
             return;
         };
         issue
             .fields
             .insert("updated".to_owned(), time::format(at).into());
         if self.options.search_lag_ms > 0 {
-            let rendered = issue.render(true);
+            let rendered = issue.shown();
             issue.versions.push((at, Some(rendered)));
             let old = issue
                 .versions
@@ -351,7 +376,7 @@ impl World {
     /// Removes an issue; a lagging index still shows it for some time.
     pub(super) fn delete(&mut self, id: u64) -> bool {
         let now = self.now_ms();
-        let Some(mut issue) = self.issues.remove(&id) else {
+        let Some(mut issue) = self.issues.0.remove(&id) else {
             return false;
         };
         if self.options.search_lag_ms > 0 {
@@ -392,7 +417,7 @@ impl World {
         let count = self.counts.entry(project).or_default();
         *count += 1;
         let key = format!("{}-{count}", details["key"].as_str().unwrap_or("XX"));
-        let Some(issue) = self.issues.get_mut(&id) else {
+        let Some(issue) = self.issues.get_mut(id) else {
             return false;
         };
         let old = std::mem::replace(&mut issue.key, key);
@@ -420,7 +445,7 @@ impl World {
     }
 
     /// The issues that the index shows; those in `current` in their newest version.
-    pub(super) fn indexed(&self, current: &BTreeSet<u64>) -> Vec<Value> {
+    pub(super) fn indexed(&self, current: &BTreeSet<u64>) -> Vec<Arc<Value>> {
         let lag = self.options.search_lag_ms;
         let horizon = self.now_ms() - lag;
         let deleted = self.deleted.iter().filter(|_| lag > 0);
@@ -429,7 +454,7 @@ impl World {
             .filter_map(|issue| {
                 let live = self.issues.contains_key(&issue.id);
                 if live && (lag == 0 || current.contains(&issue.id)) {
-                    return Some(issue.render(true));
+                    return Some(issue.shown());
                 }
                 let mut versions = issue.versions.iter().rev();
                 versions.find(|(began, _)| *began <= horizon)?.1.clone()
@@ -450,6 +475,12 @@ impl World {
 }
 
 impl Issue {
+    /// The issue as a search shows it. A page of a large site is selected from all issues, so they
+    /// are rendered once for each change.
+    fn shown(&self) -> Arc<Value> {
+        Arc::clone(self.shown.get_or_init(|| Arc::new(self.render(true))))
+    }
+
     /// The issue as JSON; with `cut`, only with the comments and worklogs of a search result.
     pub(super) fn render(&self, cut: bool) -> Value {
         let mut fields = self.fields.clone();
