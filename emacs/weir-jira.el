@@ -583,11 +583,30 @@ With TELL, also report a pull without changes."
                     (buffer-list)))
 
 (defun weir-jira--refresh (site)
-  "Show the current state of SITE in its buffers."
-  (dolist (buffer (weir-jira--buffers site))
+  "Show the current state of SITE in its buffers: now, or soon in hidden ones.
+Each buffer takes some milliseconds, and Emacs reacts to keys in between."
+  (let ((hidden nil))
+    (dolist (buffer (weir-jira--buffers site))
+      (if (get-buffer-window buffer t)
+          (weir-jira--refresh-buffer buffer)
+        (push buffer hidden)))
+    (weir-jira--refresh-soon hidden)))
+
+(defun weir-jira--refresh-soon (buffers)
+  "Refresh BUFFERS, each by a timer of its own."
+  (when buffers
+    (run-at-time 0 nil (lambda ()
+                         (weir-jira--refresh-soon (cdr buffers))
+                         (weir-jira--refresh-buffer (car buffers))))))
+
+(defun weir-jira--refresh-buffer (buffer)
+  "Show the current state of the site in BUFFER, if both are still open."
+  (when (buffer-live-p buffer)
     (with-current-buffer buffer
-      (when (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode 'weir-jira-outbox-mode
-                              'weir-jira-projects-mode)
+      (when (and (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode
+                                 'weir-jira-outbox-mode 'weir-jira-projects-mode)
+                 (memq weir-jira--site weir-jira--sites)
+                 (weir-jira--site-handle weir-jira--site))
         (setq weir-jira--problem
               (condition-case error
                   (progn (revert-buffer nil t) nil)

@@ -102,7 +102,7 @@
     (should (equal (mapcar (lambda (row) (gethash "column" row)) (funcall of "jira-freeze"))
                    '("full load" "pull without changes" "push of one change"
                      "site that does not answer for 2 s")))
-    (should (= (length bars) 16))
+    (should (= (length bars) 18))
     (dolist (bar bars)
       (should (numberp (gethash "measured" bar)))
       (should (numberp (gethash "limit" bar)))

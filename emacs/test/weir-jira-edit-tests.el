@@ -69,6 +69,12 @@ Changes of the same issue may become one operation."
         (setq value (alist-get name value)))
       value)))
 
+(defun weir-jira-edit-tests-shows (buffer pattern)
+  "Wait until BUFFER matches PATTERN; hidden buffers are refreshed one by one."
+  (weir-tests-until (lambda ()
+                      (with-current-buffer buffer
+                        (string-match-p pattern (buffer-string))))))
+
 (ert-deftest weir-jira-edit-tests-a-field-is-changed-offline-and-sent-later ()
   (weir-jira-tests-with url '("--issues" "10")
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
@@ -81,16 +87,16 @@ Changes of the same issue may become one operation."
         (should (equal (plist-get (car ops) :state) "queued"))
         (should (equal (plist-get (car ops) :key) key)))
       ;; The change is shown before it is sent, in the issue and in the list.
-      (with-current-buffer weir-jira--issue-buffer
-        (should (string-match-p "^Summary     Typed offline$" (buffer-string)))
-        (should (string-match-p "^● queued  summary" (buffer-string))))
-      (with-current-buffer (format "*jira %s*" (weir-jira--site-name site))
-        (should (string-match-p (format "^● %s .*Typed offline" key) (buffer-string))))
+      (weir-jira-edit-tests-shows weir-jira--issue-buffer "^Summary     Typed offline$")
+      (weir-jira-edit-tests-shows weir-jira--issue-buffer "^● queued  summary")
+      (weir-jira-edit-tests-shows (format "*jira %s*" (weir-jira--site-name site))
+                                  (format "^● %s .*Typed offline" key))
       (should-not (equal (weir-jira-edit-tests-at-site url key 'summary) "Typed offline"))
       (should-not (weir-jira-edit-tests-push site))
       (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Typed offline"))
-      (with-current-buffer weir-jira--issue-buffer
-        (should-not (string-match-p "●" (buffer-string)))))))
+      (weir-tests-until (lambda ()
+                          (with-current-buffer weir-jira--issue-buffer
+                            (not (string-match-p "●" (buffer-string)))))))))
 
 (ert-deftest weir-jira-edit-tests-the-edit-buffer ()
   (weir-jira-tests-with url '("--issues" "10")

@@ -831,7 +831,8 @@ Settings and replica are in a new directory."
       ;; The header line reports that the issue is gone; then it shows the
       ;; earlier text again.
       (should (string-match-p (car keys) (eval (cadr header-line-format) t)))
-      (should (string-match-p "no issue" (eval (cadr header-line-format) t)))
+      (weir-tests-until (lambda ()
+                          (string-match-p "no issue" (eval (cadr header-line-format) t))))
       (let ((left (car (weir--jira-keys handle (weir--jira-list handle "") 0 1))))
         (set-buffer (weir-jira--show site left))
         (should (string-match-p "synced" (eval (cadr header-line-format) t)))))))
