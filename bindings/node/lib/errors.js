@@ -1,7 +1,7 @@
 'use strict'
 // The classes of errors, and the only place that creates them.
 
-const MARK = 'weir:'
+const PREFIX = 'weir:'
 
 class WeirError extends Error {
   constructor(fields) {
@@ -47,10 +47,10 @@ const CLASSES = {
 }
 
 /** Converts a native error to an instance of its class; other errors are returned unchanged. */
-function translated(error) {
+function toWeirError(error) {
   const text = error instanceof Error ? error.message : ''
-  if (!text.startsWith(MARK)) return error
-  const fields = JSON.parse(text.slice(MARK.length))
+  if (!text.startsWith(PREFIX)) return error
+  const fields = JSON.parse(text.slice(PREFIX.length))
   return new (CLASSES[fields.class] ?? WeirError)(fields)
 }
 
@@ -59,7 +59,7 @@ function call(body) {
   try {
     return body()
   } catch (error) {
-    throw translated(error)
+    throw toWeirError(error)
   }
 }
 
@@ -68,7 +68,7 @@ async function settle(body) {
   try {
     return await body()
   } catch (error) {
-    throw translated(error)
+    throw toWeirError(error)
   }
 }
 
@@ -76,15 +76,15 @@ async function settle(body) {
 async function abortable(signal, body) {
   if (!signal) return body()
   signal.throwIfAborted()
-  let aborted
+  let onAbort
   const ended = new Promise((_, reject) => {
-    aborted = () => reject(signal.reason)
-    signal.addEventListener('abort', aborted)
+    onAbort = () => reject(signal.reason)
+    signal.addEventListener('abort', onAbort)
   })
   try {
     return await Promise.race([body(), ended])
   } finally {
-    signal.removeEventListener('abort', aborted)
+    signal.removeEventListener('abort', onAbort)
   }
 }
 

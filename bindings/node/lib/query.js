@@ -3,7 +3,7 @@
 
 const native = require('./native.js')
 const { abortable, call, settle } = require('./errors.js')
-const { big, bytes, maybeBytes, settings, Room } = require('./values.js')
+const { big, bytes, maybeBytes, settings, PageBuffers } = require('./values.js')
 
 /** Size in bytes above which a page is scanned in another thread. */
 const LARGE = 256 << 10
@@ -14,7 +14,7 @@ const FIELDS = new Set([
 ])
 
 /** JSON scalars by name. */
-const named = (values = {}) =>
+const namedValues = (values = {}) =>
   Object.entries(values).map(([name, value]) => ({ name, value: JSON.stringify(value) }))
 
 /** Converts the fields of a query for the native module. */
@@ -22,14 +22,14 @@ function fields(options) {
   for (const name of Object.keys(options)) {
     if (!FIELDS.has(name)) throw new TypeError(`a query has no field ${name}`)
   }
-  const { where, offset, limit, top, params, budgets, token, ...words } = options
+  const { where, offset, limit, top, params, budgets, token, ...rest } = options
   return {
-    ...words,
+    ...rest,
     filter: where,
     offset: big(offset),
     limit: big(limit),
     top: big(top),
-    params: named(params),
+    params: namedValues(params),
     budgets: settings(budgets ?? {}),
     token: maybeBytes(token, 'token'),
   }
@@ -42,17 +42,17 @@ function source({ name, ordinal, first, meta, bound, ...rest }) {
     name: maybeBytes(name, 'name'),
     ordinal: big(ordinal),
     first: maybeBytes(first, 'first'),
-    meta: named(meta),
+    meta: namedValues(meta),
     bound: bound?.map((key) => JSON.stringify(key)),
   }
 }
 
 /** Converts the frames of a page for the native module. */
-function framed({ frames, meta = {} } = {}) {
+function framesToNative({ frames, meta = {} } = {}) {
   if (frames === undefined) return undefined
-  const value = (given) => {
-    if (given === null || given === undefined) return {}
-    return Array.isArray(given) ? { offset: given[0], len: given[1] } : { number: BigInt(given) }
+  const value = (property) => {
+    if (property === null || property === undefined) return {}
+    return Array.isArray(property) ? { offset: property[0], len: property[1] } : { number: BigInt(property) }
   }
   return {
     spans: Uint32Array.from(frames.flat()),
@@ -86,49 +86,50 @@ class Source {
   }
 }
 
-const number = (given) => (given instanceof Source ? given.number : given)
+/** The number of a source, which callers give as an object or a number. */
+const sourceNumber = (id) => (id instanceof Source ? id.number : id)
 
 class Query {
   #inner
   #sources = new Map()
   /** Number of calls that advanced a source. */
-  #handed = 0
-  #room = new Room()
+  #advanced = 0
+  #buffers = new PageBuffers()
   constructor(options = {}) {
     this.#inner = call(() => native.makeQuery(fields(options)))
   }
   #source(id) {
-    let known = this.#sources.get(id)
-    if (!known) this.#sources.set(id, (known = new Source(this, id)))
-    return known
+    let found = this.#sources.get(id)
+    if (!found) this.#sources.set(id, (found = new Source(this, id)))
+    return found
   }
   addSource(options = {}) {
     return this.#source(call(() => this.#inner.addSource(source(options))))
   }
-  enqueue(given, page, next, options) {
-    const [id, frames] = [number(given), framed(options)]
-    call(() => this.#inner.enqueue(id, bytes(page, 'page'), maybeBytes(next, 'next'), frames))
-    this.#handed++
+  enqueue(id, page, next, options) {
+    const [number, frames] = [sourceNumber(id), framesToNative(options)]
+    call(() => this.#inner.enqueue(number, bytes(page, 'page'), maybeBytes(next, 'next'), frames))
+    this.#advanced++
   }
-  async enqueueLarge(given, page, next, options) {
-    const [id, frames] = [number(given), framed(options)]
-    await settle(() => this.#inner.enqueueLarge(id, bytes(page, 'page'), maybeBytes(next, 'next'), frames))
-    this.#handed++
+  async enqueueLarge(id, page, next, options) {
+    const [number, frames] = [sourceNumber(id), framesToNative(options)]
+    await settle(() => this.#inner.enqueueLarge(number, bytes(page, 'page'), maybeBytes(next, 'next'), frames))
+    this.#advanced++
   }
-  finish(given) {
-    call(() => this.#inner.finish(number(given)))
-    this.#handed++
+  finish(id) {
+    call(() => this.#inner.finish(sourceNumber(id)))
+    this.#advanced++
   }
   abandon(name) {
     call(() => this.#inner.abandon(bytes(name, 'name')))
   }
-  watermark(given, ...keys) {
-    call(() => this.#inner.watermark(number(given), keys.map((key) => JSON.stringify(key))))
-    this.#handed++
+  watermark(id, ...keys) {
+    call(() => this.#inner.watermark(sourceNumber(id), keys.map((key) => JSON.stringify(key))))
+    this.#advanced++
   }
-  replace(given, parts) {
-    const ids = call(() => this.#inner.replace(number(given), parts.map(source)))
-    this.#handed++
+  replace(id, parts) {
+    const ids = call(() => this.#inner.replace(sourceNumber(id), parts.map(source)))
+    this.#advanced++
     return ids.map((id) => this.#source(id))
   }
   #need(need) {
@@ -140,11 +141,11 @@ class Query {
     }
   }
   next({ maxItems = 256, maxBytes = 1 << 20 } = {}) {
-    const room = this.#room
-    const step = () => this.#inner.next(maxItems, Number(maxBytes), room.table, room.bytes)
+    const buffers = this.#buffers
+    const step = () => this.#inner.next(maxItems, Number(maxBytes), buffers.table, buffers.bytes)
     let found = call(step)
-    if (found === true && room.grown()) found = call(step)
-    if (found === true) return { kind: 'page', page: room.page() }
+    if (found === true && buffers.growIfNeeded()) found = call(step)
+    if (found === true) return { kind: 'page', page: buffers.page() }
     if (found === false) return { kind: 'done' }
     return { kind: 'need', needs: found.map((need) => this.#need(need)) }
   }
@@ -165,8 +166,8 @@ class Query {
         continue
       }
       const { number } = step.needs[0].source
-      if (!fetch) call(() => this.#inner.starved(number, false))
-      const before = this.#handed
+      if (!fetch) call(() => this.#inner.missingPageError(number, false))
+      const before = this.#advanced
       const all = () => Promise.all(step.needs.map((need) => fetch(need, { signal })))
       const fetched = await abortable(signal, all)
       for (const [at, found] of fetched.entries()) {
@@ -181,7 +182,7 @@ class Query {
           if (required || error.code !== 'OVER_BUDGET') throw error
         }
       }
-      if (this.#handed === before) call(() => this.#inner.starved(number, true))
+      if (this.#advanced === before) call(() => this.#inner.missingPageError(number, true))
     }
   }
   token() {

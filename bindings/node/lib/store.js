@@ -7,22 +7,22 @@ const { big, bytes, content, maybeBytes, settings, record, Record, RecordPage, P
 const { fields } = require('./query.js')
 
 /** Milliseconds for which a listener occupies a thread before other calls may use it. */
-const TURN_MS = 100
+const STEP_MS = 100
 
 class Verdict {
-  constructor(given) {
-    this.effect = given.effect
-    this.valid = given.effect === 'VALID'
-    this.reason = given.reason
-    this.number = given.number
-    this.detail = given.detail && Object.fromEntries(
-      Object.entries(given.detail).filter(([, value]) => value !== undefined && value !== null),
+  constructor(verdict) {
+    this.effect = verdict.effect
+    this.valid = verdict.effect === 'VALID'
+    this.reason = verdict.reason
+    this.number = verdict.number
+    this.detail = verdict.detail && Object.fromEntries(
+      Object.entries(verdict.detail).filter(([, value]) => value !== undefined && value !== null),
     )
-    this.intention = given.intention
-    this.offset = given.offset
-    this.records = given.records
-    this.replayed = given.replayed
-    this.fuel = given.fuel
+    this.intention = verdict.intention
+    this.offset = verdict.offset
+    this.records = verdict.records
+    this.replayed = verdict.replayed
+    this.fuel = verdict.fuel
     Object.freeze(this)
   }
   check() {
@@ -57,10 +57,10 @@ const expect = {
 }
 
 /** Converts an intention for the native module. */
-function crossing(topic, op) {
+function toNative(topic, op) {
   const { holdForGroups, program, args, compaction, ...numbers } = op.options ?? {}
-  const given = settings(numbers)
-  if (compaction !== undefined) given.push({ name: 'compaction', value: compaction === 'latest' ? 1n : 0n })
+  const numeric = settings(numbers)
+  if (compaction !== undefined) numeric.push({ name: 'compaction', value: compaction === 'latest' ? 1n : 0n })
   return {
     kind: op.kind,
     topic,
@@ -72,8 +72,8 @@ function crossing(topic, op) {
       key: maybeBytes(one.key, 'key'),
       number: big(one.number),
     })),
-    steps: op.steps?.map((step) => crossing('', step)),
-    settings: given,
+    steps: op.steps?.map((step) => toNative('', step)),
+    settings: numeric,
     groups: holdForGroups,
     program: maybeBytes(op.program ?? program, 'program'),
     expected: maybeBytes(op.expected, 'expected'),
@@ -81,24 +81,24 @@ function crossing(topic, op) {
 }
 
 /** The position at which reading, or a group, starts. */
-function start(options, usual) {
-  const given = ['position', 'after', 'last', 'timeMs', 'end', 'start'].filter(
+function start(options, fallback) {
+  const names = ['position', 'after', 'last', 'timeMs', 'end', 'start'].filter(
     (name) => options[name] !== undefined && options[name] !== false,
   )
-  if (given.length > 1) throw new TypeError(`there is one position, not ${given.join(' and ')}`)
-  const kind = given[0] ?? usual
+  if (names.length > 1) throw new TypeError(`there is one position, not ${names.join(' and ')}`)
+  const kind = names[0] ?? fallback
   if (kind === 'position') return { kind, text: String(options.position) }
   const number = kind === 'start' || kind === 'end' ? undefined : big(options[kind])
   return { kind, number }
 }
 
 /** Repeats a step, which blocks up to a number of milliseconds, until it returns a value or the time is over. */
-async function patiently(step, timeoutMs, signal) {
+async function repeatUntil(step, timeoutMs, signal) {
   const end = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs
   for (;;) {
     signal?.throwIfAborted()
-    const left = Math.max(0, Math.min(TURN_MS, Math.ceil(end - performance.now())))
-    const found = await settle(() => step(left))
+    const remaining = Math.max(0, Math.min(STEP_MS, Math.ceil(end - performance.now())))
+    const found = await settle(() => step(remaining))
     if (found) return found
     if (performance.now() >= end) return undefined
   }
@@ -168,14 +168,14 @@ class Topic {
   }
   async *keys(prefix = '', { after, limit = Infinity } = {}) {
     let last = maybeBytes(after, 'after')
-    for (let left = limit; left > 0; ) {
-      const size = Math.min(left, 1000)
+    for (let remaining = limit; remaining > 0; ) {
+      const size = Math.min(remaining, 1000)
       const found = await this.#store._run((inner) =>
         inner.scan(this.name, bytes(prefix, 'prefix'), last, size),
       )
       for (const { key, offset } of found) yield { key: Buffer.from(key), offset }
       if (found.length < size) return
-      left -= found.length
+      remaining -= found.length
       last = found.at(-1).key
     }
   }
@@ -196,8 +196,8 @@ class Topic {
     const from = start(options, 'end')
     const reader = await this.#store._run((inner) => inner.reader(this.name, from, true))
     for (;;) {
-      const turn = (left) => this.#store._run(() => reader.next(left))
-      const table = await patiently(turn, options.timeoutMs, options.signal)
+      const step = (remaining) => this.#store._run(() => reader.next(remaining))
+      const table = await repeatUntil(step, options.timeoutMs, options.signal)
       if (!table) return
       yield new RecordPage(table)
     }
@@ -208,15 +208,15 @@ class Topic {
   async *latest({ timeoutMs = 0, signal } = {}) {
     const latest = await this.#store._run((inner) => inner.latest(this.name))
     for (;;) {
-      const turn = () => this.#store._run(() => latest.next())
-      const table = await patiently(turn, timeoutMs, signal)
+      const step = () => this.#store._run(() => latest.next())
+      const table = await repeatUntil(step, timeoutMs, signal)
       if (!table) return
       yield record(table)
     }
   }
   async group(name, mode = 'shared', options = {}) {
-    const given = { ...options, name, mode, from: start(options, 'start') }
-    return new Group(await this.#store._run((inner) => inner.group(this.name, given)), name)
+    const setup = { ...options, name, mode, from: start(options, 'start') }
+    return new Group(await this.#store._run((inner) => inner.group(this.name, setup)), name)
   }
   groups() {
     return this.#store._run((inner) => inner.groups(this.name))
@@ -234,24 +234,24 @@ class Work {
 
 class Group {
   #inner
-  #alone = oneAtATime()
+  #exclusive = oneAtATime()
   constructor(inner, name) {
     this.#inner = inner
     this.name = name
   }
   async claim(max = 100, { timeoutMs = 0, signal } = {}) {
-    const turn = (left) => this.#inner.claim(max, left)
-    const table = await this.#alone(() => patiently(turn, timeoutMs, signal))
+    const step = (remaining) => this.#inner.claim(max, remaining)
+    const table = await this.#exclusive(() => repeatUntil(step, timeoutMs, signal))
     if (!table) return []
     const page = new RecordPage(table)
     return Array.from(page, (one, at) => new Work(one, table.claims[at], table.attempts[at]))
   }
   #run(body) {
-    return this.#alone(() => settle(body))
+    return this.#exclusive(() => settle(body))
   }
-  #settle(work, how, ms = 0, reason = '') {
+  #settle(work, verb, ms = 0, reason = '') {
     const claims = work.map(({ claim, offset }) => ({ claim: BigInt(claim), offset: BigInt(offset) }))
-    return this.#run(() => this.#inner.settle(claims, how, ms, reason))
+    return this.#run(() => this.#inner.settle(claims, verb, ms, reason))
   }
   ack(work) {
     return this.#settle(work, 'done')
@@ -287,7 +287,7 @@ class Group {
 class Pending {
   constructor([received, verdicts]) {
     this.received = settle(() => received)
-    this.verdicts = settle(() => verdicts).then((all) => all.map((given) => new Verdict(given)))
+    this.verdicts = settle(() => verdicts).then((all) => all.map((verdict) => new Verdict(verdict)))
     // A caller that awaits only one promise gets no unhandled rejection of the other.
     this.verdicts.catch(() => {})
     Object.freeze(this)
@@ -306,35 +306,35 @@ class Session {
     return settle(() => this.#inner.resume(BigInt(nonce)))
   }
   async execute(intentions) {
-    const ops = intentions.map(([topic, op]) => crossing(topic, op))
-    return (await settle(() => this.#inner.send(ops))).map((given) => new Verdict(given))
+    const ops = intentions.map(([topic, op]) => toNative(topic, op))
+    return (await settle(() => this.#inner.send(ops))).map((verdict) => new Verdict(verdict))
   }
   send(intentions) {
-    const ops = intentions.map(([topic, op]) => crossing(topic, op))
-    return new Pending(call(() => this.#inner.sendApart(ops)))
+    const ops = intentions.map(([topic, op]) => toNative(topic, op))
+    return new Pending(call(() => this.#inner.sendWithReceipt(ops)))
   }
 }
 
 class TopicQuery {
   #inner
   #options
-  #alone = oneAtATime()
+  #exclusive = oneAtATime()
   constructor(inner, options) {
     this.#inner = inner
     this.#options = options
   }
   async next({ timeoutMs, signal, maxItems = 256, maxBytes = 1 << 20 } = {}) {
     let done = false
-    const step = async (left) => {
-      const found = await this.#inner.next(left, maxItems, Number(maxBytes))
+    const step = async (remaining) => {
+      const found = await this.#inner.next(remaining, maxItems, Number(maxBytes))
       done = found.done
       return found.done || found.page ? found : undefined
     }
-    const found = await this.#alone(() => patiently(step, timeoutMs, signal))
+    const found = await this.#exclusive(() => repeatUntil(step, timeoutMs, signal))
     if (!found || done) return undefined
     const topics = new Map(found.topics.map(({ source, topic }) => [source, topic]))
-    const { table, bytes: made } = found.page
-    return new Page(table, Buffer.from(made.buffer), undefined, topics)
+    const { table, bytes: pageBytes } = found.page
+    return new Page(table, Buffer.from(pageBytes.buffer), undefined, topics)
   }
   async *pages() {
     for (let page; (page = await this.next(this.#options)); ) yield page
@@ -363,12 +363,12 @@ class Store {
     this.#inner = inner
   }
   static async open(path, { durability, intervalMs, create, program, ...numbers } = {}) {
-    const given = { durability, intervalMs, create, program, settings: settings(numbers) }
-    return new Store(await settle(() => native.open(String(path), given)))
+    const nativeOptions = { durability, intervalMs, create, program, settings: settings(numbers) }
+    return new Store(await settle(() => native.open(String(path), nativeOptions)))
   }
   static async connect(url, { identity, ...options } = {}) {
-    const given = { ...options, certificate: identity?.[0], key: identity?.[1] }
-    return new Store(await settle(() => native.connect(String(url), given)))
+    const nativeOptions = { ...options, certificate: identity?.[0], key: identity?.[1] }
+    return new Store(await settle(() => native.connect(String(url), nativeOptions)))
   }
   /** Calls into the store, unless it is closed. */
   _run(body) {
@@ -386,14 +386,14 @@ class Store {
     return this._run((inner) => inner.topics(dead))
   }
   async batch(intentions, { signal } = {}) {
-    const ops = intentions.map(([topic, op]) => crossing(topic, op))
-    const given = await abortable(signal, () => this._run((inner) => inner.send(ops)))
-    return given.map((verdict) => new Verdict(verdict))
+    const ops = intentions.map(([topic, op]) => toNative(topic, op))
+    const verdicts = await abortable(signal, () => this._run((inner) => inner.send(ops)))
+    return verdicts.map((verdict) => new Verdict(verdict))
   }
   send(intentions) {
     if (this.#closed) throw closed()
-    const ops = intentions.map(([topic, op]) => crossing(topic, op))
-    return new Pending(call(() => this.#inner.sendApart(ops)))
+    const ops = intentions.map(([topic, op]) => toNative(topic, op))
+    return new Pending(call(() => this.#inner.sendWithReceipt(ops)))
   }
   async session(client) {
     return new Session(await this._run((inner) => inner.session(bytes(client, 'client'))))
@@ -402,8 +402,8 @@ class Store {
     const { view, asOf, follow, kinds, resetEarliest, pushDown, patienceMs, ...rest } = options
     const { timeoutMs, signal, maxItems, maxBytes, ...text } = rest
     const list = typeof topics === 'string' ? [topics] : [...topics]
-    const where = { topics: list, view, asOf: big(asOf), follow, kinds, resetEarliest, pushDown, patienceMs }
-    const inner = await this._run((store) => store.query(where, fields(text)))
+    const selection = { topics: list, view, asOf: big(asOf), follow, kinds, resetEarliest, pushDown, patienceMs }
+    const inner = await this._run((store) => store.query(selection, fields(text)))
     return new TopicQuery(inner, { timeoutMs, signal, maxItems, maxBytes })
   }
   durability() {

@@ -36,13 +36,13 @@ function finite(key, value) {
 }
 
 /** Characters of a key or value that the summary of a record shows. */
-const SHOWN_CHARS = 100
+const SUMMARY_CHARS = 100
 
 /** The beginning of a text, or the number of bytes if they are not UTF-8. */
-function shown(view) {
+function summary(view) {
   if (!isUtf8(view)) return `<${view.length} bytes>`
   const text = view.toString()
-  return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}…` : text
+  return text.length > SUMMARY_CHARS ? `${text.slice(0, SUMMARY_CHARS)}…` : text
 }
 
 /** `bytes`, or undefined without data. */
@@ -57,7 +57,7 @@ function settings(options) {
 }
 
 /** Decodes a JSON value; an array or object is returned as text. */
-function decoded(view, path, missing, nested) {
+function decodeAt(view, path, missing, nested) {
   const found = call(() => native.find(view, path))
   if (!found) return missing
   const [at, length, isNested] = found
@@ -69,7 +69,7 @@ function detach(buffer) {
   if (buffer.byteLength > 0) native.detach(buffer)
 }
 
-function released() {
+function releasedError() {
   return new TypeError('the page was released')
 }
 
@@ -80,7 +80,7 @@ class Memory {
     this.released = false
   }
   cut(at, length) {
-    if (this.released) throw released()
+    if (this.released) throw releasedError()
     return this.view.subarray(at, at + length)
   }
   release() {
@@ -105,8 +105,8 @@ class Record {
     return this.#table.numbers[this.#at * 4 + field]
   }
   #part(field) {
-    const place = this.#at * 8 + 2 + field * 2
-    return this.#memory.cut(this.#table.spans[place], this.#table.spans[place + 1])
+    const index = this.#at * 8 + 2 + field * 2
+    return this.#memory.cut(this.#table.spans[index], this.#table.spans[index + 1])
   }
   get offset() {
     return this.#number(0)
@@ -149,19 +149,19 @@ class Record {
   }
   get(path, missing) {
     const { value } = this
-    return decoded(value, path, missing, (at, length) => value.subarray(at, at + length))
+    return decodeAt(value, path, missing, (at, length) => value.subarray(at, at + length))
   }
   toBuffer() {
     return Buffer.from(this.value)
   }
   toString() {
     const { offset, kind, key, value } = this
-    const content = key.length + value.length > 0 ? ` ${shown(key)}=${shown(value)}` : ''
+    const content = key.length + value.length > 0 ? ` ${summary(key)}=${summary(value)}` : ''
     return `${offset} ${kind}${content}`
   }
   [inspect.custom](depth, options) {
     const { offset, kind, key, value } = this
-    return `Record ${inspect({ offset, kind, key: shown(key), value: shown(value) }, options)}`
+    return `Record ${inspect({ offset, kind, key: summary(key), value: summary(value) }, options)}`
   }
 }
 
@@ -202,16 +202,16 @@ const HEAD = 4
 const SPAN = 2
 const MARKS = 5
 /** Receives the size of a page from the native module if there is no room for the page. */
-const ONLY_HEAD = new Uint32Array(HEAD)
+const HEAD_TABLE = new Uint32Array(HEAD)
 /** Largest buffer, in bytes, that a query retains for its next page. */
-const KEPT_MAX = 4 << 20
+const REUSED_BYTES_MAX = 4 << 20
 
 /** Memory for the next page of a query. Released memory without views is reused here. */
-class Room {
-  table = ONLY_HEAD
+class PageBuffers {
+  table = HEAD_TABLE
   bytes = NO_BYTES
   /** Grows the memory to the size of the page in the table. Returns whether it had to grow. */
-  grown() {
+  growIfNeeded() {
     const [count, size] = this.table
     const numbers = HEAD + count * (SPAN + MARKS)
     const enough = this.table.length >= numbers && this.bytes.length >= size
@@ -221,23 +221,23 @@ class Room {
   }
   /** The page that was written here. */
   page() {
-    const made = new Page(this.table, this.bytes, this)
-    this.table = ONLY_HEAD
+    const page = new Page(this.table, this.bytes, this)
+    this.table = HEAD_TABLE
     this.bytes = NO_BYTES
-    return made
+    return page
   }
 }
 
 /** The data that items read. */
 class Results {
   released = false
-  /** Whether there is a view of the bytes, or of the table (`listed`). */
-  lent = false
-  listed = false
-  constructor(table, bytes, room, topics) {
+  /** Whether there is a view of the bytes, or of the table (`hasTableView`). */
+  hasByteView = false
+  hasTableView = false
+  constructor(table, bytes, buffers, topics) {
     this.table = table
     this.bytes = bytes
-    this.room = room
+    this.buffers = buffers
     this.topics = topics
     this.length = table[0]
     this.size = table[1]
@@ -245,30 +245,30 @@ class Results {
   }
   /** A number of the table. */
   number(at) {
-    if (this.released) throw released()
+    if (this.released) throw releasedError()
     return this.table[at]
   }
   /** A view for internal use only. */
   peek(at, length) {
-    if (this.released) throw released()
+    if (this.released) throw releasedError()
     return this.bytes.subarray(at, at + length)
   }
   cut(at, length) {
-    this.lent = true
+    this.hasByteView = true
     return this.peek(at, length)
   }
   text(at, length) {
-    if (this.released) throw released()
+    if (this.released) throw releasedError()
     return this.bytes.toString('utf8', at, at + length)
   }
   spans() {
-    if (this.released) throw released()
-    this.listed = true
+    if (this.released) throw releasedError()
+    this.hasTableView = true
     return this.table.subarray(HEAD, this.marks)
   }
   /** A row for each item, with a view of the value at each path. */
   values(paths) {
-    if (this.released) throw released()
+    if (this.released) throw releasedError()
     const items = this.table.subarray(HEAD, this.marks)
     const found = call(() => native.findEach(this.bytes, items, paths))
     const view = (at) => (found[at + 1] ? this.cut(found[at], found[at + 1]) : undefined)
@@ -276,18 +276,18 @@ class Results {
     return Array.from({ length: this.length }, row)
   }
   item(row) {
-    if (this.released) throw released()
+    if (this.released) throw releasedError()
     const at = HEAD + row * SPAN
     return new Item(this, row, this.table[at], this.table[at + 1])
   }
   release() {
     if (this.released) return
     this.released = true
-    const { table, bytes, room, lent, listed } = this
+    const { table, bytes, buffers, hasByteView, hasTableView } = this
     // Memory with a view must not be reused for the next page.
-    const kept = (memory, place) => memory.byteLength <= KEPT_MAX && memory.length > place.length
-    if (room && !listed && kept(table, room.table)) room.table = table
-    if (room && !lent && kept(bytes, room.bytes)) room.bytes = bytes
+    const isReusable = (memory, current) => memory.byteLength <= REUSED_BYTES_MAX && memory.length > current.length
+    if (buffers && !hasTableView && isReusable(table, buffers.table)) buffers.table = table
+    if (buffers && !hasByteView && isReusable(bytes, buffers.bytes)) buffers.bytes = bytes
     else detach(bytes.buffer)
   }
 }
@@ -337,7 +337,7 @@ class Item {
   }
   get(path, missing) {
     const nested = (at, length) => new Item(this.#page, this.#row, this.#at + at, length)
-    return decoded(this.#page.peek(this.#at, this.#length), path, missing, nested)
+    return decodeAt(this.#page.peek(this.#at, this.#length), path, missing, nested)
   }
   toBuffer() {
     return Buffer.from(this.#page.peek(this.#at, this.#length))
@@ -364,8 +364,8 @@ class Items {
 
 class Page {
   #inner
-  constructor(table, bytes, room, topics) {
-    this.#inner = new Results(table, bytes, room, topics)
+  constructor(table, bytes, buffers, topics) {
+    this.#inner = new Results(table, bytes, buffers, topics)
     this.length = table[0]
     this.skipped = table[2] + table[3] * 2 ** 32
   }
@@ -393,4 +393,4 @@ class Page {
   }
 }
 
-module.exports = { big, bytes, content, maybeBytes, settings, record, Record, RecordPage, Item, Page, Room, QueryError }
+module.exports = { big, bytes, content, maybeBytes, settings, record, Record, RecordPage, Item, Page, PageBuffers, QueryError }

@@ -6,7 +6,7 @@ use weir::query::QueryError;
 use weir::{ErrorCode, StoreError, WeirError};
 
 /// The prefix of the fields of an error in its message.
-const MARK: &str = "weir:";
+const PREFIX: &str = "weir:";
 
 /// An error: its code, its text and, for queries, its position.
 #[derive(Debug)]
@@ -14,11 +14,11 @@ pub(crate) struct Failure {
     code: ErrorCode,
     text: String,
     /// Further fields, as JSON members, each after a comma.
-    more: String,
+    extra_fields: String,
 }
 
 /// The result of most calls of this crate.
-pub(crate) type Answer<T> = Result<T, Failure>;
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
     /// An error with a text of this crate.
@@ -26,7 +26,7 @@ impl Failure {
         Self {
             code,
             text: text.into(),
-            more: String::new(),
+            extra_fields: String::new(),
         }
     }
 
@@ -47,7 +47,7 @@ impl Failure {
         if let Some(value) = value {
             // Writing to a string cannot fail. In quotes, because the number may be too large for
             // JavaScript.
-            let _ = write!(self.more, ",\"{name}\":\"{value}\"");
+            let _ = write!(self.extra_fields, ",\"{name}\":\"{value}\"");
         }
     }
 }
@@ -95,10 +95,10 @@ impl From<QueryError> for Failure {
         failure.field("offset", place.offset);
         if !place.name.is_empty() {
             let name = quoted(&String::from_utf8_lossy(&place.name));
-            let _ = write!(failure.more, ",\"sourceName\":{name}");
+            let _ = write!(failure.extra_fields, ",\"sourceName\":{name}");
         }
         if let Some(field) = place.field {
-            let _ = write!(failure.more, ",\"field\":{}", quoted(field));
+            let _ = write!(failure.extra_fields, ",\"field\":{}", quoted(field));
         }
         failure
     }
@@ -122,13 +122,13 @@ impl From<Failure> for napi::Error {
             weir::ErrorRetry::No => "no",
         };
         Self::from_reason(format!(
-            "{MARK}{{\"code\":\"{}\",\"number\":{},\"class\":\"{class}\",\"retry\":\"{retry}\",\
+            "{PREFIX}{{\"code\":\"{}\",\"number\":{},\"class\":\"{class}\",\"retry\":\"{retry}\",\
              \"message\":{},\"advice\":{}{}}}",
             code.name(),
             code.number(),
             quoted(&failure.text),
             quoted(code.advice()),
-            failure.more
+            failure.extra_fields
         ))
     }
 }

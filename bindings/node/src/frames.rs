@@ -4,7 +4,7 @@ use napi::bindgen_prelude::{BigInt, Uint32Array};
 use napi_derive::napi;
 use weir::query::{Frames, Meta, Plan, Span};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::input;
 
 /// The positions of the items of a page.
@@ -32,7 +32,7 @@ pub struct PropertyIn {
 }
 
 impl PropertyIn {
-    fn meta(&self) -> Answer<Meta> {
+    fn meta(&self) -> Result<Meta> {
         Ok(match (&self.number, self.offset, self.len) {
             (Some(number), ..) => Meta::Number(input::number("a property", number)?),
             (None, Some(offset), Some(len)) => Meta::Bytes(Span { offset, len }),
@@ -44,7 +44,7 @@ impl PropertyIn {
 impl FramesIn {
     /// Converts the frames for the engine, which reads properties item by item, in the order of its
     /// plan.
-    pub(crate) fn of(&self, plan: &Plan) -> Answer<Frames> {
+    pub(crate) fn of(&self, plan: &Plan) -> Result<Frames> {
         let (spans, rest) = self.spans.as_chunks::<2>();
         if !rest.is_empty() {
             return Err(Failure::option("frames", "a place without a length"));
@@ -57,18 +57,19 @@ impl FramesIn {
         }
         let column = |name| self.meta.iter().find(|column| column.name == name);
         let columns: Vec<_> = plan.meta_names().map(column).collect();
-        let mut made = Frames::default();
+        let mut frames = Frames::default();
         for (at, [offset, len]) in spans.iter().enumerate() {
-            made.spans.push(Span {
+            frames.spans.push(Span {
                 offset: *offset,
                 len: *len,
             });
             for column in &columns {
                 let value = column.and_then(|column| column.values.get(at));
-                made.meta
+                frames
+                    .meta
                     .push(value.map_or(Ok(Meta::Nothing), PropertyIn::meta)?);
             }
         }
-        Ok(made)
+        Ok(frames)
     }
 }

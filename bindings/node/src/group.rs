@@ -8,10 +8,10 @@ use napi::bindgen_prelude::{BigInt, Object};
 use napi_derive::napi;
 use weir::{Claim, ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, Settle};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::input::number;
 use crate::pool::promise;
-use crate::reader::{FromIn, with};
+use crate::reader::{FromIn, with_lock};
 use crate::records::RecordsOut;
 use crate::verdict::VerdictOut;
 
@@ -78,21 +78,22 @@ pub struct Group(Arc<Mutex<weir::Group>>);
 
 impl Group {
     /// Joins a group. Creates it if it does not exist, unless `existing` is set.
-    pub(crate) fn open(topic: &weir::Topic, given: &GroupIn) -> Answer<Self> {
+    pub(crate) fn open(topic: &weir::Topic, options: &GroupIn) -> Result<Self> {
         let modes = [GroupMode::Exclusive, GroupMode::Keyed, GroupMode::Shared];
-        let mode = modes.into_iter().find(|mode| mode.name() == given.mode);
-        let mut setup = GroupSetup::new(mode.ok_or_else(|| Failure::option("mode", &given.mode))?);
-        setup.lease_ms = given.lease_ms.map_or(setup.lease_ms, u64::from);
-        setup.attempts_max = given.attempts.unwrap_or(setup.attempts_max);
-        setup.pending_max = given.pending.unwrap_or(setup.pending_max);
-        setup.dead_letters = given.dead_letters.as_deref().unwrap_or_default();
-        if given.existing == Some(true) && topic.group_info(&given.name)?.is_none() {
-            let text = format!("topic {} has no group {}", topic.name(), given.name);
+        let mode = modes.into_iter().find(|mode| mode.name() == options.mode);
+        let mut setup =
+            GroupSetup::new(mode.ok_or_else(|| Failure::option("mode", &options.mode))?);
+        setup.lease_ms = options.lease_ms.map_or(setup.lease_ms, u64::from);
+        setup.attempts_max = options.attempts.unwrap_or(setup.attempts_max);
+        setup.pending_max = options.pending.unwrap_or(setup.pending_max);
+        setup.dead_letters = options.dead_letters.as_deref().unwrap_or_default();
+        if options.existing == Some(true) && topic.group_info(&options.name)?.is_none() {
+            let text = format!("topic {} has no group {}", topic.name(), options.name);
             return Err(Failure::new(ErrorCode::GroupUnknown, text));
         }
-        setup.start = topic.offset_before(given.from.get()?)?.0;
-        let mut group = topic.group_with(&given.name, &setup)?;
-        if let Some(member) = &given.member {
+        setup.start = topic.offset_before(options.from.get()?)?.0;
+        let mut group = topic.group_with(&options.name, &setup)?;
+        if let Some(member) = &options.member {
             group = group.member(member);
         }
         Ok(Self(Arc::new(Mutex::new(group))))
@@ -101,10 +102,10 @@ impl Group {
     fn job<'env, T: napi::bindgen_prelude::ToNapiValue + Send + 'static>(
         &self,
         env: &'env Env,
-        work: impl FnOnce(&mut weir::Group) -> Answer<T> + Send + 'static,
+        work: impl FnOnce(&mut weir::Group) -> Result<T> + Send + 'static,
     ) -> napi::Result<Object<'env>> {
         let group = Arc::clone(&self.0);
-        promise(env, move || with(&group, work))
+        promise(env, move || with_lock(&group, work))
     }
 }
 
@@ -125,27 +126,27 @@ impl Group {
         })
     }
 
-    /// Settles records; `how` is "done", "doneSoon", "fail" or "extend". Returns the offsets of those
+    /// Settles records; `verb` is "done", "doneSoon", "fail" or "extend". Returns the offsets of those
     /// that this member no longer holds.
     #[napi]
     pub fn settle<'env>(
         &self,
         env: &'env Env,
         claims: Vec<ClaimIn>,
-        how: String,
+        verb: String,
         ms: u32,
         reason: String,
     ) -> napi::Result<Object<'env>> {
-        let claims = claims.iter().map(|given| {
+        let claims = claims.iter().map(|claim| {
             Ok(Claim {
-                claim: number("a claim", &given.claim)?,
-                offset: ConsequenceOffset(number("an offset", &given.offset)?),
+                claim: number("a claim", &claim.claim)?,
+                offset: ConsequenceOffset(number("an offset", &claim.offset)?),
             })
         });
-        let claims = claims.collect::<Answer<Vec<Claim>>>()?;
+        let claims = claims.collect::<Result<Vec<Claim>>>()?;
         self.job(env, move |group| {
             let time = Duration::from_millis(u64::from(ms));
-            let how = match how.as_str() {
+            let verb = match verb.as_str() {
                 "done" => Settle::Done,
                 "doneSoon" => Settle::DoneSoon,
                 "fail" => Settle::Fail {
@@ -153,9 +154,9 @@ impl Group {
                     reason: &reason,
                 },
                 "extend" => Settle::Extend { lease: time },
-                other => return Err(Failure::option("how", other)),
+                other => return Err(Failure::option("verb", other)),
             };
-            let lost = group.settle(&claims, how)?.into_iter();
+            let lost = group.settle(&claims, verb)?.into_iter();
             Ok(lost
                 .map(|offset| BigInt::from(offset.0))
                 .collect::<Vec<_>>())

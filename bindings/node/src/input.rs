@@ -7,7 +7,7 @@ use weir::{
     CodeHash, Compaction, ErrorCode, Expect, GroupName, Intention, Operation, TopicOptions, TxnOp,
 };
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 
 /// A number with a name. Without a value, it is not set.
 #[napi(object)]
@@ -45,7 +45,7 @@ pub struct OpIn {
 ///
 /// # Errors
 /// `BAD_OPTION` for a number that is negative or too large.
-pub(crate) fn number(what: &str, value: &BigInt) -> Answer<u64> {
+pub(crate) fn number(what: &str, value: &BigInt) -> Result<u64> {
     if let (false, number, true) = value.get_u64() {
         return Ok(number);
     }
@@ -54,27 +54,27 @@ pub(crate) fn number(what: &str, value: &BigInt) -> Answer<u64> {
 }
 
 /// Like [`number`], for an optional value.
-pub(crate) fn maybe(what: &str, value: Option<&BigInt>) -> Answer<Option<u64>> {
+pub(crate) fn maybe(what: &str, value: Option<&BigInt>) -> Result<Option<u64>> {
     value.map(|value| number(what, value)).transpose()
 }
 
 /// A copy of the bytes; empty if there are none.
-pub(crate) fn bytes(given: Option<&Uint8Array>) -> Vec<u8> {
-    given.map(|given| given.to_vec()).unwrap_or_default()
+pub(crate) fn bytes(array: Option<&Uint8Array>) -> Vec<u8> {
+    array.map(|array| array.to_vec()).unwrap_or_default()
 }
 
 /// An intention that owns its bytes.
-pub(crate) struct Owned {
+pub(crate) struct OwnedIntention {
     topic: String,
-    what: What,
+    operation: OwnedOperation,
     meta: Vec<u8>,
     expect: Vec<Condition>,
 }
 
-enum What {
+enum OwnedOperation {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
-    Transaction(Vec<Owned>),
+    Transaction(Vec<OwnedIntention>),
     Create(Box<TopicOptions>, Option<Vec<u8>>, Vec<u8>),
     Replace(Option<CodeHash>, Vec<u8>, Vec<u8>),
     Alter(Box<TopicOptions>),
@@ -88,34 +88,34 @@ struct Condition {
 }
 
 /// Converts intentions from JavaScript. Also returns their approximate size in bytes.
-pub(crate) fn own(ops: Vec<OpIn>) -> Answer<(Vec<Owned>, usize)> {
+pub(crate) fn to_owned_intentions(ops: Vec<OpIn>) -> Result<(Vec<OwnedIntention>, usize)> {
     let mut size = 0;
-    let owned = ops.into_iter().map(|op| one(op, &mut size));
-    Ok((owned.collect::<Answer<_>>()?, size))
+    let owned = ops.into_iter().map(|op| to_owned_intention(op, &mut size));
+    Ok((owned.collect::<Result<_>>()?, size))
 }
 
-fn one(op: OpIn, size: &mut usize) -> Answer<Owned> {
+fn to_owned_intention(op: OpIn, size: &mut usize) -> Result<OwnedIntention> {
     let (key, value) = (bytes(op.key.as_ref()), bytes(op.value.as_ref()));
     let program = op.program.as_ref().map(|program| program.to_vec());
     *size += key.len() + value.len() + program.as_ref().map_or(0, Vec::len);
-    let options = || -> Answer<Box<TopicOptions>> {
+    let options = || -> Result<Box<TopicOptions>> {
         let settings = op.settings.as_deref().unwrap_or_default();
         topic_options(settings, op.groups.as_deref().unwrap_or_default()).map(Box::new)
     };
-    let what = match op.kind.as_str() {
-        "put" => What::Put(key, value),
-        "delete" => What::Delete(key),
-        "create" => What::Create(options()?, program, value),
+    let operation = match op.kind.as_str() {
+        "put" => OwnedOperation::Put(key, value),
+        "delete" => OwnedOperation::Delete(key),
+        "create" => OwnedOperation::Create(options()?, program, value),
         "replace" => {
             let expected = op.expected.as_deref().map(hash).transpose()?;
-            What::Replace(expected, program.unwrap_or_default(), value)
+            OwnedOperation::Replace(expected, program.unwrap_or_default(), value)
         }
-        "alter" => What::Alter(options()?),
-        "destroy" => What::Destroy,
+        "alter" => OwnedOperation::Alter(options()?),
+        "destroy" => OwnedOperation::Destroy,
         "transaction" => {
             let steps = op.steps.unwrap_or_default().into_iter();
-            let steps = steps.map(|step| one(step, size));
-            What::Transaction(steps.collect::<Answer<_>>()?)
+            let steps = steps.map(|step| to_owned_intention(step, size));
+            OwnedOperation::Transaction(steps.collect::<Result<_>>()?)
         }
         other => return Err(Failure::option("kind", other)),
     };
@@ -127,59 +127,61 @@ fn one(op: OpIn, size: &mut usize) -> Answer<Owned> {
             kind: condition.kind,
         });
     }
-    Ok(Owned {
+    Ok(OwnedIntention {
         topic: op.topic,
-        what,
+        operation,
         meta: bytes(op.meta.as_ref()),
         expect,
     })
 }
 
-fn hash(given: &[u8]) -> Answer<CodeHash> {
-    let hash = given.try_into();
+fn hash(bytes: &[u8]) -> Result<CodeHash> {
+    let hash = bytes.try_into();
     let hash =
         hash.map_err(|_| Failure::new(ErrorCode::BadOption, "expected is not of 32 bytes"))?;
     Ok(CodeHash(hash))
 }
 
 /// The parts that an intention borrows, created before it.
-pub(crate) struct Lent<'a> {
-    owned: &'a Owned,
+pub(crate) struct BorrowedParts<'a> {
+    owned: &'a OwnedIntention,
     expect: Vec<Expect<'a>>,
     steps: Vec<TxnOp<'a>>,
 }
 
 /// Borrows the parts of all intentions.
-pub(crate) fn lend(all: &[Owned]) -> Answer<Vec<Lent<'_>>> {
-    all.iter().map(Owned::lend).collect()
+pub(crate) fn borrow(all: &[OwnedIntention]) -> Result<Vec<BorrowedParts<'_>>> {
+    all.iter().map(OwnedIntention::borrow).collect()
 }
 
-impl Owned {
-    fn lend(&self) -> Answer<Lent<'_>> {
+impl OwnedIntention {
+    fn borrow(&self) -> Result<BorrowedParts<'_>> {
         let expect = self
             .expect
             .iter()
-            .map(Condition::lend)
-            .collect::<Answer<_>>()?;
-        let steps = match &self.what {
-            What::Transaction(steps) => steps.iter().map(Self::step).collect::<Answer<_>>()?,
+            .map(Condition::borrow)
+            .collect::<Result<_>>()?;
+        let steps = match &self.operation {
+            OwnedOperation::Transaction(steps) => {
+                steps.iter().map(Self::step).collect::<Result<_>>()?
+            }
             _ => Vec::new(),
         };
-        Ok(Lent {
+        Ok(BorrowedParts {
             owned: self,
             expect,
             steps,
         })
     }
 
-    fn step(&self) -> Answer<TxnOp<'_>> {
-        match &self.what {
-            What::Put(key, value) if self.expect.is_empty() => Ok(TxnOp::Put {
+    fn step(&self) -> Result<TxnOp<'_>> {
+        match &self.operation {
+            OwnedOperation::Put(key, value) if self.expect.is_empty() => Ok(TxnOp::Put {
                 key,
                 value,
                 meta: &self.meta,
             }),
-            What::Delete(key) if self.expect.is_empty() => Ok(TxnOp::Delete {
+            OwnedOperation::Delete(key) if self.expect.is_empty() => Ok(TxnOp::Delete {
                 key,
                 meta: &self.meta,
             }),
@@ -192,7 +194,7 @@ impl Owned {
 }
 
 impl Condition {
-    fn lend(&self) -> Answer<Expect<'_>> {
+    fn borrow(&self) -> Result<Expect<'_>> {
         let key = self.key.as_deref();
         Ok(match self.kind.as_str() {
             "keyOffset" => Expect::KeyOffset(key, self.number),
@@ -208,37 +210,41 @@ impl Condition {
 }
 
 /// The intentions of the borrowed parts.
-pub(crate) fn intentions<'a>(lent: &'a [Lent<'a>]) -> Vec<Intention<'a>> {
-    lent.iter()
-        .map(|lent| {
-            let operation = match &lent.owned.what {
-                What::Put(key, value) => Operation::Put { key, value },
-                What::Delete(key) => Operation::Delete { key },
-                What::Transaction(_) => Operation::Txn { ops: &lent.steps },
-                What::Create(options, None, _) => Operation::Create { options },
-                What::Create(options, Some(code), args) => Operation::CreateProgram {
+pub(crate) fn intentions<'a>(borrowed: &'a [BorrowedParts<'a>]) -> Vec<Intention<'a>> {
+    borrowed
+        .iter()
+        .map(|borrowed| {
+            let operation = match &borrowed.owned.operation {
+                OwnedOperation::Put(key, value) => Operation::Put { key, value },
+                OwnedOperation::Delete(key) => Operation::Delete { key },
+                OwnedOperation::Transaction(_) => Operation::Txn {
+                    ops: &borrowed.steps,
+                },
+                OwnedOperation::Create(options, None, _) => Operation::Create { options },
+                OwnedOperation::Create(options, Some(code), args) => Operation::CreateProgram {
                     options,
                     code,
                     args,
                 },
-                What::Replace(expected, code, args) => Operation::Replace {
+                OwnedOperation::Replace(expected, code, args) => Operation::Replace {
                     expected: *expected,
                     code,
                     args,
                 },
-                What::Alter(options) => Operation::Alter { options },
-                What::Destroy => Operation::Destroy,
+                OwnedOperation::Alter(options) => Operation::Alter { options },
+                OwnedOperation::Destroy => Operation::Destroy,
             };
-            let intention = Intention::new(&lent.owned.topic, operation).expecting(&lent.expect);
+            let intention =
+                Intention::new(&borrowed.owned.topic, operation).expecting(&borrowed.expect);
             Intention {
-                meta: &lent.owned.meta,
+                meta: &borrowed.owned.meta,
                 ..intention
             }
         })
         .collect()
 }
 
-fn topic_options(settings: &[Setting], groups: &[String]) -> Answer<TopicOptions> {
+fn topic_options(settings: &[Setting], groups: &[String]) -> Result<TopicOptions> {
     let mut options = TopicOptions::default();
     for setting in settings {
         let value = maybe(&setting.name, setting.value.as_ref())?;

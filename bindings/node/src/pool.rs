@@ -11,7 +11,7 @@ use napi::Env;
 use napi::bindgen_prelude::{Object, ToNapiValue};
 use weir::ErrorCode;
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 
 /// Largest number of threads.
 const THREADS_MAX: usize = 32;
@@ -56,10 +56,10 @@ fn run(job: Job) {
     let mut pool = pool();
     pool.jobs.push_back(job);
     if pool.idle < pool.jobs.len() && pool.threads < THREADS_MAX {
-        let made = std::thread::Builder::new()
+        let spawned = std::thread::Builder::new()
             .name("weir".to_owned())
             .spawn(serve);
-        if made.is_ok() {
+        if spawned.is_ok() {
             pool.threads += 1;
         } else if pool.threads == 0
             && let Some(job) = pool.jobs.pop_back()
@@ -82,7 +82,7 @@ pub(crate) type Resolver<T> = Box<dyn FnOnce(Env) -> napi::Result<T> + Send>;
 /// If the runtime cannot create a promise.
 pub(crate) fn promise<T: ToNapiValue + Send + 'static>(
     env: &Env,
-    job: impl FnOnce() -> Answer<T> + Send + 'static,
+    job: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> napi::Result<Object<'_>> {
     let (deferred, promise) = env.create_deferred::<T, Resolver<T>>()?;
     run(Box::new(move || {

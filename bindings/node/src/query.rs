@@ -13,11 +13,11 @@ use weir::query::{
     ResultPage, SourceId, SourceOptions, Span, Step, Strings, Tag, Value, path_error_code,
 };
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::frames::FramesIn;
 use crate::input::{Setting, maybe};
 use crate::pool::promise;
-use crate::reader::with;
+use crate::reader::with_lock;
 
 /// A name and a JSON scalar.
 #[napi(object)]
@@ -48,13 +48,15 @@ pub struct QueryIn {
     pub token: Option<Uint8Array>,
 }
 
-/// The value of an option that accepts certain words; `usual` if the option is absent.
-fn word<T: Copy>(what: &str, words: &[(&str, T)], given: Option<&String>, usual: T) -> Answer<T> {
-    let Some(given) = given else { return Ok(usual) };
-    let found = words.iter().find(|(word, _)| word == given);
+/// The value of an option that accepts certain words; `default` if the option is absent.
+fn word<T: Copy>(what: &str, words: &[(&str, T)], value: Option<&String>, default: T) -> Result<T> {
+    let Some(value) = value else {
+        return Ok(default);
+    };
+    let found = words.iter().find(|(word, _)| word == value);
     found
         .map(|(_, value)| *value)
-        .ok_or_else(|| Failure::option(what, given))
+        .ok_or_else(|| Failure::option(what, value))
 }
 
 const LEVELS: &[(&str, Level)] = &[
@@ -65,7 +67,7 @@ const LEVELS: &[(&str, Level)] = &[
 
 impl QueryIn {
     /// The text of the query.
-    pub(crate) fn text(&self) -> Answer<QueryText> {
+    pub(crate) fn text(&self) -> Result<QueryText> {
         let modes = [
             Mode::Sequential,
             Mode::Arrival,
@@ -77,7 +79,7 @@ impl QueryIn {
         let strings = [("scalar", Strings::Scalar), ("utf16", Strings::Utf16)];
         let complex = [("error", Complex::Error), ("rank", Complex::Rank)];
         let missing = [("first", Missing::First), ("drop", Missing::Drop)];
-        let bad = [
+        let bad_items = [
             ("error", BadItem::Error),
             ("skip", BadItem::Skip),
             ("undefined", BadItem::Undefined),
@@ -99,13 +101,18 @@ impl QueryIn {
             complex: word("complex", &complex, self.complex.as_ref(), Complex::Error)?,
             missing: word("missing", &missing, self.missing.as_ref(), Missing::First)?,
             level: word("level", LEVELS, self.level.as_ref(), Level::Structural)?,
-            on_bad_item: word("onBadItem", &bad, self.on_bad_item.as_ref(), BadItem::Error)?,
+            on_bad_item: word(
+                "onBadItem",
+                &bad_items,
+                self.on_bad_item.as_ref(),
+                BadItem::Error,
+            )?,
             mode: word("mode", &modes, self.mode.as_ref(), None)?,
         })
     }
 
     /// The limits of the memory of the query.
-    pub(crate) fn budgets(&self, mut budgets: Budgets) -> Answer<Budgets> {
+    pub(crate) fn budgets(&self, mut budgets: Budgets) -> Result<Budgets> {
         for setting in self.budgets.iter().flatten() {
             let Some(value) = maybe(&setting.name, setting.value.as_ref())? else {
                 continue;
@@ -147,15 +154,15 @@ pub struct SourceIn {
     pub partial: Option<bool>,
 }
 
-fn copy(given: &Uint8Array) -> Bytes {
-    Bytes::copy_from_slice(given)
+fn copy(array: &Uint8Array) -> Bytes {
+    Bytes::copy_from_slice(array)
 }
 
 impl SourceIn {
-    fn options(self) -> Answer<SourceOptions> {
-        let usual = SourceOptions::default();
+    fn options(self) -> Result<SourceOptions> {
+        let default = SourceOptions::default();
         let shape = match self.shape.as_deref() {
-            None => usual.shape,
+            None => default.shape,
             Some(text) => weir::query::parse_shape(text)?,
         };
         let level = match &self.level {
@@ -169,13 +176,13 @@ impl SourceIn {
             shape,
             level,
             first: self.first.as_ref().map(copy),
-            sorted: self.sorted.unwrap_or(usual.sorted),
-            trust_order: self.trust_order.unwrap_or(usual.trust_order),
-            stable: self.stable.unwrap_or(usual.stable),
+            sorted: self.sorted.unwrap_or(default.sorted),
+            trust_order: self.trust_order.unwrap_or(default.trust_order),
+            stable: self.stable.unwrap_or(default.stable),
             tie: self.tie.unwrap_or_default(),
             meta: meta.map(|meta| (meta.name, meta.value)).collect(),
             bound: self.bound,
-            partial: self.partial.unwrap_or(usual.partial),
+            partial: self.partial.unwrap_or(default.partial),
         })
     }
 }
@@ -257,8 +264,8 @@ fn fill(page: &ResultPage, table: &mut [u32], bytes: &mut [u8]) -> bool {
         let number = page.page_of(item);
         #[allow(clippy::cast_possible_truncation, reason = "its two halves")]
         let halves = [number as u32, (number >> 32) as u32];
-        let made = u32::from(item.constructed);
-        marks.copy_from_slice(&[item.source.0, item.index, made, halves[0], halves[1]]);
+        let constructed = u32::from(item.constructed);
+        marks.copy_from_slice(&[item.source.0, item.index, constructed, halves[0], halves[1]]);
     }
     true
 }
@@ -280,7 +287,7 @@ impl From<ResultPage> for PageOut {
 ///
 /// # Errors
 /// `BAD_OPTION` if `max_bytes` is not a number of bytes.
-pub(crate) fn bounds(max_items: u32, max_bytes: f64) -> Answer<Bounds> {
+pub(crate) fn bounds(max_items: u32, max_bytes: f64) -> Result<Bounds> {
     if !(max_bytes >= 0.0 && max_bytes.fract() == 0.0) {
         return Err(Failure::option("maxBytes", &max_bytes.to_string()));
     }
@@ -297,7 +304,7 @@ pub(crate) fn bounds(max_items: u32, max_bytes: f64) -> Answer<Bounds> {
 }
 
 /// Memory of JavaScript that is written during a call.
-type Room<'a, T> = &'a mut [T];
+type CallBuffer<'a, T> = &'a mut [T];
 
 /// A running query, and results for which there was no room yet.
 #[napi]
@@ -311,10 +318,10 @@ pub struct Query {
 /// # Errors
 /// An error in the query or in the token.
 #[napi]
-pub fn make_query(given: QueryIn) -> napi::Result<Query> {
-    let plan = Arc::new(given.text()?.compile().map_err(Failure::from)?);
-    let budgets = given.budgets(Budgets::default())?;
-    let query = match &given.token {
+pub fn make_query(from_js: QueryIn) -> napi::Result<Query> {
+    let plan = Arc::new(from_js.text()?.compile().map_err(Failure::from)?);
+    let budgets = from_js.budgets(Budgets::default())?;
+    let query = match &from_js.token {
         None => weir::query::Query::new(plan, budgets),
         Some(token) => weir::query::Query::resume(plan, budgets, token).map_err(Failure::from)?,
     };
@@ -328,9 +335,11 @@ pub fn make_query(given: QueryIn) -> napi::Result<Query> {
 impl Query {
     /// Adds a source and returns its number.
     #[napi]
-    pub fn add_source(&self, given: SourceIn) -> napi::Result<u32> {
-        let options = given.options()?;
-        Ok(with(&self.query, |query| Ok(query.add_source(options)?.0))?)
+    pub fn add_source(&self, from_js: SourceIn) -> napi::Result<u32> {
+        let options = from_js.options()?;
+        Ok(with_lock(&self.query, |query| {
+            Ok(query.add_source(options)?.0)
+        })?)
     }
 
     /// Enqueues a page.
@@ -343,7 +352,7 @@ impl Query {
         frames: Option<FramesIn>,
     ) -> napi::Result<()> {
         let (bytes, next) = (copy(&page), next.as_ref().map(copy));
-        Ok(with(&self.query, |query| {
+        Ok(with_lock(&self.query, |query| {
             let frames = frames.map(|frames| frames.of(query.plan())).transpose()?;
             Ok(query.enqueue(SourceId(source), PageIn { bytes, frames }, next)?)
         })?)
@@ -365,7 +374,7 @@ impl Query {
             next.as_ref().map(copy),
         );
         promise(env, move || {
-            with(&query, |query| {
+            with_lock(&query, |query| {
                 let frames = frames.map(|frames| frames.of(query.plan())).transpose()?;
                 Ok(query.enqueue(SourceId(source), PageIn { bytes, frames }, next)?)
             })
@@ -375,7 +384,7 @@ impl Query {
     /// Declares that a source has no more pages.
     #[napi]
     pub fn finish(&self, source: u32) -> napi::Result<()> {
-        Ok(with(&self.query, |query| {
+        Ok(with_lock(&self.query, |query| {
             Ok(query.finish(SourceId(source))?)
         })?)
     }
@@ -383,13 +392,13 @@ impl Query {
     /// Declares that a source of the query that returned the token no longer exists.
     #[napi]
     pub fn abandon(&self, name: Uint8Array) -> napi::Result<()> {
-        Ok(with(&self.query, |query| Ok(query.abandon(&name)?))?)
+        Ok(with_lock(&self.query, |query| Ok(query.abandon(&name)?))?)
     }
 
     /// Declares that the source has no more items below these keys, JSON scalars.
     #[napi]
     pub fn watermark(&self, source: u32, keys: Vec<String>) -> napi::Result<()> {
-        Ok(with(&self.query, |query| {
+        Ok(with_lock(&self.query, |query| {
             Ok(query.watermark(SourceId(source), &keys)?)
         })?)
     }
@@ -400,8 +409,8 @@ impl Query {
         let parts = parts
             .into_iter()
             .map(SourceIn::options)
-            .collect::<Answer<Vec<_>>>()?;
-        let ids = with(&self.query, |query| {
+            .collect::<Result<Vec<_>>>()?;
+        let ids = with_lock(&self.query, |query| {
             Ok(query.replace(SourceId(source), parts)?)
         })?;
         Ok(ids.into_iter().map(|id| id.0).collect())
@@ -415,14 +424,14 @@ impl Query {
         &self,
         max_items: u32,
         max_bytes: f64,
-        table: Room<'_, u32>,
-        bytes: Room<'_, u8>,
+        table: CallBuffer<'_, u32>,
+        bytes: CallBuffer<'_, u8>,
     ) -> napi::Result<Either<bool, Vec<NeedOut>>> {
         let step = if let Some(page) = self.ready.take() {
             Step::Ready(page)
         } else {
             let bounds = bounds(max_items, max_bytes)?;
-            with(&self.query, |query| Ok(query.next(bounds)?))?
+            with_lock(&self.query, |query| Ok(query.next(bounds)?))?
         };
         Ok(match step {
             Step::Ready(page) => {
@@ -439,27 +448,29 @@ impl Query {
     /// The pages that the query requests now.
     #[napi]
     pub fn needs(&self) -> napi::Result<Vec<NeedOut>> {
-        let needs = with(&self.query, |query| Ok(query.needs()))?;
+        let needs = with_lock(&self.query, |query| Ok(query.needs()))?;
         Ok(needs.into_iter().map(NeedOut::from).collect())
     }
 
     /// The token of the current position.
     #[napi]
     pub fn token(&self) -> napi::Result<Uint8Array> {
-        Ok(with(&self.query, |query| Ok(query.token()?))?.into())
+        Ok(with_lock(&self.query, |query| Ok(query.token()?))?.into())
     }
 
     /// A description of the execution.
     #[napi]
     pub fn explain(&self) -> napi::Result<String> {
-        Ok(with(&self.query, |query| Ok(query.explain().to_string()))?)
+        Ok(with_lock(&self.query, |query| {
+            Ok(query.explain().to_string())
+        })?)
     }
 
     /// The name of a source.
     #[napi]
     pub fn source_name(&self, source: u32) -> napi::Result<Option<Uint8Array>> {
         let id = SourceId(source);
-        let name = with(&self.query, |query| {
+        let name = with_lock(&self.query, |query| {
             Ok(query.source_name(id).map(<[u8]>::to_vec))
         })?;
         Ok(name.map(Into::into))
@@ -467,9 +478,9 @@ impl Query {
 
     /// Throws the error for a required page that nobody will enqueue.
     #[napi]
-    pub fn starved(&self, source: u32, fetched: bool) -> napi::Result<()> {
+    pub fn missing_page_error(&self, source: u32, fetched: bool) -> napi::Result<()> {
         let id = SourceId(source);
-        let name = with(&self.query, |query| {
+        let name = with_lock(&self.query, |query| {
             Ok(query.source_name(id).map(<[u8]>::to_vec))
         })?;
         let name = match String::from_utf8_lossy(&name.unwrap_or_default()) {
@@ -487,7 +498,7 @@ impl Query {
     /// Bytes of referenced pages.
     #[napi]
     pub fn buffered_bytes(&self) -> napi::Result<BigInt> {
-        Ok(with(&self.query, |query| {
+        Ok(with_lock(&self.query, |query| {
             Ok(query.buffered_bytes().into())
         })?)
     }
@@ -495,19 +506,19 @@ impl Query {
     /// Number of bad items that were skipped.
     #[napi]
     pub fn skipped(&self) -> napi::Result<BigInt> {
-        Ok(with(&self.query, |query| Ok(query.skipped().into()))?)
+        Ok(with_lock(&self.query, |query| Ok(query.skipped().into()))?)
     }
 }
 
 /// Compiles paths.
-fn path_set(texts: &[String]) -> Answer<PathSet> {
+fn path_set(texts: &[String]) -> Result<PathSet> {
     let path = |text: &String| {
         Path::parse(text).map_err(|error| {
             let code = path_error_code(error.kind);
             Failure::new(code, format!("path {text:?}: {error}"))
         })
     };
-    let paths = texts.iter().map(path).collect::<Answer<Vec<_>>>()?;
+    let paths = texts.iter().map(path).collect::<Result<Vec<_>>>()?;
     PathSet::new(&paths).map_err(|error| Failure::new(ErrorCode::TooComplex, error.to_string()))
 }
 

@@ -8,7 +8,7 @@ use napi::bindgen_prelude::{BigInt, Object};
 use napi_derive::napi;
 use weir::{ConsequenceOffset, ErrorCode, ReadFrom, TopicReader};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::input::number;
 use crate::pool::promise;
 use crate::records::RecordsOut;
@@ -22,7 +22,7 @@ pub struct FromIn {
 }
 
 impl FromIn {
-    pub(crate) fn get(&self) -> Answer<ReadFrom> {
+    pub(crate) fn get(&self) -> Result<ReadFrom> {
         let number = || match &self.number {
             Some(value) => number(&self.kind, value),
             None => Ok(0),
@@ -46,7 +46,10 @@ impl FromIn {
 ///
 /// # Errors
 /// `HANDLE_BUSY` while another call uses the value, `HANDLE_POISONED` if a panic ended an earlier use.
-pub(crate) fn with<T, R>(lock: &Mutex<T>, work: impl FnOnce(&mut T) -> Answer<R>) -> Answer<R> {
+pub(crate) fn with_lock<T, R>(
+    lock: &Mutex<T>,
+    work: impl FnOnce(&mut T) -> Result<R>,
+) -> Result<R> {
     let code = match lock.try_lock() {
         Ok(mut guarded) => return work(&mut guarded),
         Err(TryLockError::WouldBlock) => ErrorCode::HandleBusy,
@@ -72,7 +75,7 @@ impl Reader {
     pub fn next<'env>(&self, env: &'env Env, wait_ms: u32) -> napi::Result<Object<'env>> {
         let reader = Arc::clone(&self.0);
         promise(env, move || {
-            with(&reader, |reader| {
+            with_lock(&reader, |reader| {
                 let mut page = reader.next_page()?;
                 if page.is_none() && wait_ms > 0 {
                     let wait = Duration::from_millis(u64::from(wait_ms));
@@ -103,7 +106,7 @@ impl Latest {
     pub fn next<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let latest = Arc::clone(&self.0);
         promise(env, move || {
-            with(&latest, |latest| {
+            with_lock(&latest, |latest| {
                 let found = latest.next().transpose()?;
                 Ok(found.map(|current| RecordsOut {
                     replay: Some(current.replay),

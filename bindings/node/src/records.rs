@@ -4,7 +4,7 @@ use napi::bindgen_prelude::{BigUint64Array, Uint8Array, Uint32Array};
 use napi_derive::napi;
 use weir::{Page, Record, Value, Work};
 
-use crate::error::Answer;
+use crate::error::Result;
 
 /// Numbers for each record in [`RecordsOut::numbers`].
 const NUMBERS: usize = 4;
@@ -42,7 +42,7 @@ fn small(number: usize) -> u32 {
 }
 
 impl Table {
-    fn with_room(records: usize) -> Self {
+    fn with_capacity(records: usize) -> Self {
         Self {
             bytes: Vec::new(),
             numbers: Vec::with_capacity(records * NUMBERS),
@@ -50,8 +50,12 @@ impl Table {
         }
     }
 
-    /// Adds a record. `place` returns the position of a part in the buffer.
-    fn add(&mut self, record: &Record<'_>, mut place: impl FnMut(&mut Vec<u8>, &[u8]) -> usize) {
+    /// Adds a record. `position_of` returns the position of a part in the buffer.
+    fn add(
+        &mut self,
+        record: &Record<'_>,
+        mut position_of: impl FnMut(&mut Vec<u8>, &[u8]) -> usize,
+    ) {
         self.numbers.extend([
             record.offset.0,
             record.intention.0,
@@ -61,19 +65,19 @@ impl Table {
         self.spans
             .extend([record.kind as u32, u32::from(record.flags.0)]);
         for part in [record.key, record.value, record.meta] {
-            let at = place(&mut self.bytes, part);
+            let at = position_of(&mut self.bytes, part);
             self.spans.extend([small(at), small(part.len())]);
         }
     }
 
-    fn copied(&mut self, record: &Record<'_>) {
+    fn add_copy(&mut self, record: &Record<'_>) {
         self.add(record, |bytes, part| {
             bytes.extend_from_slice(part);
             bytes.len() - part.len()
         });
     }
 
-    fn out(self) -> RecordsOut {
+    fn into_records(self) -> RecordsOut {
         RecordsOut {
             bytes: self.bytes.into(),
             numbers: self.numbers.into(),
@@ -87,10 +91,10 @@ impl Table {
 
 impl RecordsOut {
     /// A page. Its block is copied: other readers share it, and JavaScript could write into it.
-    pub(crate) fn page(page: &Page) -> Answer<Self> {
+    pub(crate) fn page(page: &Page) -> Result<Self> {
         let block = page.bytes();
         let start = block.as_ptr() as usize;
-        let mut table = Table::with_room(page.len());
+        let mut table = Table::with_capacity(page.len());
         for record in page {
             // Parts are ranges of the block; an empty part may have any address.
             table.add(&record?, |_, part| {
@@ -102,28 +106,28 @@ impl RecordsOut {
             });
         }
         table.bytes = block.to_vec();
-        Ok(table.out())
+        Ok(table.into_records())
     }
 
     /// One record.
     pub(crate) fn value(value: &Value) -> Self {
-        let mut table = Table::with_room(1);
-        table.copied(&value.record());
-        table.out()
+        let mut table = Table::with_capacity(1);
+        table.add_copy(&value.record());
+        table.into_records()
     }
 
     /// Records that a member of a group has claimed.
     pub(crate) fn works(works: &[Work]) -> Self {
-        let mut table = Table::with_room(works.len());
+        let mut table = Table::with_capacity(works.len());
         for work in works {
-            table.copied(&work.record());
+            table.add_copy(&work.record());
         }
         let claims: Vec<u64> = works.iter().map(Work::claim).collect();
         let attempts: Vec<u32> = works.iter().map(Work::attempts).collect();
         Self {
             claims: Some(claims.into()),
             attempts: Some(attempts.into()),
-            ..table.out()
+            ..table.into_records()
         }
     }
 }

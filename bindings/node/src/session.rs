@@ -8,7 +8,7 @@ use napi_derive::napi;
 
 use crate::input::{self, OpIn};
 use crate::pool;
-use crate::reader::with;
+use crate::reader::with_lock;
 use crate::verdict;
 
 /// A writer whose intentions are executed exactly once.
@@ -28,7 +28,7 @@ impl Session {
     pub fn next_nonce<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let session = Arc::clone(&self.0);
         pool::promise(env, move || {
-            with(&session, |session| {
+            with_lock(&session, |session| {
                 Ok(BigInt::from(session.try_next_nonce()?))
             })
         })
@@ -40,7 +40,7 @@ impl Session {
         let session = Arc::clone(&self.0);
         let nonce = input::number("a nonce", &nonce)?;
         pool::promise(env, move || {
-            with(&session, |session| {
+            with_lock(&session, |session| {
                 session.resume(nonce);
                 Ok(())
             })
@@ -50,10 +50,10 @@ impl Session {
     /// Sends intentions with the next nonces.
     #[napi]
     pub fn send<'env>(&self, env: &'env Env, ops: Vec<OpIn>) -> napi::Result<Object<'env>> {
-        let (owned, _) = input::own(ops)?;
-        let lent = input::lend(&owned)?;
-        let proposal = with(&self.0, |session| {
-            Ok(session.send(&input::intentions(&lent))?.into_proposal())
+        let (owned, _) = input::to_owned_intentions(ops)?;
+        let borrowed = input::borrow(&owned)?;
+        let proposal = with_lock(&self.0, |session| {
+            Ok(session.send(&input::intentions(&borrowed))?.into_proposal())
         })?;
         verdict::promise(env, proposal)
     }
@@ -61,15 +61,15 @@ impl Session {
     /// Like `send`. Returns two promises: that the intentions are queued for the log, and of their
     /// verdicts.
     #[napi]
-    pub fn send_apart<'env>(
+    pub fn send_with_receipt<'env>(
         &self,
         env: &'env Env,
         ops: Vec<OpIn>,
     ) -> napi::Result<Vec<Object<'env>>> {
-        let (owned, _) = input::own(ops)?;
-        let lent = input::lend(&owned)?;
-        let proposal = with(&self.0, |session| {
-            Ok(session.send(&input::intentions(&lent))?.into_proposal())
+        let (owned, _) = input::to_owned_intentions(ops)?;
+        let borrowed = input::borrow(&owned)?;
+        let proposal = with_lock(&self.0, |session| {
+            Ok(session.send(&input::intentions(&borrowed))?.into_proposal())
         })?;
         verdict::promises(env, proposal)
     }

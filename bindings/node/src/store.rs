@@ -8,7 +8,7 @@ use napi::bindgen_prelude::{BigInt, Object, Uint8Array};
 use napi_derive::napi;
 use weir::{ClientId, ConnectOptions, Durability, ErrorCode, OpenOptions, Weir};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::group::{Group, GroupIn, GroupInfoOut};
 use crate::input::{self, OpIn, Setting, bytes, maybe};
 use crate::pool::promise;
@@ -90,13 +90,13 @@ impl Store {
         Self(Arc::new(Mutex::new(Some(weir))))
     }
 
-    fn weir(&self) -> Answer<Weir> {
+    fn weir(&self) -> Result<Weir> {
         let weir = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let closed = || Failure::new(ErrorCode::Closed, "the store is closed");
         weir.clone().ok_or_else(closed)
     }
 
-    fn topic(&self, name: &str) -> Answer<weir::Topic> {
+    fn topic(&self, name: &str) -> Result<weir::Topic> {
         Ok(self.weir()?.topic(name)?)
     }
 }
@@ -106,19 +106,19 @@ impl Store {
 /// # Errors
 /// Throws for an unknown option; other errors reject the promise.
 #[napi]
-pub fn open(env: &Env, path: String, given: OpenIn) -> napi::Result<Object<'_>> {
+pub fn open(env: &Env, path: String, from_js: OpenIn) -> napi::Result<Object<'_>> {
     let mut options = OpenOptions::default();
-    let interval = Duration::from_millis(u64::from(given.interval_ms.unwrap_or(1000)));
-    options.durability = match given.durability.as_deref().unwrap_or("group") {
+    let interval = Duration::from_millis(u64::from(from_js.interval_ms.unwrap_or(1000)));
+    options.durability = match from_js.durability.as_deref().unwrap_or("group") {
         "group" => Durability::Group,
         "each" => Durability::Each,
         "interval" => Durability::Interval(interval),
         "memory" => Durability::Memory,
         other => return Err(Failure::option("durability", other).into()),
     };
-    options.create = given.create.unwrap_or(true);
-    options.program = given.program.unwrap_or(options.program);
-    for setting in given.settings.unwrap_or_default() {
+    options.create = from_js.create.unwrap_or(true);
+    options.program = from_js.program.unwrap_or(options.program);
+    for setting in from_js.settings.unwrap_or_default() {
         let Some(value) = maybe(&setting.name, setting.value.as_ref())? else {
             continue;
         };
@@ -138,21 +138,21 @@ pub fn open(env: &Env, path: String, given: OpenIn) -> napi::Result<Object<'_>> 
 /// # Errors
 /// Errors reject the promise.
 #[napi]
-pub fn connect(env: &Env, url: String, given: ConnectIn) -> napi::Result<Object<'_>> {
+pub fn connect(env: &Env, url: String, from_js: ConnectIn) -> napi::Result<Object<'_>> {
     let mut options = ConnectOptions::default();
-    options.token = given.token;
-    options.received = given.received.unwrap_or(false);
-    options.authority = given.authority.map(Into::into);
-    options.identity = match (given.certificate, given.key) {
+    options.token = from_js.token;
+    options.received = from_js.received.unwrap_or(false);
+    options.authority = from_js.authority.map(Into::into);
+    options.identity = match (from_js.certificate, from_js.key) {
         (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
         _ => None,
     };
     let agent = concat!("weir-node/", env!("CARGO_PKG_VERSION"));
-    options.agent = given.agent.unwrap_or_else(|| agent.to_owned());
-    if let Some(ms) = given.connect_timeout_ms {
+    options.agent = from_js.agent.unwrap_or_else(|| agent.to_owned());
+    if let Some(ms) = from_js.connect_timeout_ms {
         options.connect_timeout = Duration::from_millis(u64::from(ms));
     }
-    if let Some(ms) = given.patience_ms {
+    if let Some(ms) = from_js.patience_ms {
         options.patience = Duration::from_millis(u64::from(ms.max(1)));
     }
     promise(env, move || {
@@ -165,19 +165,19 @@ impl Store {
     /// Proposes intentions. Returns a promise of their verdicts.
     #[napi]
     pub fn send<'env>(&self, env: &'env Env, ops: Vec<OpIn>) -> napi::Result<Object<'env>> {
-        let (owned, size) = input::own(ops)?;
+        let (owned, size) = input::to_owned_intentions(ops)?;
         let weir = self.weir()?;
         if size > QUEUED_BYTES {
             // The thread that proposes a large call also waits for its verdicts.
             return promise(env, move || {
-                let lent = input::lend(&owned)?;
-                let outcomes = weir.propose(&input::intentions(&lent))?.wait()?;
+                let borrowed = input::borrow(&owned)?;
+                let outcomes = weir.propose(&input::intentions(&borrowed))?.wait()?;
                 verdict::VerdictOut::all(&outcomes)
             });
         }
-        let lent = input::lend(&owned)?;
+        let borrowed = input::borrow(&owned)?;
         let proposal = weir
-            .propose(&input::intentions(&lent))
+            .propose(&input::intentions(&borrowed))
             .map_err(Failure::from)?;
         verdict::promise(env, proposal)
     }
@@ -185,14 +185,14 @@ impl Store {
     /// Like `send`. Returns two promises: that the intentions are queued for the log, and of their
     /// verdicts. It may block until the queue has room.
     #[napi]
-    pub fn send_apart<'env>(
+    pub fn send_with_receipt<'env>(
         &self,
         env: &'env Env,
         ops: Vec<OpIn>,
     ) -> napi::Result<Vec<Object<'env>>> {
-        let (owned, _) = input::own(ops)?;
-        let lent = input::lend(&owned)?;
-        let proposal = self.weir()?.propose(&input::intentions(&lent));
+        let (owned, _) = input::to_owned_intentions(ops)?;
+        let borrowed = input::borrow(&owned)?;
+        let proposal = self.weir()?.propose(&input::intentions(&borrowed));
         verdict::promises(env, proposal.map_err(Failure::from)?)
     }
 
@@ -286,11 +286,11 @@ impl Store {
         env: &'env Env,
         topic: String,
         from: FromIn,
-        listens: bool,
+        await_creation: bool,
     ) -> napi::Result<Object<'env>> {
         let (topic, from) = (self.topic(&topic)?, from.get()?);
         promise(env, move || {
-            Ok(Reader::new(if listens {
+            Ok(Reader::new(if await_creation {
                 topic.listener(from)?
             } else {
                 topic.reader(from)?
@@ -311,10 +311,10 @@ impl Store {
         &self,
         env: &'env Env,
         topic: String,
-        given: GroupIn,
+        from_js: GroupIn,
     ) -> napi::Result<Object<'env>> {
         let topic = self.topic(&topic)?;
-        promise(env, move || Group::open(&topic, &given))
+        promise(env, move || Group::open(&topic, &from_js))
     }
 
     /// The groups of a topic.

@@ -12,11 +12,11 @@ use weir::{
     TopicView,
 };
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::input::maybe;
 use crate::pool::promise;
 use crate::query::{PageOut, QueryIn, bounds};
-use crate::reader::with;
+use crate::reader::with_lock;
 
 /// The topics of a query, and the view of them.
 #[napi(object)]
@@ -33,7 +33,7 @@ pub struct TopicsIn {
 
 impl TopicsIn {
     /// The options of the query.
-    pub(crate) fn options(self, query: &QueryIn) -> Answer<TopicQueryOptions> {
+    pub(crate) fn options(self, query: &QueryIn) -> Result<TopicQueryOptions> {
         let mut options = TopicQueryOptions::new(self.topics);
         options.text = query.text()?;
         options.budgets = query.budgets(options.budgets)?;
@@ -55,7 +55,7 @@ impl TopicsIn {
                 let kind = all.iter().find(|kind| kind.name() == name);
                 kind.copied().ok_or_else(|| Failure::option("kinds", name))
             });
-            options.kinds = kinds.collect::<Answer<_>>()?;
+            options.kinds = kinds.collect::<Result<_>>()?;
         }
         options.reset_earliest = self.reset_earliest.unwrap_or(false);
         options.push_down = self.push_down.unwrap_or(true);
@@ -114,7 +114,7 @@ impl TopicQuery {
         let query = Arc::clone(&self.query);
         let bounds = bounds(max_items, max_bytes)?;
         promise(env, move || {
-            with(&query, |query| {
+            with_lock(&query, |query| {
                 let wait = Duration::from_millis(u64::from(wait_ms));
                 let step = query.next(bounds, Instant::now().checked_add(wait))?;
                 let (page, done) = match step {
@@ -145,19 +145,21 @@ impl TopicQuery {
     /// The token of the current position.
     #[napi]
     pub fn token(&self) -> napi::Result<Uint8Array> {
-        Ok(with(&self.query, |query| Ok(query.token()?))?.into())
+        Ok(with_lock(&self.query, |query| Ok(query.token()?))?.into())
     }
 
     /// A description of the execution.
     #[napi]
     pub fn explain(&self) -> napi::Result<String> {
-        Ok(with(&self.query, |query| Ok(query.explain().to_string()))?)
+        Ok(with_lock(&self.query, |query| {
+            Ok(query.explain().to_string())
+        })?)
     }
 
     /// The last intention of the query.
     #[napi]
     pub fn as_of(&self) -> napi::Result<Option<BigInt>> {
-        Ok(with(&self.query, |query| {
+        Ok(with_lock(&self.query, |query| {
             Ok(query.as_of().map(|offset| offset.0.into()))
         })?)
     }

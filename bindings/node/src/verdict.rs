@@ -9,7 +9,7 @@ use napi::{Env, JsDeferred};
 use napi_derive::napi;
 use weir::{Commit, Detail, Outcome, Outcomes, Proposal, StoreError};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::pool::Resolver;
 
 /// A verdict, as passed to JavaScript.
@@ -85,7 +85,7 @@ impl VerdictOut {
     }
 
     /// The verdicts of all intentions of a call.
-    pub(crate) fn all(outcomes: &Outcomes) -> Answer<Vec<Self>> {
+    pub(crate) fn all(outcomes: &Outcomes) -> Result<Vec<Self>> {
         outcomes
             .iter()
             .map(|outcome| match outcome {
@@ -103,44 +103,44 @@ type Deferred = JsDeferred<Vec<VerdictOut>, Resolver<Vec<VerdictOut>>>;
 type Received = JsDeferred<(), Resolver<()>>;
 
 /// Writes that were sent, and their promises.
-struct Waiting {
+struct PendingWrite {
     proposal: Proposal,
     received: Option<Received>,
     deferred: Deferred,
 }
 
 /// Resolves the promises of sent writes.
-struct Sent(Mutex<Option<Waiting>>);
+struct PromiseWaker(Mutex<Option<PendingWrite>>);
 
-impl Wake for Sent {
+impl Wake for PromiseWaker {
     fn wake(self: Arc<Self>) {
-        self.look();
+        self.poll_proposal();
     }
 }
 
-impl Sent {
-    fn look(self: Arc<Self>) {
+impl PromiseWaker {
+    fn poll_proposal(self: Arc<Self>) {
         let waker = Waker::from(Arc::clone(&self));
-        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(waiting) = sent.as_mut() else {
+        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(write) = pending.as_mut() else {
             return;
         };
         let mut context = Context::from_waker(&waker);
-        if waiting.received.is_some() {
-            if waiting.proposal.poll_received(&mut context).is_pending() {
+        if write.received.is_some() {
+            if write.proposal.poll_received(&mut context).is_pending() {
                 return;
             }
-            if let Some(received) = waiting.received.take() {
+            if let Some(received) = write.received.take() {
                 received.resolve(Box::new(|_| Ok(())));
             }
         }
-        let Poll::Ready(result) = Pin::new(&mut waiting.proposal).poll(&mut context) else {
+        let Poll::Ready(result) = Pin::new(&mut write.proposal).poll(&mut context) else {
             return;
         };
-        let Some(Waiting { deferred, .. }) = sent.take() else {
+        let Some(PendingWrite { deferred, .. }) = pending.take() else {
             return;
         };
-        drop(sent);
+        drop(pending);
         settle(deferred, result);
     }
 }
@@ -159,12 +159,12 @@ fn settle(deferred: Deferred, result: Result<Outcomes, StoreError>) {
 /// If the runtime cannot create a promise.
 pub(crate) fn promise(env: &Env, proposal: Proposal) -> napi::Result<Object<'_>> {
     let (deferred, promise) = env.create_deferred()?;
-    let waiting = Waiting {
+    let write = PendingWrite {
         proposal,
         received: None,
         deferred,
     };
-    Arc::new(Sent(Mutex::new(Some(waiting)))).look();
+    Arc::new(PromiseWaker(Mutex::new(Some(write)))).poll_proposal();
     Ok(promise)
 }
 
@@ -176,11 +176,11 @@ pub(crate) fn promise(env: &Env, proposal: Proposal) -> napi::Result<Object<'_>>
 pub(crate) fn promises(env: &Env, proposal: Proposal) -> napi::Result<Vec<Object<'_>>> {
     let (received, first) = env.create_deferred()?;
     let (deferred, second) = env.create_deferred()?;
-    let waiting = Waiting {
+    let write = PendingWrite {
         proposal,
         received: Some(received),
         deferred,
     };
-    Arc::new(Sent(Mutex::new(Some(waiting)))).look();
+    Arc::new(PromiseWaker(Mutex::new(Some(write)))).poll_proposal();
     Ok(vec![first, second])
 }

@@ -5,7 +5,7 @@
 const assert = require('node:assert')
 const { join } = require('node:path')
 const { after, test } = require('node:test')
-const { collect, place, served, shown, transcripts, weir } = require('./support.js')
+const { collect, temporaryDirectory, startServer, printable, transcripts, weir } = require('./support.js')
 
 const cut = (line) => {
   const at = line.indexOf(' ')
@@ -34,16 +34,16 @@ function conditions(text) {
 function options(words) {
   const names = { key_bytes_max: 'keyBytesMax', value_bytes_max: 'valueBytesMax', keys_max: 'keysMax' }
   return Object.fromEntries(words.split(' ').filter(Boolean).map((word) => {
-    const [name, given] = word.split('=')
-    return name === 'compaction' ? [name, given] : [names[name], BigInt(given)]
+    const [name, value] = word.split('=')
+    return name === 'compaction' ? [name, value] : [names[name], BigInt(value)]
   }))
 }
 
 function recordLine(record) {
   let line = `${record.offset} ${record.kind}`
-  if (record.kind === 'DELETE') line += ` ${shown(record.key)}`
-  if (record.kind === 'PUT') line += ` ${shown(record.key)}=${shown(record.value)}`
-  return record.meta.length ? `${line} meta ${shown(record.meta)}` : line
+  if (record.kind === 'DELETE') line += ` ${printable(record.key)}`
+  if (record.kind === 'PUT') line += ` ${printable(record.key)}=${printable(record.value)}`
+  return record.meta.length ? `${line} meta ${printable(record.meta)}` : line
 }
 
 function verdictLine(verdict) {
@@ -71,8 +71,8 @@ class Closed extends Error {
   code = 'CLOSED'
 }
 
-class World {
-  kept = []
+class Runner {
+  batch = []
   steps = []
   sessions = new Map()
   readers = new Map()
@@ -138,16 +138,16 @@ class World {
     for (const verdict of verdicts) this.out.push(verdictLine(verdict))
   }
   add(rest) {
-    this.kept.push(this.op(rest))
+    this.batch.push(this.op(rest))
   }
   async submit() {
-    const kept = this.kept.splice(0)
+    const batch = this.batch.splice(0)
     // An empty list is an error in languages that pass a list with its length.
-    if (kept.length === 0) this.out.push('! BAD_OPTION')
-    else this.print(await this.open_store.batch(kept))
+    if (batch.length === 0) this.out.push('! BAD_OPTION')
+    else this.print(await this.open_store.batch(batch))
   }
   send() {
-    this.sent = this.open_store.batch(this.kept.splice(0))
+    this.sent = this.open_store.batch(this.batch.splice(0))
   }
   async wait() {
     this.print(await this.sent)
@@ -163,7 +163,7 @@ class World {
   }
   async as(rest) {
     const [name, command] = cut(rest)
-    const intentions = command === 'submit' ? this.kept.splice(0) : [this.op(command)]
+    const intentions = command === 'submit' ? this.batch.splice(0) : [this.op(command)]
     this.print(await this.sessions.get(name).execute(intentions))
   }
   async nonce(name) {
@@ -189,11 +189,11 @@ class World {
   }
   async scan(rest, values = false) {
     const [name, prefix, after, limit] = rest.split(' ')
-    const given = { after: empty(after) || undefined, limit: Number(limit) }
-    const keys = await collect(this.topic(name).keys(empty(prefix), given))
+    const settings = { after: empty(after) || undefined, limit: Number(limit) }
+    const keys = await collect(this.topic(name).keys(empty(prefix), settings))
     for (const { key, offset } of keys) {
-      const found = values ? ` ${shown((await this.topic(name).get(key)).value)}` : ''
-      this.out.push(`${shown(key)} ${offset}${found}`)
+      const found = values ? ` ${printable((await this.topic(name).get(key)).value)}` : ''
+      this.out.push(`${printable(key)} ${offset}${found}`)
     }
     if (keys.length === 0) this.out.push('done')
   }
@@ -207,30 +207,30 @@ class World {
   async listen(rest) {
     const [reader, name, start] = rest.split(' ')
     // The iterator resolves the position `end` at its first call, so this calls it now.
-    const given = { ...from(start) }
-    if (given.end) {
+    const settings = { ...from(start) }
+    if (settings.end) {
       const info = await this.topic(name).info()
-      given.end = undefined
-      given.after = info ? info.last : 0n
-    } else if (given.last !== undefined) {
+      settings.end = undefined
+      settings.after = info ? info.last : 0n
+    } else if (settings.last !== undefined) {
       const { last } = await this.topic(name).info()
-      given.after = last > given.last ? last - given.last : 0n
-      given.last = undefined
+      settings.after = last > settings.last ? last - settings.last : 0n
+      settings.last = undefined
     }
-    this.readers.set(reader, { topic: this.topic(name), given, left: [] })
+    this.readers.set(reader, { topic: this.topic(name), options: settings, unused: [] })
   }
   async next(rest) {
     const [name, count, ms] = rest.split(' ')
     const reader = this.readers.get(name)
-    while (reader.left.length < Number(count)) {
-      const turn = reader.topic.listen({ ...reader.given, timeoutMs: Number(ms) })
-      const { value: page } = await turn.next()
-      await turn.return()
+    while (reader.unused.length < Number(count)) {
+      const iterator = reader.topic.listen({ ...reader.options, timeoutMs: Number(ms) })
+      const { value: page } = await iterator.next()
+      await iterator.return()
       if (!page) break
-      reader.left.push(...page)
-      reader.given = { after: page.last }
+      reader.unused.push(...page)
+      reader.options = { after: page.last }
     }
-    const records = reader.left.splice(0, Number(count))
+    const records = reader.unused.splice(0, Number(count))
     for (const record of records) this.record(record)
     if (records.length < Number(count)) this.out.push('timeout')
   }
@@ -246,17 +246,17 @@ class World {
   }
   async group(rest) {
     const [name, topic, group, mode, member, ...words] = rest.split(' ')
-    const given = { member }
+    const settings = { member }
     for (const word of words) {
       const [option, text] = word.split('=')
-      if (option === 'lease') given.leaseMs = Number(text)
-      else if (option === 'dead') given.deadLetters = text
-      else if (option === 'existing') given.existing = true
-      else if (option === 'start') Object.assign(given, from(text))
-      else given[option] = Number(text)
+      if (option === 'lease') settings.leaseMs = Number(text)
+      else if (option === 'dead') settings.deadLetters = text
+      else if (option === 'existing') settings.existing = true
+      else if (option === 'start') Object.assign(settings, from(text))
+      else settings[option] = Number(text)
     }
-    const made = await this.topic(topic).group(group, mode, given)
-    this.groups.set(name, { group: made, claims: new Map() })
+    const joined = await this.topic(topic).group(group, mode, settings)
+    this.groups.set(name, { group: joined, claims: new Map() })
   }
   async claim(rest) {
     const [name, limit, ms] = rest.split(' ')
@@ -285,8 +285,8 @@ class World {
   }
   async fail(rest) {
     const [name, ms, ...offsets] = rest.split(' ')
-    const given = { delayMs: Number(ms) }
-    this.lost(await this.groups.get(name).group.nack(this.named(name, offsets), given))
+    const settings = { delayMs: Number(ms) }
+    this.lost(await this.groups.get(name).group.nack(this.named(name, offsets), settings))
   }
   async extend(rest) {
     const [name, ms, ...offsets] = rest.split(' ')
@@ -299,8 +299,8 @@ class World {
     return this.groups.get(name).group.leave()
   }
   async reset(rest) {
-    const [name, place] = cut(rest)
-    ;(await this.groups.get(name).group.reset(from(place))).check()
+    const [name, position] = cut(rest)
+    ;(await this.groups.get(name).group.reset(from(position))).check()
   }
   async end(name) {
     ;(await this.groups.get(name).group.delete()).check()
@@ -311,42 +311,42 @@ class World {
   }
 }
 for (const word of ['put', 'put-meta', 'put-if', 'delete', 'delete-if', 'create', 'alter', 'destroy', 'transaction']) {
-  World.prototype[word.replaceAll('-', '_')] = function (rest) {
+  Runner.prototype[word.replaceAll('-', '_')] = function (rest) {
     return this.write(rest ? `${word} ${rest}` : word)
   }
 }
 
 /** Runs the blocks of a transcript and returns the number of commands. */
-async function replayed(t, world, blocks) {
+async function runBlocks(t, runner, blocks) {
   let commands = 0
-  t.after(() => world.store?.close())
+  t.after(() => runner.store?.close())
   for (const [at, block] of blocks.entries()) {
-    world.out = []
-    for (const line of block.commands) await world.run(line)
+    runner.out = []
+    for (const line of block.commands) await runner.run(line)
     commands += block.commands.length
-    assert.deepStrictEqual(world.out, block.printed, `block ${at + 1}`)
+    assert.deepStrictEqual(runner.out, block.printed, `block ${at + 1}`)
   }
   return commands
 }
 
 const all = transcripts('api')
-const ran = [0, 0]
+const counts = [0, 0]
 for (const { name, blocks } of all) {
   test(`api transcript ${name}`, async (t) => {
-    ran[0] += await replayed(t, new World(join(place(t), 'store')), blocks)
+    counts[0] += await runBlocks(t, new Runner(join(temporaryDirectory(t), 'store')), blocks)
   })
 }
 // At a server, without the transcripts about directories.
 const skip = !process.env.WEIR_BINARY && 'no WEIR_BINARY'
-const far = all.filter(({ name }) => !name.startsWith('directory-'))
-for (const { name, blocks } of far) {
+const remote = all.filter(({ name }) => !name.startsWith('directory-'))
+for (const { name, blocks } of remote) {
   test(`api transcript ${name}, served`, { skip }, async (t) => {
-    const address = await served(t)
-    ran[1] += await replayed(t, new World(undefined, address), blocks)
+    const address = await startServer(t)
+    counts[1] += await runBlocks(t, new Runner(undefined, address), blocks)
   })
 }
-test('there are transcripts', () => assert.ok(far.length >= 8))
+test('there are transcripts', () => assert.ok(remote.length >= 8))
 after(() => {
-  console.log(`vectors/api: ${all.length} transcripts, ${ran[0]} commands`)
-  if (!skip) console.log(`vectors/api, served: ${far.length} transcripts, ${ran[1]} commands`)
+  console.log(`vectors/api: ${all.length} transcripts, ${counts[0]} commands`)
+  if (!skip) console.log(`vectors/api, served: ${remote.length} transcripts, ${counts[1]} commands`)
 })

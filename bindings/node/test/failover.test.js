@@ -5,7 +5,7 @@ const assert = require('node:assert')
 const { spawn } = require('node:child_process')
 const { createInterface } = require('node:readline')
 const { test } = require('node:test')
-const { collect, place, weir } = require('./support.js')
+const { collect, temporaryDirectory, weir } = require('./support.js')
 
 const [KILL, DEAD, END] = [100, 200, 300]
 
@@ -16,7 +16,7 @@ function check(records, first) {
   assert.deepStrictEqual(lines, expected)
 }
 
-async function heard(listening, count) {
+async function received(listening, count) {
   const records = []
   while (records.length < count) {
     const { value, done } = await listening.next()
@@ -27,8 +27,8 @@ async function heard(listening, count) {
 }
 
 const skip = !process.env.WEIR_CLUSTER && 'no WEIR_CLUSTER'
-test('a lost leader loses and doubles nothing', { skip }, async (t) => {
-  const cluster = spawn(process.env.WEIR_CLUSTER, ['cluster', place(t)], {
+test('a killed leader loses and repeats no write', { skip }, async (t) => {
+  const cluster = spawn(process.env.WEIR_CLUSTER, ['cluster', temporaryDirectory(t)], {
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const ended = new Promise((resolve) => cluster.on('exit', resolve))
@@ -45,14 +45,14 @@ test('a lost leader loses and doubles nothing', { skip }, async (t) => {
   const listening = topic.tail({ start: true, timeoutMs: 60_000 })
   for (let n = 0; n < END; n++) {
     if (n === KILL) {
-      check(await heard(listening, KILL + 1), 1)
+      check(await received(listening, KILL + 1), 1)
       cluster.stdin.write('kill\n')
     }
     if (n === DEAD) assert.match((await lines.next()).value, /^killed /)
     const [verdict] = await session.execute([['orders', weir.put('k', String(n))]])
     assert.ok(verdict.valid)
   }
-  check(await heard(listening, END - KILL), KILL + 2)
+  check(await received(listening, END - KILL), KILL + 2)
   await listening.return()
   const records = await collect(topic.records())
   assert.strictEqual(records.length, END + 1)

@@ -6,7 +6,7 @@ const { execFileSync } = require('node:child_process')
 const { readdirSync, readFileSync, writeFileSync } = require('node:fs')
 const { join } = require('node:path')
 const { test } = require('node:test')
-const { place, weir } = require('./support.js')
+const { temporaryDirectory, weir } = require('./support.js')
 
 const SOURCE = process.env.WEIR_PACKAGE
 const run = (args, cwd) => execFileSync(process.execPath, args, { cwd, stdio: 'pipe' })
@@ -22,10 +22,10 @@ for (const [at, [, program]] of [...readme.matchAll(/```js\n(.*?)```/gs)].entrie
   test(`program ${at + 1} of the README runs as printed`, (t) => {
     const file = join(HERE, `readme-${at}.${program.startsWith('import') ? 'mjs' : 'cjs'}`)
     // `console.assert` only prints; here it must fail.
-    const strict = 'console.assert = (fine) => { if (!fine) throw new Error("assertion") }\n'
+    const strict = 'console.assert = (ok) => { if (!ok) throw new Error("assertion") }\n'
     const text = program.startsWith('import') ? program.replace(/^(import .*\n)/, `$1${strict}`) : strict + program
     writeFileSync(file, text)
-    run([file], place(t))
+    run([file], temporaryDirectory(t))
   })
 }
 
@@ -33,7 +33,7 @@ for (const name of readdirSync(join(SOURCE, 'examples')).sort()) {
   test(`example ${name} runs`, (t) => {
     const file = join(HERE, name)
     writeFileSync(file, readFileSync(join(SOURCE, 'examples', name)))
-    run([file], place(t))
+    run([file], temporaryDirectory(t))
   })
 }
 

@@ -4,7 +4,7 @@
 
 const assert = require('node:assert')
 const { after, test } = require('node:test')
-const { shown, transcripts, weir } = require('./support.js')
+const { printable, transcripts, weir } = require('./support.js')
 
 const BUDGETS = {
   buffer: 'bufferBytesMax', ahead: 'pagesAhead', sort: 'sortBytesMax', groups: 'groupsMax',
@@ -17,7 +17,7 @@ const cut = (line) => {
 }
 const page = (text) => text.replaceAll('\\n', '\n')
 
-class World {
+class Runner {
   fields = {}
   budgets = {}
   sources = new Map()
@@ -35,7 +35,7 @@ class World {
   }
   set(rest) {
     const [field, value] = cut(rest)
-    const plain = {
+    const fields = {
       distinct: ['distinct', true], strings: ['strings', 'utf16'], complex: ['complex', 'rank'],
       missing: ['missing', 'drop'], strict: ['level', 'strict'],
       bad: ['onBadItem', value === 'skip' ? 'skip' : 'undefined'],
@@ -44,7 +44,7 @@ class World {
     else if (field === 'param') {
       const [name, text] = cut(value)
       this.fields.params = { ...this.fields.params, [name]: JSON.parse(text) }
-    } else if (field in plain) this.fields[plain[field][0]] = plain[field][1]
+    } else if (field in fields) this.fields[fields[field][0]] = fields[field][1]
     else this.fields[field] = value
   }
   budget(rest) {
@@ -87,7 +87,7 @@ class World {
     else {
       for (const item of step.page) {
         const name = item.constructed ? 'made' : this.name(item.source)
-        this.out.push(`${name} ${shown(item.bytes)}`)
+        this.out.push(`${name} ${printable(item.bytes)}`)
       }
       if (step.page.skipped) this.out.push(`skipped ${step.page.skipped}`)
       step.page.release()
@@ -129,17 +129,17 @@ class World {
   frames(rest) {
     const [name, more] = cut(rest)
     const [text, data] = cut(more)
-    const value = (given) => (given.includes('+') ? given.split('+').map(Number) : BigInt(given))
+    const value = (text) => (text.includes('+') ? text.split('+').map(Number) : BigInt(text))
     const items = text.split(',').map((item) => item.split('/'))
     const meta = {}
     for (const [at, [, ...words]] of items.entries()) {
       for (const word of words) {
-        const [key, given] = word.split('=')
+        const [key, text] = word.split('=')
         meta[key] ??= items.map(() => null)
-        meta[key][at] = value(given)
+        meta[key][at] = value(text)
       }
     }
-    const frames = items.map(([place]) => value(place))
+    const frames = items.map(([span]) => value(span))
     this.query.enqueue(this.at(name), page(data), undefined, { frames, meta })
   }
   last(rest) {
@@ -162,9 +162,9 @@ class World {
       const [part, first] = word.split('=')
       return { ...this.options.get(name), name: part, ordinal: undefined, first: first || undefined }
     })
-    const made = this.query.replace(this.at(name), parts)
+    const added = this.query.replace(this.at(name), parts)
     parts.forEach((part, at) => {
-      this.sources.set(part.name, made[at])
+      this.sources.set(part.name, added[at])
       this.options.set(part.name, part)
     })
   }
@@ -174,12 +174,12 @@ const all = transcripts('query')
 let commands = 0
 for (const { name, blocks } of all) {
   test(`query transcript ${name}`, () => {
-    const world = new World()
+    const runner = new Runner()
     blocks.forEach((block, at) => {
-      world.out = []
-      for (const line of block.commands) world.run(line)
+      runner.out = []
+      for (const line of block.commands) runner.run(line)
       commands += block.commands.length
-      assert.deepStrictEqual(world.out, block.printed, `block ${at + 1}`)
+      assert.deepStrictEqual(runner.out, block.printed, `block ${at + 1}`)
     })
   })
 }

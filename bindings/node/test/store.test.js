@@ -6,12 +6,12 @@ const { createHash } = require('node:crypto')
 const { readFileSync } = require('node:fs')
 const { join } = require('node:path')
 const { test } = require('node:test')
-const { PROGRAMS, collect, opened, place, served, weir } = require('./support.js')
+const { PROGRAMS, collect, openStore, temporaryDirectory, startServer, weir } = require('./support.js')
 
 const code = (name, kind = weir.WeirError) => (error) => error instanceof kind && error.code === name
 
 test('values are read as they were written', async (t) => {
-  const { topic } = await opened(t)
+  const { topic } = await openStore(t)
   const verdict = (await topic.put('k', '{"a":[1,{"b":"x\\u00e9"}],"n":1.5,"z":null}', { meta: 'm' })).check()
   assert.strictEqual(verdict.offset, 2n)
   const record = await topic.get(Buffer.from('k'))
@@ -32,7 +32,7 @@ test('values are read as they were written', async (t) => {
 })
 
 test('arrays and plain objects are written as JSON', async (t) => {
-  const { topic } = await opened(t)
+  const { topic } = await openStore(t)
   const order = { state: 'open', total: 12, note: '\u00e4\n', parts: [1.5, null, true] }
   const bare = Object.assign(Object.create(null), { a: 1 })
   for (const value of [order, {}, [], [order, [order]], bare]) {
@@ -53,8 +53,8 @@ test('arrays and plain objects are written as JSON', async (t) => {
   for (const key of [{}, []]) await assert.rejects(async () => topic.put(key, 'v'), TypeError)
 })
 
-test('a record prints what it says', async (t) => {
-  const { topic } = await opened(t)
+test('a record prints its fields', async (t) => {
+  const { topic } = await openStore(t)
   await topic.put('4711', { state: 'open' })
   const record = await topic.get('4711')
   assert.strictEqual(String(record), '2 PUT 4711={"state":"open"}')
@@ -68,7 +68,7 @@ test('a record prints what it says', async (t) => {
 })
 
 test('a verdict that is not VALID is a value', async (t) => {
-  const { topic } = await opened(t)
+  const { topic } = await openStore(t)
   const verdict = await topic.put('k', 'x', { expect: [weir.expect.keyPresent()] })
   assert.deepStrictEqual([verdict.valid, verdict.effect, verdict.reason], [false, 'INVALID', 'CONFLICT'])
   assert.deepStrictEqual(verdict.detail, { actual: 0n })
@@ -76,7 +76,7 @@ test('a verdict that is not VALID is a value', async (t) => {
 })
 
 test('a program is replaced only where the expected one is', async (t) => {
-  const { store } = await opened(t)
+  const { store } = await openStore(t)
   const [first, other] = ['nothing', 'vanilla'].map((name) => readFileSync(join(PROGRAMS, `${name}.wasm`)))
   const digest = (program) => createHash('sha256').update(program).digest()
   const topic = store.topic('judged')
@@ -91,7 +91,7 @@ test('a program is replaced only where the expected one is', async (t) => {
 })
 
 test('views end with their page, copies do not', async (t) => {
-  const { topic } = await opened(t)
+  const { topic } = await openStore(t)
   await topic.put('k', 'value')
   const [page] = await collect(topic.pages({ after: 1 }))
   const { value } = page.at(-1)
@@ -112,16 +112,16 @@ test('views end with their page, copies do not', async (t) => {
 })
 
 test('a page outlives its store', async (t) => {
-  const { store, topic } = await opened(t)
+  const { store, topic } = await openStore(t)
   await topic.put('k', 'value')
   const [page] = await collect(topic.pages())
   await store.close()
   assert.strictEqual(page.at(1).text(), 'value')
 })
 
-test('more listeners than threads hear everything', async (t) => {
-  const { topic } = await opened(t)
-  const heard = Array.from({ length: 50 }, async () => {
+test('more listeners than threads receive every record', async (t) => {
+  const { topic } = await openStore(t)
+  const received = Array.from({ length: 50 }, async () => {
     const found = []
     for await (const record of topic.tail({ after: 1 })) {
       found.push(record.offset)
@@ -129,11 +129,11 @@ test('more listeners than threads hear everything', async (t) => {
     }
   })
   await Promise.all(['a', 'b', 'c'].map((value) => topic.append(value)))
-  for (const found of await Promise.all(heard)) assert.deepStrictEqual(found, [2n, 3n, 4n])
+  for (const found of await Promise.all(received)) assert.deepStrictEqual(found, [2n, 3n, 4n])
 })
 
-test('a signal ends a wait, and time does', async (t) => {
-  const { topic } = await opened(t)
+test('a signal or a timeout ends a wait', async (t) => {
+  const { topic } = await openStore(t)
   const controller = new AbortController()
   const listening = collect(topic.listen({ signal: controller.signal }))
   await topic.put('k', 'v')
@@ -143,15 +143,15 @@ test('a signal ends a wait, and time does', async (t) => {
   await assert.rejects(topic.put('k', 'v', { signal: AbortSignal.abort() }), { name: 'AbortError' })
 })
 
-test('what holds comes before what comes', async (t) => {
-  const { topic } = await opened(t)
+test('latest values come before new records', async (t) => {
+  const { topic } = await openStore(t)
   for (const [key, value] of [['b', '1'], ['a', '1'], ['b', '2']]) await topic.put(key, value)
   const found = (await collect(topic.latest())).map((r) => [r.key.toString(), r.text(), r.replay])
   assert.deepStrictEqual(found, [['a', '1', true], ['b', '2', true]])
 })
 
 test('writes share syncs', async (t) => {
-  const { store, topic } = await opened(t, {})
+  const { store, topic } = await openStore(t, {})
   assert.strictEqual(await store.durability(), 'group')
   const verdicts = await Promise.all(Array.from({ length: 300 }, (_, n) => topic.put(String(n), 'v')))
   assert.strictEqual(new Set(verdicts.map((verdict) => verdict.offset)).size, 300)
@@ -160,7 +160,7 @@ test('writes share syncs', async (t) => {
 })
 
 test('one object serves one call at a time', async (t) => {
-  const { store, topic } = await opened(t)
+  const { store, topic } = await openStore(t)
   const group = await topic.group('g')
   const claiming = group.claim(1, { timeoutMs: 30_000 })
   await assert.rejects(group.info(), { code: 'HANDLE_BUSY', number: 605 })
@@ -176,8 +176,8 @@ test('one object serves one call at a time', async (t) => {
   await store.sync()
 })
 
-test('a closed store says so', async (t) => {
-  const { directory, store, topic } = await opened(t)
+test('calls of a closed store fail with CLOSED', async (t) => {
+  const { directory, store, topic } = await openStore(t)
   const listening = topic.listen({ start: true })
   await listening.next()
   await store.close()
@@ -199,8 +199,8 @@ test('a closed store says so', async (t) => {
   await again.close()
 })
 
-test('errors say what and what to do', async (t) => {
-  const { directory, store } = await opened(t)
+test('errors have a message and an advice', async (t) => {
+  const { directory, store } = await openStore(t)
   assert.throws(() => store.topic('a b'), code('BAD_NAME', weir.RefusalError))
   await assert.rejects(weir.open(join(directory, 'store')), (error) => {
     assert.deepStrictEqual([error.name, error.code, error.retry], ['StoreError', 'LOCKED', 'after'])
@@ -219,8 +219,8 @@ test('errors say what and what to do', async (t) => {
   assert.ok(WEIR_NATIVE_PATH === undefined, 'the tests are of the installed package')
 })
 
-test('topics are queried where they are', async (t) => {
-  const { store, topic } = await opened(t)
+test('topics of a store are queried', async (t) => {
+  const { store, topic } = await openStore(t)
   await store.topic('people').ensure()
   await topic.batch([0, 1, 2, 3].map((n) => weir.put(`o${n}`, JSON.stringify({ n, by: n % 2 }))))
   await store.topic('people').put('p', '{"n":2.5}')
@@ -244,7 +244,7 @@ test('topics are queried where they are', async (t) => {
   await assert.rejects(waiting, code('CANCELLED'))
 })
 
-test('pages ahead that find no room are asked for again', async () => {
+test('pages ahead that exceed the budget are requested again', async () => {
   let fetched = 0
   const fetch = async ({ source, continuation }) => {
     fetched++
@@ -264,7 +264,7 @@ test('pages ahead that find no room are asked for again', async () => {
   assert.ok(fetched > found.length)
 })
 
-test('needs are fetched together, and pages come back', async () => {
+test('needed pages are fetched at the same time, and pages are released', async () => {
   const pages = {
     a: { '': ['[{"n":1},{"n":4}]', 'a2'], a2: ['[{"n":6}]'] },
     b: { '': ['[{"n":2}]', 'b2'], b2: [`[{"n":5}]${' '.repeat(300_000)}`] },
@@ -288,7 +288,7 @@ test('needs are fetched together, and pages come back', async () => {
   assert.strictEqual(most, 2)
 })
 
-test('a signal ends a fetch that runs, and is handed to it', { timeout: 60_000 }, async () => {
+test('a fetch receives the signal, which ends the wait for it', { timeout: 60_000 }, async () => {
   const query = new weir.Query()
   query.addSource({ name: 'north' })
   const controller = new AbortController()
@@ -316,7 +316,7 @@ test('a signal ends a fetch that runs, and is handed to it', { timeout: 60_000 }
   await new Promise((resolve) => setImmediate(resolve))
 })
 
-test('a page that nobody hands in is an error', async () => {
+test('a fetch that enqueues nothing is an error', async () => {
   const idle = async () => {}
   for (const [fetch, message] of [
     [undefined, 'a page of source north is needed; give `fetch`'],
@@ -335,7 +335,7 @@ test('a page that nobody hands in is an error', async () => {
   assert.deepStrictEqual(await collect(query.pages(finish)), [])
 })
 
-test('errors of queries have their place', () => {
+test('errors of queries have a position', () => {
   assert.throws(() => new weir.Query({ order: '$.a, $$' }), (error) => {
     assert.deepStrictEqual([error.name, error.code, error.field, error.offset], ['QueryError', 'SYNTAX', 'order', 6])
     return true
@@ -352,7 +352,7 @@ test('errors of queries have their place', () => {
   assert.deepStrictEqual([inner.text(), inner.get('$.b').json(), page.bytes.toString()], ['{"b":[1]}', [1], '{"a":{"b":[1]}}'])
 })
 
-test('what a page says of its items, with and without an object for each', () => {
+test('items of a page are read with and without an object for each', () => {
   const query = new weir.Query({ order: '$.n', mode: 'sort' })
   const [a, b] = ['a', 'b'].map((name) => query.addSource({ name }))
   a.enqueue('[{"n":2},{"n":4}]', 'more')
@@ -376,7 +376,7 @@ test('what a page says of its items, with and without an object for each', () =>
   assert.strictEqual(value.length, 0)
 })
 
-test('a page that was released says so, and the next one in its place is another', () => {
+test('a released page is unusable, and the next page may reuse its memory', () => {
   const query = new weir.Query()
   const source = query.addSource()
   source.enqueue('["a","b","c","d","e","f","g","hhh","ij"]')
@@ -413,7 +413,7 @@ test('a page that was released says so, and the next one in its place is another
   fifth.release()
 })
 
-test('bounds of a page hold, and a page larger than the one before finds room', () => {
+test('a page keeps its bounds, and buffers grow for a larger page', () => {
   const query = new weir.Query()
   const sizes = [1, 3000, 10, 700_000, 2]
   query.addSource().enqueue(JSON.stringify(sizes.map((size) => 'x'.repeat(size))))
@@ -426,8 +426,8 @@ test('bounds of a page hold, and a page larger than the one before finds room', 
   for (const maxBytes of [-1, 1.5, NaN]) assert.throws(() => query.next({ maxBytes }), code('BAD_OPTION'))
 })
 
-test('a store behind a server is used alike', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {
-  const store = await weir.connect(await served(t))
+test('a store at a server has the same interface', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {
+  const store = await weir.connect(await startServer(t))
   const topic = store.topic('orders')
   assert.ok(await topic.ensure())
   await Promise.all(Array.from({ length: 100 }, (_, n) => topic.put(`k${n}`, JSON.stringify({ n }))))
@@ -437,9 +437,9 @@ test('a store behind a server is used alike', { skip: !process.env.WEIR_BINARY &
   const query = await store.query('orders', { where: '@.n >= 98', order: '$.n' })
   assert.deepStrictEqual((await collect(query)).map((item) => item.get('$.n')), [98, 99])
   const listening = topic.tail({ timeoutMs: 30_000, after: 101 })
-  const heard = listening.next()
+  const received = listening.next()
   await topic.append('later')
-  assert.strictEqual((await heard).value.text(), 'later')
+  assert.strictEqual((await received).value.text(), 'later')
   await listening.return()
   const group = await topic.group('g')
   const work = await group.claim(1000, { timeoutMs: 5000 })
@@ -452,7 +452,7 @@ test('a store behind a server is used alike', { skip: !process.env.WEIR_BINARY &
 })
 
 test('a write is received and then committed', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {
-  const store = await weir.connect(await served(t), { received: true })
+  const store = await weir.connect(await startServer(t), { received: true })
   t.after(() => store.close())
   await store.topic('orders').ensure()
   const puts = [1, 2, 3].map((n) => ['orders', weir.put('k', String(n))])
@@ -465,7 +465,7 @@ test('a write is received and then committed', { skip: !process.env.WEIR_BINARY 
   assert.throws(() => store.send([['orders', large]]), weir.RefusalError)
 })
 
-test('nobody there is an error in time', async () => {
+test('an unreachable server is an error after the timeout', async () => {
   const options = { connectTimeoutMs: 200 }
   await assert.rejects(weir.connect('weir://127.0.0.1:1', options), code('UNREACHABLE', weir.ClientError))
   await assert.rejects(weir.connect('http://localhost'), code('BAD_ADDRESS', weir.ClientError))

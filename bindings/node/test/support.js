@@ -12,15 +12,15 @@ const VECTORS = process.env.WEIR_VECTORS
 const PROGRAMS = join(VECTORS, '..', 'programs', 'prebuilt')
 
 /** A directory that is removed after its test. */
-function place(t) {
+function temporaryDirectory(t) {
   const directory = mkdtempSync(join(tmpdir(), 'weir-node-'))
   t.after(() => rmSync(directory, { recursive: true, force: true }))
   return directory
 }
 
 /** A store that is closed after its test, and one of its topics. */
-async function opened(t, options = { durability: 'memory' }) {
-  const directory = place(t)
+async function openStore(t, options = { durability: 'memory' }) {
+  const directory = temporaryDirectory(t)
   const store = await weir.open(join(directory, 'store'), options)
   t.after(() => store.close())
   const topic = store.topic('orders')
@@ -29,8 +29,8 @@ async function opened(t, options = { durability: 'memory' }) {
 }
 
 /** Starts `weir serve` with a new store and returns its address. */
-async function served(t) {
-  const directory = place(t)
+async function startServer(t) {
+  const directory = temporaryDirectory(t)
   const flags = ['serve', '--http', 'off', '--native', '127.0.0.1:0', '--durability', 'memory']
   const server = spawn(process.env.WEIR_BINARY, [...flags, '--at', join(directory, 'served')], {
     stdio: ['ignore', 'ignore', 'pipe'],
@@ -41,13 +41,13 @@ async function served(t) {
     server.kill()
     return ended
   })
-  let said = ''
+  let printed = ''
   for await (const part of server.stderr) {
-    said += part
-    const found = /native at (\S+)/.exec(said)
+    printed += part
+    const found = /native at (\S+)/.exec(printed)
     if (found) return found[1]
   }
-  throw new Error(`the server does not say where: ${said}`)
+  throw new Error(`the server does not print its address: ${printed}`)
 }
 
 /** The transcripts of a folder: for each, its name and its blocks of commands and expected output. */
@@ -65,7 +65,7 @@ function transcripts(folder) {
   })
 }
 
-const shown = (bytes) => bytes.toString().replaceAll('\n', '\\n')
+const printable = (bytes) => bytes.toString().replaceAll('\n', '\\n')
 
 async function collect(iterable) {
   const found = []
@@ -73,4 +73,4 @@ async function collect(iterable) {
   return found
 }
 
-module.exports = { PROGRAMS, collect, opened, place, served, shown, transcripts, weir }
+module.exports = { PROGRAMS, collect, openStore, temporaryDirectory, startServer, printable, transcripts, weir }
