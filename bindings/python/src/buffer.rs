@@ -23,12 +23,12 @@ use pyo3::prelude::*;
 /// Longest buffer in bytes: the largest page of the engine.
 const BYTES_MAX: usize = u32::MAX as usize;
 
-/// Lends immutable bytes to a view.
+/// Fills a view with immutable bytes.
 ///
 /// # Safety
 /// `view` is the argument of `__getbuffer__`: null, or a struct to be filled. `bytes` belongs to
 /// `owner` and stays where it is, unchanged, as long as `owner` lives.
-pub(crate) unsafe fn lend(
+pub(crate) unsafe fn fill_readonly(
     owner: Bound<'_, PyAny>,
     bytes: &[u8],
     view: *mut ffi::Py_buffer,
@@ -49,7 +49,8 @@ pub(crate) unsafe fn lend(
 
 /// Fills a view.
 ///
-/// # Safety As for [`lend`]. Without `readonly`, nobody else may read or write the bytes while the
+/// # Safety
+/// As for [`fill_readonly`]. Without `readonly`, nobody else may read or write the bytes while the
 /// view lives.
 unsafe fn fill(
     owner: Bound<'_, PyAny>,
@@ -102,8 +103,8 @@ impl Buffer {
         if memory.views > 0 {
             return Err(PyBufferError::new_err("a view of the buffer is in use"));
         }
-        let given = memory.bytes.as_ref();
-        let bytes = given.ok_or_else(|| PyValueError::new_err("the buffer was given away"))?;
+        let bytes = memory.bytes.as_ref();
+        let bytes = bytes.ok_or_else(|| PyValueError::new_err("the buffer was given away"))?;
         let len = len.unwrap_or(bytes.len());
         if len > bytes.len() {
             return Err(PyValueError::new_err("length is more than the buffer has"));

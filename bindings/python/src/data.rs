@@ -35,7 +35,7 @@ impl Data {
     pub(crate) fn into_bytes(self) -> Bytes {
         match self {
             Self::Copy(bytes) => Bytes::from(bytes),
-            held => Bytes::from_owner(held),
+            owned => Bytes::from_owner(owned),
         }
     }
 }

@@ -12,13 +12,13 @@ use weir::{ErrorCode, NameError, StoreError, WeirError};
 pub(crate) struct Failure {
     code: ErrorCode,
     text: String,
-    place: Option<Box<Where>>,
+    position: Option<Box<QueryPosition>>,
     expected: Option<u64>,
 }
 
 /// The position of an error in a query.
 #[derive(Default)]
-struct Where {
+struct QueryPosition {
     source: Option<u32>,
     name: Option<String>,
     page: Option<u64>,
@@ -28,7 +28,7 @@ struct Where {
 }
 
 /// The result of most calls of this crate.
-pub(crate) type Answer<T> = Result<T, Failure>;
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
     /// An error with a text of this crate.
@@ -36,7 +36,7 @@ impl Failure {
         Self {
             code,
             text: text.into(),
-            place: None,
+            position: None,
             expected: None,
         }
     }
@@ -84,18 +84,18 @@ impl From<NameError> for Failure {
 
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
-        let place = error.place();
-        let name = String::from_utf8_lossy(&place.name).into_owned();
+        let position = error.place();
+        let name = String::from_utf8_lossy(&position.name).into_owned();
         Self {
             code: error.code(),
             text: error.to_string(),
-            place: Some(Box::new(Where {
-                source: place.source.map(|source| source.0),
+            position: Some(Box::new(QueryPosition {
+                source: position.source.map(|source| source.0),
                 name: (!name.is_empty()).then_some(name),
-                page: place.page,
-                item: place.item,
-                offset: place.offset,
-                field: place.field,
+                page: position.page,
+                item: position.item,
+                offset: position.offset,
+                field: position.field,
             })),
             expected: None,
         }
@@ -131,7 +131,7 @@ fn raise(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
         weir::ErrorRetry::After => "after",
         weir::ErrorRetry::No => "no",
     };
-    let place = failure.place.unwrap_or_default();
+    let position = failure.position.unwrap_or_default();
     let error = make.bind(py).call1((
         (
             code.name(),
@@ -142,12 +142,12 @@ fn raise(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
             code.advice(),
         ),
         (
-            place.source,
-            place.name,
-            place.page,
-            place.item,
-            place.offset,
-            place.field,
+            position.source,
+            position.name,
+            position.page,
+            position.item,
+            position.offset,
+            position.field,
         ),
         failure.expected,
     ))?;

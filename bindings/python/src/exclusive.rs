@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use weir::ErrorCode;
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 
 /// A value that one thread at a time may use.
 pub(crate) struct Exclusive<T>(Mutex<T>);
@@ -18,9 +18,9 @@ impl<T> Exclusive<T> {
     ///
     /// # Errors
     /// `HANDLE_BUSY` if another thread uses it, `HANDLE_POISONED` if a panic ended an earlier use.
-    pub(crate) fn lock(&self) -> Answer<MutexGuard<'_, T>> {
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>> {
         let code = match self.0.try_lock() {
-            Ok(inside) => return Ok(inside),
+            Ok(guard) => return Ok(guard),
             Err(TryLockError::WouldBlock) => ErrorCode::HandleBusy,
             Err(TryLockError::Poisoned(_)) => ErrorCode::HandlePoisoned,
         };

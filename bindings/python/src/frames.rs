@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use weir::query::{self, Meta, Plan, Span};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 
 /// Offset and length of each item in its page.
 pub(crate) type Frames = Vec<(u32, u32)>;
@@ -34,7 +34,7 @@ pub(crate) enum Property {
 }
 
 /// Converts frames for the engine, which reads properties item by item, in the order of its plan.
-pub(crate) fn of(plan: &Plan, frames: &Frames, columns: &Columns) -> Answer<query::Frames> {
+pub(crate) fn convert(plan: &Plan, frames: &Frames, columns: &Columns) -> Result<query::Frames> {
     for (name, column) in columns {
         if column.len() != frames.len() {
             let text = format!("{name:?} has {} values", column.len());
@@ -42,15 +42,15 @@ pub(crate) fn of(plan: &Plan, frames: &Frames, columns: &Columns) -> Answer<quer
         }
     }
     let columns: Vec<_> = plan.meta_names().map(|name| columns.get(name)).collect();
-    let mut made = query::Frames::default();
+    let mut converted = query::Frames::default();
     for (at, (offset, len)) in frames.iter().enumerate() {
-        made.spans.push(Span {
+        converted.spans.push(Span {
             offset: *offset,
             len: *len,
         });
         for column in &columns {
             let value = column.and_then(|column| column.get(at)?.as_ref());
-            made.meta.push(match value {
+            converted.meta.push(match value {
                 None => Meta::Nothing,
                 Some(Property::Number(number)) => Meta::Number(*number),
                 Some(Property::Bytes(offset, len)) => Meta::Bytes(Span {
@@ -60,5 +60,5 @@ pub(crate) fn of(plan: &Plan, frames: &Frames, columns: &Columns) -> Answer<quer
             });
         }
     }
-    Ok(made)
+    Ok(converted)
 }

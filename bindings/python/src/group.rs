@@ -5,7 +5,7 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use weir::{Claim, ConsequenceOffset, ReadFrom, Settle};
 
-use crate::error::Answer;
+use crate::error::Result;
 use crate::exclusive::Exclusive;
 use crate::reader::start;
 use crate::record::Record;
@@ -17,14 +17,14 @@ use crate::wait::{self, seconds};
 pub(crate) struct Group {
     name: String,
     exclusive: bool,
-    inside: Exclusive<Inside>,
+    state: Exclusive<GroupState>,
 }
 
 /// The state that one thread at a time uses.
-struct Inside {
+struct GroupState {
     group: weir::Group,
     /// Records claimed for a call that was interrupted; the next call returns them first.
-    kept: Vec<weir::Work>,
+    pending_works: Vec<weir::Work>,
 }
 
 impl Group {
@@ -32,24 +32,24 @@ impl Group {
         Self {
             name: name.to_owned(),
             exclusive,
-            inside: Exclusive::new(Inside {
+            state: Exclusive::new(GroupState {
                 group,
-                kept: Vec::new(),
+                pending_works: Vec::new(),
             }),
         }
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
-        work(&mut self.inside.lock()?.group)
+    fn with<T>(&self, work: impl FnOnce(&mut weir::Group) -> Result<T>) -> Result<T> {
+        work(&mut self.state.lock()?.group)
     }
 
     /// Like `with`, for calls that end claims: the stored records are dropped, because the member
     /// must claim them again or has lost them.
-    fn anew<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
-        let mut inside = self.inside.lock()?;
-        let inside = &mut *inside;
-        let done = work(&mut inside.group)?;
-        inside.kept.clear();
+    fn clearing_claims<T>(&self, work: impl FnOnce(&mut weir::Group) -> Result<T>) -> Result<T> {
+        let mut state = self.state.lock()?;
+        let state = &mut *state;
+        let done = work(&mut state.group)?;
+        state.pending_works.clear();
         Ok(done)
     }
 }
@@ -100,23 +100,23 @@ impl Group {
     /// take.
     #[pyo3(name = "_fetch")]
     fn fetch(&self, py: Python<'_>, max: usize, timeout: Option<f64>) -> PyResult<bool> {
-        let there = wait::sliced(py, wait::until(timeout)?, |slice| {
-            let mut inside = self.inside.lock()?;
-            if inside.kept.is_empty() {
-                let left = slice.saturating_duration_since(Instant::now());
-                inside.kept = inside.group.claim(max, left)?;
+        let available = wait::wait_in_slices(py, wait::until(timeout)?, |slice| {
+            let mut state = self.state.lock()?;
+            if state.pending_works.is_empty() {
+                let remaining = slice.saturating_duration_since(Instant::now());
+                state.pending_works = state.group.claim(max, remaining)?;
             }
-            Ok((!inside.kept.is_empty()).then_some(()))
+            Ok((!state.pending_works.is_empty()).then_some(()))
         })?;
-        Ok(there.is_some())
+        Ok(available.is_some())
     }
 
     /// The second half of `claim`, which does not wait.
     #[pyo3(name = "_take")]
     fn take(&self, max: usize) -> PyResult<Vec<Work>> {
-        let mut inside = self.inside.lock()?;
-        let count = max.min(inside.kept.len());
-        let taken = inside.kept.drain(..count);
+        let mut state = self.state.lock()?;
+        let count = max.min(state.pending_works.len());
+        let taken = state.pending_works.drain(..count);
         Ok(taken.map(|work| Work { work }).collect())
     }
 
@@ -125,7 +125,7 @@ impl Group {
     /// every record up to the last one.
     fn ack(&self, py: Python<'_>, work: Vec<AnyWork<'_>>) -> PyResult<Vec<u64>> {
         let work = claims(&work);
-        let lost = wait::heard(py, || {
+        let lost = wait::interruptible(py, || {
             self.with(|group| Ok(group.settle(&work, Settle::Done)?))
         })?;
         Ok(offsets(lost))
@@ -135,7 +135,7 @@ impl Group {
     /// together with later ones. After a crash the records may be delivered again.
     fn ack_soon(&self, py: Python<'_>, work: Vec<AnyWork<'_>>) -> PyResult<()> {
         let work = claims(&work);
-        wait::heard(py, || {
+        wait::interruptible(py, || {
             self.with(|group| Ok(group.settle(&work, Settle::DoneSoon).map(drop)?))
         })
     }
@@ -151,12 +151,12 @@ impl Group {
         reason: &str,
     ) -> PyResult<Vec<u64>> {
         let (work, delay) = (claims(&work), seconds("delay", delay)?);
-        let how = Settle::Fail { delay, reason };
-        let lost = wait::heard(py, || {
-            let settle = |group: &mut weir::Group| Ok(group.settle(&work, how)?);
+        let settlement = Settle::Fail { delay, reason };
+        let lost = wait::interruptible(py, || {
+            let settle = |group: &mut weir::Group| Ok(group.settle(&work, settlement)?);
             if self.exclusive && !work.is_empty() {
                 // The member of an exclusive group then reads again from the first of these records.
-                self.anew(settle)
+                self.clearing_claims(settle)
             } else {
                 self.with(settle)
             }
@@ -168,7 +168,7 @@ impl Group {
     /// those that this member no longer has.
     fn extend(&self, py: Python<'_>, work: Vec<AnyWork<'_>>, lease: f64) -> PyResult<Vec<u64>> {
         let (work, lease) = (claims(&work), seconds("lease", lease)?);
-        let lost = wait::heard(py, || {
+        let lost = wait::interruptible(py, || {
             self.with(|group| Ok(group.settle(&work, Settle::Extend { lease })?))
         })?;
         Ok(offsets(lost))
@@ -187,29 +187,31 @@ impl Group {
         end: bool,
     ) -> PyResult<Verdict> {
         let to = start(position, after, last, time_ms, end, ReadFrom::Start)?;
-        let verdict = wait::heard(py, || self.anew(|group| Ok(group.reset(to)?)))?;
+        let verdict =
+            wait::interruptible(py, || self.clearing_claims(|group| Ok(group.reset(to)?)))?;
         Ok(Verdict::new(&verdict))
     }
 
     /// Makes this member the owner of an exclusive group and replaces the present owner.
     fn take_over(&self, py: Python<'_>) -> PyResult<()> {
-        wait::heard(py, || self.anew(|group| Ok(group.take_over()?)))
+        wait::interruptible(py, || self.clearing_claims(|group| Ok(group.take_over()?)))
     }
 
     /// Gives up the ownership of an exclusive group, so that another member need not wait.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
-        wait::heard(py, || self.anew(|group| Ok(group.leave()?)))
+        wait::interruptible(py, || self.clearing_claims(|group| Ok(group.leave()?)))
     }
 
     /// Deletes the group and its position.
     fn delete(&self, py: Python<'_>) -> PyResult<Verdict> {
-        let verdict = wait::heard(py, || self.anew(|group| Ok(group.delete()?)))?;
+        let verdict =
+            wait::interruptible(py, || self.clearing_claims(|group| Ok(group.delete()?)))?;
         Ok(Verdict::new(&verdict))
     }
 
     /// The current state of the group.
     fn info(&self, py: Python<'_>) -> PyResult<GroupInfo> {
-        Ok(wait::heard(py, || self.with(|group| Ok(group.info()?)))?.into())
+        Ok(wait::interruptible(py, || self.with(|group| Ok(group.info()?)))?.into())
     }
 
     fn __repr__(&self) -> String {

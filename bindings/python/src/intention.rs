@@ -60,12 +60,12 @@ impl Delete {
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Transaction {
     steps: Vec<Py<PyAny>>,
-    owned: Vec<Part>,
+    owned: Vec<OwnedStep>,
     expect: Vec<Condition>,
 }
 
 /// A stored step.
-enum Part {
+enum OwnedStep {
     Put(Py<Put>),
     Delete(Py<Delete>),
 }
@@ -81,20 +81,23 @@ impl Transaction {
     ) -> PyResult<Self> {
         let mut owned = Vec::new();
         for op in &ops {
-            let (part, plain) = if let Ok(put) = op.cast::<Put>() {
-                (Part::Put(put.clone().unbind()), put.get().expect.is_empty())
+            let (step, is_unconditional) = if let Ok(put) = op.cast::<Put>() {
+                (
+                    OwnedStep::Put(put.clone().unbind()),
+                    put.get().expect.is_empty(),
+                )
             } else {
                 let delete = op.cast::<Delete>()?;
                 (
-                    Part::Delete(delete.clone().unbind()),
+                    OwnedStep::Delete(delete.clone().unbind()),
                     delete.get().expect.is_empty(),
                 )
             };
-            if !plain {
+            if !is_unconditional {
                 let text = "conditions of a transaction are given for the whole";
                 return Err(Failure::new(ErrorCode::BadRequest, text).into());
             }
-            owned.push(part);
+            owned.push(step);
         }
         let steps = ops.into_iter().map(Bound::unbind).collect();
         Ok(Self {
@@ -244,7 +247,7 @@ pub(crate) fn conditions(expect: &[Bound<'_, Expect>]) -> Vec<Condition> {
 }
 
 /// The conditions in the form of the public API.
-pub(crate) fn borrowed(conditions: &[Condition]) -> Vec<weir::Expect<'_>> {
+pub(crate) fn borrow_conditions(conditions: &[Condition]) -> Vec<weir::Expect<'_>> {
     let conditions = conditions.iter();
     conditions
         .map(|condition| match condition {
@@ -296,7 +299,7 @@ pub(crate) enum Step<'a> {
 }
 
 /// The parts that an intention borrows, created before it.
-pub(crate) struct Lent<'a> {
+pub(crate) struct BorrowedParts<'a> {
     step: Step<'a>,
     expect: Vec<weir::Expect<'a>>,
     steps: Vec<TxnOp<'a>>,
@@ -304,21 +307,21 @@ pub(crate) struct Lent<'a> {
 
 impl<'a> Step<'a> {
     /// Borrows the parts of the step.
-    pub(crate) fn lend(self) -> Lent<'a> {
+    pub(crate) fn borrow(self) -> BorrowedParts<'a> {
         let expect = match self {
-            Self::Put(put) => borrowed(&put.expect),
-            Self::Delete(delete) => borrowed(&delete.expect),
-            Self::Transaction(transaction) => borrowed(&transaction.expect),
+            Self::Put(put) => borrow_conditions(&put.expect),
+            Self::Delete(delete) => borrow_conditions(&delete.expect),
+            Self::Transaction(transaction) => borrow_conditions(&transaction.expect),
             _ => Vec::new(),
         };
         let steps = match self {
             Self::Transaction(transaction) => {
                 let steps = transaction.owned.iter();
-                steps.map(Part::lend).collect()
+                steps.map(OwnedStep::borrow).collect()
             }
             _ => Vec::new(),
         };
-        Lent {
+        BorrowedParts {
             step: self,
             expect,
             steps,
@@ -326,8 +329,8 @@ impl<'a> Step<'a> {
     }
 }
 
-impl Part {
-    fn lend(&self) -> TxnOp<'_> {
+impl OwnedStep {
+    fn borrow(&self) -> TxnOp<'_> {
         match self {
             Self::Put(put) => {
                 let put = put.get();
@@ -348,7 +351,7 @@ impl Part {
     }
 }
 
-impl Lent<'_> {
+impl BorrowedParts<'_> {
     /// The intention for a topic.
     pub(crate) fn intention<'a>(&'a self, topic: &'a str) -> Intention<'a> {
         let mut meta: &[u8] = b"";
@@ -390,14 +393,15 @@ impl Lent<'_> {
 }
 
 /// Borrows the parts of several steps with their topics.
-pub(crate) fn lend<'a>(steps: &[(&'a str, Step<'a>)]) -> Vec<(&'a str, Lent<'a>)> {
+pub(crate) fn borrow<'a>(steps: &[(&'a str, Step<'a>)]) -> Vec<(&'a str, BorrowedParts<'a>)> {
     let steps = steps.iter();
-    steps.map(|(topic, step)| (*topic, step.lend())).collect()
+    steps.map(|(topic, step)| (*topic, step.borrow())).collect()
 }
 
 /// The intentions of the borrowed parts.
-pub(crate) fn intentions<'a>(lent: &'a [(&'a str, Lent<'a>)]) -> Vec<Intention<'a>> {
-    lent.iter()
-        .map(|(topic, lent)| lent.intention(topic))
+pub(crate) fn intentions<'a>(borrowed: &'a [(&'a str, BorrowedParts<'a>)]) -> Vec<Intention<'a>> {
+    borrowed
+        .iter()
+        .map(|(topic, borrowed)| borrowed.intention(topic))
         .collect()
 }

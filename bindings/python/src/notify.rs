@@ -17,9 +17,9 @@ struct Call {
 }
 
 /// A call to be made once, from any thread.
-struct Notice(Mutex<Option<Call>>);
+struct NotifyWaker(Mutex<Option<Call>>);
 
-impl Wake for Notice {
+impl Wake for NotifyWaker {
     fn wake(self: Arc<Self>) {
         let call = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(call), Some(queue)) = (call, queue()) {
@@ -37,8 +37,8 @@ fn queue() -> Option<&'static Sender<Call>> {
         // Has at most one call for each result that a task waits for, so the queue is bounded as
         // well.
         let (sender, receiver) = channel::<Call>();
-        let made = std::thread::Builder::new().name("weir-notify".to_owned());
-        let made = made.spawn(move || {
+        let thread = std::thread::Builder::new().name("weir-notify".to_owned());
+        let thread = thread.spawn(move || {
             for first in &receiver {
                 let attached = Python::try_attach(|py| {
                     let mut next = Some(first);
@@ -53,12 +53,15 @@ fn queue() -> Option<&'static Sender<Call>> {
                 }
             }
         });
-        made.is_ok().then_some(sender)
+        thread.is_ok().then_some(sender)
     });
     queue.as_ref()
 }
 
 /// A waker that calls `call(argument)`, once.
 pub(crate) fn waker(call: Py<PyAny>, argument: Py<PyAny>) -> Waker {
-    Waker::from(Arc::new(Notice(Mutex::new(Some(Call { call, argument })))))
+    Waker::from(Arc::new(NotifyWaker(Mutex::new(Some(Call {
+        call,
+        argument,
+    })))))
 }

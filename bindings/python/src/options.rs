@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 use weir::{Compaction, Durability, GroupMode, GroupName, TopicOptions};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 
 /// The durability level with the given name.
-pub(crate) fn durability(name: &str, interval_ms: u64) -> Answer<Durability> {
+pub(crate) fn durability(name: &str, interval_ms: u64) -> Result<Durability> {
     match name {
         "group" => Ok(Durability::Group),
         "each" => Ok(Durability::Each),
@@ -20,7 +20,7 @@ pub(crate) fn durability(name: &str, interval_ms: u64) -> Answer<Durability> {
 }
 
 /// The mode of a group with the given name.
-pub(crate) fn mode(name: &str) -> Answer<GroupMode> {
+pub(crate) fn mode(name: &str) -> Result<GroupMode> {
     [GroupMode::Exclusive, GroupMode::Keyed, GroupMode::Shared]
         .into_iter()
         .find(|mode| mode.name() == name)
@@ -29,7 +29,7 @@ pub(crate) fn mode(name: &str) -> Answer<GroupMode> {
 
 /// Options of a topic from keyword arguments; None means "not set".
 pub(crate) fn topic(options: Option<&Bound<'_, PyDict>>) -> PyResult<TopicOptions> {
-    let mut made = TopicOptions::default();
+    let mut parsed = TopicOptions::default();
     for (name, value) in options
         .into_iter()
         .flat_map(pyo3::types::PyDictMethods::iter)
@@ -38,41 +38,41 @@ pub(crate) fn topic(options: Option<&Bound<'_, PyDict>>) -> PyResult<TopicOption
         let number = |value: &Bound<'_, PyAny>| value.extract::<Option<u64>>();
         match name.as_str() {
             "compaction" => {
-                made.compaction = match value.extract::<&str>()? {
+                parsed.compaction = match value.extract::<&str>()? {
                     "off" => Compaction::Off,
                     "latest" => Compaction::Latest,
                     other => return Err(Failure::option("compaction", other).into()),
                 };
             }
-            "tombstone_ttl_ms" => made.tombstone_ttl_ms = number(&value)?,
-            "compaction_lag_ms" => made.compaction_lag_ms = number(&value)?,
-            "key_bytes_max" => made.key_bytes_max = number(&value)?,
-            "value_bytes_max" => made.value_bytes_max = number(&value)?,
-            "keys_max" => made.keys_max = number(&value)?,
-            "retention_age_ms" => made.retention.age_ms = number(&value)?,
-            "retention_bytes" => made.retention.bytes = number(&value)?,
-            "retention_records" => made.retention.records = number(&value)?,
+            "tombstone_ttl_ms" => parsed.tombstone_ttl_ms = number(&value)?,
+            "compaction_lag_ms" => parsed.compaction_lag_ms = number(&value)?,
+            "key_bytes_max" => parsed.key_bytes_max = number(&value)?,
+            "value_bytes_max" => parsed.value_bytes_max = number(&value)?,
+            "keys_max" => parsed.keys_max = number(&value)?,
+            "retention_age_ms" => parsed.retention.age_ms = number(&value)?,
+            "retention_bytes" => parsed.retention.bytes = number(&value)?,
+            "retention_records" => parsed.retention.records = number(&value)?,
             "hold_for_groups" => {
                 let mut groups = Vec::new();
                 for name in value.extract::<Vec<String>>()? {
-                    let wrong = || Failure::option("hold_for_groups", &name);
-                    groups.push(GroupName::new(&name).ok_or_else(wrong)?);
+                    let invalid = || Failure::option("hold_for_groups", &name);
+                    groups.push(GroupName::new(&name).ok_or_else(invalid)?);
                 }
                 groups.sort();
                 groups.dedup();
-                made.retention.hold_for_groups = groups;
+                parsed.retention.hold_for_groups = groups;
             }
-            "fuel_max" => made.program.fuel_max = number(&value)?,
-            "memory_bytes_max" => made.program.memory_bytes_max = number(&value)?,
-            "emits_max" => made.program.emits_max = number(&value)?,
-            "emit_bytes_max" => made.program.emit_bytes_max = number(&value)?,
-            "state_entries_max" => made.program.state_entries_max = number(&value)?,
-            "state_bytes_max" => made.program.state_bytes_max = number(&value)?,
+            "fuel_max" => parsed.program.fuel_max = number(&value)?,
+            "memory_bytes_max" => parsed.program.memory_bytes_max = number(&value)?,
+            "emits_max" => parsed.program.emits_max = number(&value)?,
+            "emit_bytes_max" => parsed.program.emit_bytes_max = number(&value)?,
+            "state_entries_max" => parsed.program.state_entries_max = number(&value)?,
+            "state_bytes_max" => parsed.program.state_bytes_max = number(&value)?,
             _ => {
                 let text = format!("a topic has no option {name:?}");
                 return Err(pyo3::exceptions::PyTypeError::new_err(text));
             }
         }
     }
-    Ok(made)
+    Ok(parsed)
 }

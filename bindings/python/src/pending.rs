@@ -21,16 +21,16 @@ pub(crate) struct Pending(Exclusive<State>);
 /// The state of the verdicts.
 enum State {
     /// Without verdicts at the last check.
-    Waits(Proposal),
+    Pending(Proposal),
     /// With verdicts, stored for further calls.
     Done(Outcomes),
     /// Failed, or lost in a wait that was cancelled.
-    Over(weir::ErrorCode, String),
+    Failed(weir::ErrorCode, String),
 }
 
 impl Pending {
     pub(crate) fn new(proposal: Proposal) -> Self {
-        Self(Exclusive::new(State::Waits(proposal)))
+        Self(Exclusive::new(State::Pending(proposal)))
     }
 
     /// Waits for the verdicts and checks for signals.
@@ -40,35 +40,36 @@ impl Pending {
         timeout: Option<f64>,
     ) -> PyResult<Option<Vec<Verdict>>> {
         let end = wait::until(timeout)?;
-        wait::sliced(py, end, |slice| {
+        wait::wait_in_slices(py, end, |slice| {
             let mut state = self.0.lock()?;
-            let over = State::Over(weir::ErrorCode::Closed, "it was answered before".to_owned());
-            match std::mem::replace(&mut *state, over) {
+            let answered =
+                State::Failed(weir::ErrorCode::Closed, "it was answered before".to_owned());
+            match std::mem::replace(&mut *state, answered) {
                 State::Done(outcomes) => {
                     let verdicts = Verdict::all(&outcomes);
                     *state = State::Done(outcomes);
                     verdicts.map(Some)
                 }
-                State::Waits(proposal) => {
-                    let left = slice.saturating_duration_since(std::time::Instant::now());
-                    match proposal.wait_for(left) {
+                State::Pending(proposal) => {
+                    let remaining = slice.saturating_duration_since(std::time::Instant::now());
+                    match proposal.wait_for(remaining) {
                         Ok(Ok(outcomes)) => {
                             let verdicts = Verdict::all(&outcomes);
                             *state = State::Done(outcomes);
                             verdicts.map(Some)
                         }
                         Ok(Err(error)) => {
-                            *state = State::Over(error.code(), error.to_string());
+                            *state = State::Failed(error.code(), error.to_string());
                             Err(error.into())
                         }
                         Err(proposal) => {
-                            *state = State::Waits(proposal);
+                            *state = State::Pending(proposal);
                             Ok(None)
                         }
                     }
                 }
-                State::Over(code, text) => {
-                    *state = State::Over(code, text.clone());
+                State::Failed(code, text) => {
+                    *state = State::Failed(code, text.clone());
                     Err(Failure::new(code, text))
                 }
             }
@@ -94,10 +95,10 @@ impl Pending {
     #[pyo3(signature = (timeout=None))]
     fn wait_received(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let end = wait::until(timeout)?;
-        let received = wait::sliced(py, end, |slice| {
-            let left = slice.saturating_duration_since(std::time::Instant::now());
+        let received = wait::wait_in_slices(py, end, |slice| {
+            let remaining = slice.saturating_duration_since(std::time::Instant::now());
             Ok(match &*self.0.lock()? {
-                State::Waits(proposal) => proposal.wait_received(left).then_some(()),
+                State::Pending(proposal) => proposal.wait_received(remaining).then_some(()),
                 _ => Some(()),
             })
         })?;
@@ -108,7 +109,7 @@ impl Pending {
     /// block.
     fn notify_received(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
         let waker = notify::waker(call, argument);
-        if let State::Waits(proposal) = &*self.0.lock()?
+        if let State::Pending(proposal) = &*self.0.lock()?
             && proposal
                 .poll_received(&mut Context::from_waker(&waker))
                 .is_pending()
@@ -123,7 +124,7 @@ impl Pending {
     #[getter]
     fn done(&self) -> PyResult<bool> {
         Ok(match &*self.0.lock()? {
-            State::Waits(proposal) => proposal.is_done(),
+            State::Pending(proposal) => proposal.is_done(),
             _ => true,
         })
     }
@@ -132,12 +133,12 @@ impl Pending {
     fn notify(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
         let mut state = self.0.lock()?;
         let waker = notify::waker(call, argument);
-        if let State::Waits(proposal) = &mut *state {
+        if let State::Pending(proposal) = &mut *state {
             let mut context = Context::from_waker(&waker);
             match Pin::new(proposal).poll(&mut context) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok(outcomes)) => *state = State::Done(outcomes),
-                Poll::Ready(Err(error)) => *state = State::Over(error.code(), error.to_string()),
+                Poll::Ready(Err(error)) => *state = State::Failed(error.code(), error.to_string()),
             }
         }
         waker.wake();

@@ -14,7 +14,7 @@ use weir::query::{
 
 use crate::buffer::Buffer;
 use crate::data::Data;
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::exclusive::Exclusive;
 use crate::frames::{self, Frames};
 use crate::result::Page;
@@ -26,28 +26,28 @@ use crate::value::RELEASE_BYTES;
 pub(crate) struct Query {
     query: Exclusive<weir::query::Query>,
     /// Number of calls that advanced a source.
-    handed: AtomicU64,
+    advanced: AtomicU64,
 }
 
 impl Query {
-    fn with<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Answer<T>) -> Answer<T> {
+    fn with<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Result<T>) -> Result<T> {
         work(&mut *self.query.lock()?)
     }
 
     /// Like `with`, for calls that advance a source.
-    fn hand<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Answer<T>) -> Answer<T> {
+    fn advance<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Result<T>) -> Result<T> {
         let done = self.with(work)?;
-        self.handed.fetch_add(1, Relaxed);
+        self.advanced.fetch_add(1, Relaxed);
         Ok(done)
     }
 }
 
 /// The value of an option that accepts certain words.
-fn word<T: Copy>(what: &str, words: &[(&str, T)], given: &str) -> Answer<T> {
-    let found = words.iter().find(|(word, _)| *word == given);
+fn word<T: Copy>(what: &str, words: &[(&str, T)], value: &str) -> Result<T> {
+    let found = words.iter().find(|(word, _)| *word == value);
     found
         .map(|(_, value)| *value)
-        .ok_or_else(|| Failure::option(what, given))
+        .ok_or_else(|| Failure::option(what, value))
 }
 
 const LEVELS: &[(&str, Level)] = &[
@@ -128,9 +128,12 @@ pub(crate) fn text(fields: Option<&Bound<'_, PyDict>>) -> PyResult<QueryText> {
 /// Budgets by name.
 pub(crate) fn budgets(
     mut budgets: Budgets,
-    given: Option<&Bound<'_, PyDict>>,
+    fields: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Budgets> {
-    for (name, value) in given.into_iter().flat_map(pyo3::types::PyDictMethods::iter) {
+    for (name, value) in fields
+        .into_iter()
+        .flat_map(pyo3::types::PyDictMethods::iter)
+    {
         let name: String = name.extract()?;
         match name.as_str() {
             "buffer_bytes_max" => budgets.buffer_bytes_max = value.extract()?,
@@ -155,13 +158,16 @@ pub(crate) fn budgets(
 /// Options of a source by name.
 fn source_options(
     name: Option<Data>,
-    given: Option<&Bound<'_, PyDict>>,
+    fields: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<SourceOptions> {
     let mut options = SourceOptions {
         name: name.map(|name| name.as_ref().to_vec()).unwrap_or_default(),
         ..SourceOptions::default()
     };
-    for (name, value) in given.into_iter().flat_map(pyo3::types::PyDictMethods::iter) {
+    for (name, value) in fields
+        .into_iter()
+        .flat_map(pyo3::types::PyDictMethods::iter)
+    {
         let name: String = name.extract()?;
         match name.as_str() {
             "name" => options.name = value.extract::<Data>()?.as_ref().to_vec(),
@@ -225,8 +231,8 @@ fn page<'py>(
     length: Option<usize>,
 ) -> PyResult<(Bytes, BufferLoan<'py>)> {
     if let Ok(buffer) = data.cast::<Buffer>() {
-        let (whole, length) = buffer.get().take(length)?;
-        return Ok((whole.slice(..length), Some((buffer.clone(), whole))));
+        let (memory, length) = buffer.get().take(length)?;
+        return Ok((memory.slice(..length), Some((buffer.clone(), memory))));
     }
     let bytes = data.extract::<Data>()?.into_bytes();
     match length {
@@ -268,7 +274,7 @@ impl Query {
         };
         Ok(Self {
             query: Exclusive::new(query),
-            handed: AtomicU64::new(0),
+            advanced: AtomicU64::new(0),
         })
     }
 
@@ -321,19 +327,19 @@ impl Query {
             (frames, meta) => {
                 let columns = frames::columns(meta)?;
                 let frames = frames.unwrap_or_default();
-                Some(self.with(|query| frames::of(query.plan(), &frames, &columns))?)
+                Some(self.with(|query| frames::convert(query.plan(), &frames, &columns))?)
             }
         };
-        let (bytes, taken) = page(data, length)?;
+        let (bytes, loan) = page(data, length)?;
         let next = next.map(|next| Bytes::copy_from_slice(next.as_ref()));
         let large = bytes.len() > RELEASE_BYTES;
         let page = PageIn { bytes, frames };
-        let work = || self.hand(|query| Ok(query.enqueue(id, page, next)?));
+        let work = || self.advance(|query| Ok(query.enqueue(id, page, next)?));
         let done = if large { py.detach(work) } else { work() };
         if done.is_err()
-            && let Some((buffer, whole)) = taken
+            && let Some((buffer, memory)) = loan
         {
-            buffer.get().put_back(whole);
+            buffer.get().put_back(memory);
         }
         Ok(done?)
     }
@@ -341,7 +347,7 @@ impl Query {
     /// Ends a source: it has no more pages.
     fn finish(&self, source: AnySource<'_>) -> PyResult<()> {
         let id = source.id();
-        Ok(self.hand(|query| Ok(query.finish(id)?))?)
+        Ok(self.advance(|query| Ok(query.finish(id)?))?)
     }
 
     /// Declares that a source of the query that returned the token no longer exists, so its
@@ -356,7 +362,7 @@ impl Query {
     fn watermark(&self, source: AnySource<'_>, keys: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let id = source.id();
         let keys: Vec<String> = keys.iter().map(scalar).collect::<PyResult<_>>()?;
-        Ok(self.hand(|query| Ok(query.watermark(id, &keys)?))?)
+        Ok(self.advance(|query| Ok(query.watermark(id, &keys)?))?)
     }
 
     /// Replaces a source that was split by its parts, after its last enqueued page. Each part is a
@@ -369,7 +375,7 @@ impl Query {
         let id = source.id();
         let parts = parts.iter().map(|part| source_options(None, Some(part)));
         let parts = parts.collect::<PyResult<Vec<_>>>()?;
-        let ids = slf.get().hand(|query| Ok(query.replace(id, parts)?))?;
+        let ids = slf.get().advance(|query| Ok(query.replace(id, parts)?))?;
         let ids = ids.into_iter();
         Ok(ids
             .map(|id| Source {
@@ -434,12 +440,12 @@ impl Query {
 
     /// How often a source was advanced, for loops over results.
     #[getter]
-    fn _handed(&self) -> u64 {
-        self.handed.load(Relaxed)
+    fn _advanced(&self) -> u64 {
+        self.advanced.load(Relaxed)
     }
 
     /// Raises the error for a required page that nobody will enqueue.
-    fn _starved(&self, source: AnySource<'_>, fetched: bool) -> PyResult<()> {
+    fn _missing_page_error(&self, source: AnySource<'_>, fetched: bool) -> PyResult<()> {
         let id = source.id();
         let name = self.with(|query| Ok(query.source_name(id).map(<[u8]>::to_vec)))?;
         let name = match String::from_utf8_lossy(&name.unwrap_or_default()) {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use weir::{ConsequenceOffset, ReadFrom, TopicReader};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::exclusive::Exclusive;
 use crate::record::{Record, RecordPage};
 use crate::wait;
@@ -22,21 +22,21 @@ pub(crate) fn start(
     last: Option<u64>,
     time_ms: Option<u64>,
     end: bool,
-    usual: ReadFrom,
-) -> Answer<ReadFrom> {
+    default: ReadFrom,
+) -> Result<ReadFrom> {
     let position = position.map(ReadFrom::parse).transpose();
     let position =
         position.map_err(|error| Failure::new(weir::ErrorCode::BadOption, error.to_string()))?;
-    let given = [
+    let positions = [
         position,
         after.map(|offset| ReadFrom::After(ConsequenceOffset(offset))),
         last.map(ReadFrom::Last),
         time_ms.map(ReadFrom::Time),
         end.then_some(ReadFrom::End),
     ];
-    let mut given = given.into_iter().flatten();
-    let from = given.next().unwrap_or(usual);
-    if given.next().is_some() {
+    let mut positions = positions.into_iter().flatten();
+    let from = positions.next().unwrap_or(default);
+    if positions.next().is_some() {
         let text = "there is one position: position, after, last, time_ms or end";
         return Err(Failure::new(weir::ErrorCode::BadOption, text));
     }
@@ -46,7 +46,7 @@ pub(crate) fn start(
 /// Pages of records of a topic, in order, each once: an iterator. One thread at a time may use it.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Reader {
-    inner: Exclusive<Inside>,
+    inner: Exclusive<ReaderState>,
     /// Seconds that the iterator waits for a page; `None`: no limit.
     patience: Option<f64>,
     /// Whether the store was closed, so that no more pages arrive.
@@ -54,18 +54,18 @@ pub(crate) struct Reader {
 }
 
 /// The state that one thread at a time uses.
-struct Inside {
+struct ReaderState {
     reader: TopicReader,
     /// A page read for a call that a signal ended, and the position before it. For the next call.
-    kept: Option<(RecordPage, u64)>,
+    pending_page: Option<(RecordPage, u64)>,
 }
 
-impl Inside {
+impl ReaderState {
     /// Reads the next page, if there is one, and stores it.
-    fn read(&mut self) -> Answer<()> {
+    fn read(&mut self) -> Result<()> {
         let before = self.reader.position().0;
         if let Some(page) = self.reader.next_page()? {
-            self.kept = Some((RecordPage::new(page)?, before));
+            self.pending_page = Some((RecordPage::new(page)?, before));
         }
         Ok(())
     }
@@ -74,7 +74,10 @@ impl Inside {
 impl Reader {
     pub(crate) fn new(reader: TopicReader, patience: Option<f64>, closed: Arc<AtomicBool>) -> Self {
         Self {
-            inner: Exclusive::new(Inside { reader, kept: None }),
+            inner: Exclusive::new(ReaderState {
+                reader,
+                pending_page: None,
+            }),
             patience,
             closed,
         }
@@ -83,19 +86,19 @@ impl Reader {
     /// The next page; waits for it until `end`.
     fn page(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<Option<RecordPage>> {
         let mut first = true;
-        let there = wait::sliced(py, end, |slice| {
+        let available = wait::wait_in_slices(py, end, |slice| {
             if self.closed.load(Ordering::Acquire) {
                 return Err(Failure::closed());
             }
-            let mut inside = self.inner.lock()?;
+            let mut state = self.inner.lock()?;
             let waits = !std::mem::take(&mut first);
-            if inside.kept.is_none() && (!waits || inside.reader.wait(Some(slice))) {
-                inside.read()?;
+            if state.pending_page.is_none() && (!waits || state.reader.wait(Some(slice))) {
+                state.read()?;
             }
-            Ok(inside.kept.is_some().then_some(()))
+            Ok(state.pending_page.is_some().then_some(()))
         })?;
-        match there {
-            Some(()) => Ok(self.inner.lock()?.kept.take().map(|(page, _)| page)),
+        match available {
+            Some(()) => Ok(self.inner.lock()?.pending_page.take().map(|(page, _)| page)),
             None => Ok(None),
         }
     }
@@ -125,10 +128,10 @@ impl Reader {
 
     /// Continues at the first record after this offset.
     fn seek(&self, py: Python<'_>, after: u64) -> PyResult<()> {
-        Ok(py.detach(|| -> Answer<()> {
-            let mut inside = self.inner.lock()?;
-            inside.kept = None;
-            inside.reader.seek(ConsequenceOffset(after));
+        Ok(py.detach(|| -> Result<()> {
+            let mut state = self.inner.lock()?;
+            state.pending_page = None;
+            state.reader.seek(ConsequenceOffset(after));
             Ok(())
         })?)
     }
@@ -136,9 +139,9 @@ impl Reader {
     /// The next page starts at this offset, or at the first existing record after it.
     #[getter]
     fn position(&self) -> PyResult<u64> {
-        let inside = self.inner.lock()?;
-        let kept = inside.kept.as_ref().map(|(_, before)| *before);
-        Ok(kept.unwrap_or_else(|| inside.reader.position().0))
+        let state = self.inner.lock()?;
+        let pending_page = state.pending_page.as_ref().map(|(_, before)| *before);
+        Ok(pending_page.unwrap_or_else(|| state.reader.position().0))
     }
 
     /// Seconds that the iterator waits for a page; None: no limit.
@@ -172,17 +175,18 @@ impl Latest {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Record>> {
-        let there = wait::sliced(py, wait::until(self.patience)?, |_| {
-            let mut inside = self.latest.lock()?;
-            let (latest, kept) = &mut *inside;
-            if kept.is_none() {
+        let available = wait::wait_in_slices(py, wait::until(self.patience)?, |_| {
+            let mut state = self.latest.lock()?;
+            let (latest, pending_record) = &mut *state;
+            if pending_record.is_none() {
                 // One call waits no longer than a slice.
                 let found = latest.next().transpose()?;
-                *kept = found.map(|one| Record::of_value(one.value).replayed(one.replay));
+                *pending_record =
+                    found.map(|one| Record::of_value(one.value).with_replay(one.replay));
             }
-            Ok(kept.is_some().then_some(()))
+            Ok(pending_record.is_some().then_some(()))
         })?;
-        match there {
+        match available {
             Some(()) => Ok(self.latest.lock()?.1.take()),
             None => Ok(None),
         }

@@ -9,18 +9,18 @@ use pyo3::types::{PyBytes, PyList, PyString};
 use weir::{Page, StoreError, Value, Work};
 
 use crate::buffer;
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::value;
 
 /// Characters of a key or value in the `repr` of a record.
-const SHOWN_CHARS: usize = 100;
+const SUMMARY_CHARS: usize = 100;
 
 /// The beginning of a text in quotes, or the number of bytes if they are not UTF-8.
-fn shown(bytes: &[u8]) -> String {
+fn summary(bytes: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return format!("<{} bytes>", bytes.len());
     };
-    match text.char_indices().nth(SHOWN_CHARS) {
+    match text.char_indices().nth(SUMMARY_CHARS) {
         Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or(text)),
         None => format!("{text:?}"),
     }
@@ -70,7 +70,7 @@ impl Head {
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Record {
     head: Head,
-    held: RecordOwner,
+    owner: RecordOwner,
     replay: bool,
 }
 
@@ -80,7 +80,7 @@ impl Record {
         let head = Head::of(&value.record(), Bytes::copy_from_slice);
         Self {
             head,
-            held: RecordOwner::Value(value),
+            owner: RecordOwner::Value(value),
             replay: false,
         }
     }
@@ -90,19 +90,19 @@ impl Record {
         let head = Head::of(&work.record(), Bytes::copy_from_slice);
         Self {
             head,
-            held: RecordOwner::Work(Box::new(work)),
+            owner: RecordOwner::Work(Box::new(work)),
             replay: false,
         }
     }
 
     /// Marks whether the record was written before the reading began.
-    pub(crate) fn replayed(mut self, replay: bool) -> Self {
+    pub(crate) fn with_replay(mut self, replay: bool) -> Self {
         self.replay = replay;
         self
     }
 
     fn bytes(&self) -> &[u8] {
-        match &self.held {
+        match &self.owner {
             RecordOwner::Page(bytes) => bytes,
             RecordOwner::Value(value) => value.value(),
             RecordOwner::Work(work) => work.record().value,
@@ -236,7 +236,7 @@ impl Record {
         let Head {
             offset, kind, key, ..
         } = &self.head;
-        let (key, value) = (shown(key), shown(self.bytes()));
+        let (key, value) = (summary(key), summary(self.bytes()));
         format!("<weir.Record {offset} {kind} key={key} value={value}>")
     }
 
@@ -250,7 +250,7 @@ impl Record {
     ) -> PyResult<()> {
         let owner = slf.as_any().clone();
         // SAFETY: the record is frozen and owns the memory of its value.
-        unsafe { buffer::lend(owner, slf.get().bytes(), view, flags) }
+        unsafe { buffer::fill_readonly(owner, slf.get().bytes(), view, flags) }
     }
 }
 
@@ -263,7 +263,7 @@ pub(crate) struct RecordPage {
 }
 
 impl RecordPage {
-    pub(crate) fn new(page: Page) -> Answer<Self> {
+    pub(crate) fn new(page: Page) -> Result<Self> {
         let bytes = page.bytes();
         let part = |part: &[u8]| {
             if part.is_empty() {
@@ -287,7 +287,7 @@ impl RecordPage {
         let (head, value) = self.records.get(at)?;
         Some(Record {
             head: head.clone(),
-            held: RecordOwner::Page(value.clone()),
+            owner: RecordOwner::Page(value.clone()),
             replay: false,
         })
     }
@@ -301,7 +301,7 @@ impl RecordPage {
 
     fn __getitem__(&self, index: isize) -> PyResult<Record> {
         let len = self.records.len();
-        let at = crate::result::place(index, len);
+        let at = crate::result::index_of(index, len);
         at.and_then(|at| self.record(at))
             .ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("no record of this number"))
     }
@@ -338,6 +338,6 @@ impl RecordPage {
     ) -> PyResult<()> {
         let owner = slf.as_any().clone();
         // SAFETY: the page is frozen and owns its bytes.
-        unsafe { buffer::lend(owner, &slf.get().bytes, view, flags) }
+        unsafe { buffer::fill_readonly(owner, &slf.get().bytes, view, flags) }
     }
 }

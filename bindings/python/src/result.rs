@@ -9,11 +9,11 @@ use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString, PyTuple};
 use weir::query::{ResultPage, SourceId, Tag, Value};
 
 use crate::buffer;
-use crate::error::Answer;
+use crate::error::Failure;
 use crate::value;
 
 /// The position of a Python index; `None` if it is out of range.
-pub(crate) fn place(index: isize, len: usize) -> Option<usize> {
+pub(crate) fn index_of(index: isize, len: usize) -> Option<usize> {
     let at = match usize::try_from(index) {
         Ok(at) => at,
         Err(_) => len.checked_sub(index.unsigned_abs())?,
@@ -40,7 +40,7 @@ impl Page {
 
     fn __getitem__(slf: &Bound<'_, Self>, index: isize) -> PyResult<Item> {
         let items = slf.get().0.items();
-        place(index, items.len())
+        index_of(index, items.len())
             .and_then(|at| Some(Item::new(slf, u32::try_from(at).ok()?, items.get(at)?.len)))
             .ok_or_else(|| PyIndexError::new_err("no item of this number"))
     }
@@ -67,7 +67,7 @@ impl Page {
             let paths = value::path_set(&paths)?;
             let mut table = Vec::new();
             weir::query::find_each(page.iter(), &paths, &mut table);
-            Answer::Ok(table)
+            Ok::<_, Failure>(table)
         })?;
         let mut table = table.into_iter();
         let row = |at| {
@@ -125,7 +125,7 @@ impl Page {
             return Err(PyBufferError::new_err(text));
         };
         // SAFETY: the page is frozen and owns its buffers.
-        unsafe { buffer::lend(owner, bytes, view, flags) }
+        unsafe { buffer::fill_readonly(owner, bytes, view, flags) }
     }
 }
 
@@ -163,7 +163,7 @@ impl PageBuffer {
     ) -> PyResult<()> {
         let owner = slf.as_any().clone();
         // SAFETY: the object is frozen and owns a reference to the page, which owns its buffers.
-        unsafe { buffer::lend(owner, slf.get().bytes(), view, flags) }
+        unsafe { buffer::fill_readonly(owner, slf.get().bytes(), view, flags) }
     }
 }
 
@@ -309,9 +309,9 @@ impl Item {
 
     fn __repr__(&self) -> String {
         let bytes = self.bytes();
-        let shown = String::from_utf8_lossy(bytes.get(..60).unwrap_or(bytes));
-        let more = if bytes.len() > 60 { "..." } else { "" };
-        format!("<weir.Item {shown}{more}>")
+        let text = String::from_utf8_lossy(bytes.get(..60).unwrap_or(bytes));
+        let ellipsis = if bytes.len() > 60 { "..." } else { "" };
+        format!("<weir.Item {text}{ellipsis}>")
     }
 
     /// # Safety
@@ -324,6 +324,6 @@ impl Item {
     ) -> PyResult<()> {
         let owner = slf.as_any().clone();
         // SAFETY: the item is frozen and owns a reference to the page, which owns its buffers.
-        unsafe { buffer::lend(owner, slf.get().bytes(), view, flags) }
+        unsafe { buffer::fill_readonly(owner, slf.get().bytes(), view, flags) }
     }
 }

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::error::Answer;
+use crate::error::Result;
 use crate::exclusive::Exclusive;
 use crate::intention::{self, Op};
 use crate::pending::Pending;
@@ -19,7 +19,7 @@ impl Session {
         Self(Exclusive::new(session))
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut weir::Session) -> Answer<T>) -> Answer<T> {
+    fn with<T>(&self, work: impl FnOnce(&mut weir::Session) -> Result<T>) -> Result<T> {
         work(&mut *self.0.lock()?)
     }
 }
@@ -36,13 +36,13 @@ impl Session {
     /// store has recorded.
     #[getter]
     fn next_nonce(&self, py: Python<'_>) -> PyResult<u64> {
-        wait::heard(py, || self.with(|session| Ok(session.try_next_nonce()?)))
+        wait::interruptible(py, || self.with(|session| Ok(session.try_next_nonce()?)))
     }
 
     /// Resumes at a nonce without an answer. For intentions that it has already executed, the store
     /// returns the recorded verdicts; it executes the others.
     fn resume(&self, py: Python<'_>, nonce: u64) -> PyResult<()> {
-        wait::heard(py, || {
+        wait::interruptible(py, || {
             self.with(|session| {
                 session.resume(nonce);
                 Ok(())
@@ -57,9 +57,9 @@ impl Session {
             .iter()
             .map(|(topic, op)| (&**topic, op.get()))
             .collect();
-        wait::heard(py, || {
-            let lent = intention::lend(&steps);
-            let intentions = intention::intentions(&lent);
+        wait::interruptible(py, || {
+            let borrowed = intention::borrow(&steps);
+            let intentions = intention::intentions(&borrowed);
             self.with(|session| Ok(Pending::new(session.send(&intentions)?.into_proposal())))
         })
     }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir::{ClientId, ConnectOptions, OpenOptions, Weir};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::intention::{self, Op};
 use crate::options;
 use crate::pending::Pending;
@@ -37,7 +37,7 @@ impl Store {
     }
 
     /// The store, or an error if it was closed here.
-    pub(crate) fn weir(&self) -> Answer<Weir> {
+    pub(crate) fn weir(&self) -> Result<Weir> {
         let weir = self.weir.lock().unwrap_or_else(PoisonError::into_inner);
         weir.clone().ok_or_else(Failure::closed)
     }
@@ -46,9 +46,9 @@ impl Store {
     fn propose(&self, py: Python<'_>, ops: &[(String, Op<'_>)]) -> PyResult<Pending> {
         let weir = self.weir()?;
         let steps: Vec<_> = ops.iter().map(|(topic, op)| (&**topic, op.get())).collect();
-        wait::heard(py, || -> Answer<Pending> {
-            let lent = intention::lend(&steps);
-            let intentions = intention::intentions(&lent);
+        wait::interruptible(py, || -> Result<Pending> {
+            let borrowed = intention::borrow(&steps);
+            let intentions = intention::intentions(&borrowed);
             Ok(Pending::new(weir.propose(&intentions)?))
         })
     }
@@ -89,7 +89,7 @@ pub(crate) fn open(
     if let Some(bytes) = log_segment_bytes {
         options.log_segment_bytes = bytes;
     }
-    let opened = wait::heard(py, || {
+    let opened = wait::interruptible(py, || {
         Weir::open_with(path, &options).map_err(Failure::from)
     })?;
     Ok(Store::new(opened))
@@ -126,7 +126,7 @@ pub(crate) fn connect(
         agent.unwrap_or_else(|| concat!("weir-python/", env!("CARGO_PKG_VERSION")).into());
     options.connect_timeout = seconds("connect_timeout", connect_timeout)?;
     options.patience = seconds("patience", patience)?.max(Duration::from_millis(1));
-    let connected = wait::heard(py, || {
+    let connected = wait::interruptible(py, || {
         Weir::connect_with(url, &options).map_err(Failure::from)
     })?;
     Ok(Store::new(connected))
@@ -147,7 +147,7 @@ impl Store {
     #[pyo3(signature = (*, dead=false))]
     fn topics(&self, py: Python<'_>, dead: bool) -> PyResult<Vec<TopicInfo>> {
         let weir = self.weir()?;
-        let found = wait::heard(py, || weir.topics(dead).map_err(Failure::from))?;
+        let found = wait::interruptible(py, || weir.topics(dead).map_err(Failure::from))?;
         Ok(found.into_iter().map(TopicInfo::from).collect())
     }
 
@@ -214,28 +214,28 @@ impl Store {
         options.patience = seconds("patience", patience)?;
         options.token = token.map(|token| token.as_ref().to_vec());
         let weir = self.weir()?;
-        let query = wait::heard(py, || weir.query(options).map_err(Failure::from))?;
+        let query = wait::interruptible(py, || weir.query(options).map_err(Failure::from))?;
         Ok(TopicQuery::new(query))
     }
 
     /// Makes every acknowledged write durable, at any level.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let weir = self.weir()?;
-        wait::heard(py, || weir.sync().map_err(Failure::from))
+        wait::interruptible(py, || weir.sync().map_err(Failure::from))
     }
 
     /// The durability of an acknowledged write.
     #[getter]
     fn durability(&self, py: Python<'_>) -> PyResult<&'static str> {
         let weir = self.weir()?;
-        Ok(wait::heard(py, || weir.durability().map_err(Failure::from))?.name())
+        Ok(wait::interruptible(py, || weir.durability().map_err(Failure::from))?.name())
     }
 
     /// The id of the store, 32 hexadecimal digits.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<String> {
         let weir = self.weir()?;
-        let id = wait::heard(py, || weir.store_id().map_err(Failure::from))?;
+        let id = wait::interruptible(py, || weir.store_id().map_err(Failure::from))?;
         // A client id has the same text form.
         Ok(ClientId(id).to_string())
     }
@@ -243,7 +243,7 @@ impl Store {
     /// Counters since the store was opened, by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let weir = self.weir()?;
-        let stats = wait::heard(py, || weir.stats().map_err(Failure::from))?;
+        let stats = wait::interruptible(py, || weir.stats().map_err(Failure::from))?;
         let dict = PyDict::new(py);
         for (name, value) in [
             ("batches", stats.batches),
@@ -274,7 +274,7 @@ impl Store {
             .take();
         let Some(weir) = weir else { return Ok(()) };
         self.closed.store(true, Ordering::Release);
-        wait::heard(py, || weir.close().map_err(Failure::from))
+        wait::interruptible(py, || weir.close().map_err(Failure::from))
     }
 
     /// Whether the store was closed here.

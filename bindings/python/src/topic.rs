@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict};
 use weir::{CodeHash, Intention, Operation, ReadFrom, Weir};
 
 use crate::data::{Content, Data};
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::group::{Group, GroupInfo};
 use crate::intention::{self, Expect, Op};
 use crate::options;
@@ -41,7 +41,7 @@ impl Topic {
     }
 
     /// The topic, or an error if the store was closed.
-    fn live(&self) -> Answer<&weir::Topic> {
+    fn open_handle(&self) -> Result<&weir::Topic> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Failure::closed());
         }
@@ -53,7 +53,7 @@ impl Topic {
     }
 
     /// Executes one intention and returns its verdict.
-    fn one(
+    fn execute_one(
         &self,
         py: Python<'_>,
         operation: Operation<'_>,
@@ -62,7 +62,7 @@ impl Topic {
     ) -> PyResult<Verdict> {
         let intention = Intention::new(self.name(), operation).expecting(expect);
         let intention = Intention { meta, ..intention };
-        let pending = wait::heard(py, || -> Answer<Pending> {
+        let pending = wait::interruptible(py, || -> Result<Pending> {
             Ok(Pending::new(self.weir.propose(&[intention])?))
         })?;
         Self::first(py, &pending)
@@ -110,19 +110,19 @@ impl Topic {
                 }
             }
         };
-        self.one(py, operation, &[], b"")
+        self.execute_one(py, operation, &[], b"")
     }
 
     /// Creates the topic if it does not exist. Returns whether this call created it.
     fn ensure(&self, py: Python<'_>) -> PyResult<bool> {
-        wait::heard(py, || self.live()?.ensure().map_err(Failure::from))
+        wait::interruptible(py, || self.open_handle()?.ensure().map_err(Failure::from))
     }
 
     /// Replaces the options; see `create`.
     #[pyo3(signature = (**options))]
     fn alter(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Verdict> {
         let options = &options::topic(options)?;
-        self.one(py, Operation::Alter { options }, &[], b"")
+        self.execute_one(py, Operation::Alter { options }, &[], b"")
     }
 
     /// Replaces the program of the topic. With `expected`, only if the current program has this
@@ -137,7 +137,7 @@ impl Topic {
     ) -> PyResult<Verdict> {
         let expected = expected.map(CodeHash);
         let (code, args) = (program.as_ref(), args.as_ref());
-        self.one(
+        self.execute_one(
             py,
             Operation::Replace {
                 expected,
@@ -152,12 +152,13 @@ impl Topic {
     /// Destroys the topic and its keys. If it is created again, its offsets continue after the old
     /// ones.
     fn destroy(&self, py: Python<'_>) -> PyResult<Verdict> {
-        self.one(py, Operation::Destroy, &[], b"")
+        self.execute_one(py, Operation::Destroy, &[], b"")
     }
 
     /// The current state of the topic; None if it was never created.
     fn info(&self, py: Python<'_>) -> PyResult<Option<TopicInfo>> {
-        let info = wait::heard(py, || self.live()?.try_info().map_err(Failure::from))?;
+        let info =
+            wait::interruptible(py, || self.open_handle()?.try_info().map_err(Failure::from))?;
         Ok(info.map(TopicInfo::from))
     }
 
@@ -168,7 +169,7 @@ impl Topic {
             key: b"",
             value: value.as_ref(),
         };
-        self.one(py, operation, &[], meta.as_ref())
+        self.execute_one(py, operation, &[], meta.as_ref())
     }
 
     /// Appends a record and sets its key. Ctrl-C ends the wait, not the write.
@@ -178,7 +179,7 @@ impl Topic {
             key: key.as_ref(),
             value: value.as_ref(),
         };
-        self.one(py, operation, &[], meta.as_ref())
+        self.execute_one(py, operation, &[], meta.as_ref())
     }
 
     /// Puts the record if all conditions hold. Otherwise the verdict is INVALID with CONFLICT, and
@@ -197,10 +198,10 @@ impl Topic {
             key: key.as_ref(),
             value: value.as_ref(),
         };
-        self.one(
+        self.execute_one(
             py,
             operation,
-            &intention::borrowed(&conditions),
+            &intention::borrow_conditions(&conditions),
             meta.as_ref(),
         )
     }
@@ -216,10 +217,10 @@ impl Topic {
     ) -> PyResult<Verdict> {
         let conditions = intention::conditions(&expect);
         let operation = Operation::Delete { key: key.as_ref() };
-        self.one(
+        self.execute_one(
             py,
             operation,
-            &intention::borrowed(&conditions),
+            &intention::borrow_conditions(&conditions),
             meta.as_ref(),
         )
     }
@@ -235,9 +236,9 @@ impl Topic {
     fn send(&self, py: Python<'_>, ops: Vec<Op<'_>>) -> PyResult<Pending> {
         let name = self.name();
         let steps: Vec<_> = ops.iter().map(|op| (name, op.get())).collect();
-        wait::heard(py, || -> Answer<Pending> {
-            let lent = intention::lend(&steps);
-            let intentions = intention::intentions(&lent);
+        wait::interruptible(py, || -> Result<Pending> {
+            let borrowed = intention::borrow(&steps);
+            let intentions = intention::intentions(&borrowed);
             Ok(Pending::new(self.weir.propose(&intentions)?))
         })
     }
@@ -251,10 +252,10 @@ impl Topic {
         expect: Vec<Bound<'_, Expect>>,
     ) -> PyResult<Verdict> {
         let whole = intention::Transaction::new(ops, expect)?;
-        let lent = intention::Step::Transaction(&whole).lend();
-        let pending = wait::heard(py, || -> Answer<Pending> {
+        let borrowed = intention::Step::Transaction(&whole).borrow();
+        let pending = wait::interruptible(py, || -> Result<Pending> {
             Ok(Pending::new(
-                self.weir.propose(&[lent.intention(self.name())])?,
+                self.weir.propose(&[borrowed.intention(self.name())])?,
             ))
         })?;
         Self::first(py, &pending)
@@ -262,14 +263,16 @@ impl Topic {
 
     /// The record with the current value of a key; None if there is none.
     fn get(&self, py: Python<'_>, key: Data) -> PyResult<Option<Record>> {
-        let found = wait::heard(py, || self.live()?.get(&key).map_err(Failure::from))?;
+        let found =
+            wait::interruptible(py, || self.open_handle()?.get(&key).map_err(Failure::from))?;
         Ok(found.map(Record::of_value))
     }
 
     /// The record at an offset; None if it does not exist.
     fn at(&self, py: Python<'_>, offset: u64) -> PyResult<Option<Record>> {
         let offset = weir::ConsequenceOffset(offset);
-        let found = wait::heard(py, || self.live()?.at(offset).map_err(Failure::from))?;
+        let found =
+            wait::interruptible(py, || self.open_handle()?.at(offset).map_err(Failure::from))?;
         Ok(found.map(Record::of_value))
     }
 
@@ -278,13 +281,13 @@ impl Topic {
     #[pyo3(signature = (prefix=Data::Copy(Vec::new()), *, after=None, limit=None))]
     fn keys(&self, prefix: Data, after: Option<Data>, limit: Option<usize>) -> PyResult<Keys> {
         Ok(Keys {
-            topic: self.live()?.clone(),
+            topic: self.open_handle()?.clone(),
             prefix: prefix.as_ref().to_vec(),
             state: Mutex::new(KeysState {
                 ready: VecDeque::new(),
                 after: after.map(|after| after.as_ref().to_vec()),
-                left: limit.unwrap_or(usize::MAX),
-                over: false,
+                remaining: limit.unwrap_or(usize::MAX),
+                ended: false,
             }),
         })
     }
@@ -311,7 +314,9 @@ impl Topic {
         end: bool,
     ) -> PyResult<Reader> {
         let from = start(position, after, last, time_ms, end, ReadFrom::Start)?;
-        let reader = wait::heard(py, || self.live()?.reader(from).map_err(Failure::from))?;
+        let reader = wait::interruptible(py, || {
+            self.open_handle()?.reader(from).map_err(Failure::from)
+        })?;
         Ok(Reader::new(reader, Some(0.0), Arc::clone(&self.closed)))
     }
 
@@ -359,14 +364,16 @@ impl Topic {
         start: bool,
         timeout: Option<f64>,
     ) -> PyResult<Reader> {
-        let usual = if start {
+        let default = if start {
             ReadFrom::Start
         } else {
             ReadFrom::End
         };
-        let from = crate::reader::start(position, after, last, time_ms, false, usual)?;
+        let from = crate::reader::start(position, after, last, time_ms, false, default)?;
         timeout.map(|time| seconds("timeout", time)).transpose()?;
-        let reader = wait::heard(py, || self.live()?.listener(from).map_err(Failure::from))?;
+        let reader = wait::interruptible(py, || {
+            self.open_handle()?.listener(from).map_err(Failure::from)
+        })?;
         Ok(Reader::new(reader, timeout, Arc::clone(&self.closed)))
     }
 
@@ -375,8 +382,8 @@ impl Topic {
     #[pyo3(signature = (*, timeout=Some(0.0)))]
     fn latest(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Latest> {
         timeout.map(|time| seconds("timeout", time)).transpose()?;
-        let latest = wait::heard(py, || {
-            self.live()?
+        let latest = wait::interruptible(py, || {
+            self.open_handle()?
                 .latest(crate::wait::SLICE)
                 .map_err(Failure::from)
         })?;
@@ -421,12 +428,12 @@ impl Topic {
         if let Some(pending) = pending {
             setup.pending_max = pending;
         }
-        let group = wait::heard(py, || -> Answer<weir::Group> {
-            if existing && self.live()?.group_info(name)?.is_none() {
+        let group = wait::interruptible(py, || -> Result<weir::Group> {
+            if existing && self.open_handle()?.group_info(name)?.is_none() {
                 let text = format!("topic {} has no group {name}", self.name());
                 return Err(Failure::new(weir::ErrorCode::GroupUnknown, text));
             }
-            let topic = self.live()?;
+            let topic = self.open_handle()?;
             setup.start = topic.offset_before(from)?.0;
             Ok(topic.group_with(name, &setup)?)
         })?;
@@ -440,7 +447,8 @@ impl Topic {
 
     /// The groups of the topic, by name.
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<GroupInfo>> {
-        let groups = wait::heard(py, || self.live()?.groups().map_err(Failure::from))?;
+        let groups =
+            wait::interruptible(py, || self.open_handle()?.groups().map_err(Failure::from))?;
         Ok(groups.into_iter().map(GroupInfo::from).collect())
     }
 
@@ -460,8 +468,8 @@ pub(crate) struct Keys {
 struct KeysState {
     ready: VecDeque<weir::KeyEntry>,
     after: Option<Vec<u8>>,
-    left: usize,
-    over: bool,
+    remaining: usize,
+    ended: bool,
 }
 
 #[pymethods]
@@ -471,15 +479,15 @@ impl Keys {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyBytes>, u64)>> {
-        let found = wait::heard(py, || -> Answer<Option<weir::KeyEntry>> {
+        let found = wait::interruptible(py, || -> Result<Option<weir::KeyEntry>> {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.ready.is_empty() && !state.over && state.left > 0 {
-                let limit = state.left.min(SCAN_KEYS);
+            if state.ready.is_empty() && !state.ended && state.remaining > 0 {
+                let limit = state.remaining.min(SCAN_KEYS);
                 let found = self
                     .topic
                     .scan(&self.prefix, state.after.as_deref(), limit)?;
-                state.over = found.len() < limit;
-                state.left -= found.len();
+                state.ended = found.len() < limit;
+                state.remaining -= found.len();
                 state.after = found.last().map(|entry| entry.key.to_vec());
                 state.ready = found.into();
             }
@@ -525,9 +533,9 @@ impl From<weir::TopicInfo> for TopicInfo {
 #[pymethods]
 impl TopicInfo {
     fn __repr__(&self) -> String {
-        let life = if self.live { "" } else { ", dead" };
+        let suffix = if self.live { "" } else { ", dead" };
         format!(
-            "<weir.TopicInfo {}: {} to {}{life}>",
+            "<weir.TopicInfo {}: {} to {}{suffix}>",
             self.name, self.first, self.last
         )
     }

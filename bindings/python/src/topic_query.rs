@@ -9,13 +9,13 @@ use weir::{
     ErrorCode, IntentionOffset, RecordKind, TopicEnd, TopicQueryCanceller, TopicStep, TopicView,
 };
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 use crate::exclusive::Exclusive;
 use crate::result::Page;
 use crate::wait;
 
 /// Parses the name of a view.
-pub(crate) fn view(name: &str) -> Answer<TopicView> {
+pub(crate) fn view(name: &str) -> Result<TopicView> {
     match name {
         "log" => Ok(TopicView::Log),
         "latest" => Ok(TopicView::Latest),
@@ -24,7 +24,7 @@ pub(crate) fn view(name: &str) -> Answer<TopicView> {
 }
 
 /// Parses the end of a query.
-pub(crate) fn end(as_of: Option<u64>, follow: bool) -> Answer<TopicEnd> {
+pub(crate) fn end(as_of: Option<u64>, follow: bool) -> Result<TopicEnd> {
     match (as_of, follow) {
         (None, false) => Ok(TopicEnd::Now),
         (Some(intention), false) => Ok(TopicEnd::AsOf(IntentionOffset(intention))),
@@ -37,7 +37,7 @@ pub(crate) fn end(as_of: Option<u64>, follow: bool) -> Answer<TopicEnd> {
 }
 
 /// Parses the names of kinds of records.
-pub(crate) fn kinds(names: &[String]) -> Answer<Vec<RecordKind>> {
+pub(crate) fn kinds(names: &[String]) -> Result<Vec<RecordKind>> {
     let all = (1..=u8::MAX).map_while(RecordKind::from_number);
     let all: Vec<RecordKind> = all.collect();
     let found = names.iter().map(|name| {
@@ -56,7 +56,7 @@ pub(crate) struct TopicQuery {
 }
 
 /// The result of a wait.
-enum Waited {
+enum WaitOutcome {
     Page(weir::query::ResultPage),
     Done,
 }
@@ -70,7 +70,7 @@ impl TopicQuery {
         }
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut weir::TopicQuery) -> Answer<T>) -> Answer<T> {
+    fn with<T>(&self, work: impl FnOnce(&mut weir::TopicQuery) -> Result<T>) -> Result<T> {
         work(&mut *self.query.lock()?)
     }
 
@@ -79,12 +79,12 @@ impl TopicQuery {
         py: Python<'_>,
         end: Option<Instant>,
         bounds: Bounds,
-    ) -> PyResult<Option<Waited>> {
-        wait::sliced(py, end, |slice| {
+    ) -> PyResult<Option<WaitOutcome>> {
+        wait::wait_in_slices(py, end, |slice| {
             self.with(|query| {
                 Ok(match query.next(bounds, Some(slice))? {
-                    TopicStep::Page(page) => Some(Waited::Page(page)),
-                    TopicStep::Done => Some(Waited::Done),
+                    TopicStep::Page(page) => Some(WaitOutcome::Page(page)),
+                    TopicStep::Done => Some(WaitOutcome::Done),
                     TopicStep::Idle => None,
                 })
             })
@@ -100,7 +100,7 @@ impl TopicQuery {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Page>> {
         Ok(match self.step(py, None, Bounds::default())? {
-            Some(Waited::Page(page)) => Some(Page::new(page)),
+            Some(WaitOutcome::Page(page)) => Some(Page::new(page)),
             _ => None,
         })
     }
@@ -120,7 +120,7 @@ impl TopicQuery {
             bytes_max: max_bytes,
         };
         Ok(match self.step(py, wait::until(timeout)?, bounds)? {
-            Some(Waited::Page(page)) => Some(Page::new(page)),
+            Some(WaitOutcome::Page(page)) => Some(Page::new(page)),
             _ => None,
         })
     }

@@ -6,7 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString};
 use weir::query::{Path, PathSet, Tag, path_error_code};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 
 /// Size in bytes above which a scan releases the interpreter.
 pub(crate) const RELEASE_BYTES: usize = 32 << 10;
@@ -23,7 +23,7 @@ pub(crate) struct ValueSpan {
 /// # Errors
 /// `SYNTAX` if a text is not a path, `NOT_SINGULAR` if it can find several values, `TOO_COMPLEX` if
 /// it is too long or there are too many.
-pub(crate) fn path_set(texts: &[impl AsRef<str>]) -> Answer<PathSet> {
+pub(crate) fn path_set(texts: &[impl AsRef<str>]) -> Result<PathSet> {
     let path = |text: &str| {
         Path::parse(text).map_err(|error| {
             let code = path_error_code(error.kind);
@@ -31,7 +31,7 @@ pub(crate) fn path_set(texts: &[impl AsRef<str>]) -> Answer<PathSet> {
         })
     };
     let paths = texts.iter().map(|text| path(text.as_ref()));
-    PathSet::new(&paths.collect::<Answer<Vec<_>>>()?)
+    PathSet::new(&paths.collect::<Result<Vec<_>>>()?)
         .map_err(|error| Failure::new(weir::ErrorCode::TooComplex, error.to_string()))
 }
 
@@ -39,8 +39,8 @@ pub(crate) fn path_set(texts: &[impl AsRef<str>]) -> Answer<PathSet> {
 ///
 /// # Errors
 /// As [`path_set`]; `NOT_JSON` if the item is not JSON up to the value.
-pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<ValueSpan>> {
-    let look = || {
+pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Result<Option<ValueSpan>> {
+    let search = || {
         let paths = path_set(&[path])?;
         let mut found = Vec::new();
         weir::query::find(item, &paths, &mut found)
@@ -53,9 +53,9 @@ pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<Val
         }))
     };
     if item.len() > RELEASE_BYTES {
-        py.detach(look)
+        py.detach(search)
     } else {
-        look()
+        search()
     }
 }
 

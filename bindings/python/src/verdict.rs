@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir::{Commit, Detail, Effect, Outcome, Outcomes};
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 
 /// The final result of one intention. True if it is VALID.
 ///
@@ -18,7 +18,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    fn of(outcome: Outcome) -> Answer<Self> {
+    fn of(outcome: Outcome) -> Result<Self> {
         match outcome {
             Outcome::Committed(commit) => Ok(Self {
                 commit,
@@ -41,7 +41,7 @@ impl Verdict {
     }
 
     /// The verdicts of all intentions of a call, in order.
-    pub(crate) fn all(outcomes: &Outcomes) -> Answer<Vec<Self>> {
+    pub(crate) fn all(outcomes: &Outcomes) -> Result<Vec<Self>> {
         outcomes.iter().map(Self::of).collect()
     }
 }

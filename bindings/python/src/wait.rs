@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use weir::ErrorCode;
 
-use crate::error::{Answer, Failure};
+use crate::error::{Failure, Result};
 
 /// Interval at which a wait checks for signals.
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
 /// Interval at which a call that waits for a server checks for signals.
-const LOOK: Duration = Duration::from_millis(20);
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Longest wait, in seconds: one year. A longer timeout is treated as one year.
 const SECONDS_MAX: f64 = 31_536_000.0;
@@ -21,7 +21,7 @@ const SECONDS_MAX: f64 = 31_536_000.0;
 ///
 /// # Errors
 /// `BAD_OPTION` for a value that is negative or not a number.
-pub(crate) fn seconds(what: &str, value: f64) -> Answer<Duration> {
+pub(crate) fn seconds(what: &str, value: f64) -> Result<Duration> {
     if value.is_nan() || value < 0.0 {
         return Err(Failure::new(
             ErrorCode::BadOption,
@@ -32,7 +32,7 @@ pub(crate) fn seconds(what: &str, value: f64) -> Answer<Duration> {
 }
 
 /// When a wait ends; `None`: never.
-pub(crate) fn until(timeout: Option<f64>) -> Answer<Option<Instant>> {
+pub(crate) fn until(timeout: Option<f64>) -> Result<Option<Instant>> {
     let time = timeout.map(|value| seconds("timeout", value)).transpose()?;
     Ok(time.and_then(|time| Instant::now().checked_add(time)))
 }
@@ -42,21 +42,21 @@ pub(crate) fn until(timeout: Option<f64>) -> Answer<Option<Instant>> {
 ///
 /// # Errors
 /// The errors of the call, and the exception of a signal handler.
-pub(crate) fn heard<T: Send>(
+pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
-    call: impl FnOnce() -> Answer<T> + Send,
+    call: impl FnOnce() -> Result<T> + Send,
 ) -> PyResult<T> {
     let raised = Arc::<Mutex<Option<PyErr>>>::default();
-    let heard = Arc::clone(&raised);
+    let shared = Arc::clone(&raised);
     let done = py.detach(move || {
-        let look = move || {
-            let mut raised = heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_interrupted = move || {
+            let mut raised = shared.lock().unwrap_or_else(PoisonError::into_inner);
             if raised.is_none() {
                 *raised = Python::attach(|py| py.check_signals().err());
             }
             raised.is_some()
         };
-        weir::interruptible(LOOK, Arc::new(look), call)
+        weir::interruptible(SIGNAL_CHECK_INTERVAL, Arc::new(is_interrupted), call)
     });
     let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match raised {
@@ -70,16 +70,16 @@ pub(crate) fn heard<T: Send>(
 ///
 /// # Errors
 /// The errors of `step`, and the exception of a signal handler.
-pub(crate) fn sliced<T: Send>(
+pub(crate) fn wait_in_slices<T: Send>(
     py: Python<'_>,
     end: Option<Instant>,
-    mut step: impl FnMut(Instant) -> Answer<Option<T>> + Send,
+    mut step: impl FnMut(Instant) -> Result<Option<T>> + Send,
 ) -> PyResult<Option<T>> {
     loop {
         let now = Instant::now();
         let slice = now + SLICE;
         let slice = end.map_or(slice, |end| end.min(slice));
-        if let Some(found) = heard(py, || step(slice))? {
+        if let Some(found) = interruptible(py, || step(slice))? {
             return Ok(Some(found));
         }
         py.check_signals()?;

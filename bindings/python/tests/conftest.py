@@ -33,24 +33,24 @@ def topic(store: weir.Store) -> weir.Topic:
 class Server:
     """A `weir serve` process with a new store."""
 
-    def __init__(self, program: str, place: Path) -> None:
+    def __init__(self, program: str, directory: Path) -> None:
         self.process = subprocess.Popen(
             [program, "serve", "--http", "off", "--native", "127.0.0.1:0"]
-            + ["--durability", "memory", "--at", str(place / "served")],
+            + ["--durability", "memory", "--at", str(directory / "served")],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env=dict(os.environ, HOME=str(place), XDG_CONFIG_HOME=str(place)),
+            env=dict(os.environ, HOME=str(directory), XDG_CONFIG_HOME=str(directory)),
         )
         assert self.process.stderr is not None
-        said = []
+        printed = []
         for line in self.process.stderr:
-            said.append(line)
+            printed.append(line)
             if "native at " in line:
                 self.url = line.split("native at ", 1)[1].split()[0]
                 return
-        raise AssertionError("the server does not say where: " + "".join(said))
+        raise AssertionError("the server does not print its address: " + "".join(printed))
 
     def stop(self) -> None:
         self.process.terminate()
@@ -86,9 +86,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Prints how many transcripts ran."""
-    ran: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
-            ran.setdefault(name, []).append(value)
-    for name, counts in sorted(ran.items()):
-        terminalreporter.write_line(f"{name}: {len(counts)} transcripts, {sum(counts)} commands")
+            counts.setdefault(name, []).append(value)
+    for name, commands in sorted(counts.items()):
+        line = f"{name}: {len(commands)} transcripts, {sum(commands)} commands"
+        terminalreporter.write_line(line)

@@ -13,7 +13,7 @@ import weir.aio
 from conftest import PROGRAMS
 
 
-def test_writes_are_answered_together(tmp_path: Path) -> None:
+def test_writes_share_syncs(tmp_path: Path) -> None:
     async def run() -> None:
         async with await weir.aopen(tmp_path / "s") as store:
             topic = store.topic("t")
@@ -37,21 +37,21 @@ def test_writes_are_answered_together(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_more_listeners_than_threads_hear_everything(tmp_path: Path) -> None:
+def test_more_listeners_than_threads_receive_every_record(tmp_path: Path) -> None:
     async def run() -> None:
         async with await weir.aopen(tmp_path / "s", durability="memory") as store:
             topic = store.topic("t")
             await topic.ensure()
 
-            async def hear() -> list[int]:
-                heard: list[int] = []
+            async def receive() -> list[int]:
+                received: list[int] = []
                 async for page in topic.listen(after=1):
-                    heard.extend(record.offset for record in page)
-                    if heard[-1] == 4:
-                        return heard
+                    received.extend(record.offset for record in page)
+                    if received[-1] == 4:
+                        return received
                 raise AssertionError
 
-            tasks = [asyncio.create_task(hear()) for _ in range(50)]
+            tasks = [asyncio.create_task(receive()) for _ in range(50)]
             await asyncio.sleep(0)
             for n in range(3):
                 await topic.append(str(n))
@@ -60,17 +60,17 @@ def test_more_listeners_than_threads_hear_everything(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_listener_ends_by_cancellation_and_its_time(tmp_path: Path) -> None:
+def test_a_listener_ends_when_cancelled_and_after_its_timeout(tmp_path: Path) -> None:
     async def run() -> None:
         async with await weir.aopen(tmp_path / "s", durability="memory") as store:
             topic = store.topic("t")
             await topic.ensure()
 
-            async def hear() -> None:
+            async def receive() -> None:
                 async for _ in topic.listen():
                     pass
 
-            task = asyncio.create_task(hear())
+            task = asyncio.create_task(receive())
             await topic.put("k", "v")
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -79,7 +79,7 @@ def test_a_listener_ends_by_cancellation_and_its_time(tmp_path: Path) -> None:
             assert [r.offset async for r in topic.records()] == [1, 2]
             assert [r.key async for r in topic.latest()] == [b"k"]
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(hear(), 0.05)
+                await asyncio.wait_for(receive(), 0.05)
 
     asyncio.run(run())
 
@@ -101,7 +101,7 @@ def test_members_of_groups_wait_for_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["exclusive", "keyed", "shared"])
-def test_what_a_cancelled_claim_took_comes_with_the_next_one(
+def test_records_of_a_cancelled_claim_are_returned_by_the_next_claim(
     mode: Literal["exclusive", "keyed", "shared"], tmp_path: Path
 ) -> None:
     async def run() -> None:
@@ -110,7 +110,7 @@ def test_what_a_cancelled_claim_took_comes_with_the_next_one(
             await topic.ensure()
             group = await topic.group("g", mode)
             for value in range(0, 30, 3):
-                claiming = await inside(group)
+                claiming = await waiting_claim(group)
                 # The loop is blocked here, so the claim has these records when it is cancelled.
                 topic.blocking.batch([weir.Put("", str(value)), weir.Put("", str(value + 1))])
                 claiming.cancel()
@@ -127,7 +127,7 @@ def test_what_a_cancelled_claim_took_comes_with_the_next_one(
     asyncio.run(run())
 
 
-def test_what_was_given_back_comes_before_what_a_cancelled_claim_took(tmp_path: Path) -> None:
+def test_returned_records_precede_those_of_a_cancelled_claim(tmp_path: Path) -> None:
     async def run() -> None:
         async with await weir.aopen(tmp_path / "s", durability="memory") as store:
             topic = store.topic("t")
@@ -135,7 +135,7 @@ def test_what_was_given_back_comes_before_what_a_cancelled_claim_took(tmp_path: 
             group = await topic.group("g", "exclusive")
             await topic.append("0")
             (first,) = await group.claim(1)
-            claiming = await inside(group)
+            claiming = await waiting_claim(group)
             topic.blocking.append("1")
             claiming.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -147,7 +147,7 @@ def test_what_was_given_back_comes_before_what_a_cancelled_claim_took(tmp_path: 
     asyncio.run(run())
 
 
-async def inside(group: weir.aio.Group) -> asyncio.Task[list[weir.Work]]:
+async def waiting_claim(group: weir.aio.Group) -> asyncio.Task[list[weir.Work]]:
     """Starts a claim that waits."""
     while True:
         claiming = asyncio.create_task(group.claim(timeout=None))
@@ -169,7 +169,7 @@ def is_busy(group: weir.aio.Group) -> bool:
     return False
 
 
-def test_sessions_and_options_are_there_too(tmp_path: Path) -> None:
+def test_sessions_options_and_queries(tmp_path: Path) -> None:
     async def run() -> None:
         async with await weir.aopen(tmp_path / "s", durability="memory") as store:
             topic = store.topic("t")

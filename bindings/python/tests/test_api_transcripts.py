@@ -26,7 +26,7 @@ def value(text: str) -> bytes:
     return text.replace("\\n", "\n").encode()
 
 
-def shown(data: bytes) -> str:
+def printable(data: bytes) -> str:
     return data.decode(errors="replace").replace("\n", "\\n")
 
 
@@ -57,10 +57,10 @@ def options(words: list[str]) -> dict[str, Any]:
 def record_line(record: weir.Record) -> str:
     line = f"{record.offset} {record.kind}"
     if record.kind == "DELETE":
-        line += " " + shown(record.key)
+        line += " " + printable(record.key)
     elif record.kind == "PUT":
-        line += f" {shown(record.key)}={shown(record.value)}"
-    return line + (" meta " + shown(record.meta) if record.meta else "")
+        line += f" {printable(record.key)}={printable(record.value)}"
+    return line + (" meta " + printable(record.meta) if record.meta else "")
 
 
 def verdict_line(verdict: weir.Verdict) -> str:
@@ -89,19 +89,19 @@ def verdict_line(verdict: weir.Verdict) -> str:
     return line
 
 
-class World:
+class Runner:
     """The state that the commands of a file use."""
 
-    def __init__(self, place: Path, url: str | None = None) -> None:
-        self.place = place
+    def __init__(self, directory: Path, url: str | None = None) -> None:
+        self.directory = directory
         self.url = url
         self.store: weir.Store | None = None
-        self.kept: list[tuple[str, Op]] = []
+        self.batch: list[tuple[str, Op]] = []
         self.steps: list[weir.Put | weir.Delete] = []
         self.pending: weir.Pending | None = None
         self.sessions: dict[str, weir.Session] = {}
         self.readers: dict[str, weir.Reader] = {}
-        self.left: dict[str, list[weir.Record]] = {}
+        self.unused: dict[str, list[weir.Record]] = {}
         self.groups: dict[str, weir.Group] = {}
         self.work: dict[tuple[str, int], tuple[int, int]] = {}
         self.topics: dict[str, weir.Topic] = {}
@@ -136,7 +136,7 @@ class World:
 
     def do_open(self, _: str) -> None:
         if self.url is None:
-            self.store = weir.open(self.place, durability="memory")
+            self.store = weir.open(self.directory, durability="memory")
         else:
             self.store = weir.connect(self.url)
 
@@ -204,23 +204,23 @@ class World:
         self.verdict(self.topic(name).delete(empty(key), expect=conditions(expect)))
 
     def do_add(self, rest: str) -> None:
-        self.kept.append(self.op(rest))
+        self.batch.append(self.op(rest))
 
-    def take(self) -> list[tuple[str, Op]]:
-        kept, self.kept = self.kept, []
-        return kept
+    def take_batch(self) -> list[tuple[str, Op]]:
+        batch, self.batch = self.batch, []
+        return batch
 
     def do_submit(self, _: str) -> None:
-        kept = self.take()
-        if not kept:
+        batch = self.take_batch()
+        if not batch:
             # An empty list is an error in languages that pass a list with its length.
             self.out.append("! BAD_OPTION")
             return
-        for verdict in self.open_store().batch(kept):
+        for verdict in self.open_store().batch(batch):
             self.verdict(verdict)
 
     def do_send(self, _: str) -> None:
-        self.pending = self.open_store().send(self.take())
+        self.pending = self.open_store().send(self.take_batch())
 
     def do_wait(self, _: str) -> None:
         assert self.pending is not None
@@ -244,7 +244,7 @@ class World:
 
     def do_as(self, rest: str) -> None:
         name, _, command = rest.partition(" ")
-        intentions = self.take() if command == "submit" else [self.op(command)]
+        intentions = self.take_batch() if command == "submit" else [self.op(command)]
         for verdict in self.sessions[name].execute(intentions):
             self.verdict(verdict)
 
@@ -271,11 +271,11 @@ class World:
         topic = self.topic(name)
         keys = list(topic.keys(empty(prefix), after=empty(after) or None, limit=int(limit)))
         for key, offset in keys:
-            line = f"{shown(key)} {offset}"
+            line = f"{printable(key)} {offset}"
             if values:
                 record = topic.get(key)
                 assert record is not None and record.offset == offset
-                line += " " + shown(record.value)
+                line += " " + printable(record.value)
             self.out.append(line)
         if not keys:
             self.out.append("done")
@@ -287,31 +287,31 @@ class World:
         self.scan(rest, True)
 
     def do_log(self, rest: str) -> None:
-        name, place = rest.split()
-        for record in self.topic(name).pages(**start(place)).records():
+        name, position = rest.split()
+        for record in self.topic(name).pages(**start(position)).records():
             self.out.append(record_line(record))
 
     def do_listen(self, rest: str) -> None:
-        reader, name, place = rest.split()
-        given = start(place)
-        if place == "start":
-            given = {"start": True}
-        given.pop("end", None)
-        self.readers[reader] = self.topic(name).listen(**given)
-        self.left[reader] = []
+        reader, name, position = rest.split()
+        options = start(position)
+        if position == "start":
+            options = {"start": True}
+        options.pop("end", None)
+        self.readers[reader] = self.topic(name).listen(**options)
+        self.unused[reader] = []
 
     def do_next(self, rest: str) -> None:
         name, count_text, ms = rest.split()
-        count, left = int(count_text), self.left[name]
-        while len(left) < count:
+        count, unused = int(count_text), self.unused[name]
+        while len(unused) < count:
             page = self.readers[name].next_page(int(ms) / 1000)
             if page is None:
                 break
-            left.extend(page)
-        self.left[name] = left[count:]
-        for record in left[:count]:
+            unused.extend(page)
+        self.unused[name] = unused[count:]
+        for record in unused[:count]:
             self.out.append(record_line(record))
-        if len(left) < count:
+        if len(unused) < count:
             self.out.append("timeout")
 
     def do_info(self, rest: str) -> None:
@@ -319,29 +319,29 @@ class World:
         if info is None:
             self.out.append("absent")
         else:
-            life = "live" if info.live else "dead"
-            self.out.append(f"{life} first {info.first} last {info.last} keys {info.keys}")
+            state = "live" if info.live else "dead"
+            self.out.append(f"{state} first {info.first} last {info.last} keys {info.keys}")
 
     def do_topics(self, rest: str) -> None:
         self.out.extend(info.name for info in self.open_store().topics(dead=rest == "all"))
 
     def do_group(self, rest: str) -> None:
         name, topic, group, mode, member, *words = rest.split()
-        given: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for word in words:
             option, _, text = word.partition("=")
             if option == "lease":
-                given["lease"] = int(text) / 1000
+                options["lease"] = int(text) / 1000
             elif option == "dead":
-                given["dead_letters"] = text
+                options["dead_letters"] = text
             elif option == "existing":
-                given["existing"] = True
+                options["existing"] = True
             elif option == "start":
-                given.update(start(text))
+                options.update(start(text))
             else:
-                given[option] = int(text)
-        made = self.topic(topic).group(group, mode, member=member, **given)  # type: ignore[arg-type]
-        self.groups[name] = made
+                options[option] = int(text)
+        join = self.topic(topic).group
+        self.groups[name] = join(group, mode, member=member, **options)  # type: ignore[arg-type]
 
     def do_claim(self, rest: str) -> None:
         name, limit, ms = rest.split()
@@ -353,7 +353,7 @@ class World:
         if not claimed:
             self.out.append("timeout")
 
-    def held(self, name: str, offsets: list[str]) -> list[tuple[int, int]]:
+    def claims(self, name: str, offsets: list[str]) -> list[tuple[int, int]]:
         return [self.work.get((name, int(offset)), (0, int(offset))) for offset in offsets]
 
     def lost(self, offsets: list[int]) -> None:
@@ -361,19 +361,19 @@ class World:
 
     def do_done(self, rest: str) -> None:
         name, *offsets = rest.split()
-        self.lost(self.groups[name].ack(self.held(name, offsets)))
+        self.lost(self.groups[name].ack(self.claims(name, offsets)))
 
     def do_done_soon(self, rest: str) -> None:
         name, *offsets = rest.split()
-        self.groups[name].ack_soon(self.held(name, offsets))
+        self.groups[name].ack_soon(self.claims(name, offsets))
 
     def do_fail(self, rest: str) -> None:
         name, ms, *offsets = rest.split()
-        self.lost(self.groups[name].nack(self.held(name, offsets), delay=int(ms) / 1000))
+        self.lost(self.groups[name].nack(self.claims(name, offsets), delay=int(ms) / 1000))
 
     def do_extend(self, rest: str) -> None:
         name, ms, *offsets = rest.split()
-        self.lost(self.groups[name].extend(self.held(name, offsets), int(ms) / 1000))
+        self.lost(self.groups[name].extend(self.claims(name, offsets), int(ms) / 1000))
 
     def do_take_over(self, rest: str) -> None:
         self.groups[rest].take_over()
@@ -382,8 +382,8 @@ class World:
         self.groups[rest].leave()
 
     def do_reset(self, rest: str) -> None:
-        name, place = rest.split()
-        self.groups[name].reset(**start(place)).check()
+        name, position = rest.split()
+        self.groups[name].reset(**start(position)).check()
 
     def do_end(self, rest: str) -> None:
         self.groups[rest].delete().check()
@@ -395,8 +395,8 @@ class World:
         )
 
 
-def start(place: str) -> dict[str, Any]:
-    word, _, number = place.partition(":")
+def start(position: str) -> dict[str, Any]:
+    word, _, number = position.partition(":")
     if word == "text":
         return {"position": number}
     if word in ("after", "last"):
@@ -408,25 +408,25 @@ def start(place: str) -> dict[str, Any]:
 def test_transcript(
     path: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    record_property("vectors/api", replayed(path, World(tmp_path / "store")))
+    record_property("vectors/api", run_blocks(path, Runner(tmp_path / "store")))
 
 
 @pytest.mark.parametrize("path", SERVED, ids=lambda path: path.stem)
 def test_transcript_served(
     path: Path, tmp_path: Path, server: Server, record_property: Callable[[str, object], None]
 ) -> None:
-    world = World(tmp_path / "store", server.url)
-    record_property("vectors/api, served", replayed(path, world))
+    runner = Runner(tmp_path / "store", server.url)
+    record_property("vectors/api, served", run_blocks(path, runner))
 
 
-def replayed(path: Path, world: World) -> int:
+def run_blocks(path: Path, runner: Runner) -> int:
     """Runs a transcript and returns the number of its commands."""
     commands = 0
     for number, (lines, printed) in enumerate(blocks(path)):
-        world.out = []
+        runner.out = []
         for line in lines:
-            world.run(line)
+            runner.run(line)
         commands += len(lines)
-        assert world.out == printed, f"{path.name}, block {number + 1}"
+        assert runner.out == printed, f"{path.name}, block {number + 1}"
     assert commands > 0
     return commands

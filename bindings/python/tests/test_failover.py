@@ -20,7 +20,7 @@ def check(records: list[weir.Record], first: int) -> None:
     assert [record.text() for record in records] == values
 
 
-def heard(listener: weir.Reader, count: int) -> list[weir.Record]:
+def receive(listener: weir.Reader, count: int) -> list[weir.Record]:
     records: list[weir.Record] = []
     while len(records) < count:
         page = listener.next_page(60)
@@ -30,7 +30,7 @@ def heard(listener: weir.Reader, count: int) -> list[weir.Record]:
     return records
 
 
-def test_a_lost_leader_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_killed_leader_loses_and_repeats_no_write(tmp_path: Path) -> None:
     program = os.environ.get("WEIR_CLUSTER")
     if not program:
         pytest.skip("WEIR_CLUSTER does not name what starts a cluster")
@@ -45,14 +45,14 @@ def test_a_lost_leader_loses_and_doubles_nothing(tmp_path: Path) -> None:
             listener = topic.listen(start=True)
             for n in range(END):
                 if n == KILL:
-                    check(heard(listener, KILL + 1), 1)
+                    check(receive(listener, KILL + 1), 1)
                     cluster.stdin.write("kill\n")
                     cluster.stdin.flush()
                 if n == DEAD:
                     assert cluster.stdout.readline().startswith("killed ")
                 (verdict,) = session.execute([("orders", weir.Put("k", str(n)))])
                 assert verdict.valid
-            check(heard(listener, END - KILL), KILL + 2)
+            check(receive(listener, END - KILL), KILL + 2)
             records = list(topic.records())
             assert len(records) == END + 1
             check(records, 1)

@@ -49,7 +49,7 @@ def url(mock: str, request: pytest.FixtureRequest) -> Iterator[str]:
         server.wait()
 
 
-def test_documents_come_in_order(url: str, tmp_path: Path) -> None:
+def test_documents_are_in_order(url: str, tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLE), url]
     done = subprocess.run(
         command, cwd=tmp_path, check=True, timeout=60, capture_output=True, text=True

@@ -59,7 +59,7 @@ def test_the_stub_names_what_the_module_has() -> None:
 
 
 def test_editors_that_read_the_stub_alone_show_docstrings() -> None:
-    def said(of: object) -> str:
+    def docstring(of: object) -> str:
         text = inspect.getdoc(of) or ""
         return " ".join(text.split("\n\n")[0].split())
 
@@ -75,7 +75,7 @@ def test_editors_that_read_the_stub_alone_show_docstrings() -> None:
                 continue
             of = thing if member is node else getattr(thing, member.name)
             written = " ".join((ast.get_docstring(member) or "").split())
-            assert written == said(of), f"{node.name}.{member.name}"
+            assert written == docstring(of), f"{node.name}.{member.name}"
 
 
 def test_everything_public_is_documented() -> None:

@@ -16,7 +16,7 @@ def items(query: weir.Query) -> list[bytes]:
     return [bytes(item) for page in weir.pages(query) for item in page]
 
 
-def test_each_way_in_gives_the_same() -> None:
+def test_all_kinds_of_pages_give_equal_results() -> None:
     page = b'[{"n":1},{"n":2}]'
     ways: list[bytes | str | bytearray | memoryview]
     ways = [page, page.decode(), bytearray(page), memoryview(page)]
@@ -31,7 +31,7 @@ def test_each_way_in_gives_the_same() -> None:
     assert items(query) == [b'{"n":1}', b'{"n":2}']
 
 
-def test_a_buffer_is_given_away_once_and_unseen() -> None:
+def test_a_buffer_is_transferred_once_and_only_without_views() -> None:
     query = weir.Query()
     source = query.add_source()
     buffer = weir.Buffer(4)
@@ -51,7 +51,7 @@ def test_a_buffer_is_given_away_once_and_unseen() -> None:
     assert items(query) == [b"1"]
 
 
-def test_a_buffer_has_its_memory_again_when_its_page_is_refused() -> None:
+def test_a_buffer_gets_its_memory_back_when_its_page_is_rejected() -> None:
     buffer = weir.Buffer(4)
     io.BytesIO(b"[1,2").readinto(buffer)
     query = weir.Query()
@@ -65,7 +65,7 @@ def test_a_buffer_has_its_memory_again_when_its_page_is_refused() -> None:
     assert items(query) == [b"1"]
 
 
-def test_bytes_are_not_copied_and_come_back() -> None:
+def test_bytes_are_not_copied_and_are_released() -> None:
     query = weir.Query()
     source = query.add_source()
     given = bytearray(b"[1,2]")
@@ -101,7 +101,7 @@ def test_a_view_outlives_item_page_and_query() -> None:
     assert bytes(view) == b'{"n":1,"v":"x"}' and bytes(inner) == b'"x"' and view.readonly
 
 
-def test_items_are_looked_into() -> None:
+def test_values_are_found_in_items() -> None:
     query = weir.Query()
     query.add_source("s").enqueue(b'[ {"a":{"b":[1,2]},"t":true,"u":"\\u0041"} ]')
     page = query.next()
@@ -140,7 +140,7 @@ def test_needs_are_fetched_until_the_end() -> None:
     assert found == [1, 2, 4, 5, 6] and len(asked) == 5
 
 
-def test_a_page_that_nobody_hands_in_is_an_error() -> None:
+def test_a_fetch_that_enqueues_nothing_is_an_error() -> None:
     async def later(query: weir.Query) -> list[weir.Page]:
         async def nothing(need: weir.Need) -> None:
             return None
@@ -174,7 +174,7 @@ def test_a_fetch_may_finish_its_source() -> None:
     assert list(weir.pages(query, fetch)) == []
 
 
-def test_a_split_is_told_while_fetching() -> None:
+def test_a_fetch_may_split_its_source() -> None:
     query = weir.Query(order="$.n")
     query.add_source("whole", sorted=True)
 
@@ -212,7 +212,7 @@ def test_needs_are_fetched_together() -> None:
     assert asyncio.run(run()) == [4, 3, 2, 1, 0]
 
 
-def test_pages_ahead_that_find_no_room_are_asked_for_again() -> None:
+def test_pages_ahead_that_exceed_the_budget_are_requested_again() -> None:
     fetched = []
 
     async def run() -> list[int]:
@@ -232,7 +232,7 @@ def test_pages_ahead_that_find_no_room_are_asked_for_again() -> None:
     assert len(fetched) > 4 * 3
 
 
-def test_a_cancelled_task_leaves_its_query_free() -> None:
+def test_a_query_is_usable_after_its_task_is_cancelled() -> None:
     page = b"[" + b"1," * 4_000_000 + b"1]"
 
     async def run() -> None:
@@ -293,7 +293,7 @@ def test_a_fetch_that_fails_ends_the_others() -> None:
     assert sorted(ended) == [1, 2]
 
 
-def test_tokens_go_on_elsewhere() -> None:
+def test_another_query_resumes_at_a_token() -> None:
     def query(token: bytes | None = None) -> weir.Query:
         made = weir.Query(order="$.n", token=token)
         made.add_source("s", sorted=True, first="0")
@@ -316,7 +316,7 @@ def test_tokens_go_on_elsewhere() -> None:
         weir.Query(order="$.n", mode="sort").token()
 
 
-def test_errors_have_their_place() -> None:
+def test_errors_have_a_position() -> None:
     with pytest.raises(weir.QueryError) as text:
         weir.Query(order="$.a, $$")
     assert (text.value.code, text.value.field, text.value.offset) == ("SYNTAX", "order", 6)

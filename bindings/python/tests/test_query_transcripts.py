@@ -29,7 +29,7 @@ BUDGETS = {
 }
 
 
-class World:
+class Runner:
     """The state that the commands of a file use."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class World:
 
     def do_set(self, rest: str) -> None:
         field, _, value = rest.partition(" ")
-        plain: dict[str, tuple[str, Callable[[str], Any]]] = {
+        fields: dict[str, tuple[str, Callable[[str], Any]]] = {
             "where": ("where", str),
             "order": ("order", str),
             "select": ("select", str),
@@ -77,7 +77,7 @@ class World:
             name, _, text = value.partition(" ")
             self.fields.setdefault("params", {})[name] = json.loads(text)
         else:
-            name, convert = plain[field]
+            name, convert = fields[field]
             self.fields[name] = convert(value)
 
     def do_budget(self, rest: str) -> None:
@@ -150,8 +150,8 @@ class World:
 
     def do_page(self, rest: str) -> None:
         name, _, rest = rest.partition(" ")
-        following, _, page = rest.partition(" ")
-        self.open_query.enqueue(self.source(name), page.replace("\\n", "\n"), following)
+        next_name, _, page = rest.partition(" ")
+        self.open_query.enqueue(self.source(name), page.replace("\\n", "\n"), next_name)
 
     def do_frames(self, rest: str) -> None:
         name, text, page = rest.split(" ", 2)
@@ -187,8 +187,8 @@ class World:
             part, _, first = word.partition("=")
             options = dict(self.options[name], name=part, ordinal=None, first=first or None)
             parts.append(options)
-        made = self.open_query.replace(self.source(name), parts)
-        for options, source in zip(parts, made, strict=True):
+        added = self.open_query.replace(self.source(name), parts)
+        for options, source in zip(parts, added, strict=True):
             self.sources[options["name"]] = source
             self.options[options["name"]] = options
 
@@ -211,8 +211,8 @@ def source_options(name: str, words: str) -> dict[str, Any]:
             "none": ("level", "none"),
         }
         if key in flags:
-            option, given = flags[key]
-            options[option] = given
+            option, setting = flags[key]
+            options[option] = setting
         elif key == "ordinal":
             options["ordinal"] = int(value)
         elif key == "bound":
@@ -237,14 +237,14 @@ def blocks(path: Path) -> list[tuple[list[str], list[str]]]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_transcript(path: Path, record_property: Callable[[str, object], None]) -> None:
-    world = World()
+    runner = Runner()
     commands = 0
     for number, (lines, printed) in enumerate(blocks(path)):
-        world.out = []
+        runner.out = []
         for line in lines:
-            world.run(line)
+            runner.run(line)
         commands += len(lines)
-        assert world.out == printed, f"{path.name}, block {number + 1}"
+        assert runner.out == printed, f"{path.name}, block {number + 1}"
     record_property("vectors/query", commands)
     assert commands > 0
 

@@ -15,15 +15,15 @@ from conftest import Server
 
 
 @pytest.mark.parametrize("latest", [False, True])
-def test_what_came_with_a_signal_is_read_next(latest: bool, server: Server) -> None:
-    class Over(Exception):
+def test_a_record_of_an_interrupted_read_is_returned_next(latest: bool, server: Server) -> None:
+    class Interrupted(Exception):
         pass
 
     def append(_number: int, _frame: object) -> None:
         with weir.connect(server.url) as other:
             other.topic("t").put("k", "x")
             other.topic("t").get("none")
-        raise Over
+        raise Interrupted
 
     before = signal.signal(signal.SIGUSR1, append)
     try:
@@ -32,7 +32,7 @@ def test_what_came_with_a_signal_is_read_next(latest: bool, server: Server) -> N
             topic.ensure()
             reader = topic.listen(timeout=10)
             current = topic.latest(timeout=10)
-            heard: list[int] = []
+            received: list[int] = []
 
             def read() -> list[int]:
                 if latest:
@@ -42,17 +42,17 @@ def test_what_came_with_a_signal_is_read_next(latest: bool, server: Server) -> N
             for offset in range(2, 12):
                 timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
                 timer.start()
-                with pytest.raises(Over):
+                with pytest.raises(Interrupted):
                     read()
                 timer.join()
                 assert latest or reader.position <= offset
-                heard += read()
-            assert heard == list(range(2, 12))
+                received += read()
+            assert received == list(range(2, 12))
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_store_behind_a_server_is_used_alike(server: Server) -> None:
+def test_a_store_at_a_server_has_the_same_interface(server: Server) -> None:
     with weir.connect(server.url, patience=30) as store:
         assert "server" in repr(store) and store.durability == "memory"
         topic = store.topic("orders")
@@ -88,7 +88,7 @@ def test_a_store_behind_a_server_is_used_alike(server: Server) -> None:
         store.topics()
 
 
-def test_event_loops_have_it_too(server: Server) -> None:
+def test_event_loops_use_a_store_at_a_server(server: Server) -> None:
     async def run() -> None:
         async with await weir.aconnect(server.url) as store:
             topic = store.topic("t")
@@ -99,15 +99,15 @@ def test_event_loops_have_it_too(server: Server) -> None:
     asyncio.run(run())
 
 
-def test_nobody_there_is_an_error_in_time() -> None:
-    with pytest.raises(weir.ClientError) as nobody:
+def test_an_unreachable_server_is_an_error_after_the_timeout() -> None:
+    with pytest.raises(weir.ClientError) as failure:
         weir.connect("weir://127.0.0.1:1", connect_timeout=0.2)
-    assert nobody.value.code == "UNREACHABLE"
+    assert failure.value.code == "UNREACHABLE"
     with pytest.raises(weir.ClientError, match="BAD_ADDRESS"):
         weir.connect("http://localhost")
 
 
-WAITS = """
+WAITING_CALL = """
 import signal, sys, threading, time, weir
 # A process that was started in the background ignores SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -120,10 +120,10 @@ sys.stdin.readline()
 # Another thread runs only after the call has released the interpreter.
 sys.setswitchinterval(1000)
 calls = threading.Event()
-def tell():
+def report():
     calls.wait()
     print("waits", flush=True)
-threading.Thread(target=tell, daemon=True).start()
+threading.Thread(target=report, daemon=True).start()
 begun = time.monotonic()
 try:
     calls.set()
@@ -152,11 +152,11 @@ except KeyboardInterrupt:
         'store.session(bytes(range(16))).execute([("t", weir.Put("s", "1"))])',
     ],
 )
-def test_a_call_that_waits_for_a_server_hears_ctrl_c(server: Server, call: str) -> None:
+def test_ctrl_c_ends_a_call_that_waits_for_a_server(server: Server, call: str) -> None:
     with weir.connect(server.url) as store:
         store.topic("t").ensure()
     child = subprocess.Popen(
-        [sys.executable, "-c", WAITS, server.url, call],
+        [sys.executable, "-c", WAITING_CALL, server.url, call],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -172,10 +172,10 @@ def test_a_call_that_waits_for_a_server_hears_ctrl_c(server: Server, call: str) 
         child.stdin.flush()
         assert child.stdout.readline() == "waits\n"
         os.kill(child.pid, signal.SIGINT)
-        said = child.stdout.readline().split()
-        assert said[0] == "interrupted"
+        words = child.stdout.readline().split()
+        assert words[0] == "interrupted"
         # The patience is 60 seconds; the expected time is a tenth of a second.
-        assert float(said[1]) < 20
+        assert float(words[1]) < 20
         assert child.wait() == 7
     finally:
         server.process.send_signal(signal.SIGCONT)
@@ -193,10 +193,10 @@ def test_a_write_is_received_and_then_committed(server: Server) -> None:
             assert pending.wait_received(60)
             assert all(pending.wait()) and pending.wait_received(0)
 
-    async def apart() -> None:
+    async def send_and_settle() -> None:
         async with await weir.aconnect(server.url, received=True) as store:
             pending = await store.send(puts)
             await weir.aio.received(pending)
             assert all(await weir.aio.settle(pending))
 
-    asyncio.run(apart())
+    asyncio.run(send_and_settle())

@@ -28,7 +28,7 @@ def test_values_that_are_read_are_those_that_were_written(topic: weir.Topic) -> 
     assert again is not None and again.text() == '{"state":"open"}'
 
 
-def test_anything_with_bytes_is_a_value(topic: weir.Topic) -> None:
+def test_every_buffer_is_a_value(topic: weir.Topic) -> None:
     view = memoryview(b"xvx")[1:2]
     values: list[bytes | str | bytearray | memoryview] = [b"v", "v", bytearray(b"v"), view]
     for value in values:
@@ -39,7 +39,7 @@ def test_anything_with_bytes_is_a_value(topic: weir.Topic) -> None:
         topic.put("k", 1)  # type: ignore[arg-type]
 
 
-def test_a_condition_that_does_not_hold_is_an_answer(topic: weir.Topic) -> None:
+def test_a_failed_condition_is_a_verdict(topic: weir.Topic) -> None:
     first = topic.put("k", "1")
     assert first.offset is not None
     seen = weir.Expect.key_offset(first.offset)
@@ -68,7 +68,7 @@ def test_a_batch_is_independent_and_a_transaction_is_not(topic: weir.Topic) -> N
         topic.transaction([weir.Put("d", "1", expect=absent)])
 
 
-def test_keys_come_in_order_and_by_prefix(topic: weir.Topic) -> None:
+def test_keys_are_in_order_and_by_prefix(topic: weir.Topic) -> None:
     topic.batch([weir.Put(f"k{n:04}", str(n)) for n in range(2500)])
     keys = list(topic.keys())
     assert len(keys) == 2500 and keys == sorted(keys) and keys[0] == (b"k0000", 2)
@@ -116,22 +116,22 @@ def test_a_view_outlives_record_page_topic_and_store(tmp_path: Path) -> None:
     assert all(view.readonly for view in views)
 
 
-def test_a_listener_gets_what_comes(topic: weir.Topic) -> None:
-    heard: list[int] = []
+def test_a_listener_receives_new_records(topic: weir.Topic) -> None:
+    received: list[int] = []
     listening = topic.listen(timeout=30)
 
-    def hear() -> None:
+    def receive() -> None:
         for page in listening:
-            heard.extend(record.offset for record in page)
-            if heard[-1] == 6:
+            received.extend(record.offset for record in page)
+            if received[-1] == 6:
                 return
 
-    thread = threading.Thread(target=hear)
+    thread = threading.Thread(target=receive)
     thread.start()
     for n in range(5):
         topic.append(str(n))
     thread.join()
-    assert heard == [2, 3, 4, 5, 6]
+    assert received == [2, 3, 4, 5, 6]
     assert [r.offset for r in topic.listen(start=True, timeout=0).records()] == [1, 2, 3, 4, 5, 6]
 
 
@@ -143,7 +143,7 @@ def test_a_listener_may_wait_for_its_topic(store: weir.Store) -> None:
     assert raised.value.code == "TOPIC_UNKNOWN"
 
 
-def test_what_holds_comes_before_what_comes(topic: weir.Topic) -> None:
+def test_latest_values_precede_new_records(topic: weir.Topic) -> None:
     for key, value in [("b", "1"), ("a", "1"), ("b", "2")]:
         topic.put(key, value)
     latest = topic.latest()
@@ -169,7 +169,7 @@ def test_a_wait_ends_by_a_signal(topic: weir.Topic) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_groups_share_what_there_is_to_do(topic: weir.Topic) -> None:
+def test_groups_share_records(topic: weir.Topic) -> None:
     topic.batch([weir.Put(str(n), str(n)) for n in range(4)])
     one = topic.group("workers", member="one")
     two = topic.group("workers", member="two")
@@ -216,7 +216,7 @@ def test_a_session_executes_once(store: weir.Store, topic: weir.Topic) -> None:
         store.session(b"short")
 
 
-def test_what_is_sent_is_answered_later(store: weir.Store, topic: weir.Topic) -> None:
+def test_sent_intentions_get_verdicts_later(store: weir.Store, topic: weir.Topic) -> None:
     many = [topic.send([weir.Put(str(n), "x")]) for n in range(100)]
     assert [pending.wait(30)[0].offset for pending in many] == list(range(2, 102))
     assert many[0].done and many[0].wait() == many[0].wait()
@@ -267,7 +267,7 @@ def test_a_reader_serves_one_thread(topic: weir.Topic) -> None:
         thread.join()
 
 
-def test_a_closed_store_says_so(tmp_path: Path) -> None:
+def test_calls_of_a_closed_store_raise_closed(tmp_path: Path) -> None:
     store = weir.open(tmp_path / "s")
     topic = store.topic("t")
     topic.ensure()
@@ -297,7 +297,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
         assert [info.name for info in again.topics()] == ["t"]
 
 
-def test_errors_say_what_and_what_to_do(tmp_path: Path, store: weir.Store) -> None:
+def test_errors_have_a_message_and_an_advice(tmp_path: Path, store: weir.Store) -> None:
     with pytest.raises(weir.RefusalError) as name:
         store.topic("a b")
     assert name.value.code == "BAD_NAME" and "BAD_NAME" in str(name.value)
@@ -316,7 +316,7 @@ def test_errors_say_what_and_what_to_do(tmp_path: Path, store: weir.Store) -> No
     assert all(issubclass(kind, weir.WeirError) for kind in [weir.QueryError, weir.InternalError])
 
 
-def test_topics_live_and_end(store: weir.Store) -> None:
+def test_topics_are_created_and_destroyed(store: weir.Store) -> None:
     topic = store.topic("t")
     assert topic.info() is None
     assert topic.create(compaction="latest", keys_max=1)
@@ -337,7 +337,7 @@ def test_durable_is_the_default(tmp_path: Path) -> None:
         assert stats["valid"] == 1 and stats["syncs"] >= 1
 
 
-def test_values_are_looked_into(topic: weir.Topic) -> None:
+def test_values_are_found_in_records(topic: weir.Topic) -> None:
     document = {"a": [1, {"b": "x\u00e9\n"}], "n": 1.5, "big": 2**70, "none": None}
     topic.put("k", json.dumps(document))
     record = topic.get("k")
@@ -357,7 +357,7 @@ def test_values_are_looked_into(topic: weir.Topic) -> None:
         broken.text()
 
 
-def test_topics_are_queried_where_they_are(store: weir.Store, topic: weir.Topic) -> None:
+def test_topics_of_a_store_are_queried(store: weir.Store, topic: weir.Topic) -> None:
     store.topic("people").ensure()
     topic.batch([weir.Put(f"o{n}", f'{{"n":{n},"by":"p{n % 2}"}}') for n in range(6)])
     store.topic("people").put("p1", '{"n":2.5}')
@@ -380,7 +380,7 @@ def test_topics_are_queried_where_they_are(store: weir.Store, topic: weir.Topic)
         store.query("orders", where="@.n >")
 
 
-def test_a_query_that_follows_hears_what_comes(store: weir.Store, topic: weir.Topic) -> None:
+def test_a_query_that_follows_returns_new_records(store: weir.Store, topic: weir.Topic) -> None:
     query = store.query("orders", follow=True, select="$.n")
     assert query.next(0.01) is None
     topic.put("k", '{"n":1}')
@@ -426,7 +426,7 @@ def test_dicts_and_lists_are_written_as_json(topic: weir.Topic) -> None:
             topic.put(key, "v")  # type: ignore[arg-type]
 
 
-def test_records_come_without_pages(topic: weir.Topic) -> None:
+def test_records_are_read_without_pages(topic: weir.Topic) -> None:
     for n in range(3):
         topic.put(str(n), {"n": n}).check()
     found = [record.json()["n"] for record in topic.records() if record.kind == "PUT"]
@@ -442,7 +442,7 @@ def test_records_come_without_pages(topic: weir.Topic) -> None:
         topic.records(after=1, last=1)
 
 
-def test_a_record_prints_what_it_says(topic: weir.Topic) -> None:
+def test_a_record_prints_its_fields(topic: weir.Topic) -> None:
     topic.put("4711", {"state": "open"})
     record = topic.get("4711")
     assert repr(record) == '<weir.Record 2 PUT key="4711" value="{\\"state\\":\\"open\\"}">'

@@ -86,14 +86,14 @@ _CLASSES: dict[str, type[WeirError]] = {
     "internal": InternalError,
 }
 
-_Place = tuple[int | None, str | None, int | None, int | None, int | None, str | None]
+_Position = tuple[int | None, str | None, int | None, int | None, int | None, str | None]
 
 
 def make(
-    what: tuple[str, int, str, Retry, str, str], place: _Place, expected: int | None
+    fields: tuple[str, int, str, Retry, str, str], position: _Position, expected: int | None
 ) -> WeirError:
     """Creates the exception for an error; called by the native module."""
-    code, number, kind, retry, message, advice = what
+    code, number, kind, retry, message, advice = fields
     error = _CLASSES.get(kind, WeirError)(
         message, code=code, number=number, retry=retry, advice=advice
     )
@@ -107,5 +107,5 @@ def make(
             error.item,
             error.offset,
             error.field,
-        ) = place
+        ) = position
     return error

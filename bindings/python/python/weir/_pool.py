@@ -38,7 +38,7 @@ async def run(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return await start(call, *args, **kwargs)
 
 
-async def whole(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_to_completion(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs a short call in a thread. A cancelled task waits for the call, so that the objects
     of the call are free again."""
     running = start(call, *args, **kwargs)

@@ -20,7 +20,7 @@ _LARGE = 256 << 10
 """Size in bytes above which a page is scanned in another thread."""
 
 
-def _wanted(needs: list[Need]) -> list[Need]:
+def _required(needs: list[Need]) -> list[Need]:
     return [need for need in needs if need.required] or needs
 
 
@@ -44,15 +44,15 @@ def pages(
             yield step
             continue
         if fetch is None:
-            query._starved(step[0].source, False)
+            query._missing_page_error(step[0].source, False)
             return
-        before = query._handed
-        for need in _wanted(step):
+        before = query._advanced
+        for need in _required(step):
             fetched = fetch(need)
             if fetched is not None:
                 query.enqueue(need.source, *fetched)
-        if query._handed == before:
-            query._starved(step[0].source, True)
+        if query._advanced == before:
+            query._missing_page_error(step[0].source, True)
 
 
 async def apages(
@@ -70,27 +70,27 @@ async def apages(
         if isinstance(step, Page):
             yield step
             continue
-        before = query._handed
+        before = query._advanced
         for need, fetched in zip(step, await _all([fetch(need) for need in step]), strict=True):
             if fetched is None:
                 continue
-            data, following = fetched
+            data, next_name = fetched
             try:
                 if len(data) > _LARGE:
-                    await _pool.whole(query.enqueue, need.source, data, following)
+                    await _pool.run_to_completion(query.enqueue, need.source, data, next_name)
                 else:
-                    query.enqueue(need.source, data, following)
+                    query.enqueue(need.source, data, next_name)
             except QueryError as error:
                 # The query has no room for a page ahead, and requests it again later.
                 if need.required or error.code != "OVER_BUDGET":
                     raise
-        if query._handed == before:
-            query._starved(step[0].source, True)
+        if query._advanced == before:
+            query._missing_page_error(step[0].source, True)
 
 
-async def _all(asked: list[Awaitable[Fetched]]) -> list[Fetched]:
+async def _all(awaitables: list[Awaitable[Fetched]]) -> list[Fetched]:
     """The results of all tasks, in order. If one fails, the others are cancelled first."""
-    tasks = [asyncio.ensure_future(one) for one in asked]
+    tasks = [asyncio.ensure_future(one) for one in awaitables]
     try:
         return await asyncio.gather(*tasks)
     except BaseException:

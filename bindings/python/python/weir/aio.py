@@ -64,26 +64,26 @@ def _wake(future: asyncio.Future[None]) -> None:
 Notify = Callable[[Callable[[asyncio.Future[None]], object], asyncio.Future[None]], None]
 
 
-async def _notified(notify: Notify) -> None:
+async def _wait_for_notification(notify: Notify) -> None:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
 
-    def answered(future: asyncio.Future[None]) -> None:
+    def on_answer(future: asyncio.Future[None]) -> None:
         loop.call_soon_threadsafe(_wake, future)
 
-    notify(answered, future)
+    notify(on_answer, future)
     await future
 
 
 async def settle(pending: Pending) -> list[Verdict]:
     """Waits for the verdicts of sent intentions."""
-    await _notified(pending.notify)
+    await _wait_for_notification(pending.notify)
     return pending.wait()
 
 
 async def received(pending: Pending) -> None:
     """Waits until each intention is queued or has a verdict; see `Pending.wait_received`."""
-    await _notified(pending.notify_received)
+    await _wait_for_notification(pending.notify_received)
 
 
 async def open(
@@ -97,7 +97,7 @@ async def open(
     log_segment_bytes: int | None = None,
 ) -> Store:
     """Opens the store in a directory; see `weir.open`."""
-    opened = await _pool.run(
+    store = await _pool.run(
         _weir.open,
         path,
         durability=durability,
@@ -107,7 +107,7 @@ async def open(
         snapshot_log_bytes=snapshot_log_bytes,
         log_segment_bytes=log_segment_bytes,
     )
-    return Store(opened)
+    return Store(store)
 
 
 async def connect(
@@ -122,7 +122,7 @@ async def connect(
     received: bool = False,
 ) -> Store:
     """Connects to a server; see `weir.connect`."""
-    connected = await _pool.run(
+    store = await _pool.run(
         _weir.connect,
         url,
         token=token,
@@ -133,7 +133,7 @@ async def connect(
         patience=patience,
         received=received,
     )
-    return Store(connected)
+    return Store(store)
 
 
 class Store:
@@ -165,7 +165,7 @@ class Store:
             while (page := await _pool.run(query.next)) is not None:
                 yield page
             return
-        while (page := await _patiently(query.next, None)) is not None:
+        while (page := await _repeat_until(query.next, None)) is not None:
             yield page
 
     async def session(self, client: bytes) -> Session:
@@ -321,7 +321,7 @@ class Topic:
             time_ms=time_ms,
             start=start,
         )
-        while (page := await _patiently(reader.next_page, timeout)) is not None:
+        while (page := await _repeat_until(reader.next_page, timeout)) is not None:
             yield page
 
     async def tail(
@@ -346,10 +346,10 @@ class Topic:
         """The current values, then new records; see `weir.Topic.latest`."""
         latest = await _pool.run(self.blocking.latest, timeout=0.0)
 
-        def following(patience: float) -> Record | None:
+        def step(patience: float) -> Record | None:
             return next(latest, None)
 
-        while (record := await _patiently(following, timeout)) is not None:
+        while (record := await _repeat_until(step, timeout)) is not None:
             yield record
 
     async def keys(
@@ -382,10 +382,10 @@ class Session:
     async def next_nonce(self) -> int:
         """The number of the next intention."""
 
-        def ask() -> int:
+        def read_nonce() -> int:
             return self.blocking.next_nonce
 
-        return await _pool.run(ask)
+        return await _pool.run(read_nonce)
 
     async def resume(self, nonce: int) -> None:
         """Sets the next nonce back to one without an answer."""
@@ -405,10 +405,10 @@ class Group:
     async def claim(self, max: int = 100, timeout: float | None = 0.0) -> list[Work]:
         """Claims up to `max` records; waits up to `timeout` seconds for the first one. If a claim
         is cancelled, the next claim returns its records first."""
-        there = await _patiently(
+        available = await _repeat_until(
             lambda patience: self.blocking._fetch(max, patience) or None, timeout
         )
-        return self.blocking._take(max) if there else []
+        return self.blocking._take(max) if available else []
 
     async def ack(self, work: Iterable[Work]) -> list[int]:
         """Acknowledges records; see `weir.Group.ack`."""
@@ -459,8 +459,8 @@ class Group:
         return await _pool.run(self.blocking.info)
 
 
-async def _patiently(step: Callable[[float], Any | None], timeout: float | None) -> Any | None:
-    """Repeats a step until it returns a value or the time is over. One step blocks up to `_SLICE` s.
+async def _repeat_until(step: Callable[[float], Any | None], timeout: float | None) -> Any | None:
+    """Repeats a step until it returns a value or the time is over. A step blocks up to `_SLICE` s.
 
     A cancelled task waits for the end of its running step, which is short. The wrapped object can
     then be used again at once.
@@ -468,8 +468,8 @@ async def _patiently(step: Callable[[float], Any | None], timeout: float | None)
     loop = asyncio.get_running_loop()
     end = None if timeout is None else loop.time() + timeout
     while True:
-        left = _SLICE if end is None else min(_SLICE, max(0.0, end - loop.time()))
-        found = await _pool.whole(step, left)
+        remaining = _SLICE if end is None else min(_SLICE, max(0.0, end - loop.time()))
+        found = await _pool.run_to_completion(step, remaining)
         if found is not None:
             return found
         if end is not None and loop.time() >= end:
