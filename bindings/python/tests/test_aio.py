@@ -99,6 +99,8 @@ def test_members_of_groups_wait_for_work(tmp_path: Path) -> None:
             assert [info.name for info in await topic.groups()] == ["g"]
             assert (await group.delete()).valid and await topic.groups() == []
 
+    asyncio.run(run())
+
 
 @pytest.mark.parametrize("mode", ["exclusive", "keyed", "shared"])
 def test_records_of_a_cancelled_claim_are_returned_by_the_next_claim(
