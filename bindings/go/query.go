@@ -209,7 +209,7 @@ func (q *Query) page(ctx context.Context) (*Page, error) {
 			return nil, err
 		}
 		if q.advanced.Load() == before {
-			return nil, q.missingPageError(needs, "`fetch` handed in nothing, and a page of source %s is needed")
+			return nil, q.missingPageError(needs, "`fetch` enqueued nothing, and a page of source %s is needed")
 		}
 	}
 }

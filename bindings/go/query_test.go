@@ -218,7 +218,7 @@ func TestAFetchThatEnqueuesNothingIsAnError(t *testing.T) {
 		message string
 	}{
 		{nil, "BAD_OPTION: a page of source north is needed; give `fetch`"},
-		{idle, "BAD_OPTION: `fetch` handed in nothing, and a page of source north is needed"},
+		{idle, "BAD_OPTION: `fetch` enqueued nothing, and a page of source north is needed"},
 	} {
 		query, err := weir.NewQuery(weir.QueryOptions{Fetch: c.fetch})
 		if err != nil {

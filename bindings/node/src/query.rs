@@ -488,7 +488,7 @@ impl Query {
             name => name.into_owned(),
         };
         let text = if fetched {
-            format!("`fetch` handed in nothing, and a page of source {name} is needed")
+            format!("`fetch` enqueued nothing, and a page of source {name} is needed")
         } else {
             format!("a page of source {name} is needed; give `fetch`")
         };

@@ -320,7 +320,7 @@ test('a fetch that enqueues nothing is an error', async () => {
   const idle = async () => {}
   for (const [fetch, message] of [
     [undefined, 'a page of source north is needed; give `fetch`'],
-    [idle, '`fetch` handed in nothing, and a page of source north is needed'],
+    [idle, '`fetch` enqueued nothing, and a page of source north is needed'],
   ]) {
     const query = new weir.Query()
     const source = query.addSource({ name: 'north' })

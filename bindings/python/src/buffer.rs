@@ -104,7 +104,7 @@ impl Buffer {
             return Err(PyBufferError::new_err("a view of the buffer is in use"));
         }
         let bytes = memory.bytes.as_ref();
-        let bytes = bytes.ok_or_else(|| PyValueError::new_err("the buffer was given away"))?;
+        let bytes = bytes.ok_or_else(|| PyValueError::new_err("the buffer was transferred"))?;
         let len = len.unwrap_or(bytes.len());
         if len > bytes.len() {
             return Err(PyValueError::new_err("length is more than the buffer has"));
@@ -146,7 +146,7 @@ impl Buffer {
     fn __repr__(&self) -> String {
         match &self.memory().bytes {
             Some(bytes) => format!("<weir.Buffer of {} bytes>", bytes.len()),
-            None => "<weir.Buffer, given away>".to_owned(),
+            None => "<weir.Buffer, transferred>".to_owned(),
         }
     }
 
@@ -159,7 +159,7 @@ impl Buffer {
     ) -> PyResult<()> {
         let mut memory = slf.get().memory();
         let Some(bytes) = &mut memory.bytes else {
-            return Err(PyBufferError::new_err("the buffer was given away"));
+            return Err(PyBufferError::new_err("the buffer was transferred"));
         };
         let (start, len) = (bytes.as_mut_ptr(), bytes.len());
         // SAFETY: the box is not read, moved or freed here while `views` is not 0.

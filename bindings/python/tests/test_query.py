@@ -43,7 +43,7 @@ def test_a_buffer_is_transferred_once_and_only_without_views() -> None:
     with pytest.raises(ValueError):
         source.enqueue(buffer, length=5)
     source.enqueue(buffer, length=3)
-    assert len(buffer) == 0 and "given away" in repr(buffer)
+    assert len(buffer) == 0 and "transferred" in repr(buffer)
     with pytest.raises(BufferError):
         memoryview(buffer)
     with pytest.raises(ValueError):
@@ -148,7 +148,7 @@ def test_a_fetch_that_enqueues_nothing_is_an_error() -> None:
         return [page async for page in weir.apages(query, nothing)]
 
     without = "BAD_OPTION: a page of source north is needed; give `fetch`"
-    given = "BAD_OPTION: `fetch` handed in nothing, and a page of source north is needed"
+    given = "BAD_OPTION: `fetch` enqueued nothing, and a page of source north is needed"
     runs: list[tuple[Callable[[weir.Query], object], str]] = [
         (lambda query: list(weir.pages(query)), without),
         (lambda query: list(weir.pages(query, lambda need: None)), given),

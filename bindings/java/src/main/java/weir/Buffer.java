@@ -66,14 +66,14 @@ public final class Buffer implements AutoCloseable {
     /** The memory of the buffer. The segment ends when the buffer is transferred or closed. */
     public MemorySegment segment() {
         if (handle == 0) {
-            throw new IllegalStateException("the buffer was given away or closed");
+            throw new IllegalStateException("the buffer was transferred or closed");
         }
         return data;
     }
 
     long handle() {
         if (handle == 0) {
-            throw new IllegalStateException("the buffer was given away or closed");
+            throw new IllegalStateException("the buffer was transferred or closed");
         }
         return handle;
     }

@@ -446,7 +446,7 @@ public final class Query implements AutoCloseable {
                         throw new IllegalStateException("pages could not be fetched", failed);
                     }
                     if (advanced == before) {
-                        throw missingPageError(needs, "`fetch` handed in nothing, and a page of source %s is needed");
+                        throw missingPageError(needs, "`fetch` enqueued nothing, and a page of source %s is needed");
                     }
                 }
             }

@@ -289,7 +289,7 @@ class LifeTest {
     void aFetchThatEnqueuesNothingIsAnError() {
         Fetch idle = needs -> {};
         checkMissingPage(null, "BAD_OPTION: a page of source north is needed; give `fetch`");
-        checkMissingPage(idle, "BAD_OPTION: `fetch` handed in nothing, and a page of source north is needed");
+        checkMissingPage(idle, "BAD_OPTION: `fetch` enqueued nothing, and a page of source north is needed");
     }
 
     private static void checkMissingPage(Fetch fetch, String message) {
