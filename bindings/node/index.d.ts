@@ -362,14 +362,16 @@ export class Topic {
     prefix?: Data,
     options?: { after?: Data; limit?: number },
   ): AsyncGenerator<{ key: Buffer; offset: bigint }, void>
-  /** Pages up to the newest record. */
-  pages(options?: From): AsyncGenerator<RecordPage, void>
-  records(options?: From): AsyncGenerator<Record, void>
+  /** Pages up to the newest record. A string or a number is the position. */
+  pages(options?: From | string | Int): AsyncGenerator<RecordPage, void>
+  records(options?: From | string | Int): AsyncGenerator<Record, void>
   /** Pages of existing and new records. The topic may be created later. */
-  listen(options?: Listening): AsyncGenerator<RecordPage, void>
-  tail(options?: Listening): AsyncGenerator<Record, void>
+  listen(options?: Listening | string | Int): AsyncGenerator<RecordPage, void>
+  tail(options?: Listening | string | Int): AsyncGenerator<Record, void>
   /** The current record of each key, marked `replay`, then new records. */
   latest(options?: Waiting & { timeoutMs?: number }): AsyncGenerator<Record, void>
+  /** Without a mode, the group is shared. */
+  group(name: string, options?: GroupOptions): Promise<Group>
   group(name: string, mode?: GroupMode, options?: GroupOptions): Promise<Group>
   groups(): Promise<GroupInfo[]>
 }

@@ -82,6 +82,7 @@ function toNative(topic, op) {
 
 /** The position at which reading, or a group, starts. */
 function start(options, fallback) {
+  if (typeof options !== 'object') return { kind: 'position', text: String(options) }
   const names = ['position', 'after', 'last', 'timeMs', 'end', 'start'].filter(
     (name) => options[name] !== undefined && options[name] !== false,
   )
@@ -215,6 +216,7 @@ class Topic {
     }
   }
   async group(name, mode = 'shared', options = {}) {
+    if (typeof mode === 'object') return this.group(name, 'shared', mode)
     const setup = { ...options, name, mode, from: start(options, 'start') }
     return new Group(await this.#store._run((inner) => inner.group(this.name, setup)), name)
   }

@@ -11,19 +11,20 @@ const KINDS = ['', 'CREATE', 'DESTROY', 'PUT', 'DELETE', 'ALTER', 'REPLACE']
 const NONE = 0xffffffff
 
 /** The bytes of a string, or the given bytes. */
-function bytes(data, what = 'data') {
+function bytes(data, what = 'data', kinds = 'a string or bytes') {
   if (typeof data === 'string') return Buffer.from(data)
   if (data instanceof Uint8Array) return data
   if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
   if (data instanceof ArrayBuffer) return new Uint8Array(data)
-  throw new TypeError(`${what} is a string or bytes, not ${data === null ? 'null' : typeof data}`)
+  throw new TypeError(`${what} is ${kinds}, not ${data === null ? 'null' : typeof data}`)
 }
 
 /** The bytes of a value; an array or a plain object is converted to JSON. */
 function content(value, what) {
-  if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return bytes(value, what)
+  const given = () => bytes(value, what, 'a string, bytes, an array or a plain object')
+  if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return given()
   const kind = Object.getPrototypeOf(value)
-  if (!Array.isArray(value) && kind !== Object.prototype && kind !== null) return bytes(value, what)
+  if (!Array.isArray(value) && kind !== Object.prototype && kind !== null) return given()
   const json = JSON.stringify(value, finite)
   if (json === undefined) throw new TypeError(`${what ?? 'data'} has no JSON`)
   return Buffer.from(json)
@@ -53,7 +54,11 @@ const big = (value) => (value === undefined || value === null ? undefined : BigI
 
 /** Converts an object of numbers for the native module. */
 function settings(options) {
-  return Object.entries(options).map(([name, value]) => ({ name, value: big(value) }))
+  return Object.entries(options).map(([name, value]) => {
+    const fits = value === null || ['number', 'bigint', 'undefined'].includes(typeof value)
+    if (!fits) throw new TypeError(`${name} is not an option, or its value is not a number`)
+    return { name, value: big(value) }
+  })
 }
 
 /** Decodes a JSON value; an array or object is returned as text. */

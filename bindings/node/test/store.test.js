@@ -51,6 +51,18 @@ test('arrays and plain objects are written as JSON', async (t) => {
     await assert.rejects(async () => topic.put('k', bad), TypeError)
   }
   for (const key of [{}, []]) await assert.rejects(async () => topic.put(key, 'v'), TypeError)
+  await assert.rejects(async () => topic.put('k', 5), /value is a string, bytes, an array or a plain object, not number/)
+})
+
+test('a position can be the argument, and a group needs no mode', async (t) => {
+  const { topic } = await openStore(t)
+  for (const value of ['a', 'b']) await topic.append(value)
+  for (const position of ['-1', -1, '3', 3, 3n]) {
+    assert.deepStrictEqual((await collect(topic.records(position))).map((record) => record.text()), ['b'])
+  }
+  const group = await topic.group('g', { position: '-1' })
+  assert.deepStrictEqual((await group.info()).mode, 'shared')
+  assert.deepStrictEqual((await group.claim()).map((work) => work.record.text()), ['b'])
 })
 
 test('a record prints its fields', async (t) => {
@@ -214,6 +226,7 @@ test('errors have a message and an advice', async (t) => {
   await assert.rejects(collect(store.topic('t').pages({ after: 1, last: 1 })), TypeError)
   await assert.rejects(collect(store.topic('t').pages({ position: '5', last: 1 })), TypeError)
   await assert.rejects(collect(store.topic('t').pages({ position: 'soon' })), code('BAD_OPTION'))
+  await assert.rejects(weir.open(directory, { durabilty: 'memory' }), /durabilty is not an option/)
   assert.throws(() => new weir.Query({ filter: 'x' }), TypeError)
   const { WEIR_NATIVE_PATH } = process.env
   assert.ok(WEIR_NATIVE_PATH === undefined, 'the tests are of the installed package')

@@ -67,6 +67,21 @@ class StoreTest {
     }
 
     @Test
+    void aRecordPrintsWhatItSays(@TempDir Path directory) throws Exception {
+        StoreServer.withLocalStore(directory, store -> {
+            Topic topic = store.topic("orders");
+            topic.ensure();
+            topic.put(bytes("4711"), bytes("{\"state\":\"open\"}"));
+            topic.append(bytes("é".repeat(101)));
+            try (var records = topic.records(From.start())) {
+                List<String> shown = records.map(Object::toString).toList();
+                String cut = "3 PUT =" + "é".repeat(100) + "…";
+                assertEquals(List.of("1 CREATE", "2 PUT 4711={\"state\":\"open\"}", cut), shown);
+            }
+        });
+    }
+
+    @Test
     void aGroupSharesItsRecordsAtAServer(@TempDir Path directory) throws Exception {
         StoreServer.withRemoteStore(directory, store -> {
             Topic jobs = store.topic("jobs");
