@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::tz::TimeZone;
 use weir::ErrorCode;
 use weir_jira::op::{Op, State};
-use weir_jira::outbox::Outbox;
+use weir_jira::outbox::{EditBase, Outbox};
 use weir_jira::{JiraError, time};
 
 use super::{chosen, failed, now_ms, replica};
@@ -319,10 +319,24 @@ pub(super) fn change(
         return Ok(ExitCode::SUCCESS);
     };
     let what = what(change);
-    let texts = texts(change)?;
     let (name, _) = chosen(named)?;
+    // Reading a text can take minutes. A pull meanwhile must not become the base of the edit, and
+    // must not wait for the store.
+    let base = match edited(change) {
+        Some(key) => {
+            let replica = replica(caller, Access::Read, &name)?;
+            let base = Outbox::new(&replica, now_ms()).edit_base(key);
+            Some(base.map_err(|error| failed(&what, &error))?)
+        }
+        None => None,
+    };
+    let texts = texts(change)?;
     let replica = replica(caller, Access::Write, &name)?;
-    let op = queue(&Outbox::new(&replica, now_ms()), change, &texts);
+    let outbox = Outbox::new(&replica, now_ms());
+    let op = match &base {
+        Some(base) => queue_edit(&outbox, change, &texts, base),
+        None => queue(&outbox, change, &texts),
+    };
     let op = op.map_err(|error| failed(&what, &error))?;
     out.row(&row(&op))?;
     out.finish()?;
@@ -333,6 +347,17 @@ pub(super) fn change(
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The issue whose texts a change replaces by a text that is still to be read.
+fn edited<'a>(change: &Change<'a>) -> Option<&'a str> {
+    match change {
+        Change::Edit(args) if args.fields.iter().any(|(_, value)| value.starts_with('@')) => {
+            Some(&args.key)
+        }
+        Change::Comment(args) if args.edit.is_some() && args.text.is_none() => Some(&args.key),
+        _ => None,
+    }
 }
 
 fn what(change: &Change<'_>) -> String {
@@ -395,6 +420,27 @@ fn read(path: &str) -> anyhow::Result<String> {
         return Err(failure.because("the text has more than 1 MiB").into());
     }
     Ok(text)
+}
+
+/// Queues an edit of the version `base`.
+fn queue_edit(
+    outbox: &Outbox<'_>,
+    change: &Change<'_>,
+    texts: &[(String, String)],
+    base: &EditBase,
+) -> weir_jira::Result<Op> {
+    match change {
+        Change::Edit(args) => outbox.edit_from(&args.key, base, texts),
+        Change::Comment(CommentArgs {
+            key,
+            edit: Some(id),
+            ..
+        }) => {
+            let text = texts.first().map_or("", |(_, text)| text);
+            outbox.edit_comment_from(key, base, id, text)
+        }
+        _ => queue(outbox, change, texts),
+    }
 }
 
 fn queue(

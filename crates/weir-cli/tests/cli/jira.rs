@@ -219,6 +219,41 @@ fn changes_wait_in_the_outbox_and_are_pushed() {
     assert_eq!(place.run("jira pull -o json").ok().json()["writes"], 0);
 }
 
+/// While a command reads the text of an edit, another user changes the value and a pull stores the
+/// change. The edit began before that, so it conflicts.
+#[test]
+fn an_edit_begins_with_its_command() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "5"]);
+    shell(&place, &format!("weir jira login {}", site.url)).ok();
+    place.run("jira pull").ok();
+    let text = place.path("text");
+    let made = place.command("mkfifo").arg(&text).status().unwrap();
+    assert!(made.success());
+    let edit = ["jira", "edit", "AA-1", "summary=@text"];
+    let mut command = place
+        .weir()
+        .args(edit)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Blocks until the command reads the text.
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(&text).unwrap();
+    let theirs = r#"{"issue": "AA-1", "fields": {"summary": "Theirs"}}"#;
+    control(&site.url, "/_sim/edit", theirs);
+    place.run("jira pull").ok();
+    pipe.write_all(b"Mine").unwrap();
+    drop(pipe);
+    assert!(command.wait().unwrap().success());
+    let pushed = place.run("jira push -o json");
+    assert_ne!(pushed.code, 0);
+    assert_eq!(pushed.json()["conflicts"], 1, "{}", pushed.err);
+    place.run("jira resolve 1 theirs").ok();
+    place.run("jira pull").ok();
+    let shown = place.run("jira show AA-1 -o json").ok().json();
+    assert_eq!(shown["fields"]["summary"], "Theirs");
+}
+
 /// An impossible change is rejected with the field and its possible values.
 #[test]
 fn worklogs_and_favourites_of_a_site_in_another_zone() {
