@@ -1003,5 +1003,44 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
         (cancel-timer heart)
         (signal-process (car simulator) 'SIGCONT)))))
 
+(ert-deftest weir-jira-tests-no-command-waits-for-a-pull ()
+  (weir-jira-tests-with url '("--issues" "20")
+    (let* ((site (weir-jira-tests-pulled url))
+           (handle (weir-jira--site-handle site))
+           (set (weir--jira-list handle ""))
+           (key (car (weir--jira-keys handle set 0 1))))
+      (unwind-protect
+          (progn
+            ;; The pull sends a request and gets no answer.
+            (signal-process (car simulator) 'SIGSTOP)
+            (weir-jira--pull site nil nil)
+            ;; Each function of the module that reads the replica, and the
+            ;; start of each one that runs on a thread.
+            (dolist (form `((weir--jira-about ,handle)
+                            (weir--jira-has-operations ,handle)
+                            (weir--jira-list ,handle "status = Done ORDER BY key")
+                            (weir--jira-search ,handle "login" 10)
+                            (weir--jira-tree ,handle "")
+                            (weir--jira-visible ,handle ,set)
+                            (weir--jira-keys ,handle ,set 0 20)
+                            (weir--jira-rows ,handle ,set 0 20 (("key" . 10) ("summary" . 0)))
+                            (weir--jira-row ,handle ,key)
+                            (weir--jira-issue ,handle ,key)
+                            (weir--jira-history ,handle ,key)
+                            (weir--jira-version ,handle ,key nil)
+                            (weir--jira-projects ,handle)
+                            (weir--jira-export ,handle ,set "csv")
+                            (weir--jira-outbox ,handle nil)
+                            (weir--jira-offered ,handle "fields" ,key)
+                            (weir--jira-edit-base ,handle ,key)
+                            (weir--jira-change ,handle "comment" (,key "text") nil)))
+              (apply (car form) (cdr form)))
+            ;; A function that waited for the pull would have waited until the
+            ;; pull failed.
+            (signal-process (car simulator) 'SIGCONT)
+            (weir-tests-until (lambda () (null (weir-jira--site-pull site))))
+            (should-not (weir-jira--site-failure site)))
+        (signal-process (car simulator) 'SIGCONT)))))
+
 (provide 'weir-jira-tests)
 ;;; weir-jira-tests.el ends here
