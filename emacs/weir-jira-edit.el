@@ -15,6 +15,7 @@
 (require 'cl-lib)
 (require 'smerge-mode)
 (require 'subr-x)
+(require 'url-util)
 (require 'weir-jira)
 
 (declare-function org-entry-get "org")
@@ -374,6 +375,9 @@ there is nothing to queue.")
 (defvar-local weir-jira--edited-text nil
   "The text that the buffer edits: (SITE . NAME), SITE the name of a site.")
 
+(defvar-local weir-jira--merges nil
+  "Whether the text of the buffer had conflicts, which the user must resolve.")
+
 (defvar weir-jira-edit-mode-map
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "C-c C-c") #'weir-jira-edit-commit)
@@ -401,11 +405,71 @@ there is nothing to queue.")
       (yes-or-no-p (format "Drop the text in %s? " (buffer-name)))))
 
 (defun weir-jira--may-exit ()
-  "Return whether Emacs may end; ask the user if texts were not queued."
+  "Return whether Emacs may end; ask the user if texts were not queued.
+Emacs saves them as drafts when it ends."
   (let ((unsaved (cl-remove-if-not #'weir-jira--is-unsaved (buffer-list))))
     (or (null unsaved)
-        (yes-or-no-p (format "Drop the text in %s? "
+        (yes-or-no-p (format "Exit, and keep the text in %s as a draft? "
                              (mapconcat #'buffer-name unsaved ", "))))))
+
+(defconst weir-jira--draft-coding 'utf-8-emacs-unix
+  "The coding system in which Emacs saves a buffer automatically.")
+
+(defun weir-jira--draft-directory ()
+  "Return the directory of drafts."
+  (expand-file-name "drafts" weir-jira-directory))
+
+(defun weir-jira--draft-file (edited text)
+  "Return the file of a draft of EDITED that began with TEXT.
+EDITED is the value of `weir-jira--edited-text'."
+  (expand-file-name (concat (weir-jira--draft-name edited) (sha1 text))
+                    (weir-jira--draft-directory)))
+
+(defun weir-jira--draft-name (edited)
+  "Return the beginning of the names of all drafts of EDITED."
+  (concat (url-hexify-string (format "%s %s" (car edited) (cdr edited))) "."))
+
+(defun weir-jira--save-drafts (edited text)
+  "Let Emacs save the buffer, which edits EDITED and began with TEXT, as a draft."
+  (with-file-modes #o700
+    (make-directory (weir-jira--draft-directory) t))
+  (setq buffer-auto-save-file-name (weir-jira--draft-file edited text))
+  (add-hook 'kill-buffer-hook #'weir-jira--delete-draft nil t))
+
+(defun weir-jira--delete-draft ()
+  "Delete the draft of the buffer."
+  (when (and buffer-auto-save-file-name (file-exists-p buffer-auto-save-file-name))
+    (delete-file buffer-auto-save-file-name)))
+
+(defun weir-jira--draft (edited text)
+  "Offer the draft of EDITED, whose text is TEXT now; return the text to edit.
+The result is nil if there is no draft or the user does not want it.  If
+the text has changed since the draft began, the result has both as a conflict."
+  (let* ((directory (weir-jira--draft-directory))
+         (name (weir-jira--draft-name edited))
+         (file (and (file-directory-p directory)
+                    (car (directory-files directory t (concat "\\`" (regexp-quote name)))))))
+    (when file
+      (let ((draft (let ((coding-system-for-read weir-jira--draft-coding))
+                     (with-temp-buffer
+                       (insert-file-contents file)
+                       (buffer-string))))
+            (present (weir-jira--draft-file edited text))
+            (time (file-attribute-modification-time (file-attributes file))))
+        (cond
+         ((or (equal draft text)
+              (not (yes-or-no-p (format "Continue the draft of %s (no deletes it)? "
+                                        (format-time-string "%F %R" time)))))
+          (delete-file file)
+          nil)
+         ((equal file present) draft)
+         (t
+          (let ((both (weir-jira--marked nil draft text))
+                (coding-system-for-write weir-jira--draft-coding))
+            ;; The draft is never without a file.
+            (write-region both nil present nil 'silent)
+            (delete-file file)
+            both)))))))
 
 (defun weir-jira--edit-text (site name text commit)
   "Show a buffer with TEXT of SITE in org; COMMIT gets the edited text.
@@ -417,19 +481,20 @@ If a buffer of this NAME has a text that was not queued, show that buffer."
                            (buffer-list))))
     (if open
         (message "Jira: this text was not queued yet")
-      (setq open (weir-jira--edit-buffer edited text commit)))
+      ;; Loading org can take seconds; a quit then leaves no buffer.
+      (require 'org)
+      (setq open (weir-jira--edit-buffer edited text commit (weir-jira--draft edited text))))
     (pop-to-buffer open)))
 
-(defun weir-jira--edit-buffer (edited text commit)
+(defun weir-jira--edit-buffer (edited text commit draft)
   "Return a buffer with TEXT in org; COMMIT gets the edited text.
-EDITED is the value of `weir-jira--edited-text'."
-  ;; Loading org can take seconds; a quit then leaves no buffer.
-  (require 'org)
+EDITED is the value of `weir-jira--edited-text'.  DRAFT is the text as it was
+edited before, or nil."
   (let ((buffer (generate-new-buffer (format "*jira edit %s*" (cdr edited))))
         (complete nil))
     (unwind-protect
         (with-current-buffer buffer
-          (insert text)
+          (insert (or draft text))
           (delay-mode-hooks (org-mode))
           (goto-char (point-min))
           (weir-jira-edit-mode)
@@ -437,7 +502,11 @@ EDITED is the value of `weir-jira--edited-text'."
                 weir-jira--commit commit)
           (add-hook 'kill-buffer-query-functions #'weir-jira--may-kill nil t)
           (add-hook 'kill-emacs-query-functions #'weir-jira--may-exit)
-          (set-buffer-modified-p nil)
+          (when (string-match-p "^<<<<<<< \\(mine\\|draft\\)$" (or draft text))
+            (setq weir-jira--merges t)
+            (smerge-mode 1))
+          (set-buffer-modified-p (and draft t))
+          (weir-jira--save-drafts edited text)
           (setq complete t))
       (unless complete
         (kill-buffer buffer)))
@@ -463,6 +532,9 @@ buffer stays."
       (user-error "Nothing is edited here"))
     (when buffer-read-only
       (user-error "The text is being queued"))
+    (when (and weir-jira--merges
+               (string-match-p "^\\(<<<<<<<\\|=======\\|>>>>>>>\\)" (buffer-string)))
+      (user-error "A conflict is left in the text"))
     (if (and site (weir-jira--site-handle site))
         (weir-jira--commit-text site buffer)
       ;; The replica was closed meanwhile.
@@ -1012,16 +1084,15 @@ For a text, a buffer shows both versions and their base in the form of
      site (format "conflict %s %s" (plist-get op :key) field)
      (weir-jira--marked base mine theirs)
      (lambda (site text done failed)
-       (when (string-match-p "^\\(<<<<<<<\\|=======\\|>>>>>>>\\)" text)
-         (user-error "A conflict is left in the text"))
        (weir-jira--resolve site op "mine" field (string-trim text "\n+" "\n+")
-                           done failed)))
-    (smerge-mode 1)))
+                           done failed)))))
 
 (defun weir-jira--marked (base mine theirs)
-  "Return the texts BASE, MINE and THEIRS as a conflict."
+  "Return the texts BASE, MINE and THEIRS as a conflict.
+BASE is nil if MINE is a draft whose base is unknown."
   (cl-flet ((line (text) (if (string-suffix-p "\n" text) text (concat text "\n"))))
-    (concat "<<<<<<< mine\n" (line mine) "||||||| before\n" (line base)
+    (concat "<<<<<<< " (if base "mine" "draft") "\n" (line mine)
+            (if base (concat "||||||| before\n" (line base)) "")
             "=======\n" (line theirs) ">>>>>>> theirs\n")))
 
 ;;;; Keys
