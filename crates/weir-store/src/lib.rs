@@ -18,7 +18,6 @@ pub mod clock;
 mod clock_moves;
 mod commit;
 mod compact;
-mod conclude;
 mod dead_letters;
 pub mod disk;
 mod engine;

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use weir_core::Outcomes;
+use weir_core::{OutcomeRun, Outcomes};
 
 use crate::error::StoreError;
+
+/// Number of verdicts that are set before their waiting callers are woken: about 10 us.
+const WAKE_EVERY: usize = 128;
 
 /// Pending outcomes of a call. [`wait`](Self::wait) blocks the thread. As a future, a proposal
 /// works with any runtime. Dropping a proposal does not cancel its intentions.
@@ -328,5 +331,41 @@ impl Drop for Answer {
         let cause = Arc::new(StoreError::Panicked { thread });
         // The batch may be in the log.
         drop(self.set_result(Err(StoreError::InDoubt { cause })));
+    }
+}
+
+/// Returns to each waiting caller the outcomes of its own items of an applied batch. `waiters` has
+/// the number of items of each caller, in order. Callers are woken in groups: a
+/// caller that is woken for its first outcome would use the processor and then wait for the next
+/// one.
+pub(crate) fn complete_waiters(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answer)>) {
+    let mut runs = outcomes.runs().iter();
+    let mut current: Option<OutcomeRun> = None;
+    let mut wakes = Vec::new();
+    for (number, (items, answer)) in waiters.drain(..).enumerate() {
+        if number % WAKE_EVERY == 0 {
+            wakes.clear();
+        }
+        let mut own = Outcomes::default();
+        let mut missing = items;
+        while missing > 0 {
+            let Some(run) = current.take().or_else(|| runs.next().cloned()) else {
+                break;
+            };
+            let taken = run.count.min(missing);
+            own.push_run(OutcomeRun {
+                count: taken,
+                outcome: run.outcome.clone(),
+            });
+            missing -= taken;
+            if taken < run.count {
+                current = Some(OutcomeRun {
+                    count: run.count - taken,
+                    outcome: run.outcome.nth(u64::from(taken)),
+                });
+            }
+        }
+        assert!(missing == 0, "every item has an outcome");
+        wakes.extend(answer.complete_deferred(Ok(own)));
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_core::{ErrorCode, Outcomes};
 
-use crate::conclude::conclude;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log_index::EntryId;
+use crate::proposal::complete_waiters;
 use crate::queue::Pending;
 
 /// The kind of operation that a provider waits for before it reports an entry as committed.
@@ -97,7 +97,10 @@ impl Waiters {
                 mut pending,
                 time_ms,
             } = *waiting;
-            conclude(&engine, &mut pending, time_ms, outcomes);
+            engine
+                .queue
+                .report_fuel(&engine.machine, &pending, time_ms, outcomes);
+            complete_waiters(outcomes, &mut pending.waiters);
             engine.queue.recycle(pending);
             engine.queue.concluded();
         }

@@ -14,6 +14,7 @@
 //!   program of its topic. It has no order with other writes to its topic.
 //! - The parts of one call are logged in order.
 
+mod applied_cost;
 mod cost;
 mod lane;
 
@@ -31,7 +32,8 @@ use weir_core::{CodeHash, Program, TopicName};
 
 use crate::error::StoreError;
 use crate::proposal::{Answer, Proposal};
-pub(crate) use cost::{COSTLY_FUEL, Used, fuel_of_a_call};
+pub(crate) use applied_cost::fuel_of;
+pub(crate) use cost::{COSTLY_FUEL, fuel_of_a_call};
 use cost::{CostModel, Expected};
 use lane::{Lane, Names};
 
@@ -161,45 +163,6 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty() && self.tasks == 0
-    }
-}
-
-/// How applied calls changed the program of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Change {
-    None,
-    /// The topic was destroyed, or an attempt to start a program was rejected.
-    Tried,
-    /// The topic was created, or its program replaced.
-    Program,
-}
-
-/// The cost of consecutive program calls of one topic that were applied.
-#[derive(Debug)]
-pub(crate) struct AppliedCost<'a> {
-    pub(crate) topic: &'a str,
-    used: Used,
-    pub(crate) change: Change,
-    /// After a change: maximum fuel of a call of the present program. `None` without a program.
-    pub(crate) fuel_max: Option<u64>,
-}
-
-impl<'a> AppliedCost<'a> {
-    pub(crate) fn new(topic: &'a str, used: Used, change: Change) -> Self {
-        Self {
-            topic,
-            used,
-            change,
-            fuel_max: None,
-        }
-    }
-
-    /// Adds calls of the topic.
-    pub(crate) fn add(&mut self, used: Used, change: Change) {
-        self.used.calls = self.used.calls.saturating_add(used.calls);
-        self.used.fuel = self.used.fuel.saturating_add(used.fuel);
-        self.used.most = self.used.most.max(used.most);
-        self.change = self.change.max(change);
     }
 }
 
@@ -760,35 +723,6 @@ impl Queue {
     pub(crate) fn compiled(&self, code: CodeHash) {
         self.inner.lock().release(|_, other| other == code);
         self.work.notify_one();
-    }
-
-    /// Updates the cost model after a batch was applied. `slow` is the flow of the batch in the
-    /// slow lane and its expected fuel; `fuel` is the fuel that it used.
-    pub(crate) fn update_costs(
-        &self,
-        costs: &[AppliedCost<'_>],
-        slow: Option<&(Box<str>, u64)>,
-        fuel: u64,
-    ) {
-        let mut inner = self.inner.lock();
-        for cost in costs {
-            match cost.fuel_max {
-                Some(fuel_max) if cost.change == Change::Program => {
-                    inner.costs.started(cost.topic, fuel_max);
-                    inner.release(|topic, _| topic == cost.topic);
-                }
-                Some(fuel_max) => inner.costs.starting(cost.topic, fuel_max),
-                None if cost.change != Change::None && !inner.slow.has_start(cost.topic) => {
-                    inner.costs.ended(cost.topic);
-                    inner.release(|topic, _| topic == cost.topic);
-                }
-                None => {}
-            }
-            inner.costs.learn(cost.topic, cost.used);
-        }
-        if let Some((flow, expected)) = slow {
-            inner.slow.correct(flow, *expected, fuel);
-        }
     }
 
     /// Fails all queued calls and rejects new ones, because the commit thread ends.

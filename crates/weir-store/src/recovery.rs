@@ -23,7 +23,6 @@ use crate::clock::{CLOSED_MS_MAX, ClockReport, StoreClock, now_ms};
 use crate::clock_moves;
 use crate::commit::Topics;
 use crate::commit::{Applier, Committer, ReplayCost};
-use crate::conclude::fuel_of;
 use crate::disk::Disk;
 use crate::engine::{Counters, Engine, Positions};
 use crate::error::{IoVerb, StoreError};
@@ -34,7 +33,7 @@ use crate::log::{self, Log, LogIndex, LogOptions, LogReaders, Recovery, batch_by
 use crate::node::files::CommittedFile;
 use crate::node::{NodeFiles, NodeOptions, files, node_files, refuse_node};
 use crate::options::{Durability, OpenOptions, OpenProgress};
-use crate::queue::Queue;
+use crate::queue::{Queue, fuel_of};
 use crate::replay::{Ahead, AppliedMembership, Replay, compile_restored};
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;

@@ -16,11 +16,11 @@ use weir_core::{Batch, Effect, Outcome, Outcomes};
 use super::ReplayCost;
 use super::sink::Topics;
 use crate::agreement::DigestSamples;
-use crate::conclude::{conclude, fuel_of};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
-use crate::queue::{COSTLY_FUEL, Pending};
+use crate::proposal::complete_waiters;
+use crate::queue::{COSTLY_FUEL, Pending, fuel_of};
 use crate::replay::{AppliedMembership, Content};
 
 /// Bounds how long the machine stays locked: about 100 us, or one call.
@@ -112,7 +112,11 @@ impl Applier {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         outcomes.clear();
         self.run(self.applied.next(), &batch, &mut outcomes)?;
-        conclude(&self.engine, pending, time_ms, &outcomes);
+        let engine = &self.engine;
+        engine
+            .queue
+            .report_fuel(&engine.machine, pending, time_ms, &outcomes);
+        complete_waiters(&outcomes, &mut pending.waiters);
         let fuel = fuel_of(&outcomes);
         self.outcomes = outcomes;
         Ok(fuel)
