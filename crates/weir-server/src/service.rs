@@ -1,11 +1,10 @@
 //! Checks and dispatches HTTP requests of both versions of the protocol.
 //!
-//! [`Edge::start`] accepts a request with its whole body, and responds at once if no operation has
-//! to wait. [`Edge::call`] accepts a request whose body is still arriving. Before any work that
-//! costs more than parsing, both run these checks in this order: host, resource, method, origin,
-//! right, parameters, size.
+//! [`HttpConnection::start`] accepts a request with its whole body, and responds at once if no
+//! operation has to wait. [`HttpConnection::call`] accepts a request whose body is still arriving.
+//! Before any work that costs more than parsing, both run these checks in this order: host,
+//! resource, method, origin, right, parameters, size.
 
-pub(crate) mod http_connection;
 pub(crate) mod listen;
 
 use std::sync::{Arc, LazyLock};
@@ -17,12 +16,14 @@ use weir_core::ErrorCode;
 use crate::config::ServerConfig;
 use crate::http::coding;
 use crate::http::exchange::{BodyError, BodySource, Input, Started, busy, too_large, whole};
-use crate::http::head::{FieldName, Head, Method};
+use crate::http::head::{Bad, FieldName, Head, Method};
 use crate::http::origin;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::Query;
 use crate::http::reply::{Body, Boxed, Reply};
+use crate::http::responder::Responder;
 use crate::limits::INLINE_WORK_BYTES;
+use crate::limits::admission::Admission;
 use crate::limits::budget::Reservation;
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge, Peer, denial, milliseconds};
@@ -106,6 +107,67 @@ impl BodySource for ChargedBody<'_> {
 
     fn require_minimum_rate(&mut self, holds: bool) {
         self.source.require_minimum_rate(holds);
+    }
+}
+
+/// The requests of one connection to the edge.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpConnection {
+    pub(crate) edge: Arc<Edge>,
+    pub(crate) peer: Peer,
+}
+
+impl Responder for HttpConnection {
+    fn config(&self) -> &ServerConfig {
+        &self.edge.shared.config
+    }
+
+    fn start(&self, head: Head, body: &[u8]) -> Started {
+        let length = Some(body.len() as u64);
+        match self.edge.open(head, self.peer.clone(), length) {
+            Ok(routed) => self.edge.begin(routed, body),
+            Err(reply) => Started::Done(reply),
+        }
+    }
+
+    async fn call(&self, head: Head, input: Input<'_>, length: Option<u64>) -> Reply {
+        let routed = match self.edge.open(head, self.peer.clone(), length) {
+            Ok(routed) => routed,
+            Err(reply) => return reply,
+        };
+        match input {
+            Input::Source(source) if length.is_none() => {
+                let mut charged = ChargedBody {
+                    source,
+                    edge: &self.edge,
+                    principal: Arc::clone(&routed.0.principal),
+                };
+                let input = Input::Source(&mut charged);
+                self.edge.receive(routed, input).await
+            }
+            input => self.edge.receive(routed, input).await,
+        }
+    }
+
+    fn refuse(&self, bad: Bad) -> Reply {
+        self.edge.refuse(bad)
+    }
+
+    fn too_slow(&self) -> Reply {
+        let problem = Problem::new(Kind::TooSlow, "the header fields took too long");
+        self.edge.finish_bare(problem)
+    }
+
+    fn refuse_with(&self, problem: Problem) -> Reply {
+        self.edge.finish_bare(problem)
+    }
+
+    fn admission(&self) -> Option<&Admission> {
+        Some(&self.edge.shared.admission)
+    }
+
+    fn timed_out(&self, what: &'static str) {
+        self.edge.shared.metrics.timeout(what);
     }
 }
 
@@ -235,15 +297,6 @@ impl Edge {
         })
     }
 
-    /// Starts a request whose whole body has arrived.
-    pub(crate) fn start(self: &Arc<Self>, head: Head, peer: Peer, body: &[u8]) -> Started {
-        let routed = match self.open(head, peer, Some(body.len() as u64)) {
-            Ok(routed) => routed,
-            Err(reply) => return Started::Done(reply),
-        };
-        self.begin(routed, body)
-    }
-
     fn begin(self: &Arc<Self>, (call, operation): Routed, body: &[u8]) -> Started {
         let call = match write::quick(self, call, body) {
             Ok(started) => return started,
@@ -265,31 +318,6 @@ impl Edge {
             return None;
         }
         now(self, call)
-    }
-
-    /// Executes a request whose body is still arriving.
-    pub(crate) async fn call(
-        self: &Arc<Self>,
-        head: Head,
-        peer: Peer,
-        input: Input<'_>,
-        length: Option<u64>,
-    ) -> Reply {
-        let routed = match self.open(head, peer, length) {
-            Ok(routed) => routed,
-            Err(reply) => return reply,
-        };
-        match input {
-            Input::Source(source) if length.is_none() => {
-                let mut charged = ChargedBody {
-                    source,
-                    edge: self,
-                    principal: Arc::clone(&routed.0.principal),
-                };
-                self.receive(routed, Input::Source(&mut charged)).await
-            }
-            input => self.receive(routed, input).await,
-        }
     }
 
     async fn receive(self: &Arc<Self>, (call, operation): Routed, input: Input<'_>) -> Reply {

@@ -14,7 +14,7 @@ use crate::phase::Phase;
 use crate::resources::context::{Edge, Peer};
 use crate::resources::ds;
 use crate::security::Protocol;
-use crate::service::{self, http_connection::HttpConnection};
+use crate::service::{self, HttpConnection};
 use crate::shared::Shared;
 
 /// Pause after the system had no descriptor left.
