@@ -6,8 +6,8 @@ use weir_psyc::{Operator, PacketView};
 use crate::fields::{hex, number, parse_id, words};
 use crate::groups::{GroupAnswer, GroupClaim};
 use crate::message::{
-    After, Conditions, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, OneKind,
-    OneWrite, Packet, ProgramAnswer, PushdownQuery, RefusalMessage,
+    After, Conditions, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, Packet,
+    ProgramAnswer, PushdownQuery, RefusalMessage, TextOperation, TextWrite,
 };
 use crate::{
     AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, PATH_BYTES_MAX, PEER_ADDRESS_BYTES_MAX,
@@ -78,7 +78,7 @@ impl<'a> Fields<'_, 'a> {
         Ok(self.bytes(name, max)?.unwrap_or_default())
     }
 
-    fn maybe(&self, name: Name) -> Read<Option<u64>> {
+    fn optional_number(&self, name: Name) -> Read<Option<u64>> {
         match self.get(name)? {
             None => Ok(None),
             Some(value) => number(value).map(Some).ok_or(bad(name.0, "a number")),
@@ -86,11 +86,11 @@ impl<'a> Fields<'_, 'a> {
     }
 
     fn number(&self, name: Name) -> Read<u64> {
-        self.maybe(name)?.ok_or(bad(name.0, "a number"))
+        self.optional_number(name)?.ok_or(bad(name.0, "a number"))
     }
 
     fn flag(&self, name: Name) -> Read<bool> {
-        match self.maybe(name)? {
+        match self.optional_number(name)? {
             None | Some(0) => Ok(false),
             Some(1) => Ok(true),
             Some(_) => Err(bad(name.0, "0 or 1")),
@@ -221,8 +221,8 @@ fn message<'a>(fields: &Fields<'_, 'a>) -> Read<Message<'a>> {
                 .get(var!("_key"))?
                 .filter(|key| !key.is_empty())
                 .ok_or(bad("_key", "a key"))?,
-            at_least: fields.maybe(var!("_at_least"))?.unwrap_or(0),
-            applied: fields.maybe(var!("_applied"))?.unwrap_or(0),
+            at_least: fields.optional_number(var!("_at_least"))?.unwrap_or(0),
+            applied: fields.optional_number(var!("_applied"))?.unwrap_or(0),
             consistency: fields.consistency()?,
         },
         b"_data_value" => Message::Value { page: page(data)? },
@@ -230,7 +230,7 @@ fn message<'a>(fields: &Fields<'_, 'a>) -> Read<Message<'a>> {
         b"_request_ping" => Message::Ping,
         b"_echo_ping" => Message::Pong,
         b"_request_bye" => Message::Bye,
-        b"_notice_bye" => Message::ByeBye,
+        b"_notice_bye" => Message::ByeNotice,
         method if method.starts_with(b"_error_") || method.starts_with(b"_failure_") => {
             Message::Refusal(refusal(fields)?)
         }
@@ -285,7 +285,7 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
             topic: fields.topic()?,
             prefix: fields.get(var!("_prefix"))?.unwrap_or_default(),
             after: fields.get(var!("_after"))?,
-            limit: fields.maybe(var!("_limit"))?.unwrap_or(u64::MAX),
+            limit: fields.optional_number(var!("_limit"))?.unwrap_or(u64::MAX),
             consistency: fields.consistency()?,
         },
         b"_data_keys" => Message::Keys {
@@ -295,7 +295,7 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         b"_request_topics" => Message::Topics {
             prefix: fields.or_empty(var!("_prefix"), TOPIC_NAME_BYTES_MAX)?,
             after: fields.or_empty(var!("_after"), TOPIC_NAME_BYTES_MAX)?,
-            limit: fields.maybe(var!("_limit"))?.unwrap_or(u64::MAX),
+            limit: fields.optional_number(var!("_limit"))?.unwrap_or(u64::MAX),
             dead: fields.flag(var!("_dead"))?,
         },
         b"_request_topic" => Message::Topic {
@@ -311,10 +311,10 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         b"_data_program" => Message::ProgramIs(program(fields, data)?),
         b"_request_group_claim" => Message::GroupClaim(claim(fields)?),
         b"_data_group_records" => Message::GroupRecords(GroupAnswer {
-            claim: fields.maybe(var!("_claim"))?.unwrap_or(0),
-            reason: fields.maybe(var!("_reason"))?.unwrap_or(0),
+            claim: fields.optional_number(var!("_claim"))?.unwrap_or(0),
+            reason: fields.optional_number(var!("_reason"))?.unwrap_or(0),
             frontier: fields.number(var!("_frontier"))?,
-            due_ms: fields.maybe(var!("_due_ms"))?,
+            due_ms: fields.optional_number(var!("_due_ms"))?,
             data,
         }),
         b"_request_group" => Message::Group {
@@ -340,11 +340,11 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         b"_data_files" => Message::FilesAre { lines: data },
         b"_request_file" => Message::File {
             path: fields.path()?,
-            at: fields.maybe(var!("_at"))?.unwrap_or(0),
-            bytes: fields.maybe(var!("_bytes"))?.unwrap_or(0),
+            at: fields.optional_number(var!("_at"))?.unwrap_or(0),
+            bytes: fields.optional_number(var!("_bytes"))?.unwrap_or(0),
         },
         b"_data_file" => Message::FileIs {
-            length: fields.maybe(var!("_length"))?,
+            length: fields.optional_number(var!("_length"))?,
             part: data,
         },
         b"_request_compact" => Message::Compact,
@@ -388,7 +388,7 @@ fn claim<'a>(fields: &Fields<'_, 'a>) -> Read<GroupClaim<'a>> {
     if !(1..=CLAIM_RECORDS_MAX).contains(&max) {
         return Err(bad("_max", "1 to 1,000 records"));
     }
-    let lease_ms = fields.maybe(var!("_lease_ms"))?.unwrap_or(0);
+    let lease_ms = fields.optional_number(var!("_lease_ms"))?.unwrap_or(0);
     if lease_ms > GROUP_LEASE_MS_MAX {
         return Err(bad("_lease_ms", "at most a day"));
     }
@@ -397,7 +397,7 @@ fn claim<'a>(fields: &Fields<'_, 'a>) -> Read<GroupClaim<'a>> {
         group: fields.group(var!("_group"))?,
         member,
         max,
-        wait_ms: fields.maybe(var!("_wait_ms"))?.unwrap_or(0),
+        wait_ms: fields.optional_number(var!("_wait_ms"))?.unwrap_or(0),
         lease_ms,
     })
 }
@@ -407,7 +407,7 @@ fn hello<'a>(fields: &Fields<'_, 'a>) -> Read<Hello<'a>> {
     if client.is_some_and(ClientId::is_none) {
         return Err(bad("_client", "an id that is not zero"));
     }
-    let resume = fields.maybe(var!("_resume"))?;
+    let resume = fields.optional_number(var!("_resume"))?;
     if resume == Some(0) || (resume.is_some() && client.is_none()) {
         return Err(bad("_resume", "a nonce of the session"));
     }
@@ -415,7 +415,7 @@ fn hello<'a>(fields: &Fields<'_, 'a>) -> Read<Hello<'a>> {
         versions: fields.words(var!("_versions"))?,
         client: client.unwrap_or_default(),
         resume,
-        window: fields.maybe(var!("_window"))?,
+        window: fields.optional_number(var!("_window"))?,
         received: fields.flag(var!("_received"))?,
         store: fields.id(var!("_store"))?,
         token: fields.or_empty(var!("_token"), TOKEN_BYTES_MAX)?,
@@ -446,32 +446,32 @@ fn hello_ok<'a>(fields: &Fields<'_, 'a>) -> Read<HelloOk<'a>> {
     })
 }
 
-fn one<'a>(fields: &Fields<'_, 'a>) -> Read<OneWrite<'a>> {
+fn one<'a>(fields: &Fields<'_, 'a>) -> Read<TextWrite<'a>> {
     let key = fields.get(var!("_key"))?;
     let options = fields.bytes(var!("_options"), OPTION_BYTES_MAX)?;
     let data = fields.view.data();
     let kind = match fields.view.method() {
-        b"_request_put" => OneKind::Put {
+        b"_request_put" => TextOperation::Put {
             key: key.unwrap_or_default(),
             value: data,
         },
-        b"_request_delete" => OneKind::Delete {
+        b"_request_delete" => TextOperation::Delete {
             key: key.ok_or(bad("_key", "a key"))?,
         },
-        b"_request_create" => OneKind::Create {
+        b"_request_create" => TextOperation::Create {
             options: options.unwrap_or_default(),
         },
-        _ => OneKind::Destroy,
+        _ => TextOperation::Destroy,
     };
     let expect = Conditions(fields.get(var!("_expect"))?.unwrap_or_default());
     if expect.read().is_none() {
         return Err(bad("_expect", "known conditions"));
     }
-    let nonce = fields.maybe(var!("_nonce"))?;
+    let nonce = fields.optional_number(var!("_nonce"))?;
     if nonce == Some(0) {
         return Err(bad("_nonce", "a nonce from 1 on"));
     }
-    Ok(OneWrite {
+    Ok(TextWrite {
         topic: fields.topic()?,
         kind,
         nonce,
@@ -518,8 +518,8 @@ fn listen<'a>(fields: &Fields<'_, 'a>) -> Read<Listen<'a>> {
         reset_earliest: reset.is_some(),
         query: ListenQuery {
             pushdown: pushdown(fields)?,
-            limit: fields.maybe(var!("_limit"))?,
-            until: fields.maybe(var!("_until"))?,
+            limit: fields.optional_number(var!("_limit"))?,
+            until: fields.optional_number(var!("_until"))?,
             marks: fields.flag(var!("_marks"))?,
             from: fields.get(var!("_key_from"))?,
         },
@@ -568,10 +568,10 @@ fn program<'a>(fields: &Fields<'_, 'a>, args: &'a [u8]) -> Read<Option<ProgramAn
         entries: fields.number(var!("_entries"))?,
         bytes: fields.number(var!("_bytes"))?,
         counts: ProgramCounts {
-            calls: fields.maybe(var!("_calls"))?.unwrap_or(0),
-            fuel: fields.maybe(var!("_fuel"))?.unwrap_or(0),
-            rejects: fields.maybe(var!("_rejects"))?.unwrap_or(0),
-            traps: fields.maybe(var!("_traps"))?.unwrap_or(0),
+            calls: fields.optional_number(var!("_calls"))?.unwrap_or(0),
+            fuel: fields.optional_number(var!("_fuel"))?.unwrap_or(0),
+            rejects: fields.optional_number(var!("_rejects"))?.unwrap_or(0),
+            traps: fields.optional_number(var!("_traps"))?.unwrap_or(0),
         },
     }))
 }
@@ -580,20 +580,20 @@ fn refusal<'a>(fields: &Fields<'_, 'a>) -> Read<RefusalMessage<'a>> {
     let text = fields.view.data();
     Ok(RefusalMessage {
         method: fields.view.method(),
-        number: fields.maybe(var!("_number"))?.unwrap_or(0),
+        number: fields.optional_number(var!("_number"))?.unwrap_or(0),
         fatal: fields.flag(var!("_fatal"))?,
-        retry_ms: fields.maybe(var!("_retry_ms"))?,
-        nonce: fields.maybe(var!("_nonce"))?,
-        count: fields.maybe(var!("_count"))?,
-        item: fields.maybe(var!("_item"))?,
-        expected: fields.maybe(var!("_expected"))?,
-        limit: fields.maybe(var!("_limit"))?,
-        record: fields.maybe(var!("_record"))?,
-        byte: fields.maybe(var!("_byte"))?,
-        first: fields.maybe(var!("_first"))?,
-        last: fields.maybe(var!("_last"))?,
+        retry_ms: fields.optional_number(var!("_retry_ms"))?,
+        nonce: fields.optional_number(var!("_nonce"))?,
+        count: fields.optional_number(var!("_count"))?,
+        item: fields.optional_number(var!("_item"))?,
+        expected: fields.optional_number(var!("_expected"))?,
+        limit: fields.optional_number(var!("_limit"))?,
+        record: fields.optional_number(var!("_record"))?,
+        byte: fields.optional_number(var!("_byte"))?,
+        first: fields.optional_number(var!("_first"))?,
+        last: fields.optional_number(var!("_last"))?,
         address: fields.or_empty(var!("_address"), TEXT_BYTES_MAX)?,
-        at: fields.maybe(var!("_at"))?,
+        at: fields.optional_number(var!("_at"))?,
         versions: fields.words(var!("_versions"))?,
         text: text.split_at(text.len().min(TEXT_BYTES_MAX)).0,
     })

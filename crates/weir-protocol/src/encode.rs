@@ -5,8 +5,8 @@ use weir_psyc::{Modifier, Packet as Psyc, Renderer};
 
 use crate::fields::{put_hex, put_number};
 use crate::message::{
-    After, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, Packet,
-    RefusalMessage,
+    After, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, Packet, RefusalMessage,
+    TextOperation, TextWrite,
 };
 use weir_core::record::RecordKind;
 use weir_scan::BadItem;
@@ -85,7 +85,7 @@ impl Encoder {
         }
     }
 
-    fn maybe(&mut self, name: &'static [u8], value: Option<u64>) {
+    fn optional_number(&mut self, name: &'static [u8], value: Option<u64>) {
         if let Some(value) = value {
             self.number(name, value);
         }
@@ -132,7 +132,7 @@ impl Encoder {
             }
             Message::Refusal(ref refusal) => self.refusal(refusal),
             Message::Bye => (b"_request_bye", NONE),
-            Message::ByeBye => (b"_notice_bye", NONE),
+            Message::ByeNotice => (b"_notice_bye", NONE),
             Message::Drain { within_ms } => {
                 self.number(b"_within_ms", within_ms);
                 (b"_notice_drain", NONE)
@@ -292,7 +292,7 @@ impl Encoder {
                 self.not_zero(b"_claim", answer.claim);
                 self.not_zero(b"_reason", answer.reason);
                 self.number(b"_frontier", answer.frontier);
-                self.maybe(b"_due_ms", answer.due_ms);
+                self.optional_number(b"_due_ms", answer.due_ms);
                 (b"_data_group_records", answer.data)
             }
             Message::Group { topic, group } => {
@@ -323,7 +323,7 @@ impl Encoder {
                 (b"_request_file", NONE)
             }
             Message::FileIs { length, part } => {
-                self.maybe(b"_length", length);
+                self.optional_number(b"_length", length);
                 (b"_data_file", part)
             }
             Message::Compact => (b"_request_compact", NONE),
@@ -365,8 +365,8 @@ impl Encoder {
         if !hello.client.is_none() {
             self.hex(b"_client", &hello.client.0);
         }
-        self.maybe(b"_resume", hello.resume);
-        self.maybe(b"_window", hello.window);
+        self.optional_number(b"_resume", hello.resume);
+        self.optional_number(b"_window", hello.window);
         self.flag(b"_received", hello.received);
         if let Some(store) = hello.store {
             self.hex(b"_store", &store);
@@ -399,24 +399,24 @@ impl Encoder {
         (b"_notice_hello", b"")
     }
 
-    fn one<'a>(&mut self, one: &OneWrite<'a>) -> (&'a [u8], &'a [u8]) {
+    fn one<'a>(&mut self, one: &TextWrite<'a>) -> (&'a [u8], &'a [u8]) {
         self.bytes(b"_topic", one.topic.as_bytes());
         let (method, data): (&[u8], &[u8]) = match one.kind {
-            OneKind::Put { key, value } => {
+            TextOperation::Put { key, value } => {
                 self.filled(b"_key", key);
                 (b"_request_put", value)
             }
-            OneKind::Delete { key } => {
+            TextOperation::Delete { key } => {
                 self.bytes(b"_key", key);
                 (b"_request_delete", b"")
             }
-            OneKind::Create { options } => {
+            TextOperation::Create { options } => {
                 self.filled(b"_options", options);
                 (b"_request_create", b"")
             }
-            OneKind::Destroy => (b"_request_destroy", b""),
+            TextOperation::Destroy => (b"_request_destroy", b""),
         };
-        self.maybe(b"_nonce", one.nonce);
+        self.optional_number(b"_nonce", one.nonce);
         self.filled(b"_expect", one.expect.0);
         self.filled(b"_meta", one.meta);
         (method, data)
@@ -463,8 +463,8 @@ impl Encoder {
     }
 
     fn query(&mut self, query: &ListenQuery<'_>) {
-        self.maybe(b"_limit", query.limit);
-        self.maybe(b"_until", query.until);
+        self.optional_number(b"_limit", query.limit);
+        self.optional_number(b"_until", query.until);
         self.flag(b"_marks", query.marks);
         if let Some(from) = query.from {
             self.bytes(b"_key_from", from);
@@ -500,18 +500,18 @@ impl Encoder {
     fn refusal<'a>(&mut self, refusal: &RefusalMessage<'a>) -> (&'a [u8], &'a [u8]) {
         self.not_zero(b"_number", refusal.number);
         self.flag(b"_fatal", refusal.fatal);
-        self.maybe(b"_retry_ms", refusal.retry_ms);
-        self.maybe(b"_nonce", refusal.nonce);
-        self.maybe(b"_count", refusal.count);
-        self.maybe(b"_item", refusal.item);
-        self.maybe(b"_expected", refusal.expected);
-        self.maybe(b"_limit", refusal.limit);
-        self.maybe(b"_record", refusal.record);
-        self.maybe(b"_byte", refusal.byte);
-        self.maybe(b"_first", refusal.first);
-        self.maybe(b"_last", refusal.last);
+        self.optional_number(b"_retry_ms", refusal.retry_ms);
+        self.optional_number(b"_nonce", refusal.nonce);
+        self.optional_number(b"_count", refusal.count);
+        self.optional_number(b"_item", refusal.item);
+        self.optional_number(b"_expected", refusal.expected);
+        self.optional_number(b"_limit", refusal.limit);
+        self.optional_number(b"_record", refusal.record);
+        self.optional_number(b"_byte", refusal.byte);
+        self.optional_number(b"_first", refusal.first);
+        self.optional_number(b"_last", refusal.last);
         self.filled(b"_address", refusal.address);
-        self.maybe(b"_at", refusal.at);
+        self.optional_number(b"_at", refusal.at);
         self.filled(b"_versions", refusal.versions);
         (refusal.method, refusal.text)
     }

@@ -32,8 +32,8 @@ pub use groups::{GroupAnswer, GroupClaim, GroupLine, GroupLines, GroupOwner, wri
 pub use items::{DecodedItem, ItemsError, read_items};
 pub use lines::{OutcomeLines, TopicLine, TopicLines, join_runs, write_outcome, write_topic};
 pub use message::{
-    After, Conditions, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, OneKind,
-    OneWrite, Packet, ProgramAnswer, PushdownQuery, RefusalMessage,
+    After, Conditions, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, Packet,
+    ProgramAnswer, PushdownQuery, RefusalMessage, TextOperation, TextWrite,
 };
 pub use server::{Phase, ServerConnection, WriteFault};
 pub use status::{StatusLine, StatusLines, StatusValue, write_status};

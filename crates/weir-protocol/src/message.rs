@@ -205,7 +205,7 @@ pub struct PushdownQuery<'a> {
 
 /// The operation of a text write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OneKind<'a> {
+pub enum TextOperation<'a> {
     /// PUT.
     Put {
         /// Key; empty for none.
@@ -229,11 +229,11 @@ pub enum OneKind<'a> {
 
 /// A write of one intention, as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OneWrite<'a> {
+pub struct TextWrite<'a> {
     /// Topic name.
     pub topic: &'a str,
     /// Operation.
-    pub kind: OneKind<'a>,
+    pub kind: TextOperation<'a>,
     /// Nonce; `None`: the next nonce of the session.
     pub nonce: Option<u64>,
     /// Conditions in words about the key of the write; empty for none.
@@ -436,7 +436,7 @@ pub enum Message<'a> {
         items: &'a [u8],
     },
     /// 5: one intention as text.
-    One(OneWrite<'a>),
+    One(TextWrite<'a>),
     /// 6: runs of answers, one line each.
     Committed {
         /// The lines; see [`OutcomeLines`](crate::OutcomeLines).
@@ -698,7 +698,7 @@ pub enum Message<'a> {
         within_ms: u64,
     },
     /// 11: no message follows.
-    ByeBye,
+    ByeNotice,
     /// A message with an unknown method.
     Unknown {
         /// The method.

@@ -17,9 +17,9 @@ use weir_core::{
 };
 use weir_protocol::{
     After, ClientConnection, Conditions, Deframer, Encoder, GroupAnswer, GroupClaim, GroupLines,
-    Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, OutcomeLines, Packet,
-    PushdownQuery, RefusalMessage, StatusLines, StatusValue, TopicLine, TopicLines, write_outcome,
-    write_status, write_topic,
+    Hello, HelloOk, Listen, ListenQuery, Message, OutcomeLines, Packet, PushdownQuery,
+    RefusalMessage, StatusLines, StatusValue, TextOperation, TextWrite, TopicLine, TopicLines,
+    write_outcome, write_status, write_topic,
 };
 use weir_scan::BadItem;
 
@@ -167,13 +167,14 @@ proptest! {
         options in bytes(20), nonce in prop::option::of(1_u64..), which in 0..4,
     ) {
         let kind = match which {
-            0 => OneKind::Put { key: &key, value: &value },
-            1 => OneKind::Delete { key: &key },
-            2 => OneKind::Create { options: &options },
-            _ => OneKind::Destroy,
+            0 => TextOperation::Put { key: &key, value: &value },
+            1 => TextOperation::Delete { key: &key },
+            2 => TextOperation::Create { options: &options },
+            _ => TextOperation::Destroy,
         };
         let expect = Conditions(b"key_offset=7 topic_absent_or=9 key_absent topic_empty");
-        round(&Packet::new(Message::One(OneWrite { topic: &topic, kind, nonce, expect, meta: &meta })));
+        let write = TextWrite { topic: &topic, kind, nonce, expect, meta: &meta };
+        round(&Packet::new(Message::One(write)));
     }
 
     #[test]

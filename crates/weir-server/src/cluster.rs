@@ -28,7 +28,7 @@ const THREADS: usize = 2;
 /// How long the leader waits for the majority to confirm that it leads.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an empty directory looks for a leader that lets it join.
-const JOIN_PATIENCE: Duration = Duration::from_mins(1);
+const JOIN_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How to open a directory as a node, or turn it into one.
 #[derive(Clone, Debug)]
@@ -377,7 +377,7 @@ async fn join(
         engine: weir_raft::fingerprint(options),
         is_synced: options.durability.is_synced(),
     };
-    Ok(weir_raft::join_by(&settings.join, &request, JOIN_PATIENCE, tls).await?)
+    Ok(weir_raft::join_by(&settings.join, &request, JOIN_TIMEOUT, tls).await?)
 }
 
 fn milliseconds(time: Duration) -> u64 {

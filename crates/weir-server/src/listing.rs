@@ -6,7 +6,7 @@ use crate::security::Principal;
 use crate::shared::Shared;
 
 /// Names that are read under one lock of the machine, which is released in between.
-const LOOK: usize = 1000;
+const NAMES_PER_LOCK: usize = 1000;
 
 /// Returns at most `limit` topics by name, after `after`, that start with `prefix` and are visible
 /// to the principal. Waits for locks of the store, so it must not run on a reactor thread.
@@ -16,13 +16,15 @@ pub(crate) fn topics(
     after: &str,
     prefix: &str,
     limit: usize,
-    dead_too: bool,
+    include_destroyed: bool,
 ) -> Vec<TopicInfo> {
     let mut found = Vec::new();
     let mut after = after.to_owned();
     loop {
-        let some = shared.store.topics_after(&after, prefix, LOOK, dead_too);
-        let all = some.len() < LOOK;
+        let some = shared
+            .store
+            .topics_after(&after, prefix, NAMES_PER_LOCK, include_destroyed);
+        let all = some.len() < NAMES_PER_LOCK;
         if let Some(last) = some.last() {
             last.name.clone_into(&mut after);
         }

@@ -64,7 +64,7 @@ use crate::config::{Rate, ServerConfig};
 /// contain none, so the two never collide.
 const OWNER: &str = "store owner";
 /// Interval at which files are checked for changes.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const RELOAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Files of identities or TLS that are not valid.
 #[derive(Debug, thiserror::Error)]

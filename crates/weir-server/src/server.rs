@@ -22,7 +22,7 @@ use crate::descriptors::{self, Descriptors};
 use crate::error::ServerError;
 use crate::local::LocalSocket;
 use crate::phase::Phase;
-use crate::security::{LOOK_EVERY, Security};
+use crate::security::{RELOAD_CHECK_INTERVAL, Security};
 use crate::shared::Shared;
 use crate::{native, opening, service};
 
@@ -33,7 +33,7 @@ const BACKLOG: u32 = 4096;
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 
 /// Longest wait for the last audit records when the server ends.
-const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+const AUDIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running server. Dropping it cuts it.
 #[derive(Debug)]
@@ -481,7 +481,7 @@ async fn run(
     if let Some(audit) = shared.security.audit() {
         audit.finish();
         // A store that does not respond must not block the shutdown.
-        drop(tokio::time::timeout(AUDIT_PATIENCE, auditing).await);
+        drop(tokio::time::timeout(AUDIT_TIMEOUT, auditing).await);
     }
 }
 
@@ -506,7 +506,7 @@ async fn beat(shared: Arc<Shared>) {
 /// Checks periodically whether files have changed.
 async fn reload_security(shared: Arc<Shared>) {
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(RELOAD_CHECK_INTERVAL).await;
         let shared = Arc::clone(&shared);
         let reloaded = tokio::task::spawn_blocking(move || shared.security.reload_changed());
         if reloaded.await.is_err() {

@@ -106,7 +106,7 @@ impl Shared {
 
     /// Proposes intentions. The commit thread is woken at the end of this turn of the reactor.
     pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        let proposal = self.store.propose_quietly(intentions)?;
+        let proposal = self.store.propose_deferred(intentions)?;
         self.wake_batches.write_queued();
         Ok(proposal)
     }

@@ -31,11 +31,11 @@ use crate::node::ReplicaWriter;
 use crate::options::Durability;
 use crate::permit::Exclusive;
 use crate::provider::{ProposedBatch, Waiters};
-use crate::queue::{Pending, Shut, fuel_of_a_call};
+use crate::queue::{Pending, ShutReason, fuel_of_a_call};
 use crate::read_back::ReadBack;
 use crate::snapshot::{Checkpoint, Snapshot};
 pub(crate) use apply::Applier;
-use apply::Logged;
+use apply::LoggedBatches;
 use helper::Helper;
 pub(crate) use replay_cost::ReplayCost;
 pub(crate) use sink::{Topics, attached};
@@ -75,7 +75,7 @@ pub(crate) struct Committer {
     pub(crate) applier: Arc<Mutex<Applier>>,
     helper: Helper,
     /// Batches that are synced but not yet applied. They are applied during the next sync.
-    ready: Logged,
+    ready: LoggedBatches,
     /// When the slow lane may be admitted.
     slow_turn: SlowTurn,
     /// Whether the log has entries that are not synced.
@@ -106,7 +106,7 @@ impl Drop for ShutdownGuard {
             self.0.poison(StoreError::Panicked { thread });
         }
         let cause = self.0.poison.get().map(Arc::clone);
-        let why = cause.map_or(Shut::Closed, Shut::Poisoned);
+        let why = cause.map_or(ShutReason::Closed, ShutReason::Poisoned);
         self.0.queue.fail_all(&why);
     }
 }
@@ -131,7 +131,7 @@ impl Committer {
             replica: None,
             applier,
             helper: Helper::default(),
-            ready: Logged::new(),
+            ready: LoggedBatches::new(),
             slow_turn: SlowTurn::default(),
             unsynced: false,
             last_sync: Instant::now(),
@@ -179,7 +179,7 @@ impl Committer {
                 self.flush();
             }
             self.sync_when_due(idle);
-            if idle && work.shut.as_ref().is_some_and(Shut::is_closed) {
+            if idle && work.shut.as_ref().is_some_and(ShutReason::is_closed) {
                 self.apply_ready();
                 break;
             }
@@ -428,7 +428,7 @@ impl Committer {
     }
 
     /// Syncs the log while another thread applies `before`, the batches of the previous sync.
-    fn sync_while_applying(&mut self, before: Logged) -> Result<(), StoreError> {
+    fn sync_while_applying(&mut self, before: LoggedBatches) -> Result<(), StoreError> {
         if before.is_empty() {
             return self.sync();
         }

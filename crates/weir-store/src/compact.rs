@@ -65,7 +65,7 @@ struct Input {
 }
 
 /// Decides for each record whether it is retained.
-struct Keep<'a> {
+struct CompactionFilter<'a> {
     engine: &'a Engine,
     input: &'a Input,
     id: TopicId,
@@ -162,7 +162,7 @@ impl Store {
         input: &Input,
     ) -> Result<(Vec<BlockRef>, TopicCompactReport), StoreError> {
         let mut report = TopicCompactReport::default();
-        let mut keep = Keep {
+        let mut filter = CompactionFilter {
             engine: &self.engine,
             input,
             id,
@@ -173,7 +173,7 @@ impl Store {
             report.bytes_before += u64::from(block.bytes) + HEADER_BYTES as u64;
             each_record(&input.files, block, |record| {
                 if record.kind == RecordKind::Delete {
-                    keep.deletes.insert(record.key.into(), record.offset.0);
+                    filter.deletes.insert(record.key.into(), record.offset.0);
                 }
                 Ok(())
             })?;
@@ -185,7 +185,7 @@ impl Store {
                 // The last record of an intention is retained if another record of the intention is
                 // retained. A reader thus still sees where the intention ends.
                 let ends = record.flags.last() && kept == record.intention.0;
-                if ends || keep.keeps(record) {
+                if ends || filter.retains(record) {
                     kept = record.intention.0;
                     report.records_after += 1;
                     out.push(record)?;
@@ -229,8 +229,8 @@ fn each_record(
     Ok(())
 }
 
-impl Keep<'_> {
-    fn keeps(&self, record: &Record<'_>) -> bool {
+impl CompactionFilter<'_> {
+    fn retains(&self, record: &Record<'_>) -> bool {
         if record.offset.0 <= self.input.trimmed {
             return false;
         }

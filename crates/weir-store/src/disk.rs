@@ -107,7 +107,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
     /// Like `read_exact_at`, but never waits for a device. Returns whether `buffer` was filled; if
     /// not, the contents of `buffer` are undefined.
-    fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> bool {
+    fn try_read_exact_at(&self, buffer: &mut [u8], offset: u64) -> bool {
         let _ = (buffer, offset);
         false
     }

@@ -19,7 +19,7 @@ use crate::finding::Finding;
 use crate::identity::Identity;
 use crate::log::LogIndex;
 use crate::options::Durability;
-use crate::queue::{Prepared, Queue, Shut};
+use crate::queue::{Prepared, Queue, ShutReason};
 use crate::topic::files::TopicFiles;
 use crate::topic::signal::Signal;
 
@@ -240,7 +240,7 @@ impl Engine {
         if first {
             log_poison(cause);
         }
-        self.queue.shut(&Shut::Poisoned(Arc::clone(cause)));
+        self.queue.shut(&ShutReason::Poisoned(Arc::clone(cause)));
         let cause = Arc::clone(cause);
         StoreError::Poisoned { cause }
     }

@@ -120,7 +120,7 @@ struct Plan {
 
 /// New records of a claim.
 #[derive(Default)]
-struct Fresh {
+struct NewRecords {
     offsets: Vec<u64>,
     keys: Vec<u64>,
     pages: BTreeMap<u64, Page>,
@@ -129,7 +129,7 @@ struct Fresh {
     bytes: usize,
 }
 
-impl Fresh {
+impl NewRecords {
     /// Counts a record. Returns `false`, and counts nothing, if the record exceeds `bytes_max`.
     fn fits(&mut self, record: &Record<'_>, bytes_max: usize) -> bool {
         let size = record.key.len() + record.value.len() + record.meta.len();
@@ -320,9 +320,9 @@ impl Store {
             let found = found.ok_or_else(|| no_group(topic, group))?;
             plan(found, request.member, max, now_ms.max(machine.time_ms()))
         };
-        let mut fresh = Fresh {
+        let mut fresh = NewRecords {
             through: plan.frontier,
-            ..Fresh::default()
+            ..NewRecords::default()
         };
         let fits = request.bytes_max == usize::MAX
             || self.read_seen(topic, request.bytes_max, &mut plan, &mut fresh)?;
@@ -362,7 +362,7 @@ impl Store {
         topic: &str,
         bytes_max: usize,
         plan: &mut Plan,
-        fresh: &mut Fresh,
+        fresh: &mut NewRecords,
     ) -> Result<bool, StoreError> {
         let mut last: Option<Page> = None;
         for (at, &offset) in plan.again.iter().enumerate() {
@@ -396,7 +396,7 @@ impl Store {
         request: &ClaimRequest<'_>,
         (max, now_ms): (usize, u64),
         plan: &Plan,
-        fresh: &mut Fresh,
+        fresh: &mut NewRecords,
     ) -> Result<(), StoreError> {
         let after = ConsequenceOffset(plan.frontier);
         let mut reader = self.read(topic, after)?.or_earliest();
@@ -552,11 +552,11 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
         };
         // A record without attempts left is requested too, because only a claim gives it up. The
         // claim does not return it.
-        let spent = attempts_max > 0 && entry.attempts >= attempts_max;
-        if !spent && !group.admits(&mut gate, offset, entry.key, member, now_ms) {
+        let is_exhausted = attempts_max > 0 && entry.attempts >= attempts_max;
+        if !is_exhausted && !group.admits(&mut gate, offset, entry.key, member, now_ms) {
             continue;
         }
-        count += usize::from(!spent);
+        count += usize::from(!is_exhausted);
         again.push(offset);
         again_keys.push(entry.key);
     }

@@ -366,8 +366,8 @@ impl History {
         newest: Option<&Snapshot>,
         topic: TopicId,
         intention: IntentionOffset,
-    ) -> Result<Stored, StoreError> {
-        let mut stored = Stored::default();
+    ) -> Result<StoredRecords, StoreError> {
+        let mut stored = StoredRecords::default();
         let dir = directory(topic);
         let names = self.disk.list(&dir);
         let names = names.map_err(StoreError::io(IoVerb::List, &dir))?;
@@ -395,7 +395,7 @@ impl History {
     /// Searches one segment. Skips damaged blocks.
     fn search(
         &self,
-        stored: &mut Stored,
+        stored: &mut StoredRecords,
         (topic, segment): (TopicId, u32),
         intention: IntentionOffset,
     ) -> Result<(), StoreError> {
@@ -444,7 +444,7 @@ impl History {
 
 /// The records of an intention in the files of a topic.
 #[derive(Default)]
-struct Stored {
+struct StoredRecords {
     records: Vec<OwnedRecord>,
     /// Whether the files have records of later intentions.
     reaches_after: bool,

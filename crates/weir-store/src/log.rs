@@ -37,7 +37,7 @@ pub use crate::log_index::LogIndex;
 use self::format::{
     BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, SegmentHeader, StartMark, extent_bytes,
 };
-use self::recover::analyse::Unproven;
+use self::recover::analyse::UnprovenBatch;
 use self::recover::{Recovered, recover};
 use self::sectors::{SECTOR, SECTOR_BYTES};
 use self::sectors::{SectorCount, apply_mask, count_sectors, crc_parts, mask_to_try};
@@ -196,7 +196,7 @@ impl Log {
     fn make_durable(
         &mut self,
         segments: &[Arc<SegmentView>],
-        marks: &VecDeque<Unproven>,
+        marks: &VecDeque<UnprovenBatch>,
     ) -> Result<(), StoreError> {
         let file = Arc::clone(&self.file);
         let mut touched = Vec::new();

@@ -32,7 +32,7 @@ impl Store {
     /// Returns the result of [`get`](Self::get) and [`topic_state`](Self::topic_state), or
     /// `Poll::Pending` if this could block. Rare cases return `Poll::Pending` too, for example a
     /// concurrent compaction.
-    pub fn get_now(&self, topic: &str, key: &[u8]) -> Poll<Current> {
+    pub fn try_get(&self, topic: &str, key: &[u8]) -> Poll<Current> {
         let found = {
             let Some(machine) = self.engine.machine.try_read() else {
                 return Poll::Pending;
@@ -53,7 +53,7 @@ impl Store {
             return Poll::Pending;
         };
         let before = ConsequenceOffset(offset.0.saturating_sub(1));
-        match TopicReader::new(files, before).next_page_now() {
+        match TopicReader::new(files, before).try_next_page() {
             Poll::Ready(Some(page)) if starts_at(&page, offset) => {
                 Poll::Ready(Current::Record(page))
             }
@@ -63,7 +63,7 @@ impl Store {
     }
 
     /// Returns the result of [`read`](Self::read), or `Poll::Pending` if this could block.
-    pub fn read_now(
+    pub fn try_read(
         &self,
         topic: &str,
         after: ConsequenceOffset,

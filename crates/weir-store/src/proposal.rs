@@ -335,9 +335,8 @@ impl Drop for Answer {
 }
 
 /// Returns to each waiting caller the outcomes of its own items of an applied batch. `waiters` has
-/// the number of items of each caller, in order. Callers are woken in groups: a
-/// caller that is woken for its first outcome would use the processor and then wait for the next
-/// one.
+/// the number of items of each caller, in order. Callers are woken in groups: a caller that is
+/// woken for its first outcome would use the processor and then wait for the next one.
 pub(crate) fn complete_waiters(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answer)>) {
     let mut runs = outcomes.runs().iter();
     let mut current: Option<OutcomeRun> = None;

@@ -65,9 +65,9 @@ pub struct ProposedBatch {
 
 /// The callers that wait for the outcomes of one batch. Dropping this value fails their calls with
 /// INDETERMINATE: whether the batch was committed is unknown.
-pub struct Waiters(Option<Box<Waiting>>);
+pub struct Waiters(Option<Box<InFlightBatch>>);
 
-struct Waiting {
+struct InFlightBatch {
     engine: Arc<Engine>,
     pending: Pending,
     time_ms: u64,
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Waiters {
 impl Waiters {
     pub(crate) fn new(engine: Arc<Engine>, pending: Pending, time_ms: u64) -> Self {
         engine.queue.admitted();
-        Self(Some(Box::new(Waiting {
+        Self(Some(Box::new(InFlightBatch {
             engine,
             pending,
             time_ms,
@@ -91,12 +91,12 @@ impl Waiters {
 
     /// Returns the outcomes of the applied batch to the callers.
     pub fn answer(mut self, outcomes: &Outcomes) {
-        if let Some(waiting) = self.0.take() {
-            let Waiting {
+        if let Some(batch) = self.0.take() {
+            let InFlightBatch {
                 engine,
                 mut pending,
                 time_ms,
-            } = *waiting;
+            } = *batch;
             engine
                 .queue
                 .report_fuel(&engine.machine, &pending, time_ms, outcomes);
@@ -125,12 +125,12 @@ impl Waiters {
     }
 
     fn fail(&mut self, error: impl Fn() -> StoreError) {
-        if let Some(waiting) = self.0.take() {
-            let Waiting {
+        if let Some(batch) = self.0.take() {
+            let InFlightBatch {
                 engine,
                 mut pending,
                 ..
-            } = *waiting;
+            } = *batch;
             for (_, slot) in pending.waiters.drain(..) {
                 slot.complete(Err(error()));
             }

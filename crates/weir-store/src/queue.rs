@@ -82,13 +82,13 @@ pub(crate) struct Prepared {
 
 /// The reason why the queue rejects calls.
 #[derive(Clone, Debug)]
-pub(crate) enum Shut {
+pub(crate) enum ShutReason {
     Closed,
     ReadOnly,
     Poisoned(Arc<StoreError>),
 }
 
-impl Shut {
+impl ShutReason {
     pub(crate) fn error(&self) -> StoreError {
         match self {
             Self::Closed => StoreError::Closed,
@@ -124,7 +124,7 @@ struct Inner {
     spare: Vec<Pending>,
     /// Whether the store is being closed: only the store itself may still propose intentions.
     closing: bool,
-    shut: Option<Shut>,
+    shut: Option<ShutReason>,
     /// Whether the commit thread has ended.
     thread_ended: bool,
     asleep: bool,
@@ -157,7 +157,7 @@ pub(crate) struct Work {
     pub(crate) batches: VecDeque<Pending>,
     /// Number of tasks in the channel of the commit thread.
     pub(crate) tasks: usize,
-    pub(crate) shut: Option<Shut>,
+    pub(crate) shut: Option<ShutReason>,
 }
 
 impl Work {
@@ -205,9 +205,9 @@ impl Inner {
     }
 
     /// Returns the reason why a call is rejected; `None` if it is accepted.
-    fn refuses(&self, notify: Notify) -> Option<Shut> {
+    fn refuses(&self, notify: Notify) -> Option<ShutReason> {
         let closing = self.closing && notify != Notify::Last;
-        let closing = closing.then_some(Shut::Closed);
+        let closing = closing.then_some(ShutReason::Closed);
         self.shut.clone().or(closing)
     }
 
@@ -568,8 +568,8 @@ impl Queue {
     pub(crate) fn task(&self, send: impl FnOnce()) -> Result<(), StoreError> {
         let mut inner = self.inner.lock();
         // A poisoned store still serves reads and tasks.
-        if inner.thread_ended || inner.shut.as_ref().is_some_and(Shut::is_closed) {
-            return Err(inner.shut.as_ref().unwrap_or(&Shut::Closed).error());
+        if inner.thread_ended || inner.shut.as_ref().is_some_and(ShutReason::is_closed) {
+            return Err(inner.shut.as_ref().unwrap_or(&ShutReason::Closed).error());
         }
         send();
         inner.tasks += 1;
@@ -600,7 +600,7 @@ impl Queue {
         while (inner.batches.is_empty() || is_held(&inner))
             && inner.tasks == 0
             && !slow_is_due(&inner)
-            && !inner.shut.as_ref().is_some_and(Shut::is_closed)
+            && !inner.shut.as_ref().is_some_and(ShutReason::is_closed)
         {
             let slow_in = (inner.slow.is_ready() && !is_held(&inner)).then_some(slow_in);
             let passed = since.elapsed();
@@ -726,7 +726,7 @@ impl Queue {
     }
 
     /// Fails all queued calls and rejects new ones, because the commit thread ends.
-    pub(crate) fn fail_all(&self, why: &Shut) {
+    pub(crate) fn fail_all(&self, why: &ShutReason) {
         let mut inner = self.inner.lock();
         inner.thread_ended = true;
         inner.shut = Some(why.clone());
@@ -747,7 +747,7 @@ impl Queue {
         inner.release(|_, _| true);
         let slow = inner.refuse_slow(false);
         drop(inner);
-        refuse(slow, &Shut::Closed);
+        refuse(slow, &ShutReason::Closed);
         self.room.notify_all();
     }
 
@@ -756,9 +756,9 @@ impl Queue {
         self.inner.lock().shut.is_some()
     }
 
-    /// Rejects calls from now on, with the reason `why`. [`Shut::Closed`] replaces an earlier
+    /// Rejects calls from now on, with the reason `why`. [`ShutReason::Closed`] replaces an earlier
     /// reason.
-    pub(crate) fn shut(&self, why: &Shut) {
+    pub(crate) fn shut(&self, why: &ShutReason) {
         let mut inner = self.inner.lock();
         if inner.shut.is_none() || why.is_closed() {
             inner.shut = Some(why.clone());
@@ -791,7 +791,7 @@ fn encode(
     })
 }
 
-fn refuse(batches: impl IntoIterator<Item = Pending>, why: &Shut) {
+fn refuse(batches: impl IntoIterator<Item = Pending>, why: &ShutReason) {
     for pending in batches {
         for (_, answer) in pending.waiters {
             // Admitted parts of the call may be in the log.

@@ -192,7 +192,7 @@ impl TopicReader {
     /// Returns the next page if this needs no wait for a device. Returns `Pending` for a block that
     /// must be read from a device, for a long block, and for an error. The caller then calls
     /// [`next_page`](Self::next_page) on a thread that may block.
-    pub fn next_page_now(&mut self) -> Poll<Option<Page>> {
+    pub fn try_next_page(&mut self) -> Poll<Option<Page>> {
         let files = match &self.source {
             Source::Topic(files) => Arc::clone(files),
             Source::Name(..) => return Poll::Pending,
@@ -200,7 +200,7 @@ impl TopicReader {
         let Ok(from) = self.start(&files) else {
             return Poll::Pending;
         };
-        match files.load_from_now(from) {
+        match files.try_load_from(from) {
             Poll::Ready(None) => Poll::Ready(None),
             // The next records may have been removed since the first check.
             Poll::Ready(Some(block))

@@ -110,7 +110,7 @@ pub(crate) fn recover(
         None => None,
     };
     let readers = log.readers();
-    let base = Base {
+    let base = RecoveryInputs {
         files,
         identity: &identity,
         log: &readers,
@@ -191,7 +191,7 @@ pub(crate) fn read(
     if let Some(pending) = pending {
         pending.switch_log(&log);
     }
-    let base = Base {
+    let base = RecoveryInputs {
         files,
         identity,
         log: &log,
@@ -226,7 +226,7 @@ fn start_clock(engine: &Engine, disk: &dyn Disk, options: &OpenOptions, report: 
 }
 
 /// The inputs from which the state is derived.
-struct Base<'a> {
+struct RecoveryInputs<'a> {
     files: &'a Arc<FileCache>,
     identity: &'a Identity,
     log: &'a LogReaders,
@@ -289,7 +289,7 @@ fn identity(
     Ok(identity)
 }
 
-impl Base<'_> {
+impl RecoveryInputs<'_> {
     /// Returns the state of the newest usable snapshot, or the empty state if the log is complete.
     fn start(&self, report: &mut OpenReport) -> Result<Start, StoreError> {
         let Self {

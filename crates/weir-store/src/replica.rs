@@ -96,7 +96,7 @@ pub struct ReplicaEntry {
 }
 
 /// Entries that a failed append did not write. The caller can retry the append with them.
-pub struct Unwritten {
+pub struct FailedAppend {
     /// The error. After `DiskFull`, the log has no partial entry, and a later append may succeed.
     pub error: StoreError,
     /// The entries that are not in the log. The earlier entries of the append are in the log.
@@ -105,9 +105,9 @@ pub struct Unwritten {
     pub durable: Callback,
 }
 
-impl std::fmt::Debug for Unwritten {
+impl std::fmt::Debug for FailedAppend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Unwritten")
+        f.debug_struct("FailedAppend")
             .field("error", &self.error)
             .field("entries", &self.entries.len())
             .finish_non_exhaustive()
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Unwritten {
 }
 
 /// A callback that the writer thread calls with the result of an append.
-pub type Written = Box<dyn FnOnce(Result<(), Unwritten>) + Send>;
+pub type AppendCallback = Box<dyn FnOnce(Result<(), FailedAppend>) + Send>;
 
 /// The bounds of the log of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -401,7 +401,12 @@ impl Replica {
     /// Appends entries with consecutive indexes. Calls `written` when the entries can be read, or
     /// with the entries that were not written. Calls `durable` when the entries are as durable as
     /// the level of the store requires.
-    pub fn append(&self, mut entries: Vec<ReplicaEntry>, written: Written, durable: Callback) {
+    pub fn append(
+        &self,
+        mut entries: Vec<ReplicaEntry>,
+        written: AppendCallback,
+        durable: Callback,
+    ) {
         self.task(move |committer| {
             let result = match committer.append_entries(&mut entries) {
                 Ok(()) => {
@@ -410,7 +415,7 @@ impl Replica {
                     }
                     Ok(())
                 }
-                Err(error) => Err(Unwritten {
+                Err(error) => Err(FailedAppend {
                     error,
                     entries,
                     durable,

@@ -161,7 +161,7 @@ fn remove(
     permit: &ExclusivePermit,
 ) -> Result<RetainReport, StoreError> {
     let (segments, report) =
-        handle.run_on_commit_thread(move |committer| forget(committer, only))?;
+        handle.run_on_commit_thread(move |committer| remove_trimmed_segments(committer, only))?;
     if segments.is_empty() {
         return Ok(report);
     }
@@ -307,7 +307,10 @@ fn newest_ms(files: &TopicFiles, block: &BlockRef) -> Result<u64, StoreError> {
 }
 
 /// Forgets the segments that have only trimmed records, and returns them.
-fn forget(committer: &mut Committer, only: Option<TopicId>) -> (Vec<Arc<Segment>>, RetainReport) {
+fn remove_trimmed_segments(
+    committer: &mut Committer,
+    only: Option<TopicId>,
+) -> (Vec<Arc<Segment>>, RetainReport) {
     let mut applier = committer.applier.lock();
     let mut segments = Vec::new();
     let mut report = RetainReport::default();

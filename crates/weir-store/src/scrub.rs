@@ -117,14 +117,14 @@ impl RateLimiter<'_> {
 }
 
 /// The state of one round.
-struct Round<'a> {
+struct ScrubRound<'a> {
     handle: &'a MaintenanceHandle,
     readers: &'a LogReaders,
     limiter: RateLimiter<'a>,
     findings: Vec<Finding>,
 }
 
-impl Round<'_> {
+impl ScrubRound<'_> {
     /// Adds the error of a read to the findings.
     fn take(&mut self, file: &str, error: &StoreError) {
         // Maintenance may have removed the file since it was listed.
@@ -237,7 +237,7 @@ pub(crate) fn round(
         since_start: 0,
         bytes: 0,
     };
-    let mut round = Round {
+    let mut round = ScrubRound {
         handle,
         readers,
         limiter,

@@ -118,7 +118,7 @@ impl Checkpoint {
         sync_dir("")?;
         // Not earlier: if a step above fails, the next checkpoint must repeat all steps.
         for (segment, written) in durable {
-            segment.settle(written);
+            segment.mark_durable(written);
         }
         self.snapshot.write(disk, store_id)?;
         sync_dir(DIRECTORY)

@@ -29,7 +29,7 @@ use crate::maintenance_handle::MaintenanceHandle;
 use crate::options::{Durability, OpenOptions};
 use crate::permit::Exclusive;
 use crate::proposal::Proposal;
-use crate::queue::{Notify, Shut};
+use crate::queue::{Notify, ShutReason};
 use crate::read_back::ReadBack;
 use crate::read_only;
 use crate::reader::{Page, TopicReader};
@@ -209,7 +209,7 @@ impl Store {
             readers,
             report,
         } = parts;
-        engine.queue.fail_all(&Shut::ReadOnly);
+        engine.queue.fail_all(&ShutReason::ReadOnly);
         let background = BackgroundTasks::new(options.cursor_flush, None);
         // So that cursors are rejected at once, and not after they were accepted.
         background.begin_stop();
@@ -351,7 +351,7 @@ impl Store {
     ///
     /// # Errors
     /// As for [`propose`](Self::propose).
-    pub fn propose_quietly(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+    pub fn propose_deferred(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
         self.propose_with(intentions, Notify::Deferred)
     }
 
@@ -503,13 +503,13 @@ impl Store {
         Some(info)
     }
 
-    /// Returns all topics, sorted by name. With `dead_too`, includes destroyed topics.
+    /// Returns all topics, sorted by name. With `include_destroyed`, also returns destroyed topics.
     #[must_use]
-    pub fn topics(&self, dead_too: bool) -> Vec<TopicInfo> {
+    pub fn topics(&self, include_destroyed: bool) -> Vec<TopicInfo> {
         let machine = self.engine.machine.read();
         let mut infos: Vec<TopicInfo> = machine.topics().map(|view| info(&view)).collect();
         drop(machine);
-        infos.retain(|info| info.live || dead_too);
+        infos.retain(|info| info.live || include_destroyed);
         infos.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         for info in &mut infos {
             self.measure(info);
@@ -526,20 +526,20 @@ impl Store {
     }
 
     /// Returns up to `limit` topics whose names start with `prefix`, sorted by name, from the first
-    /// name after `after`. With `dead_too`, includes destroyed topics. The cost depends on the
-    /// visited topics, not on the number of all topics.
+    /// name after `after`. With `include_destroyed`, also returns destroyed topics. The cost
+    /// depends on the visited topics, not on the number of all topics.
     #[must_use]
     pub fn topics_after(
         &self,
         after: &str,
         prefix: &str,
         limit: usize,
-        dead_too: bool,
+        include_destroyed: bool,
     ) -> Vec<TopicInfo> {
         let machine = self.engine.machine.read();
         let mut infos: Vec<TopicInfo> = machine
             .topics_by_name(after, prefix)
-            .filter(|view| dead_too || view.incarnation.is_some())
+            .filter(|view| include_destroyed || view.incarnation.is_some())
             .take(limit)
             .map(|view| info(&view))
             .collect();
@@ -686,7 +686,7 @@ impl Store {
         self.background.begin_stop();
         self.engine.queue.begin_close();
         self.background.stop(&self.maintenance_handle());
-        self.engine.queue.shut(&Shut::Closed);
+        self.engine.queue.shut(&ShutReason::Closed);
         // Lock until the end of this function: a second caller must not release the directory while
         // the first one still waits for the thread.
         let mut thread = self.thread.lock();

@@ -322,7 +322,7 @@ fn verify_disk_with(
 }
 
 /// The retained part of a checked snapshot.
-struct Checked {
+struct CheckedSnapshot {
     index: LogIndex,
     digest: Digest,
     /// The list of segments, only for the newest snapshot.
@@ -336,7 +336,7 @@ fn read_snapshots(
     host: Option<&Arc<dyn ProgramHost>>,
     report: &mut VerifyReport,
     watch: &mut ProgressMeter<'_>,
-) -> Result<Vec<Checked>, StoreError> {
+) -> Result<Vec<CheckedSnapshot>, StoreError> {
     let mut found = Vec::new();
     for (age, index) in snapshot::list(disk)?.into_iter().enumerate() {
         report.files += 1;
@@ -349,7 +349,7 @@ fn read_snapshots(
         let Some(snapshot) = report.take(severity, &path, read)? else {
             continue;
         };
-        found.push(Checked {
+        found.push(CheckedSnapshot {
             index,
             digest: snapshot.machine.digest(),
             topics: if found.is_empty() {
@@ -367,7 +367,7 @@ fn read_snapshots(
 fn topics(
     disk: &dyn Disk,
     identity: &Identity,
-    snapshot: Option<&Checked>,
+    snapshot: Option<&CheckedSnapshot>,
     derived: Severity,
     report: &mut VerifyReport,
     watch: &mut ProgressMeter<'_>,
@@ -518,7 +518,7 @@ fn segment(
 /// Applies the log, and compares the state with every snapshot at its log position.
 fn replay(
     (disk, store_id, host): (&dyn Disk, [u8; 16], Option<&Arc<dyn ProgramHost>>),
-    snapshots: &[Checked],
+    snapshots: &[CheckedSnapshot],
     readers: &LogReaders,
     report: &mut VerifyReport,
     watch: &mut ProgressMeter<'_>,

@@ -402,11 +402,11 @@ impl Backend {
         }
     }
 
-    /// Lists the live topics; with `dead_too`, also the destroyed ones.
-    pub(crate) fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, StoreError> {
+    /// Lists the live topics; with `include_destroyed`, also the destroyed ones.
+    pub(crate) fn topics(&self, include_destroyed: bool) -> Result<Vec<TopicInfo>, StoreError> {
         match self {
-            Self::Local(store) => Ok(store.topics(dead_too)),
-            Self::Remote(remote) => block_on(remote.topics(dead_too)),
+            Self::Local(store) => Ok(store.topics(include_destroyed)),
+            Self::Remote(remote) => block_on(remote.topics(include_destroyed)),
         }
     }
 

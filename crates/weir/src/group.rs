@@ -11,7 +11,7 @@ use weir_core::{ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, 
 use weir_store::{ClaimRequest, GroupInfo, Page, ReadFrom, StoreError};
 
 pub use self::work::{Settle, Works};
-use crate::work::{Claim, LOOK_EVERY, Work, left, sleep};
+use crate::work::{Claim, POLL_INTERVAL, Work, left, sleep};
 
 use self::work::GroupOutcome;
 use crate::backend::{Backend, TopicReader};
@@ -229,7 +229,7 @@ impl Group {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(Vec::new());
             }
-            let soon = now.checked_add(due.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
+            let soon = now.checked_add(due.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL));
             let until = [deadline, soon].into_iter().flatten().min();
             match (&mut self.reader, due) {
                 // The next read shows whether a new record exists.

@@ -174,9 +174,9 @@ impl Weir {
         Ok(self.backend.durability()?)
     }
 
-    /// The topics that exist, by name; with `dead_too` also those that were destroyed.
-    pub fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, WeirError> {
-        Ok(self.backend.topics(dead_too)?)
+    /// The topics that exist, by name; with `include_destroyed` also those that were destroyed.
+    pub fn topics(&self, include_destroyed: bool) -> Result<Vec<TopicInfo>, WeirError> {
+        Ok(self.backend.topics(include_destroyed)?)
     }
 
     /// The program of a topic; `None` if it has none.

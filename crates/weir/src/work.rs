@@ -9,7 +9,7 @@ use crate::error::WeirError;
 use crate::value::Value;
 
 /// The longest wait between two claims, because another member may release records.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A record that this member has claimed.
 #[derive(Clone, Debug)]

@@ -529,7 +529,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return false;
         }
         if self.closing == Closing::Bye {
-            self.send(&Packet::new(Message::ByeBye));
+            self.send(&Packet::new(Message::ByeNotice));
             self.closing = Closing::Plain;
         }
         self.is_sent()

@@ -451,7 +451,7 @@ impl Listener {
                 }
             }));
         }
-        if let Poll::Ready(page) = self.reader.next_page_now() {
+        if let Poll::Ready(page) = self.reader.try_next_page() {
             return Poll::Ready(Ok(next(page)));
         }
         let reserved = context.out.reserved_bytes();

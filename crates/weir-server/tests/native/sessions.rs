@@ -227,7 +227,7 @@ fn a_server_that_ends_answers_what_it_took_and_says_goodbye() {
         peer.next().unwrap().packet().message,
         Message::Drain { .. }
     ));
-    assert_eq!(peer.next().unwrap().packet().message, Message::ByeBye);
+    assert_eq!(peer.next().unwrap().packet().message, Message::ByeNotice);
     assert!(peer.is_closed());
     world.server.wait().unwrap();
 }

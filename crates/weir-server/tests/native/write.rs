@@ -154,7 +154,7 @@ fn a_half_closed_client_gets_every_answer_and_a_goodbye() {
     }
     peer.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(peer.answers(2000).len(), 2000);
-    assert_eq!(peer.next().unwrap().packet().message, Message::ByeBye);
+    assert_eq!(peer.next().unwrap().packet().message, Message::ByeNotice);
     assert!(peer.is_closed());
     assert_eq!(world.values("t").len(), 2000);
 }
@@ -167,7 +167,7 @@ fn goodbye_waits_for_what_is_owed() {
     peer.puts(CLIENT, "t", 1, 100);
     peer.send(&Packet::new(Message::Bye));
     assert_eq!(peer.answers(100).len(), 100);
-    assert_eq!(peer.next().unwrap().packet().message, Message::ByeBye);
+    assert_eq!(peer.next().unwrap().packet().message, Message::ByeNotice);
     assert!(peer.is_closed());
 }
 
@@ -179,11 +179,11 @@ fn a_value_of_sixteen_megabytes_goes_in_and_out() {
     let value: Vec<u8> = (0..16_u32 << 20)
         .map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[2])
         .collect();
-    let kind = weir_protocol::OneKind::Put {
+    let kind = weir_protocol::TextOperation::Put {
         key: b"big",
         value: &value,
     };
-    let one = weir_protocol::OneWrite {
+    let one = weir_protocol::TextWrite {
         topic: "t",
         kind,
         nonce: None,

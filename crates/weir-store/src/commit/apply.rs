@@ -30,7 +30,7 @@ const PORTION: Portion = Portion {
 };
 
 /// Batches that are in the log, each with its stamp in milliseconds.
-pub(super) type Logged = VecDeque<(Pending, u64)>;
+pub(super) type LoggedBatches = VecDeque<(Pending, u64)>;
 
 /// Applies the log. It is the only writer of the machine and of all topics.
 pub(crate) struct Applier {
@@ -71,7 +71,7 @@ impl Applier {
 
     /// Applies batches in the order of the log and returns their verdicts. A failure poisons the
     /// store. The batches that were not applied are in the log, and their outcomes are unknown.
-    pub(super) fn apply_all(&mut self, batches: Logged) -> Result<(), StoreError> {
+    pub(super) fn apply_all(&mut self, batches: LoggedBatches) -> Result<(), StoreError> {
         let mut batches = batches.into_iter();
         while let Some((mut pending, time_ms)) = batches.next() {
             let (is_slow, start) = (pending.slow.is_some(), Instant::now());

@@ -7,12 +7,12 @@ use std::thread::JoinHandle;
 
 use weir_core::program::PROGRAM_STACK_BYTES;
 
-use super::apply::{Applier, Logged};
+use super::apply::{Applier, LoggedBatches};
 use crate::error::StoreError;
 
 struct Job {
     applier: Arc<Mutex<Applier>>,
-    batches: Logged,
+    batches: LoggedBatches,
     done: mpsc::SyncSender<Result<(), StoreError>>,
 }
 
@@ -32,7 +32,11 @@ pub(super) struct RunningApply(mpsc::Receiver<Result<(), StoreError>>);
 
 impl Helper {
     /// Applies the batches on the thread, or on the calling thread if no thread can be started.
-    pub(super) fn begin(&mut self, applier: &Arc<Mutex<Applier>>, batches: Logged) -> RunningApply {
+    pub(super) fn begin(
+        &mut self,
+        applier: &Arc<Mutex<Applier>>,
+        batches: LoggedBatches,
+    ) -> RunningApply {
         let (done, result) = mpsc::sync_channel(1);
         let applier = Arc::clone(applier);
         let job = Job {

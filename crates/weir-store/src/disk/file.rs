@@ -217,7 +217,7 @@ impl DiskFile for RealFile {
     }
 
     #[cfg(target_os = "linux")]
-    fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> bool {
+    fn try_read_exact_at(&self, buffer: &mut [u8], offset: u64) -> bool {
         use rustix::io::{ReadWriteFlags, preadv2};
         let mut parts = [IoSliceMut::new(buffer)];
         let mut rest: &mut [IoSliceMut<'_>] = &mut parts;

@@ -180,7 +180,7 @@ struct SimFile {
 }
 
 impl DiskFile for SimFile {
-    fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> bool {
+    fn try_read_exact_at(&self, buffer: &mut [u8], offset: u64) -> bool {
         self.read_exact_at(buffer, offset).is_ok()
     }
 

@@ -86,7 +86,7 @@ pub(crate) fn recover(
 ) -> Result<Recovered, StoreError> {
     let disk = &**disk;
     let mut report = Recovery::default();
-    settle_names(disk)?;
+    sync_directories(disk)?;
     for round in 0..=ROUNDS {
         let Some(files) = classify(disk, store_id)? else {
             if !options.create {
@@ -122,7 +122,7 @@ pub(crate) fn recover(
 
 /// Syncs the directories, because the previous process may have died between a rename and the sync
 /// of its directory. No conclusion is drawn from a file name before this call.
-fn settle_names(disk: &dyn Disk) -> Result<(), StoreError> {
+fn sync_directories(disk: &dyn Disk) -> Result<(), StoreError> {
     for directory in ["", LOG_DIR, CUT_DIR] {
         match disk.sync_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -5,7 +5,7 @@ use weir_core::exact::to_u32;
 use weir_core::machine::Machine;
 use weir_core::{Batch, Effect, Outcome, OutcomeRun, Outcomes};
 
-use super::cost::{Used, fuel_of_a_call};
+use super::cost::{FuelUse, fuel_of_a_call};
 use super::{Pending, Queue};
 use crate::fair_lock::FairRwLock;
 
@@ -23,14 +23,14 @@ enum Change {
 #[derive(Debug)]
 struct AppliedCost<'a> {
     topic: &'a str,
-    used: Used,
+    used: FuelUse,
     change: Change,
     /// After a change: maximum fuel of a call of the present program. `None` without a program.
     fuel_max: Option<u64>,
 }
 
 impl<'a> AppliedCost<'a> {
-    fn new(topic: &'a str, used: Used, change: Change) -> Self {
+    fn new(topic: &'a str, used: FuelUse, change: Change) -> Self {
         Self {
             topic,
             used,
@@ -40,7 +40,7 @@ impl<'a> AppliedCost<'a> {
     }
 
     /// Adds calls of the topic.
-    fn add(&mut self, used: Used, change: Change) {
+    fn add(&mut self, used: FuelUse, change: Change) {
         self.used.calls = self.used.calls.saturating_add(used.calls);
         self.used.fuel = self.used.fuel.saturating_add(used.fuel);
         self.used.most = self.used.most.max(used.most);
@@ -86,12 +86,7 @@ impl Queue {
 
     /// Updates the cost model after a batch was applied. `slow` is the flow of the batch in the
     /// slow lane and its expected fuel; `fuel` is the fuel that it used.
-    fn update_costs(
-        &self,
-        costs: &[AppliedCost<'_>],
-        slow: Option<&(Box<str>, u64)>,
-        fuel: u64,
-    ) {
+    fn update_costs(&self, costs: &[AppliedCost<'_>], slow: Option<&(Box<str>, u64)>, fuel: u64) {
         let mut inner = self.inner.lock();
         for cost in costs {
             match cost.fuel_max {
@@ -106,7 +101,7 @@ impl Queue {
                 }
                 None => {}
             }
-            inner.costs.learn(cost.topic, cost.used);
+            inner.costs.update(cost.topic, cost.used);
         }
         if let Some((flow, expected)) = slow {
             inner.slow.correct(flow, *expected, fuel);
@@ -154,7 +149,7 @@ fn applied_costs<'a>(batch: &Batch<'a>, outcomes: &Outcomes) -> Vec<AppliedCost<
         let Ok(topic) = std::str::from_utf8(item.topic) else {
             unreachable!("the topic of an intention is text");
         };
-        let used = Used {
+        let used = FuelUse {
             calls: if change == Change::None { calls } else { 0 },
             fuel,
             most: fuel / u64::from(calls.max(1)),

@@ -21,7 +21,7 @@ const COMPILE_FUEL_PER_BYTE: u64 = 1_000;
 /// the lane is costly, the number doubles for this topic.
 const PROBATION_CALLS: u32 = 16;
 /// Maximum number of times that [`PROBATION_CALLS`] doubles.
-const SURPRISES_MAX: u8 = 16;
+const MISJUDGED_CALLS_MAX: u8 = 16;
 
 /// The cost estimate for the program of one topic.
 #[derive(Clone, Copy, Debug)]
@@ -31,20 +31,20 @@ struct Cost {
     /// Cheap calls since the last costly one.
     cheap: u32,
     /// How often a call of the topic outside the slow lane was costly.
-    surprises: u8,
-    /// Whether the topic has a program. A topic without a program retains `surprises`.
+    misjudged_calls: u8,
+    /// Whether the topic has a program. A topic without a program retains `misjudged_calls`.
     is_live: bool,
 }
 
 impl Cost {
     fn is_trusted(&self) -> bool {
-        self.cheap >= PROBATION_CALLS << self.surprises
+        self.cheap >= PROBATION_CALLS << self.misjudged_calls
     }
 }
 
 /// The fuel that applied calls of one topic used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Used {
+pub(crate) struct FuelUse {
     /// Number of calls of the program. Each step of a transaction is one call.
     pub(crate) calls: u32,
     /// Fuel of all calls.
@@ -120,11 +120,14 @@ impl CostModel {
 
     /// Registers a new program of a topic, without measurements.
     pub(super) fn started(&mut self, topic: &str, fuel_max: u64) {
-        let surprises = self.topics.get(topic).map_or(0, |cost| cost.surprises);
+        let misjudged_calls = self
+            .topics
+            .get(topic)
+            .map_or(0, |cost| cost.misjudged_calls);
         let cost = Cost {
             fuel: fuel_max,
             cheap: 0,
-            surprises,
+            misjudged_calls,
             is_live: true,
         };
         self.topics.insert(Box::from(topic), cost);
@@ -134,14 +137,14 @@ impl CostModel {
     pub(super) fn ended(&mut self, topic: &str) {
         if let Some(cost) = self.topics.get_mut(topic) {
             cost.is_live = false;
-            if cost.surprises == 0 {
+            if cost.misjudged_calls == 0 {
                 self.topics.remove(topic);
             }
         }
     }
 
     /// Updates the estimate with the fuel that calls used.
-    pub(super) fn learn(&mut self, topic: &str, used: Used) {
+    pub(super) fn update(&mut self, topic: &str, used: FuelUse) {
         let Some(cost) = self.topics.get_mut(topic).filter(|_| used.calls > 0) else {
             return;
         };
@@ -154,7 +157,7 @@ impl CostModel {
             return;
         }
         if cost.is_trusted() {
-            cost.surprises = SURPRISES_MAX.min(cost.surprises + 1);
+            cost.misjudged_calls = MISJUDGED_CALLS_MAX.min(cost.misjudged_calls + 1);
         }
         cost.cheap = 0;
         cost.fuel = cost.fuel.max(used.most);
@@ -178,8 +181,8 @@ mod tests {
         model.expected(&Intention::new("t", operation), true)
     }
 
-    fn used(calls: u32, each: u64) -> Used {
-        Used {
+    fn used(calls: u32, each: u64) -> FuelUse {
+        FuelUse {
             calls,
             fuel: each * u64::from(calls),
             most: each,
@@ -194,26 +197,26 @@ mod tests {
         assert_eq!(put(&model).fuel, 1_000_000);
         for _ in 0..PROBATION_CALLS {
             assert!(put(&model).is_slow);
-            model.learn("t", used(1, 2_000));
+            model.update("t", used(1, 2_000));
         }
         assert!(!put(&model).is_slow);
         assert!(put(&model).fuel < COSTLY_FUEL);
     }
 
     #[test]
-    fn each_surprise_doubles_the_probation() {
+    fn each_misjudged_call_doubles_the_probation() {
         let mut model = CostModel::default();
         model.started("t", 1_000_000);
-        for surprises in 0..4 {
-            let calls = PROBATION_CALLS << surprises;
-            model.learn("t", used(calls - 1, 10));
+        for misjudged_calls in 0..4 {
+            let calls = PROBATION_CALLS << misjudged_calls;
+            model.update("t", used(calls - 1, 10));
             assert!(put(&model).is_slow);
-            model.learn("t", used(1, 10));
+            model.update("t", used(1, 10));
             assert!(!put(&model).is_slow, "after {calls} cheap calls");
-            model.learn("t", used(1, COSTLY_FUEL));
+            model.update("t", used(1, COSTLY_FUEL));
             assert!(put(&model).is_slow);
             assert!(put(&model).fuel >= COSTLY_FUEL);
-            // The surprises survive another program and another topic with the same name.
+            // The misjudged calls survive another program and another topic with the same name.
             model.ended("t");
             assert!(!put(&model).is_slow);
             model.started("t", 1_000_000);

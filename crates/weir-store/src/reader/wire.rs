@@ -12,7 +12,7 @@ use weir_core::record::PAGE_HEAD_BYTES;
 
 use super::Page;
 use crate::error::StoreError;
-use crate::topic::block::{Base, BlockBuilder};
+use crate::topic::block::{BlockBuilder, DeltaBase};
 use crate::topic::files::LoadedBlock;
 
 /// Bytes of the head before its checksum.
@@ -89,7 +89,7 @@ impl Page {
         {
             return Err(damage("the offsets of a page are wrong"));
         }
-        let base = Base {
+        let base = DeltaBase {
             first,
             intention,
             time_ms,

@@ -38,7 +38,7 @@ const MORE_ALL: u8 = MORE_META | MORE_TIME | MORE_TERM | MORE_NONCE | MORE_INTEN
 
 /// The start values for the differences in the records of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Base {
+pub(crate) struct DeltaBase {
     pub(crate) first: u64,
     pub(crate) intention: u64,
     pub(crate) time_ms: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Base {
 
 /// The fields of the previous record. The next record is encoded as differences from them.
 #[derive(Clone, Copy, Debug)]
-struct Running {
+struct PreviousRecord {
     offset: u64,
     intention: u64,
     time_ms: u64,
@@ -56,10 +56,10 @@ struct Running {
     client: ClientId,
 }
 
-impl Running {
+impl PreviousRecord {
     /// Returns the state before the first record. Offset and intention are one less than those of
     /// the first record, so that the differences are 1, as between ordinary records.
-    fn new(base: &Base) -> Self {
+    fn new(base: &DeltaBase) -> Self {
         Self {
             offset: base.first.wrapping_sub(1),
             intention: base.intention.wrapping_sub(1),
@@ -74,18 +74,18 @@ impl Running {
 /// Builds the records of one block.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
-    base: Base,
-    running: Running,
+    base: DeltaBase,
+    running: PreviousRecord,
     bytes: Vec<u8>,
     records: u32,
 }
 
 impl BlockBuilder {
     pub(crate) fn new() -> Self {
-        let base = Base::default();
+        let base = DeltaBase::default();
         Self {
             base,
-            running: Running::new(&base),
+            running: PreviousRecord::new(&base),
             bytes: Vec::new(),
             records: 0,
         }
@@ -99,7 +99,7 @@ impl BlockBuilder {
         &self.bytes
     }
 
-    pub(crate) fn base(&self) -> Base {
+    pub(crate) fn base(&self) -> DeltaBase {
         self.base
     }
 
@@ -118,13 +118,13 @@ impl BlockBuilder {
     #[inline]
     pub(crate) fn push(&mut self, record: &Record<'_>) {
         if self.records == 0 {
-            self.base = Base {
+            self.base = DeltaBase {
                 first: record.offset.0,
                 intention: record.intention.0,
                 time_ms: record.time_ms,
                 term: record.term,
             };
-            self.running = Running::new(&self.base);
+            self.running = PreviousRecord::new(&self.base);
         }
         let before = &self.running;
         assert!(
@@ -178,7 +178,7 @@ impl BlockBuilder {
         }
         put_bytes(out, record.key);
         put_bytes(out, record.value);
-        self.running = Running {
+        self.running = PreviousRecord {
             offset: record.offset.0,
             intention: record.intention.0,
             time_ms: record.time_ms,
@@ -205,7 +205,7 @@ impl BlockBuilder {
 /// Records of a closed block, without their header.
 #[derive(Clone, Debug)]
 pub(crate) struct RawBlock {
-    pub(crate) base: Base,
+    pub(crate) base: DeltaBase,
     pub(crate) last: u64,
     pub(crate) records: u32,
     pub(crate) bytes: Bytes,
@@ -245,7 +245,7 @@ impl BadHeader {
 /// A checked header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) base: Base,
+    pub(crate) base: DeltaBase,
     pub(crate) last: u64,
     pub(crate) records: u32,
     pub(crate) bytes: u32,
@@ -336,7 +336,7 @@ impl Header {
         let first = word(8);
         let last = word(8);
         let (intention, time_ms, term) = (word(8), word(8), word(8));
-        let base = Base {
+        let base = DeltaBase {
             first,
             intention,
             time_ms,
@@ -365,15 +365,15 @@ impl Header {
 /// Reads records from the bytes of a block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockCursor {
-    running: Running,
+    running: PreviousRecord,
     at: usize,
     left: u32,
 }
 
 impl BlockCursor {
-    pub(crate) fn new(base: &Base, records: u32) -> Self {
+    pub(crate) fn new(base: &DeltaBase, records: u32) -> Self {
         Self {
-            running: Running::new(base),
+            running: PreviousRecord::new(base),
             at: 0,
             left: records,
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::{ConsequenceOffset, TopicId};
 
-use super::block::{BLOCK_BYTES, Base, BlockLocation, HEADER_BYTES, Header};
+use super::block::{BLOCK_BYTES, BlockLocation, DeltaBase, HEADER_BYTES, Header};
 use super::cache::FileCache;
 use super::signal::{Registration, Signal};
 use crate::disk::{Disk, DiskFile, OpenMode};
@@ -54,7 +54,7 @@ impl Segment {
     }
 
     /// Makes all bytes written so far durable, but not the name of the file. Returns the number of
-    /// these bytes, for [`settle`](Self::settle).
+    /// these bytes, for [`mark_durable`](Self::mark_durable).
     pub(crate) fn sync(&self) -> Result<u64, StoreError> {
         let written = self.written.load(Ordering::Acquire);
         let synced = self.file()?.sync_data();
@@ -63,7 +63,7 @@ impl Segment {
     }
 
     /// Counts the first `written` bytes as durable. The directory must be synced too.
-    pub(crate) fn settle(&self, written: u64) {
+    pub(crate) fn mark_durable(&self, written: u64) {
         self.synced.fetch_max(written, Ordering::AcqRel);
     }
 }
@@ -71,7 +71,7 @@ impl Segment {
 /// A closed block: its location, or its bytes until they are written to a file.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockRef {
-    pub(crate) base: Base,
+    pub(crate) base: DeltaBase,
     pub(crate) last: u64,
     pub(crate) records: u32,
     pub(crate) bytes: u32,
@@ -95,7 +95,7 @@ pub(crate) struct Contents {
     pub(crate) blocks: Vec<BlockRef>,
     /// The bytes of the records after the last closed block.
     pub(crate) open: Vec<u8>,
-    pub(crate) open_base: Base,
+    pub(crate) open_base: DeltaBase,
     pub(crate) open_records: u32,
     /// Offset of the newest published record; 0 if there is none.
     pub(crate) last: u64,
@@ -159,7 +159,7 @@ pub(crate) struct TopicFiles {
 /// The records of a block in memory, ready to read.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedBlock {
-    pub(crate) base: Base,
+    pub(crate) base: DeltaBase,
     pub(crate) last: u64,
     pub(crate) records: u32,
     pub(crate) bytes: Bytes,
@@ -309,7 +309,7 @@ impl TopicFiles {
     }
 
     /// As `load_from`, but returns `Pending` for a long block, and if the read could block.
-    pub(crate) fn load_from_now(&self, from: u64) -> Poll<Option<LoadedBlock>> {
+    pub(crate) fn try_load_from(&self, from: u64) -> Poll<Option<LoadedBlock>> {
         let contents = self.contents.read();
         if contents.open.len() > NOW_BYTES_MAX {
             return Poll::Pending;
@@ -326,7 +326,7 @@ impl TopicFiles {
         }
         let read = |segment: &Segment, buffer: &mut [u8], position| {
             let open = segment.cache.get_open(&segment.path);
-            Ok(open.is_some_and(|file| file.read_exact_at_now(buffer, position)))
+            Ok(open.is_some_and(|file| file.try_read_exact_at(buffer, position)))
         };
         // Not an error here: the blocking read finds the damage again and reports it.
         match self.load_checked(&block, read) {

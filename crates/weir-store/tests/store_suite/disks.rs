@@ -80,10 +80,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn meet(&self, op: Op, path: &str) -> io::Result<()> {
+    fn apply_rule(&self, op: Op, path: &str) -> io::Result<()> {
         let mut state = self.state();
         let mut waits = false;
-        let fate = loop {
+        let outcome = loop {
             let rule = state
                 .rules
                 .iter_mut()
@@ -123,7 +123,7 @@ impl Shared {
             state.held -= 1;
             self.changed.notify_all();
         }
-        fate
+        outcome
     }
 
     /// Waits until the observer of another thread's operation has returned.
@@ -160,7 +160,7 @@ impl Shared {
     }
 
     fn run<T>(&self, op: Op, path: &str, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        self.meet(op, path)?;
+        self.apply_rule(op, path)?;
         self.until_observed(self.state()).acting += 1;
         let result = act();
         let mut state = self.state();

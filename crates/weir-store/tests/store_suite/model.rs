@@ -14,7 +14,7 @@ use crate::world::{Draw, Rec, TopicState};
 
 /// An operation that owns its bytes.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub enum OwnedOperation {
     Create(TopicOptions),
     Destroy,
     Alter(TopicOptions),
@@ -29,7 +29,7 @@ pub struct Item {
     pub client: ClientId,
     pub nonce: u64,
     pub topic: &'static str,
-    pub ask: Ask,
+    pub operation: OwnedOperation,
     pub expect: Vec<Expect<'static>>,
     pub meta: Vec<u8>,
 }
@@ -38,8 +38,8 @@ pub struct Item {
 pub fn with_intentions<T>(items: &[Item], work: impl FnOnce(&[Intention<'_>]) -> T) -> T {
     let steps: Vec<Vec<TxnOp<'_>>> = items
         .iter()
-        .map(|item| match &item.ask {
-            Ask::Txn(steps) => steps.iter().map(step).collect(),
+        .map(|item| match &item.operation {
+            OwnedOperation::Txn(steps) => steps.iter().map(step).collect(),
             _ => Vec::new(),
         })
         .collect();
@@ -47,13 +47,13 @@ pub fn with_intentions<T>(items: &[Item], work: impl FnOnce(&[Intention<'_>]) ->
         .iter()
         .zip(&steps)
         .map(|(item, steps)| {
-            let operation = match &item.ask {
-                Ask::Create(options) => Operation::Create { options },
-                Ask::Destroy => Operation::Destroy,
-                Ask::Alter(options) => Operation::Alter { options },
-                Ask::Put(key, value) => Operation::Put { key, value },
-                Ask::Delete(key) => Operation::Delete { key },
-                Ask::Txn(_) => Operation::Txn { ops: steps },
+            let operation = match &item.operation {
+                OwnedOperation::Create(options) => Operation::Create { options },
+                OwnedOperation::Destroy => Operation::Destroy,
+                OwnedOperation::Alter(options) => Operation::Alter { options },
+                OwnedOperation::Put(key, value) => Operation::Put { key, value },
+                OwnedOperation::Delete(key) => Operation::Delete { key },
+                OwnedOperation::Txn(_) => Operation::Txn { ops: steps },
             };
             Intention {
                 meta: &item.meta,
@@ -224,7 +224,7 @@ pub fn script(seed: u64, len: usize) -> (Vec<Item>, Vec<Act>) {
     let mut draw = Draw(seed);
     let mut maker = Maker::default();
     for (topic, n) in TOPICS.iter().zip(0..) {
-        maker.push(&mut draw, topic, Ask::Create(topic_options(n)));
+        maker.push(&mut draw, topic, OwnedOperation::Create(topic_options(n)));
     }
     let mut acts = vec![maker.calls(1)];
     while acts.len() < len {
@@ -266,7 +266,7 @@ struct Maker {
 }
 
 impl Maker {
-    fn push(&mut self, draw: &mut Draw, topic: &'static str, ask: Ask) {
+    fn push(&mut self, draw: &mut Draw, topic: &'static str, operation: OwnedOperation) {
         let who = draw.below(3) as usize;
         self.nonces[who] += 1;
         let n = draw.below(12);
@@ -276,15 +276,15 @@ impl Maker {
             2 => vec![Expect::KeyPresent(Some(b"k2"))],
             _ => Vec::new(),
         };
-        let meta = match (&ask, draw.below(5)) {
-            (Ask::Put(..), 0) => b"{\"type\":\"x\"}".to_vec(),
+        let meta = match (&operation, draw.below(5)) {
+            (OwnedOperation::Put(..), 0) => b"{\"type\":\"x\"}".to_vec(),
             _ => Vec::new(),
         };
         self.items.push(Item {
             client: ClientId([who as u8 + 1; 16]),
             nonce: self.nonces[who],
             topic,
-            ask,
+            operation,
             expect: if self.items.len() < TOPICS.len() {
                 Vec::new()
             } else {
@@ -297,12 +297,12 @@ impl Maker {
     fn any(&mut self, draw: &mut Draw) {
         let topic = TOPICS[draw.below(3) as usize];
         let key = |draw: &mut Draw| format!("k{}", draw.below(8)).into_bytes();
-        let ask = match draw.below(30) {
-            0 => Ask::Destroy,
-            1 | 2 => Ask::Create(topic_options(u64::from(topic == "c") * 2)),
-            3 => Ask::Alter(topic_options(u64::from(topic != "a"))),
-            4..=7 => Ask::Delete(key(draw)),
-            8..=10 => Ask::Txn(
+        let operation = match draw.below(30) {
+            0 => OwnedOperation::Destroy,
+            1 | 2 => OwnedOperation::Create(topic_options(u64::from(topic == "c") * 2)),
+            3 => OwnedOperation::Alter(topic_options(u64::from(topic != "a"))),
+            4..=7 => OwnedOperation::Delete(key(draw)),
+            8..=10 => OwnedOperation::Txn(
                 (0..=draw.below(5))
                     .map(|_| {
                         let value = (draw.below(4) > 0).then(|| value(draw));
@@ -310,10 +310,10 @@ impl Maker {
                     })
                     .collect(),
             ),
-            11 | 12 => Ask::Put(Vec::new(), value(draw)),
-            _ => Ask::Put(key(draw), value(draw)),
+            11 | 12 => OwnedOperation::Put(Vec::new(), value(draw)),
+            _ => OwnedOperation::Put(key(draw), value(draw)),
         };
-        self.push(draw, topic, ask);
+        self.push(draw, topic, operation);
     }
 
     /// Returns the items added since the last call of this function, as `count` calls.

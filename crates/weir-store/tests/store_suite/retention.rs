@@ -141,11 +141,11 @@ fn a_trim_inside_a_block_moves_the_first_record_and_no_file() {
             StoreError::RecordsGone { first, last } => assert_eq!((first, last), (13, 21)),
             other => panic!("{other}"),
         }
-        assert!(reader.next_page_now().is_pending());
+        assert!(reader.try_next_page().is_pending());
     }
     assert_eq!(page.iter().count(), held, "a page stays as it was");
     let mut now = reader(0);
-    let std::task::Poll::Ready(Some(page)) = now.next_page_now() else {
+    let std::task::Poll::Ready(Some(page)) = now.try_next_page() else {
         panic!("the block is in memory");
     };
     assert_eq!(page.iter().next().unwrap().unwrap().offset.0, 13);

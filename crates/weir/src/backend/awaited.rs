@@ -22,7 +22,7 @@ impl Backend {
             Self::Remote(remote) => return remote.get(topic, &key).await,
             Self::Local(store) => store,
         };
-        match store.get_now(topic, &key) {
+        match store.try_get(topic, &key) {
             Poll::Ready(Current::Record(page)) => return Ok(Some(page)),
             Poll::Ready(Current::NoKey) => return Ok(None),
             // The blocking read below retries on disk and returns the errors.

@@ -9,7 +9,7 @@ use weir_store::{ClaimRequest, GroupInfo, Store, StoreError};
 use super::{Backend, TopicReader};
 use crate::error::WeirError;
 use crate::remote::listener::Listener;
-use crate::work::{ClaimResult, LOOK_EVERY, Work, left, sleep};
+use crate::work::{ClaimResult, POLL_INTERVAL, Work, left, sleep};
 
 /// Times that a step is sent if its response is lost.
 const TRIES: usize = 8;
@@ -147,8 +147,8 @@ impl Backend {
                 return Ok(got.works);
             }
             let Self::Local(store) = self else { continue };
-            let due = got.due_ms.map_or(LOOK_EVERY, left);
-            let soon = now.checked_add(due.min(LOOK_EVERY));
+            let due = got.due_ms.map_or(POLL_INTERVAL, left);
+            let soon = now.checked_add(due.min(POLL_INTERVAL));
             let until = [deadline, soon].into_iter().flatten().min();
             if seen.replace(got.frontier) == Some(got.frontier) {
                 // No new record was appended, so wait until the next lease may have expired.

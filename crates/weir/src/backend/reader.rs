@@ -107,7 +107,7 @@ impl TopicReader {
             },
         };
         loop {
-            match reader.next_page_now() {
+            match reader.try_next_page() {
                 Poll::Ready(Some(page)) => return Ok(page),
                 Poll::Ready(None) => {}
                 Poll::Pending => {

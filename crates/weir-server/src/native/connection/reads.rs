@@ -266,7 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(Refused::plain(ErrorCode::Lagging));
         }
         let mut permit = None;
-        let page = match store.get_now(topic, key) {
+        let page = match store.try_get(topic, key) {
             Poll::Ready(Current::Record(page)) => Some(page),
             Poll::Ready(Current::NoKey) => None,
             // The blocking read distinguishes a destroyed topic from one that never existed.
@@ -295,10 +295,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let absent = || Refused::plain(ErrorCode::RecordAbsent);
         let mut permit = None;
         let before = ConsequenceOffset(offset.checked_sub(1).ok_or_else(absent)?);
-        let now = match self.port.shared.store.read_now(topic, before) {
+        let now = match self.port.shared.store.try_read(topic, before) {
             Poll::Ready(reader) => reader
                 .map_err(|error| refuse::of_store(&error))?
-                .next_page_now(),
+                .try_next_page(),
             Poll::Pending => Poll::Pending,
         };
         let page = if let Poll::Ready(page) = now {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::{ClientId, ErrorCode, Intention, Operation, TopicOptions};
 use weir_protocol::{
-    DecodedItem, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, is_retryable,
-    read_items,
+    DecodedItem, ItemsError, Message, Packet, ServerConnection, TextOperation, TextWrite,
+    is_retryable, read_items,
 };
 use weir_store::{Proposal, Store, StoreError};
 
@@ -111,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn write_one(
         &mut self,
         tag: &[u8],
-        one: &OneWrite<'_>,
+        one: &TextWrite<'_>,
         size: usize,
     ) -> Result<WriteAdmission, Refused> {
         let Some(permit) = self.reserve(size) else {
@@ -124,16 +124,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let nonce = one.nonce.unwrap_or(self.state.expected());
         let options;
         let operation = match one.kind {
-            OneKind::Put { key, value } => Operation::Put { key, value },
-            OneKind::Delete { key } => Operation::Delete { key },
-            OneKind::Create { options: bytes } => {
+            TextOperation::Put { key, value } => Operation::Put { key, value },
+            TextOperation::Delete { key } => Operation::Delete { key },
+            TextOperation::Create { options: bytes } => {
                 let Some(read) = TopicOptions::decode(bytes) else {
                     return Err(Refused::plain(ErrorCode::BadOption));
                 };
                 options = read;
                 Operation::Create { options: &options }
             }
-            OneKind::Destroy => Operation::Destroy,
+            TextOperation::Destroy => Operation::Destroy,
         };
         let principal = self.principal.name.clone();
         let expect = one.expect.read().unwrap_or_default();

@@ -90,7 +90,7 @@ async fn seen<T>(
     read: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Result<ReadRecord<T>, Problem> {
     let store = &edge.shared.store;
-    let page = match store.get_now(topic, key) {
+    let page = match store.try_get(topic, key) {
         Poll::Ready(Current::Record(page)) => Some(page),
         Poll::Ready(Current::NoKey | Current::NoTopic) => None,
         Poll::Pending => {

@@ -112,7 +112,7 @@ impl Walk {
             Ok(None) => return Poll::Ready(Ok(true)),
             Err(problem) => return Poll::Ready(Err(problem)),
         };
-        match reader.next_page_now() {
+        match reader.try_next_page() {
             Poll::Ready(page) => Poll::Ready(self.take((at, reader), page, each)),
             Poll::Pending => {
                 self.reader = Some((at, reader));

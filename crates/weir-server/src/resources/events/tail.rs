@@ -312,7 +312,7 @@ impl Tail {
 
     /// Returns the next block. If it is not in memory, it is read on a reader thread with a permit.
     async fn next_page(&mut self) -> Result<Option<Page>, Problem> {
-        if let Poll::Ready(page) = self.reader.next_page_now() {
+        if let Poll::Ready(page) = self.reader.try_next_page() {
             return Ok(page);
         }
         let readers = &self.live.edge.shared.readers;

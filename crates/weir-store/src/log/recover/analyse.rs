@@ -25,7 +25,7 @@ pub(crate) struct CutRange {
 
 /// A batch that is not proven durable.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unproven {
+pub(crate) struct UnprovenBatch {
     pub(crate) segment: usize,
     pub(crate) header: BatchHeader,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Analysis {
     /// Index and term of the log at the sequence `proven`.
     pub(crate) proven_index: u64,
     pub(crate) proven_term: u64,
-    pub(crate) unproven: VecDeque<Unproven>,
+    pub(crate) unproven: VecDeque<UnprovenBatch>,
     /// Whether `unproven` is collected: for a repair, but not for callers that only read.
     keeps_unproven: bool,
     /// Whether the log ends in a torn batch.
@@ -210,7 +210,7 @@ impl Analysis {
         }
         self.epoch = header.epoch;
         self.epoch_seen = self.epoch_seen.max(header.epoch);
-        self.prove(header.durable_before);
+        self.raise_proven(header.durable_before);
         Ok(())
     }
 
@@ -259,7 +259,7 @@ impl Analysis {
         self.batches += 1;
         self.bytes += header.end() - header.position;
         if self.keeps_unproven {
-            self.unproven.push_back(Unproven {
+            self.unproven.push_back(UnprovenBatch {
                 segment: number,
                 header: *header,
             });
@@ -278,11 +278,11 @@ impl Analysis {
         if header.kind.matters() {
             self.last_term = header.term;
         }
-        self.prove(header.durable_before);
+        self.raise_proven(header.durable_before);
     }
 
     /// Raises `proven` to `sequence`. Batches up to it need no copy.
-    fn prove(&mut self, sequence: u64) {
+    fn raise_proven(&mut self, sequence: u64) {
         self.proven = self.proven.max(sequence);
         while let Some(front) = self.unproven.front()
             && front.header.sequence <= self.proven
@@ -367,7 +367,7 @@ impl Analysis {
         }
         self.torn = true;
         self.epoch_seen = self.epoch_seen.max(evidence.epoch);
-        self.prove(evidence.durable_before);
+        self.raise_proven(evidence.durable_before);
         self.cut(disk, number, position, nonzero_end, later)?;
         Ok(false)
     }

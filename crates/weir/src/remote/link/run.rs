@@ -493,7 +493,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             ..
         } if packet.tag.is_empty() => state.marked(*settled, *created, lagging),
         Message::Ping => state.append(&Packet::tagged(packet.tag, Message::Pong)),
-        Message::ByeBye => return Some(Broken::Again("the server said goodbye".into())),
+        Message::ByeNotice => return Some(Broken::Again("the server said goodbye".into())),
         _ if !packet.tag.is_empty() => state.deliver(packet.tag, bytes),
         _ => {}
     }

@@ -31,13 +31,13 @@ use crate::resources::route::Resource;
 pub(crate) fn event_now(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Problem>> {
     let offset = call.matched.offset;
     let before = ConsequenceOffset(offset - 1);
-    let reader = edge.shared.store.read_now(&call.matched.topic, before);
+    let reader = edge.shared.store.try_read(&call.matched.topic, before);
     let mut reader = match reader {
         Poll::Ready(Ok(reader)) => reader,
         Poll::Ready(Err(error)) => return Some(Err(store_error(&error))),
         Poll::Pending => return None,
     };
-    match reader.next_page_now() {
+    match reader.try_next_page() {
         Poll::Ready(page) if is_small(edge, page.as_ref()) => {
             Some(found(call, page.as_ref(), offset, &reader))
         }
@@ -193,7 +193,7 @@ pub(super) fn key_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>
         return Some(Err(problem));
     }
     let store = &edge.shared.store;
-    match store.get_now(&call.matched.topic, &call.matched.key) {
+    match store.try_get(&call.matched.topic, &call.matched.key) {
         Poll::Ready(Current::Record(page)) if !is_small(edge, Some(&page)) => None,
         Poll::Ready(current) => Some(current_value(call, &current)),
         Poll::Pending => None,

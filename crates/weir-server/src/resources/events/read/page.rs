@@ -233,7 +233,7 @@ impl Collector {
         edge: &Arc<Edge>,
         mut reservation: Reservation,
     ) -> Result<(Self, Reservation), Problem> {
-        match self.reader.next_page_now() {
+        match self.reader.try_next_page() {
             Poll::Ready(None) => return Ok((self, reservation)),
             // Rendering would block all connections of this thread. Drops the block, so that a
             // request holds no block while it waits for a permit, and reads it again.
