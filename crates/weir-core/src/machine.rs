@@ -39,7 +39,7 @@ use crate::session::{NonceCheck, SessionTable};
 use change::{change, emit};
 use programs::Codes;
 use states::States;
-use topic::{Live, Topic, holds};
+use topic::{LiveTopic, Topic, holds};
 pub use view::TopicView;
 
 /// A batch could not be applied. The machine must not be used afterwards, because it may have
@@ -123,7 +123,7 @@ struct Stamp {
 }
 
 /// Offset of the first record, and number of records.
-type Emitted = (ConsequenceOffset, u32);
+type RecordRange = (ConsequenceOffset, u32);
 
 impl Machine {
     /// An empty machine. `seed` is used only in hash tables and changes no outcome.
@@ -341,7 +341,7 @@ impl Machine {
         topic: Option<TopicId>,
         content: u64,
         stamp: &Stamp,
-        verdict: Result<Emitted, Rejection>,
+        verdict: Result<RecordRange, Rejection>,
     ) -> Commit {
         let intention = stamp.intention;
         let commit = commit(stamp, verdict);
@@ -377,7 +377,7 @@ impl Machine {
         topic: Option<TopicId>,
         stamp: &Stamp,
         sink: &mut S,
-    ) -> Result<Result<Emitted, Rejection>, ApplyError> {
+    ) -> Result<Result<RecordRange, Rejection>, ApplyError> {
         match item.action {
             Action::ExpireSessions { idle_ms } => {
                 self.sessions
@@ -471,7 +471,7 @@ impl Machine {
         args: &[u8],
         stamp: &Stamp,
         sink: &mut S,
-    ) -> Result<Result<Emitted, Rejection>, ApplyError> {
+    ) -> Result<Result<RecordRange, Rejection>, ApplyError> {
         let full = Rejection {
             reason: ErrorCode::Limit,
             detail: Detail::Limit(TOPICS_MAX as u64),
@@ -498,7 +498,7 @@ impl Machine {
             },
         );
         self.newest = self.newest.max(stamp.intention);
-        topic.live = Some(Live {
+        topic.live = Some(LiveTopic {
             incarnation: stamp.intention,
             created: offset,
             options: TopicOptions::of_item(options),
@@ -557,7 +557,7 @@ impl Machine {
     }
 }
 
-fn commit(stamp: &Stamp, verdict: Result<Emitted, Rejection>) -> Commit {
+fn commit(stamp: &Stamp, verdict: Result<RecordRange, Rejection>) -> Commit {
     let base = Commit {
         nonce: stamp.nonce,
         effect: Effect::Valid,

@@ -36,7 +36,7 @@ impl ConsequenceSink for Nowhere {
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+enum Action {
     Put(usize),
     /// Member, requested old records, number of new records, whether the view is stale.
     Claim(usize, Vec<u8>, u8, bool),
@@ -45,29 +45,29 @@ enum Act {
     Extend(u8, u64),
     Wait(u64),
     Reset(u8),
-    Bury,
+    WriteDeadLetters,
     Reload,
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let act = prop_oneof![
-        6 => (0..KEYS.len()).prop_map(Act::Put),
+fn actions() -> impl Strategy<Value = Vec<Action>> {
+    let action = prop_oneof![
+        6 => (0..KEYS.len()).prop_map(Action::Put),
         6 => (0..MEMBERS.len(), prop::collection::vec(any::<u8>(), 0..4), 0..6_u8, any::<bool>())
-            .prop_map(|(member, old, new, stale)| Act::Claim(member, old, new, stale)),
-        5 => (any::<u8>(), any::<u8>()).prop_map(|(a, b)| Act::Ack(a, b)),
-        3 => (any::<u8>(), any::<u8>(), 0..15_u64).prop_map(|(a, b, c)| Act::Nack(a, b, c)),
-        2 => (any::<u8>(), 1..30_u64).prop_map(|(a, b)| Act::Extend(a, b)),
-        3 => (1..15_u64).prop_map(Act::Wait),
-        1 => any::<u8>().prop_map(Act::Reset),
-        1 => Just(Act::Bury),
-        1 => Just(Act::Reload),
+            .prop_map(|(member, old, new, stale)| Action::Claim(member, old, new, stale)),
+        5 => (any::<u8>(), any::<u8>()).prop_map(|(a, b)| Action::Ack(a, b)),
+        3 => (any::<u8>(), any::<u8>(), 0..15_u64).prop_map(|(a, b, c)| Action::Nack(a, b, c)),
+        2 => (any::<u8>(), 1..30_u64).prop_map(|(a, b)| Action::Extend(a, b)),
+        3 => (1..15_u64).prop_map(Action::Wait),
+        1 => any::<u8>().prop_map(Action::Reset),
+        1 => Just(Action::WriteDeadLetters),
+        1 => Just(Action::Reload),
     ];
-    prop::collection::vec(act, 1..80)
+    prop::collection::vec(action, 1..80)
 }
 
 /// State of a record in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Fate {
+enum RecordState {
     New,
     Done,
     Waits(u64, u32),
@@ -87,7 +87,7 @@ struct World {
     pending: usize,
     /// Keys by offset; the first entry is the CREATE.
     keys: Vec<usize>,
-    fates: Vec<Fate>,
+    states: Vec<RecordState>,
     unwritten_dead_letters: BTreeMap<u64, u64>,
     dead_lettered: u64,
     frontier: usize,
@@ -102,7 +102,7 @@ impl World {
             attempts_max,
             pending: pending as usize,
             keys: vec![0],
-            fates: vec![Fate::New],
+            states: vec![RecordState::New],
             unwritten_dead_letters: BTreeMap::new(),
             dead_lettered: 0,
             frontier: 0,
@@ -137,9 +137,9 @@ impl World {
         self.send(Operation::Cursor { group: "g", step })
     }
 
-    fn fate(&mut self, offset: u64) -> &mut Fate {
+    fn record_state(&mut self, offset: u64) -> &mut RecordState {
         let index = usize::try_from(offset).unwrap() - 1;
-        &mut self.fates[index]
+        &mut self.states[index]
     }
 
     fn key(&self, offset: u64) -> usize {
@@ -147,10 +147,15 @@ impl World {
     }
 
     fn open(&self) -> Vec<u64> {
-        let open = |fate: &Fate| matches!(fate, Fate::Waits(..) | Fate::With { .. });
+        let open = |record_state: &RecordState| {
+            matches!(
+                record_state,
+                RecordState::Waits(..) | RecordState::With { .. }
+            )
+        };
         (1..)
-            .zip(&self.fates)
-            .filter(|(_, fate)| open(fate))
+            .zip(&self.states)
+            .filter(|(_, record_state)| open(record_state))
             .map(|(offset, _)| offset)
             .collect()
     }
@@ -161,35 +166,35 @@ impl World {
             .map_or(self.frontier, |first| usize::try_from(*first).unwrap() - 1)
     }
 
-    fn run(&mut self, act: &Act) {
-        match act {
-            Act::Put(key) => {
+    fn run(&mut self, action: &Action) {
+        match action {
+            Action::Put(key) => {
                 let (key_bytes, value) = (KEYS[*key], &b"v"[..]);
                 self.send(Operation::Put {
                     key: key_bytes,
                     value,
                 });
                 self.keys.push(*key);
-                self.fates.push(Fate::New);
+                self.states.push(RecordState::New);
             }
-            Act::Claim(member, old, new, stale) => self.claim(*member, old, *new, *stale),
-            Act::Ack(claim, which) => self.answer(*claim, *which, None),
-            Act::Nack(claim, which, delay) => self.answer(*claim, *which, Some(*delay)),
-            Act::Extend(which, lease_ms) => self.extend(*which, *lease_ms),
-            Act::Wait(ms) => self.time_ms += ms,
-            Act::Reset(to) => {
-                let offset = u64::from(*to) % (self.fates.len() as u64 + 1);
+            Action::Claim(member, old, new, stale) => self.claim(*member, old, *new, *stale),
+            Action::Ack(claim, which) => self.answer(*claim, *which, None),
+            Action::Nack(claim, which, delay) => self.answer(*claim, *which, Some(*delay)),
+            Action::Extend(which, lease_ms) => self.extend(*which, *lease_ms),
+            Action::Wait(ms) => self.time_ms += ms,
+            Action::Reset(to) => {
+                let offset = u64::from(*to) % (self.states.len() as u64 + 1);
                 assert_eq!(self.step(GroupStep::Reset { offset }).effect, Effect::Valid);
                 self.frontier = usize::try_from(offset).unwrap();
-                for (at, fate) in self.fates.iter_mut().enumerate() {
-                    *fate = if at < self.frontier {
-                        Fate::Done
+                for (at, record_state) in self.states.iter_mut().enumerate() {
+                    *record_state = if at < self.frontier {
+                        RecordState::Done
                     } else {
-                        Fate::New
+                        RecordState::New
                     };
                 }
             }
-            Act::Bury => {
+            Action::WriteDeadLetters => {
                 let numbers: Vec<u64> = self.unwritten_dead_letters.keys().copied().collect();
                 if !numbers.is_empty() {
                     let numbers = Offsets::Plain(&numbers);
@@ -197,7 +202,7 @@ impl World {
                     self.unwritten_dead_letters.clear();
                 }
             }
-            Act::Reload => {
+            Action::Reload => {
                 let (mut bytes, mut again) = (Vec::new(), Vec::new());
                 self.machine.save(&mut bytes).unwrap();
                 let loaded = Machine::load(&mut bytes.as_slice(), 77).unwrap();
@@ -217,7 +222,7 @@ impl World {
         }
         let back = if stale { self.frontier.min(2) } else { 0 };
         let seen = self.frontier - back;
-        let through = (seen + usize::from(new)).min(self.fates.len());
+        let through = (seen + usize::from(new)).min(self.states.len());
         // Claims skip the CREATE record.
         list.extend(
             (seen + 1..=through)
@@ -254,22 +259,22 @@ impl World {
                     frontier = frontier.min(usize::try_from(*at).unwrap() - 1);
                     break;
                 }
-                *self.fate(*at) = Fate::Waits(0, 0);
+                *self.record_state(*at) = RecordState::Waits(0, 0);
             }
-            let (free, attempts) = match self.fate(*at).clone() {
-                Fate::Waits(from, attempts) => (from <= self.time_ms, attempts),
-                Fate::With {
+            let (free, attempts) = match self.record_state(*at).clone() {
+                RecordState::Waits(from, attempts) => (from <= self.time_ms, attempts),
+                RecordState::With {
                     until, attempts, ..
                 } => (until <= self.time_ms, attempts),
-                Fate::New | Fate::Done => (false, 0),
+                RecordState::New | RecordState::Done => (false, 0),
             };
             if !free {
                 continue;
             }
             if self.attempts_max > 0 && attempts >= self.attempts_max {
                 self.die(*at);
-            } else if self.may_have(*at, member) {
-                *self.fate(*at) = Fate::With {
+            } else if self.is_deliverable(*at, member) {
+                *self.record_state(*at) = RecordState::With {
                     claim,
                     member,
                     until: self.time_ms + LEASE_MS,
@@ -278,14 +283,14 @@ impl World {
             }
         }
         for at in start..frontier {
-            if self.fates[at] == Fate::New {
-                self.fates[at] = Fate::Done;
+            if self.states[at] == RecordState::New {
+                self.states[at] = RecordState::Done;
             }
         }
         self.frontier = frontier;
     }
 
-    fn may_have(&self, at: u64, member: usize) -> bool {
+    fn is_deliverable(&self, at: u64, member: usize) -> bool {
         let key = self.key(at);
         if self.mode != GroupMode::Keyed || key == 0 {
             return true;
@@ -294,8 +299,8 @@ impl World {
             .into_iter()
             .filter(|other| *other != at && self.key(*other) == key)
             .all(
-                |other| match &self.fates[usize::try_from(other).unwrap() - 1] {
-                    Fate::With {
+                |other| match &self.states[usize::try_from(other).unwrap() - 1] {
+                    RecordState::With {
                         member: holder,
                         until,
                         ..
@@ -306,7 +311,7 @@ impl World {
     }
 
     fn die(&mut self, at: u64) {
-        *self.fate(at) = Fate::Done;
+        *self.record_state(at) = RecordState::Done;
         self.dead_lettered += 1;
         self.unwritten_dead_letters.insert(self.dead_lettered, at);
     }
@@ -317,8 +322,8 @@ impl World {
         let Some(at) = open.get(usize::from(which) % open.len().max(1)).copied() else {
             return;
         };
-        let (holder, attempts) = match self.fate(at).clone() {
-            Fate::With {
+        let (holder, attempts) = match self.record_state(at).clone() {
+            RecordState::With {
                 claim, attempts, ..
             } => (claim, attempts),
             _ => (0, 0),
@@ -346,9 +351,9 @@ impl World {
         }
         assert_eq!(commit.effect, Effect::Valid);
         match delay {
-            None => *self.fate(at) = Fate::Done,
+            None => *self.record_state(at) = RecordState::Done,
             Some(_) if self.attempts_max > 0 && attempts >= self.attempts_max => self.die(at),
-            Some(delay) => *self.fate(at) = Fate::Waits(now + delay, attempts),
+            Some(delay) => *self.record_state(at) = RecordState::Waits(now + delay, attempts),
         }
     }
 
@@ -357,12 +362,12 @@ impl World {
         let Some(at) = open.get(usize::from(which) % open.len().max(1)).copied() else {
             return;
         };
-        if let Fate::With {
+        if let RecordState::With {
             claim,
             member,
             attempts,
             ..
-        } = self.fate(at).clone()
+        } = self.record_state(at).clone()
         {
             let list = [at];
             let offsets = Offsets::Plain(&list);
@@ -373,7 +378,7 @@ impl World {
             };
             assert_eq!(self.step(step).effect, Effect::Valid);
             let until = self.time_ms + lease_ms;
-            *self.fate(at) = Fate::With {
+            *self.record_state(at) = RecordState::With {
                 claim,
                 member,
                 until,
@@ -391,10 +396,10 @@ impl World {
         assert_eq!(group.entries().map(|(at, _)| at).collect::<Vec<_>>(), open);
         for (at, entry) in group.entries() {
             let found = match entry.place {
-                EntryState::Waiting { from_ms } => Fate::Waits(from_ms, entry.attempts),
+                EntryState::Waiting { from_ms } => RecordState::Waits(from_ms, entry.attempts),
                 EntryState::Leased { claim, until_ms } => {
                     let name = group.claims().find(|(id, ..)| *id == claim).unwrap().1;
-                    Fate::With {
+                    RecordState::With {
                         claim,
                         member: MEMBERS.iter().position(|member| *member == name).unwrap(),
                         until: until_ms,
@@ -404,7 +409,7 @@ impl World {
             };
             assert_eq!(
                 found,
-                self.fates[usize::try_from(at).unwrap() - 1],
+                self.states[usize::try_from(at).unwrap() - 1],
                 "record {at}"
             );
         }
@@ -423,15 +428,15 @@ proptest! {
 
     #[test]
     fn a_group_does_what_the_model_does(
-        acts in acts(),
+        actions in actions(),
         keyed in any::<bool>(),
         attempts in 0..4_u32,
         pending in prop_oneof![Just(3_u32), Just(1000)],
     ) {
         let mode = if keyed { GroupMode::Keyed } else { GroupMode::Shared };
         let mut world = World::new(mode, attempts, pending);
-        for act in &acts {
-            world.run(act);
+        for action in &actions {
+            world.run(action);
             world.check();
         }
     }

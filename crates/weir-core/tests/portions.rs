@@ -112,7 +112,7 @@ impl ConsequenceSink for Records {
 }
 
 #[derive(Clone, Debug)]
-struct Wish {
+struct IntentionSeed {
     topic: usize,
     client: u8,
     kind: u8,
@@ -123,12 +123,14 @@ const TOPICS: [&str; 8] = [
     "judged.a", "judged.b", "plain.a", "plain.b", "none", "none.b", "none.c", "none.d",
 ];
 
-fn wish() -> impl Strategy<Value = Wish> {
-    (0..TOPICS.len(), 0_u8..5, 0_u8..200, 0_u8..40).prop_map(|(topic, client, kind, what)| Wish {
-        topic,
-        client,
-        kind,
-        what,
+fn seed() -> impl Strategy<Value = IntentionSeed> {
+    (0..TOPICS.len(), 0_u8..5, 0_u8..200, 0_u8..40).prop_map(|(topic, client, kind, what)| {
+        IntentionSeed {
+            topic,
+            client,
+            kind,
+            what,
+        }
     })
 }
 
@@ -165,11 +167,11 @@ fn start() -> Machine {
     machine
 }
 
-/// Encodes wishes. Nonces of sessions ascend, with some repeats and some gaps.
-fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> BatchBuilder {
+/// Encodes intentions. Nonces of sessions ascend, with some repeats and some gaps.
+fn encode(seeds: &[IntentionSeed], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> BatchBuilder {
     let mut builder = BatchBuilder::default();
-    for wish in wishes {
-        let value = [wish.kind];
+    for seed in seeds {
+        let value = [seed.kind];
         let steps = [
             TxnOp::Put {
                 key: b"a",
@@ -182,37 +184,37 @@ fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> Bat
             },
         ];
         let mut options = TopicOptions::default();
-        if wish.kind % 3 == 0 {
-            options.keys_max = Some(u64::from(1 + wish.kind % 2));
+        if seed.kind % 3 == 0 {
+            options.keys_max = Some(u64::from(1 + seed.kind % 2));
         }
-        let code = [b"code", b"more", b"!bad"][usize::from(wish.kind % 8 / 3)];
-        let operation = match wish.what {
+        let code = [b"code", b"more", b"!bad"][usize::from(seed.kind % 8 / 3)];
+        let operation = match seed.what {
             0..=2 => Operation::Delete { key: b"k" },
             3..=5 => Operation::Txn { ops: &steps },
-            6 | 18 | 19 if wish.topic >= 2 => Operation::Create { options: &options },
-            7 if wish.topic >= 2 => Operation::Destroy,
+            6 | 18 | 19 if seed.topic >= 2 => Operation::Create { options: &options },
+            7 if seed.topic >= 2 => Operation::Destroy,
             8 => Operation::Quarantine {
-                stopped: wish.kind % 2 == 0,
+                stopped: seed.kind % 2 == 0,
             },
             20 => Operation::Trim {
-                through: u64::from(wish.kind),
+                through: u64::from(seed.kind),
             },
             10 => Operation::Alter { options: &options },
             11 => Operation::Cursor {
                 group: "g",
-                step: match wish.kind % 4 {
+                step: match seed.kind % 4 {
                     0 => GroupStep::Delete,
                     1 => GroupStep::Reset {
-                        offset: u64::from(wish.kind),
+                        offset: u64::from(seed.kind),
                     },
                     _ => GroupStep::Open(GroupSetup::new(GroupMode::Shared)),
                 },
             },
-            12 if wish.kind < 20 => Operation::ExpireSessions {
-                idle_ms: u64::from(wish.kind),
+            12 if seed.kind < 20 => Operation::ExpireSessions {
+                idle_ms: u64::from(seed.kind),
             },
             13 | 16 => Operation::Replace {
-                expected: (wish.kind % 5 == 0).then_some(CodeHash([b'c'; 32])),
+                expected: (seed.kind % 5 == 0).then_some(CodeHash([b'c'; 32])),
                 code,
                 args: &value,
             },
@@ -221,7 +223,7 @@ fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> Bat
                 code,
                 args: &value,
             },
-            15 if wish.kind % 2 == 0 => Operation::Destroy,
+            15 if seed.kind % 2 == 0 => Operation::Destroy,
             _ => Operation::Put {
                 key: b"k",
                 value: &value,
@@ -229,21 +231,21 @@ fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> Bat
         };
         let topic = match operation {
             Operation::ExpireSessions { .. } => "",
-            _ => TOPICS[wish.topic],
+            _ => TOPICS[seed.topic],
         };
         let mut intention = Intention::new(topic, operation);
-        match wish.client {
+        match seed.client {
             0 | 1 => {
-                let last = nonces.entry(wish.client).or_default();
-                let step = [1, 1, 1, 1, 1, 1, 0, 2][usize::from(wish.what) % 8];
-                intention.client = ClientId([wish.client + 1; 16]);
+                let last = nonces.entry(seed.client).or_default();
+                let step = [1, 1, 1, 1, 1, 1, 0, 2][usize::from(seed.what) % 8];
+                intention.client = ClientId([seed.client + 1; 16]);
                 intention.nonce = (*last + step).max(1);
                 if step == 1 {
                     *last += 1;
                 }
             }
             2 => {
-                if wish.what % 4 != 0 {
+                if seed.what % 4 != 0 {
                     *once += 1;
                 }
                 // Some of these ids belong to a session, or did earlier.
@@ -253,7 +255,7 @@ fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> Bat
             _ => {}
         }
         let expects = [Expect::KeyPresent(Some(b"count"))];
-        if wish.what == 9 {
+        if seed.what == 9 {
             intention.expect = &expects;
         }
         builder
@@ -318,7 +320,7 @@ proptest! {
 
     #[test]
     fn portions_and_reloads_change_nothing(
-        script in prop::collection::vec(prop::collection::vec(wish(), 1..12), 1..10),
+        script in prop::collection::vec(prop::collection::vec(seed(), 1..12), 1..10),
         // Ids expire after a day.
         jumps in prop::collection::vec(prop_oneof![Just(1), Just(DAY_MS)], 1..10),
         sizes in prop::collection::vec((1_u32..5, 1_u64..3_000), 1..6),
@@ -329,9 +331,9 @@ proptest! {
         let batches: Vec<Vec<u8>> = script
             .iter()
             .zip(jumps.iter().cycle())
-            .map(|(wishes, jump)| {
+            .map(|(seeds, jump)| {
                 time += jump;
-                encode(wishes, &mut nonces, &mut once).to_bytes(time)
+                encode(seeds, &mut nonces, &mut once).to_bytes(time)
             })
             .collect();
         let portions: Vec<_> = sizes

@@ -5,7 +5,7 @@
 //! - A record gets the next offset of its topic (I1).
 
 use super::topic::Topic;
-use super::{Emitted, Stamp};
+use super::{RecordRange, Stamp};
 use crate::batch::{Action, Item, Steps};
 use crate::effect::Rejection;
 use crate::error_code::ErrorCode;
@@ -22,7 +22,7 @@ pub(super) fn change<S: ConsequenceSink + ?Sized>(
     item: &Item<'_>,
     stamp: &Stamp,
     sink: &mut S,
-) -> Result<Emitted, Rejection> {
+) -> Result<RecordRange, Rejection> {
     let last = RecordFlags::LAST;
     let absent = Rejection::bare(ErrorCode::NoTopic);
     match item.action {
@@ -122,7 +122,7 @@ fn transaction<S: ConsequenceSink + ?Sized>(
     steps: Steps<'_>,
     stamp: &Stamp,
     sink: &mut S,
-) -> Result<Emitted, Rejection> {
+) -> Result<RecordRange, Rejection> {
     let live = topic
         .live
         .as_ref()

@@ -10,7 +10,7 @@ pub(super) mod saved;
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry as Slot};
 
-use super::{Emitted, Machine, Stamp};
+use super::{Machine, RecordRange, Stamp};
 use crate::digest::Digest;
 use crate::effect::Detail;
 use crate::effect::Rejection;
@@ -119,7 +119,7 @@ pub struct DeadLetter {
 
 /// Position and time of a step.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct StepContext {
     intention: u64,
     time_ms: u64,
     /// Newest record of the topic.
@@ -159,11 +159,11 @@ impl Machine {
         group: &str,
         step: &GroupStep<'_>,
         stamp: &Stamp,
-    ) -> Result<Emitted, Rejection> {
+    ) -> Result<RecordRange, Rejection> {
         let entries_free = GROUPS_PENDING_MAX.saturating_sub(self.pending);
         let known = topic.and_then(|id| self.topics.get_mut(id.index()));
         let topic = known.ok_or(Rejection::bare(ErrorCode::TopicAbsent))?;
-        let moment = Moment {
+        let context = StepContext {
             intention: stamp.intention.0,
             time_ms: stamp.time_ms,
             last: topic.last.0,
@@ -181,7 +181,7 @@ impl Machine {
                 if count >= GROUPS_MAX {
                     return Err(Rejection::limit(ErrorCode::Quota, GROUPS_MAX as u64));
                 }
-                slot.insert(Group::new(setup, &moment));
+                slot.insert(Group::new(setup, &context));
                 done
             }
             (Slot::Vacant(_), _) => Err(Rejection::bare(ErrorCode::GroupAbsent)),
@@ -192,7 +192,7 @@ impl Machine {
             (Slot::Occupied(mut slot), step) => {
                 let group = slot.get_mut();
                 let before = group.entries.len();
-                let changed = group.step(step, &moment);
+                let changed = group.step(step, &context);
                 self.pending = self.pending - before + group.entries.len();
                 changed.and(done)
             }
@@ -208,15 +208,15 @@ fn conflict(reason: ErrorCode, actual: u64) -> Rejection {
 }
 
 impl Group {
-    fn new(setup: &GroupSetup<'_>, moment: &Moment) -> Self {
-        let start = setup.start.min(moment.last);
+    fn new(setup: &GroupSetup<'_>, context: &StepContext) -> Self {
+        let start = setup.start.min(context.last);
         Self {
             mode: setup.mode,
             lease_ms: setup.lease_ms,
             attempts_max: setup.attempts_max,
             pending_max: setup.pending_max,
             dead_letters: setup.dead_letters.into(),
-            created: moment.intention,
+            created: context.intention,
             cursor: start,
             frontier: start,
             owner: None,
@@ -358,27 +358,27 @@ impl Group {
             .fold(self.owner.as_ref().map_or(0, |owner| owner.generation))
     }
 
-    fn step(&mut self, step: &GroupStep<'_>, moment: &Moment) -> Result<(), Rejection> {
+    fn step(&mut self, step: &GroupStep<'_>, context: &StepContext) -> Result<(), Rejection> {
         match *step {
             GroupStep::Open(_) | GroupStep::Delete => Ok(()),
             GroupStep::Reset { offset } => {
-                self.reset(offset.min(moment.last));
+                self.reset(offset.min(context.last));
                 Ok(())
             }
-            GroupStep::Join { member, takeover } => self.join(member, takeover, moment),
-            GroupStep::Renew { generation } => self.owned(generation, moment).map(drop),
+            GroupStep::Join { member, takeover } => self.join(member, takeover, context),
+            GroupStep::Renew { generation } => self.owned(generation, context).map(drop),
             GroupStep::Leave { generation } => {
-                self.owned(generation, moment)?;
+                self.owned(generation, context)?;
                 self.owner = None;
                 Ok(())
             }
             GroupStep::Move { generation, offset } => {
                 if generation == 0 {
-                    self.unowned(moment)?;
+                    self.unowned(context)?;
                 } else {
-                    self.owned(generation, moment)?;
+                    self.owned(generation, context)?;
                 }
-                self.cursor = self.cursor.max(offset.min(moment.last));
+                self.cursor = self.cursor.max(offset.min(context.last));
                 self.frontier = self.cursor;
                 Ok(())
             }
@@ -399,10 +399,10 @@ impl Group {
                     return Err(conflict(ErrorCode::Conflict, self.frontier));
                 }
                 let until_ms = match lease_ms {
-                    0 => moment.time_ms.saturating_add(self.lease_ms),
-                    ms => moment.time_ms.saturating_add(ms),
+                    0 => context.time_ms.saturating_add(self.lease_ms),
+                    ms => context.time_ms.saturating_add(ms),
                 };
-                self.claim(member, until_ms, through, (offsets, keys), moment);
+                self.claim(member, until_ms, through, (offsets, keys), context);
                 Ok(())
             }
             GroupStep::Ack { claim, offsets } => {
@@ -421,7 +421,7 @@ impl Group {
             } => {
                 self.all_leased(claim, offsets, true)?;
                 for offset in offsets.iter() {
-                    self.nack_record(offset, delay_ms, reason, moment);
+                    self.nack_record(offset, delay_ms, reason, context);
                 }
                 self.update_cursor();
                 Ok(())
@@ -432,7 +432,7 @@ impl Group {
                 offsets,
             } => {
                 self.all_leased(claim, offsets, false)?;
-                let until_ms = moment.time_ms.saturating_add(lease_ms);
+                let until_ms = context.time_ms.saturating_add(lease_ms);
                 for offset in offsets.iter() {
                     self.put_at(offset, EntryState::Leased { claim, until_ms });
                 }
@@ -461,31 +461,36 @@ impl Group {
         self.frontier = offset;
     }
 
-    fn join(&mut self, member: &[u8], takeover: bool, moment: &Moment) -> Result<(), Rejection> {
+    fn join(
+        &mut self,
+        member: &[u8],
+        takeover: bool,
+        context: &StepContext,
+    ) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
             return Err(Rejection::bare(ErrorCode::GroupMode));
         }
         if let Some(owner) = &self.owner
-            && owner.until_ms > moment.time_ms
+            && owner.until_ms > context.time_ms
             && *owner.member != *member
             && !takeover
         {
             return Err(conflict(ErrorCode::NotOwner, owner.generation));
         }
         self.owner = Some(Owner {
-            generation: moment.intention,
+            generation: context.intention,
             member: member.into(),
-            until_ms: moment.time_ms.saturating_add(self.lease_ms),
+            until_ms: context.time_ms.saturating_add(self.lease_ms),
         });
         Ok(())
     }
 
     /// Checks the owner of an exclusive group and renews its lease.
-    fn owned(&mut self, generation: u64, moment: &Moment) -> Result<(), Rejection> {
+    fn owned(&mut self, generation: u64, context: &StepContext) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
             return Err(Rejection::bare(ErrorCode::GroupMode));
         }
-        let until_ms = moment.time_ms.saturating_add(self.lease_ms);
+        let until_ms = context.time_ms.saturating_add(self.lease_ms);
         match &mut self.owner {
             Some(owner) if owner.generation == generation => {
                 owner.until_ms = owner.until_ms.max(until_ms);
@@ -499,11 +504,11 @@ impl Group {
     }
 
     /// Checks that an exclusive group has no owner. Removes an owner whose lease has expired.
-    fn unowned(&mut self, moment: &Moment) -> Result<(), Rejection> {
+    fn unowned(&mut self, context: &StepContext) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
             return Err(Rejection::bare(ErrorCode::GroupMode));
         }
-        if let Some(owner) = self.owner.take_if(|owner| owner.until_ms > moment.time_ms) {
+        if let Some(owner) = self.owner.take_if(|owner| owner.until_ms > context.time_ms) {
             let generation = owner.generation;
             self.owner = Some(owner);
             return Err(conflict(ErrorCode::NotOwner, generation));
@@ -535,19 +540,19 @@ impl Group {
         until_ms: u64,
         through: u64,
         (offsets, keys): (Offsets<'_>, Option<Hashes<'_>>),
-        moment: &Moment,
+        context: &StepContext,
     ) {
         let start = self.frontier;
-        let mut through = through.min(moment.last).max(start);
+        let mut through = through.min(context.last).max(start);
         let paused = self.done_above() >= u64::from(self.pending_max);
         if paused {
             through = start;
         }
-        // All groups together may add at most `moment.entries_free` entries.
-        let full = self.entries.len().saturating_add(moment.entries_free);
+        // All groups together may add at most `context.entries_free` entries.
+        let full = self.entries.len().saturating_add(context.entries_free);
         let full = full.min(self.pending_max as usize);
         self.claims.insert(
-            moment.intention,
+            context.intention,
             Claim {
                 member: member.into(),
                 leases: 0,
@@ -566,7 +571,7 @@ impl Group {
                 }
             };
             if offset > start {
-                if paused || self.entries.len() >= full || offset > moment.last {
+                if paused || self.entries.len() >= full || offset > context.last {
                     through = through.min(offset - 1);
                     break;
                 }
@@ -576,21 +581,21 @@ impl Group {
             let Some(entry) = self.entries.get(&offset).copied() else {
                 continue; // acknowledged
             };
-            if entry.place.due_ms() > moment.time_ms {
+            if entry.place.due_ms() > context.time_ms {
                 continue;
             }
             if self.attempts_max > 0
                 && entry.attempts >= self.attempts_max
-                && self.dead_letter(offset, "", moment)
+                && self.dead_letter(offset, "", context)
             {
                 continue;
             }
-            if self.admits(&mut gate, offset, entry.key, member, moment.time_ms) {
-                self.lease(offset, moment.intention, until_ms);
+            if self.admits(&mut gate, offset, entry.key, member, context.time_ms) {
+                self.lease(offset, context.intention, until_ms);
             }
         }
         self.frontier = through.max(start);
-        if let Slot::Occupied(claim) = self.claims.entry(moment.intention)
+        if let Slot::Occupied(claim) = self.claims.entry(context.intention)
             && claim.get().leases == 0
         {
             claim.remove();
@@ -697,21 +702,21 @@ impl Group {
         Some(entry)
     }
 
-    fn nack_record(&mut self, offset: u64, delay_ms: u64, reason: &str, moment: &Moment) {
+    fn nack_record(&mut self, offset: u64, delay_ms: u64, reason: &str, context: &StepContext) {
         let Some(entry) = self.entries.get(&offset) else {
             return;
         };
         let spent = self.attempts_max > 0 && entry.attempts >= self.attempts_max;
-        if spent && self.dead_letter(offset, reason, moment) {
+        if spent && self.dead_letter(offset, reason, context) {
             return;
         }
-        let from_ms = moment.time_ms.saturating_add(delay_ms);
+        let from_ms = context.time_ms.saturating_add(delay_ms);
         self.put_at(offset, EntryState::Waiting { from_ms });
     }
 
     /// Makes a record a dead letter if the table of dead letters is not full. Returns whether it
     /// did.
-    fn dead_letter(&mut self, offset: u64, reason: &str, moment: &Moment) -> bool {
+    fn dead_letter(&mut self, offset: u64, reason: &str, context: &StepContext) -> bool {
         if self.unwritten_dead_letters.len() >= GROUP_DEAD_LETTERS_MAX {
             return false;
         }
@@ -722,7 +727,7 @@ impl Group {
         let letter = DeadLetter {
             offset,
             attempts: entry.attempts,
-            time_ms: moment.time_ms,
+            time_ms: context.time_ms,
             reason: reason.into(),
         };
         self.unwritten_dead_letters

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{delete, put};
-use super::running::{Running, bad};
+use super::running::{RunningProgram, bad};
 use super::states::States;
-use super::topic::{Bounds, Live, Topic};
-use super::{ApplyError, Emitted, Stamp};
+use super::topic::{Bounds, LiveTopic, Topic};
+use super::{ApplyError, RecordRange, Stamp};
 use crate::batch::{Action, Item};
 use crate::call_context::{CallContext, CallInfo, Emit, Source, op};
 use crate::digest::{hash, mix};
@@ -124,7 +124,7 @@ pub(super) fn write<S: ConsequenceSink + ?Sized>(
     item: &Item<'_>,
     stamp: &Stamp,
     sink: &mut S,
-) -> Result<Result<Emitted, Rejection>, ApplyError> {
+) -> Result<Result<RecordRange, Rejection>, ApplyError> {
     let absent = || Ok(Err(Rejection::bare(ErrorCode::NoTopic)));
     let first = topic.last.plus(1);
     let Some(live) = topic.live.as_mut() else {
@@ -142,11 +142,11 @@ pub(super) fn write<S: ConsequenceSink + ?Sized>(
 pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     (id, topic): (TopicId, &mut Topic),
     states: &mut States,
-    mut running: Box<Running>,
+    mut running: Box<RunningProgram>,
     judged: Result<Result<(), Rejection>, ApplyError>,
     (item, stamp): (&Item<'_>, &Stamp),
     sink: &mut S,
-) -> Result<Result<Emitted, Rejection>, ApplyError> {
+) -> Result<Result<RecordRange, Rejection>, ApplyError> {
     let first = topic.last.plus(1);
     let live = topic.live.as_ref();
     let judged = judged?.and_then(|()| match live {
@@ -194,7 +194,7 @@ fn detail_word(detail: &Detail) -> u64 {
 
 /// Calls the program once for each operation. Changes only the program.
 pub(super) fn judge(
-    running: &mut Running,
+    running: &mut RunningProgram,
     bounds: Bounds,
     item: &Item<'_>,
     stamp: &Stamp,
@@ -244,7 +244,7 @@ fn aborted(index: u32, no: &Rejection) -> Rejection {
 /// Whether the topic stays within its quota of keys after the requested records.
 pub(super) fn within_quota(
     context: &CallContext,
-    live: &Live,
+    live: &LiveTopic,
     item: &Item<'_>,
 ) -> Result<(), Rejection> {
     let Some(keys_max) = live.options.keys_max else {

@@ -17,7 +17,7 @@ use crate::program::{
 };
 
 /// A program that runs in a topic.
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     pub(crate) code: CodeHash,
     pub(crate) args: Arc<[u8]>,
     pub(crate) meter: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Running {
     pub(crate) verdicts: Verdicts,
 }
 
-impl Clone for Running {
+impl Clone for RunningProgram {
     fn clone(&self) -> Self {
         Self {
             code: self.code,
@@ -54,16 +54,16 @@ impl Clone for Running {
     }
 }
 
-impl std::fmt::Debug for Running {
+impl std::fmt::Debug for RunningProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running")
+        f.debug_struct("RunningProgram")
             .field("code", &self.code)
             .field("mode", &self.mode)
             .finish_non_exhaustive()
     }
 }
 
-impl Running {
+impl RunningProgram {
     pub(crate) fn new(
         (code, meter): (CodeHash, u32),
         args: Arc<[u8]>,

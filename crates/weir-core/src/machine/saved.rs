@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::programs::Codes;
-use super::running::{Running, setup};
+use super::running::{RunningProgram, setup};
 use super::states::States;
 use super::topic::Topic;
 use crate::call_context::{CallContext, IMAGE_PAGE_BYTES, Image, ImageMemory, OFFSET_BYTES};
@@ -41,7 +41,7 @@ pub(super) struct Saved {
 }
 
 pub(super) fn save(
-    running: &Running,
+    running: &RunningProgram,
     index: &KeyIndex,
     out: &mut Writer<'_>,
 ) -> Result<(), SnapshotError> {
@@ -227,7 +227,7 @@ pub(super) fn revive(
     code.topics += 1;
     let mut context = saved.context;
     context.set_topic(topic.name.as_str());
-    let mut running = Running::new(
+    let mut running = RunningProgram::new(
         (saved.code, saved.meter),
         saved.args,
         setup.mode,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::saved::{self, Saved};
-use super::topic::{Live, Topic};
+use super::topic::{LiveTopic, Topic};
 use super::{Machine, groups};
 use crate::digest::{Digest, hash};
 use crate::exact::{to_u16, to_u32};
@@ -113,7 +113,7 @@ impl Machine {
     }
 }
 
-fn save_live(live: &Live, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+fn save_live(live: &LiveTopic, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
     out.number(live.incarnation.0)?;
     out.number(live.created.0)?;
     let mut options = Vec::new();
@@ -215,7 +215,7 @@ fn load_topic(
         before = key;
     }
     let (program, stopped) = load_sections(input, &mut topic, applied, Some((&options, &keys)))?;
-    topic.live = Some(Live {
+    topic.live = Some(LiveTopic {
         incarnation,
         created,
         options,

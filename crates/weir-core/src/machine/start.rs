@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use super::change::emit;
 use super::programs::{admit, announcement, info, limited, publish, within_quota};
-use super::running::{Running, bad, setup};
-use super::topic::{Live, Topic};
-use super::{ApplyError, Emitted, Machine, Stamp};
+use super::running::{RunningProgram, bad, setup};
+use super::topic::{LiveTopic, Topic};
+use super::{ApplyError, Machine, RecordRange, Stamp};
 use crate::batch::{Action, Item};
 use crate::call_context::{CallContext, Image, op};
 use crate::effect::Detail;
@@ -53,15 +53,15 @@ pub(super) struct Start {
 #[derive(Debug)]
 enum Target {
     /// In a new topic.
-    New(Box<Live>),
+    New(Box<LiveTopic>),
     /// In place of another program.
-    Old(Box<Old>),
+    Replaced(Box<ReplacedProgram>),
 }
 
 /// The program that is replaced.
 #[derive(Debug)]
-struct Old {
-    running: Box<Running>,
+struct ReplacedProgram {
+    running: Box<RunningProgram>,
     /// Whether the topic has keys.
     has_keys: bool,
     image: Image,
@@ -71,7 +71,7 @@ struct Old {
 #[derive(Debug)]
 struct StartedProgram {
     code: Arc<[u8]>,
-    running: Box<Running>,
+    running: Box<RunningProgram>,
 }
 
 impl Start {
@@ -92,7 +92,7 @@ impl Start {
         };
         let mode = match &self.place {
             Target::New(live) => live.options.program.state,
-            Target::Old(old) => old.running.mode,
+            Target::Replaced(old) => old.running.mode,
         };
         let setup = setup(&self.options, mode, meter);
         let program = match admit(&*self.host, code, &setup, stamp)? {
@@ -111,7 +111,7 @@ impl Start {
         };
         let started = match &mut self.place {
             Target::New(live) => module.begin(live, item, stamp)?,
-            Target::Old(old) => module.take_over(old, item, stamp)?,
+            Target::Replaced(old) => module.take_over(old, item, stamp)?,
         };
         Ok(started.map(|running| {
             let code = Arc::from(code);
@@ -133,16 +133,16 @@ struct AdmittedModule {
 impl AdmittedModule {
     fn begin(
         self,
-        live: &Live,
+        live: &LiveTopic,
         item: &Item<'_>,
         stamp: &Stamp,
-    ) -> Result<Result<Box<Running>, Rejection>, ApplyError> {
+    ) -> Result<Result<Box<RunningProgram>, Rejection>, ApplyError> {
         let limits = live.options.program_limits();
         let mut context = CallContext::new(self.mode, limits, Arc::clone(&self.args));
         context.set_topic(&String::from_utf8_lossy(item.topic));
         let facts = self.program.facts();
         context.track_keys(facts.reads_keys);
-        let mut running = Running::new(
+        let mut running = RunningProgram::new(
             self.code,
             self.args,
             self.mode,
@@ -168,10 +168,10 @@ impl AdmittedModule {
     /// program gets its state back.
     fn take_over(
         self,
-        old: &mut Old,
+        old: &mut ReplacedProgram,
         item: &Item<'_>,
         stamp: &Stamp,
-    ) -> Result<Result<Box<Running>, Rejection>, ApplyError> {
+    ) -> Result<Result<Box<RunningProgram>, Rejection>, ApplyError> {
         let facts = self.program.facts();
         if self.mode == StateMode::Memory && !facts.has_upgrade {
             return Ok(Err(bad(
@@ -199,7 +199,7 @@ impl AdmittedModule {
         }
         let tracks_keys = had_keys || facts.reads_keys;
         let owner = Arc::clone(&old.running.owner);
-        let mut running = Running::new(
+        let mut running = RunningProgram::new(
             self.code,
             self.args,
             self.mode,
@@ -225,10 +225,10 @@ impl AdmittedModule {
     }
 }
 
-impl Old {
+impl ReplacedProgram {
     /// Reverts the changes of a new program that was rejected, and restores the state of the old
     /// one.
-    fn restore_old(&mut self, mut new: Running) {
+    fn restore_old(&mut self, mut new: RunningProgram) {
         new.settle(false);
         let mut context = new.context;
         context.set_old_code(None);
@@ -271,7 +271,7 @@ impl Machine {
                     return Ok(Err(limited(ARGUMENT_BYTES_MAX as u64)));
                 }
                 let options = TopicOptions::of_item(options);
-                let live = Box::new(Live {
+                let live = Box::new(LiveTopic {
                     incarnation: stamp.intention,
                     created: last.plus(1),
                     options: options.clone(),
@@ -306,12 +306,12 @@ impl Machine {
                     live.program = Some(running);
                     return Ok(Err(no));
                 }
-                let old = Box::new(Old {
+                let old = Box::new(ReplacedProgram {
                     running,
                     has_keys: !live.keys.is_empty(),
                     image: Image::default(),
                 });
-                (live.options.clone(), has_room, Target::Old(old))
+                (live.options.clone(), has_room, Target::Replaced(old))
             }
             _ => return Ok(Err(Rejection::bare(ErrorCode::NoTopic))),
         };
@@ -334,7 +334,7 @@ impl Machine {
         verdict: Result<Result<(), Rejection>, ApplyError>,
         (item, topic, stamp): (&Item<'_>, Option<TopicId>, &Stamp),
         sink: &mut S,
-    ) -> Result<Result<Emitted, Rejection>, ApplyError> {
+    ) -> Result<Result<RecordRange, Rejection>, ApplyError> {
         let verdict = verdict?;
         match (start.place, topic) {
             (Target::New(live), known) => {
@@ -366,7 +366,7 @@ impl Machine {
                     sink,
                 )))
             }
-            (Target::Old(mut old), Some(id)) => {
+            (Target::Replaced(mut old), Some(id)) => {
                 let absent = || Rejection::bare(ErrorCode::TopicAbsent);
                 let Some(topic) = self.topics.get_mut(id.index()) else {
                     return Ok(Err(absent()));
@@ -411,7 +411,7 @@ impl Machine {
                     sink,
                 )))
             }
-            (Target::Old(_), None) => Ok(Err(Rejection::bare(ErrorCode::TopicAbsent))),
+            (Target::Replaced(_), None) => Ok(Err(Rejection::bare(ErrorCode::TopicAbsent))),
         }
     }
 }
@@ -421,11 +421,11 @@ impl Machine {
 fn announce<S: ConsequenceSink + ?Sized>(
     (id, topic): (TopicId, &mut Topic),
     kind: RecordKind,
-    mut running: Box<Running>,
+    mut running: Box<RunningProgram>,
     item: &Item<'_>,
     stamp: &Stamp,
     sink: &mut S,
-) -> Emitted {
+) -> RecordRange {
     topic.digest = topic.digest.fold(running.context.folded());
     let value = announcement(running.code, &running.args);
     let emits = running.context.emits().len();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::groups::Groups;
-use super::running::Running;
+use super::running::RunningProgram;
 use crate::digest::Digest;
 use crate::effect::{Detail, Rejection};
 use crate::error_code::ErrorCode;
@@ -26,14 +26,14 @@ pub(crate) struct Topic {
     pub(crate) trimmed: ConsequenceOffset,
     /// Digest of the history (G11).
     pub(crate) digest: Digest,
-    pub(crate) live: Option<Live>,
+    pub(crate) live: Option<LiveTopic>,
     /// Groups survive destruction, as their offsets do.
     pub(crate) groups: Groups,
 }
 
 /// State that exists only while the topic lives.
 #[derive(Clone, Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveTopic {
     /// Intention offset of the CREATE.
     pub(crate) incarnation: IntentionOffset,
     /// Offset of the CREATE record.
@@ -41,7 +41,7 @@ pub(crate) struct Live {
     pub(crate) options: TopicOptions,
     pub(crate) keys: KeyIndex,
     /// The program that judges each write; `None` in a plain topic.
-    pub(crate) program: Option<Box<Running>>,
+    pub(crate) program: Option<Box<RunningProgram>>,
     /// In quarantine (P8): no write is accepted.
     pub(crate) stopped: bool,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// See [`Live::admits`].
+    /// See [`LiveTopic::admits`].
     #[inline]
     pub(crate) fn admit(self, key: &[u8], value: Option<&[u8]>) -> Result<(), Rejection> {
         let key_max = self.key_max.filter(|_| value.is_some());
@@ -124,7 +124,7 @@ impl Bounds {
     }
 }
 
-impl Live {
+impl LiveTopic {
     /// Checks the limits for a record: a PUT with a value, or a DELETE with `None`. Every key that
     /// could ever be set can be deleted, whatever the current options are.
     #[inline]

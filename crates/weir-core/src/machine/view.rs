@@ -1,7 +1,7 @@
 //! Topics as callers of the machine see them.
 
 use super::Machine;
-use super::topic::{Live, Topic};
+use super::topic::{LiveTopic, Topic};
 use crate::digest::Digest;
 use crate::ids::{ConsequenceOffset, IntentionOffset, TopicId, TopicName};
 use crate::keys::KeyIndex;
@@ -73,7 +73,7 @@ pub(super) fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
     }
 }
 
-fn program_view(live: &Live) -> Option<ProgramView<'_>> {
+fn program_view(live: &LiveTopic) -> Option<ProgramView<'_>> {
     let running = live.program.as_deref()?;
     Some(ProgramView {
         code: running.code,

@@ -16,7 +16,7 @@ mod script;
 
 use pair::Pair;
 use proptest::prelude::*;
-use script::{Ask, Author, Entry, Limits, Step};
+use script::{Author, Entry, Limits, OwnedOperation, Step};
 use weir_core::limits::{SESSION_WINDOW, SESSIONS_MAX};
 
 fn long_run(seed: u64, entries: usize, check_every: usize) {
@@ -26,7 +26,7 @@ fn long_run(seed: u64, entries: usize, check_every: usize) {
         let entry = author.entry();
         pair.apply(&entry);
         for client in 1..4 {
-            author.told(client, pair.next_nonce(client));
+            author.set_next_nonce(client, pair.next_nonce(client));
         }
         if n % check_every == 0 {
             pair.compare_states();
@@ -48,7 +48,7 @@ proptest! {
             pair.apply(&entry);
             pair.compare_states();
             for client in 1..4 {
-                author.told(client, pair.next_nonce(client));
+                author.set_next_nonce(client, pair.next_nonce(client));
             }
         }
     }
@@ -66,7 +66,7 @@ fn put(client: u8, nonce: u64, value: &[u8]) -> Step {
         client,
         nonce,
         topic: "orders".into(),
-        ask: Ask::Put(b"k".to_vec(), value.to_vec()),
+        operation: OwnedOperation::Put(b"k".to_vec(), value.to_vec()),
         conditions: Vec::new(),
         meta: Vec::new(),
         fingerprint: None,
@@ -75,7 +75,7 @@ fn put(client: u8, nonce: u64, value: &[u8]) -> Step {
 
 fn create() -> Step {
     Step {
-        ask: Ask::Create(Limits::default()),
+        operation: OwnedOperation::Create(Limits::default()),
         ..put(0, 0, &[])
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use weir_core::limits::{SESSION_WINDOW, SESSIONS_MAX};
 
-use crate::script::{Ask, If, Limits, Step};
+use crate::script::{Condition, Limits, OwnedOperation, Step};
 
 /// The verdict on an intention.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub(crate) struct Answer {
 
 /// The outcome of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Done(Answer),
-    Before(Answer),
+pub(crate) enum StepResult {
+    Committed(Answer),
+    Replayed(Answer),
     Refused(&'static str, u64),
 }
 
@@ -50,11 +50,11 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topic {
     pub(crate) last: u64,
-    pub(crate) life: Option<Life>,
+    pub(crate) live: Option<LiveTopic>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Life {
+pub(crate) struct LiveTopic {
     pub(crate) incarnation: u64,
     pub(crate) created: u64,
     pub(crate) limits: Limits,
@@ -72,10 +72,10 @@ pub(crate) struct Session {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
     Fingerprint(u64),
-    Words(String, Ask, Vec<If>, Vec<u8>),
+    Words(String, OwnedOperation, Vec<Condition>, Vec<u8>),
 }
 
-type No = (&'static str, Option<(u64, &'static str)>);
+type StepError = (&'static str, Option<(u64, &'static str)>);
 
 /// The whole state.
 #[derive(Clone, Debug, Default)]
@@ -94,36 +94,38 @@ impl Oracle {
         self.time_ms = self.time_ms.max(time_ms);
     }
 
-    pub(crate) fn step(&mut self, step: &Step) -> Fate {
+    pub(crate) fn step(&mut self, step: &Step) -> StepResult {
         self.step_of(u64::from(step.client), step)
     }
 
     /// Executes a step of the client with this number.
-    pub(crate) fn step_of(&mut self, client: u64, step: &Step) -> Fate {
+    pub(crate) fn step_of(&mut self, client: u64, step: &Step) -> StepResult {
         let content = content(step);
         if client != 0 {
             let Some(session) = self.sessions.get(&client) else {
                 if step.nonce != 1 {
-                    return Fate::Refused("SESSION_EXPIRED", 1);
+                    return StepResult::Refused("SESSION_EXPIRED", 1);
                 }
                 if self.sessions.len() == SESSIONS_MAX && self.oldest().is_none() {
-                    return Fate::Refused("BUSY", 1);
+                    return StepResult::Refused("BUSY", 1);
                 }
-                return Fate::Done(self.execute(client, step, content));
+                return StepResult::Committed(self.execute(client, step, content));
             };
             let expected = session.last + 1;
             if step.nonce > expected {
-                return Fate::Refused("NONCE_GAP", expected);
+                return StepResult::Refused("NONCE_GAP", expected);
             }
             if step.nonce < expected {
                 return match session.answers.get(&step.nonce) {
-                    None => Fate::Refused("SESSION_EXPIRED", expected),
-                    Some((kept, _)) if *kept != content => Fate::Refused("NONCE_REUSED", expected),
-                    Some((_, answer)) => Fate::Before(answer.clone()),
+                    None => StepResult::Refused("SESSION_EXPIRED", expected),
+                    Some((kept, _)) if *kept != content => {
+                        StepResult::Refused("NONCE_REUSED", expected)
+                    }
+                    Some((_, answer)) => StepResult::Replayed(answer.clone()),
                 };
             }
         }
-        Fate::Done(self.execute(client, step, content))
+        StepResult::Committed(self.execute(client, step, content))
     }
 
     /// The session that was used longest ago, if that was at least a day ago.
@@ -169,18 +171,20 @@ impl Oracle {
         answer
     }
 
-    fn decide(&mut self, client: u64, step: &Step, intention: u64) -> Result<(), No> {
-        if let Ask::Expire(idle_ms) = step.ask {
+    fn decide(&mut self, client: u64, step: &Step, intention: u64) -> Result<(), StepError> {
+        if let OwnedOperation::Expire(idle_ms) = step.operation {
             let now = self.time_ms;
             self.sessions
                 .retain(|id, session| now - session.used_ms <= idle_ms || *id == client);
             return Ok(());
         }
         let topic = self.topics.get(&step.topic).cloned().unwrap_or_default();
-        match (&step.ask, &topic.life) {
-            (Ask::Create(_), Some(_)) => return Err(("TOPIC_EXISTS", None)),
-            (Ask::Create(_), None) => {}
-            (Ask::Destroy | Ask::Alter(_), None) => return Err(("TOPIC_ABSENT", None)),
+        match (&step.operation, &topic.live) {
+            (OwnedOperation::Create(_), Some(_)) => return Err(("TOPIC_EXISTS", None)),
+            (OwnedOperation::Create(_), None) => {}
+            (OwnedOperation::Destroy | OwnedOperation::Alter(_), None) => {
+                return Err(("TOPIC_ABSENT", None));
+            }
             (_, None) => return Err(("NO_TOPIC", None)),
             _ => {}
         }
@@ -200,40 +204,40 @@ impl Oracle {
                 client: step.client,
                 nonce: step.nonce,
                 last: false,
-                txn: matches!(step.ask, Ask::Txn(_)),
+                txn: matches!(step.operation, OwnedOperation::Txn(_)),
                 kind,
                 key: key.to_vec(),
                 value: value.to_vec(),
                 meta: step.meta.clone(),
             });
         };
-        match &step.ask {
-            Ask::Create(limits) => {
+        match &step.operation {
+            OwnedOperation::Create(limits) => {
                 write(&mut draft, "CREATE", &[], &[]);
-                draft.life = Some(Life {
+                draft.live = Some(LiveTopic {
                     incarnation: intention,
                     created: draft.last,
                     limits: limits.clone(),
                     keys: BTreeMap::new(),
                 });
             }
-            Ask::Alter(limits) => {
+            OwnedOperation::Alter(limits) => {
                 write(&mut draft, "ALTER", &[], &[]);
-                draft.life.as_mut().unwrap().limits = limits.clone();
+                draft.live.as_mut().unwrap().limits = limits.clone();
             }
-            Ask::Destroy => {
+            OwnedOperation::Destroy => {
                 write(&mut draft, "DESTROY", &[], &[]);
-                draft.life = None;
+                draft.live = None;
             }
-            Ask::Put(key, value) => {
+            OwnedOperation::Put(key, value) => {
                 set(&mut draft, key, Some(value))?;
                 write(&mut draft, "PUT", key, value);
             }
-            Ask::Delete(key) => {
+            OwnedOperation::Delete(key) => {
                 set(&mut draft, key, None)?;
                 write(&mut draft, "DELETE", key, &[]);
             }
-            Ask::Txn(steps) => {
+            OwnedOperation::Txn(steps) => {
                 for (n, (key, value)) in (0..).zip(steps) {
                     set(&mut draft, key, value.as_deref())
                         .map_err(|no| ("TXN_ABORTED", Some((n, no.0))))?;
@@ -241,7 +245,7 @@ impl Oracle {
                     write(&mut draft, kind, key, value.as_deref().unwrap_or(&[]));
                 }
             }
-            Ask::Expire(_) => unreachable!("answered above"),
+            OwnedOperation::Expire(_) => unreachable!("answered above"),
         }
         self.topics.insert(step.topic.clone(), draft);
         self.records.extend(records);
@@ -255,7 +259,7 @@ fn content(step: &Step) -> Content {
         Some(fingerprint) => Content::Fingerprint(fingerprint),
         None => Content::Words(
             step.topic.clone(),
-            step.ask.clone(),
+            step.operation.clone(),
             step.conditions.clone(),
             step.meta.clone(),
         ),
@@ -263,20 +267,20 @@ fn content(step: &Step) -> Content {
 }
 
 /// Sets or removes a key in a draft, for the record with the next offset.
-fn set(draft: &mut Topic, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
+fn set(draft: &mut Topic, key: &[u8], value: Option<&[u8]>) -> Result<(), StepError> {
     let offset = draft.last + 1;
-    let life = draft.life.as_mut().unwrap();
+    let live = draft.live.as_mut().unwrap();
     let limit = |max: u64| (max, "limit");
     let Some(value) = value else {
-        life.keys.remove(key);
+        live.keys.remove(key);
         return Ok(());
     };
-    if let Some(max) = life.limits.key_bytes
+    if let Some(max) = live.limits.key_bytes
         && key.len() as u64 > max
     {
         return Err(("LIMIT", Some(limit(max))));
     }
-    if let Some(max) = life.limits.value_bytes
+    if let Some(max) = live.limits.value_bytes
         && value.len() as u64 > max
     {
         return Err(("LIMIT", Some(limit(max))));
@@ -284,42 +288,42 @@ fn set(draft: &mut Topic, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
     if key.is_empty() {
         return Ok(());
     }
-    if let Some(max) = life.limits.keys
-        && !life.keys.contains_key(key)
-        && life.keys.len() as u64 >= max
+    if let Some(max) = live.limits.keys
+        && !live.keys.contains_key(key)
+        && live.keys.len() as u64 >= max
     {
         return Err(("QUOTA", Some(limit(max))));
     }
-    life.keys.insert(key.to_vec(), offset);
+    live.keys.insert(key.to_vec(), offset);
     Ok(())
 }
 
 /// Checks a condition. The error is the actual offset.
-fn holds(condition: &If, topic: &Topic, step: &Step) -> Result<(), u64> {
-    let own = match &step.ask {
-        Ask::Put(key, _) | Ask::Delete(key) => key.clone(),
+fn holds(condition: &Condition, topic: &Topic, step: &Step) -> Result<(), u64> {
+    let own = match &step.operation {
+        OwnedOperation::Put(key, _) | OwnedOperation::Delete(key) => key.clone(),
         _ => Vec::new(),
     };
-    let life = topic.life.as_ref();
+    let live = topic.live.as_ref();
     let offset = |key: &Option<Vec<u8>>| {
         let key = key.as_ref().unwrap_or(&own);
-        life.and_then(|life| life.keys.get(key))
+        live.and_then(|live| live.keys.get(key))
             .copied()
             .unwrap_or(0)
     };
-    let lives = life.is_some();
-    let incarnation = life.map_or(0, |life| life.incarnation);
+    let lives = live.is_some();
+    let incarnation = live.map_or(0, |live| live.incarnation);
     let (yes, actual) = match condition {
-        If::KeyOffset(key, n) => (offset(key) == *n && *n > 0, offset(key)),
-        If::KeyAbsent(key) => (offset(key) == 0, offset(key)),
-        If::KeyPresent(key) => (offset(key) > 0, 0),
-        If::TopicOffset(n) => (lives && topic.last == *n, topic.last),
-        If::TopicAbsentOr(n) => (!lives || topic.last == *n, topic.last),
-        If::TopicEmpty => (
-            lives && life.map_or(0, |life| life.created) == topic.last,
+        Condition::KeyOffset(key, n) => (offset(key) == *n && *n > 0, offset(key)),
+        Condition::KeyAbsent(key) => (offset(key) == 0, offset(key)),
+        Condition::KeyPresent(key) => (offset(key) > 0, 0),
+        Condition::TopicOffset(n) => (lives && topic.last == *n, topic.last),
+        Condition::TopicAbsentOr(n) => (!lives || topic.last == *n, topic.last),
+        Condition::TopicEmpty => (
+            lives && live.map_or(0, |live| live.created) == topic.last,
             topic.last,
         ),
-        If::Incarnation(n) => (lives && incarnation == *n, incarnation),
+        Condition::Incarnation(n) => (lives && incarnation == *n, incarnation),
     };
     if yes { Ok(()) } else { Err(actual) }
 }

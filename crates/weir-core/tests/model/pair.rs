@@ -12,7 +12,7 @@ use weir_core::{
     Record, TopicId, TopicName,
 };
 
-use crate::oracle::{self, Answer, Fate, Oracle};
+use crate::oracle::{self, Answer, Oracle, StepResult};
 use crate::script::{Entry, Step, client};
 
 /// Stores the records, and checks the invariants of each record.
@@ -128,7 +128,7 @@ impl Pair {
     /// Applies an entry everywhere, and compares all answers and records.
     pub(crate) fn apply(&mut self, entry: &Entry) {
         self.oracle.begin(entry.time_ms);
-        let fates: Vec<Fate> = entry
+        let expected: Vec<StepResult> = entry
             .steps
             .iter()
             .map(|step| self.oracle.step(step))
@@ -151,8 +151,8 @@ impl Pair {
         assert_eq!(outcomes, self.other_seed.apply(entry.time_ms, &whole));
         let answers: Vec<Outcome> = outcomes.iter().collect();
         assert_eq!(answers, singles, "cutting the log changes no answer");
-        for ((step, fate), answer) in entry.steps.iter().zip(&fates).zip(&answers) {
-            assert_eq!(*fate, fate_of(answer), "{step:?}");
+        for ((step, expected), answer) in entry.steps.iter().zip(&expected).zip(&answers) {
+            assert_eq!(*expected, step_result(answer), "{step:?}");
             self.seen.insert(name_of(answer));
         }
         for node in [&self.one_by_one, &self.reloaded, &self.other_seed] {
@@ -198,7 +198,7 @@ impl Pair {
             ..crate::put(1, 1, b"v")
         };
         self.oracle.begin(time_ms);
-        let fate = self.oracle.step_of(number, &step);
+        let expected = self.oracle.step_of(number, &step);
         let mut builder = BatchBuilder::default();
         let limits = IntentionLimits::default();
         step.lend(|intention| builder.push(&intention.under(id, nonce), &limits))
@@ -206,7 +206,7 @@ impl Pair {
         self.reload();
         for node in [&mut self.first, &mut self.reloaded] {
             let outcome = node.apply(time_ms, &builder).iter().next().unwrap();
-            assert_eq!(fate_of(&outcome), fate);
+            assert_eq!(step_result(&outcome), expected);
             self.seen.insert(name_of(&outcome));
             node.sink.records.clear();
         }
@@ -227,21 +227,21 @@ impl Pair {
         for (name, topic) in &oracle.topics {
             let view = machine.topic(name).unwrap();
             assert_eq!(view.last.0, topic.last, "T4");
-            let Some(life) = &topic.life else {
+            let Some(live) = &topic.live else {
                 assert!(view.incarnation.is_none() && view.keys.is_none());
                 continue;
             };
-            assert_eq!(view.incarnation.unwrap().0, life.incarnation);
-            assert_eq!(view.created.unwrap().0, life.created);
+            assert_eq!(view.incarnation.unwrap().0, live.incarnation);
+            assert_eq!(view.created.unwrap().0, live.created);
             let options = view.options.unwrap();
-            assert_eq!(options.key_bytes_max, life.limits.key_bytes);
-            assert_eq!(options.value_bytes_max, life.limits.value_bytes);
-            assert_eq!(options.keys_max, life.limits.keys);
+            assert_eq!(options.key_bytes_max, live.limits.key_bytes);
+            assert_eq!(options.value_bytes_max, live.limits.value_bytes);
+            assert_eq!(options.keys_max, live.limits.keys);
             let keys = view.keys.unwrap();
-            let expected = life.keys.iter().map(|(key, offset)| (key.clone(), *offset));
+            let expected = live.keys.iter().map(|(key, offset)| (key.clone(), *offset));
             let found = keys.sorted().into_iter().map(|(k, o)| (k.to_vec(), o.0));
             assert!(found.eq(expected), "K2");
-            assert_eq!(keys.len(), life.keys.len());
+            assert_eq!(keys.len(), live.keys.len());
         }
         assert_eq!(machine.sessions().len(), oracle.sessions.len());
         for number in 1..4_u8 {
@@ -294,11 +294,11 @@ fn name_of(outcome: &Outcome) -> &'static str {
     }
 }
 
-fn fate_of(outcome: &Outcome) -> Fate {
+fn step_result(outcome: &Outcome) -> StepResult {
     match outcome {
-        Outcome::Committed(commit) => Fate::Done(answer_of(commit)),
-        Outcome::Replayed(commit) => Fate::Before(answer_of(commit)),
-        Outcome::Refused { code, expected } => Fate::Refused(code.name(), *expected),
+        Outcome::Committed(commit) => StepResult::Committed(answer_of(commit)),
+        Outcome::Replayed(commit) => StepResult::Replayed(answer_of(commit)),
+        Outcome::Refused { code, expected } => StepResult::Refused(code.name(), *expected),
     }
 }
 

@@ -6,7 +6,7 @@ use weir_core::{ClientId, Expect, Operation, TopicOptions, TxnOp};
 
 /// A requested operation that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum OwnedOperation {
     Create(Limits),
     Alter(Limits),
     Destroy,
@@ -27,7 +27,7 @@ pub(crate) struct Limits {
 
 /// A condition. A key of `None` is the intention's own key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum If {
+pub(crate) enum Condition {
     KeyOffset(Option<Vec<u8>>, u64),
     KeyAbsent(Option<Vec<u8>>),
     KeyPresent(Option<Vec<u8>>),
@@ -44,8 +44,8 @@ pub(crate) struct Step {
     pub(crate) client: u8,
     pub(crate) nonce: u64,
     pub(crate) topic: String,
-    pub(crate) ask: Ask,
-    pub(crate) conditions: Vec<If>,
+    pub(crate) operation: OwnedOperation,
+    pub(crate) conditions: Vec<Condition>,
     pub(crate) meta: Vec<u8>,
     pub(crate) fingerprint: Option<u64>,
 }
@@ -53,16 +53,16 @@ pub(crate) struct Step {
 impl Step {
     /// Calls `take` with the step as an intention.
     pub(crate) fn lend<T>(&self, take: impl FnOnce(&Intention<'_>) -> T) -> T {
-        let expect: Vec<Expect<'_>> = self.conditions.iter().map(If::lend).collect();
+        let expect: Vec<Expect<'_>> = self.conditions.iter().map(Condition::lend).collect();
         let (mut ops, mut options) = (Vec::new(), TopicOptions::default());
-        if let Ask::Txn(steps) = &self.ask {
+        if let OwnedOperation::Txn(steps) = &self.operation {
             let meta: &[u8] = &[];
             ops.extend(steps.iter().map(|(key, value)| match value {
                 Some(value) => TxnOp::Put { key, value, meta },
                 None => TxnOp::Delete { key, meta },
             }));
         }
-        if let Ask::Create(limits) | Ask::Alter(limits) = &self.ask {
+        if let OwnedOperation::Create(limits) | OwnedOperation::Alter(limits) = &self.operation {
             options.key_bytes_max = limits.key_bytes;
             options.value_bytes_max = limits.value_bytes;
             options.keys_max = limits.keys;
@@ -71,14 +71,14 @@ impl Step {
             client: client(self.client),
             nonce: self.nonce,
             topic: &self.topic,
-            operation: match &self.ask {
-                Ask::Create(_) => Operation::Create { options: &options },
-                Ask::Alter(_) => Operation::Alter { options: &options },
-                Ask::Destroy => Operation::Destroy,
-                Ask::Put(key, value) => Operation::Put { key, value },
-                Ask::Delete(key) => Operation::Delete { key },
-                Ask::Txn(_) => Operation::Txn { ops: &ops },
-                Ask::Expire(idle_ms) => Operation::ExpireSessions { idle_ms: *idle_ms },
+            operation: match &self.operation {
+                OwnedOperation::Create(_) => Operation::Create { options: &options },
+                OwnedOperation::Alter(_) => Operation::Alter { options: &options },
+                OwnedOperation::Destroy => Operation::Destroy,
+                OwnedOperation::Put(key, value) => Operation::Put { key, value },
+                OwnedOperation::Delete(key) => Operation::Delete { key },
+                OwnedOperation::Txn(_) => Operation::Txn { ops: &ops },
+                OwnedOperation::Expire(idle_ms) => Operation::ExpireSessions { idle_ms: *idle_ms },
             },
             expect: &expect,
             meta: &self.meta,
@@ -88,7 +88,7 @@ impl Step {
     }
 }
 
-impl If {
+impl Condition {
     fn lend(&self) -> Expect<'_> {
         match self {
             Self::KeyOffset(key, n) => Expect::KeyOffset(key.as_deref(), *n),
@@ -148,7 +148,7 @@ impl Author {
     }
 
     /// Reports the next nonce to a client.
-    pub(crate) fn told(&mut self, client: u8, next: u64) {
+    pub(crate) fn set_next_nonce(&mut self, client: u8, next: u64) {
         self.clients[usize::from(client)].0 = next;
     }
 
@@ -175,9 +175,9 @@ impl Author {
             let again = usize::try_from(self.below(sent)).unwrap();
             let mut step = self.clients[index].1[again].clone();
             if self.one_in(3) {
-                step.ask = self.ask();
+                step.operation = self.operation();
                 step.conditions.clear();
-                self.settle(&mut step);
+                self.remove_unsupported_fields(&mut step);
             }
             return step;
         }
@@ -185,7 +185,7 @@ impl Author {
             client: u8::try_from(client).unwrap(),
             nonce: 0,
             topic: ["orders", "people", "x.y-z"][usize::try_from(self.below(3)).unwrap()].into(),
-            ask: self.ask(),
+            operation: self.operation(),
             conditions: Vec::new(),
             meta: vec![7; usize::try_from(self.below(3)).unwrap()],
             fingerprint: self.one_in(20).then_some(5),
@@ -193,7 +193,7 @@ impl Author {
         if self.one_in(3) {
             step.conditions = (0..=self.below(3)).map(|_| self.condition()).collect();
         }
-        self.settle(&mut step);
+        self.remove_unsupported_fields(&mut step);
         if client != 0 {
             let skip = if self.one_in(15) { self.below(3) } else { 0 };
             step.nonce = next[index] + skip;
@@ -204,16 +204,16 @@ impl Author {
     }
 
     /// Removes the fields that the operation does not support.
-    fn settle(&mut self, step: &mut Step) {
-        let own_key = match &step.ask {
-            Ask::Put(key, _) | Ask::Delete(key) => key.clone(),
-            Ask::Expire(_) => {
+    fn remove_unsupported_fields(&mut self, step: &mut Step) {
+        let own_key = match &step.operation {
+            OwnedOperation::Put(key, _) | OwnedOperation::Delete(key) => key.clone(),
+            OwnedOperation::Expire(_) => {
                 step.topic.clear();
                 step.conditions.clear();
                 step.meta.clear();
                 return;
             }
-            Ask::Txn(_) => {
+            OwnedOperation::Txn(_) => {
                 step.meta.clear();
                 Vec::new()
             }
@@ -223,7 +223,9 @@ impl Author {
             step.topic = "orders".into();
         }
         for condition in &mut step.conditions {
-            let (If::KeyOffset(key, _) | If::KeyAbsent(key) | If::KeyPresent(key)) = condition
+            let (Condition::KeyOffset(key, _)
+            | Condition::KeyAbsent(key)
+            | Condition::KeyPresent(key)) = condition
             else {
                 continue;
             };
@@ -233,20 +235,20 @@ impl Author {
         }
     }
 
-    fn ask(&mut self) -> Ask {
+    fn operation(&mut self) -> OwnedOperation {
         self.writes += 1;
         match self.below(40) {
-            0..=2 => Ask::Create(self.limits()),
-            3 => Ask::Alter(self.limits()),
-            4 => Ask::Destroy,
-            5..=10 => Ask::Delete(self.key()),
+            0..=2 => OwnedOperation::Create(self.limits()),
+            3 => OwnedOperation::Alter(self.limits()),
+            4 => OwnedOperation::Destroy,
+            5..=10 => OwnedOperation::Delete(self.key()),
             11..=16 => {
                 let steps = 0..=self.below(5);
-                Ask::Txn(steps.map(|_| self.txn_step()).collect())
+                OwnedOperation::Txn(steps.map(|_| self.txn_step()).collect())
             }
-            17 => Ask::Expire(self.below(3000)),
-            18..=20 => Ask::Put(Vec::new(), self.value()),
-            _ => Ask::Put(self.key(), self.value()),
+            17 => OwnedOperation::Expire(self.below(3000)),
+            18..=20 => OwnedOperation::Put(Vec::new(), self.value()),
+            _ => OwnedOperation::Put(self.key(), self.value()),
         }
     }
 
@@ -276,7 +278,7 @@ impl Author {
         }
     }
 
-    fn condition(&mut self) -> If {
+    fn condition(&mut self) -> Condition {
         let near = |author: &mut Self| author.below(author.writes.min(60) + 2);
         let key = if self.one_in(3) {
             Some(self.key())
@@ -284,13 +286,13 @@ impl Author {
             None
         };
         match self.below(7) {
-            0 => If::KeyOffset(key, near(self)),
-            1 => If::KeyAbsent(key),
-            2 => If::KeyPresent(key),
-            3 => If::TopicOffset(near(self)),
-            4 => If::TopicAbsentOr(near(self)),
-            5 => If::TopicEmpty,
-            _ => If::Incarnation(near(self)),
+            0 => Condition::KeyOffset(key, near(self)),
+            1 => Condition::KeyAbsent(key),
+            2 => Condition::KeyPresent(key),
+            3 => Condition::TopicOffset(near(self)),
+            4 => Condition::TopicAbsentOr(near(self)),
+            5 => Condition::TopicEmpty,
+            _ => Condition::Incarnation(near(self)),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::words::{number, pair, print};
 
 /// A step that owns its bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct GroupWish {
+pub(crate) struct OwnedGroupStep {
     pub(crate) name: String,
     verb: String,
     value: String,
@@ -22,7 +22,7 @@ pub(crate) struct GroupWish {
     keys: Option<Vec<u64>>,
 }
 
-impl GroupWish {
+impl OwnedGroupStep {
     /// Reads the words that belong to the step.
     pub(crate) fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Self {
         let name = words.next().unwrap_or_default().to_owned();

@@ -1,11 +1,11 @@
-//! Runs every transcript of `vectors/machine` in four ways, which must print the same output:
+//! Runs every transcript of `vectors/machine` in four modes, which must print the same output:
 //! - each command as a separate batch
 //! - each intention sent twice
 //! - the machine saved and loaded between every two commands
 //! - successive intentions in one batch
 //!
-//! `WEIR_REWRITE=1` writes the output of the first way to the files. Such a change is reviewed like
-//! code.
+//! `WEIR_REWRITE=1` writes the output of the first mode to the files. Such a change is reviewed
+//! like code.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,16 +13,16 @@
     reason = "a test"
 )]
 
-mod books;
 mod file;
 mod groups;
+mod record_checker;
 mod words;
 mod world;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use world::{Way, World};
+use world::{RunMode, World};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/machine")
@@ -46,13 +46,13 @@ fn every_transcript_prints_what_it_says_in_every_way() {
             .iter()
             .map(|block| block.commands.len())
             .sum::<usize>();
-        for way in Way::ALL {
-            let mut world = World::new(way);
+        for mode in RunMode::ALL {
+            let mut world = World::new(mode);
             let outputs: Vec<String> = blocks
                 .iter()
                 .map(|block| world.block(&block.commands))
                 .collect();
-            if rewrite && way == Way::Plain {
+            if rewrite && mode == RunMode::Plain {
                 std::fs::write(path, file::write(&blocks, &outputs)).unwrap();
             }
             let known = blocks.iter().zip(&outputs).filter(|_| !rewrite);
@@ -60,7 +60,7 @@ fn every_transcript_prints_what_it_says_in_every_way() {
                 let (line, expected) = (block.line, &block.expected);
                 let _ = writeln!(
                     wrong,
-                    "{name}, line {line}, {way:?}: expected\n{expected}but got\n{output}"
+                    "{name}, line {line}, {mode:?}: expected\n{expected}but got\n{output}"
                 );
             }
         }
@@ -70,6 +70,6 @@ fn every_transcript_prints_what_it_says_in_every_way() {
     println!(
         "{} transcripts, {commands} commands, {} ways",
         paths.len(),
-        Way::ALL.len()
+        RunMode::ALL.len()
     );
 }

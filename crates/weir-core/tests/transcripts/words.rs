@@ -8,16 +8,16 @@ use weir_core::options::Compaction;
 use weir_core::{ClientId, Expect, GroupName, Operation, TopicOptions, TxnOp};
 
 use crate::file::Command;
-use crate::groups::GroupWish;
+use crate::groups::OwnedGroupStep;
 
 /// An intention that owns its bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct OwnedIntention {
     pub(crate) client: Option<ClientId>,
     /// Nonce; `None` for the next one of the session.
     pub(crate) nonce: Option<u64>,
     pub(crate) topic: String,
-    act: Act,
+    operation: OwnedOperation,
     expect: Vec<Condition>,
     meta: Vec<u8>,
     principal: Vec<u8>,
@@ -25,7 +25,7 @@ pub(crate) struct Wish {
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+enum OwnedOperation {
     Create(TopicOptions),
     Alter(TopicOptions),
     Destroy,
@@ -34,7 +34,7 @@ enum Act {
     Txn(Vec<Step>),
     Expire(u64),
     Trim(u64),
-    Group(GroupWish),
+    Group(OwnedGroupStep),
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ struct Condition {
     number: u64,
 }
 
-impl Wish {
+impl OwnedIntention {
     /// Parses a command; `None` if the command is not an intention.
     pub(crate) fn parse(command: &Command) -> Option<Self> {
         let mut words = command.words.iter().map(String::as_str);
@@ -63,22 +63,22 @@ impl Wish {
             words.next().unwrap_or_default()
         };
         let mut options = TopicOptions::default();
-        let mut wish = Self {
+        let mut intention = Self {
             client: Some(named_client("c0")),
             nonce: None,
             topic: text(topic),
-            act: match name {
-                "create" | "alter" => Act::Create(options.clone()),
-                "destroy" => Act::Destroy,
+            operation: match name {
+                "create" | "alter" => OwnedOperation::Create(options.clone()),
+                "destroy" => OwnedOperation::Destroy,
                 "put" => {
                     let (key, value) = pair(words.next()?);
-                    Act::Put(bytes(key), bytes(value))
+                    OwnedOperation::Put(bytes(key), bytes(value))
                 }
-                "delete" => Act::Delete(bytes(words.next()?)),
-                "txn" => Act::Txn(command.below.iter().map(step).collect()),
-                "expire" => Act::Expire(number(pair(words.next()?).1)),
-                "trim" => Act::Trim(number(words.next()?)),
-                "group" => Act::Group(GroupWish::parse(&mut words)),
+                "delete" => OwnedOperation::Delete(bytes(words.next()?)),
+                "txn" => OwnedOperation::Txn(command.below.iter().map(step).collect()),
+                "expire" => OwnedOperation::Expire(number(pair(words.next()?).1)),
+                "trim" => OwnedOperation::Trim(number(words.next()?)),
+                "group" => OwnedOperation::Group(OwnedGroupStep::parse(&mut words)),
                 _ => return None,
             },
             expect: Vec::new(),
@@ -90,51 +90,51 @@ impl Wish {
             let (what, value) = pair(word);
             match what {
                 "expect" => {
-                    wish.expect = words.by_ref().map(condition).collect();
+                    intention.expect = words.by_ref().map(condition).collect();
                 }
-                "client" if value == "none" => wish.client = None,
-                "client" => wish.client = Some(named_client(value)),
-                "nonce" => wish.nonce = Some(number(value)),
-                "meta" => wish.meta = bytes(value),
-                "principal" => wish.principal = bytes(value),
-                "fingerprint" => wish.fingerprint = Some(number(value)),
-                "topic" => wish.topic = text(value),
-                word => match &mut wish.act {
-                    Act::Group(group) => group.set(word, value),
+                "client" if value == "none" => intention.client = None,
+                "client" => intention.client = Some(named_client(value)),
+                "nonce" => intention.nonce = Some(number(value)),
+                "meta" => intention.meta = bytes(value),
+                "principal" => intention.principal = bytes(value),
+                "fingerprint" => intention.fingerprint = Some(number(value)),
+                "topic" => intention.topic = text(value),
+                word => match &mut intention.operation {
+                    OwnedOperation::Group(group) => group.set(word, value),
                     _ => set_option(&mut options, word, value),
                 },
             }
         }
         match name {
-            "create" => wish.act = Act::Create(options),
-            "alter" => wish.act = Act::Alter(options),
+            "create" => intention.operation = OwnedOperation::Create(options),
+            "alter" => intention.operation = OwnedOperation::Alter(options),
             _ => {}
         }
-        Some(wish)
+        Some(intention)
     }
 
     /// Whether the intention may drop sessions.
     pub(crate) fn expires(&self) -> bool {
-        matches!(self.act, Act::Expire(_))
+        matches!(self.operation, OwnedOperation::Expire(_))
     }
 
-    /// Calls `take` with the wish as an intention.
+    /// Calls `take` with this value as an intention.
     pub(crate) fn lend<T>(&self, nonce: u64, take: impl FnOnce(&Intention<'_>) -> T) -> T {
         let expect: Vec<Expect<'_>> = self.expect.iter().map(Condition::lend).collect();
         let steps: Vec<TxnOp<'_>>;
-        let operation = match &self.act {
-            Act::Create(options) => Operation::Create { options },
-            Act::Alter(options) => Operation::Alter { options },
-            Act::Destroy => Operation::Destroy,
-            Act::Put(key, value) => Operation::Put { key, value },
-            Act::Delete(key) => Operation::Delete { key },
-            Act::Expire(idle_ms) => Operation::ExpireSessions { idle_ms: *idle_ms },
-            Act::Trim(through) => Operation::Trim { through: *through },
-            Act::Group(group) => Operation::Cursor {
+        let operation = match &self.operation {
+            OwnedOperation::Create(options) => Operation::Create { options },
+            OwnedOperation::Alter(options) => Operation::Alter { options },
+            OwnedOperation::Destroy => Operation::Destroy,
+            OwnedOperation::Put(key, value) => Operation::Put { key, value },
+            OwnedOperation::Delete(key) => Operation::Delete { key },
+            OwnedOperation::Expire(idle_ms) => Operation::ExpireSessions { idle_ms: *idle_ms },
+            OwnedOperation::Trim(through) => Operation::Trim { through: *through },
+            OwnedOperation::Group(group) => Operation::Cursor {
                 group: &group.name,
                 step: group.lend(),
             },
-            Act::Txn(owned) => {
+            OwnedOperation::Txn(owned) => {
                 steps = owned.iter().map(Step::lend).collect();
                 Operation::Txn { ops: &steps }
             }

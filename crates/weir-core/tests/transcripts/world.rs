@@ -1,5 +1,5 @@
 //! A machine with all its records, driven by the commands of a transcript. The output must not
-//! depend on the [`Way`] in which it is driven.
+//! depend on the [`RunMode`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use weir_core::intention::IntentionLimits;
 use weir_core::options::Compaction;
 use weir_core::{ClientId, Commit, Detail, Digest, Machine, Outcome, Outcomes, TopicOptions};
 
-use crate::books::Books;
 use crate::file::Command;
-use crate::words::{Wish, bytes, client_name, named_client, number, pair, print};
+use crate::record_checker::RecordChecker;
+use crate::words::{OwnedIntention, bytes, client_name, named_client, number, pair, print};
 
 /// How the commands of a transcript are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RunMode {
     /// Each command is a separate batch.
     Plain,
     /// Each intention is sent a second time under the same nonce.
@@ -26,34 +26,34 @@ pub(crate) enum Way {
     Together,
 }
 
-impl Way {
+impl RunMode {
     pub(crate) const ALL: [Self; 4] = [Self::Plain, Self::Twice, Self::Reloaded, Self::Together];
 }
 
 /// A sent intention, to be sent again.
 struct Sent {
-    wish: Wish,
+    intention: OwnedIntention,
     nonce: u64,
 }
 
 /// A machine, its records, and the client side of its sessions.
 pub(crate) struct World {
-    way: Way,
+    mode: RunMode,
     machine: Machine,
-    books: Books,
+    record_checker: RecordChecker,
     limits: IntentionLimits,
     time_ms: u64,
     term: u64,
     seed: u64,
-    latest: Vec<Wish>,
+    latest: Vec<OwnedIntention>,
 }
 
 impl World {
-    pub(crate) fn new(way: Way) -> Self {
+    pub(crate) fn new(mode: RunMode) -> Self {
         Self {
-            way,
+            mode,
             machine: Machine::new(1),
-            books: Books::default(),
+            record_checker: RecordChecker::default(),
             limits: IntentionLimits::default(),
             time_ms: 0,
             term: 1,
@@ -67,15 +67,17 @@ impl World {
         let mut out = String::new();
         let mut waiting = Vec::new();
         for command in commands {
-            if self.way == Way::Reloaded {
+            if self.mode == RunMode::Reloaded {
                 self.reload();
             }
-            match Wish::parse(command) {
-                Some(wish) if self.way == Way::Together && !wish.expires() => waiting.push(wish),
-                wish => {
+            match OwnedIntention::parse(command) {
+                Some(intention) if self.mode == RunMode::Together && !intention.expires() => {
+                    waiting.push(intention);
+                }
+                intention => {
                     self.send(&std::mem::take(&mut waiting), &mut out);
-                    match wish {
-                        Some(wish) => self.send(&[wish], &mut out),
+                    match intention {
+                        Some(intention) => self.send(&[intention], &mut out),
                         None => self.other(command, &mut out),
                     }
                 }
@@ -85,27 +87,27 @@ impl World {
         out
     }
 
-    /// Sends wishes as one batch.
-    fn send(&mut self, wishes: &[Wish], out: &mut String) {
-        if wishes.is_empty() {
+    /// Sends intentions as one batch.
+    fn send(&mut self, intentions: &[OwnedIntention], out: &mut String) {
+        if intentions.is_empty() {
             return;
         }
         let mut builder = BatchBuilder::default();
         let mut next: BTreeMap<ClientId, u64> = BTreeMap::new();
         let mut sent = Vec::new();
         let mut refused = Vec::new();
-        for wish in wishes {
-            let nonce = self.nonce(wish, &mut next);
+        for intention in intentions {
+            let nonce = self.nonce(intention, &mut next);
             let before = (builder.len(), builder.bytes());
-            match wish.lend(nonce, |intention| builder.push(intention, &self.limits)) {
+            match intention.lend(nonce, |intention| builder.push(intention, &self.limits)) {
                 Ok(()) => {
-                    if let Some(client) = wish.client {
+                    if let Some(client) = intention.client {
                         let next = next.entry(client).or_default();
                         *next += u64::from(*next == nonce);
                     }
                     refused.push(None);
                     sent.push(Sent {
-                        wish: wish.clone(),
+                        intention: intention.clone(),
                         nonce,
                     });
                 }
@@ -120,9 +122,9 @@ impl World {
         self.latest = sent
             .iter()
             .map(|sent| {
-                let mut wish = sent.wish.clone();
-                wish.nonce = Some(sent.nonce);
-                wish
+                let mut intention = sent.intention.clone();
+                intention.nonce = Some(sent.nonce);
+                intention
             })
             .collect();
         let mut answers = sent.iter().zip(outcomes);
@@ -132,17 +134,17 @@ impl World {
                 continue;
             }
             let (sent, outcome) = answers.next().unwrap();
-            self.print_outcome(&outcome, sent.wish.client, out);
+            self.print_outcome(&outcome, sent.intention.client, out);
         }
     }
 
-    fn nonce(&self, wish: &Wish, next: &mut BTreeMap<ClientId, u64>) -> u64 {
-        let Some(client) = wish.client else {
-            return wish.nonce.unwrap_or(0);
+    fn nonce(&self, intention: &OwnedIntention, next: &mut BTreeMap<ClientId, u64>) -> u64 {
+        let Some(client) = intention.client else {
+            return intention.nonce.unwrap_or(0);
         };
         let last = || self.machine.sessions().last_nonce(client);
         let next = *next.entry(client).or_insert_with(|| last() + 1);
-        wish.nonce.unwrap_or(next)
+        intention.nonce.unwrap_or(next)
     }
 
     fn apply(&mut self, builder: &BatchBuilder) -> Vec<Outcome> {
@@ -155,7 +157,7 @@ impl World {
         let before = self.machine.applied().0;
         let applied = self
             .machine
-            .apply(&batch, &mut self.books, &mut outcomes)
+            .apply(&batch, &mut self.record_checker, &mut outcomes)
             .unwrap();
         assert_eq!(outcomes.len(), builder.len(), "one answer for each item");
         assert_eq!(applied.last, self.machine.applied());
@@ -163,19 +165,19 @@ impl World {
         outcomes.iter().collect()
     }
 
-    /// With `Way::Twice`, sends all committed intentions again. The outcomes must equal the first
-    /// ones, and nothing else may change (I6).
+    /// With `RunMode::Twice`, sends all committed intentions again. The outcomes must equal the
+    /// first ones, and nothing else may change (I6).
     fn again(&mut self, sent: &[Sent], outcomes: &[Outcome]) {
-        if self.way != Way::Twice {
+        if self.mode != RunMode::Twice {
             return;
         }
         let mut builder = BatchBuilder::default();
         let mut commits = Vec::new();
         for (sent, outcome) in sent.iter().zip(outcomes) {
-            if let (Some(_), Outcome::Committed(commit)) = (sent.wish.client, outcome) {
+            if let (Some(_), Outcome::Committed(commit)) = (sent.intention.client, outcome) {
                 commits.push(Outcome::Replayed(commit.clone()));
                 let limits = &self.limits;
-                sent.wish
+                sent.intention
                     .lend(sent.nonce, |intention| builder.push(intention, limits))
                     .unwrap();
             }
@@ -190,7 +192,7 @@ impl World {
     fn fingerprint(&self) -> (u64, usize, Option<Digest>) {
         let applied = self.machine.applied().0;
         let ask = self.machine.sessions().len() < 100 || applied.is_multiple_of(256);
-        let records = self.books.count();
+        let records = self.record_checker.count();
         (applied, records, ask.then(|| self.machine.digest()))
     }
 
@@ -213,9 +215,10 @@ impl World {
         let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
         match words.as_slice() {
             ["batch"] => {
-                let parse = |c| Wish::parse(c).unwrap_or_else(|| panic!("{c:?} in a batch"));
-                let wishes: Vec<Wish> = command.below.iter().map(parse).collect();
-                self.send(&wishes, out);
+                let parse =
+                    |c| OwnedIntention::parse(c).unwrap_or_else(|| panic!("{c:?} in a batch"));
+                let intentions: Vec<OwnedIntention> = command.below.iter().map(parse).collect();
+                self.send(&intentions, out);
             }
             ["resend"] => {
                 let latest = self.latest.pop();
@@ -281,7 +284,7 @@ impl World {
                 below: Vec::new(),
             };
             last.clear();
-            self.send(&[Wish::parse(&command).unwrap()], &mut last);
+            self.send(&[OwnedIntention::parse(&command).unwrap()], &mut last);
             let kind = match last.split(' ').next() {
                 Some("replayed") => 1,
                 Some("refused") => 2,
@@ -336,14 +339,14 @@ impl World {
             }
             ref other => panic!("a detail of a program: {other:?}"),
         }
-        out.push_str(&self.books.of(commit));
+        out.push_str(&self.record_checker.of(commit));
         out.push('\n');
     }
 
     fn print_records(&self, topic: &str, from: &[&str], out: &mut String) {
         let from = from.last().map_or(1, |n| number(n));
         for (_, line) in (1..)
-            .zip(self.books.lines(topic))
+            .zip(self.record_checker.lines(topic))
             .filter(|(n, _)| *n >= from)
         {
             let _ = writeln!(out, "{line}");

@@ -21,7 +21,7 @@ struct OwnedRecord {
 
 /// Stores the records and checks their invariants (I1, I10, R2).
 #[derive(Debug, Default)]
-pub(crate) struct Books {
+pub(crate) struct RecordChecker {
     names: Vec<TopicName>,
     records: BTreeMap<String, Vec<OwnedRecord>>,
     /// Records since the last call of `executed`: topic, offset, last.
@@ -29,7 +29,7 @@ pub(crate) struct Books {
     last_intention: u64,
 }
 
-impl ConsequenceSink for Books {
+impl ConsequenceSink for RecordChecker {
     fn topic(&mut self, id: TopicId, name: &TopicName) {
         assert_eq!(id.index(), self.names.len(), "topic numbers are dense");
         self.names.push(name.clone());
@@ -86,7 +86,7 @@ impl ConsequenceSink for Books {
     }
 }
 
-impl Books {
+impl RecordChecker {
     /// Number of records.
     pub(crate) fn count(&self) -> usize {
         self.records.values().map(Vec::len).sum()
