@@ -1,7 +1,7 @@
 //! Properties that all items of a source share.
 
 use crate::json;
-use crate::key::{Literal, Reduced};
+use crate::key::{Literal, ReducedKey};
 use crate::kind::{Kind, Strings};
 
 /// A value that all items of a source share.
@@ -9,7 +9,7 @@ use crate::kind::{Kind, Strings};
 pub(crate) struct Constant {
     pub(crate) kind: Kind,
     pub(crate) literal: Box<[u8]>,
-    pub(crate) reduced: Reduced,
+    pub(crate) reduced: ReducedKey,
 }
 
 impl Constant {
@@ -20,7 +20,7 @@ impl Constant {
         Some(Self {
             kind,
             literal: literal.into(),
-            reduced: Reduced::of(kind, Literal::Json(literal), strings),
+            reduced: ReducedKey::of(kind, Literal::Json(literal), strings),
         })
     }
 }

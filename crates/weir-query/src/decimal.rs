@@ -121,11 +121,11 @@ pub(crate) struct Sum {
     /// Sum of the integers of up to 18 digits: room for 2^64 of them.
     small: i128,
     /// Sum of all other literals.
-    wide: Option<Box<Wide>>,
+    wide: Option<Box<WideSum>>,
 }
 
 #[derive(Clone, Debug)]
-struct Wide {
+struct WideSum {
     limbs: [i64; LIMBS],
     terms: u32,
 }
@@ -161,7 +161,7 @@ impl Sum {
     /// Adds an earlier value of a sum, which may exceed the range of a term.
     pub(crate) fn restore(&mut self, number: &Number<'_>) {
         let wide = self.wide.get_or_insert_with(|| {
-            Box::new(Wide {
+            Box::new(WideSum {
                 limbs: [0; LIMBS],
                 terms: 0,
             })
@@ -231,7 +231,7 @@ fn put_scientific(mut digits: impl Iterator<Item = u8>, out: &mut Vec<u8>) {
     out.push(b'e');
 }
 
-impl Wide {
+impl WideSum {
     fn add(&mut self, number: &Number<'_>) {
         let mut power = number.exponent - 1 - LOWEST;
         for digit in number.digits() {

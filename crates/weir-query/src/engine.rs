@@ -27,7 +27,7 @@ use crate::options::{Bounds, Budgets, Mode};
 use crate::order::Boundary;
 use crate::page::{Item, ResultPage};
 use crate::plan::{Plan, Select};
-use crate::rows::Loaded;
+use crate::rows::LoadedPage;
 use crate::sort::Sorter;
 use crate::source::Source;
 use crate::token::Token;
@@ -327,7 +327,7 @@ impl Query {
             source.continuation = None;
             // Without names of items, the rest of a stable page is read again after a
             // resume.
-            let paged = |page: &Loaded| page.starts.is_empty() && !sorts;
+            let paged = |page: &LoadedPage| page.starts.is_empty() && !sorts;
             if source.stable && source.pages.front().is_some_and(paged) {
                 source.pages_left = Some(0);
             }
@@ -348,8 +348,8 @@ impl Query {
             return Err(error.clone());
         }
         let begins = self.mode.is_none() && !self.done && self.stages.limit != Some(0);
-        if begins && self.owed().next().is_some() {
-            return Err(QueryError::new(ErrorCode::SourcesOwed).naming(self.owed()));
+        if begins && self.missing_sources().next().is_some() {
+            return Err(QueryError::new(ErrorCode::SourcesOwed).naming(self.missing_sources()));
         }
         let step = match self.fault.take() {
             Some(fault) => Err(fault),
@@ -468,11 +468,11 @@ impl Query {
         let Some(from) = self.sources.get_mut(source as usize) else {
             return Ok(());
         };
-        let (mut made, mut fault) = (None, Ok(()));
+        let (mut constructed, mut fault) = (None, Ok(()));
         if let Some(fold) = &mut self.stages.fold {
             if let Some(page) = from.pages.front() {
                 let row = page.next;
-                let added = fold.add(&self.plan, from, page, row, &mut made);
+                let added = fold.add(&self.plan, from, page, row, &mut constructed);
                 fault = added.map_err(|error| placed(error, id, from, page.number));
             }
         } else if let Some(page) = from.pages.front_mut() {
@@ -484,8 +484,8 @@ impl Query {
                 return Err(placed(error, id, from, page));
             }
         }
-        if let Some(made) = made {
-            self.stages.take_constructed(&made, out);
+        if let Some(constructed) = constructed {
+            self.stages.take_constructed(&constructed, out);
         }
         fault?;
         self.advance(source);
@@ -494,7 +494,7 @@ impl Query {
 
     /// As `pass_through_stages`, with the next item of the sorter. Returns `false` at the end.
     fn pass_sorted_through_stages(&mut self, out: &mut PageBuilder) -> Result<bool, QueryError> {
-        let (mut made, mut fault) = (None, Ok(()));
+        let (mut constructed, mut fault) = (None, Ok(()));
         let sorter = &mut self.flow.sorter;
         let Some((id, page, row)) = sorter.next(&self.plan, &self.sources) else {
             return Ok(false);
@@ -503,7 +503,7 @@ impl Query {
             return Ok(true);
         };
         if let Some(fold) = &mut self.stages.fold {
-            let added = fold.add(&self.plan, from, page, row, &mut made);
+            let added = fold.add(&self.plan, from, page, row, &mut constructed);
             fault = added.map_err(|error| placed(error, id, from, page.number));
         } else {
             let taken = self.stages.take(&self.plan, page, row, id, out);
@@ -511,8 +511,8 @@ impl Query {
             taken.map_err(|error| placed(error, id, from, number))?;
         }
         sorter.done();
-        if let Some(made) = made {
-            self.stages.take_constructed(&made, out);
+        if let Some(constructed) = constructed {
+            self.stages.take_constructed(&constructed, out);
         }
         fault?;
         Ok(true)
@@ -522,10 +522,10 @@ impl Query {
     fn drain(&mut self, out: &mut PageBuilder) -> bool {
         while !out.is_full() && self.stages.limit != Some(0) {
             let fold = self.stages.fold.as_mut();
-            let Some(made) = fold.and_then(|fold| fold.drain(&self.plan)) else {
+            let Some(constructed) = fold.and_then(|fold| fold.drain(&self.plan)) else {
                 return false;
             };
-            self.stages.take_constructed(&made, out);
+            self.stages.take_constructed(&constructed, out);
         }
         true
     }
@@ -543,7 +543,7 @@ impl Stages {
     pub(super) fn take(
         &mut self,
         plan: &Plan,
-        page: &mut Loaded,
+        page: &mut LoadedPage,
         row: usize,
         source: SourceId,
         out: &mut PageBuilder,
@@ -598,7 +598,7 @@ impl Stages {
     }
 
     /// As `take`, for a constructed result.
-    fn take_constructed(&mut self, made: &[u8], out: &mut PageBuilder) {
+    fn take_constructed(&mut self, constructed: &[u8], out: &mut PageBuilder) {
         if self.offset > 0 {
             self.offset -= 1;
             return;
@@ -607,16 +607,16 @@ impl Stages {
             *limit = limit.saturating_sub(1);
         }
         let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-        out.page.bytes += made.len() as u64;
+        out.page.bytes += constructed.len() as u64;
         out.page.items.push(Item {
             buffer: u32::MAX,
             offset: length(out.constructed.len()),
-            len: length(made.len()),
+            len: length(constructed.len()),
             source: SourceId::NONE,
             index: 0,
             constructed: true,
         });
-        out.constructed.extend_from_slice(made);
+        out.constructed.extend_from_slice(constructed);
     }
 }
 
@@ -628,7 +628,7 @@ impl PageBuilder {
     }
 
     /// Returns the index of a page among the buffers.
-    fn buffer(&mut self, page: &mut Loaded) -> u32 {
+    fn buffer(&mut self, page: &mut LoadedPage) -> u32 {
         if page.mark.0 != self.serial {
             let at = to_u32(
                 self.page.buffers.len(),

@@ -120,7 +120,7 @@ impl QueryError {
         self
     }
 
-    pub(crate) fn given(mut self, what: &'static str, value: &str) -> Self {
+    pub(crate) fn with_value(mut self, what: &'static str, value: &str) -> Self {
         self.detail = Detail::Given(what, value.into());
         self
     }

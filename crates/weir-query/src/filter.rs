@@ -83,7 +83,7 @@ impl Bindings for Bound<'_> {
         }
     }
 
-    fn wanted(&self) -> bool {
+    fn is_needed(&self) -> bool {
         !self.row.is_stopped()
     }
 }
@@ -102,11 +102,11 @@ impl Filter {
         let mut bound = Vec::new();
         for name in expression.params() {
             let Some((_, value)) = params.iter().find(|(known, _)| known == name) else {
-                return Err(QueryError::new(ErrorCode::NoParam).given("parameter", name));
+                return Err(QueryError::new(ErrorCode::NoParam).with_value("parameter", name));
             };
             if json::scalar(value.as_bytes()).is_none() {
                 let error = QueryError::new(ErrorCode::BadOption);
-                return Err(error.given("a JSON scalar is required for the parameter", name));
+                return Err(error.with_value("a JSON scalar is required for the parameter", name));
             }
             bound.push((name.to_owned(), value.trim().as_bytes().into()));
         }

@@ -6,7 +6,7 @@ use weir_core::exact::to_u32;
 use crate::engine::{Flow, Last, NextItem, PageBuilder, Query, placed};
 use crate::error::QueryError;
 use crate::input::{Need, SourceId};
-use crate::key::{OwnedKey, PREFIX, Reduced};
+use crate::key::{OwnedKey, PREFIX, ReducedKey};
 use crate::options::Mode;
 use crate::order::{compare, row};
 use crate::plan::Plan;
@@ -429,7 +429,7 @@ fn less_in_full(plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> bool {
     };
     let decided = plan.keys.len() == 1 && a.key() == b.key() && !a.is_bound() && !b.is_bound();
     let descending = plan.keys.first().is_some_and(|key| key.descending);
-    if decided && Reduced::is_exact_in_direction(a.key(), descending) {
+    if decided && ReducedKey::is_exact_in_direction(a.key(), descending) {
         return x.rank < y.rank;
     }
     // A source without a bound may supply any item, so it comes before all items.

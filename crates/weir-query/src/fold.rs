@@ -15,10 +15,10 @@ use weir_scan::{Path, PathSet, Step, Tag, Value};
 use crate::decimal::{Number, Sum};
 use crate::error::QueryError;
 use crate::json;
-use crate::key::{Key, Literal, OwnedKey, Reduced};
+use crate::key::{Key, Literal, OwnedKey, ReducedKey};
 use crate::kind::{Kind, Strings};
 use crate::plan::{Aggregate, Column, Function, Plan, Select};
-use crate::rows::Loaded;
+use crate::rows::LoadedPage;
 use crate::source::Source;
 use weir_core::codec::{Reader, Short, put_bytes, put_varint};
 use weir_core::error_code::ErrorCode;
@@ -101,7 +101,7 @@ impl AggregateState {
                 }
                 let literal = Literal::Json(input.literal);
                 let new = Key {
-                    reduced: Reduced::of(input.kind, literal, strings),
+                    reduced: ReducedKey::of(input.kind, literal, strings),
                     literal,
                 };
                 let better = best.as_ref().is_none_or(|best| {
@@ -202,7 +202,7 @@ impl AggregateState {
                 };
                 let literal = Literal::Json(literal);
                 *best = Some(OwnedKey::of(&Key {
-                    reduced: Reduced::of(kind, literal, strings),
+                    reduced: ReducedKey::of(kind, literal, strings),
                     literal,
                 }));
             }
@@ -264,7 +264,7 @@ impl Fold {
         &mut self,
         plan: &Plan,
         source: &Source,
-        page: &Loaded,
+        page: &LoadedPage,
         row: usize,
         complete: &mut Option<Vec<u8>>,
     ) -> Result<(), QueryError> {
@@ -298,7 +298,7 @@ impl Fold {
         &mut self,
         plan: &Plan,
         source: &Source,
-        page: &Loaded,
+        page: &LoadedPage,
         row: usize,
     ) -> Result<(), QueryError> {
         self.scratch.clear();
@@ -438,7 +438,7 @@ impl Group {
         }
     }
 
-    fn add(&mut self, plan: &Plan, page: &Loaded, row: usize) -> Result<(), QueryError> {
+    fn add(&mut self, plan: &Plan, page: &LoadedPage, row: usize) -> Result<(), QueryError> {
         let value = |what: Aggregate| what.path.map(|path| page.value(row, path));
         let input = |value: Option<Value>| Input {
             kind: value.map_or(Kind::Null, |value| value.tag),
@@ -536,7 +536,7 @@ impl Group {
             }
             let literal = Literal::Json(&written);
             OwnedKey::of(&Key {
-                reduced: Reduced::of(json::kind_of(&written), literal, plan.strings),
+                reduced: ReducedKey::of(json::kind_of(&written), literal, plan.strings),
                 literal,
             })
         });

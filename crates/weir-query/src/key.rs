@@ -35,7 +35,7 @@ pub(crate) enum Literal<'a> {
 
 /// A reduced key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reduced(u128);
+pub(crate) struct ReducedKey(u128);
 
 /// Mask of the bytes that order any two keys: the type and ten more bytes.
 pub(crate) const PREFIX: u128 = !0 << 40;
@@ -48,7 +48,7 @@ const BIAS: i64 = 0x4000;
 /// First byte of half of a surrogate pair, if strings are ordered by code units.
 const PAIR: u8 = 0xee;
 
-impl Reduced {
+impl ReducedKey {
     /// A key below those of all items.
     pub(crate) const LEAST: Self = Self(0);
 
@@ -210,7 +210,7 @@ fn digits(literal: &[u8]) -> Option<(bool, u128)> {
 
 /// Reduces an integer by its four-bit digits, at most 24; the result is that of [`number`].
 #[inline]
-fn whole(digits: u128, negative: bool) -> Reduced {
+fn whole(digits: u128, negative: bool) -> ReducedKey {
     /// Bits of digits.
     const CONTENT: u32 = 96;
     const TURNED: u128 = ((1 << (CONTENT + 16)) - 1) << 8;
@@ -218,15 +218,15 @@ fn whole(digits: u128, negative: bool) -> Reduced {
     let count = (u128::BITS - digits.leading_zeros()).div_ceil(4);
     let tag = (Kind::Number as u128) << 120 | 1;
     if count == 0 {
-        return Reduced(tag | (0x8000 << (8 + CONTENT)));
+        return ReducedKey(tag | (0x8000 << (8 + CONTENT)));
     }
     let power = 0x8000 | (u128::from(BIAS.unsigned_abs()) + u128::from(count));
     let content = power << CONTENT | digits << (CONTENT - 4 * count);
     let flip = if negative { TURNED } else { 0 };
-    Reduced((tag | content << 8) ^ flip)
+    ReducedKey((tag | content << 8) ^ flip)
 }
 
-fn number(number: &Number<'_>) -> Reduced {
+fn number(number: &Number<'_>) -> ReducedKey {
     let mut content = [0u8; EXACT];
     let power = number.exponent.saturating_add(BIAS);
     let clamped = !(2..=0x7ffd).contains(&power);
@@ -252,13 +252,13 @@ fn number(number: &Number<'_>) -> Reduced {
         content = content.map(|byte| !byte);
     }
     if exact {
-        Reduced::tagged(Kind::Number, content, 1)
+        ReducedKey::tagged(Kind::Number, content, 1)
     } else {
-        Reduced::inexact(Kind::Number, content)
+        ReducedKey::inexact(Kind::Number, content)
     }
 }
 
-fn string(bytes: &[u8], exact: bool) -> Reduced {
+fn string(bytes: &[u8], exact: bool) -> ReducedKey {
     let mut content = [0; EXACT];
     let some = bytes.get(..bytes.len().min(EXACT)).unwrap_or_default();
     if let Some(to) = content.get_mut(..some.len()) {
@@ -266,14 +266,14 @@ fn string(bytes: &[u8], exact: bool) -> Reduced {
     }
     if exact {
         let length = to_u8(bytes.len(), "an exact string is short");
-        Reduced::tagged(Kind::String, content, 1 + length)
+        ReducedKey::tagged(Kind::String, content, 1 + length)
     } else {
-        Reduced::inexact(Kind::String, content)
+        ReducedKey::inexact(Kind::String, content)
     }
 }
 
 /// Reduces a string with escapes, or one that is not ordered by its bytes.
-fn escaped(literal: &[u8], strings: Strings) -> Reduced {
+fn escaped(literal: &[u8], strings: Strings) -> ReducedKey {
     let mut bytes = [0u8; EXACT + 4];
     let mut length = 0;
     let mut exact = true;
@@ -307,19 +307,19 @@ fn escaped(literal: &[u8], strings: Strings) -> Reduced {
 
 /// A reduced key as two words, so that its alignment is 8 bytes instead of 16.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Packed(u64, u64);
+pub(crate) struct PackedKey(u64, u64);
 
-impl Packed {
+impl PackedKey {
     #[inline]
-    pub(crate) const fn reduced(self) -> Reduced {
-        Reduced((self.0 as u128) << 64 | self.1 as u128)
+    pub(crate) const fn reduced(self) -> ReducedKey {
+        ReducedKey((self.0 as u128) << 64 | self.1 as u128)
     }
 }
 
-impl From<Reduced> for Packed {
+impl From<ReducedKey> for PackedKey {
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
-    fn from(key: Reduced) -> Self {
+    fn from(key: ReducedKey) -> Self {
         Self((key.0 >> 64) as u64, key.0 as u64)
     }
 }
@@ -327,7 +327,7 @@ impl From<Reduced> for Packed {
 /// A key with the bytes of its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
-    pub(crate) reduced: Reduced,
+    pub(crate) reduced: ReducedKey,
     pub(crate) literal: Literal<'a>,
 }
 
@@ -369,7 +369,7 @@ impl Key<'_> {
 
 /// Compares an exact number or string with an inexact one that has the same prefix. Rows do
 /// not store the literals of exact keys, so this function derives the value from the key.
-fn compare_exact(exact: Reduced, kind: Kind, other: Literal<'_>, strings: Strings) -> Ordering {
+fn compare_exact(exact: ReducedKey, kind: Kind, other: Literal<'_>, strings: Strings) -> Ordering {
     let [_, content @ .., end] = exact.to_bytes();
     match (kind, other) {
         (Kind::Number, Literal::Json(other)) => json::compare_numbers(&to_literal(content), other),
@@ -453,7 +453,7 @@ fn raise(encoded: &mut [u8]) {
 /// A key that owns its bytes, because it outlives its page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedKey {
-    pub(crate) reduced: Reduced,
+    pub(crate) reduced: ReducedKey,
     pub(crate) literal: Box<[u8]>,
     /// Whether the bytes are those of a property, not JSON.
     pub(crate) raw: bool,
@@ -491,16 +491,17 @@ impl OwnedKey {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, Kind, Literal, Number, Reduced, Strings};
+    use super::{Key, Kind, Literal, Number, ReducedKey, Strings};
     use crate::json::kind_of;
     use std::cmp::Ordering;
 
     fn compare<'a>(a: &'a str, b: &'a str, strings: Strings) -> Ordering {
         let kind = |text: &str| kind_of(text.as_bytes());
-        let of = |text: &'a str| Reduced::of(kind(text), Literal::Json(text.as_bytes()), strings);
+        let of =
+            |text: &'a str| ReducedKey::of(kind(text), Literal::Json(text.as_bytes()), strings);
         // As in a row: an exact key has no literal.
         let key = |text: &'a str| {
-            let reduced: Reduced = of(text);
+            let reduced: ReducedKey = of(text);
             let literal: &[u8] = if reduced.is_exact() {
                 &[]
             } else {
@@ -584,20 +585,20 @@ mod tests {
         }
         for literal in literals {
             let bytes = literal.as_bytes();
-            let quick = Reduced::of(Kind::Number, Literal::Json(bytes), Strings::Scalar);
+            let quick = ReducedKey::of(Kind::Number, Literal::Json(bytes), Strings::Scalar);
             assert_eq!(quick, super::number(&Number::parse(bytes)), "{literal}");
         }
         let mut value = 1u64;
         for step in 0..20_000u64 {
             let text = value.to_string();
             let slow = super::number(&Number::parse(text.as_bytes()));
-            assert_eq!(Reduced::integer(value), slow, "{value}");
+            assert_eq!(ReducedKey::integer(value), slow, "{value}");
             value = value.wrapping_mul(6_364_136_223_846_793_005) >> (step % 61);
         }
         for value in [0, 9, 10, 99_999_999, 100_000_000, u64::MAX] {
             let text = value.to_string();
             let slow = super::number(&Number::parse(text.as_bytes()));
-            assert_eq!(Reduced::integer(value), slow, "{value}");
+            assert_eq!(ReducedKey::integer(value), slow, "{value}");
         }
     }
 

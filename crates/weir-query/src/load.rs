@@ -16,18 +16,18 @@ use crate::buffer::Buffer;
 use crate::error::QueryError;
 use crate::filter::Row;
 use crate::input::{Frames, Meta, SourceId};
-use crate::key::{Key, Literal, OwnedKey, Reduced};
+use crate::key::{Key, Literal, OwnedKey, ReducedKey};
 use crate::kind::Kind;
 use crate::options::{Complex, Missing};
 use crate::order::{Boundary, compare, row, same_tie};
 use crate::plan::{Column, OrderKey, Plan, Select};
-use crate::rows::{Head, ItemValues, Loaded};
+use crate::rows::{Head, ItemValues, LoadedPage};
 use crate::source::{Clip, LastKept, Source};
 use weir_core::error_code::ErrorCode;
 
 /// The changes that a page will make to its source.
 pub(crate) struct Load {
-    pub(crate) page: Loaded,
+    pub(crate) page: LoadedPage,
     pub(crate) raw: u64,
     pub(crate) last_raw: Option<Vec<OwnedKey>>,
     pub(crate) last_kept: Option<LastKept>,
@@ -156,18 +156,18 @@ impl RowBuilder<'_, '_> {
         let (source, page) = (self.loader.source, &mut self.load.page);
         let key = match order.column {
             Column::Path(path) => match found.value(path) {
-                value if value.tag == Tag::Number => Reduced::plain(page.bytes(value.span)),
+                value if value.tag == Tag::Number => ReducedKey::plain(page.bytes(value.span)),
                 _ => None,
             },
             Column::Meta(meta) => match (source.constants.get(meta), found.metas.get(meta)) {
-                (Some(None), Some(Meta::Number(number))) => Some(Reduced::integer(*number)),
+                (Some(None), Some(Meta::Number(number))) => Some(ReducedKey::integer(*number)),
                 _ => None,
             },
         };
         let Some(key) = key else {
             return false;
         };
-        let prefix = |key: Reduced| key.prefix(order.descending);
+        let prefix = |key: ReducedKey| key.prefix(order.descending);
         let ascends = !source.sorted
             || source.trust_order
             || match page.heads.last() {
@@ -206,7 +206,7 @@ impl Loader<'_> {
         scratch: &mut Items,
     ) -> Result<Load, QueryError> {
         self.check(frames.as_ref(), buffer.len() as u64)?;
-        let page = Loaded {
+        let page = LoadedPage {
             buffer: buffer.clone(),
             number: self.source.pages_in,
             continuation: self.source.continuation.clone(),
@@ -340,7 +340,7 @@ impl Loader<'_> {
         let plan = self.plan;
         let page = &mut load.page;
         let at = page.heads.len();
-        let (mut first, mut whole) = (Reduced::LEAST, whole);
+        let (mut first, mut whole) = (ReducedKey::LEAST, whole);
         for (place, key) in plan.keys.iter().enumerate() {
             let reduced = self.reduce(found, key.column, &page.buffer)?;
             whole |= !reduced.is_exact();
@@ -368,7 +368,7 @@ impl Loader<'_> {
         found: &ItemValues<'_>,
         column: Column,
         page: &[u8],
-    ) -> Result<Reduced, QueryError> {
+    ) -> Result<ReducedKey, QueryError> {
         let plan = self.plan;
         let (kind, literal, number) = found.column(page, &self.source.constants, column);
         if kind >= Kind::Array && plan.complex == Complex::Error {
@@ -380,8 +380,8 @@ impl Loader<'_> {
             return Err(self.place(error));
         }
         Ok(match number {
-            Some(number) => Reduced::integer(number),
-            None => Reduced::of(kind, literal, plan.strings),
+            Some(number) => ReducedKey::integer(number),
+            None => ReducedKey::of(kind, literal, plan.strings),
         })
     }
 
@@ -426,7 +426,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn unsorted(&self, at: usize, raw: usize, page: &Loaded) -> QueryError {
+    fn unsorted(&self, at: usize, raw: usize, page: &LoadedPage) -> QueryError {
         let mut error = QueryError::new(ErrorCode::SourceNotSorted);
         error = error.at(page.head(at).span.offset as usize);
         error.place.item = Some(self.source.items_in + raw as u64);
@@ -527,7 +527,7 @@ impl Loader<'_> {
         after
     }
 
-    fn is_after(&self, boundary: &Boundary, at: usize, page: &Loaded, used: &mut u64) -> bool {
+    fn is_after(&self, boundary: &Boundary, at: usize, page: &LoadedPage, used: &mut u64) -> bool {
         let (plan, source) = (self.plan, self.source);
         let now = |k| page.key(plan, &source.constants, at, k);
         match compare(plan, now, row(&boundary.keys)) {
@@ -542,7 +542,7 @@ impl Loader<'_> {
             let value = page.value(at, path);
             let literal = Literal::Json(page.bytes(value.span));
             let now = Key {
-                reduced: Reduced::of(value.tag, literal, plan.strings),
+                reduced: ReducedKey::of(value.tag, literal, plan.strings),
                 literal,
             };
             match now.compare(&tie.key(), plan.strings) {

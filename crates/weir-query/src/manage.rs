@@ -8,13 +8,13 @@ use crate::engine::Query;
 use crate::error::{QueryError, path_error};
 use crate::filter::Filter;
 use crate::input::SourceId;
-use crate::key::{Key, Literal, OwnedKey, Reduced};
+use crate::key::{Key, Literal, OwnedKey, ReducedKey};
 use crate::options::{Mode, SourceOptions};
 use crate::order::{Precedence, compare, row};
 use crate::plan::Column;
 
 use crate::source::{Clip, Pages, Source};
-use crate::token::At;
+use crate::token::SourcePosition;
 use weir_core::error_code::ErrorCode;
 
 /// Most consecutive splits of a source without a page between them.
@@ -192,7 +192,7 @@ impl Query {
                 continue;
             };
             let constant = Constant::parse(value, plan.strings)
-                .ok_or_else(|| bad("a property is no JSON scalar").given("property", name))?;
+                .ok_or_else(|| bad("a property is no JSON scalar").with_value("property", name))?;
             if let Some(slot) = constants.get_mut(at) {
                 *slot = Some(constant);
             }
@@ -266,8 +266,8 @@ impl Query {
         };
         let mark = token.sources.iter().find(|mark| mark.name == source.name);
         match mark.map(|mark| &mark.at) {
-            Some(At::Over) => source.ended = true,
-            Some(At::Position {
+            Some(SourcePosition::Over) => source.ended = true,
+            Some(SourcePosition::Position {
                 continuation,
                 skip,
                 equal,
@@ -284,11 +284,11 @@ impl Query {
                     source.last_raw = token.boundary.first().map(|last| last.keys.clone());
                 }
             }
-            Some(At::Clipped { continuation }) => {
+            Some(SourcePosition::Clipped { continuation }) => {
                 source.continuation.clone_from(continuation);
                 source.clip = Clip::Boundary;
             }
-            Some(At::Boundary) => source.clip = Clip::Boundary,
+            Some(SourcePosition::Boundary) => source.clip = Clip::Boundary,
             // The source may be a part of an earlier one.
             None if !token.boundary.is_empty() => source.clip = Clip::Boundary,
             None => {}
@@ -467,7 +467,7 @@ impl Query {
                     weir_scan::Text::new(&constant.literal).decode_into(&mut raw);
                     let literal = Literal::Raw(&raw);
                     OwnedKey::of(&Key {
-                        reduced: Reduced::of(constant.kind, literal, self.plan.strings),
+                        reduced: ReducedKey::of(constant.kind, literal, self.plan.strings),
                         literal,
                     })
                 }

@@ -192,7 +192,7 @@ pub fn parse_shape(text: &str) -> Result<Shape, QueryError> {
         "framed" => Shape::Framed,
         _ => {
             let path = text.strip_prefix(MEMBER).ok_or_else(|| {
-                QueryError::new(ErrorCode::BadOption).given(
+                QueryError::new(ErrorCode::BadOption).with_value(
                     "shapes are array, lines, values, single, framed and member:PATH, not",
                     text,
                 )

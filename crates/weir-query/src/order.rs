@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::key::{Key, Literal, OwnedKey, Reduced};
+use crate::key::{Key, Literal, OwnedKey, ReducedKey};
 use crate::plan::Plan;
 
 /// Compares two rows of keys by the order of the query.
@@ -37,7 +37,7 @@ pub(crate) fn row<'a>(keys: &'a [OwnedKey]) -> impl Fn(usize) -> Key<'a> {
     move |at| {
         keys.get(at).map_or(
             Key {
-                reduced: Reduced::LEAST,
+                reduced: ReducedKey::LEAST,
                 literal: Literal::Json(&[]),
             },
             OwnedKey::key,

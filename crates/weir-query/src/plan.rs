@@ -520,7 +520,7 @@ impl Plan {
             if names.iter().take(at).any(|before| before == name) {
                 let name = String::from_utf8_lossy(name).into_owned();
                 return Err(QueryError::new(ErrorCode::BadOption)
-                    .given("two results have one name,", &name));
+                    .with_value("two results have one name,", &name));
             }
         }
         too_many("query", "paths", self.paths.len(), weir_scan::PATHS_MAX)

@@ -33,7 +33,7 @@ impl RecordFilter {
             .find(|name| !RECORD_PROPERTIES.contains(name));
         if let Some(name) = unknown {
             let error = QueryError::new(ErrorCode::BadOption);
-            return Err(error.given("records have no property", name));
+            return Err(error.with_value("records have no property", name));
         }
         Ok(Self(filter))
     }

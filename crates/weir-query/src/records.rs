@@ -59,7 +59,7 @@ impl Properties {
                 "client_id" => Property::Client,
                 _ => {
                     let error = QueryError::new(ErrorCode::BadOption);
-                    return Err(error.given("records have no property", name));
+                    return Err(error.with_value("records have no property", name));
                 }
             })
         });

@@ -8,9 +8,9 @@ use crate::order::{Boundary, Precedence};
 
 use crate::options::{Budgets, Mode};
 use crate::plan::Plan;
-use crate::rows::Loaded;
+use crate::rows::LoadedPage;
 use crate::source::{Clip, Source};
-use crate::token::{At, Mark, Token};
+use crate::token::{Mark, SourcePosition, Token};
 use weir_core::codec::Reader;
 use weir_core::error_code::ErrorCode;
 
@@ -153,7 +153,7 @@ impl Query {
         for mark in self.resumed.iter().flat_map(|token| &token.sources) {
             if token.sources.iter().all(|known| known.name != mark.name) {
                 let mut mark = mark.clone();
-                if let At::Position { equal, .. } = &mut mark.at {
+                if let SourcePosition::Position { equal, .. } = &mut mark.at {
                     *equal = self.still_at(&mark.precedence, *equal, &token.boundary);
                 }
                 token.sources.push(mark);
@@ -234,16 +234,16 @@ impl Query {
     }
 
     /// Returns the position of a source for a token with these boundaries.
-    fn mark(&self, source: &Source, boundary: &[Boundary]) -> At {
+    fn mark(&self, source: &Source, boundary: &[Boundary]) -> SourcePosition {
         if source.is_over() {
-            return At::Over;
+            return SourcePosition::Over;
         }
         if !source.stable {
-            return At::Boundary;
+            return SourcePosition::Boundary;
         }
         if let Some(page) = source.pages.front() {
             if let Some(continuation) = page.start(page.next) {
-                return At::Position {
+                return SourcePosition::Position {
                     continuation: Some(continuation),
                     skip: 0,
                     equal: 0,
@@ -251,7 +251,7 @@ impl Query {
                 };
             }
             let here = source.pages_in.saturating_sub(page.number);
-            return At::Position {
+            return SourcePosition::Position {
                 continuation: page.continuation.clone(),
                 skip: page.index(page.next),
                 equal: self.equal_in_page(source, Some(page), boundary),
@@ -260,9 +260,9 @@ impl Query {
         }
         let continuation = source.continuation.clone();
         if source.clip == Clip::Boundary && source.last_kept.is_none() {
-            return At::Clipped { continuation };
+            return SourcePosition::Clipped { continuation };
         }
-        At::Position {
+        SourcePosition::Position {
             continuation,
             skip: source.skip,
             equal: self.equal_in_page(source, None, boundary),
@@ -272,8 +272,8 @@ impl Query {
 
     /// Returns the position where a sort reads a source again from its start. A replaced
     /// source ends after the pages that it had.
-    fn beginning(source: &Source) -> At {
-        At::Position {
+    fn beginning(source: &Source) -> SourcePosition {
+        SourcePosition::Position {
             continuation: source.first.clone(),
             skip: 0,
             equal: 0,
@@ -285,7 +285,12 @@ impl Query {
 
     /// Returns the number of items at the boundary that are in the current page, before the
     /// current position of the source.
-    fn equal_in_page(&self, source: &Source, page: Option<&Loaded>, boundary: &[Boundary]) -> u64 {
+    fn equal_in_page(
+        &self,
+        source: &Source,
+        page: Option<&LoadedPage>,
+        boundary: &[Boundary],
+    ) -> u64 {
         if source.pages_left.is_some() {
             // The source cannot be split again.
             return 0;
@@ -344,9 +349,9 @@ impl Query {
     }
 
     /// Returns the names of sources that have rows left in the token and were not added.
-    pub(super) fn owed(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn missing_sources(&self) -> impl Iterator<Item = &[u8]> {
         let marks = self.resumed.iter().flat_map(|token| &token.sources);
-        let left = marks.filter(|mark| mark.at != At::Over);
+        let left = marks.filter(|mark| mark.at != SourcePosition::Over);
         left.map(|mark| &*mark.name)
             .filter(|name| !self.has_source(name))
     }
@@ -378,7 +383,7 @@ impl Query {
         let mut known = marks.filter(|mark| *mark.name == *name);
         let mark = known.next();
         let mark = mark.ok_or_else(|| bad("the token knows no source of the name"))?;
-        mark.at = At::Over;
+        mark.at = SourcePosition::Over;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use weir_scan::{Span, Value};
 use crate::buffer::Buffer;
 use crate::constant::Constant;
 use crate::input::Meta;
-use crate::key::{Key, Literal, OwnedKey, Packed, Reduced};
+use crate::key::{Key, Literal, OwnedKey, PackedKey, ReducedKey};
 use crate::kind::Kind;
 use crate::plan::{Column, Plan};
 
@@ -22,7 +22,7 @@ use crate::plan::{Column, Plan};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Head {
     /// The first key; 0 without an order.
-    pub(crate) key: Packed,
+    pub(crate) key: PackedKey,
     /// Location of the item.
     pub(crate) span: Span,
 }
@@ -31,7 +31,7 @@ const _: () = assert!(size_of::<Head>() == 24);
 
 /// A page in memory, with the items that passed the filter.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedPage {
     pub(crate) buffer: Buffer,
     /// Index of the page within the source, from 0.
     pub(crate) number: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Loaded {
     /// Bytes of properties that are not in the page.
     pub(super) texts: Vec<u8>,
     /// The reduced keys after the first key of the plan, for each item.
-    pub(super) keys: Vec<Reduced>,
+    pub(super) keys: Vec<ReducedKey>,
     /// Row of the first item that was not returned.
     pub(crate) next: usize,
     /// Number of items at the boundary that were omitted because an earlier run returned
@@ -77,7 +77,7 @@ pub(super) struct ItemValues<'a> {
     pub(super) texts: &'a [u8],
 }
 
-impl Loaded {
+impl LoadedPage {
     pub(crate) fn value(&self, row: usize, path: usize) -> Value {
         let value = self.values.get(row * self.width + path);
         value.copied().unwrap_or_default()
@@ -91,7 +91,13 @@ impl Loaded {
     }
 
     /// Adds a row. With `whole`, also stores the values of its keys.
-    pub(super) fn push(&mut self, key: Reduced, found: &ItemValues<'_>, metas: usize, whole: bool) {
+    pub(super) fn push(
+        &mut self,
+        key: ReducedKey,
+        found: &ItemValues<'_>,
+        metas: usize,
+        whole: bool,
+    ) {
         let row = self.heads.len();
         self.heads.push(Head {
             key: key.into(),
@@ -166,7 +172,7 @@ impl Loaded {
 
     /// Returns a reduced key of a row.
     #[inline]
-    pub(super) fn reduced(&self, plan: &Plan, row: usize, at: usize) -> Reduced {
+    pub(super) fn reduced(&self, plan: &Plan, row: usize, at: usize) -> ReducedKey {
         match at.checked_sub(1) {
             None => self.head(row).key.reduced(),
             Some(at) => {
@@ -248,7 +254,7 @@ impl<'f> ItemValues<'f> {
         self.values.get(path).copied().unwrap_or_default()
     }
 
-    /// As [`Loaded::column`].
+    /// As [`LoadedPage::column`].
     #[inline]
     pub(super) fn column<'a>(
         &self,

@@ -17,7 +17,7 @@ use crate::error::QueryError;
 use crate::input::SourceId;
 use crate::order::compare;
 use crate::plan::Plan;
-use crate::rows::Loaded;
+use crate::rows::LoadedPage;
 use crate::source::Source;
 use weir_core::error_code::ErrorCode;
 
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 struct SortPage {
     source: SourceId,
-    page: Loaded,
+    page: LoadedPage,
     /// Number of entries with items in the page.
     entries: usize,
     /// Memory of the page in bytes, without its entries.
@@ -70,7 +70,7 @@ impl Sorter {
         plan: &Plan,
         sources: &[Source],
         source: SourceId,
-        page: Loaded,
+        page: LoadedPage,
     ) -> Result<(), QueryError> {
         let at = self.free.pop().unwrap_or_else(|| {
             self.pages.push(None);
@@ -218,7 +218,7 @@ impl Sorter {
         &mut self,
         plan: &Plan,
         sources: &[Source],
-    ) -> Option<(SourceId, &mut Loaded, usize)> {
+    ) -> Option<(SourceId, &mut LoadedPage, usize)> {
         if !self.sorted {
             self.sorted = true;
             let mut entries = std::mem::take(&mut self.entries);

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use weir_scan::Path;
 
 use crate::constant::Constant;
-use crate::key::{Key, Literal, OwnedKey, Reduced};
+use crate::key::{Key, Literal, OwnedKey, ReducedKey};
 use crate::order::{Boundary, Precedence, compare, row, same_tie};
 use crate::plan::Plan;
-use crate::rows::Loaded;
+use crate::rows::LoadedPage;
 
 /// Keys and tie of the last kept item, and the number of consecutive items with them.
 pub(crate) type LastKept = (Vec<OwnedKey>, Option<OwnedKey>, u64);
@@ -19,22 +19,22 @@ pub(crate) type LastKept = (Vec<OwnedKey>, Option<OwnedKey>, u64);
 /// access.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    front: Option<Loaded>,
-    waiting: VecDeque<Loaded>,
+    front: Option<LoadedPage>,
+    waiting: VecDeque<LoadedPage>,
 }
 
 impl Pages {
     #[inline]
-    pub(crate) fn front(&self) -> Option<&Loaded> {
+    pub(crate) fn front(&self) -> Option<&LoadedPage> {
         self.front.as_ref()
     }
 
     #[inline]
-    pub(crate) fn front_mut(&mut self) -> Option<&mut Loaded> {
+    pub(crate) fn front_mut(&mut self) -> Option<&mut LoadedPage> {
         self.front.as_mut()
     }
 
-    pub(crate) fn push_back(&mut self, page: Loaded) {
+    pub(crate) fn push_back(&mut self, page: LoadedPage) {
         if self.front.is_none() {
             self.front = Some(page);
         } else {
@@ -42,7 +42,7 @@ impl Pages {
         }
     }
 
-    pub(crate) fn pop_front(&mut self) -> Option<Loaded> {
+    pub(crate) fn pop_front(&mut self) -> Option<LoadedPage> {
         std::mem::replace(&mut self.front, self.waiting.pop_front())
     }
 
@@ -125,13 +125,13 @@ impl Source {
     }
 }
 
-impl Loaded {
+impl LoadedPage {
     /// Returns the tie of a row, which orders it among equal ones, if the source has one.
     pub(crate) fn tie(&self, plan: &Plan, source: &Source, row: usize) -> Option<OwnedKey> {
         let value = self.value(row, source.tie?);
         let literal = Literal::Json(self.bytes(value.span));
         Some(OwnedKey::of(&Key {
-            reduced: Reduced::of(value.tag, literal, plan.strings),
+            reduced: ReducedKey::of(value.tag, literal, plan.strings),
             literal,
         }))
     }

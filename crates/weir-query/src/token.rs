@@ -18,7 +18,7 @@
 use bytes::Bytes;
 
 use crate::error::QueryError;
-use crate::key::{OwnedKey, Reduced};
+use crate::key::{OwnedKey, ReducedKey};
 use crate::order::{Boundary, Precedence};
 use crate::plan::Plan;
 use weir_core::codec::{Reader, Short, put_bytes, put_varint};
@@ -30,11 +30,11 @@ pub const TOKEN_BYTES_MAX: usize = 64 << 10;
 /// Largest size in bytes of one key in a token.
 pub const TOKEN_KEY_BYTES_MAX: usize = 4 << 10;
 const VERSION: u8 = 4;
-const HEAD: usize = 17;
+const HEADER_BYTES: usize = 17;
 
 /// Position of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum SourcePosition {
     /// The source is finished.
     Over,
     /// In the page `continuation`, after `skip` items. `equal` of these are at the boundary.
@@ -55,7 +55,7 @@ pub(crate) enum At {
 pub(crate) struct Mark {
     pub(crate) name: Box<[u8]>,
     pub(crate) precedence: Precedence,
-    pub(crate) at: At,
+    pub(crate) at: SourcePosition,
 }
 
 /// The content of a token.
@@ -135,13 +135,13 @@ impl Token {
             put_bytes(&mut out, &source.name);
             put_precedence(&mut out, &source.precedence);
             match &source.at {
-                At::Over => out.push(0),
-                At::Boundary => out.push(1),
-                At::Clipped { continuation } => {
+                SourcePosition::Over => out.push(0),
+                SourcePosition::Boundary => out.push(1),
+                SourcePosition::Clipped { continuation } => {
                     out.push(if continuation.is_some() { 5 } else { 4 });
                     put_bytes(&mut out, continuation.as_deref().unwrap_or_default());
                 }
-                At::Position {
+                SourcePosition::Position {
                     continuation,
                     skip,
                     equal,
@@ -187,12 +187,12 @@ impl Token {
         if version != VERSION {
             return Err(corrupt("its version is not known"));
         }
-        let head = body.get(1..HEAD).unwrap_or_default();
+        let head = body.get(1..HEADER_BYTES).unwrap_or_default();
         let print = plan.fingerprint.map(u64::to_le_bytes).concat();
         if head != print {
             return Err(QueryError::new(ErrorCode::TokenMismatch));
         }
-        let mut reader = Reader::after(body, HEAD);
+        let mut reader = Reader::after(body, HEADER_BYTES);
         let token = Self::read(&mut reader).map_err(|Short| corrupt("it ends early"))?;
         if !reader.is_empty() {
             return Err(corrupt("something follows its end"));
@@ -222,8 +222,8 @@ impl Token {
             let name = from.bytes()?.into();
             let precedence = precedence(from)?;
             let at = match from.u8()? {
-                0 => At::Over,
-                1 => At::Boundary,
+                0 => SourcePosition::Over,
+                1 => SourcePosition::Boundary,
                 kind @ (2 | 3 | 6..=9) => {
                     let skip = u32::try_from(from.varint()?).map_err(|_| Short)?;
                     let (left, equal) = match kind {
@@ -234,7 +234,7 @@ impl Token {
                     let continuation = from.bytes()?;
                     let continuation =
                         (kind & 1 == 1).then(|| Bytes::copy_from_slice(continuation));
-                    At::Position {
+                    SourcePosition::Position {
                         continuation,
                         skip,
                         equal,
@@ -244,7 +244,7 @@ impl Token {
                 kind @ (4 | 5) => {
                     let continuation = from.bytes()?;
                     let continuation = (kind == 5).then(|| Bytes::copy_from_slice(continuation));
-                    At::Clipped { continuation }
+                    SourcePosition::Clipped { continuation }
                 }
                 _ => return Err(Short),
             };
@@ -298,7 +298,7 @@ fn boundary(from: &mut Reader<'_>) -> Result<Boundary, Short> {
 
 fn key(from: &mut Reader<'_>) -> Result<OwnedKey, Short> {
     Ok(OwnedKey {
-        reduced: Reduced::from_bytes(from.array()?),
+        reduced: ReducedKey::from_bytes(from.array()?),
         raw: from.u8()? != 0,
         literal: from.bytes()?.into(),
     })
@@ -307,8 +307,8 @@ fn key(from: &mut Reader<'_>) -> Result<OwnedKey, Short> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
-    use super::{At, Mark, TOKEN_KEY_BYTES_MAX, Token};
-    use crate::key::{Key, Literal, OwnedKey, Reduced};
+    use super::{Mark, SourcePosition, TOKEN_KEY_BYTES_MAX, Token};
+    use crate::key::{Key, Literal, OwnedKey, ReducedKey};
     use crate::kind::{Kind, Strings};
     use crate::order::{Boundary, Precedence};
     use crate::{Plan, QueryText};
@@ -318,7 +318,7 @@ mod tests {
     fn key(text: &str) -> OwnedKey {
         let literal = Literal::Json(text.as_bytes());
         OwnedKey::of(&Key {
-            reduced: Reduced::of(Kind::String, literal, Strings::Scalar),
+            reduced: ReducedKey::of(Kind::String, literal, Strings::Scalar),
             literal,
         })
     }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     fn token() -> Token {
-        let mark = |name: &str, at: At| Mark {
+        let mark = |name: &str, at: SourcePosition| Mark {
             name: name.as_bytes().into(),
             precedence: Precedence::whole(name.len() as u64).below(1),
             at,
@@ -356,10 +356,10 @@ mod tests {
             }],
             fold: vec![1, 2, 3],
             sources: vec![
-                mark("over", At::Over),
+                mark("over", SourcePosition::Over),
                 mark(
                     "new",
-                    At::Position {
+                    SourcePosition::Position {
                         continuation: None,
                         skip: 0,
                         equal: 0,
@@ -368,7 +368,7 @@ mod tests {
                 ),
                 mark(
                     "in",
-                    At::Position {
+                    SourcePosition::Position {
                         continuation: continuation.clone(),
                         skip: 70_000,
                         equal: 0,
@@ -377,7 +377,7 @@ mod tests {
                 ),
                 mark(
                     "within",
-                    At::Position {
+                    SourcePosition::Position {
                         continuation: continuation.clone(),
                         skip: 7,
                         equal: 3,
@@ -386,21 +386,21 @@ mod tests {
                 ),
                 mark(
                     "last",
-                    At::Position {
+                    SourcePosition::Position {
                         continuation: continuation.clone(),
                         skip: 1,
                         equal: 0,
                         pages_left: Some(3),
                     },
                 ),
-                mark("part", At::Clipped { continuation }),
-                mark("", At::Boundary),
+                mark("part", SourcePosition::Clipped { continuation }),
+                mark("", SourcePosition::Boundary),
             ],
         }
     }
 
     #[test]
-    fn a_token_comes_back_and_a_damaged_one_does_not() {
+    fn a_token_round_trips_and_a_damaged_one_is_refused() {
         let plan = plan("$.a, $.b");
         let bytes = token().encode(&plan).unwrap();
         assert_eq!(Token::decode(&bytes, &plan).unwrap(), token());
@@ -437,12 +437,12 @@ mod tests {
 
     /// Adds a valid checksum to any bytes.
     #[test]
-    fn nothing_that_a_token_says_is_taken_on_trust() {
+    fn a_changed_token_with_a_valid_checksum_never_panics() {
         let plan = plan("$.a, $.b");
         let bytes = token().encode(&plan).unwrap();
         let body = &bytes[..bytes.len() - 8];
         let mut good = 0;
-        for at in super::HEAD..body.len() {
+        for at in super::HEADER_BYTES..body.len() {
             for value in [0, 1, 0x7f, 0x80, 0xff] {
                 let mut changed = body.to_vec();
                 changed[at] = value;

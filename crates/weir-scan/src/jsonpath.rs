@@ -59,7 +59,7 @@ pub trait Bindings {
 
     /// Whether the caller still needs the result. A long evaluation calls this from time to time,
     /// and ends with [`OutOfSteps`] if it returns `false`.
-    fn wanted(&self) -> bool {
+    fn is_needed(&self) -> bool {
         true
     }
 }

@@ -82,7 +82,7 @@ pub(crate) struct Open {
 
 /// A run of bytes that was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct SkippedRun {
     /// Offset of the first byte after the run.
     pub(crate) end: usize,
     /// Whether the run may contain a byte that is not ASCII. May be true for an ASCII run, because
@@ -92,7 +92,7 @@ pub(crate) struct Passed {
 
 /// A string that was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PassedString {
+pub(crate) struct SkippedString {
     /// Offset of the closing quote.
     pub(crate) close: usize,
     /// Whether the string may contain a byte that is not ASCII.
@@ -108,9 +108,9 @@ pub(crate) struct PassedString {
 pub(crate) struct Kernel {
     pub(crate) simd: Simd,
     /// Skips from `at` to after the bracket that closes all open ones.
-    pass: unsafe fn(&[u8], usize, Open) -> Option<Passed>,
+    pass: unsafe fn(&[u8], usize, Open) -> Option<SkippedRun>,
     /// Skips from after the opening quote at `at - 1` to the closing quote.
-    string: unsafe fn(&[u8], usize) -> Option<PassedString>,
+    string: unsafe fn(&[u8], usize) -> Option<SkippedString>,
     /// Returns the position of the next line feed from `at`, or the end.
     line: unsafe fn(&[u8], usize) -> usize,
     /// Whether all bytes are UTF-8.
@@ -151,13 +151,13 @@ impl Kernel {
     }
 
     /// Skips from `at` to after the bracket that closes the last of those in `open`.
-    pub(crate) fn pass(&self, bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
+    pub(crate) fn pass(&self, bytes: &[u8], at: usize, open: Open) -> Option<SkippedRun> {
         // SAFETY: only `of` returns a kernel, so the machine has its instruction set.
         unsafe { (self.pass)(bytes, at, open) }
     }
 
     /// Skips from `at`, just after an opening quote, to the closing one.
-    pub(crate) fn string(&self, bytes: &[u8], at: usize) -> Option<PassedString> {
+    pub(crate) fn string(&self, bytes: &[u8], at: usize) -> Option<SkippedString> {
         // SAFETY: only `of` returns a kernel, so the machine has its instruction set.
         unsafe { (self.string)(bytes, at) }
     }

@@ -79,13 +79,13 @@ pub(crate) fn too_large(offset: usize, item: usize) -> ScanError {
     at_item((ScanErrorKind::TooLarge, offset), item)
 }
 
-type Each<'a> = Option<&'a mut dyn FnMut(&Items)>;
+type OnItems<'a> = Option<&'a mut dyn FnMut(&Items)>;
 
 fn run(
     page: &[u8],
     plan: &Plan,
     items: &mut Items,
-    each: Each<'_>,
+    each: OnItems<'_>,
     work: impl FnOnce(&mut Job<'_, '_>) -> Result<(), ScanError>,
 ) -> Result<(), ScanError> {
     items.clear(plan.paths.len());
@@ -115,7 +115,7 @@ struct Job<'a, 'e> {
     plan: &'a Plan,
     items: &'a mut Items,
     /// Receives the items as they are found.
-    each: Each<'e>,
+    each: OnItems<'e>,
     /// Number of items that `each` has received.
     passed: usize,
 }

@@ -39,7 +39,7 @@ impl Levels {
 }
 
 /// Result of a walk over a value.
-pub(crate) struct Walked {
+pub(crate) struct WalkResult {
     /// Offset of the first byte after the value.
     pub(crate) end: usize,
     /// Whether the value may contain bytes that are not ASCII.
@@ -47,7 +47,12 @@ pub(crate) struct Walked {
 }
 
 /// Checks the value that begins at `at`, in which at most `max` levels may be open.
-pub(crate) fn value(kernel: &Kernel, bytes: &[u8], at: usize, max: u32) -> Result<Walked, Fault> {
+pub(crate) fn value(
+    kernel: &Kernel,
+    bytes: &[u8],
+    at: usize,
+    max: u32,
+) -> Result<WalkResult, Fault> {
     let mut levels = Levels {
         curly: [0; WORDS],
         count: 0,
@@ -82,7 +87,7 @@ pub(crate) fn value(kernel: &Kernel, bytes: &[u8], at: usize, max: u32) -> Resul
         // A value has ended here.
         loop {
             let Some(object) = levels.top() else {
-                return Ok(Walked { end: at, high });
+                return Ok(WalkResult { end: at, high });
             };
             at = blanks(bytes, at);
             match (bytes.get(at), object) {

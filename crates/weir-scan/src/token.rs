@@ -4,7 +4,7 @@
 
 use crate::error::ScanErrorKind;
 use crate::kernel::scalar::{Fault, string_or_fault};
-use crate::kernel::{Kernel, PassedString};
+use crate::kernel::{Kernel, SkippedString};
 
 /// Offset of the first byte from `at` that is not white space, or the length.
 #[inline]
@@ -43,7 +43,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 /// must read it: it is long, near the end of the page, or faulty. Faster than a kernel for names
 /// and titles, which are the largest part of most pages.
 #[inline]
-pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<PassedString> {
+pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<SkippedString> {
     let mut at = at;
     let (mut high, mut escaped) = (0, false);
     for _ in 0..SHORT_WORDS {
@@ -58,7 +58,7 @@ pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<PassedString> {
         let place = at + marks.trailing_zeros() as usize / 8;
         match bytes.get(place) {
             Some(b'"') => {
-                return Some(PassedString {
+                return Some(SkippedString {
                     close: place,
                     high: high != 0,
                     escaped,
@@ -136,7 +136,11 @@ fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
 
 /// Reads a string with its opening quote at `at` that `short_string` has not read, and checks its
 /// escapes.
-pub(crate) fn long_string(kernel: &Kernel, bytes: &[u8], at: usize) -> Result<PassedString, Fault> {
+pub(crate) fn long_string(
+    kernel: &Kernel,
+    bytes: &[u8],
+    at: usize,
+) -> Result<SkippedString, Fault> {
     let passed = match kernel.string(bytes, at + 1) {
         Some(passed) => passed,
         None => string_or_fault(bytes, at + 1).map_err(|fault| {

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use crate::error::ScanErrorKind;
 use crate::items::{Span, Tag, Value};
 use crate::kernel::scalar::{Fault, pass_or_fault};
-use crate::kernel::{Kernel, Open, PassedString};
+use crate::kernel::{Kernel, Open, SkippedString};
 use crate::path_set::{Node, PathSet};
 use crate::strict;
 use crate::text::Text;
@@ -33,7 +33,7 @@ pub(crate) struct Walk<'a> {
 }
 
 /// Kind and end of a value that was walked over.
-pub(crate) type Walked = (Tag, bool, usize);
+pub(crate) type WalkResult = (Tag, bool, usize);
 
 impl Walk<'_> {
     /// Walks over the value at `at`, which is inside of `depth` open brackets and at `node` of the
@@ -82,7 +82,7 @@ impl Walk<'_> {
 
     /// Walks over a value that no path enters. Scalars are checked; containers are checked only at
     /// `strict`.
-    pub(crate) fn skip_value(&mut self, at: usize, depth: u32) -> Result<Walked, Fault> {
+    pub(crate) fn skip_value(&mut self, at: usize, depth: u32) -> Result<WalkResult, Fault> {
         let bytes = self.bytes;
         Ok(match bytes.get(at) {
             Some(b'{') => (Tag::Object, false, self.container(at, depth, true)?),
@@ -128,7 +128,7 @@ impl Walk<'_> {
     }
 
     /// Reads a string whose opening quote is at `at`, and checks its escapes.
-    pub(crate) fn string(&mut self, at: usize) -> Result<PassedString, Fault> {
+    pub(crate) fn string(&mut self, at: usize) -> Result<SkippedString, Fault> {
         let passed = match token::short_string(self.bytes, at + 1) {
             Some(passed) => passed,
             None => token::long_string(self.kernel, self.bytes, at)?,

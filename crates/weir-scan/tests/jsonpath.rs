@@ -296,7 +296,7 @@ impl Bindings for Impatient {
         None
     }
 
-    fn wanted(&self) -> bool {
+    fn is_needed(&self) -> bool {
         self.0.set(self.0.get().saturating_sub(1));
         self.0.get() > 0
     }

@@ -73,7 +73,7 @@ impl World {
 
     fn serve(&mut self, need: &Need) {
         let range = &self.ranges[self.range(need.source)];
-        let at = asked(need);
+        let at = page_number(need);
         let Some(page) = range.pages.get(at) else {
             assert!(
                 !range.split,
@@ -99,7 +99,7 @@ impl World {
 
     fn split(&mut self, need: &Need) {
         let at = self.range(need.source);
-        let from = asked(need).min(self.ranges[at].pages.len());
+        let from = page_number(need).min(self.ranges[at].pages.len());
         // Often the source only moves.
         let count = [1, 1, 2, 3][self.below(4)];
         let names: Vec<String> = (0..count)
@@ -249,7 +249,7 @@ impl World {
 }
 
 /// Returns the number of the requested page.
-fn asked(need: &Need) -> usize {
+fn page_number(need: &Need) -> usize {
     let text = need.continuation.as_deref().unwrap_or(b"0");
     std::str::from_utf8(text).unwrap().parse().unwrap()
 }

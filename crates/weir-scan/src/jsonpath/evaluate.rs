@@ -117,7 +117,7 @@ impl<'a> Evaluation<'a> {
     #[cold]
     fn spend_later(&self, steps: u64) -> Flow {
         let all = self.left.get() + self.later.get();
-        let rest = all.checked_sub(steps).filter(|_| self.bindings.wanted());
+        let rest = all.checked_sub(steps).filter(|_| self.bindings.is_needed());
         let left = rest.unwrap_or(0).min(STEPS_PER_CHECK);
         self.left.set(left);
         self.later.set(rest.unwrap_or(0) - left);

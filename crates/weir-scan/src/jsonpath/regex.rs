@@ -32,13 +32,13 @@ pub(super) struct Regex {
     program: Vec<Step>,
     /// For a program of at most 64 steps: the positions reached from each position, so that
     /// matching allocates no memory.
-    small: Option<Vec<[Reached; 4]>>,
+    small: Option<Vec<[ReachedPositions; 4]>>,
 }
 
 /// The positions that are reached from a position without reading a character. One set for each
 /// combination: at the start of the text or not (bit 0), at its end or not (bit 1).
 #[derive(Clone, Copy, Debug, Default)]
-struct Reached {
+struct ReachedPositions {
     /// Positions that wait for a character.
     places: u64,
     matched: bool,
@@ -148,7 +148,7 @@ impl Regex {
     /// As [`matches_large`](Self::matches_large), with the active positions in one word.
     fn matches_small(
         &self,
-        reached: &[[Reached; 4]],
+        reached: &[[ReachedPositions; 4]],
         text: impl Iterator<Item = u32>,
         whole: bool,
         meter: &mut WorkMeter<'_, '_>,
@@ -159,7 +159,7 @@ impl Regex {
             found.copied().unwrap_or_default()
         };
         let mut text = text.peekable();
-        let mut now = Reached::default();
+        let mut now = ReachedPositions::default();
         let mut start = true;
         loop {
             let end = text.peek().is_none();
@@ -176,7 +176,7 @@ impl Regex {
             };
             start = false;
             let end = text.peek().is_none();
-            let mut next = Reached::default();
+            let mut next = ReachedPositions::default();
             if meter.add(1).is_break() {
                 return false;
             }
@@ -321,11 +321,11 @@ impl ActivePositions {
 }
 
 /// The positions that are reached from `place` in a program of at most 64 steps.
-fn reached(program: &[Step], place: usize) -> [Reached; 4] {
+fn reached(program: &[Step], place: usize) -> [ReachedPositions; 4] {
     [0, 1, 2, 3].map(|flags: u32| {
         let mut positions = ActivePositions::new(program.len());
         positions.add(program, place, flags & 1 == 1, flags & 2 == 2);
-        Reached {
+        ReachedPositions {
             places: positions
                 .list
                 .iter()

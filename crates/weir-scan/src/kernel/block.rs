@@ -18,7 +18,7 @@
     reason = "only what is inlined into a function with the instruction set may use it"
 )]
 
-use super::{Open, Passed, PassedString};
+use super::{Open, SkippedRun, SkippedString};
 
 /// Bytes in a block.
 pub(super) const BLOCK: usize = 64;
@@ -202,7 +202,7 @@ impl<B: Block> Run<B> {
 /// # Safety
 /// The machine has the instruction set of `B`.
 #[inline(always)]
-pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
+pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Option<SkippedRun> {
     let (blocks, rest) = bytes.get(at..)?.as_chunks::<BLOCK>();
     let mut run = Run {
         strings: Strings::default(),
@@ -219,7 +219,7 @@ pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Opti
             Verdict::On => at += BLOCK,
             Verdict::Wrong => return None,
             Verdict::End(place) => {
-                return Some(Passed {
+                return Some(SkippedRun {
                     end: at + place as usize + 1,
                     high: run.seen.high(),
                 });
@@ -229,7 +229,7 @@ pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Opti
     // SAFETY: as above.
     match run.step(unsafe { B::load(&filled(rest)) }) {
         Verdict::On | Verdict::Wrong => None,
-        Verdict::End(place) => Some(Passed {
+        Verdict::End(place) => Some(SkippedRun {
             end: at + place as usize + 1,
             high: run.seen.high(),
         }),
@@ -241,7 +241,7 @@ pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Opti
 /// # Safety
 /// The machine has the instruction set of `B`.
 #[inline(always)]
-pub(super) unsafe fn string<B: Block>(bytes: &[u8], at: usize) -> Option<PassedString> {
+pub(super) unsafe fn string<B: Block>(bytes: &[u8], at: usize) -> Option<SkippedString> {
     let (blocks, rest) = bytes.get(at..)?.as_chunks::<BLOCK>();
     let (mut at, mut carry) = (at, 0);
     let (mut high, mut any) = (false, false);
@@ -271,7 +271,7 @@ pub(super) unsafe fn string<B: Block>(bytes: &[u8], at: usize) -> Option<PassedS
         // SAFETY: as above.
         close = step(unsafe { B::load(&filled(rest)) })?;
     }
-    Some(PassedString {
+    Some(SkippedString {
         close: at + close? as usize,
         high,
         escaped: any,

@@ -10,7 +10,7 @@
 
 use super::block::{self, BLOCK, Block};
 use super::utf8::{self, Lanes};
-use super::{Kernel, Open, Passed, PassedString, Simd};
+use super::{Kernel, Open, Simd, SkippedRun, SkippedString};
 #[allow(clippy::wildcard_imports, reason = "several dozen intrinsics")]
 use std::arch::aarch64::*;
 
@@ -23,13 +23,13 @@ pub(super) static KERNEL: Kernel = Kernel {
 };
 
 #[target_feature(enable = "neon")]
-fn pass(bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
+fn pass(bytes: &[u8], at: usize, open: Open) -> Option<SkippedRun> {
     // SAFETY: every machine with this target has the instruction set.
     unsafe { block::pass::<Neon>(bytes, at, open) }
 }
 
 #[target_feature(enable = "neon")]
-fn string(bytes: &[u8], at: usize) -> Option<PassedString> {
+fn string(bytes: &[u8], at: usize) -> Option<SkippedString> {
     // SAFETY: as above.
     unsafe { block::string::<Neon>(bytes, at) }
 }

@@ -3,7 +3,7 @@
 //! Invariant: `pass` and `pass_or_fault` accept the same inputs. Tests compare every other kernel
 //! with this one, and this one with a recursive oracle.
 
-use super::{Kernel, Open, Passed, PassedString, Simd};
+use super::{Kernel, Open, Simd, SkippedRun, SkippedString};
 use crate::error::ScanErrorKind;
 
 pub(super) static KERNEL: Kernel = Kernel {
@@ -17,11 +17,11 @@ pub(super) static KERNEL: Kernel = Kernel {
 /// The kind of a fault, and the offset of the first offending byte.
 pub(crate) type Fault = (ScanErrorKind, usize);
 
-fn pass(bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
+fn pass(bytes: &[u8], at: usize, open: Open) -> Option<SkippedRun> {
     pass_or_fault(bytes, at, open).ok()
 }
 
-fn string(bytes: &[u8], at: usize) -> Option<PassedString> {
+fn string(bytes: &[u8], at: usize) -> Option<SkippedString> {
     string_or_fault(bytes, at).ok()
 }
 
@@ -36,7 +36,7 @@ fn utf8(bytes: &[u8]) -> bool {
 }
 
 /// Skips from `at` to after the bracket that closes the last open one.
-pub(crate) fn pass_or_fault(bytes: &[u8], at: usize, open: Open) -> Result<Passed, Fault> {
+pub(crate) fn pass_or_fault(bytes: &[u8], at: usize, open: Open) -> Result<SkippedRun, Fault> {
     let (mut total, mut curly) = (open.total, i64::from(open.curly));
     let mut high = 0;
     let mut at = at;
@@ -62,7 +62,7 @@ pub(crate) fn pass_or_fault(bytes: &[u8], at: usize, open: Open) -> Result<Passe
                     if curly != 0 {
                         return Err((ScanErrorKind::Unbalanced, at));
                     }
-                    return Ok(Passed {
+                    return Ok(SkippedRun {
                         end: at + 1,
                         high: high >= 0x80,
                     });
@@ -79,14 +79,14 @@ pub(crate) fn pass_or_fault(bytes: &[u8], at: usize, open: Open) -> Result<Passe
 }
 
 /// Skips from `at`, just after an opening quote, to the closing one.
-pub(crate) fn string_or_fault(bytes: &[u8], at: usize) -> Result<PassedString, Fault> {
+pub(crate) fn string_or_fault(bytes: &[u8], at: usize) -> Result<SkippedString, Fault> {
     let (mut high, mut escaped) = (0, false);
     let mut place = at;
     while let Some(&byte) = bytes.get(place) {
         high |= byte;
         match byte {
             b'"' => {
-                return Ok(PassedString {
+                return Ok(SkippedString {
                     close: place,
                     high: high >= 0x80,
                     escaped,

@@ -17,7 +17,7 @@
 
 use super::block::{self, BLOCK, Block};
 use super::utf8::{self, Lanes};
-use super::{Kernel, Open, Passed, PassedString, Simd};
+use super::{Kernel, Open, Simd, SkippedRun, SkippedString};
 #[allow(clippy::wildcard_imports, reason = "several dozen intrinsics")]
 use std::arch::x86_64::*;
 
@@ -36,13 +36,13 @@ macro_rules! kernel {
             };
 
             #[target_feature(enable = $features)]
-            fn pass(bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
+            fn pass(bytes: &[u8], at: usize, open: Open) -> Option<SkippedRun> {
                 // SAFETY: this function is compiled for, and only called with, the instruction set.
                 unsafe { block::pass::<$block>(bytes, at, open) }
             }
 
             #[target_feature(enable = $features)]
-            fn string(bytes: &[u8], at: usize) -> Option<PassedString> {
+            fn string(bytes: &[u8], at: usize) -> Option<SkippedString> {
                 // SAFETY: as above.
                 unsafe { block::string::<$block>(bytes, at) }
             }
