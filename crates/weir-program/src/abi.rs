@@ -81,12 +81,12 @@ pub(crate) enum Returns {
 
 /// A finished host call: its result, and where it wrote into the memory of the guest (first byte,
 /// number of bytes).
-pub(crate) struct Done {
+pub(crate) struct HostCallResult {
     pub(crate) result: i64,
     pub(crate) wrote: (usize, usize),
 }
 
-impl Done {
+impl HostCallResult {
     const NOTHING: Self = Self::value(0);
 
     const fn value(result: i64) -> Self {
@@ -166,17 +166,17 @@ fn copy_out(
     klen: i32,
     (off, ptr, cap): (i32, i32, i32),
     fuel_budget: &mut FuelBudget,
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let looked = LOOKUP_FUEL + size(klen) as u64 / 8;
     let to = piece_mut(memory, ptr, cap)?;
     let Some(value) = value else {
         fuel_budget.moves(0, looked)?;
-        return Ok(Done::value(ABSENT));
+        return Ok(HostCallResult::value(ABSENT));
     };
     let rest = value.get(size(off)..).unwrap_or(&[]);
     fuel_budget.moves(rest.len().min(to.len()), looked)?;
     let moved = copy(rest, to);
-    Ok(Done {
+    Ok(HostCallResult {
         result: to_i64(value.len(), "a slice is shorter"),
         wrote: (size(ptr), moved),
     })
@@ -187,13 +187,13 @@ pub(crate) fn input_info(
     d: &mut CallContext,
     p: &mut FuelBudget,
     ptr: i32,
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let header = d.header();
     let len = to_i32(header.len(), "a header has a few dozen bytes");
     let to = piece_mut(m, ptr, len)?;
     p.moves(header.len(), 0)?;
     to.copy_from_slice(&header);
-    Ok(Done {
+    Ok(HostCallResult {
         result: 0,
         wrote: (size(ptr), header.len()),
     })
@@ -204,12 +204,12 @@ pub(crate) fn input_read(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (what, off, ptr, cap): (i32, i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let to = piece_mut(m, ptr, cap)?;
     let from = d.input(what.cast_unsigned(), size(off))?;
     p.moves(from.len().min(to.len()), 0)?;
     let moved = copy(from, to);
-    Ok(Done {
+    Ok(HostCallResult {
         result: to_i64(moved, "a slice is shorter"),
         wrote: (size(ptr), moved),
     })
@@ -220,11 +220,11 @@ pub(crate) fn emit_put(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
     let bytes = key.len() + value.len();
     d.emit_put(key, value, |noted| p.moves(bytes + noted, EMIT_FUEL))?;
-    Ok(Done::NOTHING)
+    Ok(HostCallResult::NOTHING)
 }
 
 pub(crate) fn emit_delete(
@@ -232,15 +232,15 @@ pub(crate) fn emit_delete(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (kptr, klen): (i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let key = piece(m, kptr, klen)?;
     d.emit_delete(key, |noted| p.moves(key.len() + noted, EMIT_FUEL))?;
-    Ok(Done::NOTHING)
+    Ok(HostCallResult::NOTHING)
 }
 
-pub(crate) fn emit_input(d: &mut CallContext, p: &mut FuelBudget) -> Result<Done, Stop> {
+pub(crate) fn emit_input(d: &mut CallContext, p: &mut FuelBudget) -> Result<HostCallResult, Stop> {
     d.emit_input(|bytes| p.moves(bytes, EMIT_FUEL))?;
-    Ok(Done::NOTHING)
+    Ok(HostCallResult::NOTHING)
 }
 
 pub(crate) fn emit_value(
@@ -248,12 +248,12 @@ pub(crate) fn emit_value(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (kptr, klen, voff, vlen): (i32, i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let key = piece(m, kptr, klen)?;
     let bytes = key.len() + size(vlen);
     let pay = |noted| p.moves(bytes + noted, EMIT_FUEL);
     d.emit_value(key, size(voff), size(vlen), pay)?;
-    Ok(Done::NOTHING)
+    Ok(HostCallResult::NOTHING)
 }
 
 pub(crate) fn reject_text(
@@ -261,12 +261,12 @@ pub(crate) fn reject_text(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (ptr, len): (i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let text = piece(m, ptr, len)?;
     // A text that is too long is rejected before it is charged.
     d.reject_text(text)?;
     p.moves(text.len(), 0)?;
-    Ok(Done::NOTHING)
+    Ok(HostCallResult::NOTHING)
 }
 
 pub(crate) fn state_get(
@@ -274,7 +274,7 @@ pub(crate) fn state_get(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let value = d.state_get(piece(m, kptr, klen)?)?;
     copy_out(m, value, klen, (off, ptr, cap), p)
 }
@@ -284,12 +284,12 @@ pub(crate) fn state_put(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
     d.state_put(key, value, |noted| {
         p.moves(value.len() + noted, CHANGE_FUEL)
     })?;
-    Ok(Done::NOTHING)
+    Ok(HostCallResult::NOTHING)
 }
 
 pub(crate) fn state_delete(
@@ -297,10 +297,10 @@ pub(crate) fn state_delete(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (kptr, klen): (i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let key = piece(m, kptr, klen)?;
     d.state_delete(key, |noted| p.moves(noted.max(key.len()), CHANGE_FUEL))?;
-    Ok(Done::NOTHING)
+    Ok(HostCallResult::NOTHING)
 }
 
 pub(crate) fn state_next(
@@ -308,7 +308,7 @@ pub(crate) fn state_next(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (kptr, klen, ptr, cap): (i32, i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let next = d.state_next(piece(m, kptr, klen)?)?;
     copy_out(m, next, klen, (0, ptr, cap), p)
 }
@@ -318,7 +318,7 @@ pub(crate) fn key_get(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let value = d.key(piece(m, kptr, klen)?).map(|(_, value)| value);
     copy_out(m, value, klen, (off, ptr, cap), p)
 }
@@ -328,17 +328,19 @@ pub(crate) fn key_offset(
     d: &mut CallContext,
     p: &mut FuelBudget,
     (kptr, klen): (i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let offset = d.key(piece(m, kptr, klen)?).map_or(0, |(offset, _)| offset);
     p.moves(0, LOOKUP_FUEL + size(klen) as u64 / 8)?;
-    Ok(Done::value(i64::try_from(offset).unwrap_or(i64::MAX)))
+    Ok(HostCallResult::value(
+        i64::try_from(offset).unwrap_or(i64::MAX),
+    ))
 }
 
 pub(crate) fn hash(
     m: &mut [u8],
     p: &mut FuelBudget,
     (alg, ptr, len, out): (i32, i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let bytes = piece(m, ptr, len)?.len() as u64;
     let digest: fn(&[u8]) -> [u8; 32] = match alg {
         1 => sha256,
@@ -349,7 +351,7 @@ pub(crate) fn hash(
     p.pay(CALL_FUEL + bytes * HASH_BYTE_FUEL)?;
     let digest = digest(piece(m, ptr, len)?);
     piece_mut(m, out, 32)?.copy_from_slice(&digest);
-    Ok(Done {
+    Ok(HostCallResult {
         result: 0,
         wrote: (size(out), digest.len()),
     })
@@ -374,7 +376,7 @@ pub(crate) fn json_find(
     d: &CallContext,
     p: &mut FuelBudget,
     (what, flags, paths, plen, out): (i32, i32, i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let text = piece(m, paths, plen)?;
     let level = match flags {
         0 => Level::Structural,
@@ -385,7 +387,7 @@ pub(crate) fn json_find(
     if text.len() > PATHS_BYTES_MAX {
         // Rejected before the paths are parsed.
         p.moves(0, 0)?;
-        return Ok(Done::value(NOT_PATHS));
+        return Ok(HostCallResult::value(NOT_PATHS));
     }
     p.moves(0, text.len() as u64 * PATH_BYTE_FUEL)?;
     let count = text.split(|&byte| byte == b'\n').count();
@@ -394,10 +396,10 @@ pub(crate) fn json_find(
     let steps = text.iter().filter(|byte| matches!(byte, b'.' | b'['));
     p.pay((count + steps.count()) as u64 * LOOKUP_FUEL)?;
     let Some(wanted) = parse_paths(text, level) else {
-        return Ok(Done::value(NOT_PATHS));
+        return Ok(HostCallResult::value(NOT_PATHS));
     };
     p.pay(search_fuel(input.len(), &wanted))?;
-    let done = |result, wrote| Done {
+    let done = |result, wrote| HostCallResult {
         result,
         wrote: (size(out), wrote),
     };
@@ -443,18 +445,18 @@ pub(crate) fn log(
     p: &mut FuelBudget,
     lines: &Lines,
     (level, ptr, len): (i32, i32, i32),
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let text = piece(m, ptr, len)?;
     p.moves(text.len(), 0)?;
     lines.add(d, level, text);
-    Ok(Done::NOTHING)
+    Ok(HostCallResult::NOTHING)
 }
 
 /// Links all functions of `weir1` into a linker of one engine. The interfaces of both engines
 /// differ only in the name of the crate.
 macro_rules! link_all {
     ($engine:ident, $linker:expr, $stop:path, $lines:expr) => {{
-        use $crate::abi::{self, Done, FuelBudget};
+        use $crate::abi::{self, FuelBudget, HostCallResult};
         type Guest<'a> = $engine::Caller<'a, Data>;
         fn host(
             mut guest: Guest<'_>,
@@ -462,7 +464,7 @@ macro_rules! link_all {
                 &mut [u8],
                 &mut ::weir_core::call_context::CallContext,
                 &mut FuelBudget,
-            ) -> Result<Done, Stop>,
+            ) -> Result<HostCallResult, Stop>,
         ) -> Result<i64, $engine::Error> {
             let Some(memory) = guest.data().memory else {
                 return Err($stop(guest, Stop::Trap(TrapKind::Other)));
@@ -584,7 +586,7 @@ mod tests {
         let long = 4096;
         let mut m = vec![7; 8192];
         let mut poor = FuelBudget::new(CALL_FUEL + EMIT_FUEL);
-        let stopped = |done: Result<Done, Stop>| {
+        let stopped = |done: Result<HostCallResult, Stop>| {
             assert_eq!(done.err(), Some(Stop::OutOfFuel));
         };
         stopped(hash(&mut m, &mut poor, (1, 0, long, 8000)));

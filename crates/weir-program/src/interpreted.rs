@@ -17,19 +17,19 @@ use crate::abi::PAGE_BYTES;
 use crate::host::{Cache, CountedInstance, InstanceUsage, check_version, limits};
 use crate::native::{counts_by, decision};
 use crate::report::Report;
-use crate::rewrite::{Needs, Rewritten, global_name, rewrite};
+use crate::rewrite::{RequiredParts, Rewritten, global_name, rewrite};
 use crate::validate::inspect;
 
 /// Runs programs with wasmi. Cheap to share; all topics of a store use one.
 #[derive(Default)]
 pub struct WasmiHost {
-    maker: Arc<Maker>,
+    module_compiler: Arc<ModuleCompiler>,
     modules: Cache<Compiled>,
 }
 
 /// Compiles modules.
 #[derive(Default)]
-struct Maker {
+struct ModuleCompiler {
     /// Created with the first program.
     compiler: OnceLock<Result<Compiler, String>>,
     warm: Arc<InstanceUsage>,
@@ -80,7 +80,7 @@ struct Compiled {
     warm: Arc<InstanceUsage>,
 }
 
-struct Live {
+struct LiveInstance {
     store: Store<Data>,
     memory: Memory,
     /// Mutable globals with their initial values, in order of their index.
@@ -90,10 +90,10 @@ struct Live {
     place: CountedInstance,
 }
 
-struct Running {
+struct RunningProgram {
     module: Arc<Compiled>,
     mode: StateMode,
-    live: Option<Box<Live>>,
+    live: Option<Box<LiveInstance>>,
 }
 
 impl Compiler {
@@ -116,7 +116,7 @@ impl Compiler {
     }
 }
 
-impl Maker {
+impl ModuleCompiler {
     fn compiler(&self) -> Result<&Compiler, Refusal> {
         let compiler = self
             .compiler
@@ -131,7 +131,7 @@ impl Maker {
         let report = inspect(code).map_err(Refusal::Bad)?;
         report.version.map_or(Ok(()), check_version)?;
         let engine = self.compiler()?;
-        let needs = Needs {
+        let needs = RequiredParts {
             data: true,
             without: None,
             ..report.needs()
@@ -165,11 +165,11 @@ impl ProgramHost for WasmiHost {
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
         counts_by(setup.meter)?;
         let module = self.modules.get(self.hash(code), || {
-            let (maker, code) = (Arc::clone(&self.maker), code.to_vec());
-            move || maker.compile(&code)
+            let (module_compiler, code) = (Arc::clone(&self.module_compiler), code.to_vec());
+            move || module_compiler.compile(&code)
         })?;
         module.report.fits(setup).map_err(Refusal::Bad)?;
-        Ok(Box::new(Running {
+        Ok(Box::new(RunningProgram {
             module,
             mode: setup.mode,
             live: None,
@@ -182,7 +182,7 @@ impl ProgramHost for WasmiHost {
 }
 
 impl Compiled {
-    fn start(&self) -> Result<Live, Error> {
+    fn start(&self) -> Result<LiveInstance, Error> {
         let mut store = Store::new(self.module.engine(), Data::default());
         store.set_fuel(limits::VERSION_FUEL)?;
         let instance = self
@@ -202,7 +202,7 @@ impl Compiled {
             globals.push((global, value));
         }
         self.initial.get_or_init(|| memory.data(&store).to_vec());
-        Ok(Live {
+        Ok(LiveInstance {
             store,
             memory,
             globals,
@@ -214,17 +214,17 @@ impl Compiled {
 }
 
 /// Calls the function that returns the version of the interface.
-fn version(live: &mut Live) -> Result<i32, Error> {
-    let Live {
+fn version(live: &mut LiveInstance) -> Result<i32, Error> {
+    let LiveInstance {
         store, instance, ..
     } = live;
     let version = instance.get_typed_func::<(), i32>(&*store, "weir_abi")?;
     version.call(store, ())
 }
 
-impl Running {
+impl RunningProgram {
     /// The kept instance, or a new one with the state of the context.
-    fn instance(&mut self, context: &CallContext) -> Result<Box<Live>, Trap> {
+    fn instance(&mut self, context: &CallContext) -> Result<Box<LiveInstance>, Trap> {
         if let Some(live) = self.live.take() {
             return Ok(live);
         }
@@ -237,7 +237,7 @@ impl Running {
     }
 
     /// Restores the initial state of the instance; `None` if only a new instance has it.
-    fn reset(&self, mut live: Box<Live>) -> Option<Box<Live>> {
+    fn reset(&self, mut live: Box<LiveInstance>) -> Option<Box<LiveInstance>> {
         let report = &self.module.report;
         if report.changes_segments {
             return None;
@@ -251,7 +251,7 @@ impl Running {
             }
             memory.copy_from_slice(initial);
         }
-        let Live { store, globals, .. } = &mut *live;
+        let LiveInstance { store, globals, .. } = &mut *live;
         for (global, value) in globals.iter() {
             global.set(&mut *store, value.clone()).ok()?;
         }
@@ -260,13 +260,13 @@ impl Running {
 }
 
 /// Returns the instance if it may be kept for its next call.
-fn keep_if_allowed(mut live: Box<Live>) -> Option<Box<Live>> {
+fn keep_if_allowed(mut live: Box<LiveInstance>) -> Option<Box<LiveInstance>> {
     let bytes = live.memory.data_size(&live.store) as u64;
     live.place.may_stay(bytes).then_some(live)
 }
 
 /// Restores the memory and the globals of the last successful call.
-fn load(live: &mut Live, context: &CallContext) -> Result<(), Error> {
+fn load(live: &mut LiveInstance, context: &CallContext) -> Result<(), Error> {
     let image = context.image();
     let now = live.memory.data(&live.store).len();
     if let Some(more) = image.memory.len().checked_sub(now)
@@ -281,7 +281,7 @@ fn load(live: &mut Live, context: &CallContext) -> Result<(), Error> {
     }
     memory.fill(0);
     image.memory.copy_to(memory);
-    let Live { store, globals, .. } = live;
+    let LiveInstance { store, globals, .. } = live;
     for ((global, first), bits) in globals.iter().zip(&image.globals) {
         global.set(&mut *store, of_bits(first, *bits))?;
     }
@@ -308,7 +308,7 @@ fn to_bits(value: &Val) -> u64 {
     }
 }
 
-impl Program for Running {
+impl Program for RunningProgram {
     fn facts(&self) -> Facts {
         self.module.report.facts
     }
@@ -329,7 +329,7 @@ impl Program for Running {
     ) -> Result<Decision, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error}"));
         let mut live = self.instance(context)?;
-        let Live {
+        let LiveInstance {
             store,
             apply,
             instance,
@@ -379,7 +379,7 @@ impl Program for Running {
             return;
         };
         if kept {
-            let Live {
+            let LiveInstance {
                 store,
                 memory,
                 globals,

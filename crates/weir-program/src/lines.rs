@@ -223,7 +223,7 @@ impl Lines {
             return;
         }
         let line = line();
-        tell(&line);
+        emit_event(&line);
         kept.next += 1;
         let number = kept.next;
         let lines = kept.topic(topic);
@@ -245,7 +245,7 @@ impl Lines {
 }
 
 /// Emits a line as an event of `tracing`.
-fn tell(line: &LogLine) {
+fn emit_event(line: &LogLine) {
     macro_rules! event {
         ($level:ident) => {
             tracing::event!(

@@ -40,14 +40,14 @@ const GROW_FUEL: u8 = 100;
 /// Runs programs with wasmtime. Cheap to share; all topics of a store use one.
 #[derive(Default)]
 pub struct WasmtimeHost {
-    maker: Arc<Maker>,
+    module_compiler: Arc<ModuleCompiler>,
     modules: Arc<Cache<Compiled>>,
     restored: Restored,
 }
 
 /// Compiles modules.
 #[derive(Default)]
-struct Maker {
+struct ModuleCompiler {
     /// Created with the first program.
     compiler: OnceLock<Result<Compiler, String>>,
     warm: Arc<InstanceUsage>,
@@ -128,7 +128,7 @@ struct Compiled {
     stacks: Option<Stacks>,
 }
 
-struct Live {
+struct LiveInstance {
     store: Store<Data>,
     memory: Memory,
     /// Mutable globals with their initial values, in order of their index.
@@ -141,10 +141,10 @@ struct Live {
     place: CountedInstance,
 }
 
-struct Running {
+struct RunningProgram {
     code: Code,
     mode: StateMode,
-    live: Option<Box<Live>>,
+    live: Option<Box<LiveInstance>>,
 }
 
 /// The settings of the compiler and of the execution.
@@ -201,7 +201,7 @@ impl Compiler {
     }
 }
 
-fn said(error: &Error) -> String {
+fn error_text(error: &Error) -> String {
     format!("{error:#}")
 }
 
@@ -209,12 +209,12 @@ impl WasmtimeHost {
     /// A host that records each host call. Outcomes and fuel are the same; calls are slower.
     #[must_use]
     pub fn traced(tracer: Arc<Tracer>) -> Self {
-        let maker = Maker {
+        let module_compiler = ModuleCompiler {
             tracer: Some(tracer),
-            ..Maker::default()
+            ..ModuleCompiler::default()
         };
         Self {
-            maker: Arc::new(maker),
+            module_compiler: Arc::new(module_compiler),
             ..Self::default()
         }
     }
@@ -223,7 +223,7 @@ impl WasmtimeHost {
     /// of lines that a rate limit dropped.
     #[must_use]
     pub fn lines(&self) -> (Vec<LogLine>, u64) {
-        self.maker.lines.read()
+        self.module_compiler.lines.read()
     }
 
     /// The number of modules that were compiled, including those that were rejected afterwards.
@@ -233,10 +233,10 @@ impl WasmtimeHost {
     }
 }
 
-impl Maker {
+impl ModuleCompiler {
     fn compiler(&self) -> Result<&Compiler, Refusal> {
         let compiler = self.compiler.get_or_init(|| {
-            Compiler::new(&self.lines, self.tracer.as_ref()).map_err(|error| said(&error))
+            Compiler::new(&self.lines, self.tracer.as_ref()).map_err(|error| error_text(&error))
         });
         compiler
             .as_ref()
@@ -244,7 +244,7 @@ impl Maker {
     }
 
     fn compile(&self, code: &[u8]) -> Result<Compiled, Refusal> {
-        let unable = |error: &Error| Refusal::Unable(said(error));
+        let unable = |error: &Error| Refusal::Unable(error_text(error));
         let report = inspect(code).map_err(Refusal::Bad)?;
         report.version.map_or(Ok(()), check_version)?;
         let engine = self.compiler()?;
@@ -301,8 +301,8 @@ impl ProgramHost for WasmtimeHost {
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
         counts_by(setup.meter)?;
         let module = self.modules.get(self.hash(code), || {
-            let (maker, code) = (Arc::clone(&self.maker), code.to_vec());
-            move || maker.compile(&code)
+            let (module_compiler, code) = (Arc::clone(&self.module_compiler), code.to_vec());
+            move || module_compiler.compile(&code)
         })?;
         Code::Ready(module).bind(setup)
     }
@@ -312,7 +312,7 @@ impl ProgramHost for WasmtimeHost {
         let hash = self.hash(code);
         let code = match self.modules.find(hash) {
             Some(known) => Code::Ready(known?),
-            None => Code::Later(self.restored.add(hash, code, self)?),
+            None => Code::Restored(self.restored.add(hash, code, self)?),
         };
         code.bind(setup)
     }
@@ -359,7 +359,7 @@ fn cpu_features() -> String {
 }
 
 impl Compiled {
-    fn start(&self) -> Result<Live, Error> {
+    fn start(&self) -> Result<LiveInstance, Error> {
         let mut store = Store::new(self.pre.module().engine(), Data::default());
         store.limiter(|data| data);
         store.set_fuel(limits::VERSION_FUEL)?;
@@ -394,7 +394,7 @@ impl Compiled {
             let kept = self.warm.keep(first.taken());
             (first, kept)
         });
-        Ok(Live {
+        Ok(LiveInstance {
             store,
             memory,
             globals,
@@ -416,17 +416,17 @@ fn global(instance: &Instance, store: &mut Store<Data>, index: u32) -> Option<Gl
 }
 
 /// Calls the function that returns the version of the interface.
-fn version(live: &mut Live) -> Result<i32, Error> {
-    let Live {
+fn version(live: &mut LiveInstance) -> Result<i32, Error> {
+    let LiveInstance {
         store, instance, ..
     } = live;
     let version = instance.get_typed_func::<(), i32>(&mut *store, abi::VERSION_NAME)?;
     version.call(store, ())
 }
 
-impl Running {
+impl RunningProgram {
     /// The kept instance, or a new one with the state of the context.
-    fn instance(&mut self, context: &CallContext) -> Result<Box<Live>, Trap> {
+    fn instance(&mut self, context: &CallContext) -> Result<Box<LiveInstance>, Trap> {
         if let Some(live) = self.live.take() {
             return Ok(live);
         }
@@ -446,10 +446,10 @@ impl Running {
     /// the topic for either. `used` is the fuel of the call.
     fn reset(
         &self,
-        mut live: Box<Live>,
+        mut live: Box<LiveInstance>,
         used: u64,
         context: &mut CallContext,
-    ) -> Option<Box<Live>> {
+    ) -> Option<Box<LiveInstance>> {
         let report = self.code.report();
         let (first, _) = self.code.first()?;
         if report.changes_segments || live.memory.data_size(&live.store) != first.len() {
@@ -460,14 +460,14 @@ impl Running {
         context.burn(fresh::restore_fuel(fresh::bytes_of(written.clone())));
         let memory = live.memory.data_mut(&mut live.store);
         written.for_each(|part| first.restore(part, memory));
-        let Live { store, globals, .. } = &mut *live;
+        let LiveInstance { store, globals, .. } = &mut *live;
         for (global, value) in globals.iter().filter(|_| report.sets_globals) {
             global.set(&mut *store, *value).ok()?;
         }
         Some(live)
     }
 
-    fn pay_for_another(&self, live: &mut Live, used: u64, context: &mut CallContext) {
+    fn pay_for_another(&self, live: &mut LiveInstance, used: u64, context: &mut CallContext) {
         let memory = live.memory.data_size(&live.store) as u64;
         let written = fresh::bytes_of(live.take_marks());
         let kept = context.image().memory.pages().count() as u64;
@@ -477,12 +477,12 @@ impl Running {
 }
 
 /// Returns the instance if it may be kept for its next call.
-fn keep_if_allowed(mut live: Box<Live>) -> Option<Box<Live>> {
+fn keep_if_allowed(mut live: Box<LiveInstance>) -> Option<Box<LiveInstance>> {
     let bytes = live.memory.data_size(&live.store) as u64;
     live.place.may_stay(bytes).then_some(live)
 }
 
-impl Live {
+impl LiveInstance {
     /// Bytes that are marked and not charged yet. They will be compared or restored at the end of
     /// the intention.
     fn unpaid(&mut self) -> u64 {
@@ -532,7 +532,7 @@ impl Live {
     }
 
     /// Restores the memory and the globals of `image`. Returns `false` if a new instance is needed.
-    fn put_back(&mut self, image: &Image) -> bool {
+    fn restore(&mut self, image: &Image) -> bool {
         if !self.is_like(image) {
             return false;
         }
@@ -544,7 +544,11 @@ impl Live {
 }
 
 /// Restores the memory and the globals of the last successful call.
-fn load(live: &mut Live, first: &InitialMemory, context: &CallContext) -> Result<(), Error> {
+fn load(
+    live: &mut LiveInstance,
+    first: &InitialMemory,
+    context: &CallContext,
+) -> Result<(), Error> {
     let image = context.image();
     let now = live.memory.data_size(&live.store);
     if let Some(more) = image.memory.len().checked_sub(now)
@@ -582,7 +586,7 @@ fn to_bits(value: &Val) -> u64 {
     }
 }
 
-impl Program for Running {
+impl Program for RunningProgram {
     fn facts(&self) -> Facts {
         self.code.report().facts
     }
@@ -603,7 +607,7 @@ impl Program for Running {
     ) -> Result<Decision, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error:#}"));
         let mut live = self.instance(context)?;
-        let Live {
+        let LiveInstance {
             store,
             apply,
             instance,
@@ -670,7 +674,7 @@ impl Program for Running {
         };
         if kept {
             let written = live.take_marks();
-            let Live {
+            let LiveInstance {
                 store,
                 memory,
                 globals,
@@ -679,7 +683,7 @@ impl Program for Running {
             context.keep_memory(memory.data(&*store), written);
             let values = globals.iter().map(|(global, _)| global.get(&mut *store));
             context.keep_globals(values.map(|value| to_bits(&value)));
-        } else if !live.put_back(context.image()) {
+        } else if !live.restore(context.image()) {
             // The calls were successful, but the intention was rejected for another reason.
             self.pay_for_another(&mut live, context.fuel(), context);
             return;
@@ -750,7 +754,7 @@ fn why(error: &Error, stop: Option<Stop>, overflowed: bool) -> Trap {
         Some(T::BadConversionToInteger) => TrapKind::Conversion,
         Some(T::UnreachableCodeReached) => TrapKind::Unreachable,
         // An overflow of the native stack is not an outcome.
-        _ => return Trap::Unable(said(error)),
+        _ => return Trap::Unable(error_text(error)),
     })
 }
 
@@ -758,7 +762,7 @@ fn why(error: &Error, stop: Option<Stop>, overflowed: bool) -> Trap {
 #[allow(clippy::unwrap_used, clippy::format_collect, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::rewrite::Needs;
+    use crate::rewrite::RequiredParts;
 
     /// Bytes of native stack in these measurements.
     const STACK_BYTES: usize = 2 << 20;
@@ -781,7 +785,7 @@ mod tests {
         let dirty = report
             .stores
             .then(|| DirtyPages::new(report.memory_bytes_max));
-        let needs = Needs {
+        let needs = RequiredParts {
             frames: &[],
             ..report.needs()
         };

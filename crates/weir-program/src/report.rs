@@ -4,7 +4,7 @@ use weir_core::call_context::Image;
 use weir_core::{Facts, Setup, StateMode};
 
 use crate::abi::PAGE_BYTES;
-use crate::rewrite::Needs;
+use crate::rewrite::RequiredParts;
 
 /// The facts about a module that passed all checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,8 +50,8 @@ pub struct Report {
 
 impl Report {
     /// The parts of the module that must be compiled.
-    pub(crate) fn needs(&self) -> Needs<'_> {
-        Needs {
+    pub(crate) fn needs(&self) -> RequiredParts<'_> {
+        RequiredParts {
             globals: &self.globals,
             data: self.names_data,
             without: self.unused,

@@ -65,7 +65,7 @@ pub(crate) struct Rewritten {
 
 /// The parts of a module that are needed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Needs<'a> {
+pub(crate) struct RequiredParts<'a> {
     /// Globals to export.
     pub(crate) globals: &'a [u32],
     /// Whether the data segments remain in the module.
@@ -80,7 +80,7 @@ pub(crate) struct Needs<'a> {
 pub(crate) fn rewrite(
     code: &[u8],
     dirty: Option<DirtyPages>,
-    needs: Needs<'_>,
+    needs: RequiredParts<'_>,
 ) -> Result<Rewritten, Error> {
     let shape = Shape::read(code)?;
     let data = (!needs.data).then_some(shape.data).flatten();
@@ -461,7 +461,7 @@ mod tests {
     use super::*;
 
     const PAGE: usize = 65_536;
-    const ALL: Needs<'static> = Needs {
+    const ALL: RequiredParts<'static> = RequiredParts {
         globals: &[],
         data: true,
         without: None,
@@ -574,7 +574,7 @@ mod tests {
             names.sort();
             names
         };
-        let left = rewrite(&code, None, Needs::default()).unwrap();
+        let left = rewrite(&code, None, RequiredParts::default()).unwrap();
         assert_eq!(left.data, [(8, b"xyz".to_vec()), (9, b"c".to_vec())]);
         assert_eq!(exports(&left.code), ["g", "memory", "weir_abi"]);
         assert!(!left.code.windows(3).any(|bytes| bytes == b"xyz"));
@@ -594,7 +594,7 @@ mod tests {
               (i32.add (call $seven) (call_indirect (result i32) (i32.const 1)))))"#,
         );
         let without = Some(1);
-        let needs = Needs { without, ..ALL };
+        let needs = RequiredParts { without, ..ALL };
         let left = rewrite(&code.unwrap(), None, needs).unwrap();
         let engine = wasmtime::Engine::default();
         let module = wasmtime::Module::new(&engine, left.code).unwrap();

@@ -80,12 +80,12 @@ pub fn run(
     manner: Manner,
     program: &dyn Fn(&str) -> Option<Vec<u8>>,
 ) -> Result<(Vec<Block>, Machine), ScriptError> {
-    let mut world = World {
+    let mut script_run = ScriptRun {
         host: Arc::clone(host),
         machine: Machine::new(1).with_host(Some(Arc::clone(host))),
         nonce: 0,
         time_ms: 1000,
-        seen: Seen::default(),
+        seen: WrittenRecords::default(),
         manner,
     };
     let mut blocks = Vec::new();
@@ -106,10 +106,12 @@ pub fn run(
         let mut left = (number + 1..).zip(expected.iter());
         for step in Step::all(&commands, program)? {
             let mut actual = String::new();
-            world.take(&step, &mut actual).map_err(|what| ScriptError {
-                line: step.line,
-                what,
-            })?;
+            script_run
+                .take(&step, &mut actual)
+                .map_err(|what| ScriptError {
+                    line: step.line,
+                    what,
+                })?;
             let command = commands.iter().find(|(line, _)| *line == step.line);
             steps.push(Ran {
                 line: step.line,
@@ -134,7 +136,7 @@ pub fn run(
             line: *line,
             what: "commands without a line ---- after them".to_owned(),
         }),
-        None => Ok((blocks, world.machine)),
+        None => Ok((blocks, script_run.machine)),
     }
 }
 
@@ -214,12 +216,12 @@ pub fn rewritten(script: &str, blocks: &[Block]) -> String {
     out
 }
 
-struct World {
+struct ScriptRun {
     host: Arc<dyn ProgramHost>,
     machine: Machine,
     nonce: u64,
     time_ms: u64,
-    seen: Seen,
+    seen: WrittenRecords,
     manner: Manner,
 }
 
@@ -232,12 +234,12 @@ const _: () = assert!(ARGUMENT_BYTES_MAX <= VALUE_BYTES_MAX);
 
 /// The records of one write, as text.
 #[derive(Default)]
-struct Seen {
+struct WrittenRecords {
     names: Vec<String>,
     text: String,
 }
 
-impl ConsequenceSink for Seen {
+impl ConsequenceSink for WrittenRecords {
     fn topic(&mut self, _: TopicId, name: &TopicName) {
         self.names.push(name.to_string());
     }
@@ -266,7 +268,7 @@ impl ConsequenceSink for Seen {
     }
 }
 
-impl World {
+impl ScriptRun {
     fn take(&mut self, step: &Step, out: &mut String) -> Result<(), String> {
         self.time_ms = step.at_ms.unwrap_or(self.time_ms);
         if step.name == "state" {

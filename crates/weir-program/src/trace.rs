@@ -138,11 +138,11 @@ pub struct Tracer {
     wanted: Wanted,
     first: AtomicU64,
     last: AtomicU64,
-    seen: Mutex<Seen>,
+    seen: Mutex<TraceLog>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct TraceLog {
     calls: VecDeque<HostCall>,
     left_out: u64,
     left_out_fuel: u64,

@@ -54,7 +54,7 @@ struct WorkerState {
 
 impl std::fmt::Debug for WorkerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bench")
+        f.debug_struct("WorkerState")
             .field("runs", &self.runs)
             .finish_non_exhaustive()
     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use weir_core::{CodeHash, Program, Refusal, Setup, Trap};
 
 use super::stack::Stacks;
-use super::{Compiled, Maker, Running, WasmtimeHost};
+use super::{Compiled, ModuleCompiler, RunningProgram, WasmtimeHost};
 use crate::first::InitialMemory;
 use crate::host::{Cache, CountedBytes};
 use crate::report::Report;
@@ -23,22 +23,22 @@ pub(super) enum Code {
     /// A compiled module.
     Ready(Arc<Compiled>),
     /// A module that will be compiled at the latest by its first call.
-    Later(Arc<Later>),
+    Restored(Arc<CheckedModule>),
 }
 
 /// A checked module.
-pub(super) struct Later {
+pub(super) struct CheckedModule {
     hash: CodeHash,
     code: Arc<[u8]>,
     report: Report,
-    made: OnceLock<Arc<Compiled>>,
-    maker: Arc<Maker>,
+    compiled: OnceLock<Arc<Compiled>>,
+    module_compiler: Arc<ModuleCompiler>,
     modules: Arc<Cache<Compiled>>,
 }
 
 /// Modules that are not compiled yet, by the hash of their code.
 #[derive(Default)]
-pub(super) struct Restored(Mutex<BTreeMap<CodeHash, Arc<Later>>>);
+pub(super) struct Restored(Mutex<BTreeMap<CodeHash, Arc<CheckedModule>>>);
 
 impl Restored {
     /// The module with this code. Checks the code unless another topic has the module.
@@ -47,20 +47,20 @@ impl Restored {
         hash: CodeHash,
         code: &[u8],
         host: &WasmtimeHost,
-    ) -> Result<Arc<Later>, Refusal> {
-        if let Some(later) = self.0.lock().get(&hash) {
-            return Ok(Arc::clone(later));
+    ) -> Result<Arc<CheckedModule>, Refusal> {
+        if let Some(checked) = self.0.lock().get(&hash) {
+            return Ok(Arc::clone(checked));
         }
-        let later = Arc::new(Later {
+        let checked = Arc::new(CheckedModule {
             hash,
             code: Arc::from(code),
             report: inspect(code).map_err(Refusal::Bad)?,
-            made: OnceLock::new(),
-            maker: Arc::clone(&host.maker),
+            compiled: OnceLock::new(),
+            module_compiler: Arc::clone(&host.module_compiler),
             modules: Arc::clone(&host.modules),
         });
-        self.0.lock().insert(hash, Arc::clone(&later));
-        Ok(later)
+        self.0.lock().insert(hash, Arc::clone(&checked));
+        Ok(checked)
     }
 
     pub(super) fn has(&self, hash: CodeHash) -> bool {
@@ -70,7 +70,7 @@ impl Restored {
     /// Compiles one of the modules, preferably `first`. Returns its hash; `None` if no module is
     /// left.
     pub(super) fn compile_next(&self, first: Option<CodeHash>) -> Option<CodeHash> {
-        let later = {
+        let checked = {
             let modules = self.0.lock();
             let wanted = first.and_then(|hash| modules.get(&hash));
             let (_, next) = modules.first_key_value()?;
@@ -78,24 +78,25 @@ impl Restored {
         };
         // Only a live topic needs the module, and its first call reports an error. The module stays
         // in the list until it is compiled, so a call waits for it.
-        if Arc::strong_count(&later) > 2 {
-            drop(later.compiled());
+        if Arc::strong_count(&checked) > 2 {
+            drop(checked.compiled());
         }
-        self.0.lock().remove(&later.hash);
-        Some(later.hash)
+        self.0.lock().remove(&checked.hash);
+        Some(checked.hash)
     }
 }
 
-impl Later {
+impl CheckedModule {
     fn compiled(&self) -> Result<&Arc<Compiled>, Refusal> {
-        if let Some(made) = self.made.get() {
-            return Ok(made);
+        if let Some(compiled) = self.compiled.get() {
+            return Ok(compiled);
         }
-        let made = self.modules.get(self.hash, || {
-            let (maker, code) = (Arc::clone(&self.maker), Arc::clone(&self.code));
-            move || maker.compile(&code)
+        let compiled = self.modules.get(self.hash, || {
+            let (module_compiler, code) =
+                (Arc::clone(&self.module_compiler), Arc::clone(&self.code));
+            move || module_compiler.compile(&code)
         })?;
-        Ok(self.made.get_or_init(|| made))
+        Ok(self.compiled.get_or_init(|| compiled))
     }
 }
 
@@ -103,7 +104,7 @@ impl Code {
     /// A program with this code for a topic with this setup.
     pub(super) fn bind(self, setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
         self.report().fits(setup).map_err(Refusal::Bad)?;
-        Ok(Box::new(Running {
+        Ok(Box::new(RunningProgram {
             code: self,
             mode: setup.mode,
             live: None,
@@ -113,7 +114,7 @@ impl Code {
     pub(super) fn report(&self) -> &Report {
         match self {
             Self::Ready(module) => &module.report,
-            Self::Later(later) => &later.report,
+            Self::Restored(checked) => &checked.report,
         }
     }
 
@@ -121,32 +122,32 @@ impl Code {
     pub(super) fn compiled(&self) -> Result<&Compiled, Trap> {
         match self {
             Self::Ready(module) => Ok(module),
-            Self::Later(later) => match later.compiled() {
+            Self::Restored(checked) => match checked.compiled() {
                 Ok(module) => Ok(module),
                 Err(Refusal::Bad(why) | Refusal::Unable(why)) => Err(Trap::Unable(why)),
             },
         }
     }
 
-    fn known(&self) -> Option<&Compiled> {
+    fn if_compiled(&self) -> Option<&Compiled> {
         match self {
             Self::Ready(module) => Some(module),
-            Self::Later(later) => later.made.get().map(Arc::as_ref),
+            Self::Restored(checked) => checked.compiled.get().map(Arc::as_ref),
         }
     }
 
     /// The initial contents of a memory, if an instance was created before.
     pub(super) fn first(&self) -> Option<&(InitialMemory, CountedBytes)> {
-        self.known()?.first.get()
+        self.if_compiled()?.first.get()
     }
 
     /// See [`Compiled`].
     pub(super) fn room(&self) -> Option<u32> {
-        self.known()?.room
+        self.if_compiled()?.room
     }
 
     /// See [`Compiled`].
     pub(super) fn stacks(&self) -> Option<&Stacks> {
-        self.known()?.stacks.as_ref()
+        self.if_compiled()?.stacks.as_ref()
     }
 }

@@ -7,7 +7,7 @@ use wasmtime::{Error, FuncType, Linker, Val, ValType};
 use weir_core::call_context::{CallContext, Stop};
 
 use super::{Data, stopped};
-use crate::abi::{self, Done, FuelBudget, Returns};
+use crate::abi::{self, FuelBudget, HostCallResult, Returns};
 use crate::lines::{LINE_BYTES_MAX, Level, Lines};
 use crate::trace::{Answer, Argument, HostCall, SNIPPET_BYTES_MAX, Snippet, Tracer};
 
@@ -107,7 +107,7 @@ fn call(
     (d, p): (&mut CallContext, &mut FuelBudget),
     lines: &Lines,
     args: &Arguments,
-) -> Result<Done, Stop> {
+) -> Result<HostCallResult, Stop> {
     let [a, b, c, e, f] = *args;
     match name {
         "input_info" => abi::input_info(m, d, p, a),
