@@ -208,7 +208,7 @@ impl Peer {
         let result = match answer.kind {
             Kind::Answer => {
                 let (body, wall_ms) = wire::split_clock(answer.body)?;
-                self.clock.heard(self.hello.to, wall_ms);
+                self.clock.add_reading(self.hello.to, wall_ms);
                 Ok(body)
             }
             Kind::Failed => Err(peer_error(&answer.body)),

@@ -70,7 +70,7 @@ impl VotersClock {
     }
 
     /// Records the wall clock of a peer.
-    pub(crate) fn heard(&self, peer: u64, wall_ms: u64) {
+    pub(crate) fn add_reading(&self, peer: u64, wall_ms: u64) {
         let at = self.own.monotonic();
         self.readings.lock().insert(peer, Reading { wall_ms, at });
     }

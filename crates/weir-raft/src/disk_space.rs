@@ -59,7 +59,7 @@ impl DiskSpace {
     }
 
     /// Records that a leader has sent a request while the core cannot process it.
-    pub(crate) fn heard(&self, leader: u64) {
+    pub(crate) fn record_leader_request(&self, leader: u64) {
         self.leader.store(leader, Ordering::Relaxed);
     }
 

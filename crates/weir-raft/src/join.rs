@@ -88,12 +88,12 @@ pub async fn join_by(
             return Err(NodeError::Refused(text));
         }
     }
-    let mut elsewhere = None;
-    let mut trouble = "no member was named".to_owned();
+    let mut leader_peer = None;
+    let mut failure = "no member was named".to_owned();
     loop {
-        let hint = elsewhere.take();
+        let hint = leader_peer.take();
         for address in hint.iter().chain(members) {
-            match timeout(ANSWER_TIMEOUT, ask(address, &wanted, tls)).await {
+            match timeout(ANSWER_TIMEOUT, request_join(address, &wanted, tls)).await {
                 Ok(Ok(JoinAnswer::Joined { cluster, node })) => {
                     return Ok(NodeIdentity {
                         node,
@@ -101,37 +101,41 @@ pub async fn join_by(
                         incarnation,
                     });
                 }
-                Ok(Ok(JoinAnswer::Elsewhere(peer))) => {
-                    elsewhere = Some(peer);
+                Ok(Ok(JoinAnswer::NotLeader(peer))) => {
+                    leader_peer = Some(peer);
                     break;
                 }
-                Ok(Err(Trouble::Refused(text))) => return Err(NodeError::Refused(text)),
-                Ok(Err(Trouble::Later(text))) => trouble = format!("{address}: {text}"),
-                Err(_) => trouble = format!("{address} did not answer in time"),
+                Ok(Err(JoinFailure::Refused(text))) => return Err(NodeError::Refused(text)),
+                Ok(Err(JoinFailure::Retry(text))) => failure = format!("{address}: {text}"),
+                Err(_) => failure = format!("{address} did not answer in time"),
             }
         }
         if Instant::now() >= until {
-            return Err(NodeError::Unreachable(trouble));
+            return Err(NodeError::Unreachable(failure));
         }
         sleep(PAUSE).await;
     }
 }
 
-enum Trouble {
+enum JoinFailure {
     Refused(String),
-    Later(String),
+    Retry(String),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for JoinFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::Refused(error.to_string()),
-            _ => Self::Later(error.to_string()),
+            _ => Self::Retry(error.to_string()),
         }
     }
 }
 
-async fn ask(address: &str, join: &Join, tls: Option<&PeerTls>) -> Result<JoinAnswer, Trouble> {
+async fn request_join(
+    address: &str,
+    join: &Join,
+    tls: Option<&PeerTls>,
+) -> Result<JoinAnswer, JoinFailure> {
     let mut stream = secure::connect(address, tls).await?;
     frame::write(&mut stream, Kind::Join, 0, &join.encode()).await?;
     let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await;
@@ -143,8 +147,8 @@ async fn ask(address: &str, join: &Join, tls: Option<&PeerTls>) -> Result<JoinAn
     };
     match answer.kind {
         Kind::Answer => Ok(JoinAnswer::decode(&answer.body)?),
-        Kind::Refused => Err(Trouble::Refused(text())),
-        Kind::Failed => Err(Trouble::Later(text())),
+        Kind::Refused => Err(JoinFailure::Refused(text())),
+        Kind::Failed => Err(JoinFailure::Retry(text())),
         _ => Err(invalid("a peer answered a request to join with something else").into()),
     }
 }

@@ -189,7 +189,7 @@ impl Members {
     pub(crate) async fn join(&self, join: &Join) -> Result<JoinAnswer, ChangeError> {
         let changing = self.changes.lock().await;
         match self.leads() {
-            Err(ChangeError::NotLeader(peer)) => return Ok(JoinAnswer::Elsewhere(peer)),
+            Err(ChangeError::NotLeader(peer)) => return Ok(JoinAnswer::NotLeader(peer)),
             other => other?,
         }
         let cluster = self.identity.cluster;

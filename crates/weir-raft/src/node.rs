@@ -51,7 +51,7 @@ pub use weir_store::replica::NodeIdentity as NodeConfig;
 /// has lost its majority accepts proposals until it notices the loss.
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a node retries to report its changed addresses.
-const MOVE_PATIENCE: Duration = Duration::from_mins(10);
+const MOVE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Time limit for a change that an operator requests.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for one round of a linearizable read.
@@ -790,7 +790,7 @@ impl Node {
             let mut peers: Vec<_> = peers.collect();
             peers.push(self.address.to_string());
             if let Err(error) =
-                join_by(&peers, &request, MOVE_PATIENCE, self.port.tls.as_ref()).await
+                join_by(&peers, &request, MOVE_TIMEOUT, self.port.tls.as_ref()).await
             {
                 tracing::warn!(%error, "the cluster does not know the new addresses of this node");
             }

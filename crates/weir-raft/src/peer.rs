@@ -28,7 +28,7 @@ use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
 use crate::members::{ChangeError, Members, is_removed, other_disk, was_removed};
 use crate::repair::Repairs;
 use crate::reports::Reports;
-use crate::secure::{self, Accepted, PLAIN, PeerCertificate, PeerTls};
+use crate::secure::{self, AcceptedConnection, PLAIN, PeerCertificate, PeerTls};
 use crate::settings::LEADER_SILENCE_MAX;
 use crate::transport::{Acceptor, Connection};
 use crate::types::{LogId, Types, Vote};
@@ -105,7 +105,7 @@ impl Contact {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn heard(&self) {
+    fn record_contact(&self) {
         self.last_ms.store(self.now_ms() + 1, Ordering::Relaxed);
     }
 
@@ -150,8 +150,8 @@ pub(crate) async fn serve(mut acceptor: Box<dyn Acceptor>, port: Arc<Port>) {
 async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Result<()> {
     let accepted = secure::accept(stream, port.tls.as_ref());
     let (mut stream, shown) = match timeout(HELLO_TIMEOUT, accepted).await?? {
-        Accepted::Peer(stream, shown) => (stream, shown),
-        Accepted::WithoutTls(mut stream) => {
+        AcceptedConnection::Peer(stream, shown) => (stream, shown),
+        AcceptedConnection::WithoutTls(mut stream) => {
             let hello = frame::read(&mut stream, HELLO_BYTES_MAX);
             let hello = timeout(HELLO_TIMEOUT, hello).await??;
             let number = hello.map_or(0, |hello| hello.number);
@@ -276,7 +276,7 @@ async fn receive(
     let Some(Incoming { vote, mut staged }) = before else {
         return Ok(Err("no snapshot was begun on this connection".to_owned()));
     };
-    port.contact.heard();
+    port.contact.record_contact();
     if request.kind == Kind::Part {
         let body = request.body.clone();
         let written = blocking(move || {
@@ -426,7 +426,8 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
             // The core does not see who leads, so this port records the leader for clients that
             // write here.
             let request = wire::decode_append(&request.body)?;
-            port.disk_space.heard(request.vote.leader_id().voted_for);
+            port.disk_space
+                .record_leader_request(request.vote.leader_id().voted_for);
         }
         return Ok(Err(FULL.to_owned()));
     }
@@ -435,7 +436,7 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
             let request = wire::decode_append(&request.body)?;
             // Before the entries are on the disk, which may be slow.
             if request.vote >= raft.metrics().borrow_watched().vote {
-                port.contact.heard();
+                port.contact.record_contact();
             }
             let answer = raft.append_entries(request).await;
             answer

@@ -193,7 +193,7 @@ fn host_of(address: &str) -> &str {
 }
 
 /// An accepted connection.
-pub(crate) enum Accepted {
+pub(crate) enum AcceptedConnection {
     /// A connection with TLS and the certificate of the peer, or without TLS if none is required.
     Peer(Box<dyn Connection>, Option<PeerCertificate>),
     /// A connection without TLS to a node that requires TLS.
@@ -204,9 +204,9 @@ pub(crate) enum Accepted {
 pub(crate) async fn accept(
     mut stream: Box<dyn Connection>,
     tls: Option<&PeerTls>,
-) -> io::Result<Accepted> {
+) -> io::Result<AcceptedConnection> {
     let Some(tls) = tls else {
-        return Ok(Accepted::Peer(stream, None));
+        return Ok(AcceptedConnection::Peer(stream, None));
     };
     let mut first = [0; 3];
     stream.read_exact(&mut first).await?;
@@ -214,7 +214,7 @@ pub(crate) async fn accept(
     let (reads, writes) = tokio::io::split(stream);
     let whole = tokio::io::join(io::Cursor::new(first).chain(reads), writes);
     if !is_handshake {
-        return Ok(Accepted::WithoutTls(Box::new(whole)));
+        return Ok(AcceptedConnection::WithoutTls(Box::new(whole)));
     }
     let PeerConfigs {
         server, verifier, ..
@@ -226,5 +226,5 @@ pub(crate) async fn accept(
         chain: chain.map(|one| one.clone().into_owned()).collect(),
         verifier,
     };
-    Ok(Accepted::Peer(Box::new(accepted), Some(shown)))
+    Ok(AcceptedConnection::Peer(Box::new(accepted), Some(shown)))
 }

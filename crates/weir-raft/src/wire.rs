@@ -101,11 +101,11 @@ pub(crate) enum JoinAnswer {
     /// The directory is this node of this cluster.
     Joined { cluster: [u8; 16], node: u64 },
     /// The leader listens for peers at this address.
-    Elsewhere(String),
+    NotLeader(String),
 }
 
 const JOINED: u8 = 0;
-const ELSEWHERE: u8 = 1;
+const NOT_LEADER: u8 = 1;
 
 impl Join {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -167,8 +167,8 @@ impl JoinAnswer {
                 out.extend_from_slice(cluster);
                 put_varint(&mut out, *node);
             }
-            Self::Elsewhere(peer) => {
-                out.push(ELSEWHERE);
+            Self::NotLeader(peer) => {
+                out.push(NOT_LEADER);
                 put_text(&mut out, peer);
             }
         }
@@ -182,7 +182,7 @@ impl JoinAnswer {
                     cluster: reader.array()?,
                     node: reader.varint()?,
                 },
-                ELSEWHERE => Self::Elsewhere(read_text(reader)?),
+                NOT_LEADER => Self::NotLeader(read_text(reader)?),
                 _ => return Err(Short),
             })
         })

@@ -14,7 +14,7 @@ use crate::report::Violation;
 /// The minimum and the maximum of voters in a cluster.
 const VOTERS: (usize, usize) = (3, 5);
 /// Time limit for a leader to execute one step.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STEP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause before a change is retried.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -30,7 +30,7 @@ pub(crate) struct Changes {
     random: Random,
     next: Instant,
     current: Option<(Change, JoinHandle<()>)>,
-    pub(crate) made: u64,
+    pub(crate) completed: u64,
 }
 
 impl Changes {
@@ -38,9 +38,9 @@ impl Changes {
         Self {
             cluster,
             random,
-            next: Instant::now() + PATIENCE,
+            next: Instant::now() + STEP_TIMEOUT,
             current: None,
-            made: 0,
+            completed: 0,
         }
     }
 
@@ -64,20 +64,20 @@ impl Changes {
             Change::Remove(id) => (1, id),
         };
         self.cluster.trace.add("change", &[kind, id], &[]);
-        let made = tokio::spawn(make(self.cluster.clone(), change));
-        self.current = Some((change, made));
+        let task = tokio::spawn(make(self.cluster.clone(), change));
+        self.current = Some((change, task));
         Ok(())
     }
 
     async fn collect(&mut self) {
-        let Some((change, _)) = self.current.take_if(|(_, made)| made.is_finished()) else {
+        let Some((change, _)) = self.current.take_if(|(_, task)| task.is_finished()) else {
             return;
         };
         // The removal is committed, so no node relies on the removed node.
         if let Change::Remove(id) = change {
             self.cluster.discard(id).await;
         }
-        self.made += 1;
+        self.completed += 1;
         self.next = Instant::now() + self.random.millis(100, 2_000);
     }
 
@@ -103,7 +103,7 @@ impl Changes {
 async fn make(cluster: Cluster, change: Change) {
     loop {
         // The next step sees the result of a late step.
-        if let Ok(true) = timeout(PATIENCE, step(&cluster, change)).await {
+        if let Ok(true) = timeout(STEP_TIMEOUT, step(&cluster, change)).await {
             return;
         }
         sleep(PAUSE).await;

@@ -8,14 +8,14 @@ use tokio::time::{Instant, sleep, timeout};
 use weir_core::intention::{Intention, Operation};
 use weir_core::{ClientId, Commit, Effect, ErrorCode, Outcome, TopicOptions};
 
-use crate::cluster::{Cluster, Running, TOPIC};
+use crate::cluster::{Cluster, RunningNode, TOPIC};
 use crate::invariants::acknowledged::Acknowledged;
 use crate::invariants::claims::Claims;
 use crate::random::Random;
 use crate::report::{Planted, Violation};
 
 /// Time limit for one answer to a client.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The facts that all clients together know about the store. Clones share them.
 #[derive(Clone, Default)]
@@ -33,13 +33,13 @@ pub(crate) struct OracleState {
 }
 
 impl Oracle {
-    pub(crate) fn known(&self) -> MutexGuard<'_, OracleState> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, OracleState> {
         self.0.lock()
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        let known = self.known();
-        known.is_over || known.violation.is_some()
+        let state = self.lock();
+        state.is_over || state.violation.is_some()
     }
 }
 
@@ -63,13 +63,13 @@ impl Client {
                 self.read().await
             };
             if let Err(violation) = result {
-                self.oracle.known().violation.get_or_insert(violation);
+                self.oracle.lock().violation.get_or_insert(violation);
             }
             sleep(self.random.millis(1, 60)).await;
         }
     }
 
-    pub(crate) async fn some_node(&mut self) -> Running {
+    pub(crate) async fn some_node(&mut self) -> RunningNode {
         loop {
             let mut running = self.cluster.all_running();
             let leads = running.iter().position(|running| running.node.is_leader());
@@ -108,11 +108,11 @@ impl Client {
             (Effect::Valid, _) => {
                 let trace = &self.cluster.trace;
                 trace.add("ack", &[self.id, nonce, commit.first.0], &[]);
-                let mut known = self.oracle.known();
-                known.newest = known.newest.max(commit.first.0);
+                let mut state = self.oracle.lock();
+                state.newest = state.newest.max(commit.first.0);
                 let is_write = (self.id, nonce) != (1, 1);
                 if is_write {
-                    known.acknowledged.add(&key, commit.first.0)?;
+                    state.acknowledged.add(&key, commit.first.0)?;
                 }
                 Ok(())
             }
@@ -147,7 +147,7 @@ impl Client {
                 .propose(std::slice::from_ref(intention));
             running.node.step();
             let answer = match proposed {
-                Ok(proposal) => timeout(PATIENCE, proposal).await,
+                Ok(proposal) => timeout(ANSWER_TIMEOUT, proposal).await,
                 Err(error) => Ok(Err(error)),
             };
             // A crashed node has not answered, even if a result arrives.
@@ -176,13 +176,13 @@ impl Client {
     /// Reads the newest offset, which must not be before an offset that was returned earlier.
     async fn read(&mut self) -> Result<(), Violation> {
         let running = self.some_node().await;
-        let (floor, begun) = (self.oracle.known().newest, Instant::now());
+        let (floor, begun) = (self.oracle.lock().newest, Instant::now());
         let asks = match self.cluster.planted {
             Some(Planted::LocalRead) => false,
             Some(Planted::LeaderByClock) => !running.node.is_leader(),
             _ => true,
         };
-        if asks && running.node.linearize(PATIENCE).await.is_err() {
+        if asks && running.node.linearize(ANSWER_TIMEOUT).await.is_err() {
             return Ok(());
         }
         if !self.cluster.is_alive(&running) {
@@ -192,10 +192,10 @@ impl Client {
         let last = topic.map_or(0, |topic| topic.last.0);
         let trace = &self.cluster.trace;
         trace.add("read", &[self.id, running.id, last], &[]);
-        let mut known = self.oracle.known();
+        let mut state = self.oracle.lock();
         crate::invariants::linear::check(floor, last, running.id, begun.elapsed())?;
-        known.newest = known.newest.max(last);
-        known.linear_reads += 1;
+        state.newest = state.newest.max(last);
+        state.linear_reads += 1;
         Ok(())
     }
 }

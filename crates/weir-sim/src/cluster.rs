@@ -40,7 +40,7 @@ struct Place {
     /// The content of the disk when it was copied.
     copy: Option<SimDisk>,
     clock: SimClock,
-    running: Option<Running>,
+    running: Option<RunningNode>,
     lives: u64,
     /// Incarnation of the disk, chosen when the disk is created.
     incarnation: u64,
@@ -78,7 +78,7 @@ fn has_batches(disk: &SimDisk, file: &str) -> bool {
 
 /// A node between a start and a crash.
 #[derive(Clone)]
-pub(crate) struct Running {
+pub(crate) struct RunningNode {
     pub(crate) id: u64,
     pub(crate) life: u64,
     pub(crate) node: Arc<Node>,
@@ -153,17 +153,17 @@ impl Cluster {
     }
 
     /// The node, if it runs.
-    pub(crate) fn running(&self, id: u64) -> Option<Running> {
+    pub(crate) fn running(&self, id: u64) -> Option<RunningNode> {
         self.places().get(&id)?.running.clone()
     }
 
-    pub(crate) fn all_running(&self) -> Vec<Running> {
+    pub(crate) fn all_running(&self) -> Vec<RunningNode> {
         let places = self.places();
         places.values().filter_map(|p| p.running.clone()).collect()
     }
 
     /// Whether this life of the node has not ended.
-    pub(crate) fn is_alive(&self, running: &Running) -> bool {
+    pub(crate) fn is_alive(&self, running: &RunningNode) -> bool {
         let found = self.running(running.id);
         found.is_some_and(|found| found.life == running.life)
     }
@@ -211,7 +211,7 @@ impl Cluster {
 
     /// Ends the nodes that have found that their disk is an older copy.
     pub(crate) async fn end_refused(&self) {
-        let ended = |running: &Running| running.node.status().role == weir_raft::Role::Ended;
+        let ended = |running: &RunningNode| running.node.status().role == weir_raft::Role::Ended;
         for running in self.all_running() {
             if ended(&running) && self.record_refusal(running.id) {
                 self.crash(running.id, Crash::Kill).await;
@@ -286,7 +286,7 @@ impl Cluster {
     }
 
     /// Running nodes that do not take part.
-    pub(crate) fn out(&self) -> Vec<Running> {
+    pub(crate) fn out(&self) -> Vec<RunningNode> {
         let places = self.places();
         let out = places.values().filter(|place| place.is_excluded);
         out.filter_map(|place| place.running.clone()).collect()
@@ -355,7 +355,7 @@ impl Cluster {
         self.trace.add("start", &[id, life], &[]);
         if let Some(place) = self.places().get_mut(&id) {
             let node = Arc::new(node);
-            place.running = Some(Running { id, life, node });
+            place.running = Some(RunningNode { id, life, node });
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::client::{Client, Oracle};
 use crate::cluster::{Cluster, Crash};
 use weir_raft::sim::Fault;
 
-use crate::invariants::{Watch, agreement, members};
+use crate::invariants::{InvariantChecks, agreement, members};
 use crate::nemesis::{Nemesis, TICK};
 use crate::network::Network;
 use crate::random::Random;
@@ -152,7 +152,7 @@ async fn phases(
         };
         clients.push(tokio::spawn(client.run()));
     }
-    let mut watch = Watch::default();
+    let mut watch = InvariantChecks::default();
     let mut nemesis = Nemesis::new(cluster.clone(), random.fork(), disk_fault);
     let mut changes = has_more.then(|| Changes::new(cluster.clone(), random.fork()));
     if has_more {
@@ -185,24 +185,28 @@ async fn phases(
         ended.map_err(|error| Violation::new("a client runs", error.to_string()))?;
     }
     agree(cluster, &oracle, &mut watch).await?;
-    let known = oracle.known();
+    let state = oracle.lock();
     Ok(Report {
         trace: cluster.trace.sum(),
-        acknowledged: known.acknowledged.len() as u64,
-        linear_reads: known.linear_reads,
+        acknowledged: state.acknowledged.len() as u64,
+        linear_reads: state.linear_reads,
         messages: cluster.network.messages(),
         power_cuts: nemesis.power_cuts,
         partitions: nemesis.partitions,
         installs: watch.installs,
         checkpoints: nemesis.checkpoints,
         transfers: nemesis.transfers,
-        claimed: known.claims.len() as u64,
-        changes: changes.map_or(0, |changes| changes.made),
+        claimed: state.claims.len() as u64,
+        changes: changes.map_or(0, |changes| changes.completed),
         out: cluster.out_count(),
     })
 }
 
-fn observe(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
+fn observe(
+    cluster: &Cluster,
+    oracle: &Oracle,
+    watch: &mut InvariantChecks,
+) -> Result<(), Violation> {
     for running in cluster.all_running() {
         watch.check(
             &running,
@@ -210,17 +214,21 @@ fn observe(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), 
             cluster.is_older(running.id),
         )?;
     }
-    match oracle.known().violation.take() {
+    match oracle.lock().violation.take() {
         Some(violation) => Err(violation),
         None => Ok(()),
     }
 }
 
 /// Waits until the healed cluster has acknowledged 10 more writes and 5 more linear reads.
-async fn live(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
+async fn live(
+    cluster: &Cluster,
+    oracle: &Oracle,
+    watch: &mut InvariantChecks,
+) -> Result<(), Violation> {
     let progress = || {
-        let known = oracle.known();
-        (known.acknowledged.len(), known.linear_reads)
+        let state = oracle.lock();
+        (state.acknowledged.len(), state.linear_reads)
     };
     let (writes, reads) = progress();
     let until = Instant::now() + LIVENESS;
@@ -229,7 +237,7 @@ async fn live(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(
         observe(cluster, oracle, watch)?;
         let (writes_now, reads_now) = progress();
         if writes_now >= writes + 10 && reads_now >= reads + 5 {
-            oracle.known().is_over = true;
+            oracle.lock().is_over = true;
             return Ok(());
         }
         if Instant::now() >= until {
@@ -245,7 +253,11 @@ async fn live(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(
 
 /// Waits until all nodes have applied the newest entry, then checks that their states agree and contain
 /// every acknowledged write.
-async fn agree(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<(), Violation> {
+async fn agree(
+    cluster: &Cluster,
+    oracle: &Oracle,
+    watch: &mut InvariantChecks,
+) -> Result<(), Violation> {
     let until = Instant::now() + LIVENESS;
     loop {
         cluster.end_refused().await;
@@ -262,8 +274,8 @@ async fn agree(cluster: &Cluster, oracle: &Oracle, watch: &mut Watch) -> Result<
             members::check(&states, &cluster.ids())?;
             for running in &nodes {
                 let records = agreement::records(running)?;
-                oracle.known().acknowledged.check(running.id, &records)?;
-                oracle.known().claims.check(running)?;
+                oracle.lock().acknowledged.check(running.id, &records)?;
+                oracle.lock().claims.check(running)?;
             }
             return Ok(());
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::{Cluster, Crash, Running};
+use crate::cluster::{Cluster, Crash, RunningNode};
 use crate::nemesis::TICK;
 use crate::network::Network;
 use crate::random::Random;
@@ -69,10 +69,10 @@ async fn history(seed: u64, scenario: Scenario) -> Result<(), Violation> {
 }
 
 /// Waits until one of these nodes leads and has committed an entry of its term.
-async fn leader_among(cluster: &Cluster, ids: &[u64]) -> Result<Running, Violation> {
+async fn leader_among(cluster: &Cluster, ids: &[u64]) -> Result<RunningNode, Violation> {
     let until = Instant::now() + ELECTION_MAX;
     while Instant::now() < until {
-        let leads = |running: &Running| {
+        let leads = |running: &RunningNode| {
             let status = running.node.status();
             let committed = status.committed.map(|id| id.term);
             running.node.is_leader() && committed == Some(status.term)
@@ -113,7 +113,7 @@ async fn partial_partition(
 
 async fn removed_leader(
     cluster: &Cluster,
-    leader: &Running,
+    leader: &RunningNode,
     others: &[u64],
 ) -> Result<(), Violation> {
     let removed = leader.node.remove(leader.id).await;
@@ -123,7 +123,7 @@ async fn removed_leader(
 
 async fn cut_off_follower(
     cluster: &Cluster,
-    leader: &Running,
+    leader: &RunningNode,
     others: &[u64],
 ) -> Result<(), Violation> {
     let [follower, rest @ ..] = others else {

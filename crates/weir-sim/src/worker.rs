@@ -24,8 +24,8 @@ impl Worker {
     /// Claims until the history ends.
     pub(crate) async fn run(mut self) {
         if let Err(violation) = self.work().await {
-            let mut known = self.client.oracle.known();
-            known.violation.get_or_insert(violation);
+            let mut state = self.client.oracle.lock();
+            state.violation.get_or_insert(violation);
         }
     }
 
@@ -83,7 +83,7 @@ impl Worker {
             let claim = claimed.intention.0;
             let trace = self.client.cluster.trace.clone();
             trace.add("claim", &[self.client.id, claim, frontier, through], &[]);
-            self.client.oracle.known().claims.claimed(&offsets);
+            self.client.oracle.lock().claims.claimed(&offsets);
             if self.client.random.chance(80) {
                 let offsets_done = Offsets::Plain(&offsets);
                 let done = GroupStep::Ack {
@@ -92,7 +92,7 @@ impl Worker {
                 };
                 let done = self.step(done).await?;
                 if done.is_some_and(|commit| commit.effect == Effect::Valid) {
-                    self.client.oracle.known().claims.done(&offsets);
+                    self.client.oracle.lock().claims.done(&offsets);
                 }
             }
         }

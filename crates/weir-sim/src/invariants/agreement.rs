@@ -2,11 +2,11 @@
 
 use weir_core::ConsequenceOffset;
 
-use crate::cluster::{Running, TOPIC};
+use crate::cluster::{RunningNode, TOPIC};
 use crate::report::Violation;
 
 /// The offset and key of each record of a node.
-pub(crate) fn records(running: &Running) -> Result<Vec<(u64, Vec<u8>)>, Violation> {
+pub(crate) fn records(running: &RunningNode) -> Result<Vec<(u64, Vec<u8>)>, Violation> {
     let name = "I1: offsets are dense, and every record can be read";
     let failed = |error: &dyn std::fmt::Display| {
         Violation::new(name, format!("node {}: {error}", running.id))
@@ -30,7 +30,7 @@ pub(crate) fn records(running: &Running) -> Result<Vec<(u64, Vec<u8>)>, Violatio
 }
 
 /// Compares nodes that have applied the same entry.
-pub(crate) fn check(nodes: &[Running]) -> Result<(), Violation> {
+pub(crate) fn check(nodes: &[RunningNode]) -> Result<(), Violation> {
     let digests: Vec<_> = nodes.iter().map(|n| n.node.store().digest()).collect();
     let is_equal = digests.windows(2).all(|pair| pair[0] == pair[1]);
     if is_equal {

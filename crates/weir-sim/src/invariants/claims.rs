@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{GROUP, Running, TOPIC};
+use crate::cluster::{GROUP, RunningNode, TOPIC};
 use crate::report::Violation;
 
 /// Claims that were acknowledged.
@@ -33,7 +33,7 @@ impl Claims {
     }
 
     /// Compares with the group on a node that has applied everything.
-    pub(crate) fn check(&self, running: &Running) -> Result<(), Violation> {
+    pub(crate) fn check(&self, running: &RunningNode) -> Result<(), Violation> {
         let Some((newest, _)) = self.records.last_key_value() else {
             return Ok(());
         };

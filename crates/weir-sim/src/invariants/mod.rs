@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 use weir_raft::{Role, Status};
 use weir_store::replica::EntryId;
 
-use crate::cluster::Running;
+use crate::cluster::RunningNode;
 use crate::report::Violation;
 
 /// The invariants that hold at every moment.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct InvariantChecks {
     leader: leader::OneLeaderPerTerm,
     committed: committed::CommittedStays,
     state: state::SameState,
@@ -33,11 +33,11 @@ pub(crate) struct Watch {
     pub(crate) installs: u64,
 }
 
-impl Watch {
+impl InvariantChecks {
     /// A node whose disk was replaced by an older copy may end, and has lost its term.
     pub(crate) fn check(
         &mut self,
-        running: &Running,
+        running: &RunningNode,
         is_off: bool,
         is_older: bool,
     ) -> Result<(), Violation> {
