@@ -164,7 +164,7 @@ fn sum(clients: Clients) -> anyhow::Result<Measurements> {
 }
 
 /// A completed measurement.
-struct Measured {
+struct Measurement {
     verb: &'static str,
     clients: u64,
     batch: u64,
@@ -248,7 +248,7 @@ pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
 fn row(
     out: &mut crate::output::Output,
     caller: &Caller,
-    measured: &Measured,
+    measured: &Measurement,
     level: String,
     complete: bool,
 ) -> anyhow::Result<()> {

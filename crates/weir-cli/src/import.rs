@@ -73,8 +73,8 @@ pub(crate) struct ImportArgs {
     #[arg(short, long, value_name = "PATH")]
     key: Option<KeyPath>,
     /// Format of the input
-    #[arg(long, value_enum, default_value_t = Form::Auto)]
-    format: Form,
+    #[arg(long, value_enum, default_value_t = InputFormat::Auto)]
+    format: InputFormat,
     /// Path to the array in a JSON document: `$.features`
     #[arg(long, value_name = "PATH")]
     path: Option<KeyPath>,
@@ -104,7 +104,7 @@ pub(crate) struct ImportArgs {
 
 /// Formats of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum InputFormat {
     /// JSON if the input begins with `[` or --path is given, else JSON Lines
     Auto,
     /// One JSON value per line

@@ -78,14 +78,14 @@ enum Command {
         Examples:\n  weir psyc match _failure_delivery _failure_unsuccessful_delivery\n  \
         weir psyc match _notice _failure_delivery"
     )]
-    Match(names::Pair),
+    Match(names::KeywordPair),
     /// Check whether one keyword continues another
     #[command(
         after_long_help = "Prints 0 when it does, 1 when not, -1 for what is not a keyword.\n\n\
         Examples:\n  weir psyc inherits _notice _notice_context_enter\n  \
         weir psyc inherits _notice_context _notice"
     )]
-    Inherits(names::Pair),
+    Inherits(names::KeywordPair),
     /// Print the number of a variable's type, 0 for none
     #[command(
         after_long_help = "Examples:\n  weir psyc vartype _amount_fragments\n  weir psyc vartype _list_gates"

@@ -51,8 +51,8 @@ pub(crate) struct PutArgs {
     #[arg(long, value_name = "TEXT")]
     meta: Option<String>,
     /// Format of each line of input
-    #[arg(long, value_enum, default_value_t = Form::Lines)]
-    format: Form,
+    #[arg(long, value_enum, default_value_t = InputFormat::Lines)]
+    format: InputFormat,
     /// Maximum number of input lines in one call
     #[arg(long, value_name = "N", default_value_t = 1000, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -75,7 +75,7 @@ pub(crate) struct PutArgs {
 
 /// Formats of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum InputFormat {
     /// Each line is a value, byte for byte
     Lines,
     /// Each line is a JSON object with key, value and conditions

@@ -187,7 +187,7 @@ pub(crate) struct QueryArgs {
     level: Option<Check>,
     /// Action for lines and records that are not JSON [default: error]
     #[arg(long, value_enum, value_name = "WHAT", hide_short_help = true)]
-    on_bad_item: Option<Bad>,
+    on_bad_item: Option<OnBadItem>,
     /// Skip items that lack a path of --order-by; by default they come first
     #[arg(long, hide_short_help = true)]
     drop_missing: bool,
@@ -225,7 +225,7 @@ enum Check {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Bad {
+enum OnBadItem {
     /// Stop the query with an error
     Error,
     /// Skip bad items, and print their number
@@ -243,12 +243,12 @@ impl From<Check> for Level {
     }
 }
 
-impl From<Bad> for BadItem {
-    fn from(bad: Bad) -> Self {
+impl From<OnBadItem> for BadItem {
+    fn from(bad: OnBadItem) -> Self {
         match bad {
-            Bad::Error => Self::Error,
-            Bad::Skip => Self::Skip,
-            Bad::Undefined => Self::Undefined,
+            OnBadItem::Error => Self::Error,
+            OnBadItem::Skip => Self::Skip,
+            OnBadItem::Undefined => Self::Undefined,
         }
     }
 }
@@ -297,7 +297,7 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
     let mut text = text::fields(args);
     let format = caller.style.format(Shape::Stream);
     text.level = level(args, &text, format);
-    if args.on_bad_item == Some(Bad::Undefined) && format == Format::Json && !makes(args) {
+    if args.on_bad_item == Some(OnBadItem::Undefined) && format == Format::Json && !makes(args) {
         let why = "`-o json` prints JSON only: `--on-bad-item skip` skips items that are not JSON";
         return Err(usage(why));
     }

@@ -62,7 +62,7 @@ const UNREAD: u8 = 141;
 
 /// The reader has closed standard output.
 #[derive(Debug)]
-pub(crate) struct Closed;
+pub(crate) struct StdoutClosed;
 
 impl Failure {
     /// Creates an error with the reason and advice of the error table.
@@ -178,13 +178,13 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl fmt::Display for Closed {
+impl fmt::Display for StdoutClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("standard output is closed")
     }
 }
 
-impl std::error::Error for Closed {}
+impl std::error::Error for StdoutClosed {}
 
 /// Selects the exit codes of the store tools for this error.
 pub(crate) fn tool(error: anyhow::Error) -> anyhow::Error {
@@ -253,10 +253,10 @@ impl<T> FailureContext<T> for io::Result<T> {
     }
 }
 
-/// Converts the result of a write to standard output. A closed output becomes [`Closed`].
+/// Converts the result of a write to standard output. A closed output becomes [`StdoutClosed`].
 pub(crate) fn stdout<T>(result: io::Result<T>) -> anyhow::Result<T> {
     result.map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Closed.into(),
+        io::ErrorKind::BrokenPipe => StdoutClosed.into(),
         _ => Failure::new(io_code(&error), "cannot write to standard output")
             .because(error)
             .into(),
@@ -265,7 +265,7 @@ pub(crate) fn stdout<T>(result: io::Result<T>) -> anyhow::Result<T> {
 
 /// Whether the error is that the reader has closed standard output.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
-    error.is::<Closed>()
+    error.is::<StdoutClosed>()
 }
 
 /// The queue for lines to standard error while a server runs. Its threads must not block if nobody
@@ -273,7 +273,7 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
 static BUFFERED: OnceLock<BufferedLines> = OnceLock::new();
 
 /// Maximum wait at the end of the command for lines that nobody reads.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts a thread that writes all later lines to standard error. Returns the queue of that thread.
 pub(crate) fn buffer_lines() -> io::Result<BufferedLines> {
@@ -284,7 +284,7 @@ pub(crate) fn buffer_lines() -> io::Result<BufferedLines> {
 /// Blocks until the thread has written its lines, at most a second.
 pub(crate) fn flush() {
     if let Some(lines) = BUFFERED.get() {
-        lines.flush(FLUSH_PATIENCE);
+        lines.flush(FLUSH_TIMEOUT);
     }
 }
 
@@ -328,7 +328,7 @@ pub(crate) fn note(quiet: bool, text: &str) {
 
 /// Prints an error, and returns the exit code.
 pub(crate) fn print(error: &anyhow::Error) -> ExitCode {
-    if error.is::<Closed>() {
+    if error.is::<StdoutClosed>() {
         flush();
         // Ends like `cat` and `grep`, so that a shell with `pipefail` detects it, and an endless
         // reader ends.

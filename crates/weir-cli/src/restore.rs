@@ -62,7 +62,7 @@ pub(crate) const FIELDS: &[Field] = &[
 ];
 
 #[derive(Default)]
-struct Copied {
+struct CopyCounts {
     files: u64,
     bytes: u64,
 }
@@ -102,8 +102,8 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     }
     let report = verify::check(&args.backup, caller.quiet)?;
     verify::sound(&args.backup, &report)?;
-    let mut copied = Copied::default();
-    copy(&args.backup, &partial, 0, &mut copied).map_err(failed)?;
+    let mut counts = CopyCounts::default();
+    copy(&args.backup, &partial, 0, &mut counts).map_err(failed)?;
     let report = verify::check(&partial, caller.quiet)?;
     verify::sound(&partial, &report)?;
     place_it(&partial, &args.target).map_err(failed)?;
@@ -119,8 +119,8 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     )?;
     out.row(&[
         Cell::Text(shown.as_str().into()),
-        Cell::Count(copied.files),
-        Cell::Size(copied.bytes),
+        Cell::Count(counts.files),
+        Cell::Size(counts.bytes),
         Cell::Count(weir.store()?.applied().0),
         Cell::Text(weir.store()?.digest().to_string().into()),
         Cell::Count(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)),
@@ -145,7 +145,7 @@ fn partial(target: &Path) -> Option<PathBuf> {
     Some(target.with_file_name(name))
 }
 
-fn copy(from: &Path, to: &Path, depth: usize, copied: &mut Copied) -> io::Result<()> {
+fn copy(from: &Path, to: &Path, depth: usize, counts: &mut CopyCounts) -> io::Result<()> {
     if depth > DEPTH_MAX {
         return Err(io::Error::other(format!(
             "the directories of the backup are nested more than {DEPTH_MAX} deep"
@@ -158,10 +158,10 @@ fn copy(from: &Path, to: &Path, depth: usize, copied: &mut Copied) -> io::Result
         let target = to.join(&name);
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            copy(&entry.path(), &target, depth + 1, copied)?;
+            copy(&entry.path(), &target, depth + 1, counts)?;
         } else if kind.is_file() && !NOT_COPIED.iter().any(|skipped| name == *skipped) {
-            copied.bytes += std::fs::copy(entry.path(), &target)?;
-            copied.files += 1;
+            counts.bytes += std::fs::copy(entry.path(), &target)?;
+            counts.files += 1;
             File::open(&target)?.sync_all()?;
         }
     }

@@ -39,9 +39,9 @@ use crate::report::{self, Failure, FailureContext, note, stdout};
 /// How often the command checks whether the server has ended by itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it checks that during a shutdown.
-const LOOK_EVERY_AT_END: Duration = Duration::from_millis(5);
+const SHUTDOWN_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// How often the service manager is notified during an open.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+const NOTIFY_INTERVAL: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "Usually:
   weir serve --at ./data                        HTTP on 127.0.0.1:7070, native on 7071
@@ -542,14 +542,14 @@ impl Signals {
                 drop(waker.write(&[0]));
                 opened
             });
-            let mut told = Instant::now();
+            let mut last_notified = Instant::now();
             while !opener.is_finished() {
                 if self.is_requested().is_some() {
                     notify("STOPPING=1");
                     std::process::exit(0);
                 }
-                if told.elapsed() >= TELL_EVERY {
-                    told = Instant::now();
+                if last_notified.elapsed() >= NOTIFY_INTERVAL {
+                    last_notified = Instant::now();
                     let percent = progress.percent();
                     notify(&format!(
                         "STATUS=opening the store: {percent} %\nEXTEND_TIMEOUT_USEC=60000000"
@@ -638,7 +638,7 @@ impl Signals {
         }
         server.drain();
         // If this fails, the end is noticed later.
-        drop(self.wake.set_read_timeout(Some(LOOK_EVERY_AT_END)));
+        drop(self.wake.set_read_timeout(Some(SHUTDOWN_CHECK_INTERVAL)));
         while !server.is_ended() {
             self.pause(server);
             if self.is_requested().is_some() {

@@ -146,13 +146,13 @@ pub(crate) fn run(caller: &Caller, args: &TokenArgs) -> anyhow::Result<ExitCode>
             out,
             place,
         } => {
-            let wanted = Wanted {
+            let new_token = NewToken {
                 name,
                 rights,
                 expires: *expires,
                 out: out.as_ref(),
             };
-            make(caller, place, &wanted)
+            make(caller, place, &new_token)
         }
         Verb::Ls { place } => list(caller, place),
         Verb::Revoke { id, place } => revoke(caller, place, id),
@@ -160,14 +160,14 @@ pub(crate) fn run(caller: &Caller, args: &TokenArgs) -> anyhow::Result<ExitCode>
 }
 
 /// The properties of a new token.
-struct Wanted<'a> {
+struct NewToken<'a> {
     name: &'a str,
     rights: &'a [String],
     expires: Lifetime,
     out: Option<&'a PathBuf>,
 }
 
-fn make(caller: &Caller, place: &FileArgs, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
+fn make(caller: &Caller, place: &FileArgs, new_token: &NewToken<'_>) -> anyhow::Result<ExitCode> {
     let Some(mut rows) = caller.style.open(Shape::One, NEW_FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -182,10 +182,13 @@ fn make(caller: &Caller, place: &FileArgs, wanted: &Wanted<'_>) -> anyhow::Resul
         IdentitiesFile::empty(path)
     };
     let now = now_ms();
-    let span = wanted.expires.0.map(|time| u64::try_from(time.as_millis()));
+    let span = new_token
+        .expires
+        .0
+        .map(|time| u64::try_from(time.as_millis()));
     let expires = span.map(|ms| now.saturating_add(ms.unwrap_or(u64::MAX)));
     let token = Token::random().failed(|| "cannot create a token".to_owned())?;
-    let file = file.with_token(&token, wanted.name, wanted.rights, now, expires);
+    let file = file.with_token(&token, new_token.name, new_token.rights, now, expires);
     // The error concerns an argument, not a line of the file.
     let file = file.map_err(|error| match error {
         IdentitiesError::Wrong { what: why, .. } => {
@@ -193,26 +196,26 @@ fn make(caller: &Caller, place: &FileArgs, wanted: &Wanted<'_>) -> anyhow::Resul
         }
         error => failure(what(), &error),
     })?;
-    if let Some(out) = wanted.out {
+    if let Some(out) = new_token.out {
         let line = format!("{}\n", token.expose());
         write_private(out, line.as_bytes(), false)
             .failed(|| format!("cannot write the token into {}", out.display()))?;
     }
     file.write().map_err(|error| failure(what(), &error))?;
-    let shown = match wanted.out {
+    let shown = match new_token.out {
         Some(_) => Cell::Nothing,
         None => Cell::Text(token.expose().into()),
     };
     rows.row(&[
         Cell::Text(token.id().into()),
-        Cell::Text(wanted.name.into()),
+        Cell::Text(new_token.name.into()),
         shown,
         expires.map_or(Cell::Nothing, Cell::Time),
-        Cell::Text(wanted.rights.join("; ").into()),
+        Cell::Text(new_token.rights.join("; ").into()),
         Cell::Text(path.display().to_string().into()),
     ])?;
     rows.finish()?;
-    let where_ = match wanted.out {
+    let where_ = match new_token.out {
         Some(out) => format!("the token is in {}", out.display()),
         None => "copy the token now: it is not stored and cannot be shown again".to_owned(),
     };

@@ -18,7 +18,7 @@ use crate::query::{self, Ask};
 use crate::quit::QuitCheck;
 use crate::store::{self, Handle};
 use crate::text;
-use crate::work::{self, Done};
+use crate::work::{self, JobResult};
 
 /// Limit on the results of one call of `weir--drain`.
 const DRAIN_MAX: usize = 64;
@@ -294,9 +294,9 @@ fn drain(env: &Env) -> Result<Value<'_>> {
     let mut items = Vec::new();
     for (id, done) in results {
         let converted = match done {
-            Done::Part(answer) => answer.into_value(env).map(|value| ("part", value)),
-            Done::End(Ok(answer)) => answer.into_value(env).map(|value| ("done", value)),
-            Done::End(Err(error)) => failure(env, &error).map(|value| ("failed", value)),
+            JobResult::Part(answer) => answer.into_value(env).map(|value| ("part", value)),
+            JobResult::End(Ok(answer)) => answer.into_value(env).map(|value| ("done", value)),
+            JobResult::End(Err(error)) => failure(env, &error).map(|value| ("failed", value)),
         };
         // The results are already removed from the queue, so all must reach Lisp.
         let (status, value) = match converted {

@@ -111,7 +111,7 @@ impl Login {
 }
 
 /// An open store, and why it is open for reading only.
-struct Opened {
+struct OpenedStore {
     handle: Arc<Handle>,
     weir: Weir,
     read_only: Option<String>,
@@ -119,13 +119,13 @@ struct Opened {
 
 /// The store in a directory: that of an open site, or a new one. A store that cannot be written is
 /// opened for reading only (ADR 0059).
-fn opened(directory: &Path) -> Result<Opened, Failure> {
+fn opened(directory: &Path) -> Result<OpenedStore, Failure> {
     let mut stores = locked(&STORES);
     if let Some(store) = stores.get(directory)
         && let Some(handle) = store.handle.upgrade()
         && let Ok(weir) = handle.weir()
     {
-        return Ok(Opened {
+        return Ok(OpenedStore {
             handle,
             weir,
             read_only: store.read_only.clone(),
@@ -153,7 +153,7 @@ fn opened(directory: &Path) -> Result<Opened, Failure> {
         read_only: read_only.clone(),
     };
     stores.insert(directory.to_owned(), store);
-    Ok(Opened {
+    Ok(OpenedStore {
         handle,
         weir,
         read_only,
@@ -187,7 +187,7 @@ impl Site {
     /// issues into memory, so it must run on a task.
     pub(crate) fn open(directory: &Path, folder: &Path, name: &str) -> Result<Self, Failure> {
         let settings = Settings::load(folder, name)?;
-        let Opened {
+        let OpenedStore {
             handle,
             weir,
             read_only,

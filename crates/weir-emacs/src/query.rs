@@ -68,8 +68,8 @@ pub(crate) fn deploy(
 
 /// Ends all work and closes all stores, within half a second. Returns whether all ended in time.
 pub(crate) fn shut_down() -> bool {
-    const PATIENCE: Duration = Duration::from_millis(500);
-    let deadline = Instant::now() + PATIENCE;
+    const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
+    let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
     let ended = work::end_all(deadline);
     crate::store::close_all(deadline) && ended
 }

@@ -8,7 +8,7 @@ use emacs::{Env, Result};
 
 /// Time between two checks: too short for the user to notice, and long enough for a negligible
 /// cost.
-const EVERY: Duration = Duration::from_millis(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// `emacs_process_input_quit` of emacs-module.h.
 const QUIT: u32 = 1;
 
@@ -28,11 +28,11 @@ impl<'e> QuitCheck<'e> {
 
     /// Whether the call may continue. After `false` it must return without any effect.
     pub(crate) fn go_on(&mut self) -> bool {
-        if self.last.elapsed() < EVERY {
+        if self.last.elapsed() < CHECK_INTERVAL {
             return true;
         }
         self.last = Instant::now();
-        !asked(self.env)
+        !is_requested(self.env)
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn pending(env: &Env) -> Result<()> {
 }
 
 #[allow(unsafe_code, reason = "the crate does not wrap this function")]
-fn asked(env: &Env) -> bool {
+fn is_requested(env: &Env) -> bool {
     let raw = env.raw();
     // SAFETY: Emacs passed this pointer to the call that runs; it is valid on this thread until the call
     // returns, and `env` lives no longer than that call.

@@ -28,7 +28,7 @@ pub(crate) const BATCH_RECORDS_MAX: usize = 256;
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(100);
 
 /// A result of a write or task.
-pub(crate) enum Done {
+pub(crate) enum JobResult {
     /// More results will follow.
     Part(Answer),
     End(Result<Answer, Failure>),
@@ -37,7 +37,7 @@ pub(crate) enum Done {
 /// The writing end of the pipe of Emacs.
 type WakePipe = Box<dyn Write + Send>;
 /// A queued write, with its number.
-type Queued = (u64, Arc<Cancel>, Job);
+type QueuedWrite = (u64, Arc<Cancel>, Job);
 type Job = Box<dyn FnOnce() -> Result<Answer, Failure> + Send>;
 type Hook = Box<dyn Fn() + Send>;
 
@@ -103,7 +103,7 @@ impl Cancel {
 }
 
 /// Work that has not ended.
-struct Running {
+struct RunningJob {
     cancel: Arc<Cancel>,
     is_write: bool,
 }
@@ -113,11 +113,11 @@ struct Shared {
     /// Whether a byte was written to the pipe and not processed yet.
     wake_pending: AtomicBool,
     pipe_out: Mutex<Option<WakePipe>>,
-    results: Mutex<VecDeque<(u64, Done)>>,
+    results: Mutex<VecDeque<(u64, JobResult)>>,
     taken: Condvar,
-    running: Mutex<HashMap<u64, Running>>,
+    running: Mutex<HashMap<u64, RunningJob>>,
     ended: Condvar,
-    writer: Mutex<Option<SyncSender<Queued>>>,
+    writer: Mutex<Option<SyncSender<QueuedWrite>>>,
 }
 
 static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
@@ -142,7 +142,7 @@ pub(crate) fn set_pipe(pipe_out: WakePipe) {
     }
 }
 
-fn push(id: u64, done: Done) {
+fn push(id: u64, done: JobResult) {
     locked(&SHARED.results).push_back((id, done));
     if !SHARED.wake_pending.swap(true, Ordering::SeqCst)
         && let Some(pipe_out) = locked(&SHARED.pipe_out).as_mut()
@@ -153,7 +153,7 @@ fn push(id: u64, done: Done) {
 }
 
 /// Up to `max` results, and whether more remain.
-pub(crate) fn drain(max: usize) -> (Vec<(u64, Done)>, bool) {
+pub(crate) fn drain(max: usize) -> (Vec<(u64, JobResult)>, bool) {
     SHARED.wake_pending.store(false, Ordering::SeqCst);
     let mut results = locked(&SHARED.results);
     let count = results.len().min(max);
@@ -175,7 +175,7 @@ fn enter(is_write: bool) -> Result<(u64, Arc<Cancel>), Failure> {
     let id = SHARED.next.fetch_add(1, Ordering::SeqCst);
     let cancel = Cancel::new(if is_write { WAITS } else { RUNS });
     let held = Arc::clone(&cancel);
-    let cancel_held = Running {
+    let cancel_held = RunningJob {
         cancel: held,
         is_write,
     };
@@ -203,7 +203,7 @@ pub(crate) fn write(
 ) -> Result<u64, Failure> {
     let mut writer = locked(&SHARED.writer);
     if writer.is_none() {
-        let (sender, jobs) = sync_channel::<Queued>(WRITES_MAX);
+        let (sender, jobs) = sync_channel::<QueuedWrite>(WRITES_MAX);
         thread("weir-write", move || {
             for (id, cancel, job) in jobs {
                 let end = if cancel.begin() {
@@ -211,7 +211,7 @@ pub(crate) fn write(
                 } else {
                     Err(Failure::cancelled())
                 };
-                push(id, Done::End(end));
+                push(id, JobResult::End(end));
                 leave(id);
             }
         })?;
@@ -250,7 +250,7 @@ impl Parts {
         if self.cancel.is_requested() {
             return false;
         }
-        push(self.id, Done::Part(part));
+        push(self.id, JobResult::Part(part));
         true
     }
 }
@@ -267,7 +267,7 @@ pub(crate) fn task(
         if parts.cancel.is_requested() {
             end = Err(Failure::cancelled());
         }
-        push(id, Done::End(end));
+        push(id, JobResult::End(end));
         leave(id);
     });
     if let Err(failure) = started {

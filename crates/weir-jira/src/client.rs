@@ -101,7 +101,7 @@ impl fmt::Debug for Client {
 }
 
 /// The result of one attempt.
-enum Sent {
+enum AttemptResult {
     Answer(Vec<u8>),
     /// Retry after a pause. Returns the error if no attempt is left.
     Again(Option<Duration>, JiraError),
@@ -274,9 +274,9 @@ impl Client {
         let mut attempt = 1;
         loop {
             let (pause, error) = match self.send(method, path, body, reads) {
-                Sent::Answer(answer) => return Ok(answer),
-                Sent::Failed(error) => return Err(error),
-                Sent::Again(pause, error) => (pause, error),
+                AttemptResult::Answer(answer) => return Ok(answer),
+                AttemptResult::Failed(error) => return Err(error),
+                AttemptResult::Again(pause, error) => (pause, error),
             };
             let pause = pause.unwrap_or(Duration::from_secs(1 << attempt));
             if attempt == ATTEMPTS_MAX || pause > PAUSE_MAX {
@@ -306,7 +306,13 @@ impl Client {
         }
     }
 
-    fn send(&self, method: &'static str, path: &str, body: Option<&Value>, reads: bool) -> Sent {
+    fn send(
+        &self,
+        method: &'static str,
+        path: &str,
+        body: Option<&Value>,
+        reads: bool,
+    ) -> AttemptResult {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let broken = |error: &ureq::Error, sent: bool| {
             let timed_out = matches!(error, ureq::Error::Timeout(_));
@@ -319,9 +325,9 @@ impl Client {
             // A site that cannot be reached or does not answer is not asked again at once: the
             // caller is offline.
             if reads && sent && !timed_out {
-                Sent::Again(None, error)
+                AttemptResult::Again(None, error)
             } else {
-                Sent::Failed(error)
+                AttemptResult::Failed(error)
             }
         };
         let mut request = Request::builder()
@@ -371,11 +377,11 @@ impl Client {
             Err(_) => Vec::new(),
         };
         if (200..300).contains(&status) {
-            return Sent::Answer(answer);
+            return AttemptResult::Answer(answer);
         }
         match status {
-            401 => return Sent::Failed(JiraError::Unauthenticated),
-            403 if captcha => return Sent::Failed(JiraError::Captcha),
+            401 => return AttemptResult::Failed(JiraError::Unauthenticated),
+            403 if captcha => return AttemptResult::Failed(JiraError::Captcha),
             _ => {}
         }
         let message = match location {
@@ -390,14 +396,14 @@ impl Client {
         };
         match status {
             // The caller waits, after it has recorded that the write was not executed.
-            429 if !reads => Sent::Failed(JiraError::Limited {
+            429 if !reads => AttemptResult::Failed(JiraError::Limited {
                 path: without_query(path),
                 wait: pause.unwrap_or(if own_limit { ISSUE_PAUSE } else { WRITE_PAUSE }),
                 issue: own_limit,
             }),
-            429 => Sent::Again(pause, error),
-            502..=504 if reads => Sent::Again(pause, error),
-            _ => Sent::Failed(error),
+            429 => AttemptResult::Again(pause, error),
+            502..=504 if reads => AttemptResult::Again(pause, error),
+            _ => AttemptResult::Failed(error),
         }
     }
 }

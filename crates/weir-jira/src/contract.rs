@@ -36,8 +36,8 @@ pub struct Finding {
     pub outcome: Outcome,
 }
 
-type Checked = std::result::Result<(), Outcome>;
-type Check = (&'static str, fn(&Site<'_>) -> Checked);
+type CheckResult = std::result::Result<(), Outcome>;
+type Check = (&'static str, fn(&Site<'_>) -> CheckResult);
 
 /// Runs the checks for the deployment of the client. `project` is the key of the project whose
 /// issues are read, by default the first one. With `write`, issues of that project are also
@@ -170,7 +170,7 @@ fn done<T>(result: Result<T>) -> std::result::Result<T, Outcome> {
 }
 
 /// Checks that a request fails with this status and a message.
-fn refused(result: Result<Value>, wanted: u16) -> Checked {
+fn refused(result: Result<Value>, wanted: u16) -> CheckResult {
     match result {
         Err(JiraError::Status {
             status, message, ..
@@ -186,7 +186,7 @@ fn refused(result: Result<Value>, wanted: u16) -> Checked {
 }
 
 /// Checks that each path leads to a value that is not null.
-fn has(value: &Value, pointers: &[&str]) -> Checked {
+fn has(value: &Value, pointers: &[&str]) -> CheckResult {
     let missing = pointers
         .iter()
         .find(|pointer| value.pointer(pointer).is_none_or(Value::is_null));
@@ -196,7 +196,7 @@ fn has(value: &Value, pointers: &[&str]) -> Checked {
     }
 }
 
-fn is(fine: bool, otherwise: &str) -> Checked {
+fn is(fine: bool, otherwise: &str) -> CheckResult {
     if fine { Ok(()) } else { Err(broken(otherwise)) }
 }
 
@@ -254,7 +254,7 @@ impl Site<'_> {
     }
 }
 
-fn server(site: &Site<'_>) -> Checked {
+fn server(site: &Site<'_>) -> CheckResult {
     let server: Value = done(site.client.get("serverInfo"))?;
     let kind = match site.client.deployment() {
         Deployment::Cloud => "Cloud",
@@ -265,7 +265,7 @@ fn server(site: &Site<'_>) -> Checked {
     is(at.is_some(), "serverTime is not a time")
 }
 
-fn account(site: &Site<'_>) -> Checked {
+fn account(site: &Site<'_>) -> CheckResult {
     let id = match site.client.deployment() {
         Deployment::Cloud => "/accountId",
         Deployment::DataCenter => "/name",
@@ -273,7 +273,7 @@ fn account(site: &Site<'_>) -> Checked {
     has(&site.myself, &[id, "/displayName", "/timeZone"])
 }
 
-fn rights(site: &Site<'_>) -> Checked {
+fn rights(site: &Site<'_>) -> CheckResult {
     let path = "mypermissions?permissions=BROWSE_PROJECTS,EDIT_ISSUES";
     let found: Value = done(site.client.get(path))?;
     for right in ["BROWSE_PROJECTS", "EDIT_ISSUES"] {
@@ -283,12 +283,12 @@ fn rights(site: &Site<'_>) -> Checked {
     Ok(())
 }
 
-fn fields(site: &Site<'_>) -> Checked {
+fn fields(site: &Site<'_>) -> CheckResult {
     let found: Value = done(site.client.get("field"))?;
     has(first(&found, "fields")?, &["/id", "/name"])
 }
 
-fn statuses(site: &Site<'_>) -> Checked {
+fn statuses(site: &Site<'_>) -> CheckResult {
     let found: Value = done(site.client.get("status"))?;
     has(
         first(&found, "statuses")?,
@@ -296,7 +296,7 @@ fn statuses(site: &Site<'_>) -> Checked {
     )
 }
 
-fn one_issue(site: &Site<'_>) -> Checked {
+fn one_issue(site: &Site<'_>) -> CheckResult {
     let issue = site.issue()?;
     let key = issue["key"].as_str().unwrap_or_default();
     for name in [id_of(issue), key] {
@@ -311,11 +311,11 @@ fn one_issue(site: &Site<'_>) -> Checked {
     Ok(())
 }
 
-fn unknown_issue(site: &Site<'_>) -> Checked {
+fn unknown_issue(site: &Site<'_>) -> CheckResult {
     refused(site.client.get(&format!("issue/{NO_ISSUE}")), 404)
 }
 
-fn comments(site: &Site<'_>) -> Checked {
+fn comments(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/{}/comment?maxResults=1", id_of(site.issue()?));
     let found: Value = done(site.client.get(&path))?;
     has(&found, &["/startAt", "/maxResults", "/total", "/comments"])?;
@@ -323,12 +323,12 @@ fn comments(site: &Site<'_>) -> Checked {
     is(count <= 1, "more comments than were asked for")
 }
 
-fn wrong_query(site: &Site<'_>) -> Checked {
+fn wrong_query(site: &Site<'_>) -> CheckResult {
     let jql = format!("project = \"{}\" AND no_such_field = 1", site.project);
     refused(site.search(&json!({"jql": jql, "fields": ["id"]})), 400)
 }
 
-fn projects(site: &Site<'_>) -> Checked {
+fn projects(site: &Site<'_>) -> CheckResult {
     let path = "project/search?startAt=0&maxResults=1";
     let found: Value = done(site.client.get(path))?;
     has(&found, &["/startAt", "/maxResults", "/total", "/isLast"])?;
@@ -337,12 +337,12 @@ fn projects(site: &Site<'_>) -> Checked {
     is(first["id"].is_string(), "the id is not a string")
 }
 
-fn old_search(site: &Site<'_>) -> Checked {
+fn old_search(site: &Site<'_>) -> CheckResult {
     let body = json!({"jql": site.jql("updated ASC"), "maxResults": 1});
     refused(site.client.ask("search", &body), 410)
 }
 
-fn search_page(site: &Site<'_>) -> Checked {
+fn search_page(site: &Site<'_>) -> CheckResult {
     let body = json!({"jql": site.jql("updated ASC"), "fields": ["updated"], "maxResults": 1});
     let found = done(site.search(&body))?;
     has(&found, &["/issues"])?;
@@ -358,7 +358,7 @@ fn search_page(site: &Site<'_>) -> Checked {
 }
 
 /// Reads at most three pages of two issues.
-fn search_walk(site: &Site<'_>) -> Checked {
+fn search_walk(site: &Site<'_>) -> CheckResult {
     let mut body = json!({"jql": site.jql("updated ASC, key ASC"), "fields": ["updated"],
         "maxResults": 2});
     let (mut seen, mut before) = (Vec::new(), i64::MIN);
@@ -382,14 +382,14 @@ fn search_walk(site: &Site<'_>) -> Checked {
     is(seen.len() > 2, "the pages are empty")
 }
 
-fn search_default(site: &Site<'_>) -> Checked {
+fn search_default(site: &Site<'_>) -> CheckResult {
     let found = done(site.search(&json!({"jql": site.jql("updated ASC"), "maxResults": 1})))?;
     let issue = first(&found["issues"], "issues")?;
     has(issue, &["/id"])?;
     is(issue["fields"]["summary"].is_null(), "it has a summary")
 }
 
-fn search_by_time(site: &Site<'_>) -> Checked {
+fn search_by_time(site: &Site<'_>) -> CheckResult {
     let issue = site.issue()?;
     let at = updated(issue)?;
     let jql = |from: i64| {
@@ -418,7 +418,7 @@ fn search_by_time(site: &Site<'_>) -> Checked {
     )
 }
 
-fn search_by_id(site: &Site<'_>) -> Checked {
+fn search_by_id(site: &Site<'_>) -> CheckResult {
     let id = id_of(site.issue()?);
     let jql = format!(
         "project = \"{}\" AND id > {id} ORDER BY id ASC",
@@ -433,12 +433,12 @@ fn search_by_id(site: &Site<'_>) -> Checked {
     is(all, "an issue with a smaller id was answered")
 }
 
-fn search_ids(site: &Site<'_>) -> Checked {
+fn search_ids(site: &Site<'_>) -> CheckResult {
     let body = json!({"jql": site.jql("id ASC"), "fields": ["id"], "maxResults": 5000});
     has(&done(site.search(&body))?, &["/issues"])
 }
 
-fn bulk(site: &Site<'_>) -> Checked {
+fn bulk(site: &Site<'_>) -> CheckResult {
     let id = id_of(site.issue()?);
     let body = json!({"issueIdsOrKeys": [id, NO_ISSUE], "fields": ["summary"]});
     let found: Value = done(site.client.ask("issue/bulkfetch", &body))?;
@@ -447,13 +447,13 @@ fn bulk(site: &Site<'_>) -> Checked {
     is(ids == [id], "the answer is not that one issue")
 }
 
-fn changelog(site: &Site<'_>) -> Checked {
+fn changelog(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/{}/changelog?maxResults=1", id_of(site.issue()?));
     let found: Value = done(site.client.get(&path))?;
     has(&found, &["/startAt", "/total", "/isLast", "/values"])
 }
 
-fn createmeta(site: &Site<'_>) -> Checked {
+fn createmeta(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/createmeta/{}/issuetypes", site.project);
     let found: Value = done(site.client.get(&path))?;
     has(&found, &["/startAt", "/total"])?;
@@ -465,7 +465,7 @@ fn createmeta(site: &Site<'_>) -> Checked {
     has(field, &["/fieldId", "/name", "/required", "/schema/type"])
 }
 
-fn editmeta(site: &Site<'_>) -> Checked {
+fn editmeta(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/{}/editmeta", id_of(site.issue()?));
     let found: Value = done(site.client.get(&path))?;
     let fields = found["fields"].as_object();
@@ -476,7 +476,7 @@ fn editmeta(site: &Site<'_>) -> Checked {
     has(summary, &["/name", "/schema/type", "/operations"])
 }
 
-fn transitions(site: &Site<'_>) -> Checked {
+fn transitions(site: &Site<'_>) -> CheckResult {
     let id = id_of(site.issue()?);
     let path = format!("issue/{id}/transitions?expand=transitions.fields");
     let found: Value = done(site.client.get(&path))?;
@@ -484,29 +484,29 @@ fn transitions(site: &Site<'_>) -> Checked {
     has(one, &["/id", "/name", "/to/id", "/to/name", "/fields"])
 }
 
-fn priorities(site: &Site<'_>) -> Checked {
+fn priorities(site: &Site<'_>) -> CheckResult {
     let found: Value = done(site.client.get("priority/search"))?;
     has(&found, &["/total", "/isLast"])?;
     has(first(&found["values"], "priorities")?, &["/id", "/name"])
 }
 
-fn link_types(site: &Site<'_>) -> Checked {
+fn link_types(site: &Site<'_>) -> CheckResult {
     let found: Value = done(site.client.get("issueLinkType"))?;
     let one = first(&found["issueLinkTypes"], "types of links")?;
     has(one, &["/name", "/inward", "/outward"])
 }
 
-fn users(site: &Site<'_>) -> Checked {
+fn users(site: &Site<'_>) -> CheckResult {
     let found: Value = done(site.client.get("users/search?maxResults=2"))?;
     has(first(&found, "users")?, &["/accountId", "/displayName"])
 }
 
-fn project_list(site: &Site<'_>) -> Checked {
+fn project_list(site: &Site<'_>) -> CheckResult {
     let found: Value = done(site.client.get("project"))?;
     has(first(&found, "projects")?, &["/id", "/key", "/name"])
 }
 
-fn offset_page(site: &Site<'_>) -> Checked {
+fn offset_page(site: &Site<'_>) -> CheckResult {
     let body = json!({"jql": site.jql("updated ASC"), "fields": ["updated"], "maxResults": 1});
     let found = done(site.search(&body))?;
     has(&found, &["/startAt", "/maxResults", "/total", "/issues"])?;
@@ -515,7 +515,7 @@ fn offset_page(site: &Site<'_>) -> Checked {
 }
 
 /// Reads at most three pages of two issues.
-fn offset_walk(site: &Site<'_>) -> Checked {
+fn offset_walk(site: &Site<'_>) -> CheckResult {
     let mut seen: Vec<Value> = Vec::new();
     for _ in 0..3 {
         let body = json!({"jql": site.jql("key ASC"), "fields": ["id"], "maxResults": 2,
@@ -534,7 +534,7 @@ fn offset_walk(site: &Site<'_>) -> Checked {
 }
 
 /// Creates an issue, and deletes it even if a check fails.
-fn life(site: &Site<'_>) -> Checked {
+fn life(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/createmeta/{}/issuetypes", site.project);
     let types: Value = done(site.client.get(&path))?;
     let types = types["issueTypes"].as_array().into_iter().flatten();
@@ -557,7 +557,7 @@ fn life(site: &Site<'_>) -> Checked {
     refused(site.client.get(&format!("issue/{id}")), 404)
 }
 
-fn changed(site: &Site<'_>, id: &str, marker: &Value) -> Checked {
+fn changed(site: &Site<'_>, id: &str, marker: &Value) -> CheckResult {
     let path = format!("issue/{id}");
     let body = json!({"fields": {"summary": "A check of Weir"},
         "update": {"labels": [{"add": "weir-check"}]}});

@@ -106,7 +106,7 @@ pub struct Person {
 }
 
 /// Fields that every site has, with their schemas, used if the fields were not requested.
-const KNOWN: &[(&str, &str, &str)] = &[
+const DEFAULT_FIELDS: &[(&str, &str, &str)] = &[
     ("summary", "Summary", "string"),
     ("description", "Description", "doc"),
     ("environment", "Environment", "doc"),
@@ -301,7 +301,7 @@ pub fn fields_for(replica: &Replica, project: &str, kind: &str) -> Result<Vec<Fi
         .flatten()
         .map(|raw| described(raw, None))
         .collect();
-    for (id, name, schema) in KNOWN {
+    for (id, name, schema) in DEFAULT_FIELDS {
         if !found.iter().any(|field| field.id == *id) {
             let schema = match schema.split_once(':') {
                 Some((_, items)) => json!({"type": "array", "items": items}),

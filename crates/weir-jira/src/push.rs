@@ -182,23 +182,23 @@ impl Push<'_> {
                 }
                 Plan::Conflict(mut rest) => {
                     rest.state = State::Conflict;
-                    self.say(&rest);
+                    self.report_problem(&rest);
                     // Updates the replica with the change of the other user.
                     if let Some(id) = self.planner.site_id(&rest.issue)? {
                         self.done.entry(id).or_default();
                     }
-                    return self.stay(*rest, found);
+                    return self.save_and_defer(*rest, found);
                 }
                 Plan::Reject(why) => {
                     op.state = State::Rejected;
                     op.problem = Some(why);
-                    self.say(&op);
-                    return self.stay(op, found);
+                    self.report_problem(&op);
+                    return self.save_and_defer(op, found);
                 }
                 Plan::Wait(until_ms) => {
                     op.state = State::Unknown;
                     op.not_before_ms = self.now_ms + (until_ms - self.planner.site_now_ms());
-                    return self.stay(op, found);
+                    return self.save_and_defer(op, found);
                 }
                 Plan::Send(request, rest) => (request, rest),
             };
@@ -246,7 +246,7 @@ impl Push<'_> {
             }
         }
         op.not_before_ms = self.now_ms + (1000 << op.attempts.min(8)).min(BACK_OFF_MAX_MS);
-        self.stay(op, found)
+        self.save_and_defer(op, found)
     }
 
     /// Records why the site did not execute a write. Returns whether to retry.
@@ -264,7 +264,7 @@ impl Push<'_> {
                 let ms = i64::try_from(wait.as_millis()).unwrap_or(BACK_OFF_MAX_MS);
                 if issue {
                     op.not_before_ms = self.now_ms + ms;
-                    self.stay(op.clone(), found)?;
+                    self.save_and_defer(op.clone(), found)?;
                     return Ok(false);
                 }
                 self.save(op, found)?;
@@ -288,8 +288,8 @@ impl Push<'_> {
                     self.fetch_again.insert(op.issue.clone());
                 }
                 op.state = State::Rejected;
-                self.say(op);
-                self.stay(op.clone(), found)?;
+                self.report_problem(op);
+                self.save_and_defer(op.clone(), found)?;
                 Ok(false)
             }
             error => {
@@ -299,14 +299,14 @@ impl Push<'_> {
         }
     }
 
-    fn say(&mut self, op: &Op) {
+    fn report_problem(&mut self, op: &Op) {
         let why = op.problem.as_deref().unwrap_or_default();
         let text = format!("{} {} ({}): {why}", op.key, op.state.name(), op.number);
         self.report.messages.push(text);
     }
 
     /// Stores an operation and leaves it in the outbox.
-    fn stay(&mut self, op: Op, found: u64) -> Result<()> {
+    fn save_and_defer(&mut self, op: Op, found: u64) -> Result<()> {
         self.save(&op, found)?;
         self.defer(op);
         Ok(())
@@ -349,8 +349,8 @@ impl Push<'_> {
                 self.done.entry(id).or_default().extend(op.action.touches());
             }
             rest.state = State::Conflict;
-            self.say(&rest);
-            return self.stay(*rest, found);
+            self.report_problem(&rest);
+            return self.save_and_defer(*rest, found);
         }
         let mut sent = op.clone();
         sent.state = State::Sent;

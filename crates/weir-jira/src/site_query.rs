@@ -85,7 +85,7 @@ pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result
 ///
 /// # Errors
 /// As [`ask`]; `Transport` if the site cannot be reached and there is no last answer.
-pub fn ask_or_last(
+pub fn ask_or_cached(
     client: &Client,
     replica: &Replica,
     jql: &str,

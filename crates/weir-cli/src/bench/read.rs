@@ -6,7 +6,7 @@ use clap::Args;
 use twox_hash::XxHash3_64;
 use weir::{ConsequenceOffset, ErrorCode, ReadFrom, Topic};
 
-use super::{Bench, Load, Measured, Measurements, join, share, sum};
+use super::{Bench, Load, Measurement, Measurements, join, share, sum};
 use crate::report::{Failure, FailureContext};
 
 /// Arguments of `weir bench read`.
@@ -19,7 +19,7 @@ pub(crate) struct ReadArgs {
     single: bool,
 }
 
-pub(super) fn run(bench: &Bench<'_>, args: &ReadArgs) -> anyhow::Result<Measured> {
+pub(super) fn run(bench: &Bench<'_>, args: &ReadArgs) -> anyhow::Result<Measurement> {
     let load = &args.load;
     let failed = || format!("cannot read {}", load.topic);
     let topics: Vec<Topic> = (0..load.clients)
@@ -54,7 +54,7 @@ pub(super) fn run(bench: &Bench<'_>, args: &ReadArgs) -> anyhow::Result<Measured
     });
     let time = started.elapsed();
     let seen = sum(all)?;
-    Ok(Measured {
+    Ok(Measurement {
         verb: "read",
         clients: load.clients,
         batch: 1,

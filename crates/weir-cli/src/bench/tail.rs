@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use weir::{ReadFrom, TopicReader};
 
-use super::{Bench, Load, Measured, Measurements, join, sum};
+use super::{Bench, Load, Measurement, Measurements, join, sum};
 use crate::report::FailureContext;
 use crate::write::ensure;
 
@@ -30,7 +30,7 @@ pub(crate) struct TailArgs {
     rate: Option<u64>,
 }
 
-pub(super) fn run(bench: &Bench<'_>, args: &TailArgs) -> anyhow::Result<Measured> {
+pub(super) fn run(bench: &Bench<'_>, args: &TailArgs) -> anyhow::Result<Measurement> {
     let load = &args.load;
     let failed = || format!("cannot read {}", load.topic);
     ensure(bench.caller, bench.weir, &load.topic, false)?;
@@ -59,7 +59,7 @@ pub(super) fn run(bench: &Bench<'_>, args: &TailArgs) -> anyhow::Result<Measured
     let time = started.elapsed();
     let mut seen = sum(all)?;
     seen.invalid = wrote?;
-    Ok(Measured {
+    Ok(Measurement {
         verb: "tail",
         clients: load.clients,
         batch: 1,

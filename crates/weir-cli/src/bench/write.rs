@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use weir::{Effect, Intention, Operation, Proposal};
 
-use super::{Bench, Load, Measured, Measurements, join, share, sum};
+use super::{Bench, Load, Measurement, Measurements, join, share, sum};
 use crate::report::{FailureContext, OutcomeContext};
 use crate::write::ensure;
 
@@ -29,7 +29,7 @@ pub(crate) struct WriteArgs {
     window: u64,
 }
 
-pub(super) fn run(bench: &Bench<'_>, args: &WriteArgs) -> anyhow::Result<Measured> {
+pub(super) fn run(bench: &Bench<'_>, args: &WriteArgs) -> anyhow::Result<Measurement> {
     let load = &args.load;
     ensure(bench.caller, bench.weir, &load.topic, false)?;
     // The connections exist before the measured time starts.
@@ -50,7 +50,7 @@ pub(super) fn run(bench: &Bench<'_>, args: &WriteArgs) -> anyhow::Result<Measure
     });
     let time = started.elapsed();
     let seen = sum(all)?;
-    Ok(Measured {
+    Ok(Measurement {
         verb: "write",
         clients: load.clients,
         batch: args.batch,

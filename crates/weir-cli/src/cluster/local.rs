@@ -114,14 +114,14 @@ impl LocalNode {
 }
 
 /// A started node.
-struct Started {
+struct StartedNode {
     node: LocalNode,
     child: Child,
     /// The exit status; `None` while the node runs.
     ended: Option<ExitStatus>,
 }
 
-impl Started {
+impl StartedNode {
     fn new(node: &LocalNode) -> anyhow::Result<Self> {
         let failed = || format!("cannot start node {}", node.number);
         let log = std::fs::OpenOptions::new()
@@ -171,7 +171,7 @@ impl Started {
         self.ended
     }
 
-    fn ask_to_end(&self) {
+    fn request_stop(&self) {
         if let (None, Some(pid)) = (
             self.ended,
             i32::try_from(self.child.id())
@@ -185,12 +185,12 @@ impl Started {
 }
 
 /// All running nodes; dropping this ends them.
-struct All(Vec<Started>);
+struct All(Vec<StartedNode>);
 
 impl Drop for All {
     fn drop(&mut self) {
         for started in &self.0 {
-            started.ask_to_end();
+            started.request_stop();
         }
         let until = Instant::now() + END_TIMEOUT;
         for started in &mut self.0 {
@@ -217,7 +217,7 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
     for node in &nodes {
         // A new node joins the earlier ones, so they must be running.
         let is_new = !ClusterNode::is_node(&node.directory).failed(what)?;
-        all.0.push(Started::new(node)?);
+        all.0.push(StartedNode::new(node)?);
         if is_new && !wait(&mut all, &end, node)? {
             return Ok(ExitCode::SUCCESS);
         }

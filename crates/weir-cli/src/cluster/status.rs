@@ -104,7 +104,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let mut options = place::connect_options(caller)?;
     options.connect_timeout = ANSWER_TIMEOUT;
     options.patience = ANSWER_TIMEOUT;
-    let answers = ask_others(&options, &first, &members);
+    let answers = query_others(&options, &first, &members);
     let known = |answer: &Result<Option<Answer>, String>| match answer {
         Ok(Some(answer)) => answer.cluster.committed,
         _ => 0,
@@ -142,7 +142,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
 }
 
 /// Requests the state of all members but the first one, whose place is `None`.
-fn ask_others(
+fn query_others(
     options: &ConnectOptions,
     first: &Answer,
     members: &[MemberStatus],

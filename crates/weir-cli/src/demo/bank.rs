@@ -105,20 +105,20 @@ fn account(number: u8) -> [u8; 32] {
 struct Model([i64; 256]);
 
 impl Model {
-    fn judge(&mut self, wish: &Transfer) -> Option<u16> {
-        let (from, to) = (usize::from(wish.from), usize::from(wish.to));
+    fn expected_refusal(&mut self, transfer: &Transfer) -> Option<u16> {
+        let (from, to) = (usize::from(transfer.from), usize::from(transfer.to));
         let has = self.0.get(from).copied().unwrap_or(0);
-        let refused = match wish {
-            _ if wish.broken => Some(1),
-            _ if wish.amount <= 0 => Some(2),
+        let refused = match transfer {
+            _ if transfer.broken => Some(1),
+            _ if transfer.amount <= 0 => Some(2),
             _ if from == to => Some(3),
-            _ if wish.stale => Some(4),
+            _ if transfer.stale => Some(4),
             _ if from == 0 => Some(8),
-            _ if has < wish.amount => Some(6),
+            _ if has < transfer.amount => Some(6),
             _ => None,
         };
         if refused.is_none() {
-            for (number, change) in [(from, -wish.amount), (to, wish.amount)] {
+            for (number, change) in [(from, -transfer.amount), (to, transfer.amount)] {
                 if let Some(balance) = self.0.get_mut(number) {
                     *balance += change;
                 }
@@ -200,9 +200,9 @@ fn open_bank(weir: &Weir) -> anyhow::Result<i64> {
     let topic = weir.topic(TOPIC)?;
     let made = topic.create_program(&TopicOptions::default(), PROGRAM, ARGUMENTS)?;
     ensure!(made.is_valid(), "the bank was not created: {made:?}");
-    let wishes: Vec<Vec<u8>> = (1..=ACCOUNTS).map(|to| mint(to).value()).collect();
+    let values: Vec<Vec<u8>> = (1..=ACCOUNTS).map(|to| mint(to).value()).collect();
     let mut intentions: Vec<Intention<'_>> =
-        wishes.iter().map(|value| wish(&[0; 32], value)).collect();
+        values.iter().map(|value| put(&[0; 32], value)).collect();
     for intention in &mut intentions {
         intention.principal = b"mint";
     }
@@ -224,7 +224,7 @@ fn mint(to: u8) -> Transfer {
     }
 }
 
-fn wish<'a>(key: &'a [u8], value: &'a [u8]) -> Intention<'a> {
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Intention<'a> {
     Intention::new(TOPIC, Operation::Put { key, value })
 }
 
@@ -232,14 +232,14 @@ fn wish<'a>(key: &'a [u8], value: &'a [u8]) -> Intention<'a> {
 fn pay(
     weir: &Weir,
     writer: u8,
-    wishes: u64,
+    transfers: u64,
     interrupt: &Interrupt,
     answered: impl Fn(u64),
 ) -> anyhow::Result<Vec<Answer>> {
     let mut session = weir.session(client(100 + writer));
     let mut under_way = VecDeque::new();
     let mut answers = Vec::new();
-    let all: Vec<Transfer> = (0..wishes).map(|n| Transfer::draw(writer, n)).collect();
+    let all: Vec<Transfer> = (0..transfers).map(|n| Transfer::draw(writer, n)).collect();
     for call in all.chunks(CALL_TRANSFERS) {
         check_interrupt(interrupt)?;
         under_way.push_back((send(&mut session, call)?, call));
@@ -260,10 +260,10 @@ fn pay(
 fn send(session: &mut Session, call: &[Transfer]) -> anyhow::Result<weir::Pending> {
     let bytes: Vec<_> = call
         .iter()
-        .map(|wish| (account(wish.from), wish.value()))
+        .map(|transfer| (account(transfer.from), transfer.value()))
         .collect();
-    let wishes: Vec<_> = bytes.iter().map(|(key, value)| wish(key, value)).collect();
-    Ok(session.send(&wishes)?)
+    let puts: Vec<_> = bytes.iter().map(|(key, value)| put(key, value)).collect();
+    Ok(session.send(&puts)?)
 }
 
 fn take(
@@ -298,7 +298,7 @@ fn agree(answers: &[Answer]) -> anyhow::Result<Model> {
         }
     }
     for answer in answers {
-        let expected = model.judge(&answer.transfer);
+        let expected = model.expected_refusal(&answer.transfer);
         let code = answer.reject.as_ref().map(|(code, _)| *code);
         ensure!(
             code == expected,

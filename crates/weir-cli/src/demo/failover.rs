@@ -102,7 +102,7 @@ impl Cluster {
     }
 
     /// Statuses of the nodes that respond.
-    fn said(&self) -> Vec<ClusterStatus> {
+    fn statuses(&self) -> Vec<ClusterStatus> {
         let ask = |native: &str| Weir::connect(native).ok()?.status().ok()?.server?.cluster;
         let nodes = self.nodes.values();
         nodes.filter_map(|(_, native)| ask(native)).collect()
@@ -117,11 +117,14 @@ impl Cluster {
         let until = Instant::now() + TIMEOUT;
         loop {
             check_interrupt(interrupt)?;
-            let said = self.said();
-            if let Some(found) = wanted(&said) {
+            let statuses = self.statuses();
+            if let Some(found) = wanted(&statuses) {
                 return Ok(found);
             }
-            ensure!(Instant::now() < until, "the nodes do not agree: {said:?}");
+            ensure!(
+                Instant::now() < until,
+                "the nodes do not agree: {statuses:?}"
+            );
             std::thread::sleep(PAUSE);
         }
     }
@@ -151,17 +154,17 @@ pub(super) fn run(
         options.connect_timeout = TIMEOUT;
         let client = Weir::connect_with(&cluster.at, &options)?;
         client.topic(TOPIC)?.ensure()?;
-        let mut told = Acknowledged::default();
+        let mut acknowledged = Acknowledged::default();
         let mut write = |nonce| -> anyhow::Result<()> {
             check_interrupt(interrupt)?;
             let (offset, _) = put(&client, 0, nonce)?;
-            told[0].push(offset);
+            acknowledged[0].push(offset);
             Ok(())
         };
         (1..=EVENTS).try_for_each(&mut write)?;
 
-        let leader = cluster.until(interrupt, |said| {
-            let mut leaders = said.iter().filter(|node| node.role == "leader");
+        let leader = cluster.until(interrupt, |statuses| {
+            let mut leaders = statuses.iter().filter(|node| node.role == "leader");
             leaders.next().map(|leader| leader.node)
         })?;
         let (pid, _) = cluster.nodes.get(&leader).context("the leader is not a node of the cluster")?;
@@ -172,20 +175,20 @@ pub(super) fn run(
         (EVENTS + 2..=2 * EVENTS).try_for_each(&mut write)?;
 
         cluster.restart(directory, leader)?;
-        let digest = cluster.until(interrupt, |said| {
-            let first = said.first().filter(|_| said.len() == NODES)?;
+        let digest = cluster.until(interrupt, |statuses| {
+            let first = statuses.first().filter(|_| statuses.len() == NODES)?;
             let is_same = |one: &ClusterStatus| {
                 (one.applied, one.last) == (first.applied, first.applied)
             };
-            said.iter().all(is_same).then(|| {
-                let digests: Vec<_> = said.iter().map(|one| one.digest.clone()).collect();
+            statuses.iter().all(is_same).then(|| {
+                let digests: Vec<_> = statuses.iter().map(|one| one.digest.clone()).collect();
                 digests
             })
         })?;
         let first = digest.first().context("no digest")?;
         ensure!(digest.iter().all(|one| one == first), "digests differ: {digest:?}");
         for (_, native) in cluster.nodes.values() {
-            let found = check(&Weir::connect(native)?, &told)?;
+            let found = check(&Weir::connect(native)?, &acknowledged)?;
             nothing_lost(&found)?;
             ensure!(found.events == 2 * EVENTS, "{} events", found.events);
         }

@@ -107,7 +107,7 @@ pub(super) fn run(directory: &Path, show: OutputOptions) -> anyhow::Result<ExitC
         let facts = match &result {
             Ok(records) => json!({"ok": true, "records": records}),
             Err(error) => {
-                let failed = error.downcast_ref::<stage::Failed>();
+                let failed = error.downcast_ref::<stage::FailedStep>();
                 let failed = failed.map(|failed| failed.name);
                 json!({"ok": false, "failed": failed, "error": stage::cause(error)})
             }

@@ -83,7 +83,7 @@ impl DemoOutput {
     ) -> anyhow::Result<T> {
         self.steps += 1;
         check_interrupt(&self.interrupt)?;
-        let (line, value) = work(self).with_context(|| Failed {
+        let (line, value) = work(self).with_context(|| FailedStep {
             step: self.steps,
             name,
         })?;
@@ -166,12 +166,12 @@ pub(super) fn print(line: &impl Display) -> anyhow::Result<bool> {
 
 /// The outermost context of an error in a step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Failed {
+pub(super) struct FailedStep {
     pub(super) step: u32,
     pub(super) name: &'static str,
 }
 
-impl std::fmt::Display for Failed {
+impl std::fmt::Display for FailedStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "step {} ({}) failed", self.step, self.name)
     }
@@ -180,7 +180,7 @@ impl std::fmt::Display for Failed {
 /// Prints what failed, why, and what to try, to standard error.
 pub(super) fn explain(error: &anyhow::Error, advice: &str) {
     let cross = paint("✗", RED, io::stderr().is_terminal());
-    let what = match error.downcast_ref::<Failed>() {
+    let what = match error.downcast_ref::<FailedStep>() {
         Some(failed) => format!("{:2} {cross} {} failed", failed.step, failed.name),
         None => format!("   {cross} the demo failed"),
     };
@@ -191,7 +191,7 @@ pub(super) fn explain(error: &anyhow::Error, advice: &str) {
 
 /// The causes of the error below the step, in one sentence.
 pub(super) fn cause(error: &anyhow::Error) -> String {
-    let skip = usize::from(error.downcast_ref::<Failed>().is_some());
+    let skip = usize::from(error.downcast_ref::<FailedStep>().is_some());
     let causes: Vec<String> = error.chain().skip(skip).map(ToString::to_string).collect();
     causes.join(": ")
 }

@@ -156,7 +156,7 @@ fn rejected(facts: &mut Facts) {
 /// Ends a run after a failure.
 fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        let failed = error.downcast_ref::<stage::Failed>();
+        let failed = error.downcast_ref::<stage::FailedStep>();
         facts.insert("ok".into(), false.into());
         facts.insert("failed".into(), json!(failed.map(|failed| failed.name)));
         facts.insert("error".into(), stage::cause(error).into());

@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for Pick<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
-        while let Some(is_it) = map.next_key_seed(Is(self.0))? {
+        while let Some(is_it) = map.next_key_seed(NameEquals(self.0))? {
             if is_it {
                 found = Some(map.next_value()?);
             } else {
@@ -160,9 +160,9 @@ impl<'de> Visitor<'de> for Pick<'_> {
 }
 
 /// Compares a name without copying it.
-struct Is<'s>(&'s Step);
+struct NameEquals<'s>(&'s Step);
 
-impl<'de> DeserializeSeed<'de> for Is<'_> {
+impl<'de> DeserializeSeed<'de> for NameEquals<'_> {
     type Value = bool;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
@@ -170,7 +170,7 @@ impl<'de> DeserializeSeed<'de> for Is<'_> {
     }
 }
 
-impl Visitor<'_> for Is<'_> {
+impl Visitor<'_> for NameEquals<'_> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

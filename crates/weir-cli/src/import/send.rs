@@ -57,11 +57,11 @@ pub(super) struct Sender<'a> {
     chains: Vec<u64>,
     /// Lines of the items of the batch.
     lines: Vec<u64>,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentBatch>,
     counts: Counts,
 }
 
-struct Sent {
+struct SentBatch {
     answer: Answer,
     lines: Vec<u64>,
 }
@@ -147,7 +147,7 @@ impl<'a> Sender<'a> {
         self.chains.push(self.chain);
         self.lines.push(line);
         if self.nonce == self.last {
-            self.prove()?;
+            self.verify_last_item()?;
         }
         let full = self.items.len() as u64 >= self.args.batch;
         Ok(full || self.items.bytes() >= BATCH_BYTES)
@@ -172,7 +172,7 @@ impl<'a> Sender<'a> {
 
     /// Sends the last written item again. The store returns its stored verdict if no item up to it
     /// has changed, and rejects it otherwise.
-    fn prove(&mut self) -> anyhow::Result<()> {
+    fn verify_last_item(&mut self) -> anyhow::Result<()> {
         let last = self.last;
         let Some(session) = &mut self.session else {
             return Ok(());
@@ -210,7 +210,7 @@ impl<'a> Sender<'a> {
             None => Answer::Bare(self.weir.propose(&intentions).failed(failed)?),
         };
         let lines = std::mem::take(&mut self.lines);
-        self.sent.push_back(Sent { answer, lines });
+        self.sent.push_back(SentBatch { answer, lines });
         self.items.clear();
         self.chains.clear();
         self.settle(PENDING_MAX)

@@ -10,7 +10,7 @@ use super::input_item::{InputItem, Problem};
 use super::key_path::KeyPath;
 use super::lines::LineReader;
 use super::scan::Array;
-use super::{Form, ImportArgs};
+use super::{ImportArgs, InputFormat};
 use crate::interrupt::Interrupt;
 use crate::item::bad_line;
 use crate::report::{Failure, FailureContext};
@@ -68,9 +68,9 @@ impl Source {
         let mut input: Box<dyn BufRead> = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
         let start = skip_blanks(&mut input).failed(failed)?;
         let array = match args.form() {
-            Form::Json => true,
-            Form::Jsonl => false,
-            Form::Auto => start == Some(b'['),
+            InputFormat::Json => true,
+            InputFormat::Jsonl => false,
+            InputFormat::Auto => start == Some(b'['),
         };
         let twice = if args.records { 2 } else { 1 };
         let bytes_max = value_bytes_max.saturating_mul(twice) + SPARE_BYTES;
@@ -118,9 +118,9 @@ impl Source {
 }
 
 impl ImportArgs {
-    fn form(&self) -> Form {
+    fn form(&self) -> InputFormat {
         match (self.format, &self.path) {
-            (Form::Auto, Some(_)) => Form::Json,
+            (InputFormat::Auto, Some(_)) => InputFormat::Json,
             (form, _) => form,
         }
     }

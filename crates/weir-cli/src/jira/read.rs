@@ -120,13 +120,13 @@ pub(super) fn list(
         let client = client(caller, &name, &site)?;
         return print(caller, named, Access::Write, args.limit, |replica| {
             let now = now_ms();
-            let asked = site_query::ask_or_last(&client, replica, jql, now)?;
-            if asked.at_ms != now {
-                let at = time::format(asked.at_ms);
+            let answer = site_query::ask_or_cached(&client, replica, jql, now)?;
+            if answer.at_ms != now {
+                let at = time::format(answer.at_ms);
                 let text = format!("the site is not reachable; this result is from {at}");
                 report::note(caller.quiet, &text);
             }
-            site_query::issues(replica, &asked)
+            site_query::issues(replica, &answer)
         });
     }
     print(caller, named, Access::Read, args.limit, |replica| {

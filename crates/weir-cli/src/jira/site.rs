@@ -43,8 +43,8 @@ pub(super) struct LoginArgs {
     #[arg(long, value_name = "DATE")]
     expires: Option<String>,
     /// Where the token is stored: a file of mode 0600, or the keyring of the desktop
-    #[arg(long, value_enum, default_value_t = Keep::File, value_name = "WHERE")]
-    keep: Keep,
+    #[arg(long, value_enum, default_value_t = TokenStorage::File, value_name = "WHERE")]
+    keep: TokenStorage,
     /// Keys of the projects in the replica [else all that the account can see]
     #[arg(long, value_delimiter = ',', value_name = "KEY")]
     project: Vec<String>,
@@ -52,7 +52,7 @@ pub(super) struct LoginArgs {
 
 /// Where a token is stored.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Keep {
+enum TokenStorage {
     File,
     Keyring,
 }
@@ -86,8 +86,8 @@ pub(super) fn login(
         expires: args.expires.clone(),
         projects: args.project.clone(),
         token_store: match args.keep {
-            Keep::File => TokenStore::File,
-            Keep::Keyring => TokenStore::Keyring,
+            TokenStorage::File => TokenStore::File,
+            TokenStorage::Keyring => TokenStore::Keyring,
         },
         ..Site::default()
     };

@@ -18,7 +18,7 @@ use weir::{
 };
 
 use super::deploy::argument;
-use super::script::beside;
+use super::script::module_of;
 use super::{module, read};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
@@ -125,11 +125,11 @@ const FILL_BATCH: usize = 1000;
 
 /// A write that owns its bytes.
 struct Write {
-    operation: Owned,
+    operation: OwnedOperation,
     principal: Vec<u8>,
 }
 
-enum Owned {
+enum OwnedOperation {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     Txn(Vec<(Vec<u8>, Option<Vec<u8>>)>),
@@ -227,7 +227,7 @@ impl Job {
     fn of_key(args: &BenchArgs, code: Vec<u8>) -> anyhow::Result<Self> {
         let (key, value) = (argument(&args.key)?, argument(&args.value)?);
         let put = |key| Write {
-            operation: Owned::Put(key, value.clone()),
+            operation: OwnedOperation::Put(key, value.clone()),
             principal: Vec::new(),
         };
         let several = args.state_entries > 1;
@@ -258,8 +258,8 @@ impl Job {
             fill: false,
         };
         let mut topic: Option<String> = None;
-        let beside = |name: &str| beside(&args.file, &code, name);
-        let taken = script::intentions(&text, &beside, &mut |intention| {
+        let module_of = |name: &str| module_of(&args.file, &code, name);
+        let taken = script::intentions(&text, &module_of, &mut |intention| {
             if let (None, Operation::CreateProgram { options, args, .. }) =
                 (&topic, &intention.operation)
             {
@@ -287,9 +287,9 @@ impl Job {
 impl Write {
     fn of(intention: &Intention<'_>) -> Option<Self> {
         let operation = match intention.operation {
-            Operation::Put { key, value } => Owned::Put(key.to_vec(), value.to_vec()),
-            Operation::Delete { key } => Owned::Delete(key.to_vec()),
-            Operation::Txn { ops } => Owned::Txn(
+            Operation::Put { key, value } => OwnedOperation::Put(key.to_vec(), value.to_vec()),
+            Operation::Delete { key } => OwnedOperation::Delete(key.to_vec()),
+            Operation::Txn { ops } => OwnedOperation::Txn(
                 ops.iter()
                     .map(|op| match op {
                         TxnOp::Put { key, value, .. } => (key.to_vec(), Some(value.to_vec())),
@@ -308,7 +308,7 @@ impl Write {
 
     /// The steps of a transaction, borrowed; empty for other writes.
     fn steps(&self) -> Vec<TxnOp<'_>> {
-        let Owned::Txn(steps) = &self.operation else {
+        let OwnedOperation::Txn(steps) = &self.operation else {
             return Vec::new();
         };
         let meta = &[][..];
@@ -413,9 +413,9 @@ impl TopicMeasurement {
             .iter()
             .map(|(write, steps)| {
                 let operation = match &write.operation {
-                    Owned::Put(key, value) => Operation::Put { key, value },
-                    Owned::Delete(key) => Operation::Delete { key },
-                    Owned::Txn(_) => Operation::Txn { ops: steps },
+                    OwnedOperation::Put(key, value) => Operation::Put { key, value },
+                    OwnedOperation::Delete(key) => Operation::Delete { key },
+                    OwnedOperation::Txn(_) => Operation::Txn { ops: steps },
                 };
                 let mut intention = Intention::new(topic, operation);
                 intention.principal = &write.principal;

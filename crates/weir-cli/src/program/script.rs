@@ -68,7 +68,7 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
     let missing = cell::Cell::new(None);
     let ran = script::run(&text, &host, Manner::default(), &|name| {
-        let found = beside(&args.file, &code, name);
+        let found = module_of(&args.file, &code, name);
         if found.is_none() {
             missing.set(Some(place_of(&args.file, name)));
         }
@@ -118,7 +118,7 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
 }
 
 /// The module that a script names: `file` itself, or a file in its directory.
-pub(super) fn beside(file: &Path, code: &[u8], name: &str) -> Option<Vec<u8>> {
+pub(super) fn module_of(file: &Path, code: &[u8], name: &str) -> Option<Vec<u8>> {
     if file.file_stem().is_some_and(|stem| stem == name) {
         return Some(code.to_vec());
     }

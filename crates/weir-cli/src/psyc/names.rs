@@ -9,7 +9,7 @@ use weir_psyc::{
 };
 
 #[derive(Debug, Args)]
-pub(crate) struct Pair {
+pub(crate) struct KeywordPair {
     /// The shorter keyword
     #[arg(allow_hyphen_values = true)]
     short: OsString,
@@ -38,18 +38,18 @@ pub(crate) struct PacketIdArgs {
 }
 
 /// Runs `weir psyc match`.
-pub(crate) fn matches(pair: &Pair) -> anyhow::Result<ExitCode> {
+pub(crate) fn matches(pair: &KeywordPair) -> anyhow::Result<ExitCode> {
     compare(pair, keyword::matches)
 }
 
 /// Runs `weir psyc inherits`.
-pub(crate) fn inherits(pair: &Pair) -> anyhow::Result<ExitCode> {
+pub(crate) fn inherits(pair: &KeywordPair) -> anyhow::Result<ExitCode> {
     compare(pair, keyword::inherits)
 }
 
-type Question = fn(&[u8], &[u8]) -> Result<bool, InvalidKeyword>;
+type KeywordTest = fn(&[u8], &[u8]) -> Result<bool, InvalidKeyword>;
 
-fn compare(pair: &Pair, question: Question) -> anyhow::Result<ExitCode> {
+fn compare(pair: &KeywordPair, question: KeywordTest) -> anyhow::Result<ExitCode> {
     let answer = question(super::bytes(&pair.short), super::bytes(&pair.long));
     super::print(match answer {
         Ok(true) => "0\n",

@@ -10,12 +10,12 @@ use std::process::ExitCode;
 
 use weir::{ErrorCode, Expect, Outcome, Proposal, Weir};
 
-use super::{Form, PutArgs};
+use super::{InputFormat, PutArgs};
 use crate::caller::Caller;
 use crate::item::{Item, Items, bad_text};
 use crate::output::{Output, Shape};
 use crate::place::{self, Access};
-use crate::report::{Closed, Failure, FailureContext, OutcomeContext, note, usage};
+use crate::report::{Failure, FailureContext, OutcomeContext, StdoutClosed, note, usage};
 use crate::verdict;
 use crate::write::ensure;
 
@@ -48,7 +48,7 @@ pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
     let Some(out) = caller.style.open(Shape::Stream, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let shown = args.format == Form::Jsonl || caller.style.format.is_some();
+    let shown = args.format == InputFormat::Jsonl || caller.style.format.is_some();
     let weir = place::open(caller, Access::Write)?;
     ensure(caller, &weir, &args.topic, args.no_create)?;
     let mut writer = Writer {
@@ -118,7 +118,7 @@ impl Writer<'_> {
     }
 
     fn line(&mut self, line: &[u8]) -> anyhow::Result<()> {
-        if self.args.format == Form::Lines {
+        if self.args.format == InputFormat::Lines {
             let key = self.args.key.bytes().unwrap_or_default();
             let meta = self.args.meta.as_deref().unwrap_or_default();
             self.items.put(key, line, meta.as_bytes());
@@ -200,7 +200,7 @@ impl Writer<'_> {
     /// Prints something. If nobody reads the output any more, lines are still written to the store.
     fn print(&mut self, how: impl FnOnce(&mut Output) -> anyhow::Result<()>) -> anyhow::Result<()> {
         match self.out.as_mut().map_or(Ok(()), how) {
-            Err(error) if error.is::<Closed>() => {
+            Err(error) if error.is::<StdoutClosed>() => {
                 self.out = None;
                 Ok(())
             }

@@ -24,9 +24,9 @@ use weir::ErrorCode;
 use super::compressed;
 use crate::report::{Failure, FailureContext};
 
-const HEAD: &str = "weir query 3\n";
+const VERSION_LINE: &str = "weir query 3\n";
 /// Maximum bytes whose hash identifies a file.
-const KNOWN_BYTES: u64 = 4096;
+const HASHED_BYTES_MAX: u64 = 4096;
 
 /// The content of a checkpoint.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ pub(super) struct Mark {
     /// Whether those bytes ended the file.
     pub(super) is_end: bool,
     /// Hash of its first bytes.
-    pub(super) known: u64,
+    pub(super) prefix_hash: u64,
     /// The path as it was given, with escapes.
     pub(super) name: String,
 }
@@ -56,7 +56,7 @@ impl Mark {
         Ok(Self {
             read,
             is_end,
-            known: known(path, read)?,
+            prefix_hash: prefix_hash(path, read)?,
             name: name_of(path),
         })
     }
@@ -69,7 +69,7 @@ impl Mark {
         if !compressed::is(path) && bytes < self.read {
             return Ok(Some("the file is shorter than the part that was read"));
         }
-        let begins = known(path, self.read)? == self.known;
+        let begins = prefix_hash(path, self.read)? == self.prefix_hash;
         Ok((!begins).then_some("the part of the file that was read has changed"))
     }
 
@@ -81,12 +81,12 @@ impl Mark {
             "more" => false,
             _ => return None,
         };
-        let known = u64::from_str_radix(words.next()?, 16).ok()?;
+        let prefix_hash = u64::from_str_radix(words.next()?, 16).ok()?;
         let name = words.next()?.to_owned();
         Some(Self {
             read,
             is_end,
-            known,
+            prefix_hash,
             name,
         })
     }
@@ -110,9 +110,9 @@ pub(super) fn name_of(path: &Path) -> String {
     name
 }
 
-fn known(path: &Path, read: u64) -> io::Result<u64> {
+fn prefix_hash(path: &Path, read: u64) -> io::Result<u64> {
     let mut bytes = Vec::new();
-    let mut file = compressed::open(path)?.take(read.min(KNOWN_BYTES));
+    let mut file = compressed::open(path)?.take(read.min(HASHED_BYTES_MAX));
     file.read_to_end(&mut bytes)?;
     Ok(XxHash3_64::oneshot(&bytes))
 }
@@ -132,7 +132,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<Checkpoint>> {
 }
 
 fn parse(bytes: &[u8]) -> Option<Checkpoint> {
-    let mut rest = bytes.strip_prefix(HEAD.as_bytes())?;
+    let mut rest = bytes.strip_prefix(VERSION_LINE.as_bytes())?;
     let mut files = Vec::new();
     loop {
         let end = rest.iter().position(|byte| *byte == b'\n')?;
@@ -153,13 +153,16 @@ pub(super) fn write(path: &Path, what: &Checkpoint, last: bool) -> anyhow::Resul
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
-    let mut head = HEAD.to_owned();
+    let mut head = VERSION_LINE.to_owned();
     for mark in &what.files {
         let how = if mark.is_end { "end" } else { "more" };
         let Mark {
-            read, known, name, ..
+            read,
+            prefix_hash,
+            name,
+            ..
         } = mark;
-        let _ = writeln!(head, "file {read} {how} {known:016x} {name}");
+        let _ = writeln!(head, "file {read} {how} {prefix_hash:016x} {name}");
     }
     head.push('\n');
     let bytes = [head.as_bytes(), &what.token].concat();

@@ -21,7 +21,7 @@ use weir::{ErrorCode, query};
 use super::checkpoint::{self, Checkpoint, Mark};
 use super::compressed;
 use super::cut::{self, Cutter, ValueCutter};
-use super::{Bad, Next, QueryArgs, Run, query_failure};
+use super::{Next, OnBadItem, QueryArgs, Run, query_failure};
 use crate::report::{Failure, FailureContext, io_code};
 
 /// Maximum bytes of a line, and of a file of another shape.
@@ -46,7 +46,7 @@ pub(super) fn parse_shape(text: &str) -> Result<Shape, String> {
 struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
 
 /// A page in a buffer of the pool.
-struct Pooled {
+struct PooledPage {
     bytes: Vec<u8>,
     pool: Pool,
 }
@@ -58,13 +58,13 @@ impl Pool {
     }
 }
 
-impl AsRef<[u8]> for Pooled {
+impl AsRef<[u8]> for PooledPage {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Pooled {
+impl Drop for PooledPage {
     fn drop(&mut self) {
         if let Ok(mut spare) = self.pool.0.lock()
             && spare.len() < SPARE_MAX
@@ -199,7 +199,10 @@ impl<'a> Files<'a> {
     /// Adds the sources to the query.
     fn join(&mut self) -> anyhow::Result<()> {
         for (at, reading) in self.readings.iter_mut().enumerate() {
-            let skips = self.args.on_bad_item.is_some_and(|bad| bad != Bad::Error);
+            let skips = self
+                .args
+                .on_bad_item
+                .is_some_and(|bad| bad != OnBadItem::Error);
             reading.open(self.args.shape.as_ref(), skips)?;
             let options = SourceOptions {
                 name: reading.path.as_os_str().as_encoded_bytes().to_vec(),
@@ -246,7 +249,7 @@ impl<'a> Files<'a> {
         reading.seek(begin.unwrap_or(0))?;
         let (bytes, last) = reading.page(self.pool.take(), self.page_bytes)?;
         let next = (!last).then(|| Bytes::from(reading.at.to_string()));
-        let page = Bytes::from_owner(Pooled {
+        let page = Bytes::from_owner(PooledPage {
             bytes,
             pool: self.pool.clone(),
         });

@@ -67,7 +67,7 @@ pub(super) enum Printer {
     /// JSON as stored, one result a line or all in one array.
     Bare {
         out: BufWriter<Stdout>,
-        bare: Bare,
+        bare: BareFormat,
         count: u64,
     },
     /// Rows with the source.
@@ -82,7 +82,7 @@ pub(super) enum Printer {
 
 /// How bare results are printed.
 #[derive(Debug)]
-pub(super) struct Bare {
+pub(super) struct BareFormat {
     format: Format,
     /// Whether strings are printed without quotes and escapes.
     strings: bool,
@@ -108,7 +108,7 @@ impl Printer {
         let bare = matches!(format, Format::Json | Format::Jsonl | Format::Raw);
         if bare && style.columns.is_none() {
             let names = columns.iter().map(|name| query::quoted(name));
-            let bare = Bare {
+            let bare = BareFormat {
                 format,
                 strings,
                 names: names.collect(),
@@ -214,7 +214,7 @@ impl Printer {
     }
 }
 
-impl Bare {
+impl BareFormat {
     /// Prints a result of a page. `count` results were printed before.
     fn item(
         &self,

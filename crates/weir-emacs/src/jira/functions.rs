@@ -18,7 +18,7 @@ use weir_jira::outbox::{EditBase, Outbox};
 
 use super::edits;
 use super::page::Page;
-use super::shown::{self, Shown};
+use super::shown::{self, IssueView};
 use super::table::{self, Column};
 use super::{Login, Site, now_ms};
 use crate::answer::{Answer, json, lisp, list};
@@ -329,14 +329,14 @@ fn shown_page(
     let pending = edits::ops(replica, Some(key))?;
     let comments = issue["fields"]["comment"]["comments"].as_array();
     let worklogs = issue["fields"]["worklog"]["worklogs"].as_array();
-    let shown = Shown {
+    let view = IssueView {
         issue: &issue,
         comments: comments.map_or(&[], Vec::as_slice),
         worklogs: worklogs.map_or(&[], Vec::as_slice),
         pending: pending.as_array().map_or(&[], Vec::as_slice),
         url: &jira.settings.browse_url(key),
     };
-    shown.page(go_on)
+    view.page(go_on)
 }
 
 /// Reads the changes between the stored versions of the issue KEY of JIRA. Returns the number of
@@ -373,14 +373,14 @@ fn version(env: &Env, jira: &Site, key: Value<'_>, offset: Option<u64>) -> Resul
                 shown::version(&shared.replica, &location, offset)?.ok_or_else(unknown)?
             }
         };
-        let shown = Shown {
+        let view = IssueView {
             issue: &issue,
             comments: &[],
             worklogs: &[],
             pending: &[],
             url: &url,
         };
-        let page = shown.page(&mut || !parts.cancel.is_requested())?;
+        let page = view.page(&mut || !parts.cancel.is_requested())?;
         Ok(Answer::Bytes(Some(page.text.into_bytes())))
     });
     lisp(env, started)
@@ -479,11 +479,11 @@ fn ask(env: &Env, jira: &Site, token: Value<'_>, jql: Value<'_>) -> Result<u64> 
     let shared = Arc::clone(&jira.shared);
     let started = work::task("weir-jira-ask", move |_| {
         let now = now_ms();
-        let asked = weir_jira::site_query::ask_or_last(&client()?, &shared.replica, &jql, now)?;
-        let minutes = (now - asked.at_ms) / 60_000;
-        let fresh = asked.at_ms == now;
+        let answer = weir_jira::site_query::ask_or_cached(&client()?, &shared.replica, &jql, now)?;
+        let minutes = (now - answer.at_ms) / 60_000;
+        let fresh = answer.at_ms == now;
         Ok(Answer::Json(
-            json!({"ids": asked.ids, "fresh": fresh, "minutes": minutes}),
+            json!({"ids": answer.ids, "fresh": fresh, "minutes": minutes}),
         ))
     });
     lisp(env, started)

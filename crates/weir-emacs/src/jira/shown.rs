@@ -35,7 +35,7 @@ const HEADER: &[(&str, &str, &str)] = &[
 const HISTORY_CHARS_MAX: usize = 200;
 
 /// The parts of an issue that a page shows.
-pub(crate) struct Shown<'a> {
+pub(crate) struct IssueView<'a> {
     pub(crate) issue: &'a Value,
     pub(crate) comments: &'a [Value],
     pub(crate) worklogs: &'a [Value],
@@ -86,7 +86,7 @@ fn rich_text(value: &Value, stars: usize) -> String {
     text
 }
 
-impl Shown<'_> {
+impl IssueView<'_> {
     /// The page of the issue. Calls `go_on` before each part; `false` ends the call.
     ///
     /// # Errors

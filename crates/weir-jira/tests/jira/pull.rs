@@ -396,7 +396,7 @@ fn a_day_is_that_of_the_account() {
         let rows = index.select(query, world.now(), usize::MAX).unwrap();
         let rows: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
         assert_eq!(rows, wanted, "{query}");
-        let asked = site_query::ask_or_last(&world.client, &world.replica, query, world.now());
+        let asked = site_query::ask_or_cached(&world.client, &world.replica, query, world.now());
         assert_eq!(asked.unwrap().ids.len(), wanted.len(), "{query}");
     }
 }
@@ -476,7 +476,7 @@ fn the_site_answers_a_query_and_the_last_answer_is_kept() {
         assert!(matches!(error, JiraError::EmptyQuery), "{error}");
     }
     assert_eq!(client.requests(), before);
-    let error = site_query::ask_or_last(client, replica, "colour = red", 8).unwrap_err();
+    let error = site_query::ask_or_cached(client, replica, "colour = red", 8).unwrap_err();
     assert!(
         matches!(error, JiraError::Status { status: 400, .. }),
         "{error}"
@@ -485,9 +485,9 @@ fn the_site_answers_a_query_and_the_last_answer_is_kept() {
     let fault = serde_json::json!({"name": "reset-before"});
     world.fault("POST", "/rest/api/3/search/jql", 1, 0, &fault);
     assert_eq!(
-        site_query::ask_or_last(client, replica, jql, 9).unwrap(),
+        site_query::ask_or_cached(client, replica, jql, 9).unwrap(),
         asked
     );
-    let error = site_query::ask_or_last(client, replica, "project = BB", 9).unwrap_err();
+    let error = site_query::ask_or_cached(client, replica, "project = BB", 9).unwrap_err();
     assert!(matches!(error, JiraError::Transport { .. }), "{error}");
 }
