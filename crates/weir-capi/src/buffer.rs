@@ -28,16 +28,16 @@ fn pool() -> MutexGuard<'static, Vec<Vec<u8>>> {
 
 /// Counts a query while it exists.
 #[derive(Debug)]
-pub(crate) struct InUse(());
+pub(crate) struct QueryGuard(());
 
-impl InUse {
+impl QueryGuard {
     pub(crate) fn new() -> Self {
         QUERIES.fetch_add(1, Ordering::AcqRel);
         Self(())
     }
 }
 
-impl Drop for InUse {
+impl Drop for QueryGuard {
     fn drop(&mut self) {
         if QUERIES.fetch_sub(1, Ordering::AcqRel) == 1 {
             trim();

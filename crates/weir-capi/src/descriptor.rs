@@ -21,8 +21,8 @@ use crate::term::{CancelSource as _, CancelToken};
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause between calls of a query whose server reports no news, and of one whose server may have
 /// stopped responding.
-const ASK_EVERY: Duration = Duration::from_millis(100);
-const PATIENCE_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const SILENT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Inner {
@@ -144,9 +144,9 @@ impl Inner {
     /// ended.
     fn has_news(&self, news: &TopicQueryNews, call: u64, cancel_token: &CancelToken) -> bool {
         let every = if news.tells() {
-            PATIENCE_EVERY
+            SILENT_POLL_INTERVAL
         } else {
-            ASK_EVERY
+            POLL_INTERVAL
         };
         let due = Instant::now() + every;
         loop {

@@ -16,7 +16,7 @@ use std::ffi::c_char;
 use std::ptr::NonNull;
 
 use crate::handle::Caller;
-use crate::query::Coming;
+use crate::query::InputPage;
 use crate::raw::*;
 use crate::{about, buffer, group, guard, loan, page, query, read, registry, source, store, write};
 
@@ -112,7 +112,7 @@ pub extern "C" fn weir_handles_open() -> u64 {
     registry::open()
 }
 
-type Done = Result<crate::error::Kind, crate::error::Fail>;
+type EntryResult = Result<crate::error::Kind, crate::error::Fail>;
 
 #[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 fn enqueue_copy(
@@ -123,14 +123,14 @@ fn enqueue_copy(
     frames: *const Frames,
     next: Slice,
     has_next: u32,
-) -> Done {
-    let coming = Coming {
+) -> EntryResult {
+    let input = InputPage {
         source,
         frames,
         next,
         has_next,
     };
-    query::enqueue_copy(c, query, &coming, page)
+    query::enqueue_copy(c, query, &input, page)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
@@ -143,14 +143,14 @@ fn enqueue_loan(
     next: Slice,
     has_next: u32,
     loan: *const Loan,
-) -> Done {
-    let coming = Coming {
+) -> EntryResult {
+    let input = InputPage {
         source,
         frames,
         next,
         has_next,
     };
-    query::enqueue_loan(c, query, &coming, page, loan)
+    query::enqueue_loan(c, query, &input, page, loan)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
@@ -163,14 +163,14 @@ fn enqueue_buffer(
     frames: *const Frames,
     next: Slice,
     has_next: u32,
-) -> Done {
-    let coming = Coming {
+) -> EntryResult {
+    let input = InputPage {
         source,
         frames,
         next,
         has_next,
     };
-    query::enqueue_buffer(c, query, &coming, buffer, len)
+    query::enqueue_buffer(c, query, &input, buffer, len)
 }
 
 parts! {

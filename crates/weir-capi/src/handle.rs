@@ -592,12 +592,12 @@ fn no_memory() -> Fail {
 }
 
 /// Bytes of the caller that are borrowed beyond the call.
-pub(crate) struct Lent {
+pub(crate) struct BorrowedBytes {
     ptr: *const u8,
     len: usize,
 }
 
-impl Lent {
+impl BorrowedBytes {
     /// Checks and borrows the bytes.
     pub(crate) fn new(caller: &Caller, slice: Slice) -> Result<Self, Fail> {
         caller.page(slice)?;
@@ -622,9 +622,9 @@ impl Lent {
 
 // SAFETY: the memory does not change while it is lent, and the header permits reads and the return
 // on any thread.
-unsafe impl Send for Lent {}
+unsafe impl Send for BorrowedBytes {}
 // SAFETY: as for `Send`; the only access is reading.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for BorrowedBytes {}
 
 /// The callback that returns a loan.
 #[derive(Clone, Copy)]
@@ -640,8 +640,8 @@ impl Callback {
     }
 
     /// Calls the callback.
-    pub(crate) fn call(self, lent: &Lent) {
-        (self.release)(self.user, lent.ptr, lent.len);
+    pub(crate) fn call(self, borrowed: &BorrowedBytes) {
+        (self.release)(self.user, borrowed.ptr, borrowed.len);
     }
 }
 

@@ -14,7 +14,7 @@ use weir::ErrorCode;
 
 use crate::buffer;
 use crate::error::{Fail, Kind};
-use crate::handle::{Callback, Caller, ELEMENTS_MAX, Lent};
+use crate::handle::{BorrowedBytes, Callback, Caller, ELEMENTS_MAX};
 use crate::raw;
 use crate::registry;
 
@@ -35,7 +35,7 @@ enum Release {
 }
 
 enum Memory {
-    Lent(Lent),
+    Borrowed(BorrowedBytes),
     Owned(Vec<u8>),
 }
 
@@ -55,7 +55,7 @@ struct EnginePage {
 impl AsRef<[u8]> for EnginePage {
     fn as_ref(&self) -> &[u8] {
         match &self.memory {
-            Some(Memory::Lent(lent)) => lent.bytes(),
+            Some(Memory::Borrowed(borrowed)) => borrowed.bytes(),
             Some(Memory::Owned(bytes)) => bytes,
             None => &[],
         }
@@ -89,10 +89,10 @@ pub(crate) struct Ticket {
 impl Release {
     fn return_memory(&self, memory: Memory) {
         match (self, memory) {
-            (Self::Call(callback), Memory::Lent(lent)) => callback.call(&lent),
-            (Self::Cookie(loans, cookie), Memory::Lent(_)) => loans.put(*cookie),
+            (Self::Call(callback), Memory::Borrowed(borrowed)) => callback.call(&borrowed),
+            (Self::Cookie(loans, cookie), Memory::Borrowed(_)) => loans.put(*cookie),
             (_, Memory::Owned(bytes)) => buffer::give_back(bytes),
-            (Self::Pool, Memory::Lent(_)) => {}
+            (Self::Pool, Memory::Borrowed(_)) => {}
         }
     }
 }
@@ -126,13 +126,13 @@ pub(crate) fn lend(
 ) -> Result<(Bytes, Arc<Ticket>), Fail> {
     let loan = c.optional(loan)?;
     let loan = loan.ok_or_else(|| Fail::of(ErrorCode::NullPointer))?;
-    let lent = Lent::new(c, page)?;
+    let borrowed = BorrowedBytes::new(c, page)?;
     let way = match (loan.release, loan.loans.is_null()) {
         (Some(release), true) => Release::Call(Callback::new(release, loan.user)),
         (None, false) => Release::Cookie(registry::get::<Loans, _>(loan.loans)?, loan.cookie),
         _ => return Err(Fail::option("the loan", "returned both ways or none")),
     };
-    Ok(wrap(Memory::Lent(lent), way))
+    Ok(wrap(Memory::Borrowed(borrowed), way))
 }
 
 /// A page of memory of the library.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use weir::query::{Bounds, Budgets, PageIn, Query as Engine, SourceId, Step};
 use weir::{ErrorCode, TopicQuery, TopicQueryCanceller, TopicQueryNews, TopicStep};
 
-use crate::buffer::{self, Buffer, InUse};
+use crate::buffer::{self, Buffer, QueryGuard};
 #[cfg(unix)]
 use crate::descriptor::Descriptor;
 use crate::error::{Fail, Kind};
@@ -38,7 +38,7 @@ struct Pages {
     inside: Exclusive<Engine>,
     cancelled: AtomicBool,
     /// Dropped after the engine, which returns memory when it is dropped.
-    _in_use: InUse,
+    _in_use: QueryGuard,
 }
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct Topics {
 }
 
 /// An input page, common to the three functions that add one.
-pub(crate) struct Coming {
+pub(crate) struct InputPage {
     pub(crate) source: u32,
     pub(crate) frames: *const raw::Frames,
     pub(crate) next: raw::Slice,
@@ -103,7 +103,7 @@ pub(crate) fn open(
     let query = Query::Pages(Box::new(Pages {
         inside: Exclusive::new(engine),
         cancelled: AtomicBool::new(false),
-        _in_use: InUse::new(),
+        _in_use: QueryGuard::new(),
     }));
     c.write(out, registry::insert(Arc::new(query))?)?;
     Ok(Kind::Ok)
@@ -292,17 +292,17 @@ pub(crate) fn add_source(
 fn enqueue(
     c: &Caller,
     engine: &mut Engine,
-    coming: &Coming,
+    input: &InputPage,
     (bytes, ticket): (Bytes, &Ticket),
 ) -> Result<(), Fail> {
-    let next = match coming.has_next {
-        0 if coming.next.len == 0 => None,
+    let next = match input.has_next {
+        0 if input.next.len == 0 => None,
         0 => return Err(Fail::option("the next page", "named after the last one")),
-        1 => Some(Bytes::from(c.owned(coming.next)?)),
+        1 => Some(Bytes::from(c.owned(input.next)?)),
         other => return Err(Fail::option("has_next", other)),
     };
-    let frames = source::frames(c, coming.frames)?;
-    engine.enqueue(SourceId(coming.source), PageIn { bytes, frames }, next)?;
+    let frames = source::frames(c, input.frames)?;
+    engine.enqueue(SourceId(input.source), PageIn { bytes, frames }, next)?;
     ticket.taken();
     Ok(())
 }
@@ -310,14 +310,14 @@ fn enqueue(
 pub(crate) fn enqueue_copy(
     c: &Caller,
     query: *mut raw::Query,
-    coming: &Coming,
+    input: &InputPage,
     page: raw::Slice,
 ) -> Result<Kind, Fail> {
     with(query, |engine| {
         let page = c.page(page)?;
-        engine.admits(SourceId(coming.source), page.len() as u64)?;
+        engine.admits(SourceId(input.source), page.len() as u64)?;
         let (bytes, ticket) = loan::owned(buffer::copy(page)?);
-        if let Err(fail) = enqueue(c, engine, coming, (bytes, &ticket)) {
+        if let Err(fail) = enqueue(c, engine, input, (bytes, &ticket)) {
             if let Some(memory) = ticket.refused() {
                 buffer::give_back(memory);
             }
@@ -330,13 +330,13 @@ pub(crate) fn enqueue_copy(
 pub(crate) fn enqueue_loan(
     c: &Caller,
     query: *mut raw::Query,
-    coming: &Coming,
+    input: &InputPage,
     page: raw::Slice,
     loan: *const raw::Loan,
 ) -> Result<Kind, Fail> {
     with(query, |engine| {
         let (bytes, ticket) = loan::lend(c, page, loan)?;
-        enqueue(c, engine, coming, (bytes, &ticket))?;
+        enqueue(c, engine, input, (bytes, &ticket))?;
         Ok(Kind::Ok)
     })
 }
@@ -344,7 +344,7 @@ pub(crate) fn enqueue_loan(
 pub(crate) fn enqueue_buffer(
     c: &Caller,
     query: *mut raw::Query,
-    coming: &Coming,
+    input: &InputPage,
     handle: *mut raw::Buffer,
     len: usize,
 ) -> Result<Kind, Fail> {
@@ -357,7 +357,7 @@ pub(crate) fn enqueue_buffer(
         let gone = || Fail::of(ErrorCode::BadHandle);
         let memory = inside.take().ok_or_else(gone)?;
         let (bytes, ticket) = loan::owned(memory);
-        if let Err(fail) = enqueue(c, engine, coming, (bytes.slice(..len), &ticket)) {
+        if let Err(fail) = enqueue(c, engine, input, (bytes.slice(..len), &ticket)) {
             drop(bytes);
             if let Some(memory) = ticket.refused() {
                 inside.put_back(memory);

@@ -193,19 +193,21 @@ fn answer(
     verdicts: *mut raw::Verdict,
     texts: Option<TextsAt>,
 ) -> Result<Kind, Fail> {
-    let mut words = Vec::new();
+    let mut owned_texts = Vec::new();
     let all: Vec<raw::Verdict> = (first..)
         .zip(outcomes.iter())
         .map(|(nonce, outcome)| {
             let (verdict, text) = verdict(&outcome, nonce);
-            words.push(text);
+            owned_texts.push(text);
             verdict
         })
         .collect();
     if let Some((room, texts)) = texts {
-        if words.iter().any(Option::is_some) {
-            let words = words.iter().map(|text| text.as_deref().unwrap_or_default());
-            Page::texts(words).into_slot(room, c, texts)?;
+        if owned_texts.iter().any(Option::is_some) {
+            let owned_texts = owned_texts
+                .iter()
+                .map(|text| text.as_deref().unwrap_or_default());
+            Page::texts(owned_texts).into_slot(room, c, texts)?;
         } else {
             c.write(texts, std::ptr::null_mut())?;
         }

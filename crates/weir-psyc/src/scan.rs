@@ -15,7 +15,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 const WORD: usize = 8;
 /// How many bytes [`near_lf`] scans before it leaves the line to the exact path.
-const NEAR: usize = 160;
+const QUICK_SCAN_BYTES: usize = 160;
 
 pub(crate) const LF: u8 = b'\n';
 pub(crate) const TAB: u8 = b'\t';
@@ -54,7 +54,7 @@ fn near(bytes: &[u8], wanted: u8) -> Option<usize> {
             return Some(at + lowest(hits));
         }
         at += WORD;
-        if at >= NEAR {
+        if at >= QUICK_SCAN_BYTES {
             return None;
         }
     }

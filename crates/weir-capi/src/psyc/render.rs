@@ -37,7 +37,7 @@ impl From<RenderError> for Fault {
 }
 
 /// A packet of the caller. Its modifiers are read in place.
-struct Given<'c> {
+struct PacketInput<'c> {
     apart: NonOverlapping<'c>,
     routing: &'c [PsycModifier],
     entity: &'c [PsycModifier],
@@ -60,7 +60,7 @@ fn one_modifier<'c>(
     })
 }
 
-impl<'c> Given<'c> {
+impl<'c> PacketInput<'c> {
     fn new(apart: NonOverlapping<'c>, packet: &PsycPacket) -> Result<Self, Fault> {
         let state = match packet.state {
             0 => None,
@@ -116,7 +116,7 @@ impl<'c> Given<'c> {
     }
 }
 
-impl PacketSource for Given<'_> {
+impl PacketSource for PacketInput<'_> {
     fn routing(&self) -> impl Iterator<Item = Modifier<'_>> {
         self.walk(self.routing)
     }
@@ -187,7 +187,7 @@ pub(super) fn measure(
     let given = options(c, packet)?;
     c.info_size(out)?;
     let (apart, _) = c.output(std::ptr::null_mut::<u8>(), 0)?;
-    let found = renderer(&given).sizes(&Given::new(apart, &given)?)?;
+    let found = renderer(&given).sizes(&PacketInput::new(apart, &given)?)?;
     let mut sizes = zeroed::<PsycSizes>();
     if let Some(content) = found.content {
         sizes.flags = HAS_CONTENT | if found.sized { WITH_LENGTH } else { 0 };
@@ -210,7 +210,7 @@ pub(super) fn packet(
     let given = options(c, packet)?;
     let (apart, out) = c.output(out, room)?;
     let renderer = renderer(&given);
-    let packet = Given::new(apart, &given)?;
+    let packet = PacketInput::new(apart, &given)?;
     let room = out.room();
     // The size is computed only once: a render into a buffer that is too small returns it.
     match renderer.render(&packet, out.into_bytes()) {

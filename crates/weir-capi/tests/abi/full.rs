@@ -13,7 +13,7 @@ const TOO_MANY_HANDLES: i32 = -610;
 const GROUP_UNKNOWN: i32 = -322;
 
 /// Makes a call that must fail because the table is full, then repeats it with space in the table.
-fn twice(mut call: impl FnMut() -> i32) -> i32 {
+fn retry_when_not_full(mut call: impl FnMut() -> i32) -> i32 {
     full_table(true);
     let refused = call();
     full_table(false);
@@ -59,7 +59,7 @@ fn a_reader_keeps_its_page() {
         let opened = weir_reader_open(store.store, t, null(), &raw mut reader, null_mut());
         assert_eq!(opened, OK);
         let next = || weir_reader_next(reader, 0, &raw mut page, null_mut());
-        assert_eq!(twice(next), READY);
+        assert_eq!(retry_when_not_full(next), READY);
         let mut info = sized!(PageInfo);
         assert_eq!(weir_page_describe(page, &raw mut info, null_mut()), OK);
         assert_eq!(info.record_count, 2, "CREATE and PUT");
@@ -87,7 +87,7 @@ fn a_member_claims_and_makes_nothing() {
         let made = weir_group_open(store.store, t, g, &raw const options, &raw mut group, none);
         assert_eq!(made, OK);
         let claim = || weir_group_claim(group, 1, 0, &raw mut page, none);
-        assert_eq!(twice(claim), READY);
+        assert_eq!(retry_when_not_full(claim), READY);
         assert_eq!(items(page), [b"1"]);
         weir_group_free(group);
     }
@@ -106,7 +106,7 @@ fn a_query_keeps_its_page() {
             weir_query_open_topics(store.store, topics, options, &raw mut query, null_mut());
         assert_eq!(opened, OK);
         let wait = || weir_query_wait(query, 60_000, 0, 0, &raw mut page, null_mut());
-        assert_eq!(twice(wait), READY);
+        assert_eq!(retry_when_not_full(wait), READY);
         assert_eq!(items(page), [b"1"]);
         weir_query_free(query);
     }
@@ -118,7 +118,7 @@ fn a_query_keeps_its_page() {
             weir_query_enqueue_copy(query, source, given, null(), NOTHING, 0, null_mut());
         assert_eq!(enqueued, OK);
         let next = || weir_query_next(query, 0, 0, &raw mut page, null_mut());
-        assert_eq!(twice(next), READY);
+        assert_eq!(retry_when_not_full(next), READY);
         assert_eq!(items(page), [br#"{"n":1}"#]);
         weir_query_free(query);
     }
@@ -131,21 +131,21 @@ fn nothing_is_written_whose_verdict_could_not_be_told() {
     let (one, out, none) = (&raw const intention, &raw mut verdict, null_mut());
     let (mut session, mut texts, mut pending) = (null_mut(), null_mut(), null_mut());
     unsafe {
-        assert_eq!(twice(|| submit(&store, &raw mut texts)), OK);
+        assert_eq!(retry_when_not_full(|| submit(&store, &raw mut texts)), OK);
         assert_eq!(last(store.store), 3);
         let send = || weir_send(store.store, one, 1, &raw mut pending, none);
-        assert_eq!(twice(send), OK);
+        assert_eq!(retry_when_not_full(send), OK);
         let wait = || weir_pending_wait(pending, 60_000, out, 1, &raw mut texts, none);
-        assert_eq!((twice(wait), verdict.offset), (OK, 4));
+        assert_eq!((retry_when_not_full(wait), verdict.offset), (OK, 4));
         weir_pending_free(pending);
 
         let client = slice(&[7; 16]);
         let opened = weir_session_open(store.store, client, &raw mut session, none);
         assert_eq!(opened, OK);
         let submit = || weir_session_submit(session, one, 1, out, &raw mut texts, none);
-        assert_eq!((twice(submit), verdict.offset), (OK, 5));
+        assert_eq!((retry_when_not_full(submit), verdict.offset), (OK, 5));
         let send = || weir_session_send(session, one, 1, &raw mut pending, none);
-        assert_eq!(twice(send), OK);
+        assert_eq!(retry_when_not_full(send), OK);
         assert_eq!(
             weir_pending_wait(pending, 60_000, out, 1, none.cast(), none),
             OK

@@ -38,7 +38,7 @@ pub(super) enum Stage {
 /// An error at an index of the unconsumed bytes.
 struct Fail(ErrorCode, usize);
 
-type Exact<'a> = Result<ParseStep<'a>, Fail>;
+type ExactResult<'a> = Result<ParseStep<'a>, Fail>;
 
 impl Parser {
     /// Executes one step by the full rules.
@@ -70,7 +70,7 @@ impl Parser {
         })
     }
 
-    fn advance<'a>(&mut self, buffer: &'a [u8]) -> Exact<'a> {
+    fn advance<'a>(&mut self, buffer: &'a [u8]) -> ExactResult<'a> {
         // Each iteration returns, or leaves a state to which this packet never returns.
         loop {
             let rest = buffer.get(self.pos..).unwrap_or_default();
@@ -277,7 +277,7 @@ impl Parser {
     }
 
     /// Reads a modifier line of either header, or a state operation.
-    fn modifier<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+    fn modifier<'a>(&mut self, rest: &'a [u8]) -> ExactResult<'a> {
         if self.line.stage == Stage::Start {
             let first = rest.first().copied().unwrap_or_default();
             let state_op = self.line.state == State::First && matches!(first, b'=' | b'?');
@@ -354,7 +354,7 @@ impl Parser {
         }
     }
 
-    fn unsized_value<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+    fn unsized_value<'a>(&mut self, rest: &'a [u8]) -> ExactResult<'a> {
         let start = self.line.name_end + 1;
         let limit = usize::try_from(self.limits.unsized_value).unwrap_or(usize::MAX);
         let limit = start.saturating_add(limit);
@@ -417,7 +417,7 @@ impl Parser {
         }
     }
 
-    fn value_length_digits<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+    fn value_length_digits<'a>(&mut self, rest: &'a [u8]) -> ExactResult<'a> {
         let mut index = self.line.scanned;
         loop {
             let Some(&byte) = rest.get(index) else {
@@ -455,7 +455,7 @@ impl Parser {
     }
 
     /// Reads a sized value whose first byte is at `start`.
-    fn sized_value<'a>(&mut self, rest: &'a [u8], start: usize) -> Exact<'a> {
+    fn sized_value<'a>(&mut self, rest: &'a [u8], start: usize) -> ExactResult<'a> {
         let total = self.line.number;
         if self.leaves_one_byte((start as u64).saturating_add(total).saturating_add(1)) {
             return Err(Fail(ErrorCode::Length, start.saturating_sub(1)));
@@ -498,7 +498,7 @@ impl Parser {
         })
     }
 
-    fn value_part<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+    fn value_part<'a>(&mut self, rest: &'a [u8]) -> ExactResult<'a> {
         if !self.sized {
             let part = rest.get(..self.missing_here()).unwrap_or(rest);
             match end_mark(part, self.mark) {
@@ -536,7 +536,7 @@ impl Parser {
     }
 
     /// Reads method and data.
-    fn method<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+    fn method<'a>(&mut self, rest: &'a [u8]) -> ExactResult<'a> {
         if self.line.stage == Stage::Method {
             let Some(end) = self.keyword(rest, 0, 1)? else {
                 return Ok(self.wait(Stage::Method, rest.len()));
@@ -625,7 +625,7 @@ impl Parser {
     }
 
     /// Reads the raw bytes of an unsized content, in routing-only mode.
-    fn raw<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+    fn raw<'a>(&mut self, rest: &'a [u8]) -> ExactResult<'a> {
         let Some(bar) = self.unsized_end(rest)? else {
             return Ok(ParseStep::NeedMore(None));
         };
@@ -675,7 +675,7 @@ impl Parser {
         Ok(Some(ParseStep::ContentStart { total, part }))
     }
 
-    fn end<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+    fn end<'a>(&mut self, rest: &'a [u8]) -> ExactResult<'a> {
         if let Mode::Content { .. } = self.mode {
             self.state = State::Done;
             return Ok(ParseStep::Complete);

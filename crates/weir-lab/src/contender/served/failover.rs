@@ -17,7 +17,7 @@ use crate::protocol::{Answer, Fields, Timed};
 /// Maximum time until all nodes are up again and have applied everything.
 const WHOLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Pause between two requests for the status of the nodes.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for which the client writes before and after the event.
 const MARGIN: Duration = Duration::from_millis(100);
 /// The topic of all writes.
@@ -65,7 +65,7 @@ impl Running {
             if let (Some(leader), true) = (leader, is_whole) {
                 return Ok(leader);
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Err(failed("not all nodes of the cluster came up"))
     }
@@ -119,7 +119,7 @@ impl Running {
         loop {
             match weir.transfer_lead(next) {
                 Err(error) if Instant::now() > until => return Err(failed(error)),
-                Err(_) => std::thread::sleep(LOOK_EVERY),
+                Err(_) => std::thread::sleep(POLL_INTERVAL),
                 Ok(()) => return Ok(()),
             }
         }

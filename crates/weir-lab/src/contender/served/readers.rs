@@ -35,7 +35,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Maximum bytes of the head of an answer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Maximum time to wait for events before the writer is checked again.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Nice value of the thread of the readers, above that of the writer.
 const NICE: i32 = 10;
 
@@ -158,7 +158,7 @@ fn read_all(readers: &mut [Reader], rate: u64, done: &AtomicBool) -> Result<u64,
     let (start, mut turn, mut pages) = (wall_ns(), 0u64, 0u64);
     let count = readers.len() as u64;
     while !done.load(Ordering::Relaxed) {
-        let mut wait = LOOK_EVERY;
+        let mut wait = POLL_INTERVAL;
         if rate > 0 {
             let due = |turn: u64| start + turn * 1_000_000_000 / rate;
             while due(turn) <= wall_ns() {
