@@ -1,5 +1,7 @@
 package weir
 
+import "fmt"
+
 // Effect is the outcome of an intention.
 type Effect int32
 
@@ -51,6 +53,17 @@ type Verdict struct {
 
 // Valid reports whether the intention was executed.
 func (v Verdict) Valid() bool { return v.Effect == Valid }
+
+// String returns a summary for people, such as "VALID at 2" or "INVALID CONFLICT".
+func (v Verdict) String() string {
+	switch {
+	case !v.Valid():
+		return v.Effect.String() + " " + v.Reason.Name()
+	case v.Offset == 0:
+		return "VALID"
+	}
+	return fmt.Sprintf("VALID at %d", v.Offset)
+}
 
 // Err returns nil if the verdict is VALID, and otherwise an [*Error] with its reason.
 func (v Verdict) Err() error {

@@ -43,6 +43,8 @@ package weir
 #cgo nocallback weir_page_get
 #cgo noescape weir_page_values
 #cgo nocallback weir_page_values
+#cgo noescape weir_find
+#cgo nocallback weir_find
 #cgo noescape weir_page_release
 #cgo nocallback weir_page_release
 #cgo noescape weir_buffer_new
@@ -594,6 +596,22 @@ func nativePageValues(page pageHandle, count int, paths []string, values [][]byt
 		return values, errorOf(result, &callError)
 	}
 	return appendViews(values, found), nil
+}
+
+// nativeFind finds the value at a path in memory of Go; nil if there is none.
+func nativeFind(json []byte, path string) ([]byte, error) {
+	var pin pinned
+	defer pin.Unpin()
+	paths, count := pin.texts([]string{path})
+	var found C.weir_frame
+	var callError C.weir_error
+	if result := C.weir_find(sliceOf(json), paths, count, &found, &callError); result < 0 {
+		return nil, errorOf(result, &callError)
+	}
+	if found.len == 0 {
+		return nil, nil
+	}
+	return json[found.offset : found.offset+found.len], nil
 }
 
 // appendViews appends views of the spans; nil for an absent value.

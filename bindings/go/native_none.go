@@ -84,6 +84,8 @@ func nativePageGet(pageHandle, int, int, string, [][]byte) ([][]byte, error) { r
 
 func nativePageValues(pageHandle, int, []string, [][]byte) ([][]byte, error) { return nil, errNoCgo }
 
+func nativeFind([]byte, string) ([]byte, error) { return nil, errNoCgo }
+
 func nativePageRelease(pageHandle) {}
 
 func nativeBufferNew(int) (bufferHandle, []byte, error) { return nil, nil, errNoCgo }

@@ -2,9 +2,11 @@ package weir
 
 import (
 	"bytes"
+	"fmt"
 	"iter"
 	"runtime"
 	"time"
+	"unicode/utf8"
 	"unsafe"
 )
 
@@ -199,6 +201,9 @@ func (i Item) Constructed() bool { return keepAlive(i.page, i.span().flags)&flag
 func (i Item) Get(path string) ([]byte, error) {
 	i.span()
 	defer runtime.KeepAlive(i.page)
+	if i.page.handle == nil {
+		return nativeFind(i.Bytes(), path) // a copy in Go memory
+	}
 	var values [1][]byte
 	found, err := nativePageGet(i.page.handle, i.at, 1, path, values[:0])
 	if err != nil {
@@ -231,6 +236,15 @@ const (
 	RecordAlter                         // the options of the topic were replaced
 	RecordReplace                       // the program of the topic was replaced
 )
+
+// String returns the name of the kind.
+func (k RecordKind) String() string {
+	names := [...]string{"CREATE", "DESTROY", "PUT", "DELETE", "ALTER", "REPLACE"}
+	if k < RecordCreate || int(k) > len(names) {
+		return "UNKNOWN"
+	}
+	return names[k-1]
+}
 
 // Record is one record of a topic: a view of its page. Its [Item] is its value.
 type Record struct{ Item }
@@ -277,6 +291,33 @@ func (r Record) Nonce() uint64 { return keepAlive(r.page, r.stored().nonce) }
 
 // Attempts returns how often a group has delivered the record, including this time.
 func (r Record) Attempts() uint32 { return keepAlive(r.page, r.stored().attempts) }
+
+// shownBytes is the number of bytes of a key or value that a summary shows.
+const shownBytes = 100
+
+// shown returns the beginning of a text, or the number of bytes if they are not UTF-8.
+func shown(text []byte) string {
+	if !utf8.Valid(text) {
+		return fmt.Sprintf("<%d bytes>", len(text))
+	}
+	if len(text) <= shownBytes {
+		return string(text)
+	}
+	end := shownBytes
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return string(text[:end]) + "…"
+}
+
+// String returns a summary for people: offset, kind, key and the beginning of the value.
+func (r Record) String() string {
+	defer runtime.KeepAlive(r.page)
+	if len(r.Key())+len(r.Value()) == 0 {
+		return fmt.Sprintf("%d %v", r.Offset(), r.Kind())
+	}
+	return fmt.Sprintf("%d %v %s=%s", r.Offset(), r.Kind(), shown(r.Key()), shown(r.Value()))
+}
 
 // Clone returns a copy in Go memory.
 func (r Record) Clone() Record {

@@ -154,10 +154,47 @@ func TestWritesConditionsAndReads(t *testing.T) {
 			}
 			kinds = append(kinds, fmt.Sprint(record.Offset(), ":", record.Kind(), string(record.Key())))
 		}
-		if got := strings.Join(kinds, " "); got != "1:1 2:3k 3:3a 4:4k" {
+		if got := strings.Join(kinds, " "); got != "1:CREATE 2:PUTk 3:PUTa 4:DELETEk" {
 			t.Fatal(got)
 		}
 	})
+}
+
+func TestARecordThatIsACopyHasItsValuesAndPrintsThem(t *testing.T) {
+	ctx, topic := context.Background(), topic(t, openLocal(t), "t")
+	verdict, err := topic.Put(ctx, []byte("k"), []byte(`{"n":{"m":12}}`))
+	if err != nil || fmt.Sprint(verdict) != "VALID at 2" {
+		t.Fatal(verdict, err)
+	}
+	late, err := topic.PutIf(ctx, []byte("k"), nil, weir.KeyAbsent())
+	if err != nil || fmt.Sprint(late) != "INVALID CONFLICT" {
+		t.Fatal(late, err)
+	}
+	record, _, err := topic.Get(ctx, []byte("k"))
+	if err != nil || fmt.Sprint(record) != `2 PUT k={"n":{"m":12}}` {
+		t.Fatal(record, err)
+	}
+	for _, copied := range []weir.Record{record, record.Clone()} {
+		if value, err := copied.Get("$.n.m"); err != nil || string(value) != "12" {
+			t.Fatal(string(value), err)
+		}
+		if value, err := copied.Get("$.a"); err != nil || value != nil {
+			t.Fatal(string(value), err)
+		}
+		if _, err := copied.Get("$..n"); !errors.Is(err, weir.ErrNotSingular) {
+			t.Fatal(err)
+		}
+	}
+	if created, _, err := topic.At(ctx, 1); err != nil || fmt.Sprint(created) != "1 CREATE" {
+		t.Fatal(created, err)
+	}
+	if _, err := topic.Put(ctx, []byte{0xff}, []byte(strings.Repeat("é", 51))); err != nil {
+		t.Fatal(err)
+	}
+	long, _, err := topic.At(ctx, 3)
+	if want := "3 PUT <1 bytes>=" + strings.Repeat("é", 50) + "…"; err != nil || fmt.Sprint(long) != want {
+		t.Fatal(long, err)
+	}
 }
 
 func TestKeysAreScannedInPages(t *testing.T) {

@@ -191,6 +191,8 @@ calls! {
     fn weir_page_get(page: *const Page, first: usize, count: usize, path: Slice, out: *mut Slice) = page::get;
     /// Values at several paths.
     fn weir_page_values(page: *const Page, first: usize, count: usize, paths: *const Slice, path_count: usize, out: *mut Slice) = page::values;
+    /// Values in a text of the caller.
+    fn weir_find(json: Slice, paths: *const Slice, path_count: usize, out: *mut Frame) = page::find_in;
 
     /// Opens a directory.
     fn weir_open(directory: Slice, options: *const OpenOptions, out: *mut *mut Weir) = store::open;

@@ -419,11 +419,13 @@ pub(crate) fn values(
     path_count: usize,
     out: *mut raw::Slice,
 ) -> Result<Kind, Fail> {
-    if path_count > query::PATHS_MAX {
-        let text = format!("{path_count} paths; {} at most", query::PATHS_MAX);
-        return Err(Fail::new(ErrorCode::BadLength, text));
-    }
-    find(c, page, (first, count), c.array(paths, path_count)?, out)
+    find(
+        c,
+        page,
+        (first, count),
+        some_paths(c, paths, path_count)?,
+        out,
+    )
 }
 
 /// Writes a row of values for each item.
@@ -464,6 +466,47 @@ fn find(
         c.write_all(out.wrapping_add(at * row.len()), &row)?;
     }
     Ok(Kind::Ok)
+}
+
+/// Writes the places of the values in a text.
+pub(crate) fn find_in(
+    c: &Caller,
+    json: raw::Slice,
+    paths: *const raw::Slice,
+    path_count: usize,
+    out: *mut raw::Frame,
+) -> Result<Kind, Fail> {
+    let paths = some_paths(c, paths, path_count)?;
+    c.room(out, paths.len())?;
+    let bytes = c.bytes(json)?;
+    if u32::try_from(bytes.len()).is_err() {
+        return Err(Fail::of(ErrorCode::BadLength));
+    }
+    let paths = path_set(c, paths)?;
+    let mut values = Vec::new();
+    // A text that is not JSON has no values; the list is then empty.
+    let _ = query::find(bytes, &paths, &mut values);
+    let mut row = vec![raw::Frame { offset: 0, len: 0 }; path_count];
+    for (to, value) in row.iter_mut().zip(&values) {
+        if value.span.len > 0 {
+            (to.offset, to.len) = (value.span.offset, value.span.len);
+        }
+    }
+    c.write_all(out, &row)?;
+    Ok(Kind::Ok)
+}
+
+/// Paths of the caller, unless they are too many.
+fn some_paths(
+    c: &Caller,
+    paths: *const raw::Slice,
+    path_count: usize,
+) -> Result<&[raw::Slice], Fail> {
+    if path_count > query::PATHS_MAX {
+        let text = format!("{path_count} paths; {} at most", query::PATHS_MAX);
+        return Err(Fail::new(ErrorCode::BadLength, text));
+    }
+    c.array(paths, path_count)
 }
 
 /// The failure of an invalid path.

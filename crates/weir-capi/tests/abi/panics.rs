@@ -21,6 +21,7 @@ fn at_each_entry() {
         weir_page_describe(null_mut(), null_mut(), null_mut());
         weir_page_get(null_mut(), 0, 0, NOTHING, null_mut(), null_mut());
         weir_page_values(null_mut(), 0, 0, null_mut(), 0, null_mut(), null_mut());
+        weir_find(NOTHING, null_mut(), 1, null_mut(), null_mut());
         weir_page_retain(null_mut());
         weir_code_describe(0, null_mut());
         weir_open(NOTHING, null_mut(), null_mut(), null_mut());

@@ -3,8 +3,8 @@
 use std::ptr::{null, null_mut, without_provenance_mut};
 
 use weir_capi::raw::{
-    Error, Intention, Page, PageInfo, Param, Query, QueryOptions, Slice, SourceOptions, Verdict,
-    Weir,
+    Error, Frame, Intention, Page, PageInfo, Param, Query, QueryOptions, Slice, SourceOptions,
+    Verdict, Weir,
 };
 use weir_capi::*;
 
@@ -431,6 +431,44 @@ fn one_value_is_found_in_many_items() {
         assert_eq!(weir_page_get(page, 0, 1, slice(b"$["), out, e), -701);
         weir_page_release(page);
         weir_query_free(query);
+    }
+}
+
+#[test]
+fn values_are_found_in_a_text_of_the_caller() {
+    let place = |offset, len| Frame { offset, len };
+    let shown = |found: &[Frame]| {
+        found
+            .iter()
+            .map(|at| (at.offset, at.len))
+            .collect::<Vec<_>>()
+    };
+    unsafe {
+        let json = slice(br#"{"a":{"b":12},"c":"x"}"#);
+        let paths = [slice(b"$.c"), slice(b"$.a.b"), slice(b"$.d")];
+        let mut found = [place(7, 7); 4];
+        let (paths, out, e) = (paths.as_ptr(), found.as_mut_ptr(), null_mut());
+        assert_eq!(weir_find(json, paths, 3, out, e), OK);
+        assert_eq!(shown(&found), [(18, 3), (10, 2), (0, 0), (7, 7)]);
+        assert_eq!(weir_find(slice(b"text"), paths, 1, out, e), OK);
+        assert_eq!(
+            weir_find(NOTHING, paths.wrapping_add(1), 1, out.wrapping_add(1), e),
+            OK
+        );
+        assert_eq!(shown(&found), [(0, 0), (0, 0), (0, 0), (7, 7)]);
+        assert_eq!(weir_find(json, null(), 0, null_mut(), e), OK);
+
+        assert_eq!(weir_find(json, [slice(b"$..a")].as_ptr(), 1, out, e), -702);
+        assert_eq!(weir_find(json, [slice(b"$[")].as_ptr(), 1, out, e), -701);
+        let many = [slice(b"$.c"); 65];
+        assert_eq!(weir_find(json, many.as_ptr(), 65, out, e), BAD_LENGTH);
+        assert_eq!(weir_find(json, null(), 1, out, e), NULL_POINTER);
+        assert_eq!(weir_find(json, paths, 1, null_mut(), e), NULL_POINTER);
+        assert_eq!(
+            weir_find(json, paths, 1, out.wrapping_byte_add(1), e),
+            MISALIGNED
+        );
+        assert_eq!(shown(&found), [(0, 0), (0, 0), (0, 0), (7, 7)]);
     }
 }
 
