@@ -109,7 +109,7 @@ impl Reading {
     pub fn read(mut self, replica: &Replica) -> Result<Update> {
         let mut changed: BTreeSet<String> = BTreeSet::new();
         for (project, _) in replica.projects()? {
-            for list in ["issues", "comments"] {
+            for list in ["issues", "comments", "worklogs"] {
                 let topic = format!("{list}.{project}");
                 if let Some(before) = mark(&mut self.marks, replica, &topic)? {
                     collect(replica, &topic, before, &mut changed)?;
@@ -200,8 +200,9 @@ impl Index {
     pub fn load(replica: &Replica) -> Result<Self> {
         let mut index = Self::default();
         for (project, _) in replica.projects()? {
-            mark(&mut index.marks, replica, &format!("issues.{project}"))?;
-            mark(&mut index.marks, replica, &format!("comments.{project}"))?;
+            for list in ["issues", "comments", "worklogs"] {
+                mark(&mut index.marks, replica, &format!("{list}.{project}"))?;
+            }
         }
         for topic in ["projects", "meta", "outbox"] {
             mark(&mut index.marks, replica, topic)?;

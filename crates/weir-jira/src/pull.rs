@@ -40,6 +40,8 @@ const RECONCILED_MAX: usize = 50;
 const RESTARTS_MAX: usize = 3;
 /// Limit on projects whose fields are read ahead, once a day; other fields are read when needed.
 const FIELDS_OF_PROJECTS_MAX: usize = 20;
+/// Number of ids in one `worklog/list`.
+const WORKLOGS: usize = 1000;
 /// Limit on the retries of one issue that lost a race with another process.
 const RACES_MAX: u32 = 10;
 /// A census that would remove more than one fifth (1 / `GONE_PART`) of a project needs a
@@ -111,6 +113,10 @@ struct Cursor {
     census_ms: Option<i64>,
     /// Time at which the reference data was read.
     reference_ms: Option<i64>,
+    /// Every worklog that was changed or deleted before this time by the clock of the site is stored;
+    /// `None`: before the first census.
+    #[serde(default)]
+    worklogs_ms: Option<i64>,
     /// Ids of the projects for which the watermark holds.
     #[serde(default)]
     projects: BTreeSet<String>,
@@ -193,6 +199,9 @@ impl<'a> Pull<'a> {
                 self.projects()?;
             }
             self.census()?;
+            if self.is_cloud() {
+                self.worklogs()?;
+            }
             if self.options.purge_lost {
                 self.purge_lost()?;
             }
@@ -787,6 +796,87 @@ impl<'a> Pull<'a> {
                 return Err(JiraError::Paging("a list of an issue is too long"));
             }
         }
+    }
+
+    /// Stores worklogs that were changed or deleted without a change of their issue.
+    fn worklogs(&mut self) -> Result<()> {
+        // The first pull has loaded the worklogs, at most a day ago.
+        let since = self.cursor.worklogs_ms;
+        let since = since.unwrap_or(self.options.now_ms - DAY_MS);
+        let (changed, until_changed) = match self.feed("worklog/updated", since) {
+            // The site does not log work.
+            Err(JiraError::Status { .. }) => return Ok(()),
+            found => found?,
+        };
+        for ids in changed.chunks(WORKLOGS) {
+            let found: Vec<Value> = self.client.ask("worklog/list", &json!({"ids": ids}))?;
+            self.store_worklogs(&found)?;
+        }
+        let (deleted, until_deleted) = self.feed("worklog/deleted", since)?;
+        self.remove_worklogs(&deleted.iter().map(u64::to_string).collect())?;
+        self.cursor.worklogs_ms = Some(until_changed.min(until_deleted));
+        self.save()
+    }
+
+    /// The ids of worklogs in a feed since a time, and the time up to which the feed is complete.
+    fn feed(&self, path: &str, since: i64) -> Result<(Vec<u64>, i64)> {
+        let (mut ids, mut since) = (Vec::new(), since);
+        for _ in 0..PAGES_MAX {
+            let page: Value = self.client.get(&format!("{path}?since={since}"))?;
+            let values = page["values"].as_array();
+            let values = values.ok_or(JiraError::Paging("a feed has no `values`"))?;
+            // An empty page may have no time.
+            let until = page["until"].as_i64().unwrap_or(since);
+            ids.extend(
+                values
+                    .iter()
+                    .filter_map(|value| value["worklogId"].as_u64()),
+            );
+            if page["lastPage"] != false {
+                return Ok((ids, until.max(since)));
+            }
+            if until <= since {
+                return Err(JiraError::Paging(
+                    "a page of a feed repeats the one before it",
+                ));
+            }
+            since = until;
+        }
+        Err(JiraError::Paging("its pages do not end"))
+    }
+
+    /// Stores worklogs of issues that the replica has.
+    fn store_worklogs(&mut self, found: &[Value]) -> Result<()> {
+        for worklog in found {
+            let (id, issue) = (text(&worklog["id"]), text(&worklog["issueId"]));
+            let Some(location) = self.replica.locate(&issue)? else {
+                continue;
+            };
+            let topic = format!("worklogs.{}", location.project);
+            let key = format!("{issue}.{id}");
+            let stored: Option<Value> = self.replica.read(&topic, &key)?;
+            if stored.is_none_or(|stored| stored["updated"] != worklog["updated"]) {
+                self.report.writes += self.replica.store(&topic, &key, worklog)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes worklogs by their ids.
+    fn remove_worklogs(&mut self, ids: &BTreeSet<String>) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        for (project, _) in self.replica.projects()? {
+            let topic = format!("worklogs.{project}");
+            for key in self.replica.keys(&topic, "")? {
+                if key.rsplit_once('.').is_some_and(|(_, id)| ids.contains(id)) {
+                    self.replica.remove(&topic, &key)?;
+                    self.report.writes += 1;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Compares the ids of each project with those of the replica.

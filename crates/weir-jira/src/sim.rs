@@ -340,6 +340,7 @@ fn control(state: &mut State, request: &Request) -> Response {
         }
         ("POST", "/_sim/edit") => {
             let empty = Map::new();
+            let now = time::format(world.now_ms());
             for (name, value) in body["fields"].as_object().unwrap_or(&empty) {
                 if let Some(id) = issue {
                     world.set_as(id, name, value.clone(), &world.another());
@@ -356,6 +357,7 @@ fn control(state: &mut State, request: &Request) -> Response {
                     for (name, value) in given {
                         part[name.as_str()] = value.clone();
                     }
+                    part["updated"] = now.clone().into();
                 }
             }
             json!({"found": issue.is_some()})
@@ -388,7 +390,16 @@ fn control(state: &mut State, request: &Request) -> Response {
                 .is_some_and(|(id, project)| world.relocate(id, project));
             json!({"moved": done})
         }
-        ("POST", "/_sim/delete") => json!({"deleted": issue.is_some_and(|id| world.delete(id))}),
+        ("POST", "/_sim/delete") => {
+            let parts = ["comment", "worklog"].into_iter();
+            let mut parts = parts.filter_map(|list| Some((list, body[list].as_str()?)));
+            let part = parts.next();
+            let deleted = issue.is_some_and(|id| match part {
+                Some((list, part)) => world.delete_part(id, list, part),
+                None => world.delete(id),
+            });
+            json!({"deleted": deleted})
+        }
         ("POST", "/_sim/revoke") => {
             let project = body["project"].as_str().unwrap_or_default();
             let target = world

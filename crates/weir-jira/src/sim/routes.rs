@@ -9,11 +9,13 @@ use super::rows::{keep, select, wanted};
 use super::version2;
 use super::world::{World, status_of};
 use super::writes::{self, FIELD_END, PRIORITIES, Refusal};
-use crate::time;
+use crate::time::{self, MINUTE_MS};
 use crate::wire::{Request, Response};
 
 /// Limit on the ids of one `bulkfetch`.
 const BULK_MAX: usize = 100;
+/// Page limit of a feed of worklogs, and limit on the ids of one `worklog/list`.
+const WORKLOGS_MAX: usize = 1000;
 /// Page limit of a search for more than ids.
 const PAGE_MAX: usize = 100;
 /// Page limit of a search for ids.
@@ -197,6 +199,13 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
             let found = select(world, &body()?)?;
             Ok((200, json!({"count": found.len()})))
         }
+        ("GET", ["worklog", "updated"]) => {
+            Ok((200, feed(world, request, world.changed_worklogs())))
+        }
+        ("GET", ["worklog", "deleted"]) => {
+            Ok((200, feed(world, request, world.deleted_worklogs.clone())))
+        }
+        ("POST", ["worklog", "list"]) => worklogs(world, &body()?),
         ("POST", ["issue", "bulkfetch"]) => bulk(world, &body()?),
         ("POST", ["issue"]) => {
             writes::allow(world, "CREATE_ISSUES")?;
@@ -391,6 +400,7 @@ fn issue(
             if *list == "worklog" {
                 item["timeSpentSeconds"] = given["timeSpentSeconds"].clone();
                 item["started"] = given["started"].clone();
+                item["issueId"] = id.to_string().into();
                 item["comment"] = given["comment"].clone();
             }
             if let Some(one) = world.issues.get_mut(id) {
@@ -426,10 +436,7 @@ fn issue(
         ("DELETE", [list @ ("comment" | "worklog"), item]) => {
             let rights = ["DELETE_OWN_WORKLOGS", "DELETE_OWN_COMMENTS"];
             writes::allow(world, rights[usize::from(*list == "comment")])?;
-            let one = world.issues.get_mut(id).ok_or_else(missing)?;
-            let before = one.parts(list).len();
-            one.parts_mut(list).retain(|part| part["id"] != **item);
-            if one.parts(list).len() == before {
+            if !world.delete_part(id, list, item) {
                 return Err(no_part(list));
             }
             world.touch(id, now);
@@ -513,6 +520,51 @@ fn createmeta(world: &World, request: &Request, project: &str, rest: &[&str]) ->
         200,
         json!({"startAt": start, "maxResults": most, "total": all.len(), name: page}),
     ))
+}
+
+/// A page of a feed of worklogs since a time; the last minute is not shown yet.
+fn feed(world: &World, request: &Request, mut all: Vec<(u64, i64)>) -> Value {
+    let argument = request.argument("since").and_then(|text| text.parse().ok());
+    let since: i64 = argument.unwrap_or(0);
+    let end = world.now_ms() - MINUTE_MS;
+    all.retain(|(_, at)| (since..=end).contains(at));
+    all.sort_unstable_by_key(|(id, at)| (*at, *id));
+    let most = world.options.page_cap.clamp(1, WORKLOGS_MAX);
+    let last = all.len() <= most;
+    // A page ends between two times.
+    let cut = all.get(most).map(|(_, at)| *at);
+    if let Some(cut) = cut.filter(|cut| all.first().is_some_and(|(_, at)| at < cut)) {
+        all.retain(|(_, at)| *at < cut);
+    }
+    let until = if last {
+        end.max(since)
+    } else {
+        all.last().map_or(since, |(_, at)| at + 1)
+    };
+    let row = |(id, at): &(u64, i64)| json!({"worklogId": id, "updatedTime": at, "properties": []});
+    let values: Vec<Value> = all.iter().map(row).collect();
+    json!({"values": values, "since": since, "until": until, "lastPage": last})
+}
+
+/// The worklogs with these ids that are visible to the account.
+fn worklogs(world: &World, body: &Value) -> Answer {
+    let ids: BTreeSet<String> = body["ids"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(Value::to_string)
+        .collect();
+    if ids.len() > WORKLOGS_MAX {
+        return Err((400, "The maximum number of worklogs is 1000.".to_owned()));
+    }
+    let shown = world.issues.values();
+    let shown = shown.filter(|issue| !world.revoked.contains(&issue.project));
+    let mut found = Vec::new();
+    for issue in shown {
+        let wanted = |worklog: &&Value| worklog["id"].as_str().is_some_and(|id| ids.contains(id));
+        found.extend(issue.worklogs.iter().filter(wanted).cloned());
+    }
+    Ok((200, found.into()))
 }
 
 fn bulk(world: &World, body: &Value) -> Answer {

@@ -91,6 +91,8 @@ pub(super) struct World {
     pub(super) users: Vec<Value>,
     pub(super) projects: BTreeMap<u64, Value>,
     pub(super) issues: Issues,
+    /// Ids of deleted worklogs, with the times of their deletion.
+    pub(super) deleted_worklogs: Vec<(u64, i64)>,
     /// Deleted issues, which a lagging index still shows.
     deleted: Vec<Issue>,
     /// Keys that issues had before they moved.
@@ -115,6 +117,7 @@ impl World {
             users: Vec::new(),
             projects: BTreeMap::new(),
             issues: Issues::default(),
+            deleted_worklogs: Vec::new(),
             deleted: Vec::new(),
             aliases: BTreeMap::new(),
             revoked: BTreeSet::new(),
@@ -272,10 +275,11 @@ impl World {
             if self.options.worklogs > 0 {
                 let count = self.below(2 * self.options.worklogs + 1);
                 for _ in 0..count {
-                    let (id, minutes) = (self.new_id(), 1 + self.below(480));
+                    let (worklog_id, minutes) = (self.new_id(), 1 + self.below(480));
                     let words = 1 + self.below(8);
                     let text = self.words(words);
-                    let mut worklog = self.comment(id, &Value::Null, at);
+                    let mut worklog = self.comment(worklog_id, &Value::Null, at);
+                    worklog["issueId"] = id.to_string().into();
                     worklog["timeSpentSeconds"] = (60 * minutes).into();
                     worklog["started"] = time::format(at).into();
                     worklog["comment"] = document(&text);
@@ -371,6 +375,34 @@ impl World {
                 .count();
             issue.versions.drain(..old.saturating_sub(1));
         }
+    }
+
+    /// Removes a comment or worklog of an issue, without a change of the issue. Returns whether the
+    /// issue had it.
+    pub(super) fn delete_part(&mut self, id: u64, list: &str, part: &str) -> bool {
+        let now = self.now_ms();
+        let Some(issue) = self.issues.get_mut(id) else {
+            return false;
+        };
+        let before = issue.parts(list).len();
+        issue.parts_mut(list).retain(|held| held["id"] != part);
+        let found = issue.parts(list).len() < before;
+        if found && list == "worklog" {
+            self.deleted_worklogs.push((part.parse().unwrap_or(0), now));
+        }
+        found
+    }
+
+    /// The ids of worklogs with the times of their last change.
+    pub(super) fn changed_worklogs(&self) -> Vec<(u64, i64)> {
+        let shown = self.issues.values();
+        let shown = shown.filter(|issue| !self.revoked.contains(&issue.project));
+        let all = shown.flat_map(|issue| &issue.worklogs);
+        all.filter_map(|worklog| {
+            let at = time::parse(worklog["updated"].as_str()?)?;
+            Some((worklog["id"].as_str()?.parse().ok()?, at))
+        })
+        .collect()
     }
 
     /// Removes an issue; a lagging index still shows it for some time.

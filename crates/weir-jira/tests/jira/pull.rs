@@ -1,7 +1,8 @@
 //! First pull, changes, moves, deletions, lost projects.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_jira::index::Index;
+use weir_jira::replica::Location;
 use weir_jira::sim::SimOptions;
 use weir_jira::{JiraError, offline, site_query};
 
@@ -298,6 +299,58 @@ fn favourite_filters_are_read_and_a_site_without_them_is_pulled_too() {
     for (name, jql) in filters {
         assert!(weir_jira::jql::parse(&jql).is_ok(), "{name}: {jql}");
     }
+}
+
+/// Worklogs that other users change or delete without a change of the issue.
+#[test]
+fn worklogs_that_change_without_their_issue_are_found() {
+    let world = World::new(SimOptions {
+        worklogs: 2,
+        ..small()
+    });
+    world.pull();
+    let mut index = Index::load(&world.replica).unwrap();
+    let worklogs = |issue: &Value| {
+        let all = &issue["fields"]["worklog"]["worklogs"];
+        all.as_array().unwrap().clone()
+    };
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (mut changed, mut deleted) = (0, 0);
+    for issue in world.site().values() {
+        for (number, worklog) in worklogs(issue).iter().enumerate() {
+            world.advance(500);
+            if number == 0 {
+                let new = json!({"id": worklog["id"], "timeSpentSeconds": 3600});
+                let body = json!({"issue": issue["key"], "worklog": new});
+                world.sim.control("POST", "/_sim/edit", &body);
+                changed += 1;
+            } else if number == 1 {
+                let body = json!({"issue": issue["key"], "worklog": worklog["id"]});
+                let done = world.sim.control("POST", "/_sim/delete", &body);
+                assert_eq!(done["deleted"], true);
+                deleted += 1;
+            }
+        }
+    }
+    // Both feeds have several pages.
+    assert!(changed > 10 && deleted > 10, "{changed} {deleted}");
+    assert_eq!(world.pull().stored, 0);
+    // The site shows the last minute later.
+    world.advance(61_000);
+    world.census().unwrap();
+    for (id, issue) in world.site() {
+        let project = text(&issue["fields"]["project"]["id"]);
+        let location = Location { id, project };
+        assert_eq!(world.replica.worklogs(&location).unwrap(), worklogs(&issue));
+    }
+    assert_eq!(index.refresh(&world.replica).unwrap(), changed);
+    // The next census begins after them.
+    world.sim.control("DELETE", "/_sim/log", &Value::Null);
+    world.census().unwrap();
+    let log = world.sim.control("GET", "/_sim/log", &Value::Null);
+    let lists = log.as_array().unwrap().iter();
+    let lists = lists.filter(|request| text(&request["path"]).ends_with("worklog/list"));
+    assert_eq!(lists.count(), 0);
 }
 
 #[test]
