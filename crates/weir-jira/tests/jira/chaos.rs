@@ -15,10 +15,11 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 /// Operations between two pushes.
 const PUSH_EVERY: usize = 20;
 
-struct Random(u64);
+/// A generator of numbers (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

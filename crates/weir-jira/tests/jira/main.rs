@@ -15,5 +15,6 @@ mod project;
 mod pull;
 mod push;
 mod push_faults;
+mod random_pull;
 mod world;
 mod zones;

@@ -20,7 +20,8 @@ pub(crate) struct World {
     pub(crate) replica: Replica,
     /// The pauses that the client requested.
     pub(crate) pauses: Arc<Mutex<Vec<Duration>>>,
-    _folder: tempfile::TempDir,
+    weir: Weir,
+    folder: tempfile::TempDir,
 }
 
 pub(crate) fn small() -> SimOptions {
@@ -41,6 +42,15 @@ fn client(sim: &Simulator, pauses: &Arc<Mutex<Vec<Duration>>>, timeout: Duration
     Client::with(&sim.url(), None, timeout, pause)
 }
 
+fn open(folder: &tempfile::TempDir) -> Weir {
+    let mut options = OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    options.limits.value_bytes_max = 64 << 20;
+    Weir::open_with(folder.path(), &options).unwrap()
+}
+
 impl World {
     pub(crate) fn new(options: SimOptions) -> Self {
         let deployment = if options.data_center {
@@ -50,23 +60,26 @@ impl World {
         };
         let sim = Simulator::start(options).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let mut options = OpenOptions {
-            durability: Durability::Memory,
-            ..OpenOptions::default()
-        };
-        options.limits.value_bytes_max = 64 << 20;
-        let weir = Weir::open_with(folder.path(), &options).unwrap();
+        let weir = open(&folder);
         let pauses = Arc::<Mutex<Vec<Duration>>>::default();
         // Longer than any answer takes on a busy machine.
         let client = client(&sim, &pauses, Duration::from_mins(5)).deployed(deployment);
-        let replica = Replica::new(weir, "test");
+        let replica = Replica::new(weir.clone(), "test");
         Self {
             sim,
             client,
             replica,
             pauses,
-            _folder: folder,
+            weir,
+            folder,
         }
+    }
+
+    /// Closes the replica and opens it again.
+    pub(crate) fn restart(&mut self) {
+        self.weir.clone().close().unwrap();
+        self.weir = open(&self.folder);
+        self.replica = Replica::new(self.weir.clone(), "test");
     }
 
     /// A client with another timeout.
