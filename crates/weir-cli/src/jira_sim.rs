@@ -1,18 +1,19 @@
 //! `weir jira-sim`: a simulator of Jira Cloud or Jira Data Center.
 
 use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use weir::ErrorCode;
 use weir_jira::access::Site;
 use weir_jira::contract::{self, Outcome};
-use weir_jira::sim::{SIM_PORT, SimOptions, Simulator};
+use weir_jira::sim::{SIM_PORT, SimOptions, Simulator, TlsIdentity};
 
 use crate::caller::Caller;
 use crate::jira::failed;
 use crate::output::{Cell, Field, Shape, field};
-use crate::report::{Failure, note};
+use crate::report::{Failure, FailureContext, note};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -83,6 +84,11 @@ pub(crate) struct JiraSimArgs {
         hide_short_help = true
     )]
     email: Option<String>,
+    /// Answer over TLS, with a new certificate for 127.0.0.1 and localhost, which is written to FILE
+    ///
+    /// Clients must trust it: `SSL_CERT_FILE=FILE weir jira login URL`.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    tls: Option<PathBuf>,
     /// Generate the data, listen, then end at once
     #[arg(long)]
     check: bool,
@@ -192,6 +198,18 @@ fn check(caller: &Caller, args: &JiraSimArgs, url: &str) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+/// Creates a certificate for this machine, and writes it to a file.
+fn identity(file: &Path) -> anyhow::Result<TlsIdentity> {
+    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let new = rcgen::generate_simple_self_signed(names)?;
+    let what = || format!("cannot write the certificate to {}", file.display());
+    std::fs::write(file, new.cert.pem()).failed(what)?;
+    Ok(TlsIdentity {
+        certificate: new.cert.der().to_vec(),
+        key: new.signing_key.serialize_der(),
+    })
+}
+
 /// Runs `weir jira-sim`.
 pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCode> {
     if let Some(url) = &args.against {
@@ -204,6 +222,7 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
         auth = Some((args.email.clone().unwrap_or_default(), token));
     }
     let options = SimOptions {
+        tls: args.tls.as_deref().map(identity).transpose()?,
         port: args.port,
         seed: args.seed,
         projects: args.projects,

@@ -454,7 +454,12 @@ fn may_be_sent(error: &ureq::Error) -> bool {
         | ureq::Error::ConnectionFailed
         | ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect)
         | ureq::Error::BadUri(_) => false,
-        ureq::Error::Io(error) => error.kind() != std::io::ErrorKind::ConnectionRefused,
+        ureq::Error::Io(error) => {
+            let inner = error.get_ref();
+            let tls = inner.and_then(|error| error.downcast_ref::<rustls::Error>());
+            let untrusted = matches!(tls, Some(rustls::Error::InvalidCertificate(_)));
+            error.kind() != std::io::ErrorKind::ConnectionRefused && !untrusted
+        }
         _ => true,
     }
 }
@@ -494,9 +499,13 @@ fn message(text: &str) -> String {
     parts.join("; ")
 }
 
-/// The certificate authorities that this system trusts.
+/// The certificate authorities in the file that `SSL_CERT_FILE` names, otherwise those of the system.
 fn authorities() -> Vec<Certificate<'static>> {
-    let bundle = AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
+    let named = std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty());
+    let bundle = match named {
+        Some(path) => std::fs::read(path).ok(),
+        None => AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok()),
+    };
     let bundle = bundle.unwrap_or_default();
     let items = parse_pem(&bundle).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use crate::error::{JiraError, Result};
-use crate::wire::{self, Delivery, Listening, Request, Response};
+use crate::wire::{self, Delivery, Listening, Request, Response, Stream};
 
 /// The default port of `weir notes-sim`.
 pub const NOTES_PORT: u16 = 1937;
@@ -83,12 +83,12 @@ impl NotesServer {
 
     /// The URL of the fast listener, `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
-        self.fast.url()
+        self.fast.url(false)
     }
 
     /// The URL of the slow listener, `http://127.0.0.1:PORT`.
     pub fn slow_url(&self) -> String {
-        self.slow.url()
+        self.slow.url(false)
     }
 
     /// Blocks for as long as the server runs; it does not end by itself.
@@ -98,13 +98,13 @@ impl NotesServer {
 }
 
 fn handle_connection(
-    mut stream: TcpStream,
+    socket: TcpStream,
     notes: &Mutex<Vec<String>>,
     ends: &AtomicBool,
     think: Duration,
     keep_alive: bool,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    let mut stream = Stream::new(socket, None)?;
     let mut kept = Vec::new();
     while let Some(request) = wire::read(&mut stream, &mut kept)? {
         if ends.load(Ordering::SeqCst) {

@@ -13,18 +13,20 @@ mod world;
 mod writes;
 
 use parking_lot::{Mutex, MutexGuard};
+use std::fmt;
 use std::io;
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustls::ServerConfig;
+use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::{Map, Value, json};
 
 use crate::time;
-use crate::wire::{self, Listening, Request, Response};
+use crate::wire::{self, Listening, Request, Response, Stream};
 pub use faults::FAULTS;
 use faults::Rule;
 use world::World;
@@ -74,6 +76,36 @@ pub struct SimOptions {
     pub rate: Option<(u32, u32)>,
     /// Whether writes to one issue are limited as in Jira; default yes.
     pub issue_write_limits: bool,
+    /// The identity of a server with TLS; default none: without TLS.
+    pub tls: Option<TlsIdentity>,
+}
+
+/// A certificate and its private key.
+#[derive(Clone)]
+pub struct TlsIdentity {
+    /// The certificate as DER.
+    pub certificate: Vec<u8>,
+    /// The private key as DER (PKCS #8).
+    pub key: Vec<u8>,
+}
+
+impl fmt::Debug for TlsIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key is left out.
+        f.debug_struct("TlsIdentity").finish_non_exhaustive()
+    }
+}
+
+impl TlsIdentity {
+    fn config(self) -> Result<Arc<ServerConfig>, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = PrivatePkcs8KeyDer::from(self.key);
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![self.certificate.into()], key.into())?;
+        Ok(Arc::new(config))
+    }
 }
 
 impl Default for SimOptions {
@@ -97,6 +129,7 @@ impl Default for SimOptions {
             connect_latency_ms: 0,
             rate: None,
             issue_write_limits: true,
+            tls: None,
         }
     }
 }
@@ -106,6 +139,7 @@ impl Default for SimOptions {
 pub struct Simulator {
     listening: Listening,
     shared: Arc<Shared>,
+    tls: bool,
 }
 
 #[derive(Debug)]
@@ -157,9 +191,12 @@ impl Simulator {
     /// Generates the data and starts to listen.
     ///
     /// # Errors
-    /// The port is in use, or the time zone is unknown.
+    /// The port is in use, the time zone is unknown, or the certificate cannot be used.
     pub fn start(options: SimOptions) -> io::Result<Self> {
         let port = options.port;
+        let tls = options.tls.clone().map(TlsIdentity::config).transpose();
+        let tls = tls.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let has_tls = tls.is_some();
         let zone = time::zone(&options.time_zone).ok_or_else(|| {
             let text = format!("{} is no time zone", options.time_zone);
             io::Error::new(io::ErrorKind::InvalidInput, text)
@@ -174,15 +211,19 @@ impl Simulator {
             state: Mutex::new(state),
         });
         let answering = Arc::clone(&shared);
-        let listening = Listening::start(port, "jira-sim", move |stream, ends| {
-            handle_connection(stream, &answering, ends)
+        let listening = Listening::start(port, "jira-sim", move |socket, ends| {
+            handle_connection(Stream::new(socket, tls.as_ref())?, &answering, ends)
         })?;
-        Ok(Self { listening, shared })
+        Ok(Self {
+            listening,
+            shared,
+            tls: has_tls,
+        })
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// `http://127.0.0.1:PORT`, or `https://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
-        self.listening.url()
+        self.listening.url(self.tls)
     }
 
     /// Blocks until the simulator ends; it does not end by itself.
@@ -203,8 +244,7 @@ impl Simulator {
     }
 }
 
-fn handle_connection(mut stream: TcpStream, shared: &Shared, ends: &AtomicBool) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+fn handle_connection(mut stream: Stream, shared: &Shared, ends: &AtomicBool) -> io::Result<()> {
     let connect_ms = shared.state().world.options.connect_latency_ms;
     std::thread::sleep(Duration::from_millis(connect_ms));
     let mut kept = Vec::new();
@@ -225,7 +265,7 @@ fn handle_connection(mut stream: TcpStream, shared: &Shared, ends: &AtomicBool) 
 }
 
 /// Answers a request. Returns whether the connection can be reused.
-fn answer(stream: &mut TcpStream, shared: &Shared, request: &Request) -> io::Result<bool> {
+fn answer(stream: &mut Stream, shared: &Shared, request: &Request) -> io::Result<bool> {
     let (fault, latency) = {
         let mut state = shared.state();
         let now = state.world.now_ms();

@@ -9,12 +9,65 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
 /// Limit on the head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Limit on the body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 32 << 20;
 /// Limit on the headers of a request.
 const HEADERS_MAX: usize = 64;
+
+/// A connection of a client, with or without TLS.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
+}
+
+impl Stream {
+    /// The connection over a socket; with `tls`, the handshake runs with the first read.
+    pub(crate) fn new(socket: TcpStream, tls: Option<&Arc<ServerConfig>>) -> io::Result<Self> {
+        socket.set_nodelay(true)?;
+        let Some(tls) = tls else {
+            return Ok(Self::Plain(socket));
+        };
+        let session = ServerConnection::new(Arc::clone(tls)).map_err(io::Error::other)?;
+        Ok(Self::Tls(Box::new(StreamOwned::new(session, socket))))
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => &stream.sock,
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(bytes),
+            Self::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
 
 /// A listener on 127.0.0.1 with a thread for each connection. Dropping it ends the listener.
 #[derive(Debug)]
@@ -60,9 +113,10 @@ impl Listening {
         })
     }
 
-    /// `http://127.0.0.1:PORT`.
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+    /// `http://127.0.0.1:PORT`, or with `tls` `https://127.0.0.1:PORT`.
+    pub(crate) fn url(&self, tls: bool) -> String {
+        let scheme = if tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Blocks until the listener ends; it does not end by itself.
@@ -142,7 +196,7 @@ impl Delivery {
 }
 
 /// Reads the next request; `None` at the end of the connection.
-pub(crate) fn read(stream: &mut TcpStream, kept: &mut Vec<u8>) -> io::Result<Option<Request>> {
+pub(crate) fn read(stream: &mut Stream, kept: &mut Vec<u8>) -> io::Result<Option<Request>> {
     let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let mut block = [0; 8192];
     let (mut request, head, length) = loop {
@@ -226,7 +280,7 @@ fn decode(text: &str) -> String {
 
 /// Writes a response. Returns whether the connection can be reused.
 pub(crate) fn write(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     response: &Response,
     delivery: Delivery,
 ) -> io::Result<bool> {
@@ -239,6 +293,7 @@ pub(crate) fn write(
         _ = write!(head, "{:x}\r\n", response.body.len() + 16);
         stream.write_all(head.as_bytes())?;
         stream.write_all(&response.body)?;
+        stream.flush()?;
         return Ok(false);
     }
     if response.status != 204 {
@@ -249,6 +304,7 @@ pub(crate) fn write(
     if delivery.is_plain() {
         whole.extend_from_slice(&response.body);
         stream.write_all(&whole)?;
+        stream.flush()?;
         return Ok(true);
     }
     stream.write_all(&whole)?;
@@ -261,6 +317,7 @@ pub(crate) fn write(
             std::thread::sleep(pause);
         }
         stream.write_all(block)?;
+        stream.flush()?;
     }
     if delivery.reset_after.is_some() {
         reset(stream)?;
@@ -269,6 +326,7 @@ pub(crate) fn write(
 }
 
 /// Makes the end of the connection a reset (RST).
-pub(crate) fn reset(stream: &TcpStream) -> io::Result<()> {
-    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).map_err(Into::into)
+pub(crate) fn reset(stream: &Stream) -> io::Result<()> {
+    rustix::net::sockopt::set_socket_linger(stream.socket(), Some(Duration::ZERO))
+        .map_err(Into::into)
 }

@@ -145,6 +145,21 @@ fn data_center_is_read_only() {
     assert!(without.err.contains("refused the token"), "{}", without.err);
 }
 
+/// A site with a certificate of its own is reached by those who trust the certificate.
+#[test]
+fn a_site_with_tls_needs_a_trusted_certificate() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "5", "--tls", "site.pem"]);
+    assert!(site.url.starts_with("https://127.0.0.1:"), "{}", site.url);
+    let login = format!("weir jira login {}", site.url);
+    let refused = shell(&place, &login);
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("certificate"), "{}", refused.err);
+    shell(&place, &format!("SSL_CERT_FILE=site.pem {login}")).ok();
+    shell(&place, "SSL_CERT_FILE=site.pem weir jira pull").ok();
+    assert_eq!(place.run("jira list -o jsonl").ok().lines().len(), 5);
+}
+
 /// A query outside of the subset is rejected with the position of the error.
 #[test]
 fn a_query_that_is_not_understood_is_refused() {
