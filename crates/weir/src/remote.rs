@@ -41,8 +41,8 @@ mod tls;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectOptions {
-    /// Token that proves the identity of the client. Over `weir://` others on the network can read
-    /// it.
+    /// Token that proves the identity of the client; white space around it, such as the end of the
+    /// line in a file, does not count. Over `weir://` others on the network can read it.
     pub token: Option<String>,
     /// File with the certificate authority (PEM) that servers of `weirs://` must have. Default: the
     /// authorities that the system trusts.

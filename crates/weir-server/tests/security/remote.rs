@@ -71,11 +71,15 @@ fn a_history_needs_the_rights_to_administer_and_to_read_everything() {
     world.create("t");
     let connect =
         |token: &str| Weir::connect_with(&url(&world), &options(&world, Some(token))).unwrap();
-    for token in [admin, reader, clients] {
+    for token in [&admin, &reader, &clients] {
         let denied = connect(token.expose()).history(None).unwrap_err();
         assert_eq!(code(&denied), ErrorCode::Forbidden);
     }
-    let history = connect(both.expose()).history(None).unwrap();
+    let denied = connect(clients.expose()).history(None).unwrap_err();
+    assert!(denied.to_string().contains("`read ** .**`"), "{denied}");
+    // A token is valid as the line of a file.
+    let line = format!("{}\n", both.expose());
+    let history = connect(&line).history(None).unwrap();
     let mut names = Vec::new();
     let all = weir::IntentionOffset(1)..=weir::IntentionOffset(u64::MAX);
     history

@@ -11,8 +11,7 @@ use weir_core::ErrorCode;
 
 use super::Connection;
 use crate::native::refuse::Refused;
-use crate::security::Denied;
-use crate::security::Right;
+use crate::security::{Denied, EVERY_TOPIC, Right};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Authenticates the connection by its token, or by its certificate if the token is empty.
@@ -85,6 +84,14 @@ pub(super) fn refused(denied: Denied, topic: &str) -> Refused {
             denied.code,
             format!("the right `{}` is missing", denied.right),
         ),
+        ErrorCode::Forbidden if topic == EVERY_TOPIC => {
+            let right = denied.right;
+            let text = format!(
+                "the right `{right}` on all topics, also those of the store, is missing: \
+                 `{right} ** .**`"
+            );
+            Refused::new(denied.code, text)
+        }
         ErrorCode::Forbidden => {
             let text = format!("the right `{}` on {topic} is missing", denied.right);
             Refused::new(denied.code, text)

@@ -294,6 +294,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
             .token
             .as_deref()
             .unwrap_or_default()
+            .trim_ascii()
             .as_bytes(),
         agent: inner.options.agent.as_bytes(),
         received: inner.options.received,
