@@ -353,7 +353,7 @@ impl Plan {
                 let column = self.column("order", &piece)?;
                 self.group.iter().position(|named| named.what == column)
             } else {
-                let name = text::quoted(piece.text).into_bytes();
+                let name = text::quoted(text::unquoted(piece.text)).into_bytes();
                 let groups = self.group.iter().map(|named| &named.name);
                 let aggregates = self.aggregates.iter().map(|named| &named.name);
                 groups.chain(aggregates).position(|known| *known == name)
@@ -390,6 +390,15 @@ impl Plan {
     fn select(&mut self, text: &str) -> Result<(), QueryError> {
         bounded("select", text)?;
         let pieces = text::list("select", text)?;
+        if let Some(piece) = pieces.iter().find(|piece| piece.text.starts_with(META)) {
+            let what = "properties cannot be selected; `order` and `group` take `meta.NAME`";
+            return Err(QueryError::text(
+                ErrorCode::Syntax,
+                "select",
+                piece.offset,
+                what,
+            ));
+        }
         let mut named = false;
         if let Some(first) = pieces.first().filter(|first| is_path(first.text))
             && !self.group.is_empty()

@@ -50,8 +50,17 @@ impl<'a> Piece<'a> {
                 "expected `as NAME`",
             ));
         };
-        Ok((what, Some(name)))
+        Ok((what, Some(unquoted(name))))
     }
+}
+
+/// The name without the quotes around it.
+pub(crate) fn unquoted(name: &str) -> &str {
+    let inside = |quote: char| {
+        let inside = name.strip_prefix(quote)?.strip_suffix(quote)?;
+        (!inside.contains([quote, '\\'])).then_some(inside)
+    };
+    inside('"').or_else(|| inside('\'')).unwrap_or(name)
 }
 
 /// Nesting of brackets and quotes at a byte.
@@ -153,5 +162,13 @@ mod tests {
             ("sum($.a)", 3, Some("total"))
         );
         assert!(Piece::new("sum($.a) total", 0).name("select").is_err());
+        for (given, name) in [
+            ("$.a as 'b c'", "b c"),
+            (r#"$.a as "b c""#, "b c"),
+            (r#"$.a as "b"#, r#""b"#),
+            (r#"$.a as "b\"c""#, r#""b\"c""#),
+        ] {
+            assert_eq!(Piece::new(given, 0).name("select").unwrap().1, Some(name));
+        }
     }
 }

@@ -37,6 +37,9 @@ const SPARE_MAX: usize = 64;
 pub(super) fn parse_shape(text: &str) -> Result<Shape, String> {
     match query::parse_shape(text) {
         Ok(Shape::Framed) => Err("only the library supports the shape `framed`".to_owned()),
+        Err(error) if error.code() == ErrorCode::BadOption => {
+            Err("shapes are array, lines, values, single and member:PATH".to_owned())
+        }
         shape => shape.map_err(|error| error.to_string()),
     }
 }

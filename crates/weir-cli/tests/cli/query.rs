@@ -984,6 +984,40 @@ fn several_paths_are_columns_in_every_format() {
         .words(&["query", "s.ndjson", "--select", "$.id, count"])
         .code(2);
     assert!(done.err.contains("at byte 6 of `select`"), "{}", done.err);
+    // Quotes around a name are not part of it.
+    let words = "$.id as 'the id', $.who.name as \"name\"";
+    let done = place.words(&[
+        "query", "s.ndjson", "--select", words, "-n", "1", "-o", "csv",
+    ]);
+    assert_eq!(
+        done.ok().text(),
+        "the id,name\r\n1,\"Kim \"\"K\"\", Ann\tB\"\r\n"
+    );
+    let words = [
+        "query",
+        "s.ndjson",
+        "--group-by",
+        "$.x as 'an x'",
+        "--select",
+        "count as 'how many'",
+        "--order-by",
+        "'how many' desc",
+        "-n",
+        "1",
+    ];
+    assert_eq!(place.words(&words).ok().text(), "{\"how many\":2}\n");
+    let words = ["query", "s.ndjson", "--select", "$.id, meta.key"];
+    let done = place.words(&words).code(2);
+    assert!(
+        done.err.contains("properties cannot be selected"),
+        "{}",
+        done.err
+    );
+    let done = place
+        .words(&["query", "s.ndjson", "--shape", "list"])
+        .code(2);
+    let shapes = "shapes are array, lines, values, single and member:PATH";
+    assert!(done.err.contains(shapes), "{}", done.err);
 }
 
 #[test]
