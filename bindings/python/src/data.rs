@@ -8,7 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 
 /// Bytes of the caller, valid beyond the call.
 pub(crate) enum Data {
@@ -75,6 +75,14 @@ impl<'py> FromPyObject<'_, 'py> for Content {
         if object.cast::<PyDict>().is_ok() || object.cast::<PyList>().is_ok() {
             let text = encode(object.py())?.call1((object,))?;
             return text.extract().map(Self);
+        }
+        if object.is_instance_of::<PyInt>()
+            || object.is_instance_of::<PyFloat>()
+            || object.is_none()
+        {
+            let kind = object.get_type().name()?;
+            let text = format!("a value is a str, bytes, a dict or a list, not {kind}");
+            return Err(PyTypeError::new_err(text));
         }
         object.extract().map(Self)
     }

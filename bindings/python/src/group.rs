@@ -7,7 +7,7 @@ use weir::{Claim, ConsequenceOffset, ReadFrom, Settle};
 
 use crate::error::Result;
 use crate::exclusive::Exclusive;
-use crate::reader::start;
+use crate::reader::{Position, start};
 use crate::record::Record;
 use crate::verdict::Verdict;
 use crate::wait::{self, seconds};
@@ -180,7 +180,7 @@ impl Group {
     fn reset(
         &self,
         py: Python<'_>,
-        position: Option<&str>,
+        position: Option<Position>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,

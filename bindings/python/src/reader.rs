@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString};
 use weir::{ConsequenceOffset, ReadFrom, TopicReader};
 
 use crate::error::{Failure, Result};
@@ -12,19 +14,38 @@ use crate::exclusive::Exclusive;
 use crate::record::{Record, RecordPage};
 use crate::wait;
 
+/// A position as text; an integer is an offset, or below 0 a number of last records.
+pub(crate) struct Position(String);
+
+impl<'py> FromPyObject<'_, 'py> for Position {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if object.is_exact_instance_of::<PyInt>() {
+            return Ok(Self(object.str()?.to_string()));
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(Self(text.to_str()?.to_owned()));
+        }
+        let kind = object.get_type().name()?;
+        let text = format!("a position is a str or an int, not {kind}");
+        Err(PyTypeError::new_err(text))
+    }
+}
+
 /// The start position: at most one of the arguments.
 ///
 /// # Errors
 /// `BAD_OPTION` for more than one argument, and for a text that is not a position.
 pub(crate) fn start(
-    position: Option<&str>,
+    position: Option<Position>,
     after: Option<u64>,
     last: Option<u64>,
     time_ms: Option<u64>,
     end: bool,
     default: ReadFrom,
 ) -> Result<ReadFrom> {
-    let position = position.map(ReadFrom::parse).transpose();
+    let position = position.map(|given| ReadFrom::parse(&given.0)).transpose();
     let position =
         position.map_err(|error| Failure::new(weir::ErrorCode::BadOption, error.to_string()))?;
     let positions = [

@@ -26,6 +26,17 @@ fn summary(bytes: &[u8]) -> String {
     }
 }
 
+/// The beginning of a text, or the number of bytes if they are not UTF-8.
+fn plain(bytes: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return format!("<{} bytes>", bytes.len());
+    };
+    match text.char_indices().nth(SUMMARY_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
+    }
+}
+
 /// The owner of the bytes of a record.
 enum RecordOwner {
     Page(Bytes),
@@ -230,6 +241,17 @@ impl Record {
 
     fn __bool__(&self) -> bool {
         true
+    }
+
+    /// A summary for people: offset, kind, key and the beginning of the value.
+    fn __str__(&self) -> String {
+        let Head {
+            offset, kind, key, ..
+        } = &self.head;
+        if key.is_empty() && self.bytes().is_empty() {
+            return format!("{offset} {kind}");
+        }
+        format!("{offset} {kind} {}={}", plain(key), plain(self.bytes()))
     }
 
     fn __repr__(&self) -> String {

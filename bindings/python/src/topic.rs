@@ -14,7 +14,7 @@ use crate::group::{Group, GroupInfo};
 use crate::intention::{self, Expect, Op};
 use crate::options;
 use crate::pending::Pending;
-use crate::reader::{Latest, Reader, start};
+use crate::reader::{Latest, Position, Reader, start};
 use crate::record::Record;
 use crate::verdict::Verdict;
 use crate::wait::{self, seconds};
@@ -296,9 +296,8 @@ impl Topic {
     ///
     /// By default, reading starts with the first record. Otherwise, exactly one argument sets the
     /// start:
-    /// - `position`, a text in the syntax of the command `weir`: `start`, `end`, an offset (the
-    /// first
-    ///   record), `-N` (the last N records), an age such as `10m`, a date or a time
+    /// - `position`, an offset (the first record), or a text in the syntax of the command `weir`:
+    ///   `start`, `end`, an offset, `-N` (the last N records), an age such as `10m`, a date or a time
     /// - `after`: after this offset
     /// - `last`: with this number of last records
     /// - `time_ms`: with the first record at or after this time, in milliseconds since 1970
@@ -307,7 +306,7 @@ impl Topic {
     fn pages(
         &self,
         py: Python<'_>,
-        position: Option<&str>,
+        position: Option<Position>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,
@@ -325,7 +324,7 @@ impl Topic {
     fn records(
         &self,
         py: Python<'_>,
-        position: Option<&str>,
+        position: Option<Position>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,
@@ -339,7 +338,7 @@ impl Topic {
     fn tail(
         &self,
         py: Python<'_>,
-        position: Option<&str>,
+        position: Option<Position>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,
@@ -357,7 +356,7 @@ impl Topic {
     fn listen(
         &self,
         py: Python<'_>,
-        position: Option<&str>,
+        position: Option<Position>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,
@@ -405,7 +404,7 @@ impl Topic {
         py: Python<'_>,
         name: &str,
         mode: &str,
-        position: Option<&str>,
+        position: Option<Position>,
         after: Option<u64>,
         last: Option<u64>,
         time_ms: Option<u64>,

@@ -446,7 +446,11 @@ def test_a_record_prints_its_fields(topic: weir.Topic) -> None:
     topic.put("4711", {"state": "open"})
     record = topic.get("4711")
     assert repr(record) == '<weir.Record 2 PUT key="4711" value="{\\"state\\":\\"open\\"}">'
+    assert str(record) == '2 PUT 4711={"state":"open"}'
+    assert str(topic.at(1)) == "1 CREATE"
     topic.put("k", "x" * 101)
     assert repr(topic.get("k")).endswith(f'value="{"x" * 100}"…>')
+    assert str(topic.get("k")) == f"3 PUT k={'x' * 100}…"
     topic.put(b"\xff", b"\xff\x00")
     assert "key=<1 bytes> value=<2 bytes>" in repr(topic.get(b"\xff"))
+    assert str(topic.get(b"\xff")) == "4 PUT <1 bytes>=<2 bytes>"

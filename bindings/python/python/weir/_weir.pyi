@@ -428,7 +428,7 @@ class Topic:
         """
     def pages(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -438,7 +438,7 @@ class Topic:
         """Pages of records up to the newest record: an iterator."""
     def records(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -447,7 +447,7 @@ class Topic:
         """Records up to the newest record: an iterator. Its start position is as for `pages`."""
     def tail(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -458,7 +458,7 @@ class Topic:
         """Existing and new records: an iterator that waits, like `listen`."""
     def listen(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -479,7 +479,7 @@ class Topic:
         name: str,
         mode: GroupMode = "shared",
         *,
-        position: str | None = None,
+        position: str | int | None = None,
         after: int | None = None,
         last: int | None = None,
         time_ms: int | None = None,
@@ -660,7 +660,7 @@ class Group:
         """
     def reset(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,

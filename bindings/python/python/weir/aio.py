@@ -276,7 +276,7 @@ class Topic:
 
     async def pages(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -291,7 +291,7 @@ class Topic:
 
     async def records(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -304,7 +304,7 @@ class Topic:
 
     async def listen(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -326,7 +326,7 @@ class Topic:
 
     async def tail(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
@@ -434,7 +434,7 @@ class Group:
 
     async def reset(
         self,
-        position: str | None = None,
+        position: str | int | None = None,
         *,
         after: int | None = None,
         last: int | None = None,
