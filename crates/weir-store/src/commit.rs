@@ -315,7 +315,11 @@ impl Committer {
     /// its moves when a run has confirmed the time.
     fn keep_clock(&self, clock: &StoreClock) {
         if !clock.has_started() {
-            let newest_ms = self.engine.machine.read().time_ms();
+            let mut newest_ms = self.engine.machine.read().time_ms();
+            if let Some(replica) = &self.replica {
+                // A leader may stamp before it has applied the entries that it found in its log.
+                newest_ms = newest_ms.max(replica.stamp_ms);
+            }
             let started = clock_moves::start(clock, newest_ms, &*self.disk);
             if let Some(ClockReport { back_ms, .. }) = started
                 && back_ms > TIME_AHEAD_MS_MAX
