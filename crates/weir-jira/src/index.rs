@@ -2,7 +2,7 @@
 //! without disk reads.
 //!
 //! The index suits a long-lived process. [`Index::refresh`] reads only records that were added since the last
-//! refresh. A query returns the result of [`offline::select`](crate::offline::select).
+//! refresh. A query returns the result of [`offline::select`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -835,9 +835,13 @@ impl<'a> Outbox<'a> {
                 let value = self.corrected(&issue, Some(to.as_str()), field, text, held)?;
                 fields.insert(field.to_owned(), value);
             }
-            Action::Edit { fields, .. } => {
+            Action::Edit { fields, sets } => {
+                let has_others = fields.len() + sets.len() > 1;
                 if let Some(edit) = fields.get_mut(field) {
                     edit.mine = self.corrected(&issue, None, field, text, &edit.mine)?;
+                    if has_others && op::same(&edit.base, &edit.mine) {
+                        fields.remove(field);
+                    }
                 }
             }
             _ => {}

@@ -113,10 +113,13 @@ struct Cursor {
     census_ms: Option<i64>,
     /// Time at which the reference data was read.
     reference_ms: Option<i64>,
-    /// Every worklog that was changed or deleted before this time by the clock of the site is stored;
-    /// `None`: before the first census.
+    /// Every worklog that was changed before this time by the clock of the site is stored; `None`:
+    /// before the first pull.
     #[serde(default)]
     worklogs_ms: Option<i64>,
+    /// As `worklogs_ms`, for deleted worklogs.
+    #[serde(default)]
+    deleted_worklogs_ms: Option<i64>,
     /// Ids of the projects for which the watermark holds.
     #[serde(default)]
     projects: BTreeSet<String>,
@@ -190,6 +193,9 @@ impl<'a> Pull<'a> {
         }
         let loaded = self.new_projects(reference)?;
         if self.cursor.watermark_ms.is_none() {
+            // A first pull can take days: the feeds of worklogs begin before it.
+            let begin = self.options.now_ms - DAY_MS;
+            self.cursor.worklogs_ms.get_or_insert(begin);
             self.newest()?;
         }
         self.follow()?;
@@ -800,10 +806,11 @@ impl<'a> Pull<'a> {
 
     /// Stores worklogs that were changed or deleted without a change of their issue.
     fn worklogs(&mut self) -> Result<()> {
-        // The first pull has loaded the worklogs, at most a day ago.
         let since = self.cursor.worklogs_ms;
         let since = since.unwrap_or(self.options.now_ms - DAY_MS);
-        let (changed, until_changed) = match self.feed("worklog/updated", since) {
+        // The feeds have times of their own: that of a feed without items may stand still.
+        let deleted_since = self.cursor.deleted_worklogs_ms.unwrap_or(since);
+        let (changed, until) = match self.feed("worklog/updated", since) {
             // The site does not log work.
             Err(JiraError::Status { .. }) => return Ok(()),
             found => found?,
@@ -812,9 +819,10 @@ impl<'a> Pull<'a> {
             let found: Vec<Value> = self.client.ask("worklog/list", &json!({"ids": ids}))?;
             self.store_worklogs(&found)?;
         }
-        let (deleted, until_deleted) = self.feed("worklog/deleted", since)?;
+        let (deleted, deleted_until) = self.feed("worklog/deleted", deleted_since)?;
         self.remove_worklogs(&deleted.iter().map(u64::to_string).collect())?;
-        self.cursor.worklogs_ms = Some(until_changed.min(until_deleted));
+        self.cursor.worklogs_ms = Some(until);
+        self.cursor.deleted_worklogs_ms = Some(deleted_until);
         self.save()
     }
 

@@ -237,26 +237,25 @@ impl Push<'_> {
                     op.problem = Some(error.to_string());
                     found = self.save(&op, found)?;
                 }
-                Err(error) => {
-                    if !self.refused(&mut op, found, &request, error)? {
-                        return Ok(());
-                    }
-                    found = self.offset(&op)?;
-                }
+                Err(error) => match self.refused(&mut op, found, &request, error)? {
+                    Some(offset) => found = offset,
+                    None => return Ok(()),
+                },
             }
         }
         op.not_before_ms = self.now_ms + (1000 << op.attempts.min(8)).min(BACK_OFF_MAX_MS);
         self.save_and_defer(op, found)
     }
 
-    /// Records why the site did not execute a write. Returns whether to retry.
+    /// Records why the site did not execute a write. Returns the offset of the operation if it is to be
+    /// retried. The offset is that from before the wait, so a correction meanwhile is not overwritten.
     fn refused(
         &mut self,
         op: &mut Op,
         found: u64,
         request: &Request,
         error: JiraError,
-    ) -> Result<bool> {
+    ) -> Result<Option<u64>> {
         op.state = State::Queued;
         op.problem = Some(error.to_string());
         match error {
@@ -265,23 +264,20 @@ impl Push<'_> {
                 if issue {
                     op.not_before_ms = self.now_ms + ms;
                     self.save_and_defer(op.clone(), found)?;
-                    return Ok(false);
+                    return Ok(None);
                 }
-                self.save(op, found)?;
+                let offset = self.save(op, found)?;
                 if wait > LIMIT_WAIT_MAX {
                     return Err(error);
                 }
                 self.client.wait(wait);
-                Ok(true)
+                Ok(Some(offset))
             }
-            JiraError::Status { status: 409, .. } => {
-                self.save(op, found)?;
-                Ok(true)
-            }
+            JiraError::Status { status: 409, .. } => Ok(Some(self.save(op, found)?)),
             JiraError::Status { status: 404, .. } if request.method == "DELETE" => {
                 self.report.already += 1;
                 self.finish(op, found, None, None)?;
-                Ok(false)
+                Ok(None)
             }
             JiraError::Status { status, .. } => {
                 if status == 400 {
@@ -290,7 +286,7 @@ impl Push<'_> {
                 op.state = State::Rejected;
                 self.report_problem(op);
                 self.save_and_defer(op.clone(), found)?;
-                Ok(false)
+                Ok(None)
             }
             error => {
                 self.save(op, found)?;
