@@ -676,23 +676,26 @@ Each buffer takes some milliseconds, and Emacs reacts to keys in between."
   "Text properties of parts of a page.")
 
 (defun weir-jira--insert (page)
-  "Insert PAGE, a text with faces and properties."
+  "Insert PAGE, a text with faces and properties.
+It is (TEXT . [SPAN KIND DATA ...]), where SPAN is the first character
+plus the number of characters times 2^32."
   (let* ((start (point))
          (runs (cdr page))
          (length (length runs))
          (at 0))
     (insert (car page))
     (while (< at length)
-      (let* ((from (+ start (aref runs at)))
-             (to (+ start (aref runs (+ at 1))))
-             (kind (aref runs (+ at 2)))
+      (let* ((span (aref runs at))
+             (from (+ start (logand span #xffffffff)))
+             (to (+ from (ash span -32)))
+             (kind (aref runs (+ at 1)))
              (property (cdr (assq kind weir-jira--properties))))
         (if property
-            (put-text-property from to property (aref runs (+ at 3)))
+            (put-text-property from to property (aref runs (+ at 2)))
           (put-text-property from to 'face (cdr (assq kind weir-jira--faces))))
         (when (eq kind 'link)
           (put-text-property from to 'face 'link)))
-      (setq at (+ at 4)))))
+      (setq at (+ at 3)))))
 
 ;;;; Lists
 

@@ -499,8 +499,6 @@ If READS is non-nil, measure how fast the replica answers as well.  The site is
             (row "full load" (lambda () (weir-jira-setup url "")))
             (row "pull without changes" (lambda () (weir-jira--pull (site) nil nil)))
             (weir-bench--idle-pull issues (site))
-            (when reads
-              (weir-bench--jira-reads (site)))
             (row "push of one change"
                  (lambda ()
                    (let ((queued nil))
@@ -513,7 +511,10 @@ If READS is non-nil, measure how fast the replica answers as well.  The site is
                  (lambda ()
                    (signal-process simulator 'SIGSTOP)
                    (run-at-time 2 nil (lambda () (signal-process simulator 'SIGCONT)))
-                   (weir-jira--pull (site) nil nil)))))
+                   (weir-jira--pull (site) nil nil)))
+            ;; They grow the heap, and with it each garbage collection.
+            (when reads
+              (weir-bench--jira-reads (site)))))
       (weir-jira-close)
       (delete-process simulator)
       (delete-directory weir-jira-directory t))))
@@ -599,11 +600,12 @@ use a release build of the module; otherwise the bars are meaningless."
   (setq weir-module-file (or weir-module-file (getenv "WEIR_MODULE")))
   (weir--ensure)
   (weir-bench--about)
+  ;; First, because the other rows grow the heap.
+  (weir-bench-jira-pauses t)
   (weir-bench-call)
   (weir-bench-strings '(10000))
   (weir-bench-json '(10))
   (weir-bench--bars-http)
-  (weir-bench-jira-pauses t)
   (weir-bench--print-bars))
 
 (defun weir-bench--bars-http ()

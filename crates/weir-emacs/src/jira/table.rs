@@ -25,7 +25,10 @@ pub(crate) fn fitted(text: &str, width: usize) -> String {
     // Each of these bytes is one column wide.
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if is_plain && (width == 0 || text.len() <= width) {
-        return format!("{text:<width$}");
+        let mut out = String::with_capacity(width.max(text.len()));
+        out.push_str(text);
+        out.extend(std::iter::repeat_n(' ', width.saturating_sub(text.len())));
+        return out;
     }
     if width == 0 {
         return text.chars().map(clean).collect();
