@@ -437,9 +437,20 @@ EDITED is the value of `weir-jira--edited-text'."
   (add-hook 'kill-buffer-hook #'weir-jira--delete-draft nil t))
 
 (defun weir-jira--delete-draft ()
-  "Delete the draft of the buffer."
-  (when (and buffer-auto-save-file-name (file-exists-p buffer-auto-save-file-name))
-    (delete-file buffer-auto-save-file-name)))
+  "Delete the draft of the buffer, unless another buffer has the same draft."
+  (let ((file buffer-auto-save-file-name))
+    (when (and file (file-exists-p file)
+               (not (cl-some (lambda (other)
+                               (and (not (eq other (current-buffer)))
+                                    (equal file (buffer-local-value 'buffer-auto-save-file-name
+                                                                    other))))
+                             (buffer-list))))
+      (delete-file file))))
+
+(defun weir-jira-drafts ()
+  "Show the directory of drafts, even those whose change is gone."
+  (interactive)
+  (dired (weir-jira--draft-directory)))
 
 (defun weir-jira--draft (edited text)
   "Offer the draft of EDITED, whose text is TEXT now; return the text to edit.
@@ -502,7 +513,11 @@ edited before, or nil."
                 weir-jira--commit commit)
           (add-hook 'kill-buffer-query-functions #'weir-jira--may-kill nil t)
           (add-hook 'kill-emacs-query-functions #'weir-jira--may-exit)
-          (when (string-match-p "^<<<<<<< \\(mine\\|draft\\)$" (or draft text))
+          (when (cl-some (lambda (held)
+                           (and held (string-match-p
+                                      "^\\(?:<<<<<<< \\(?:mine\\|draft\\)\\|>>>>>>> theirs\\)$"
+                                      held)))
+                         (list draft text))
             (setq weir-jira--merges t)
             (smerge-mode 1))
           (set-buffer-modified-p (and draft t))
@@ -704,7 +719,7 @@ The comment of the worklog is then edited in a buffer."
          (held (weir-jira--worklog-here worklog))
          (text (plist-get held :text)))
     (weir-jira--edit-text
-     site (format "worklog %s %s, %s" key worklog time) text
+     site (format "worklog %s %s" key worklog) text
      (lambda (site new done failed)
        (unless (and (equal new text) (= seconds (plist-get held :seconds)))
          (weir-jira--change-then site done "edit-worklog"
@@ -1016,11 +1031,10 @@ field with a list of values, ask for one of them."
     (cond
      ((not (member (plist-get op :state) '("queued" "rejected")))
       (user-error "This change is in state %s and cannot be corrected" (plist-get op :state)))
-     (allowed
+     ((and allowed (not (string-search "," text)))
       (weir-jira--change site "correct" number field text
-                         (completing-read (format "%s: " (capitalize field)) allowed nil t)))
+                         (weir-jira--read-allowed field allowed text)))
      (field (weir-jira--correct-text site number field text))
-     ((equal (plist-get op :kind) "transition") (weir-jira--choose-status site op))
      (t (user-error "This change has no text; drop it, then change the issue again")))))
 
 (defun weir-jira--correct-text (site number field text)
@@ -1058,9 +1072,19 @@ For a text, a buffer shows both versions and their base in the form of
       (user-error "Worklogs are not merged: take yours or theirs"))
      ((equal field "status") (weir-jira--choose-status site op))
      (allowed
-      (weir-jira--resolve site op "mine" field
-                          (completing-read (format "%s: " (capitalize field)) allowed nil t)))
+      (weir-jira--resolve site op "mine" field (weir-jira--read-allowed field allowed nil)))
      (t (weir-jira--merge-text site op field)))))
+
+(defun weir-jira--read-allowed (field allowed default)
+  "Ask for one of the values ALLOWED in FIELD; an empty answer is DEFAULT.
+Without a default, it is an error: an empty value would clear the field."
+  (let* ((prompt (if default
+                     (format "%s (default %s): " (capitalize field) default)
+                   (format "%s: " (capitalize field))))
+         (value (completing-read prompt allowed nil t nil nil default)))
+    (when (string-empty-p value)
+      (user-error "No value for %s" field))
+    value))
 
 (defun weir-jira--known-fields (site key)
   "Return the fields of the issue KEY of SITE; nil if there is no such issue."
@@ -1074,6 +1098,8 @@ For a text, a buffer shows both versions and their base in the form of
          (status (completing-read
                   (format "Status (%s): " (weir-jira--op-problem op))
                   (weir--jira-offered (weir-jira--site-handle site) "transitions" key) nil t)))
+    (when (string-empty-p status)
+      (user-error "No status"))
     (weir-jira--resolve site op "drop" nil nil
                         (lambda () (weir-jira--change site "transition" key status nil)))))
 
