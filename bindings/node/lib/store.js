@@ -216,7 +216,10 @@ class Topic {
     }
   }
   async group(name, mode = 'shared', options = {}) {
-    if (typeof mode === 'object') return this.group(name, 'shared', mode)
+    if (typeof mode === 'object') {
+      if (Object.keys(options).length > 0) throw new TypeError('the options of a group are one object')
+      return this.group(name, 'shared', mode ?? {})
+    }
     const setup = { ...options, name, mode, from: start(options, 'start') }
     return new Group(await this.#store._run((inner) => inner.group(this.name, setup)), name)
   }

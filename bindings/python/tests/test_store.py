@@ -28,6 +28,19 @@ def test_values_that_are_read_are_those_that_were_written(topic: weir.Topic) -> 
     assert again is not None and again.text() == '{"state":"open"}'
 
 
+def test_an_integer_is_a_position(topic: weir.Topic) -> None:
+    for value in ("a", "b"):
+        topic.append(value)
+    info = topic.info()
+    assert info is not None
+    last = info.last
+    for position in (last, str(last), -1, "-1"):
+        assert [record.value for record in topic.records(position)] == [b"b"]
+    for bad in (True, 1.5):
+        with pytest.raises(TypeError, match="a position is a str or an int"):
+            topic.records(bad)  # type: ignore[arg-type]
+
+
 def test_every_buffer_is_a_value(topic: weir.Topic) -> None:
     view = memoryview(b"xvx")[1:2]
     values: list[bytes | str | bytearray | memoryview] = [b"v", "v", bytearray(b"v"), view]

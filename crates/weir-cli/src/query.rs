@@ -105,7 +105,8 @@ pub(crate) struct QueryArgs {
     order_by: String,
     /// Print paths, or count, sum(PATH), min, max, avg
     ///
-    /// Each may be followed by `as NAME`. Without --select, the whole item is printed.
+    /// Each may be followed by `as NAME`, or by `as "NAME"` if the name has blanks. Without --select, the
+    /// whole item is printed.
     #[arg(
         long,
         value_name = "WHAT",

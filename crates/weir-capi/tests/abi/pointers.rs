@@ -457,7 +457,15 @@ fn values_are_found_in_a_text_of_the_caller() {
         );
         assert_eq!(shown(&found), [(0, 0), (0, 0), (0, 0), (7, 7)]);
         assert_eq!(weir_find(json, null(), 0, null_mut(), e), OK);
+        // A text that breaks after a value was found has no values.
+        let broken = slice(br#"{"c":1,"a":"#);
+        assert_eq!(weir_find(broken, paths, 2, out, e), OK);
+        assert_eq!(shown(&found), [(0, 0), (0, 0), (0, 0), (7, 7)]);
 
+        // Errors write nothing.
+        for at in 0..4 {
+            out.add(at).write(place(7, 7));
+        }
         assert_eq!(weir_find(json, [slice(b"$..a")].as_ptr(), 1, out, e), -702);
         assert_eq!(weir_find(json, [slice(b"$[")].as_ptr(), 1, out, e), -701);
         let many = [slice(b"$.c"); 65];
@@ -468,7 +476,12 @@ fn values_are_found_in_a_text_of_the_caller() {
             weir_find(json, paths, 1, out.wrapping_byte_add(1), e),
             MISALIGNED
         );
-        assert_eq!(shown(&found), [(0, 0), (0, 0), (0, 0), (7, 7)]);
+        let huge = Slice {
+            ptr: json.ptr,
+            len: 1 << 32,
+        };
+        assert_eq!(weir_find(huge, paths, 1, out, e), BAD_LENGTH);
+        assert_eq!(shown(&found), [(7, 7); 4]);
     }
 }
 
