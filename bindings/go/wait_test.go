@@ -181,7 +181,7 @@ func waitingCalls(t *testing.T, store *weir.Store) []waiting {
 	}
 }
 
-// stalledStore returns a store behind a relay; the relay stops holding back at the end of the test.
+// stalledStore returns a store behind a relay; the relay forwards again at the end of the test.
 func stalledStore(t *testing.T) (*weir.Store, *relay) {
 	t.Helper()
 	relay := newRelay(t)
