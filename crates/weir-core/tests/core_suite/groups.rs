@@ -4,13 +4,6 @@
 //! - No acknowledged record is delivered again.
 //! - The records of a key stay in order.
 //! - A machine that was saved and loaded behaves like one that was not.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test"
-)]
 
 use std::collections::BTreeMap;
 

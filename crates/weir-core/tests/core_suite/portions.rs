@@ -1,7 +1,6 @@
 //! A machine gives the same outcomes, records, digest and snapshot for every division of a batch
 //! into portions. The results also do not depend on whether its state was saved and loaded between
 //! two batches (I4).
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

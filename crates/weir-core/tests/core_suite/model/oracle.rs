@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use weir_core::limits::{SESSION_WINDOW, SESSIONS_MAX};
 
-use crate::script::{Condition, Limits, OwnedOperation, Step};
+use super::script::{Condition, Limits, OwnedOperation, Step};
 
 /// The verdict on an intention.
 #[derive(Clone, Debug, PartialEq, Eq)]

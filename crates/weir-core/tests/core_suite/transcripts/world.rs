@@ -9,9 +9,9 @@ use weir_core::intention::IntentionLimits;
 use weir_core::options::Compaction;
 use weir_core::{ClientId, Commit, Detail, Digest, Machine, Outcome, Outcomes, TopicOptions};
 
-use crate::file::Command;
-use crate::record_checker::RecordChecker;
-use crate::words::{OwnedIntention, bytes, client_name, named_client, number, pair, print};
+use super::file::Command;
+use super::record_checker::RecordChecker;
+use super::words::{OwnedIntention, bytes, client_name, named_client, number, pair, print};
 
 /// How the commands of a transcript are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +232,7 @@ impl World {
             ["time", ms] => self.time_ms = number(ms),
             ["term", term] => self.term = number(term),
             ["accept", settings @ ..] => self.accept(settings),
-            ["groups", topic] => crate::groups::print_groups(&self.machine, topic, out),
+            ["groups", topic] => super::groups::print_groups(&self.machine, topic, out),
             ["now"] => {
                 let (applied, time) = (self.machine.applied(), self.machine.time_ms());
                 let _ = writeln!(out, "intention {applied}, time {time}");

@@ -3,12 +3,6 @@
 //!
 //! Machines that apply the same log must also agree for every division into batches, for every seed
 //! of their hash tables, and after every save and load.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test"
-)]
 
 mod oracle;
 mod pair;

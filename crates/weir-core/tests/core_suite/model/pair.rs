@@ -12,8 +12,8 @@ use weir_core::{
     Record, TopicId, TopicName,
 };
 
-use crate::oracle::{self, Answer, Oracle, StepResult};
-use crate::script::{Entry, Step, client};
+use super::oracle::{self, Answer, Oracle, StepResult};
+use super::script::{Entry, Step, client};
 
 /// Stores the records, and checks the invariants of each record.
 #[derive(Debug, Default)]
@@ -195,7 +195,7 @@ impl Pair {
         let nonce = self.first.machine.sessions().last_nonce(id) + 1 + gap;
         let step = Step {
             nonce,
-            ..crate::put(1, 1, b"v")
+            ..super::put(1, 1, b"v")
         };
         self.oracle.begin(time_ms);
         let expected = self.oracle.step_of(number, &step);

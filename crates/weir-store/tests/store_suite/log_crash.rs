@@ -1,19 +1,9 @@
 //! Power cuts at every operation, at random, during recovery, and with a disk whose sync
 //! does not persist. No acknowledged entry is lost, and a torn end is repaired.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::cast_possible_truncation,
-    clippy::case_sensitive_file_extension_comparisons,
-    missing_docs,
-    dead_code,
-    unreachable_pub,
-    reason = "a test panics when it fails"
-)]
 
-mod log_sim;
-
-use log_sim::{Draw, Step, Trace, allowed, entries, know, open, options, run, scale, script};
+use crate::log_sim::{
+    Draw, Step, Trace, allowed, entries, know, open, options, payload, run, scale, script,
+};
 use weir_store::disk::SimDisk;
 use weir_store::log::LogOptions;
 
@@ -154,7 +144,7 @@ fn a_kill_anywhere_and_a_power_cut_later_lose_nothing() {
             let [Step::Append(number)] = step else {
                 unreachable!()
             };
-            log.append(1000, 1, &[&log_sim::payload(number)]).unwrap();
+            log.append(1000, 1, &[&payload(number)]).unwrap();
             log.sync().unwrap();
             let expected = entries(&log);
             drop(log);
@@ -191,7 +181,7 @@ fn several_lives_with_a_cut_in_each() {
                 let [Step::Append(number)] = step else {
                     unreachable!()
                 };
-                let index = log.append(life, 1, &[&log_sim::payload(number)]).unwrap();
+                let index = log.append(life, 1, &[&payload(number)]).unwrap();
                 expected.push((index.0, life, number));
                 if draw.below(3) == 0 {
                     log.sync().unwrap();

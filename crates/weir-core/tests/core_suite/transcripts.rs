@@ -6,12 +6,6 @@
 //!
 //! `WEIR_REWRITE=1` writes the output of the first mode to the files. Such a change is reviewed
 //! like code.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test"
-)]
 
 mod file;
 mod groups;

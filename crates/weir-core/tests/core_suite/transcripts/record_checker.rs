@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use weir_core::record::ConsequenceSink;
 use weir_core::{Commit, Effect, IntentionOffset, Record, RecordKind, TopicId, TopicName};
 
-use crate::words::{client_name, print};
+use super::words::{client_name, print};
 
 /// A record that owns its bytes.
 #[derive(Debug)]

@@ -3,21 +3,11 @@
 //! Writes a small log with a fixed salt and compares the checksum of each file with that of
 //! the first version of the format. With `WEIR_WRITE_FIXTURE=DIR`, the log is also written
 //! to that directory, as a fixture that later versions must open.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    missing_docs,
-    dead_code,
-    unreachable_pub,
-    reason = "a test panics when it fails"
-)]
-
-mod log_sim;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use log_sim::{ID, options};
+use crate::log_sim::{ID, options};
 use weir_store::disk::{Disk, FileDisk, SimDisk};
 use weir_store::log::{Log, LogIndex};
 

@@ -1,21 +1,9 @@
 //! Damaged files: every kind of damage, at every position. The open either reports the
 //! damage and changes nothing, or repairs it without losing an entry.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::cast_possible_truncation,
-    clippy::case_sensitive_file_extension_comparisons,
-    missing_docs,
-    dead_code,
-    unreachable_pub,
-    reason = "a test panics when it fails"
-)]
-
-mod log_sim;
 
 use std::sync::Arc;
 
-use log_sim::{Draw, Entries, ID, Step, entries, know, open, options, payload, run, scale};
+use crate::log_sim::{Draw, Entries, ID, Step, entries, know, open, options, payload, run, scale};
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::error::StoreError;
 use weir_store::log::{Log, LogIndex, LogSeverity, verify};

@@ -1,9 +1,4 @@
 //! Tests of the log in a real directory, without faults.
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "a test panics when it fails"
-)]
 
 use std::sync::Arc;
 

@@ -1,9 +1,4 @@
 //! Only one process at a time can open a directory; tested with a second process.
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "a test panics when it fails"
-)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -11,7 +6,7 @@ use std::process::{Command, Stdio};
 use weir_store::error::{Retry, StoreError};
 use weir_store::lock::DirLock;
 
-/// Not a test by itself: the body of the second process that this file starts.
+/// Not a test by itself: the body of the second process that a test below starts.
 #[test]
 fn holder() {
     let Ok(directory) = std::env::var("WEIR_TEST_LOCK_DIRECTORY") else {
@@ -27,7 +22,12 @@ fn holder() {
 fn a_second_process_is_told_who_holds_the_directory_until_it_dies() {
     let directory = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "holder", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "log_lock::holder",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env("WEIR_TEST_LOCK_DIRECTORY", directory.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

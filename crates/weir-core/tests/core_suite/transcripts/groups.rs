@@ -9,7 +9,7 @@ use weir_core::group::{Hashes, Offsets, key_hash};
 use weir_core::machine::groups::{EntryState, Group};
 use weir_core::{GroupMode, GroupName, GroupSetup, GroupStep, Machine};
 
-use crate::words::{number, pair, print};
+use super::words::{number, pair, print};
 
 /// A step that owns its bytes.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use weir_core::intention::Intention;
 use weir_core::options::Compaction;
 use weir_core::{ClientId, Expect, GroupName, Operation, TopicOptions, TxnOp};
 
-use crate::file::Command;
-use crate::groups::OwnedGroupStep;
+use super::file::Command;
+use super::groups::OwnedGroupStep;
 
 /// An intention that owns its bytes.
 #[derive(Clone, Debug)]

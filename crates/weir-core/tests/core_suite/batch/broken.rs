@@ -12,7 +12,7 @@ use weir_core::{
     TopicOptions, TxnOp,
 };
 
-use crate::text::{WIDE, again, read};
+use super::text::{WIDE, again, read};
 
 struct Nothing;
 
@@ -85,7 +85,7 @@ fn check(bytes: &[u8]) {
     {
         // The builder omits redundant fields and writes everything else again.
         assert!(written.len() <= bytes.len());
-        let (second, items) = crate::text::read(&written).unwrap();
+        let (second, items) = super::text::read(&written).unwrap();
         assert_eq!(again(&second, &items), Ok(written.clone()));
     }
     let Ok(batch) = Batch::read(bytes, 1) else {

@@ -14,7 +14,7 @@ use weir_core::{
     TopicOptions, TxnOp,
 };
 
-use crate::text::{WIDE, again, read};
+use super::text::{WIDE, again, read};
 
 const PUT: Operation<'static> = Operation::Put {
     key: b"k",

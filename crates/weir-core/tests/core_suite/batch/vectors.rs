@@ -7,7 +7,7 @@ use weir_core::batch::BatchBuilder;
 use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::{ClientId, Operation};
 
-use crate::text::describe;
+use super::text::describe;
 
 fn bytes(text: &str) -> Vec<u8> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));

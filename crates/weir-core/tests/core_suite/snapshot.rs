@@ -3,12 +3,6 @@
 //!
 //! Loading never panics, never requests more than the length of a key at once, and accepts only
 //! bytes that `save` could have written. A loaded machine can continue.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test"
-)]
 
 use proptest::prelude::*;
 use weir_core::batch::{Batch, BatchBuilder};

@@ -1,17 +1,8 @@
 //! Disks that fail: syncs, writes, reads, and no space.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::case_sensitive_file_extension_comparisons,
-    missing_docs,
-    dead_code,
-    unreachable_pub,
-    reason = "a test panics when it fails"
-)]
 
-mod log_sim;
-
-use log_sim::{Draw, Step, allowed, entries, know, open, options, payload, run, scale, script};
+use crate::log_sim::{
+    Draw, Step, allowed, entries, know, open, options, payload, run, scale, script,
+};
 use weir_store::disk::{SimDisk, SimFailure, SimOp};
 use weir_store::error::{IoVerb, Retry, StoreError};
 use weir_store::log::{Log, LogIndex};
