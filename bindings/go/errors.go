@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Code is the number of an error, equal in all languages and interfaces of Weir.
@@ -110,6 +111,14 @@ func (e *Error) Unwrap() error { return e.cause }
 // failure creates an error that this package detected itself.
 func failure(code Code, message string) error {
 	return &Error{Code: code, Message: message, Source: -1, Offset: NoOffset}
+}
+
+// negative returns an error if a number or a time is negative.
+func negative[T int | time.Duration](what string, value T) error {
+	if value >= 0 {
+		return nil
+	}
+	return failure(ErrBadOption, fmt.Sprintf("%s is %v; it must not be negative", what, value))
 }
 
 // ended returns the error of a call that its context ended.

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"time"
@@ -52,6 +53,9 @@ func (t Topic) Group(ctx context.Context, name string, mode GroupMode, options *
 	if options == nil {
 		options = &GroupOptions{}
 	}
+	if err := cmp.Or(negative("ClaimLease", options.ClaimLease), negative("Lease", options.Lease)); err != nil {
+		return nil, err
+	}
 	handle, err := open(ctx, t.store, func(store storeHandle) (groupHandle, error) {
 		return nativeGroupOpen(store, t.name, name, mode, options)
 	}, nativeGroupFree)
@@ -91,6 +95,9 @@ func (g *Group) TryClaim(ctx context.Context, limit int) (*Page, error) {
 }
 
 func (g *Group) claim(ctx context.Context, limit int, wait time.Duration) (*Page, error) {
+	if err := negative("limit", limit); err != nil {
+		return nil, err
+	}
 	page, err := callMember(ctx, g, func(group groupHandle) (pageHandle, error) {
 		return nativeGroupClaim(group, limit, wait)
 	})
@@ -159,12 +166,18 @@ func (g *Group) DoneSoon(ctx context.Context, claims ...Claimed) error {
 // Fail returns claims to the group, which can deliver the records again after the
 // delay. The reason is a text for people.
 func (g *Group) Fail(ctx context.Context, delay time.Duration, reason string, claims ...Claimed) ([]uint64, error) {
+	if err := negative("delay", delay); err != nil {
+		return nil, err
+	}
 	return g.settle(ctx, claims, settleFail, delay, reason)
 }
 
 // Extend extends the leases of the claims of this member: each now ends after
 // lease.
 func (g *Group) Extend(ctx context.Context, lease time.Duration, claims ...Claimed) ([]uint64, error) {
+	if err := negative("lease", lease); err != nil {
+		return nil, err
+	}
 	return g.settle(ctx, claims, settleExtend, lease, "")
 }
 

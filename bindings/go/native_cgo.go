@@ -483,7 +483,7 @@ func nativeQueryNext(query queryHandle, bounds Bounds, wait time.Duration) (Step
 	var handle *C.weir_page
 	var callError C.weir_error
 	info := C.weir_page_info{struct_size: C.sizeof_weir_page_info}
-	items, bytes := C.uint32_t(max(bounds.Items, 0)), C.uint64_t(bounds.Bytes)
+	items, bytes := C.uint32_t(bounds.Items), C.uint64_t(bounds.Bytes)
 	switch result := C.weirgo_next(query, millis(wait), items, bytes, &handle, &info, &callError); {
 	case result < 0:
 		return 0, nil, errorOf(result, &callError)

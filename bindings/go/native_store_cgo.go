@@ -103,9 +103,13 @@ type storeInfo struct {
 	id     [16]byte
 }
 
-// millis converts a duration to milliseconds, rounded up.
+// millis converts a duration to milliseconds, rounded up; 0 if it is negative.
 func millis(span time.Duration) C.uint64_t {
-	return C.uint64_t(max(span+time.Millisecond-1, 0) / time.Millisecond)
+	count := span / time.Millisecond
+	if span%time.Millisecond > 0 {
+		count++
+	}
+	return C.uint64_t(max(count, 0))
 }
 
 func nativeOpen(directory string, o *OpenOptions) (storeHandle, error) {
@@ -481,7 +485,7 @@ func nativeScan(store storeHandle, topic string, o *ScanOptions) (pageHandle, er
 	var callError C.weir_error
 	flags := flag(o.After != nil, C.WEIR_SCAN_AFTER) | flag(!o.KeysOnly, C.WEIR_SCAN_VALUES)
 	err := errorIfFailed(C.weir_scan(store, textOf(topic), sliceOf(o.Prefix), sliceOf(o.After),
-		C.uint64_t(max(o.Limit, 0)), flags, &page, &callError), &callError)
+		C.uint64_t(o.Limit), flags, &page, &callError), &callError)
 	return page, err
 }
 
@@ -549,7 +553,7 @@ func nativeGroupCancel(group groupHandle) { C.weir_group_cancel(group) }
 func nativeGroupClaim(group groupHandle, limit int, wait time.Duration) (pageHandle, error) {
 	var page *C.weir_page
 	var callError C.weir_error
-	err := errorIfFailed(C.weir_group_claim(group, C.uint64_t(max(limit, 0)), millis(wait), &page, &callError), &callError)
+	err := errorIfFailed(C.weir_group_claim(group, C.uint64_t(limit), millis(wait), &page, &callError), &callError)
 	return page, err
 }
 

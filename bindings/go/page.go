@@ -310,13 +310,18 @@ func shown(text []byte) string {
 	return string(text[:end]) + "…"
 }
 
-// String returns a summary for people: offset, kind, key and the beginning of the value.
+// String returns a summary for people: offset, kind, key, and the beginning of the value
+// if the record has one.
 func (r Record) String() string {
 	defer runtime.KeepAlive(r.page)
-	if len(r.Key())+len(r.Value()) == 0 {
-		return fmt.Sprintf("%d %v", r.Offset(), r.Kind())
+	text := fmt.Sprintf("%d %v", r.Offset(), r.Kind())
+	if len(r.Value()) > 0 || r.Kind() == RecordPut {
+		return text + " " + shown(r.Key()) + "=" + shown(r.Value())
 	}
-	return fmt.Sprintf("%d %v %s=%s", r.Offset(), r.Kind(), shown(r.Key()), shown(r.Value()))
+	if len(r.Key()) > 0 {
+		text += " " + shown(r.Key())
+	}
+	return text
 }
 
 // Clone returns a copy in Go memory.

@@ -90,9 +90,12 @@ func (q *Query) Source(options SourceOptions) (Source, error) {
 func (q *Query) SourceAt(number uint32) Source { return Source{query: q, number: number} }
 
 // Next returns a page of results, if there are any. Otherwise it reports that the
-// query needs pages (see [Query.Needs]) or is done. An error is final: each further
-// call returns it again.
+// query needs pages (see [Query.Needs]) or is done. An error of the query is final:
+// each further call returns it again.
 func (q *Query) Next(bounds Bounds) (Step, *Page, error) {
+	if err := negative("Items", bounds.Items); err != nil {
+		return 0, nil, err
+	}
 	step, page, err := nativeQueryNext(q.handle, bounds, 0)
 	runtime.KeepAlive(q)
 	if err != nil || step == Done {

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync/atomic"
@@ -85,6 +86,9 @@ func Open(directory string, options *OpenOptions) (*Store, error) {
 	if options == nil {
 		options = &OpenOptions{}
 	}
+	if err := negative("Interval", options.Interval); err != nil {
+		return nil, err
+	}
 	handle, err := nativeOpen(directory, options)
 	if err != nil {
 		return nil, err
@@ -103,6 +107,10 @@ func Open(directory string, options *OpenOptions) (*Store, error) {
 func Connect(ctx context.Context, address string, options *ConnectOptions) (*Store, error) {
 	if options == nil {
 		options = &ConnectOptions{}
+	}
+	err := cmp.Or(negative("ConnectTimeout", options.ConnectTimeout), negative("Patience", options.Patience))
+	if err != nil {
+		return nil, err
 	}
 	limited := *options
 	if deadline, ok := ctx.Deadline(); ok {

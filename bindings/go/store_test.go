@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -195,6 +196,25 @@ func TestARecordThatIsACopyHasItsValuesAndPrintsThem(t *testing.T) {
 	if want := "3 PUT <1 bytes>=" + strings.Repeat("é", 50) + "…"; err != nil || fmt.Sprint(long) != want {
 		t.Fatal(long, err)
 	}
+	// A deleted key has no value, unlike a key with an empty one.
+	for _, change := range []func() (weir.Verdict, error){
+		func() (weir.Verdict, error) { return topic.Put(ctx, []byte("k"), nil) },
+		func() (weir.Verdict, error) { return topic.Delete(ctx, []byte("k")) },
+	} {
+		if _, err := change(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var printed []string
+	for record, err := range topic.Records(ctx, weir.After(3)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed = append(printed, fmt.Sprint(record))
+	}
+	if got := strings.Join(printed, ", "); got != "4 PUT k=, 5 DELETE k" {
+		t.Fatal(got)
+	}
 }
 
 func TestKeysAreScannedInPages(t *testing.T) {
@@ -327,6 +347,48 @@ func TestAGroupProcessesATopic(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestANegativeTimeOrNumberIsAnError(t *testing.T) {
+	ctx, store := context.Background(), openLocal(t)
+	jobs := topic(t, store, "jobs")
+	group, err := jobs.Group(ctx, "workers", weir.Shared, &weir.GroupOptions{Lease: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	options := func(options weir.GroupOptions) error {
+		_, err := jobs.Group(ctx, "others", weir.Shared, &options)
+		return err
+	}
+	claim := weir.Claimed{Offset: 2, Claim: 1}
+	for want, call := range map[string]func() error{
+		"Lease is -1s":      func() error { return options(weir.GroupOptions{Lease: -time.Second}) },
+		"ClaimLease is -1s": func() error { return options(weir.GroupOptions{ClaimLease: -time.Second}) },
+		"lease is -1s":      func() error { _, err := group.Extend(ctx, -time.Second, claim); return err },
+		"delay is -1s":      func() error { _, err := group.Fail(ctx, -time.Second, "", claim); return err },
+		"limit is -1":       func() error { _, err := group.TryClaim(ctx, -1); return err },
+		"Limit is -1": func() error {
+			_, err := jobs.ScanPage(ctx, weir.ScanOptions{Limit: -1})
+			return err
+		},
+		"Interval is -1s": func() error {
+			_, err := weir.Open(t.TempDir(), &weir.OpenOptions{Interval: -time.Second})
+			return err
+		},
+		"ConnectTimeout is -1s": func() error {
+			_, err := weir.Connect(ctx, "weir://127.0.0.1:1", &weir.ConnectOptions{ConnectTimeout: -time.Second})
+			return err
+		},
+	} {
+		if err := call(); !errors.Is(err, weir.ErrBadOption) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v in place of %s", err, want)
+		}
+	}
+	// The longest time is not the default either.
+	if err := options(weir.GroupOptions{Lease: math.MaxInt64}); err == nil {
+		t.Error("a lease of 292 years")
+	}
 }
 
 func TestASessionExecutesAnIntentionOnce(t *testing.T) {

@@ -299,6 +299,9 @@ type ScanOptions struct {
 // ScanPage returns one page of keys in byte order, which the caller must release; nil
 // if there are no more keys.
 func (t Topic) ScanPage(ctx context.Context, options ScanOptions) (*Page, error) {
+	if err := negative("Limit", options.Limit); err != nil {
+		return nil, err
+	}
 	handle, err := read(ctx, t.store, func(store storeHandle) (pageHandle, error) {
 		return nativeScan(store, t.name, &options)
 	})

@@ -33,6 +33,9 @@ type TopicsOptions struct {
 // Query starts a query over topics of a directory or a server. It fetches its pages
 // itself, so the caller adds no sources. Pages and Items run to its end.
 func (s *Store) Query(ctx context.Context, topics TopicsOptions, options QueryOptions) (*Query, error) {
+	if err := negative("Patience", topics.Patience); err != nil {
+		return nil, err
+	}
 	handle, err := open(ctx, s, func(store storeHandle) (queryHandle, error) {
 		return nativeQueryOpenTopics(store, &topics, &options)
 	}, nativeQueryFree)

@@ -447,7 +447,7 @@ export class Store {
   static open(path: string | URL, options?: OpenOptions): Promise<Store>
   static connect(url: string, options?: ConnectOptions): Promise<Store>
   topic(name: string): Topic
-  topics(options?: { dead?: boolean }): Promise<TopicInfo[]>
+  topics(options?: { destroyed?: boolean }): Promise<TopicInfo[]>
   batch(intentions: [topic: string, op: Op][], options?: Waiting): Promise<Verdict[]>
   /** Sends intentions. Returns separate promises for their reception and their verdicts. */
   send(intentions: [topic: string, op: Op][]): Pending

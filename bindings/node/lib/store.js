@@ -95,6 +95,7 @@ function start(options, fallback) {
 
 /** Repeats a step, which blocks up to a number of milliseconds, until it returns a value or the time is over. */
 async function repeatUntil(step, timeoutMs, signal) {
+  if (timeoutMs !== undefined && !(timeoutMs >= 0)) call(() => native.badTimeout(String(timeoutMs)))
   const end = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs
   for (;;) {
     signal?.throwIfAborted()
@@ -387,8 +388,8 @@ class Store {
     call(() => this.#inner.checkTopic(name))
     return new Topic(this, name)
   }
-  topics({ dead = false } = {}) {
-    return this._run((inner) => inner.topics(dead))
+  topics({ destroyed = false } = {}) {
+    return this._run((inner) => inner.topics(destroyed))
   }
   async batch(intentions, { signal } = {}) {
     const ops = intentions.map(([topic, op]) => toNative(topic, op))

@@ -42,8 +42,10 @@ const SUMMARY_CHARS = 100
 /** The beginning of a text, or the number of bytes if they are not UTF-8. */
 function summary(view) {
   if (!isUtf8(view)) return `<${view.length} bytes>`
-  const text = view.toString()
-  return text.length > SUMMARY_CHARS ? `${text.slice(0, SUMMARY_CHARS)}…` : text
+  // A character has up to two units of UTF-16 and up to four bytes.
+  const start = view.toString('utf8', 0, SUMMARY_CHARS * 4 + 4)
+  const characters = Array.from(start.slice(0, SUMMARY_CHARS * 2 + 2))
+  return characters.length > SUMMARY_CHARS ? `${characters.slice(0, SUMMARY_CHARS).join('')}…` : start
 }
 
 /** `bytes`, or undefined without data. */
@@ -159,14 +161,22 @@ class Record {
   toBuffer() {
     return Buffer.from(this.value)
   }
-  toString() {
+  /** The fields that a summary shows: a key or value only if the record has one. */
+  #fields() {
     const { offset, kind, key, value } = this
-    const content = key.length + value.length > 0 ? ` ${summary(key)}=${summary(value)}` : ''
-    return `${offset} ${kind}${content}`
+    const isPut = kind === 'PUT'
+    const shown = { offset, kind }
+    if (isPut || key.length + value.length > 0) shown.key = summary(key)
+    if (isPut || value.length > 0) shown.value = summary(value)
+    return shown
+  }
+  toString() {
+    const { offset, kind, key, value } = this.#fields()
+    const content = value === undefined ? key : `${key}=${value}`
+    return content === undefined ? `${offset} ${kind}` : `${offset} ${kind} ${content}`
   }
   [inspect.custom](depth, options) {
-    const { offset, kind, key, value } = this
-    return `Record ${inspect({ offset, kind, key: summary(key), value: summary(value) }, options)}`
+    return `Record ${inspect(this.#fields(), options)}`
   }
 }
 

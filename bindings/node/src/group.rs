@@ -9,7 +9,7 @@ use napi_derive::napi;
 use weir::{Claim, ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, Settle};
 
 use crate::error::{Failure, Result};
-use crate::input::number;
+use crate::input::{number, whole};
 use crate::pool::promise;
 use crate::reader::{FromIn, with_lock};
 use crate::records::RecordsOut;
@@ -21,9 +21,9 @@ pub struct GroupIn {
     pub name: String,
     pub mode: String,
     pub from: FromIn,
-    pub lease_ms: Option<u32>,
-    pub attempts: Option<u32>,
-    pub pending: Option<u32>,
+    pub lease_ms: Option<f64>,
+    pub attempts: Option<f64>,
+    pub pending: Option<f64>,
     pub dead_letters: Option<String>,
     pub member: Option<String>,
     pub existing: Option<bool>,
@@ -83,9 +83,15 @@ impl Group {
         let mode = modes.into_iter().find(|mode| mode.name() == options.mode);
         let mut setup =
             GroupSetup::new(mode.ok_or_else(|| Failure::option("mode", &options.mode))?);
-        setup.lease_ms = options.lease_ms.map_or(setup.lease_ms, u64::from);
-        setup.attempts_max = options.attempts.unwrap_or(setup.attempts_max);
-        setup.pending_max = options.pending.unwrap_or(setup.pending_max);
+        if let Some(ms) = options.lease_ms {
+            setup.lease_ms = whole("leaseMs", ms)?.into();
+        }
+        if let Some(attempts) = options.attempts {
+            setup.attempts_max = whole("attempts", attempts)?;
+        }
+        if let Some(pending) = options.pending {
+            setup.pending_max = whole("pending", pending)?;
+        }
         setup.dead_letters = options.dead_letters.as_deref().unwrap_or_default();
         if options.existing == Some(true) && topic.group_info(&options.name)?.is_none() {
             let text = format!("topic {} has no group {}", topic.name(), options.name);
@@ -116,9 +122,10 @@ impl Group {
     pub fn claim<'env>(
         &self,
         env: &'env Env,
-        max: u32,
+        max: f64,
         wait_ms: u32,
     ) -> napi::Result<Object<'env>> {
+        let max = whole("max", max)?;
         self.job(env, move |group| {
             let wait = Duration::from_millis(u64::from(wait_ms));
             let works = group.claim(max as usize, wait)?;
@@ -134,7 +141,7 @@ impl Group {
         env: &'env Env,
         claims: Vec<ClaimIn>,
         verb: String,
-        ms: u32,
+        ms: f64,
         reason: String,
     ) -> napi::Result<Object<'env>> {
         let claims = claims.iter().map(|claim| {
@@ -144,8 +151,9 @@ impl Group {
             })
         });
         let claims = claims.collect::<Result<Vec<Claim>>>()?;
+        let what = if verb == "fail" { "delayMs" } else { "leaseMs" };
+        let time = Duration::from_millis(whole(what, ms)?.into());
         self.job(env, move |group| {
-            let time = Duration::from_millis(u64::from(ms));
             let verb = match verb.as_str() {
                 "done" => Settle::Done,
                 "doneSoon" => Settle::DoneSoon,

@@ -1,6 +1,8 @@
 //! Arguments from JavaScript: intentions, conditions, options. Bytes are copied, because the memory
 //! of JavaScript cannot be borrowed beyond a call.
 
+use std::time::Duration;
+
 use napi::bindgen_prelude::{BigInt, Uint8Array};
 use napi_derive::napi;
 use weir::{
@@ -56,6 +58,29 @@ pub(crate) fn number(what: &str, value: &BigInt) -> Result<u64> {
 /// Like [`number`], for an optional value.
 pub(crate) fn maybe(what: &str, value: Option<&BigInt>) -> Result<Option<u64>> {
     value.map(|value| number(what, value)).transpose()
+}
+
+/// Converts a number of JavaScript. A parameter of type `u32` would convert -1 to 2^32 - 1.
+///
+/// # Errors
+/// `BAD_OPTION` if it is not a whole number of 32 bits.
+pub(crate) fn whole(what: &str, value: f64) -> Result<u32> {
+    if value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value) {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked above"
+        )]
+        return Ok(value as u32);
+    }
+    let text = format!("{what} is {value}, not a whole number from 0 to 2^32 - 1");
+    Err(Failure::new(ErrorCode::BadOption, text))
+}
+
+/// Like [`whole`], for an optional number of milliseconds.
+pub(crate) fn millis(what: &str, value: Option<f64>) -> Result<Option<Duration>> {
+    let ms = value.map(|value| whole(what, value)).transpose()?;
+    Ok(ms.map(|ms| Duration::from_millis(u64::from(ms))))
 }
 
 /// A copy of the bytes; empty if there are none.

@@ -15,7 +15,7 @@ use weir::query::{
 
 use crate::error::{Failure, Result};
 use crate::frames::FramesIn;
-use crate::input::{Setting, maybe};
+use crate::input::{Setting, maybe, whole};
 use crate::pool::promise;
 use crate::reader::with_lock;
 
@@ -286,8 +286,8 @@ impl From<ResultPage> for PageOut {
 /// The limits of a page. One item may exceed them; its offsets are still below 2^32.
 ///
 /// # Errors
-/// `BAD_OPTION` if `max_bytes` is not a number of bytes.
-pub(crate) fn bounds(max_items: u32, max_bytes: f64) -> Result<Bounds> {
+/// `BAD_OPTION` if one of them is not a whole number from 0.
+pub(crate) fn bounds(max_items: f64, max_bytes: f64) -> Result<Bounds> {
     if !(max_bytes >= 0.0 && max_bytes.fract() == 0.0) {
         return Err(Failure::option("maxBytes", &max_bytes.to_string()));
     }
@@ -298,7 +298,7 @@ pub(crate) fn bounds(max_items: u32, max_bytes: f64) -> Result<Bounds> {
     )]
     let bytes_max = (max_bytes as u64).min(1 << 30);
     Ok(Bounds {
-        items_max: max_items as usize,
+        items_max: whole("maxItems", max_items)? as usize,
         bytes_max,
     })
 }
@@ -422,7 +422,7 @@ impl Query {
     #[napi]
     pub fn next(
         &self,
-        max_items: u32,
+        max_items: f64,
         max_bytes: f64,
         table: CallBuffer<'_, u32>,
         bytes: CallBuffer<'_, u8>,

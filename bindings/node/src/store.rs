@@ -10,7 +10,7 @@ use weir::{ClientId, ConnectOptions, Durability, ErrorCode, OpenOptions, Weir};
 
 use crate::error::{Failure, Result};
 use crate::group::{Group, GroupIn, GroupInfoOut};
-use crate::input::{self, OpIn, Setting, bytes, maybe};
+use crate::input::{self, OpIn, Setting, bytes, maybe, millis};
 use crate::pool::promise;
 use crate::query::QueryIn;
 use crate::reader::{FromIn, Latest, Reader};
@@ -22,6 +22,8 @@ use crate::verdict;
 /// If a call has more bytes, a thread of the pool proposes its intentions, because the queue may be
 /// full.
 const QUEUED_BYTES: usize = 1 << 20;
+/// Default interval between syncs at the durability level `interval`.
+const INTERVAL: Duration = Duration::from_secs(1);
 /// How long one call of a reading of latest values waits.
 const LATEST_WAIT: Duration = Duration::from_millis(50);
 
@@ -29,7 +31,7 @@ const LATEST_WAIT: Duration = Duration::from_millis(50);
 #[napi(object)]
 pub struct OpenIn {
     pub durability: Option<String>,
-    pub interval_ms: Option<u32>,
+    pub interval_ms: Option<f64>,
     pub create: Option<bool>,
     pub program: Option<String>,
     pub settings: Option<Vec<Setting>>,
@@ -43,8 +45,8 @@ pub struct ConnectIn {
     pub certificate: Option<String>,
     pub key: Option<String>,
     pub agent: Option<String>,
-    pub connect_timeout_ms: Option<u32>,
-    pub patience_ms: Option<u32>,
+    pub connect_timeout_ms: Option<f64>,
+    pub patience_ms: Option<f64>,
     pub received: Option<bool>,
 }
 
@@ -108,7 +110,7 @@ impl Store {
 #[napi]
 pub fn open(env: &Env, path: String, from_js: OpenIn) -> napi::Result<Object<'_>> {
     let mut options = OpenOptions::default();
-    let interval = Duration::from_millis(u64::from(from_js.interval_ms.unwrap_or(1000)));
+    let interval = millis("intervalMs", from_js.interval_ms)?.unwrap_or(INTERVAL);
     options.durability = match from_js.durability.as_deref().unwrap_or("group") {
         "group" => Durability::Group,
         "each" => Durability::Each,
@@ -136,7 +138,7 @@ pub fn open(env: &Env, path: String, from_js: OpenIn) -> napi::Result<Object<'_>
 /// Connects to a server.
 ///
 /// # Errors
-/// Errors reject the promise.
+/// Throws for an invalid option; other errors reject the promise.
 #[napi]
 pub fn connect(env: &Env, url: String, from_js: ConnectIn) -> napi::Result<Object<'_>> {
     let mut options = ConnectOptions::default();
@@ -149,11 +151,11 @@ pub fn connect(env: &Env, url: String, from_js: ConnectIn) -> napi::Result<Objec
     };
     let agent = concat!("weir-node/", env!("CARGO_PKG_VERSION"));
     options.agent = from_js.agent.unwrap_or_else(|| agent.to_owned());
-    if let Some(ms) = from_js.connect_timeout_ms {
-        options.connect_timeout = Duration::from_millis(u64::from(ms));
+    if let Some(timeout) = millis("connectTimeoutMs", from_js.connect_timeout_ms)? {
+        options.connect_timeout = timeout;
     }
-    if let Some(ms) = from_js.patience_ms {
-        options.patience = Duration::from_millis(u64::from(ms.max(1)));
+    if let Some(patience) = millis("patienceMs", from_js.patience_ms)? {
+        options.patience = patience.max(Duration::from_millis(1));
     }
     promise(env, move || {
         Ok(Store::new(Weir::connect_with(&url, &options)?))
@@ -218,10 +220,10 @@ impl Store {
 
     /// The states of all topics.
     #[napi]
-    pub fn topics<'env>(&self, env: &'env Env, dead: bool) -> napi::Result<Object<'env>> {
+    pub fn topics<'env>(&self, env: &'env Env, destroyed: bool) -> napi::Result<Object<'env>> {
         let weir = self.weir()?;
         promise(env, move || {
-            let found = weir.topics(dead)?.into_iter();
+            let found = weir.topics(destroyed)?.into_iter();
             Ok(found.map(TopicInfoOut::from).collect::<Vec<_>>())
         })
     }
@@ -403,4 +405,14 @@ pub fn closed_number() -> u32 {
 pub fn busy() -> napi::Result<()> {
     let code = ErrorCode::HandleBusy;
     Err(Failure::new(code, code.sentence()).into())
+}
+
+/// Throws the error for a timeout that is negative or not a number.
+///
+/// # Errors
+/// `BAD_OPTION`, always.
+#[napi]
+pub fn bad_timeout(timeout_ms: String) -> napi::Result<()> {
+    let text = format!("timeoutMs is {timeout_ms}, not a number from 0");
+    Err(Failure::new(ErrorCode::BadOption, text).into())
 }

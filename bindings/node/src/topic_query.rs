@@ -13,7 +13,7 @@ use weir::{
 };
 
 use crate::error::{Failure, Result};
-use crate::input::maybe;
+use crate::input::{maybe, millis};
 use crate::pool::promise;
 use crate::query::{PageOut, QueryIn, bounds};
 use crate::reader::with_lock;
@@ -28,7 +28,7 @@ pub struct TopicsIn {
     pub kinds: Option<Vec<String>>,
     pub reset_earliest: Option<bool>,
     pub push_down: Option<bool>,
-    pub patience_ms: Option<u32>,
+    pub patience_ms: Option<f64>,
 }
 
 impl TopicsIn {
@@ -59,8 +59,8 @@ impl TopicsIn {
         }
         options.reset_earliest = self.reset_earliest.unwrap_or(false);
         options.push_down = self.push_down.unwrap_or(true);
-        if let Some(ms) = self.patience_ms {
-            options.patience = Duration::from_millis(u64::from(ms));
+        if let Some(patience) = millis("patienceMs", self.patience_ms)? {
+            options.patience = patience;
         }
         options.token = query.token.as_ref().map(|token| token.to_vec());
         Ok(options)
@@ -108,7 +108,7 @@ impl TopicQuery {
         &self,
         env: &'env Env,
         wait_ms: u32,
-        max_items: u32,
+        max_items: f64,
         max_bytes: f64,
     ) -> napi::Result<Object<'env>> {
         let query = Arc::clone(&self.query);

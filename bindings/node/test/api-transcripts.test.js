@@ -241,7 +241,7 @@ class Runner {
     this.out.push(`${live ? 'live' : 'dead'} first ${first} last ${last} keys ${keys}`)
   }
   async topics(rest) {
-    const found = await this.open_store.topics({ dead: rest === 'all' })
+    const found = await this.open_store.topics({ destroyed: rest === 'all' })
     this.out.push(...found.map((info) => info.name))
   }
   async group(rest) {

@@ -6,6 +6,7 @@ const { createHash } = require('node:crypto')
 const { readFileSync } = require('node:fs')
 const { join } = require('node:path')
 const { test } = require('node:test')
+const { inspect } = require('node:util')
 const { PROGRAMS, collect, openStore, temporaryDirectory, startServer, weir } = require('./support.js')
 
 const code = (name, kind = weir.WeirError) => (error) => error instanceof kind && error.code === name
@@ -71,12 +72,22 @@ test('a record prints its fields', async (t) => {
   const record = await topic.get('4711')
   assert.strictEqual(String(record), '2 PUT 4711={"state":"open"}')
   assert.strictEqual(String(await topic.at(1)), '1 CREATE')
-  const shown = require('node:util').inspect(record)
+  const shown = inspect(record)
   for (const part of ['offset: 2n', "kind: 'PUT'", "key: '4711'", '{"state":"open"}']) assert.ok(shown.includes(part), shown)
   await topic.put('long', 'x'.repeat(101))
   assert.strictEqual(String(await topic.get('long')), `3 PUT long=${'x'.repeat(100)}…`)
   await topic.put(Buffer.from([255]), Buffer.from([255, 0]))
   assert.strictEqual(String(await topic.get(Buffer.from([255]))), '4 PUT <1 bytes>=<2 bytes>')
+  for (const [length, end] of [[100, ''], [101, '…']]) {
+    await topic.put('face', '\u{1f600}'.repeat(length))
+    assert.ok(String(await topic.get('face')).endsWith(`PUT face=${'\u{1f600}'.repeat(100)}${end}`))
+  }
+  // A deleted key has no value, unlike a key with an empty one.
+  await topic.put('k', '')
+  await topic.delete('k')
+  const [empty, deleted] = await collect(topic.records('-2'))
+  assert.deepStrictEqual([String(empty), String(deleted)], ['7 PUT k=', '8 DELETE k'])
+  assert.ok(!inspect(deleted).includes('value') && inspect(empty).includes("value: ''"))
 })
 
 test('a verdict that is not VALID is a value', async (t) => {
@@ -230,6 +241,32 @@ test('errors have a message and an advice', async (t) => {
   assert.throws(() => new weir.Query({ filter: 'x' }), TypeError)
   const { WEIR_NATIVE_PATH } = process.env
   assert.ok(WEIR_NATIVE_PATH === undefined, 'the tests are of the installed package')
+})
+
+test('a number that is negative or not whole is an error with its name', async (t) => {
+  const { directory, store, topic } = await openStore(t)
+  const group = await topic.group('g')
+  const work = [{ claim: 1, offset: 2 }]
+  const query = await store.query('orders')
+  const path = join(directory, 'other')
+  for (const bad of [-1, 1.5, NaN, 2 ** 32]) {
+    const message = (name) => ({ code: 'BAD_OPTION', message: `${name} is ${bad}, not a whole number from 0 to 2^32 - 1` })
+    for (const name of ['leaseMs', 'attempts', 'pending']) {
+      await assert.rejects(topic.group('other', { [name]: bad }), message(name))
+    }
+    await assert.rejects(group.claim(bad), message('max'))
+    await assert.rejects(group.extend(work, bad), message('leaseMs'))
+    await assert.rejects(group.nack(work, { delayMs: bad }), message('delayMs'))
+    await assert.rejects(query.next({ maxItems: bad }), message('maxItems'))
+    await assert.rejects(store.query('orders', { patienceMs: bad }), message('patienceMs'))
+    await assert.rejects(weir.open(path, { durability: 'interval', intervalMs: bad }), message('intervalMs'))
+    await assert.rejects(weir.connect('weir://127.0.0.1:1', { connectTimeoutMs: bad }), message('connectTimeoutMs'))
+  }
+  for (const timeoutMs of [-1, NaN]) {
+    const message = `timeoutMs is ${timeoutMs}, not a number from 0`
+    await assert.rejects(group.claim(1, { timeoutMs }), { code: 'BAD_OPTION', message })
+  }
+  assert.deepStrictEqual((await topic.groups()).map((one) => one.name), ['g'])
 })
 
 test('topics of a store are queried', async (t) => {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
-use weir::{Page, StoreError, Value, Work};
+use weir::{Page, RecordKind, StoreError, Value, Work};
 
 use crate::buffer;
 use crate::error::{Failure, Result};
@@ -15,25 +15,19 @@ use crate::value;
 /// Characters of a key or value in the `repr` of a record.
 const SUMMARY_CHARS: usize = 100;
 
-/// The beginning of a text in quotes, or the number of bytes if they are not UTF-8.
-fn summary(bytes: &[u8]) -> String {
+/// The beginning of a text, in quotes if `quoted`, or the number of bytes if they are not UTF-8.
+fn summary(bytes: &[u8], quoted: bool) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return format!("<{} bytes>", bytes.len());
     };
-    match text.char_indices().nth(SUMMARY_CHARS) {
-        Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or(text)),
-        None => format!("{text:?}"),
-    }
-}
-
-/// The beginning of a text, or the number of bytes if they are not UTF-8.
-fn plain(bytes: &[u8]) -> String {
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return format!("<{} bytes>", bytes.len());
+    let (start, rest) = match text.char_indices().nth(SUMMARY_CHARS) {
+        Some((end, _)) => (text.get(..end).unwrap_or(text), "…"),
+        None => (text, ""),
     };
-    match text.char_indices().nth(SUMMARY_CHARS) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
-        None => text.to_owned(),
+    if quoted {
+        format!("{start:?}{rest}")
+    } else {
+        format!("{start}{rest}")
     }
 }
 
@@ -110,6 +104,11 @@ impl Record {
     pub(crate) fn with_replay(mut self, replay: bool) -> Self {
         self.replay = replay;
         self
+    }
+
+    /// Whether the record has a value, possibly an empty one.
+    fn has_value(&self) -> bool {
+        self.head.kind == RecordKind::Put.name() || !self.bytes().is_empty()
     }
 
     fn bytes(&self) -> &[u8] {
@@ -243,23 +242,37 @@ impl Record {
         true
     }
 
-    /// A summary for people: offset, kind, key and the beginning of the value.
+    /// A summary for people: offset, kind, key, and the beginning of the value if the record has one.
     fn __str__(&self) -> String {
         let Head {
             offset, kind, key, ..
         } = &self.head;
-        if key.is_empty() && self.bytes().is_empty() {
+        let shown = summary(key, false);
+        if self.has_value() {
+            let value = summary(self.bytes(), false);
+            return format!("{offset} {kind} {shown}={value}");
+        }
+        if key.is_empty() {
             return format!("{offset} {kind}");
         }
-        format!("{offset} {kind} {}={}", plain(key), plain(self.bytes()))
+        format!("{offset} {kind} {shown}")
     }
 
     fn __repr__(&self) -> String {
         let Head {
             offset, kind, key, ..
         } = &self.head;
-        let (key, value) = (summary(key), summary(self.bytes()));
-        format!("<weir.Record {offset} {kind} key={key} value={value}>")
+        let key = if self.has_value() || !key.is_empty() {
+            format!(" key={}", summary(key, true))
+        } else {
+            String::new()
+        };
+        let value = if self.has_value() {
+            format!(" value={}", summary(self.bytes(), true))
+        } else {
+            String::new()
+        };
+        format!("<weir.Record {offset} {kind}{key}{value}>")
     }
 
     /// # Safety

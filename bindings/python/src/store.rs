@@ -143,11 +143,11 @@ impl Store {
         Ok(Topic::new(weir, topic, Arc::clone(&self.closed)))
     }
 
-    /// All existing topics, or with `dead` also the destroyed ones, by name.
-    #[pyo3(signature = (*, dead=false))]
-    fn topics(&self, py: Python<'_>, dead: bool) -> PyResult<Vec<TopicInfo>> {
+    /// All existing topics, or with `destroyed` also the destroyed ones, by name.
+    #[pyo3(signature = (*, destroyed=false))]
+    fn topics(&self, py: Python<'_>, destroyed: bool) -> PyResult<Vec<TopicInfo>> {
         let weir = self.weir()?;
-        let found = wait::interruptible(py, || weir.topics(dead).map_err(Failure::from))?;
+        let found = wait::interruptible(py, || weir.topics(destroyed).map_err(Failure::from))?;
         Ok(found.into_iter().map(TopicInfo::from).collect())
     }
 

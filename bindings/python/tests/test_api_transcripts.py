@@ -323,7 +323,7 @@ class Runner:
             self.out.append(f"{state} first {info.first} last {info.last} keys {info.keys}")
 
     def do_topics(self, rest: str) -> None:
-        self.out.extend(info.name for info in self.open_store().topics(dead=rest == "all"))
+        self.out.extend(info.name for info in self.open_store().topics(destroyed=rest == "all"))
 
     def do_group(self, rest: str) -> None:
         name, topic, group, mode, member, *words = rest.split()

@@ -337,7 +337,7 @@ def test_topics_are_created_and_destroyed(store: weir.Store) -> None:
     assert topic.put("a", "1") and topic.put("b", "1").reason == "QUOTA"
     assert topic.alter(keys_max=None) and topic.put("b", "1")
     assert topic.destroy() and store.topics() == []
-    info = store.topics(dead=True)[0]
+    info = store.topics(destroyed=True)[0]
     assert (info.name, info.live, info.incarnation, info.last) == ("t", False, None, 5)
 
 
@@ -467,3 +467,27 @@ def test_a_record_prints_its_fields(topic: weir.Topic) -> None:
     topic.put(b"\xff", b"\xff\x00")
     assert "key=<1 bytes> value=<2 bytes>" in repr(topic.get(b"\xff"))
     assert str(topic.get(b"\xff")) == "4 PUT <1 bytes>=<2 bytes>"
+    # A deleted key has no value, unlike a key with an empty one.
+    topic.put("k", "")
+    topic.delete("k")
+    empty, deleted = topic.records(-2)
+    assert (str(empty), str(deleted)) == ("5 PUT k=", "6 DELETE k")
+    assert repr(empty) == '<weir.Record 5 PUT key="k" value="">'
+    assert repr(deleted) == '<weir.Record 6 DELETE key="k">'
+    assert repr(topic.at(1)) == "<weir.Record 1 CREATE>"
+
+
+def test_a_negative_time_is_an_error_with_its_name(topic: weir.Topic) -> None:
+    group = topic.group("g")
+    for bad in (-1.0, float("nan")):
+        with pytest.raises(weir.StoreError, match="lease is (-1|NaN): not a time"):
+            topic.group("other", lease=bad)
+        with pytest.raises(weir.StoreError, match="lease is"):
+            group.extend([(1, 2)], bad)
+        with pytest.raises(weir.StoreError, match="delay is"):
+            group.nack([(1, 2)], delay=bad)
+        with pytest.raises(weir.StoreError, match="timeout is"):
+            group.claim(timeout=bad)
+    with pytest.raises(OverflowError):
+        topic.group("other", attempts=-1)
+    assert [info.name for info in topic.groups()] == ["g"]

@@ -462,9 +462,9 @@ int32_t weir_topic_ensure(weir *store, weir_slice topic, const weir_topic_option
                           uint32_t *created, weir_error *error);
 /* WEIR_OK, or WEIR_ABSENT if the topic never was created. */
 int32_t weir_topic_describe(weir *store, weir_slice topic, weir_topic_info *out, weir_error *error);
-/* The names of topics as items, in byte order. `dead_too` not 0: includes destroyed topics. WEIR_ABSENT if
+/* The names of topics as items, in byte order. `with_destroyed` 0: only topics that exist. WEIR_ABSENT if
  * there is none. */
-int32_t weir_topics(weir *store, uint32_t dead_too, weir_page **out, weir_error *error);
+int32_t weir_topics(weir *store, uint32_t with_destroyed, weir_page **out, weir_error *error);
 
 /* The record with the value of a key: WEIR_OK and a page, or WEIR_ABSENT, which does not write `*out`. */
 int32_t weir_get(weir *store, weir_slice topic, weir_slice key, weir_page **out, weir_error *error);

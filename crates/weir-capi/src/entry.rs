@@ -231,7 +231,7 @@ calls! {
     /// Describes a topic.
     fn weir_topic_describe(store: *mut Weir, topic: Slice, out: *mut TopicInfo) = store::topic_describe;
     /// Names of topics.
-    fn weir_topics(store: *mut Weir, dead_too: u32, out: *mut *mut Page) = store::topics;
+    fn weir_topics(store: *mut Weir, with_destroyed: u32, out: *mut *mut Page) = store::topics;
     /// The record with the value of a key.
     fn weir_get(store: *mut Weir, topic: Slice, key: Slice, out: *mut *mut Page) = store::get;
     /// The record at an offset.

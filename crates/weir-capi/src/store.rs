@@ -406,11 +406,11 @@ pub(crate) fn topic_describe(
 pub(crate) fn topics(
     c: &Caller,
     store: *mut raw::Weir,
-    dead_too: u32,
+    with_destroyed: u32,
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    let topics = store.call(|weir| Ok(weir.topics(dead_too != 0)?))?;
+    let topics = store.call(|weir| Ok(weir.topics(with_destroyed != 0)?))?;
     let page = Page::texts(topics.iter().map(|info| info.name.as_str()));
     give_or(page, c, out, Kind::Absent, Kind::Ok)
 }

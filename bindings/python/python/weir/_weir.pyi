@@ -269,8 +269,8 @@ class Store:
         """Whether the store was closed here."""
     def topic(self, name: str) -> Topic:
         """A handle of a topic, which need not exist. Costs nothing."""
-    def topics(self, *, dead: bool = False) -> list[TopicInfo]:
-        """All existing topics, or with `dead` also the destroyed ones, by name."""
+    def topics(self, *, destroyed: bool = False) -> list[TopicInfo]:
+        """All existing topics, or with `destroyed` also the destroyed ones, by name."""
     def batch(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
         """Executes several intentions independently, in one call. Each is a topic and a `Put` or
         `Delete`. Returns one verdict for each, in order.

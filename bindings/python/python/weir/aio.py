@@ -146,9 +146,9 @@ class Store:
         """A handle of a topic. Costs nothing."""
         return Topic(self.blocking.topic(name))
 
-    async def topics(self, *, dead: bool = False) -> list[TopicInfo]:
+    async def topics(self, *, destroyed: bool = False) -> list[TopicInfo]:
         """All existing topics, or with `dead` also the destroyed ones, by name."""
-        return await _pool.run(self.blocking.topics, dead=dead)
+        return await _pool.run(self.blocking.topics, destroyed=destroyed)
 
     async def batch(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
         """Executes several intentions in one call; see `weir.Store.batch`."""

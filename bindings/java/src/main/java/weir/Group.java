@@ -42,12 +42,12 @@ public final class Group implements AutoCloseable {
             argument.set(JAVA_INT, 4, mode.ordinal() + 1);
             argument.set(JAVA_INT, 8, options.existing ? 1 : 0);
             Lib.putText(call, argument, 16, options.member);
-            argument.set(JAVA_LONG, 32, Weir.millis(options.claimLease));
+            argument.set(JAVA_LONG, 32, Weir.millis("claimLease", options.claimLease));
             argument.set(JAVA_INT, 12, options.start.kind);
             argument.set(JAVA_LONG, 40, options.start.value);
-            argument.set(JAVA_LONG, 48, Weir.millis(options.lease));
-            argument.set(JAVA_INT, 56, options.attempts);
-            argument.set(JAVA_INT, 60, options.pending);
+            argument.set(JAVA_LONG, 48, Weir.millis("lease", options.lease));
+            argument.set(JAVA_INT, 56, (int) Weir.nonNegative("attempts", options.attempts));
+            argument.set(JAVA_INT, 60, (int) Weir.nonNegative("pending", options.pending));
             Lib.putText(call, argument, 64, options.deadLetters);
             MemorySegment of = Lib.slice(call, topic.name());
             MemorySegment group = Lib.slice(call, name);
@@ -64,9 +64,10 @@ public final class Group implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
             long group = handle.get();
+            long count = Weir.nonNegative("limit", limit);
             long time = Weir.millis(wait);
             int result = cancelMark.check(call,
-                    error -> (int) Lib.GROUP_CLAIM.invokeExact(group, limit, time, out, error));
+                    error -> (int) Lib.GROUP_CLAIM.invokeExact(group, count, time, out, error));
             return result == Lib.TIMEOUT ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
         }
     }
@@ -90,25 +91,25 @@ public final class Group implements AutoCloseable {
      * claimed by now.
      */
     public List<Long> done(List<Claimed> records) {
-        return settle(records, DONE, Duration.ZERO, "");
+        return settle(records, DONE, 0, "");
     }
 
     /** Acknowledges records of an exclusive group without waiting: written with later ones. */
     public void doneSoon(List<Claimed> records) {
-        settle(records, DONE_SOON, Duration.ZERO, "");
+        settle(records, DONE_SOON, 0, "");
     }
 
     /** Returns records to the group, which can deliver them again after the delay. The reason is for people. */
     public List<Long> fail(List<Claimed> records, Duration delay, String reason) {
-        return settle(records, FAIL, delay, reason);
+        return settle(records, FAIL, Weir.millis("delay", delay), reason);
     }
 
     /** Extends the leases of claims of this member: each now ends after {@code lease}. */
     public List<Long> extend(List<Claimed> records, Duration lease) {
-        return settle(records, EXTEND, lease, "");
+        return settle(records, EXTEND, Weir.millis("lease", lease), "");
     }
 
-    private List<Long> settle(List<Claimed> records, int verb, Duration span, String reason) {
+    private List<Long> settle(List<Claimed> records, int verb, long millis, String reason) {
         List<Long> offsets = new ArrayList<>();
         if (records.isEmpty()) {
             return offsets;
@@ -124,9 +125,8 @@ public final class Group implements AutoCloseable {
             MemorySegment count = call.allocate(JAVA_LONG);
             MemorySegment reasonSlice = Lib.slice(call, reason);
             long group = handle.get();
-            long time = Weir.millis(span);
             cancelMark.check(call, error -> (int) Lib.GROUP_SETTLE.invokeExact(
-                    group, claims, (long) size, verb, time, reasonSlice, lost, count, error));
+                    group, claims, (long) size, verb, millis, reasonSlice, lost, count, error));
             for (long at = 0; at < count.get(JAVA_LONG, 0); at++) {
                 offsets.add(lost.getAtIndex(JAVA_LONG, at));
             }

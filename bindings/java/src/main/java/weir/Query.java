@@ -231,6 +231,8 @@ public final class Query implements AutoCloseable {
         Lib.CallScratch scratch = Lib.CallScratch.ofThread();
         MemorySegment out = scratch.out;
         long query = handle.get();
+        Weir.nonNegative("items", items);
+        Weir.nonNegative("bytes", bytes);
         return step(out, Lib.check(scratch.error, error -> (int) Lib.QUERY_NEXT.invokeExact(
                 query, items, bytes, out, error)));
     }

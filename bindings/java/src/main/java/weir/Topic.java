@@ -215,8 +215,9 @@ public record Topic(Weir store, String name) {
             MemorySegment last = Lib.slice(call, after == null ? new byte[0] : after);
             MemorySegment out = call.allocate(JAVA_LONG);
             int flags = (values ? 2 : 0) | (after == null ? 0 : 1);
+            long count = Weir.nonNegative("limit", limit);
             int result = store.check(call, (from, error) -> (int) Lib.SCAN.invokeExact(
-                    from, topic, begin, last, limit, flags, out, error));
+                    from, topic, begin, last, count, flags, out, error));
             return result == Lib.DONE ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
         }
     }

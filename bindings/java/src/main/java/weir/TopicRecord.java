@@ -3,7 +3,6 @@ package weir;
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 
 import java.lang.foreign.MemorySegment;
-import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 
 /** One record of a topic: a view of its page. */
@@ -119,17 +118,10 @@ public final class TopicRecord {
         return new Stored(offset(), intention(), time(), kind(), key(), value(), meta());
     }
 
-    /** A summary for people: offset, kind, key and the beginning of the value. */
+    /** A summary for people: offset, kind, key, and the beginning of the value if the record has one. */
     @Override
     public String toString() {
-        String start = offset() + " " + kind();
-        String key = new String(key(), StandardCharsets.UTF_8);
-        String text = text();
-        if (key.isEmpty() && text.isEmpty()) {
-            return start;
-        }
-        int end = text.offsetByCodePoints(0, Math.min(100, text.codePointCount(0, text.length())));
-        return start + " " + key + "=" + (end == text.length() ? text : text.substring(0, end) + "…");
+        return copy().toString();
     }
 
     private int buffer() {

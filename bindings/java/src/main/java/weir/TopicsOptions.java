@@ -75,7 +75,7 @@ public final class TopicsOptions {
         into.set(JAVA_INT, 28, kinds);
         into.set(JAVA_LONG, 32, asOf);
         into.set(JAVA_INT, 40, resetEarliest ? 1 : 0);
-        into.set(JAVA_LONG, 48, Weir.millis(patience));
+        into.set(JAVA_LONG, 48, Weir.millis("patience", patience));
         return into;
     }
 }

@@ -42,7 +42,7 @@ public final class Weir implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment argument = Lib.sized(call, 72);
             argument.set(JAVA_INT, 4, options.durability.ordinal());
-            argument.set(JAVA_LONG, 8, millis(options.interval));
+            argument.set(JAVA_LONG, 8, millis("interval", options.interval));
             argument.set(JAVA_INT, 16, (options.existing ? 1 : 0) | (options.orConnect ? 2 : 0));
             Lib.putText(call, argument, 24, options.program);
             argument.set(JAVA_LONG, 40, options.snapshotLogBytes);
@@ -76,8 +76,8 @@ public final class Weir implements AutoCloseable {
             Lib.putText(call, argument, 40, options.certificate);
             Lib.putText(call, argument, 56, options.key);
             Lib.putText(call, argument, 72, options.agent);
-            argument.set(JAVA_LONG, 88, millis(options.connectTimeout));
-            argument.set(JAVA_LONG, 96, millis(options.patience));
+            argument.set(JAVA_LONG, 88, millis("connectTimeout", options.connectTimeout));
+            argument.set(JAVA_LONG, 96, millis("patience", options.patience));
             MemorySegment location = Lib.slice(call, address);
             MemorySegment out = call.allocate(JAVA_LONG);
             Lib.check(call, error -> (int) Lib.CONNECT.invokeExact(location, argument, out, error));
@@ -135,9 +135,29 @@ public final class Weir implements AutoCloseable {
         return new Handle(owner, out.get(JAVA_LONG, 0), free);
     }
 
-    /** Converts a duration to milliseconds, rounded up. */
+    /** Converts a duration to milliseconds, rounded up; 0 if it is negative. */
     static long millis(Duration span) {
         return span.isNegative() ? 0 : span.plusNanos(999_999).toMillis();
+    }
+
+    /** Converts a duration to milliseconds, rounded up. Fails if it is negative. */
+    static long millis(String what, Duration span) {
+        if (span.isNegative()) {
+            throw negative(what, span);
+        }
+        return millis(span);
+    }
+
+    /** Returns the number. Fails if it is negative. */
+    static long nonNegative(String what, long number) {
+        if (number < 0) {
+            throw negative(what, number);
+        }
+        return number;
+    }
+
+    private static WeirException negative(String what, Object value) {
+        return new WeirException(ErrorCode.BAD_OPTION, what + " is " + value + "; it must not be negative");
     }
 
     long handle() {

@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Tests that run with a directory and with a server. */
@@ -72,13 +73,49 @@ class StoreTest {
             Topic topic = store.topic("orders");
             topic.ensure();
             topic.put(bytes("4711"), bytes("{\"state\":\"open\"}"));
-            topic.append(bytes("é".repeat(101)));
+            topic.put(bytes("k".repeat(101)), bytes("é".repeat(101)));
+            topic.put(new byte[] {-1}, new byte[] {-1, 0});
+            // A deleted key has no value, unlike a key with an empty one.
+            topic.put(bytes("k"), new byte[0]);
+            topic.delete(bytes("k"));
+            String cut = "3 PUT " + "k".repeat(100) + "…=" + "é".repeat(100) + "…";
+            List<String> wanted = List.of("1 CREATE", "2 PUT 4711={\"state\":\"open\"}", cut,
+                    "4 PUT <1 bytes>=<2 bytes>", "5 PUT k=", "6 DELETE k");
             try (var records = topic.records(From.start())) {
-                List<String> shown = records.map(Object::toString).toList();
-                String cut = "3 PUT =" + "é".repeat(100) + "…";
-                assertEquals(List.of("1 CREATE", "2 PUT 4711={\"state\":\"open\"}", cut), shown);
+                assertEquals(wanted, records.map(Object::toString).toList());
+            }
+            assertEquals(wanted.get(1), topic.get(bytes("4711")).orElseThrow().toString());
+        });
+    }
+
+    private static void checkNegative(String message, Executable call) {
+        WeirException failed = assertThrows(WeirException.class, call);
+        assertEquals("BAD_OPTION: " + message + "; it must not be negative", failed.getMessage());
+    }
+
+    @Test
+    void aNegativeTimeOrNumberIsAnError(@TempDir Path directory) throws Exception {
+        Duration negative = Duration.ofSeconds(-1);
+        StoreServer.withLocalStore(directory, store -> {
+            Topic jobs = store.topic("jobs");
+            jobs.ensure();
+            checkNegative("lease is PT-1S", () -> jobs.group("g", GroupMode.SHARED, new GroupOptions().lease(negative)));
+            checkNegative("claimLease is PT-1S",
+                    () -> jobs.group("g", GroupMode.SHARED, new GroupOptions().claimLease(negative)));
+            checkNegative("attempts is -1", () -> jobs.group("g", GroupMode.SHARED, new GroupOptions().attempts(-1)));
+            checkNegative("pending is -1", () -> jobs.group("g", GroupMode.SHARED, new GroupOptions().pending(-1)));
+            checkNegative("limit is -1", () -> jobs.scan(new byte[0], null, -1, false));
+            List<Claimed> claims = List.of(new Claimed(2, 1));
+            try (Group group = jobs.group("g", GroupMode.SHARED)) {
+                checkNegative("lease is PT-1S", () -> group.extend(claims, negative));
+                checkNegative("delay is PT-1S", () -> group.fail(claims, negative, ""));
+                checkNegative("limit is -1", () -> group.claim(-1, Duration.ZERO));
             }
         });
+        checkNegative("interval is PT-1S",
+                () -> Weir.open(directory.resolve("other"), new OpenOptions().interval(negative)));
+        checkNegative("patience is PT-1S",
+                () -> Weir.connect("weir://127.0.0.1:1", new ConnectOptions().patience(negative)));
     }
 
     @Test
