@@ -11,6 +11,7 @@
 mod histogram;
 mod read;
 mod tail;
+mod workload;
 mod write;
 
 use std::process::ExitCode;
@@ -81,11 +82,32 @@ Examples:
   weir bench tail --clients 2 --messages 200
   weir bench tail --messages 200 --rate 1000 -o json")]
     Tail(tail::TailArgs),
+    /// Run a workload file of the OpenMessaging Benchmark
+    #[command(after_long_help = "\
+Prints a row for each kind of figure, with the messages of the measured time only:
+  publish  from when a message was due to its verdict
+  delay    from when a message was due to its call
+  deliver  from when a message was due to its arrival at a consumer
+  drain    the time in which all consumers read the backlog (consumerBacklogSizeGB)
+
+A message is due at a fixed time, whatever the answers do; with a producerRate of 0, it is due when it is
+sent. Its first 8 bytes contain the time when it was due. A subscription with several consumers is a shared
+group. A topic has one producer, subscription and consumer by default. Fields that do not apply are named.
+
+Examples:
+  printf 'topics: 2\\nmessageSize: 100\\nproducerRate: 500\\n' >small.yaml
+  weir bench workload small.yaml --warmup 0s --duration 500ms
+  weir bench workload small.yaml --warmup 100ms --duration 500ms --topic load -o json")]
+    Workload(workload::WorkloadArgs),
 }
 
 /// Fields of a measurement.
 pub(crate) const FIELDS: &[Field] = &[
-    field("verb", "text", "write, read or tail"),
+    field(
+        "verb",
+        "text",
+        "write, read or tail; of a workload: publish, delay, deliver or drain",
+    ),
     field("at", "text", "directory or server of the store"),
     field(
         "durability",
@@ -206,7 +228,11 @@ fn share(messages: u64, clients: u64, client: u64) -> u64 {
 
 /// Runs `weir bench`.
 pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode> {
-    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+    let shape = match args.verb {
+        Verb::Workload(_) => Shape::List,
+        _ => Shape::One,
+    };
+    let Some(mut out) = caller.style.open(shape, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let no_signals = || "cannot install the handler for Ctrl-C".to_owned();
@@ -223,9 +249,10 @@ pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
         interrupt: &interrupt,
     };
     let measured = match &args.verb {
-        Verb::Write(args) => write::run(&bench, args)?,
-        Verb::Read(args) => read::run(&bench, args)?,
-        Verb::Tail(args) => tail::run(&bench, args)?,
+        Verb::Write(args) => vec![write::run(&bench, args)?],
+        Verb::Read(args) => vec![read::run(&bench, args)?],
+        Verb::Tail(args) => vec![tail::run(&bench, args)?],
+        Verb::Workload(args) => workload::run(&bench, args)?,
     };
     let level = weir.durability();
     let level = match level.failed(|| "cannot ask for the durability".to_owned())? {
@@ -233,13 +260,16 @@ pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
         level => level.name().to_owned(),
     };
     let complete = !interrupt.is_requested();
-    row(&mut out, caller, &measured, level, complete)?;
+    for measured in &measured {
+        row(&mut out, caller, measured, &level, complete)?;
+    }
     out.finish()?;
     weir.close()
         .failed(|| "cannot close the store".to_owned())?;
     if !complete {
         let failure = Failure::new(ErrorCode::Cancelled, "the measurement was interrupted");
-        let why = format!("{} messages were measured", measured.seen.messages);
+        let messages = measured.first().map_or(0, |first| first.seen.messages);
+        let why = format!("{messages} messages were measured");
         return Err(failure.because(why).into());
     }
     Ok(ExitCode::SUCCESS)
@@ -249,7 +279,7 @@ fn row(
     out: &mut crate::output::Output,
     caller: &Caller,
     measured: &Measurement,
-    level: String,
+    level: &str,
     complete: bool,
 ) -> anyhow::Result<()> {
     let seen = &measured.seen;

@@ -23,3 +23,4 @@ mod run;
 mod security;
 mod served;
 mod tools;
+mod workload;

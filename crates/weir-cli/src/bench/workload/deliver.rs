@@ -1,0 +1,188 @@
+//! The consumers of a workload.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use weir::{ErrorCode, Group, GroupMode, GroupSetup, ReadFrom, TopicReader};
+
+use super::{PATIENCE, POLL_INTERVAL, Run, TopicState};
+use crate::bench::Measurements;
+use crate::report::{Failure, FailureContext};
+
+/// Maximum messages that a member of a group claims at a time.
+const CLAIM_MAX: usize = 1_000;
+/// Bytes at the start of a message that contain the time when it was due.
+const STAMP_BYTES: usize = 8;
+
+/// A consumer: how it reads, and which subscription it belongs to.
+pub(super) struct Consumer {
+    source: Source,
+    topic: usize,
+    subscription: usize,
+}
+
+/// How a consumer gets messages.
+enum Source {
+    /// It follows the topic alone.
+    Reader(TopicReader),
+    /// It shares the messages with the other members of a group.
+    Member(Group),
+}
+
+/// The consumers of all subscriptions, with their connections. They start after the newest record.
+pub(super) fn clients(run: &Run<'_>) -> anyhow::Result<Vec<Consumer>> {
+    let mut consumers = Vec::new();
+    for (topic, state) in run.topics.iter().enumerate() {
+        let failed = || format!("cannot read {}", state.name);
+        let from = ReadFrom::After(state.start);
+        for subscription in 0..state.delivered.len() {
+            for _ in 0..run.plan.consumers {
+                let client = run.bench.client()?.topic(&state.name).failed(failed)?;
+                let source = if run.plan.consumers == 1 {
+                    Source::Reader(client.reader(from).failed(failed)?)
+                } else {
+                    let setup = GroupSetup {
+                        start: state.start.0,
+                        ..GroupSetup::new(GroupMode::Shared)
+                    };
+                    let group = client.group_with(&group_name(state, subscription), &setup);
+                    let member = format!("member-{}", consumers.len());
+                    Source::Member(group.failed(failed)?.member(member))
+                };
+                consumers.push(Consumer {
+                    source,
+                    topic,
+                    subscription,
+                });
+            }
+        }
+    }
+    Ok(consumers)
+}
+
+/// Reads until the subscription has all messages of its topic.
+pub(super) fn consume(run: &Run<'_>, mut consumer: Consumer) -> anyhow::Result<Measurements> {
+    let mut seen = Measurements::default();
+    let Some(topic) = run.topics.get(consumer.topic) else {
+        return Ok(seen);
+    };
+    let mut last = Instant::now();
+    while !run.bench.is_over() && !is_complete(run, topic, consumer.subscription) {
+        if !run.reads.load(Ordering::Acquire) {
+            std::thread::sleep(POLL_INTERVAL);
+            last = Instant::now();
+            continue;
+        }
+        let before = delivered(topic, consumer.subscription);
+        take(run, topic, &mut consumer, &mut seen)?;
+        let has_ended = run.ended.load(Ordering::Acquire);
+        if !has_ended || delivered(topic, consumer.subscription) > before {
+            last = Instant::now();
+        } else if last.elapsed() > PATIENCE {
+            let (all, now) = (topic.published.load(Ordering::Acquire), before);
+            let why = format!("{now} of {all} messages arrived, and then none for 30 s");
+            let what = format!("cannot read {}", topic.name);
+            return Err(Failure::new(ErrorCode::Internal, what).because(why).into());
+        }
+    }
+    Ok(seen)
+}
+
+/// The name of the group of a subscription. Each run has other groups.
+fn group_name(topic: &TopicState, subscription: usize) -> String {
+    format!("bench-{}-{subscription}", topic.start)
+}
+
+/// Deletes the groups of the run.
+pub(super) fn delete_groups(run: &Run<'_>) -> anyhow::Result<()> {
+    if run.plan.consumers == 1 {
+        return Ok(());
+    }
+    for state in &run.topics {
+        let failed = || format!("cannot delete a group of {}", state.name);
+        let topic = run.bench.weir.topic(&state.name).failed(failed)?;
+        for subscription in 0..state.delivered.len() {
+            let name = group_name(state, subscription);
+            let mut group = topic.group(&name, GroupMode::Shared).failed(failed)?;
+            group.delete().failed(failed)?;
+        }
+    }
+    Ok(())
+}
+
+fn delivered(topic: &TopicState, subscription: usize) -> u64 {
+    let count = topic.delivered.get(subscription);
+    count.map_or(0, |count| count.load(Ordering::Acquire))
+}
+
+fn is_complete(run: &Run<'_>, topic: &TopicState, subscription: usize) -> bool {
+    run.ended.load(Ordering::Acquire)
+        && delivered(topic, subscription) >= topic.published.load(Ordering::Acquire)
+}
+
+/// Receives the messages that have arrived. Blocks for a moment if there are none.
+fn take(
+    run: &Run<'_>,
+    topic: &TopicState,
+    consumer: &mut Consumer,
+    seen: &mut Measurements,
+) -> anyhow::Result<()> {
+    let failed = || format!("cannot read {}", topic.name);
+    let subscription = consumer.subscription;
+    match &mut consumer.source {
+        Source::Reader(reader) => {
+            if !reader.wait(Some(Instant::now() + POLL_INTERVAL)) {
+                return Ok(());
+            }
+            while let Some(page) = reader.next_page().failed(failed)? {
+                let now_ns = run.now_ns();
+                for record in &page {
+                    let record = record.failed(failed)?;
+                    receive(run, topic, subscription, record.value, now_ns, seen);
+                }
+            }
+        }
+        Source::Member(group) => {
+            let works = group.claim(CLAIM_MAX, POLL_INTERVAL).failed(failed)?;
+            if works.is_empty() {
+                return Ok(());
+            }
+            let now_ns = run.now_ns();
+            for work in works.iter().filter(|work| work.attempts() == 1) {
+                receive(run, topic, subscription, work.record().value, now_ns, seen);
+            }
+            group.ack(&works).failed(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts a message. A record of another writer has no time of this run.
+fn receive(
+    run: &Run<'_>,
+    topic: &TopicState,
+    subscription: usize,
+    value: &[u8],
+    now_ns: u64,
+    seen: &mut Measurements,
+) {
+    let stamp = value.first_chunk::<STAMP_BYTES>();
+    let due_ns = stamp.map_or(u64::MAX, |stamp| u64::from_le_bytes(*stamp));
+    if due_ns > now_ns || value.len() as u64 != run.plan.message_bytes() {
+        return;
+    }
+    if let Some(count) = topic.delivered.get(subscription) {
+        count.fetch_add(1, Ordering::AcqRel);
+    }
+    if due_ns >= run.plan.early_end_ns() {
+        seen.messages += 1;
+        seen.bytes += value.len() as u64;
+        seen.latency.record(now_ns - due_ns);
+        run.delivered_ns.fetch_max(now_ns, Ordering::Relaxed);
+        return;
+    }
+    let count = run.early_delivered.fetch_add(1, Ordering::AcqRel) + 1;
+    if run.plan.has_backlog && count == run.plan.early * run.plan.subscriptions {
+        run.drained_ns.store(now_ns, Ordering::Relaxed);
+    }
+}

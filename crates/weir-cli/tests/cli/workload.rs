@@ -1,0 +1,158 @@
+//! `weir bench workload`: workload files of the OpenMessaging Benchmark, at a server and in a
+//! directory.
+
+use serde_json::Value;
+
+use crate::run::Place;
+use crate::served::Served;
+
+const FILE: &str = "\
+name: two topics, with keys
+
+topics: 2
+partitionsPerTopic: 3
+messageSize: 256
+payloadFile: payload.data
+keyDistributor: KEY_ROUND_ROBIN
+subscriptionsPerTopic: 2
+producersPerTopic: 2
+consumerPerSubscription: 1
+producerRate: 1000
+testDurationMinutes: 15
+";
+
+/// A directory with workload files.
+fn prepared() -> Place {
+    let place = Place::new();
+    place.write("payload.data", [b'p'; 256]);
+    place.write("keys.yaml", FILE);
+    let shared = FILE.replace("consumerPerSubscription: 1", "consumerPerSubscription: 3");
+    place.write("shared.yaml", shared);
+    place.write(
+        "backlog.yaml",
+        format!("{FILE}consumerBacklogSizeGB: 0.0001\n"),
+    );
+    place.write(
+        "closed.yaml",
+        FILE.replace("producerRate: 1000", "producerRate: 0"),
+    );
+    place
+}
+
+/// Runs the file for 0.3 s after a warm-up. Returns the rows.
+fn rows(place: &Place, file: &str, warmup: &str, at: &str) -> Vec<Value> {
+    let times = format!("--warmup {warmup} --duration 300ms");
+    let done = place.run(&format!("bench workload {file} {times} --at {at} -o json"));
+    let done = done.ok();
+    let note = "partitionsPerTopic does not apply: a topic is one ordered log";
+    assert!(done.err.contains(note), "{}", done.err);
+    let rows = done.json().as_array().unwrap().clone();
+    for row in &rows {
+        assert_eq!(row["complete"], true, "{row}");
+        let us = |name: &str| row[name].as_u64();
+        let latencies = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"].map(us);
+        assert!(latencies.is_sorted(), "{row}");
+        assert_eq!(latencies[0].is_none(), row["verb"] == "drain", "{row}");
+    }
+    rows
+}
+
+/// Verb, clients, messages and bytes of each row.
+fn counts(rows: &[Value]) -> Vec<(&str, u64, u64, u64)> {
+    let count = |row: &Value, name: &str| row[name].as_u64().unwrap();
+    let of_row = |row| {
+        (
+            count(row, "clients"),
+            count(row, "messages"),
+            count(row, "bytes"),
+        )
+    };
+    let rows = rows
+        .iter()
+        .map(|row| (row["verb"].as_str().unwrap(), of_row(row)));
+    rows.map(|(verb, (clients, messages, bytes))| (verb, clients, messages, bytes))
+        .collect()
+}
+
+#[test]
+fn a_workload_publishes_and_delivers_what_its_file_asks_for() {
+    let place = prepared();
+    let served = Served::new(&place, ":0", &[]);
+    for at in [served.url.as_str(), "other"] {
+        // 1,000 messages a second for 0.3 s; each subscription gets all messages of its topic.
+        let expected = |consumers| {
+            [
+                ("publish", 4, 300, 300 * 256),
+                ("delay", 4, 300, 300 * 256),
+                ("deliver", consumers, 600, 600 * 256),
+            ]
+        };
+        let alone = rows(&place, "keys.yaml", "100ms", at);
+        assert_eq!(counts(&alone), expected(4));
+        // The messages with those of the warm-up, and the record that created the topic.
+        for topic in ["bench-1", "bench-2"] {
+            let info = place.run(&format!("topic show {topic} --at {at} -o json"));
+            assert_eq!(info.ok().json()["last"], 201, "{topic}");
+        }
+        place
+            .run(&format!("get bench-1 --key key-0 --at {at}"))
+            .ok();
+        place
+            .run(&format!("get bench-2 --key key-0 --at {at}"))
+            .code(4);
+        let shared = rows(&place, "shared.yaml", "100ms", at);
+        assert_eq!(counts(&shared), expected(12));
+        let groups = place
+            .run(&format!("group ls bench-1 --at {at} -o json"))
+            .ok();
+        assert_eq!(groups.json().as_array().unwrap().len(), 0);
+    }
+}
+
+#[test]
+fn a_backlog_is_complete_before_consumers_read_it() {
+    let place = prepared();
+    let rows = rows(&place, "backlog.yaml", "100ms", "data");
+    // 0.0001 GB are 209.7 messages of 256 bytes for two subscriptions, and 100 messages of the warm-up.
+    assert_eq!(
+        counts(&rows),
+        [
+            ("publish", 4, 300, 300 * 256),
+            ("delay", 4, 300, 300 * 256),
+            ("deliver", 4, 600, 600 * 256),
+            ("drain", 4, 620, 620 * 256),
+        ]
+    );
+}
+
+#[test]
+fn without_a_rate_producers_send_as_fast_as_they_can() {
+    let place = prepared();
+    let rows = rows(&place, "closed.yaml", "0s", "data");
+    let counted = counts(&rows);
+    let messages = |row: usize| counted[row].2;
+    assert!(messages(0) > 0 && messages(1) == messages(0), "{counted:?}");
+    assert_eq!(messages(2), 2 * messages(0));
+}
+
+#[test]
+fn a_file_that_cannot_be_run_is_named_with_the_reason() {
+    let place = prepared();
+    place.write("unknown.yaml", "topics: 1\nmessageSise: 100\n");
+    place.write(
+        "short.yaml",
+        FILE.replace("messageSize: 256", "messageSize: 255"),
+    );
+    for (file, reason) in [
+        ("unknown.yaml", "line 2: messageSise is not a field"),
+        (
+            "short.yaml",
+            "payload.data has 256 bytes, and messageSize is 255",
+        ),
+        ("missing.yaml", "missing.yaml"),
+    ] {
+        let done = place.run(&format!("bench workload {file} --at data"));
+        assert_ne!(done.code, 0);
+        assert!(done.err.contains(reason), "{}", done.err);
+    }
+}
