@@ -16,7 +16,8 @@
 ;; The words after `--' are the program of the lab and `weir', which
 ;; boundary-http starts as `weir notes-sim' and the others as `weir jira-sim', so
 ;; that the lab ends it with Emacs.
-;; WEIR_LAB_SITE in the environment names another address that answers with notes.
+;; The parameter `site' of boundary-http names another address, which answers with
+;; notes or with any list of objects that have a name, such as Jira's fields.
 
 ;;; Code:
 
@@ -106,16 +107,17 @@ Wait until its standard error matches PATTERN; return the groups of the match."
   (weir-lab--start "notes at \\(http://[0-9.:]+\\), delayed at \\(http://[0-9.:]+\\)\n"
                    "notes-sim"))
 
-(defun weir-lab--address (remote)
-  "Return the address of the notes, the delayed ones if REMOTE."
-  (or (getenv "WEIR_LAB_SITE")
+(defun weir-lab--address (remote given)
+  "Return the address GIVEN, or that of the notes, the delayed ones if REMOTE."
+  (or given
       (let ((site (or weir-lab--site (setq weir-lab--site (weir-lab--server)))))
         (concat (if remote (cadr site) (car site)) "/notes"))))
 
-(defun weir-lab--http (way count remote)
+(defun weir-lab--http (way count remote given)
   "Return the closure of WAY for COUNT requests, which are delayed if REMOTE.
-It returns how many notes the last of them had."
-  (let* ((url (weir-lab--address remote))
+They go to the address GIVEN, if it is non-nil.  The closure returns how many
+notes the last of them had."
+  (let* ((url (weir-lab--address remote given))
          (get (lambda (function)
                 (lambda ()
                   (let ((notes nil))
@@ -289,7 +291,8 @@ The site answers after LATENCY, in milliseconds."
     (or (pcase (funcall field "work")
           ("string" (weir-lab--string way size))
           ("json" (weir-lab--json way size))
-          ("http" (weir-lab--http way size (equal (funcall field "remote") "true")))
+          ("http" (weir-lab--http way size (equal (funcall field "remote") "true")
+                                  (funcall field "site")))
           ("sync" (weir-lab--sync way (funcall field "read") size
                                   (string-to-number (funcall field "latency"))))
           ("jira" (weir-lab--jira way (funcall field "read") size

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Downloads and builds the peers of the lab into target/lab-peers:
 #
-#   install.sh [libraries] [brokers] [http] [json] [bindings] [emacs]     without a word: all of them
+#   install.sh [libraries] [brokers] [http] [json] [codec] [bindings] [emacs]     without a word: all of them
 #
 # libraries  parsers and SQLite, from Debian packages; C and C++
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
 # http       the HTTP servers of http-json and the load client; C and Rust
 # json       finding items in pages of JSON; Rust, built twice, and Go
+# codec      our codec from C, over the C library
 # bindings   our packages for Go, Java, Python and Node on the same pages, over the C library where they
 #            are; a language whose tools are missing is left out by name
 # emacs      Emacs with our module, its packages request and plz where they are installed
@@ -48,7 +49,7 @@ need() {
 libraries() {
     packages g++ make pkg-config librapidxml-dev libpugixml-dev libsimdjson-dev libjson-c-dev \
         libjson-glib-dev libxml2-dev libsqlite3-dev
-    for peer in c-wire c-store; do
+    for peer in c-wire c-chat c-store; do
         say "building $peer"
         make --no-print-directory -C "$peer"
     done
@@ -148,14 +149,25 @@ wrapper() {
     say "$version"
 }
 
-bindings() {
+# The C library, where the peers find it.
+capi() {
     need cargo "Rust of the version in rust-toolchain.toml"
     say "building the C library"
     (cd ../.. && cargo xtask capi install --release --shared --prefix "$out/capi")
-    if ! lacks "cc make pkg-config" c-weir; then
-        say "building c-weir"
-        PKG_CONFIG_PATH="$out/capi/lib/pkgconfig" make --no-print-directory -C c-weir
-    fi
+}
+
+codec() {
+    packages g++ make pkg-config
+    capi
+    for folder in c-weir c-chat; do
+        program="${folder%-weir}-weir"
+        say "building $program"
+        PKG_CONFIG_PATH="$out/capi/lib/pkgconfig" make --no-print-directory -C "$folder" "OUT=$out" "$out/$program"
+    done
+}
+
+bindings() {
+    capi
     for language in go java python node; do
         rm -f "$out/$language-weir"
         "${language}_weir"
@@ -251,13 +263,24 @@ emacs() {
     done
 }
 
-[ $# -gt 0 ] || set -- libraries brokers http json bindings emacs
-for group in "$@"; do
-    case $group in
-    libraries | brokers | http | json | bindings | emacs) "$group" ;;
-    *)
-        say "$group is none of: libraries, brokers, http, json, bindings, emacs" >&2
-        exit 2
-        ;;
-    esac
-done
+[ $# -gt 0 ] || set -- libraries brokers http json codec bindings emacs
+case $# in
+1) ;;
+*)
+    # Each group is a process of its own, so that the others are built if one cannot be.
+    failed=""
+    for group in "$@"; do
+        ./install.sh "$group" || failed="$failed $group"
+    done
+    [ -z "$failed" ] && exit
+    say "NOT BUILT:$failed" >&2
+    exit 1
+    ;;
+esac
+case $1 in
+libraries | brokers | http | json | codec | bindings | emacs) "$1" ;;
+*)
+    say "$1 is none of: libraries, brokers, http, json, codec, bindings, emacs" >&2
+    exit 2
+    ;;
+esac

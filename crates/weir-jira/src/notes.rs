@@ -185,13 +185,14 @@ fn message(request: &Request) -> Option<(bool, String)> {
 static AGENT: LazyLock<Agent> = LazyLock::new(Agent::new_with_defaults);
 
 /// Reads the messages of all notes from `url`, such as `http://HOST:PORT/notes`. With `fresh` it opens
-/// a new connection.
+/// a new connection. Other servers have lists of objects with a name, such as Jira's fields.
 ///
 /// # Errors
 /// `Transport` if there is no answer; `Garbage` if the answer is not a list of notes.
 pub fn read(url: &str, fresh: bool) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Note {
+        #[serde(alias = "name")]
         message: String,
     }
     let (method, path) = ("GET", url.to_owned());

@@ -1,12 +1,11 @@
 //! The commands of `weir-lab`, without the parsing of arguments.
 
+mod run;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use crate::claim::Verdict;
 use crate::compare::{self, Change};
@@ -22,8 +21,13 @@ use crate::results::{Block, Plan, PlannedCell, ResultSet};
 use crate::runner::{self, Options, Places};
 use crate::summary::Summary;
 
+pub use run::run;
+use run::stop_flag;
+
 /// Directory of the experiment files below the repository.
 pub const EXPERIMENTS: &str = "lab/experiments";
+/// Name that stands for every experiment.
+pub const ALL: &str = "all";
 
 /// How result sets are compared.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,7 +85,7 @@ pub fn experiments(places: &Places) -> Result<Vec<(PathBuf, Experiment)>> {
 }
 
 /// The files of the experiments called `name`, by name, alias or path, in order of name. Only an
-/// alias can match several files.
+/// alias and [`ALL`] can match several files.
 pub fn find_all(places: &Places, name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
@@ -90,7 +94,7 @@ pub fn find_all(places: &Places, name: &str) -> Result<Vec<PathBuf>> {
     let all = experiments(places)?.into_iter();
     let called = all.filter(|(_, experiment)| {
         let header = &experiment.header;
-        header.name == name || header.alias.as_deref() == Some(name)
+        name == ALL || header.name == name || header.alias.as_deref() == Some(name)
     });
     let paths: Vec<PathBuf> = called.map(|(path, _)| path).collect();
     if paths.is_empty() {
@@ -106,7 +110,7 @@ pub fn find(places: &Places, name: &str) -> Result<PathBuf> {
     match find_all(places, name)?.as_slice() {
         [path] => Ok(path.clone()),
         _ => Err(LabError::Usage {
-            what: format!("`{name}` is an alias of several experiments; choose one of them"),
+            what: format!("`{name}` stands for several experiments; choose one of them"),
         }),
     }
 }
@@ -217,100 +221,6 @@ fn matrix_text(matrix: &Matrix, cells: &[PlannedCell]) -> String {
         .map(|absent| absent.line() + "\n")
         .collect();
     table.render() + &skipped + &absent
-}
-
-/// Runs an experiment, or all experiments of an alias in turn, or resumes a result set, and
-/// reports. If one of several experiments fails, the others still run; the first error is returned.
-pub fn run(
-    name: Option<&str>,
-    resume: Option<&Path>,
-    options: &Options,
-    places: &Places,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let stop = stop_flag()?;
-    let name = match (name, resume) {
-        (None, Some(dir)) => {
-            let set = ResultSet::open(dir)?;
-            return finish(runner::resume(set, options, places, stop, out), out);
-        }
-        (Some(name), None) => name,
-        _ => {
-            let what = "give either an experiment or --resume DIR";
-            return Err(LabError::Usage {
-                what: what.to_owned(),
-            });
-        }
-    };
-    let began = Instant::now();
-    let paths = find_all(places, name)?;
-    let mut failure = None;
-    for (index, path) in paths.iter().enumerate() {
-        let left = u32::try_from(paths.len() - index).unwrap_or(u32::MAX);
-        let budget = options.budget.map(|budget| {
-            let budget = budget.saturating_sub(began.elapsed());
-            budget / left
-        });
-        let options = Options {
-            budget,
-            ..options.clone()
-        };
-        match run_file(path, &options, places, &stop, out) {
-            Ok(()) => {}
-            Err(error) if index + 1 == paths.len() || error.exit_code() == 130 => {
-                return Err(failure.unwrap_or(error));
-            }
-            Err(error) => {
-                print(out, &format!("{}: {error}\n", path.display()))?;
-                failure.get_or_insert(error);
-            }
-        }
-    }
-    failure.map_or(Ok(()), Err)
-}
-
-fn run_file(
-    path: &Path,
-    options: &Options,
-    places: &Places,
-    stop: &Arc<AtomicBool>,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let text = fs::read_to_string(path).map_err(LabError::io(path))?;
-    let experiment = Experiment::parse(&text, path)?;
-    let stop = Arc::clone(stop);
-    let finished = runner::start(&text, experiment, options, places, stop, out);
-    finish(finished, out)
-}
-
-/// Reports on a run that `finished`, or that ended with a result set.
-fn finish(finished: Result<ResultSet>, out: &mut dyn Write) -> Result<()> {
-    match finished {
-        Ok(set) => {
-            make_report(set.dir(), out)?;
-            print(out, &format!("results: {}\n", set.dir().display()))
-        }
-        Err(error) => {
-            if let LabError::Interrupted { dir }
-            | LabError::TooNoisy { dir, .. }
-            | LabError::Incomplete { dir, .. } = &error
-            {
-                make_report(dir, out)?;
-            }
-            Err(error)
-        }
-    }
-}
-
-/// Set by the first SIGINT or SIGTERM; the second ends the process.
-fn stop_flag() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(LabError::io("signal handler"))?;
-    }
-    Ok(stop)
 }
 
 /// Regenerates `summary.json`, `report.md`, `report.html` and `figures.csv` of a result set, and
@@ -502,6 +412,9 @@ fn lack(plan: &Plan, blocks: &[Block]) -> Option<String> {
     }
     if !plan.only.is_empty() {
         return Some(format!("it ran {} only", plan.only.join(", ")));
+    }
+    if plan.site {
+        return Some("it read a site that others cannot read".to_owned());
     }
     if blocks.len() < plan.blocks {
         let (there, all) = (blocks.len(), plan.blocks);

@@ -7,8 +7,10 @@
 
 pub mod adf;
 pub mod canary;
+pub mod chat;
 pub mod floor;
 pub mod json;
+pub mod micro;
 pub mod program;
 pub mod psyc;
 pub mod query;
@@ -22,7 +24,9 @@ pub mod xml;
 use std::io::{self, BufRead, Write};
 
 use self::adf::{Adf, Work};
+use self::chat::Chat;
 use self::floor::{Bare, Floor};
+use self::micro::Micro;
 use crate::protocol::{Answer, Fields, Hello, Malformed, Request, Timed};
 
 /// One peer, in process or behind a pipe.
@@ -100,7 +104,7 @@ pub fn profile() -> String {
 }
 
 /// The built-in contenders, each with a description.
-pub const BUILT_IN: [(&str, &str); 37] = [
+pub const BUILT_IN: [(&str, &str); 56] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -132,6 +136,64 @@ pub const BUILT_IN: [(&str, &str); 37] = [
         "quick-xml-render",
         "quick-xml: the events of each packet written again",
     ),
+    (
+        "chat-floor",
+        "a chat client whose packets were decoded before, and which writes nothing",
+    ),
+    ("chat-psyc", "a chat client with this project's codec"),
+    (
+        "chat-psyc-compact",
+        "a chat client with this project's codec and compact names",
+    ),
+    (
+        "chat-psyc-lines",
+        "a chat client with a naive scan for lines of PSYC",
+    ),
+    ("chat-quick-xml", "a chat client with quick-xml events"),
+    (
+        "chat-serde-json",
+        "a chat client with serde_json into an owned tree",
+    ),
+    (
+        "chat-serde-json-typed",
+        "a chat client with serde_json into a struct",
+    ),
+    ("micro-codec", "this project's codec: one operation"),
+    (
+        "micro-codec-copy",
+        "a copy of the bytes of an operation of the codec",
+    ),
+    (
+        "micro-machine-apply",
+        "this project's state machine: batches of puts",
+    ),
+    (
+        "micro-machine-decode",
+        "the batches of the state machine, read item by item",
+    ),
+    (
+        "micro-machine-encode",
+        "the batches of the state machine, encoded",
+    ),
+    (
+        "micro-machine-copy",
+        "the batches of the state machine, copied",
+    ),
+    (
+        "micro-machine-map",
+        "the keys of the state machine in a hash table",
+    ),
+    ("micro-store", "this project's store: one operation"),
+    (
+        "micro-store-floor",
+        "one operation on a file or a hash table with equal records",
+    ),
+    (
+        "micro-merge",
+        "this project's query engine: an ordered merge",
+    ),
+    ("micro-merge-heap", "a merge of ready keys by a binary heap"),
+    ("micro-merge-copy", "a copy of the pages of a merge"),
     (
         "canary",
         "integer loop and 32 MiB copy: what the machine does to fixed work",
@@ -241,6 +303,25 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-psyc-render" => rendering(psyc::Ours),
         "serde-json-render" => rendering(json::Owned),
         "quick-xml-render" => rendering(xml::QuickXml),
+        "chat-floor" => Box::new(chat::Floor::default()),
+        "chat-psyc" => Box::new(Chat::new(chat::psyc::Psyc::<false>::default())),
+        "chat-psyc-compact" => Box::new(Chat::new(chat::psyc::Psyc::<true>::default())),
+        "chat-psyc-lines" => Box::new(Chat::new(chat::psyc::Lines)),
+        "chat-quick-xml" => Box::new(Chat::new(chat::xml::QuickXml::default())),
+        "chat-serde-json" => Box::new(Chat::new(chat::json::Tree)),
+        "chat-serde-json-typed" => Box::new(Chat::new(chat::json::Typed)),
+        "micro-codec" => Box::new(Micro::new(micro::codec::operation)),
+        "micro-codec-copy" => Box::new(Micro::new(micro::codec::copy)),
+        "micro-machine-apply" => Box::new(Micro::new(micro::machine::applied)),
+        "micro-machine-decode" => Box::new(Micro::new(micro::machine::decoded)),
+        "micro-machine-encode" => Box::new(Micro::new(micro::machine::encoded)),
+        "micro-machine-copy" => Box::new(Micro::new(micro::machine::copied)),
+        "micro-machine-map" => Box::new(Micro::new(micro::machine::mapped)),
+        "micro-store" => Box::new(Micro::new(micro::store::stored)),
+        "micro-store-floor" => Box::new(Micro::new(micro::store::floor)),
+        "micro-merge" => Box::new(Micro::new(micro::merge::merged)),
+        "micro-merge-heap" => Box::new(Micro::new(micro::merge::heaped)),
+        "micro-merge-copy" => Box::new(Micro::new(micro::merge::copied)),
         "canary" => Box::new(canary::CanaryWork::default()),
         "floor-copy" => Box::new(Bare::new(Floor::Copy)),
         "floor-write" => Box::new(Bare::new(Floor::Write)),

@@ -23,6 +23,8 @@ pub const ENTRIES_MAX: usize = 256;
 pub const BLOCKS_MAX: usize = 1_000;
 /// Maximum number of samples of a cell in a block.
 pub const SAMPLES_MAX: usize = 10_000;
+/// Longest time of the quick form, in seconds.
+pub const QUICK_S_MAX: u64 = 60;
 
 /// A whole file.
 #[derive(Clone, Debug, Deserialize)]
@@ -123,6 +125,9 @@ pub struct Header {
     /// Time limit for an answer of a contender, in seconds.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u64,
+    /// Time of the quick form with its check, in seconds. Cells that do not fit are left out.
+    #[serde(default = "default_quick_s")]
+    pub quick_s: u64,
     /// Metrics in the tables: `wall`, `cpu`, `max_rss`, and those that contenders report.
     #[serde(default = "default_show")]
     pub show: Vec<String>,
@@ -140,6 +145,8 @@ pub enum Peers {
     Http,
     /// Programs that find items in pages of JSON.
     Json,
+    /// Our codec from C.
+    Codec,
     /// Our packages for other languages.
     Bindings,
     /// Emacs with our module.
@@ -154,6 +161,7 @@ impl Peers {
             Peers::Brokers => "brokers",
             Peers::Http => "http",
             Peers::Json => "json",
+            Peers::Codec => "codec",
             Peers::Bindings => "bindings",
             Peers::Emacs => "emacs",
         }
@@ -183,6 +191,9 @@ fn default_foreign_max() -> f64 {
 }
 fn default_timeout_s() -> u64 {
     120
+}
+fn default_quick_s() -> u64 {
+    10
 }
 fn default_show() -> Vec<String> {
     vec!["wall".to_owned()]
@@ -214,6 +225,9 @@ pub struct ContenderSpec {
     /// What its program needs to be built. If the program is missing, the contender is left out and
     /// reports say so. Without this field, a missing program is an error.
     pub needs: Option<String>,
+    /// Whether `--quick` runs this contender.
+    #[serde(default = "default_true")]
+    pub quick: bool,
 }
 
 /// `[[workload]]`.
@@ -245,6 +259,10 @@ pub struct WorkloadSpec {
     /// Whether `--quick` runs this workload.
     #[serde(default = "default_true")]
     pub quick: bool,
+    /// Whether it reads the site that `--site` names. With that option, only such workloads run;
+    /// without it, all others.
+    #[serde(default)]
+    pub site: bool,
 }
 
 /// When a workload's requests are sent.
@@ -406,6 +424,9 @@ impl Experiment {
         }
         if !(0.0..=1.0).contains(&header.foreign_max) {
             return self.complain("foreign_max is a share, 0 to 1");
+        }
+        if !(1..=QUICK_S_MAX).contains(&header.quick_s) {
+            return self.complain(format!("quick_s is 1 to {QUICK_S_MAX} seconds"));
         }
         for contender in &self.contenders {
             if contender.builtin.is_some() == contender.command.is_some() {

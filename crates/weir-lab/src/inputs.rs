@@ -1,4 +1,5 @@
-//! Inputs that are generated at run time: the binary packets of 7 KB to 70 MB.
+//! Inputs that are generated at run time: the binary packets of 7 KB to 70 MB, and the sessions of
+//! [`chat_session`].
 //!
 //! Data of size N is the `SplitMix64` sequence with the seed N, each number low byte first, cut to
 //! N bytes. JSON and XML contain the data in base64 without line breaks.
@@ -6,6 +7,8 @@
 //!
 //! Invariant: a file under its final name is complete, because it is written under another name and
 //! renamed.
+
+pub mod chat_session;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,13 +69,18 @@ pub fn binary_packets(dir: &Path, size: u64) -> Result<BTreeMap<String, PathBuf>
     for syntax in ["psyc", "json", "xml"] {
         let path = dir.join(format!("binary-{size}.{syntax}"));
         if !path.exists() {
-            let aside = path.with_extension(format!("{syntax}.part"));
-            fs::write(&aside, packet(size, syntax)).map_err(LabError::io(&aside))?;
-            fs::rename(&aside, &path).map_err(LabError::io(&path))?;
+            write_whole(&path, &packet(size, syntax))?;
         }
         files.insert(syntax.to_owned(), path);
     }
     Ok(files)
+}
+
+/// Writes a file under another name, and renames it.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let aside = PathBuf::from(format!("{}.part", path.display()));
+    fs::write(&aside, bytes).map_err(LabError::io(&aside))?;
+    fs::rename(&aside, path).map_err(LabError::io(path))
 }
 
 /// Base64 with padding, in one line.

@@ -50,9 +50,9 @@ enum Verb {
         #[command(flatten)]
         choice: Choice,
     },
-    /// Run an experiment and report.
+    /// Build the missing peers of an experiment, run it, and report.
     Run {
-        /// Name, alias or file of the experiment.
+        /// Name, alias or file of the experiment; `all` runs every experiment in turn.
         experiment: Option<String>,
         #[command(flatten)]
         choice: Choice,
@@ -167,7 +167,8 @@ struct Choice {
     /// Seed instead of that of the experiment.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run three short blocks, only to check that everything works.
+    /// Run three short blocks, only to check that everything works. What does not fit into the
+    /// time of the experiment's quick form is left out.
     #[arg(long)]
     quick: bool,
     /// Time for the whole command, like 10m: no block is started that would probably
@@ -178,6 +179,9 @@ struct Choice {
     /// instead of the experiment's.
     #[arg(long, value_name = "SHARE")]
     foreign_max: Option<f64>,
+    /// Address of your own server, for experiments that read one: boundary-http.
+    #[arg(long, value_name = "URL", value_parser = site)]
+    site: Option<String>,
     /// Accept unoptimised contenders, whose figures mean nothing.
     #[arg(long, hide = true)]
     allow_debug: bool,
@@ -192,9 +196,19 @@ impl Choice {
             foreign_max: self.foreign_max,
             only: self.only,
             budget: self.budget,
+            site: self.site,
             allow_debug: self.allow_debug,
         }
     }
+}
+
+/// An address that a contender can get as a parameter.
+fn site(text: &str) -> std::result::Result<String, String> {
+    let is_http = text.starts_with("http://") || text.starts_with("https://");
+    if is_http && !text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Ok(text.to_owned());
+    }
+    Err("an address begins with http:// or https:// and has no blanks".to_owned())
 }
 
 fn main() -> ExitCode {

@@ -106,11 +106,12 @@ fn sections(
 /// The command that repeats the run.
 fn again(experiment: &Experiment, plan: &Plan) -> Section {
     let command = format!(
-        "`weir-lab run {} --seed {} --blocks {}{}{}`",
+        "`weir-lab run {} --seed {} --blocks {}{}{}{}`",
         experiment.header.name,
         plan.seed,
         plan.blocks,
         if plan.quick { " --quick" } else { "" },
+        if plan.site { " --site URL" } else { "" },
         if plan.only.is_empty() {
             String::new()
         } else {
@@ -144,21 +145,28 @@ fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
     if plan.quick {
         text.push_str(" **Quick run: good for checking, not for quoting.**");
     }
+    if plan.site {
+        text.push_str(" It read a site whose address is not stored.");
+    }
     text
 }
 
 /// The parts of a full run that this run lacks.
 fn gaps(plan: &Plan) -> Option<Section> {
-    if plan.absent.is_empty() {
-        return None;
-    }
-    let lines = plan.absent.iter().map(|absent| {
+    let absent = plan.absent.iter().map(|absent| {
         format!(
             "**{}** was left out: its program was not there. It needs {}.",
             absent.contender, absent.needs
         )
     });
-    Some(Section::new("Gaps", vec![Part::List(lines.collect())]))
+    let cut = plan.cut.iter().map(|cut| {
+        format!(
+            "A quick run had time for the first {} of {} cells.",
+            cut.checked, cut.of
+        )
+    });
+    let lines: Vec<String> = absent.chain(cut).collect();
+    (!lines.is_empty()).then(|| Section::new("Gaps", vec![Part::List(lines)]))
 }
 
 /// The contenders that failed: at which block and workload, and the error.

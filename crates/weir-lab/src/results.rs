@@ -56,6 +56,32 @@ pub struct Plan {
     /// Contenders that failed before the first timing, and have no cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Failure>,
+    /// The cells of a quick run, if not all fitted into its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
+    /// Whether it read the site that `--site` named.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub site: bool,
+}
+
+/// The part of the cells for which a quick run had time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// Number of cells that were checked: the first ones.
+    pub checked: usize,
+    /// Number of cells of the quick form.
+    pub of: usize,
+}
+
+impl Cut {
+    /// A sentence for the user.
+    pub fn line(&self) -> String {
+        format!(
+            "LEFT OUT: the last {} of {} cells, because a quick run had no time for them",
+            self.of - self.checked,
+            self.of
+        )
+    }
 }
 
 /// A contender that failed.

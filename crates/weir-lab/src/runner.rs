@@ -9,37 +9,40 @@
 //! A contender that fails (does not start, dies, hangs, or reports an error) is ended and named in
 //! the report, and the others continue. A contender that fails in two blocks is not started again.
 //!
+//! A quick run has a time limit: `quick_s` of the experiment, or `--budget`. Cells that are not
+//! checked in the first part of this time are left out, and a block ends after the round in which
+//! the time is up.
+//!
 //! Invariants: no time is stored before the answers agreed. A stored block has all planned samples
-//! of a contender or, if the contender failed, none. The random draws of a block depend only on the
-//! seed and the number of the block, so a resumed run draws what an uninterrupted run does.
+//! of a contender or, if the contender failed, none; a block of a quick run may have fewer rounds.
+//! The random draws of a block depend only on the seed and the number of the block, so a resumed run
+//! draws what an uninterrupted run does.
 
 mod inproc;
 mod process;
+mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::canary::{Canary, Reading};
-use crate::child::{Launch, Reaper};
 use crate::error::{LabError, Result};
-use crate::experiment::matrix::{Cell, Matrix, Narrow};
-use crate::experiment::{ContenderSpec, Experiment, Mode, Pin, PinName};
+use crate::experiment::matrix::Matrix;
+use crate::experiment::{Experiment, Mode};
 use crate::fingerprint::{Fingerprint, utc_now};
 use crate::machine::{self, Shares, allowed_cpus};
-use crate::protocol::{Answer, Fields, Hello};
 use crate::results::{Block, BlockHead, Failure, Plan, PlannedCell, ResultSet, SCHEMA, Sample};
 use crate::rng::SplitMix64;
 use crate::stats::median;
 
-/// Maximum padding of a child's environment, in bytes.
-const PADDING_MAX: usize = 4_096;
+pub(crate) use session::{Prepared, Session};
+
 /// Share of disturbed blocks above which a run decides no claim.
 const DISTURBED_MAX: f64 = 0.30;
 /// Number of blocks in which a contender may fail; later blocks run without it.
@@ -61,8 +64,10 @@ pub struct Options {
     /// Limit on the share of foreign CPU time instead of that of the experiment.
     pub foreign_max: Option<f64>,
     /// Time for the whole command. A block that would probably end later is not started, but one
-    /// block is always measured.
+    /// block is always measured. The default of a quick run is that of the experiment.
     pub budget: Option<Duration>,
+    /// Address of a server of the user, for experiments that read one.
+    pub site: Option<String>,
     /// Accepts unoptimised contenders; for tests of the lab itself.
     pub allow_debug: bool,
 }
@@ -80,25 +85,6 @@ pub struct Places {
     pub results: PathBuf,
     /// Directory of generated inputs and scratch files.
     pub scratch: PathBuf,
-}
-
-/// The data that every block needs.
-pub(crate) struct Session {
-    pub(crate) experiment: Experiment,
-    pub(crate) matrix: Matrix,
-    pub(crate) places: Places,
-    pub(crate) cpu: Option<usize>,
-    pub(crate) options: Options,
-    pub(crate) stop: Arc<AtomicBool>,
-    started: Instant,
-    _reaper: Reaper,
-}
-
-/// Cells that must be measured, with the results of the check.
-pub(crate) struct Prepared {
-    pub(crate) cells: Vec<PlannedCell>,
-    pub(crate) versions: BTreeMap<String, Fields>,
-    pub(crate) failed: Vec<Failure>,
 }
 
 /// The result of a block.
@@ -126,204 +112,6 @@ impl Measured {
     }
 }
 
-impl Session {
-    pub(crate) fn new(
-        experiment: Experiment,
-        options: &Options,
-        places: &Places,
-        stop: Arc<AtomicBool>,
-    ) -> Result<Session> {
-        let started = Instant::now();
-        let narrow = Narrow {
-            only: options.only.clone(),
-            quick: options.quick,
-            peers: places.peers.clone(),
-        };
-        let generated = places.scratch.join("inputs");
-        let matrix = Matrix::expand(&experiment, &places.root, &generated, &narrow)?;
-        let cpu = match experiment.header.pin {
-            Pin::Cpu(cpu) => Some(cpu),
-            Pin::Named(PinName::None) => None,
-            Pin::Named(PinName::Auto) => allowed_cpus().last().copied(),
-        };
-        fs::create_dir_all(&places.scratch).map_err(LabError::io(&places.scratch))?;
-        Ok(Session {
-            experiment,
-            matrix,
-            places: places.clone(),
-            cpu,
-            options: options.clone(),
-            stop,
-            started,
-            _reaper: Reaper::start(&places.lab)?,
-        })
-    }
-
-    /// Ends a run that the user interrupted before its blocks.
-    pub(crate) fn check_cancelled(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(LabError::Cancelled);
-        }
-        Ok(())
-    }
-
-    /// Whether the remaining budget is too short for a block as long as the longest of `times`.
-    fn is_over_budget(&self, times: &[f64]) -> bool {
-        let longest = times.iter().copied().reduce(f64::max);
-        let (Some(budget), Some(longest)) = (self.options.budget, longest) else {
-            return false;
-        };
-        self.started.elapsed().as_secs_f64() + longest > budget.as_secs_f64()
-    }
-
-    pub(crate) fn check_stop(&self, dir: &Path) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(LabError::Interrupted {
-                dir: dir.to_owned(),
-            });
-        }
-        Ok(())
-    }
-
-    pub(crate) fn launch(&self, rng: &mut SplitMix64) -> Launch {
-        Launch {
-            cpu: self.cpu,
-            timeout: Duration::from_secs(self.experiment.header.timeout_s),
-            padding: rng.below(PADDING_MAX),
-        }
-    }
-
-    /// The command of a resident contender.
-    pub(crate) fn words(&self, contender: &ContenderSpec) -> Vec<String> {
-        if let Some(builtin) = &contender.builtin {
-            let lab = self.places.lab.display().to_string();
-            return vec![lab, "contender".to_owned(), builtin.clone()];
-        }
-        let words = contender.command.as_deref().unwrap_or_default();
-        words.iter().map(|word| self.fill(word)).collect()
-    }
-
-    /// Replaces `{lab}`, `{peers}`, `{root}` and `{dir}`.
-    pub(crate) fn fill(&self, word: &str) -> String {
-        word.replace("{lab}", &self.places.lab.display().to_string())
-            .replace("{peers}", &self.places.peers.display().to_string())
-            .replace("{root}", &self.places.root.display().to_string())
-            .replace("{dir}", &self.places.scratch.display().to_string())
-    }
-
-    /// The input of the contender of `cell` in `block`.
-    pub(crate) fn fields(&self, cell: &Cell, block: usize) -> Fields {
-        let mut fields = self.matrix.fields(cell);
-        fields.insert("block".to_owned(), block.to_string());
-        fields.insert("dir".to_owned(), self.places.scratch.display().to_string());
-        fields
-    }
-
-    /// Converts `error` at `cell` to a failure of the contender; other errors end the run.
-    pub(crate) fn failure(&self, cell: &Cell, error: LabError) -> Result<Failure> {
-        if !error.is_of_one_contender() {
-            return Err(error);
-        }
-        Ok(Failure {
-            contender: self.matrix.contender(cell).name.clone(),
-            workload: self.matrix.workload(cell).name.clone(),
-            what: error.to_string(),
-        })
-    }
-
-    pub(crate) fn refuse_unoptimised(&self, name: &str, hello: &Hello) -> Result<()> {
-        if hello.profile == "optimised" || self.options.allow_debug {
-            return Ok(());
-        }
-        Err(LabError::Unoptimised {
-            contender: name.to_owned(),
-            profile: hello.profile.clone(),
-        })
-    }
-
-    /// Cell `number` of the matrix in the form of a plan.
-    pub(crate) fn planned(&self, number: usize, iterations: u64, answer: Answer) -> PlannedCell {
-        let cell = &self.matrix.cells[number];
-        let workload = self.matrix.workload(cell);
-        PlannedCell {
-            contender: self.matrix.contender(cell).name.clone(),
-            workload: workload.name.clone(),
-            items: workload.items,
-            iterations,
-            samples: workload.samples.unwrap_or(usize::MAX),
-            answer,
-        }
-    }
-
-    /// Removes the cells of contenders that `failed` from the matrix and from `cells`. If no
-    /// contender is left, returns the first failure as the error.
-    pub(crate) fn keep(
-        &mut self,
-        mut cells: Vec<PlannedCell>,
-        versions: BTreeMap<String, Fields>,
-        failed: Vec<Failure>,
-    ) -> Result<Prepared> {
-        let down = |name: &str| failed.iter().any(|failure| failure.contender == name);
-        cells.retain(|cell| !down(&cell.contender));
-        let contenders = &self.matrix.contenders;
-        self.matrix
-            .cells
-            .retain(|cell| !down(&contenders[cell.contender].name));
-        if let (true, Some(first)) = (cells.is_empty(), failed.first()) {
-            return Err(LabError::Unable {
-                what: first.what.clone(),
-            });
-        }
-        Ok(Prepared {
-            cells,
-            versions,
-            failed,
-        })
-    }
-
-    /// Compares the answers of every answer group at every workload. A cell without an answer is
-    /// skipped.
-    pub(crate) fn compare(&self, answers: &[Option<Answer>]) -> Result<()> {
-        let mut first: BTreeMap<(String, usize), (usize, u64)> = BTreeMap::new();
-        for (number, (cell, answer)) in self.matrix.cells.iter().zip(answers).enumerate() {
-            let contender = self.matrix.contender(cell);
-            let (Some(group), Some(answer)) = (&contender.answers, answer) else {
-                continue;
-            };
-            let key = (group.clone(), cell.workload);
-            let (other, content) = *first.entry(key).or_insert((number, answer.content));
-            if content != answer.content {
-                let left = &self.matrix.cells[other];
-                return Err(LabError::Disagree {
-                    workload: self.matrix.workload(cell).name.clone(),
-                    left: self.matrix.contender(left).name.clone(),
-                    left_answer: format!("{content:016x}"),
-                    right: contender.name.clone(),
-                    right_answer: format!("{:016x}", answer.content),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Bytes of every measured program, by name.
-    fn programs(&self) -> Result<BTreeMap<String, Vec<u8>>> {
-        let mut programs = BTreeMap::new();
-        for contender in &self.matrix.contenders {
-            let words = self.words(contender);
-            let Some(path) = words.first().map(PathBuf::from) else {
-                continue;
-            };
-            let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
-            let name = name.unwrap_or_default();
-            if !programs.contains_key(&name) && path.is_file() {
-                programs.insert(name, fs::read(&path).map_err(LabError::io(&path))?);
-            }
-        }
-        Ok(programs)
-    }
-}
-
 /// Checks that all contenders start and give equal answers. Only the batch sizes are timed.
 pub fn check(
     experiment: Experiment,
@@ -334,6 +122,23 @@ pub fn check(
     let _elsewhere = StandAside::new(session.cpu);
     let prepared = prepare(&mut session)?;
     Ok((session.matrix, prepared.cells, prepared.failed))
+}
+
+/// Prepares the run, and reports its course.
+fn check_all(session: &mut Session, progress: &mut dyn Write) -> Result<Prepared> {
+    if let Some((_, limit)) = session.quick_left() {
+        let line = format!("a quick run, which takes about {limit:.0} s at most");
+        say(progress, &line);
+    }
+    say(progress, "checking that contenders agree");
+    let prepared = prepare(session)?;
+    for failure in &prepared.failed {
+        say(progress, &failure.line());
+    }
+    if let Some(cut) = session.cut {
+        say(progress, &cut.line());
+    }
+    Ok(prepared)
 }
 
 fn prepare(session: &mut Session) -> Result<Prepared> {
@@ -367,11 +172,7 @@ pub fn start(
     for absent in &session.matrix.absent {
         say(progress, &absent.line());
     }
-    say(progress, "checking that contenders agree");
-    let prepared = prepare(&mut session)?;
-    for failure in &prepared.failed {
-        say(progress, &failure.line());
-    }
+    let prepared = check_all(&mut session, progress)?;
     let fingerprint = Fingerprint::take(
         &places.root,
         &places.scratch,
@@ -390,6 +191,8 @@ pub fn start(
         cells: prepared.cells,
         absent: session.matrix.absent.clone(),
         failed: prepared.failed,
+        cut: session.cut,
+        site: options.site.is_some(),
     };
     let id = SplitMix64::new(crate::clock::wall_ns() ^ u64::from(std::process::id())).next_u64();
     let name = format!(
@@ -421,13 +224,16 @@ pub fn resume(
         only: plan.only.clone(),
         ..options.clone()
     };
-    let mut session = Session::new(experiment, &options, places, stop)?;
-    let _elsewhere = StandAside::new(session.cpu);
-    say(progress, "checking that contenders agree");
-    let prepared = prepare(&mut session)?;
-    for failure in &prepared.failed {
-        say(progress, &failure.line());
+    if plan.site != options.site.is_some() {
+        let what = "give --site if and only if the run began with it";
+        return Err(LabError::Usage {
+            what: what.to_owned(),
+        });
     }
+    let mut session = Session::new(experiment, &options, places, stop)?;
+    session.follow(plan.cut);
+    let _elsewhere = StandAside::new(session.cpu);
+    let prepared = check_all(&mut session, progress)?;
     let fingerprint = Fingerprint::take(
         &places.root,
         &places.scratch,
@@ -493,7 +299,8 @@ fn blocks_of(
             say(progress, &failure.line());
         }
         let line = block_line(&head, plan.blocks);
-        say(progress, &(line + &time_left(plan, set, number, &times)));
+        let left = time_left(session, plan, set, number, &times);
+        say(progress, &(line + &left));
     }
     #[allow(clippy::cast_precision_loss)] // at most a thousand blocks
     let share = disturbed as f64 / measured as f64;
@@ -570,13 +377,22 @@ fn block_line(head: &BlockHead, blocks: usize) -> String {
     )
 }
 
-/// Estimates the seconds for the missing blocks after `number` from the median of `times`; empty if
-/// no block is missing.
-fn time_left(plan: &Plan, set: &ResultSet, number: usize, times: &[f64]) -> String {
+/// Estimates the seconds for the missing blocks after `number` from the median of `times`, for a
+/// quick run at most the rest of its time; empty if no block is missing.
+fn time_left(
+    session: &Session,
+    plan: &Plan,
+    set: &ResultSet,
+    number: usize,
+    times: &[f64],
+) -> String {
     let missing = (number + 1..plan.blocks).filter(|block| !set.has_block(*block));
     let Some(left) = median(times).map(|time| time * missing.map(|_| 1.0).sum::<f64>()) else {
         return String::new();
     };
+    if let (true, Some((rest, limit))) = (left > 0.0, session.quick_left()) {
+        return format!(", about {:.0} s left of {limit:.0} s", left.min(rest));
+    }
     match left {
         0.0 => String::new(),
         left if left < 90.0 => format!(", about {left:.0} s left"),

@@ -105,6 +105,8 @@ fn summary(set: u64, factor: f64) -> Summary {
             .collect(),
         absent: Vec::new(),
         failed: Vec::new(),
+        cut: None,
+        site: false,
     };
     let mut rng = SplitMix64::derive(set, "samples");
     let block = |number| {
@@ -187,6 +189,8 @@ fn a_disturbed_block_is_in_no_figure() {
         }],
         absent: Vec::new(),
         failed: Vec::new(),
+        cut: None,
+        site: false,
     };
     let block = |number, disturbed, wall_ns| Block {
         head: BlockHead {

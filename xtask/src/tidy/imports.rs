@@ -197,7 +197,8 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-lab",
         layer: 5,
-        ours: &["weir-psyc", "weir-scan", "weir-adf", "weir"],
+        // `micro-machine` measures the machine without a store.
+        ours: &["weir-psyc", "weir-scan", "weir-adf", "weir-core", "weir"],
         foreign: &[
             "anstream",
             "anyhow",

@@ -19,11 +19,12 @@ pub struct Owned;
 #[derive(Debug)]
 pub struct Borrowed;
 
-fn refused(error: &serde_json::Error) -> ContenderError {
+pub(super) fn refused(error: &serde_json::Error) -> ContenderError {
     ContenderError::Refused(error.to_string())
 }
 
-fn versions() -> Fields {
+/// The version that every form of `serde_json` reports.
+pub(super) fn versions() -> Fields {
     let version = env!("WEIR_LAB_SERDE_JSON");
     Fields::from([("serde_json".to_owned(), version.to_owned())])
 }

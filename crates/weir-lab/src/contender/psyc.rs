@@ -35,7 +35,7 @@ impl Default for OursStream {
 }
 
 /// The version that every form of `weir-psyc` reports.
-fn our_versions() -> Fields {
+pub(super) fn our_versions() -> Fields {
     Fields::from([("weir-psyc".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
 }
 
@@ -159,13 +159,20 @@ pub fn variable_content(operator: u8, name: &[u8], value: &[u8]) -> u64 {
     pair(b'v', &[&[operator], name].concat(), value)
 }
 
-enum PacketPart<'a> {
+/// A part that the naive scan finds.
+pub(super) enum PacketPart<'a> {
+    /// A modifier.
     Variable {
+        /// Its operator.
         operator: u8,
+        /// Its name.
         name: &'a [u8],
+        /// Its value.
         value: &'a [u8],
     },
+    /// The method.
     Method(&'a [u8]),
+    /// The data.
     Data(&'a [u8]),
 }
 
@@ -193,7 +200,7 @@ fn number(digits: &[u8]) -> Result<usize, ContenderError> {
 }
 
 /// Reads one packet and reports its parts in order.
-fn scan<'a>(
+pub(super) fn scan<'a>(
     packet: &'a [u8],
     found: &mut impl FnMut(PacketPart<'a>),
 ) -> Result<(), ContenderError> {

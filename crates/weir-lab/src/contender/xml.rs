@@ -22,10 +22,15 @@ fn refused(error: impl Display) -> ContenderError {
     ContenderError::Refused(error.to_string())
 }
 
+/// The version that every form of quick-xml reports.
+pub(super) fn versions() -> Fields {
+    let version = env!("WEIR_LAB_QUICK_XML");
+    Fields::from([("quick-xml".to_owned(), version.to_owned())])
+}
+
 impl Parser for QuickXml {
     fn versions(&self) -> Fields {
-        let version = env!("WEIR_LAB_QUICK_XML");
-        Fields::from([("quick-xml".to_owned(), version.to_owned())])
+        versions()
     }
 
     fn pass(&mut self, packet: &[u8]) -> Result<u64, ContenderError> {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::reference::matches;
 use super::{ContenderSpec, Experiment, Items, WorkloadSpec};
 use crate::error::{LabError, Result};
-use crate::inputs;
+use crate::inputs::{self, chat_session};
 use crate::protocol::Fields;
 
 /// Suffix of the name of a twin.
@@ -71,8 +71,10 @@ pub struct Absent {
 pub struct Narrow {
     /// Contenders to run; empty means all.
     pub only: Vec<String>,
-    /// Leaves workloads with `quick = false` out.
+    /// Leaves workloads and contenders with `quick = false` out.
     pub quick: bool,
+    /// Runs the workloads with `site = true` instead of the others.
+    pub site: bool,
     /// Directory of the peers. If the program of a contender with `needs` is missing there, the
     /// contender is left out, unless it was named explicitly.
     pub peers: PathBuf,
@@ -89,6 +91,29 @@ impl Absent {
 }
 
 impl Narrow {
+    /// The workloads to run, each with its sizes.
+    fn workloads(
+        &self,
+        experiment: &Experiment,
+        root: &Path,
+        generated: &Path,
+    ) -> Result<Vec<Workload>> {
+        let name = &experiment.header.name;
+        let all = &experiment.workloads;
+        if self.site && !all.iter().any(|spec| spec.site) {
+            return Err(LabError::Usage {
+                what: format!("no workload of `{name}` reads a site; leave --site out"),
+            });
+        }
+        let mut workloads = Vec::new();
+        for spec in all {
+            if spec.site == self.site && (spec.quick || !self.quick) {
+                expand_workload(name, spec, root, generated, &mut workloads)?;
+            }
+        }
+        Ok(workloads)
+    }
+
     /// Why a contender is left out: its program is missing.
     fn missing(&self, contender: &ContenderSpec) -> Option<Absent> {
         let needs = contender.needs.clone()?;
@@ -136,6 +161,8 @@ impl Matrix {
                     .iter()
                     .any(|wanted| wanted == &contender.name || wanted == plain)
             });
+        } else if narrow.quick {
+            contenders.retain(|contender| contender.quick);
         }
         let mut absent = Vec::new();
         contenders.retain(|contender| {
@@ -143,14 +170,7 @@ impl Matrix {
             absent.extend(missing.clone());
             missing.is_none()
         });
-        let mut workloads = Vec::new();
-        for spec in experiment
-            .workloads
-            .iter()
-            .filter(|spec| spec.quick || !narrow.quick)
-        {
-            expand_workload(name, spec, root, generated, &mut workloads)?;
-        }
+        let workloads = narrow.workloads(experiment, root, generated)?;
         let mut matrix = Matrix {
             contenders,
             workloads,
@@ -282,9 +302,10 @@ fn expand_workload(
                 .map(|(s, f)| (s.clone(), root.join(fill(f))))
                 .collect(),
             (Some("binary-packet"), Some(size)) => inputs::binary_packets(generated, size)?,
+            (Some("chat-session"), Some(size)) => chat_session::files(generated, size)?,
             (Some(other), _) => {
                 let what = format!(
-                    "workload `{}`: cannot generate `{other}`; `binary-packet` with sizes is known",
+                    "workload `{}`: cannot generate `{other}`; `binary-packet` and `chat-session` with sizes are known",
                     spec.name
                 );
                 return Err(LabError::experiment(experiment, what));
@@ -384,6 +405,44 @@ reason = "too slow"
         assert_eq!(matrix.workload(cell).items, 10);
         let file = &matrix.cells[matrix.find("a", "file").unwrap()];
         assert_eq!(matrix.fields(file)["file"], "/r/one.x");
+    }
+
+    #[test]
+    fn a_site_and_the_quick_form_choose_workloads_and_contenders() {
+        let text = TEXT
+            .replace(
+                "params = { units = 3 }",
+                "params = { units = 3 }\nquick = false",
+            )
+            .replace("name = \"file\"", "name = \"file\"\nsite = true");
+        let cells = |narrow: &Narrow| {
+            let matrix = expand(&text, narrow);
+            let named = matrix.cells.iter().map(|cell| {
+                let (contender, workload) = (matrix.contender(cell), matrix.workload(cell));
+                format!("{}/{}", contender.name, workload.name)
+            });
+            named.collect::<Vec<_>>()
+        };
+        let quick = Narrow {
+            quick: true,
+            ..Narrow::default()
+        };
+        assert_eq!(
+            cells(&quick),
+            ["a/n10", "a~twin/n10", "a/n20", "a~twin/n20"]
+        );
+        let site = Narrow {
+            site: true,
+            ..Narrow::default()
+        };
+        assert_eq!(cells(&site), ["a/file", "a~twin/file"]);
+        // A contender that is named explicitly runs in the quick form, too.
+        let named = Narrow {
+            only: vec!["b".into()],
+            quick: true,
+            ..Narrow::default()
+        };
+        assert_eq!(cells(&named), ["b/n10"]);
     }
 
     #[test]

@@ -19,9 +19,12 @@ const WINDOWS: usize = 3;
 const STEADY: f64 = 0.02;
 
 /// The children of a block.
+#[derive(Default)]
 struct Children {
     running: BTreeMap<usize, Child>,
     failed: Vec<Failure>,
+    /// Contenders that were started, by number.
+    seen: BTreeSet<usize>,
 }
 
 impl Children {
@@ -33,32 +36,38 @@ impl Children {
         without: &BTreeSet<String>,
         rng: &mut SplitMix64,
     ) -> Result<Children> {
-        let mut children = Children {
-            running: BTreeMap::new(),
-            failed: Vec::new(),
-        };
-        let mut seen = BTreeSet::new();
+        let mut children = Children::default();
         for (number, cell) in session.matrix.cells.iter().enumerate() {
-            let contender = session.matrix.contender(cell);
-            if without.contains(&contender.name) {
-                continue;
+            if !without.contains(&session.matrix.contender(cell).name) {
+                children.add(session, number, block, rng)?;
             }
-            if seen.insert(cell.contender) {
-                let words = session.words(contender);
-                let started = Child::start(&contender.name, &words, session.launch(rng));
-                match started {
-                    Ok(child) => {
-                        session.refuse_unoptimised(&contender.name, child.hello())?;
-                        children.running.insert(cell.contender, child);
-                    }
-                    Err(error) => children.failed.push(session.failure(cell, error)?),
-                }
-            }
-            children.ask(session, number, |child| {
-                child.load(number, session.fields(cell, block))
-            })?;
         }
         Ok(children)
+    }
+
+    /// Starts the contender of cell `number` if it was not started yet, and loads the input of the
+    /// cell.
+    fn add(
+        &mut self,
+        session: &Session,
+        number: usize,
+        block: usize,
+        rng: &mut SplitMix64,
+    ) -> Result<()> {
+        let cell = &session.matrix.cells[number];
+        if self.seen.insert(cell.contender) {
+            let contender = session.matrix.contender(cell);
+            let words = session.words(contender);
+            match Child::start(&contender.name, &words, session.launch(rng)) {
+                Ok(child) => {
+                    session.refuse_unoptimised(&contender.name, child.hello())?;
+                    self.running.insert(cell.contender, child);
+                }
+                Err(error) => self.failed.push(session.failure(cell, error)?),
+            }
+        }
+        let load = |child: &mut Child| child.load(number, session.fields(cell, block));
+        self.ask(session, number, load).map(drop)
     }
 
     /// The answer of the contender of cell `number` to `question`; `None` if the contender failed
@@ -84,15 +93,21 @@ impl Children {
     }
 }
 
-/// Starts all contenders, compares answers, and finds the batch sizes.
+/// Starts the contenders, compares answers, and finds the batch sizes. A quick run leaves out the
+/// cells for which it has no time.
 pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
     let mut rng = SplitMix64::derive(session.experiment.header.seed, "prepare");
-    let mut children = Children::start(session, 0, &BTreeSet::new(), &mut rng)?;
+    let mut children = Children::default();
     let mut answers = Vec::new();
     for number in 0..session.matrix.cells.len() {
         session.check_cancelled()?;
+        if number > 0 && session.is_check_over() {
+            break;
+        }
+        children.add(session, number, 0, &mut rng)?;
         answers.push(children.ask(session, number, |child| child.check(number))?);
     }
+    session.cut(answers.len());
     session.compare(&answers)?;
     let mut cells = Vec::new();
     for (number, answer) in answers.into_iter().enumerate() {
@@ -153,6 +168,9 @@ pub(super) fn block(
     let mut samples = Vec::with_capacity(order.len() * plan.samples);
     let from = moment(session, &pids);
     for round in 0..plan.samples {
+        if round > 0 && session.is_quick_over() {
+            break;
+        }
         rng.shuffle(&mut order);
         for cell in &order {
             session.check_stop(dir)?;
@@ -182,18 +200,16 @@ fn once(child: &mut Child, cell: usize, planned: &PlannedCell) -> Result<Timed> 
     Err(LabError::contender(&planned.contender, what))
 }
 
-/// Runs batches until three in a row agree, or until the time is up.
+/// Runs batches until three in a row agree, or until the time is up. A quick run has no warm-up.
 #[allow(clippy::cast_precision_loss)] // nanoseconds of a batch
 fn warm_up(session: &Session, child: &mut Child, cell: usize, planned: &PlannedCell) -> Result<()> {
-    let header = &session.experiment.header;
-    let budget_ms = if session.options.quick {
-        1.min(header.warmup_ms)
-    } else {
-        header.warmup_ms
-    };
+    if session.options.quick {
+        return Ok(());
+    }
+    let budget_ns = session.experiment.header.warmup_ms * 1_000_000;
     let mut spent = 0u64;
     let mut windows: Vec<f64> = Vec::new();
-    while spent < budget_ms * 1_000_000 {
+    while spent < budget_ns {
         let wall = child.run(cell, planned.iterations)?.wall_ns;
         spent += wall.max(1);
         windows.push(wall as f64);

@@ -77,6 +77,9 @@ pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
     let mut failed = Vec::new();
     for cell in &session.matrix.cells {
         session.check_cancelled()?;
+        if !answers.is_empty() && session.is_check_over() {
+            break;
+        }
         let run = || once(session, cell, 0, &mut rng);
         let answer = attempt(session, cell, &mut failed, run)?;
         answers.push(answer.map(|(_, content)| Answer {
@@ -84,6 +87,7 @@ pub(super) fn prepare(session: &mut Session) -> Result<Prepared> {
             ..Answer::default()
         }));
     }
+    session.cut(answers.len());
     session.compare(&answers)?;
     let cells = answers
         .into_iter()
@@ -118,6 +122,9 @@ pub(super) fn block(
     let from = moment(session, &[]);
     let mut ours = 0u64;
     for round in 0..plan.samples {
+        if round > 0 && session.is_quick_over() {
+            break;
+        }
         rng.shuffle(&mut order);
         for cell in &order {
             session.check_stop(dir)?;
