@@ -101,6 +101,13 @@ fn programs(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyh
         &format!("{link}: examples/store"),
         says(&done, "3 4711 {\"state\":\"paid\"}"),
     );
+    let done = finish(Command::new(place.join("work_queue")).arg(place.join("example-queue")));
+    for line in ["job 3, delivery 2: failed", "dead letter: job 3"] {
+        report_verdict(
+            &format!("{link}: examples/work_queue, `{line}`"),
+            says(&done, line),
+        );
+    }
     let done = finish(&mut Command::new(place.join("query")));
     report_verdict(
         &format!("{link}: examples/query"),
@@ -185,12 +192,12 @@ fn codec(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow:
     let done = finish(fuzz().args([FUZZED, &seed]))
         .and_then(|_| finish(fuzz().args(["2000", &seed]).args(packets)));
     report_verdict(
-        &format!("{link}: any bytes to the codec, seed {seed}"),
+        &format!("{link}: any bytes to all functions of the codec, seed {seed}"),
         verdict(&done),
     );
-    let done = finish(&mut Command::new(place.join("psyc_allocs")));
+    let done = finish(Command::new(place.join("psyc_allocs")).args(["2000", &seed]));
     report_verdict(
-        &format!("{link}: the codec allocates nothing"),
+        &format!("{link}: the codec allocates nothing, seed {seed}"),
         verdict(&done),
     );
     let mut shell = Command::new("sh");
@@ -200,6 +207,14 @@ fn codec(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow:
         &format!("{link}: examples/psyc"),
         says(&done, ":_tag_relay\t7"),
     );
+    let done = finish(&mut Command::new(place.join("psyc_values")));
+    let text = "text: psyc://lock.example/~heron has entered psyc://lock.example/@reed";
+    for line in ["member two|part", text] {
+        report_verdict(
+            &format!("{link}: examples/psyc_values, `{line}`"),
+            says(&done, line),
+        );
+    }
     Ok(())
 }
 

@@ -35,6 +35,8 @@ static void null_and_stale(void)
     CHECK(weir_query_enqueue_copy(query, source, many, NULL, none, 0, NULL) == WEIR_E_NULL_POINTER);
     CHECK(weir_query_enqueue_copy(query, source, endless, NULL, none, 0, NULL) == WEIR_E_BAD_LENGTH);
     CHECK(weir_sync((weir *)query, NULL) == WEIR_E_BAD_HANDLE);
+    CHECK(weir_pending_received((weir_pending *)query, 0, NULL) == WEIR_E_BAD_HANDLE);
+    CHECK(weir_pending_received(NULL, 0, NULL) == WEIR_E_NULL_POINTER);
     weir_page_release((weir_page *)query);
     CHECK(weir_query_next((weir_query *)&source, 0, 0, &page, NULL) == WEIR_E_BAD_HANDLE);
     weir_query_free(query);

@@ -506,7 +506,11 @@ static void rendered(text *to, const char *kind, int32_t (*render)(void *, uint8
 
 static int32_t packet_of(void *of, uint8_t *out, size_t room, size_t *size, weir_error *error)
 {
-    return weir_psyc_render(of, out, room, size, error);
+    weir_psyc_sizes sizes = {.struct_size = sizeof sizes};
+    int32_t measured = weir_psyc_measure(of, &sizes, NULL), done = weir_psyc_render(of, out, room, size, error);
+    if ((measured == WEIR_OK) != (done > 0) || (done > 0 && sizes.total != *size))
+        abort();
+    return done;
 }
 
 static void render(test *of)

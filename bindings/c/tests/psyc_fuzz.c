@@ -1,11 +1,12 @@
 /*
- * Passes random bytes to the codec through its C interface. Checks that nothing is read or written out of
- * bounds, that the events and the error do not depend on the pieces, and that every loop makes progress.
+ * Passes random bytes to all functions of the codec. Checks that nothing is read or written out of bounds, that the
+ * events and the error do not depend on the pieces, and that every loop makes progress.
  *
- *     psyc_fuzz ROUNDS [FILE...]      mutates the files, or built-in seeds
+ *     psyc_fuzz ROUNDS SEED [FILE...]      mutates the files, or built-in texts
  *
  * Input and output end at the end of a page that precedes an inaccessible page. This also detects an error in a
- * library that was built without sanitizers. With -DLIBFUZZER, the fuzzer calls LLVMFuzzerTestOneInput.
+ * library that was built without sanitizers. With -DLIBFUZZER, the fuzzer calls LLVMFuzzerTestOneInput. With
+ * -DCOUNT_ALLOCATIONS, the program also checks that no call of the codec allocates memory.
  */
 #define _DEFAULT_SOURCE
 
@@ -15,6 +16,10 @@
 #include <sys/mman.h>
 
 #include <weir_psyc.h>
+
+#ifdef COUNT_ALLOCATIONS
+#include "allocations.h"
+#endif
 
 #define CHECK(it) ((it) ? (void)0 : (printf("%s:%d: %s\n", __FILE__, __LINE__, #it), abort()))
 
@@ -92,6 +97,8 @@ static uint64_t parsed(uint32_t mode, const uint8_t *from, size_t len, size_t pi
                 sum = open;
         }
         used += now;
+        weir_psyc_parser_info info = {.struct_size = sizeof info};
+        CHECK(weir_psyc_parser_describe(&parser, &info, NULL) == WEIR_OK && info.offset == used);
         if (done == WEIR_NEED && given == len)
             return sum;
         if (done == WEIR_NEED)
@@ -147,67 +154,147 @@ static void walked(const uint8_t *from, size_t len)
     CHECK(done > 0 || done == WEIR_E_PROTOCOL);
 }
 
-/* Renders parts of the input: each length byte is used as the end of a part. */
-static void rendered(const uint8_t *from, size_t len)
+/* Calls a render function for the size, with one byte less than this size, and with the size. */
+#define RENDERED(function, ...)                                                                                \
+    do {                                                                                                       \
+        size_t size_ = 0, again_;                                                                              \
+        int32_t done_ = function(__VA_ARGS__, NULL, 0, &size_, NULL);                                          \
+        CHECK(done_ == WEIR_OK || done_ == WEIR_NEED || done_ == WEIR_E_BAD_REQUEST || done_ == WEIR_E_BAD_OPTION); \
+        if (done_ == WEIR_NEED) {                                                                              \
+            CHECK(size_ > 0 && size_ < GUARDED);                                                               \
+            uint8_t *out_ = output_end - size_;                                                                \
+            CHECK(function(__VA_ARGS__, out_ + 1, size_ - 1, &again_, NULL) == WEIR_NEED && again_ == size_);  \
+            CHECK(function(__VA_ARGS__, out_, size_, &again_, NULL) == WEIR_OK && again_ == size_);            \
+        }                                                                                                      \
+    } while (0)
+
+enum { PARTS = 6 };
+
+/* Cuts the input: each byte at the start of a part is its length. */
+static void cut(weir_slice all, weir_slice *part)
 {
-    weir_slice all = placed(from, len), part[6] = {{0}};
-    size_t at = 0, size = 0, again;
-    weir_psyc_modifier modifiers[2];
-    weir_psyc_item items[2];
-    for (int which = 0; which < 6 && at < len; which++) {
+    size_t at = 0;
+    for (int which = 0; which < PARTS && at < all.len; which++) {
         size_t want = all.ptr[at++] % 24;
-        if (want > len - at)
-            want = len - at;
+        if (want > all.len - at)
+            want = all.len - at;
         part[which] = (weir_slice){all.ptr + at, want};
         at += want;
     }
+}
+
+static void rendered_packet(const weir_psyc_packet *packet)
+{
+    weir_psyc_sizes sizes = {.struct_size = sizeof sizes};
+    size_t size = 0, count, used;
+    RENDERED(weir_psyc_render, packet);
+    int32_t done = weir_psyc_render(packet, NULL, 0, &size, NULL);
+    CHECK((weir_psyc_measure(packet, &sizes, NULL) == WEIR_OK) == (done == WEIR_NEED));
+    if (done != WEIR_NEED)
+        return;
+    CHECK(sizes.total == size && sizes.routing <= size && sizes.content <= size);
+    if (packet->flags & WEIR_PSYC_PACKET_RAW)
+        return; /* the bytes of a raw content need not be valid */
+    weir_psyc_parser parser = {.struct_size = sizeof parser};
+    weir_psyc_event events[ROOM];
+    CHECK(weir_psyc_parser_init(&parser, NULL, NULL) == WEIR_OK);
+    do
+        done = weir_psyc_parser_read(&parser, (weir_slice){output_end - size, size}, events, ROOM, &count, &used, NULL);
+    while (done == WEIR_OK);
+    CHECK(done == WEIR_READY && used == size);
+}
+
+/* Renders parts of the input as packets and values. */
+static void rendered(const uint8_t *from, size_t len)
+{
+    weir_slice all = placed(from, len), part[PARTS] = {{0}};
+    weir_psyc_modifier modifiers[2];
+    weir_psyc_item items[2];
+    weir_psyc_step steps[3];
+    cut(all, part);
     uint32_t flags = len ? all.ptr[len - 1] : 0;
-    for (int which = 0; which < 2; which++) {
+    for (uint32_t which = 0; which < 2; which++) {
         modifiers[which] = (weir_psyc_modifier){":=+-@?!x"[flags % 8], flags / 8 % 4, part[2 * which], part[2 * which + 1]};
         items[which] = (weir_psyc_item){.type = part[2 * which], .value = part[2 * which + 1], .length = flags / 32 % 4};
     }
+    for (uint32_t which = 0; which < 3; which++)
+        steps[which] = (weir_psyc_step){.kind = WEIR_PSYC_KEY + (flags + which) % 4, .length = flags / 16 % 4, .number = flags, .name = part[which]};
     weir_psyc_packet packet = {.struct_size = sizeof packet, .routing = modifiers, .routing_count = flags % 3,
                                .entity = modifiers, .entity_count = flags / 3 % 3, .method = part[4], .data = part[5],
-                               .length = flags / 64};
-    int32_t done = weir_psyc_render(&packet, NULL, 0, &size, NULL);
-    if (done == WEIR_NEED) {
-        CHECK(size < GUARDED);
-        CHECK(weir_psyc_render(&packet, output_end - size, size, &again, NULL) == WEIR_OK && again == size);
-        weir_psyc_parser parser = {.struct_size = sizeof parser};
-        weir_psyc_event events[ROOM];
-        size_t count, used;
-        CHECK(weir_psyc_parser_init(&parser, NULL, NULL) == WEIR_OK);
-        do
-            done = weir_psyc_parser_read(&parser, (weir_slice){output_end - size, size}, events, ROOM, &count, &used, NULL);
-        while (done == WEIR_OK);
-        CHECK(done == WEIR_READY && used == size);
-    } else {
-        CHECK(done == WEIR_E_BAD_REQUEST || done == WEIR_E_BAD_OPTION);
-    }
-    if (weir_psyc_render_list(part[5], items, 2, flags, NULL, 0, &size, NULL) == WEIR_NEED)
-        CHECK(weir_psyc_render_list(part[5], items, 2, flags, output_end - size, size, &again, NULL) == WEIR_OK && again == size);
-    weir_psyc_entry entry = {.key = part[4], .value = items[0]};
-    if (weir_psyc_render_dict(part[5], &entry, 1, flags, NULL, 0, &size, NULL) == WEIR_NEED)
-        CHECK(weir_psyc_render_dict(part[5], &entry, 1, flags, output_end - size, size, &again, NULL) == WEIR_OK && again == size);
-    if (weir_psyc_render_key(part[4], flags % 3, flags, NULL, 0, &size, NULL) == WEIR_NEED)
-        CHECK(weir_psyc_render_key(part[4], flags % 3, flags, output_end - size, size, &again, NULL) == WEIR_OK && again == size);
-    if (weir_psyc_render_value(items, flags, NULL, 0, &size, NULL) == WEIR_NEED)
-        CHECK(weir_psyc_render_value(items, flags, output_end - size, size, &again, NULL) == WEIR_OK && again == size);
-    weir_psyc_compact compact = {part[0], part[1]};
-    weir_slice name;
-    CHECK(weir_psyc_expand(&compact, 1, part[2], &name, NULL) == WEIR_OK);
-    inside(name, all);
-    CHECK(weir_psyc_contract(&compact, 1, name, &name, NULL) == WEIR_OK);
-    inside(name, all);
+                               .length = flags / 64, .state = (uint8_t)"\0=?x"[flags / 4 % 4]};
+    rendered_packet(&packet);
+    weir_psyc_packet raw = {.struct_size = sizeof raw, .flags = WEIR_PSYC_PACKET_RAW | WEIR_PSYC_PACKET_THRESHOLD, .threshold = flags,
+                            .routing = modifiers, .routing_count = flags % 3, .length = flags / 64, .content = part[5]};
+    rendered_packet(&raw);
+    RENDERED(weir_psyc_render_modifier, modifiers, flags);
+    RENDERED(weir_psyc_render_list, part[5], items, 2, flags);
+    weir_psyc_entry entry = {.key = part[4], .key_length = flags / 2 % 4, .value = items[0]};
+    RENDERED(weir_psyc_render_dict, part[5], &entry, 1, flags);
+    RENDERED(weir_psyc_render_key, part[4], flags % 4, flags);
+    RENDERED(weir_psyc_render_value, items, flags);
+    RENDERED(weir_psyc_render_update, steps, flags % 4, ":=+-@?!x"[flags % 8], items, flags);
+    weir_psyc_packet_id id = {part[0], part[1], part[2], part[3], part[4]}, back;
+    RENDERED(weir_psyc_render_packet_id, &id);
+    size_t size;
+    weir_psyc_render_packet_id(&id, output_end - GUARDED, GUARDED, &size, NULL);
+    CHECK(weir_psyc_parse_packet_id((weir_slice){output_end - GUARDED, size}, &back, NULL) == WEIR_OK);
+    CHECK(back.fragment.len == id.fragment.len && (!id.fragment.len || !memcmp(back.fragment.ptr, id.fragment.ptr, id.fragment.len)));
+}
+
+/* Fills the input as a template, with a small buffer. */
+static void filled(const uint8_t *from, size_t len)
+{
+    weir_slice all = placed(from, len), part[PARTS] = {{0}};
+    size_t windows = 0, size;
+    int32_t done;
+    cut(all, part);
     weir_psyc_template template = {.struct_size = sizeof template, .text = all};
     weir_psyc_binding binding = {part[0], part[1]};
     weir_psyc_cursor cursor = {.what = WEIR_PSYC_TEXT};
-    size_t windows = 0;
     do {
         CHECK(windows++ <= 32 * len + 4);
         done = weir_psyc_render_text(&template, &cursor, &binding, 1, output_end - 7, 7, &size, NULL);
         CHECK(done > 0 && size <= 7);
     } while (done == WEIR_NEED);
+}
+
+/* Passes the input as a name, a number and an address. */
+static void named(const uint8_t *from, size_t len)
+{
+    weir_slice all = placed(from, len), part[PARTS] = {{0}}, out;
+    weir_psyc_uniform uniform = {.struct_size = sizeof uniform};
+    weir_psyc_name name = {.struct_size = sizeof name};
+    weir_psyc_packet_id id;
+    int64_t integer;
+    uint64_t position;
+    uint32_t talk;
+    size_t index;
+    cut(all, part);
+    for (uint32_t any = 0; any < 2; any++)
+        if (weir_psyc_parse_uniform(all, any, &uniform, NULL) == WEIR_OK)
+            inside(uniform.body, all);
+    if (weir_psyc_parse_packet_id(all, &id, NULL) == WEIR_OK)
+        inside(id.fragment, all);
+    CHECK(weir_psyc_describe_name(all, &name, NULL) == WEIR_OK);
+    weir_psyc_standard_template(all, &out, NULL);
+    weir_psyc_list_index(all, &position, NULL);
+    weir_psyc_integer(all, &integer, NULL);
+    if (weir_psyc_date(all, &integer, NULL) == WEIR_OK)
+        weir_psyc_date_from_unix(integer, &integer, NULL);
+    weir_psyc_talk(all, &talk, NULL);
+    for (size_t at = 0; at < len; at++)
+        CHECK(weir_psyc_byte(all.ptr[at]) < 64);
+    for (int at = 0; at < 2; at++) {
+        int32_t done = (at ? weir_psyc_matches : weir_psyc_inherits)(part[0], all, NULL);
+        CHECK(done == WEIR_OK || done == WEIR_ABSENT || done == WEIR_E_PROTOCOL);
+    }
+    if (weir_psyc_lookup(part, PARTS, all, &index, NULL) == WEIR_OK)
+        CHECK(index < PARTS);
+    weir_psyc_compact compact = {part[0], part[1]};
+    CHECK(weir_psyc_expand(&compact, 1, part[2], &out, NULL) == WEIR_OK);
+    inside(out, all);
+    CHECK(weir_psyc_contract(&compact, 1, out, &out, NULL) == WEIR_OK);
+    inside(out, all);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *from, size_t len)
@@ -225,21 +312,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *from, size_t len)
     }
     walked(from, len);
     rendered(from, len);
-    weir_slice all = placed(from, len);
-    weir_psyc_uniform uniform = {.struct_size = sizeof uniform};
-    weir_psyc_name name = {.struct_size = sizeof name};
-    weir_psyc_packet_id id;
-    int64_t integer;
-    uint32_t talk;
-    if (weir_psyc_parse_uniform(all, 1, &uniform, NULL) == WEIR_OK)
-        inside(uniform.body, all);
-    if (weir_psyc_parse_packet_id(all, &id, NULL) == WEIR_OK)
-        inside(id.fragment, all);
-    CHECK(weir_psyc_describe_name(all, &name, NULL) == WEIR_OK);
-    weir_psyc_integer(all, &integer, NULL);
-    weir_psyc_date(all, &integer, NULL);
-    weir_psyc_matches(all, all, NULL);
-    weir_psyc_talk(all, &talk, NULL);
+    filled(from, len);
+    named(from, len);
     return 0;
 }
 
@@ -291,8 +365,21 @@ int main(int count, char **words)
                 }
             }
         }
+#ifdef COUNT_ALLOCATIONS
+        if (round == 0)
+            LLVMFuzzerTestOneInput(bytes, len); /* creates the data of this thread */
+        unsigned long before = allocations;
         LLVMFuzzerTestOneInput(bytes, len);
+        CHECK(allocations == before);
+#else
+        LLVMFuzzerTestOneInput(bytes, len);
+#endif
     }
+#ifdef COUNT_ALLOCATIONS
+    unsigned long before = allocations;
+    free(malloc(1));
+    CHECK(allocations > before);
+#endif
     printf("psyc_fuzz: %lu inputs\n", rounds);
     return 0;
 }

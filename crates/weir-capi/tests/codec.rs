@@ -480,7 +480,7 @@ fn output_that_overlaps_input_or_does_not_fit_is_left_alone() {
     }
 }
 
-/// Calls every function once with valid bytes and once with invalid ones.
+/// Calls functions of each kind with valid bytes and with invalid ones.
 fn all_of_it(events: &mut [PsycEvent], parts: &mut [PsycPart], out: &mut [u8]) {
     let mut error = zero::<Error>();
     let e = &raw mut error;

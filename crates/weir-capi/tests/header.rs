@@ -215,6 +215,22 @@ fn prototypes_are_those_of_the_code() {
 }
 
 #[test]
+fn every_function_of_the_codec_is_fuzzed() {
+    let program = read("../../bindings/c/tests/psyc_fuzz.c");
+    let words: BTreeSet<&str> = program
+        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .collect();
+    let functions = functions().into_iter().map(|function| function.name);
+    let codec: Vec<String> = functions
+        .filter(|name| name.starts_with("weir_psyc_"))
+        .collect();
+    assert!(codec.len() > 25);
+    for name in codec {
+        assert!(words.contains(name.as_str()), "{name}");
+    }
+}
+
+#[test]
 fn the_header_is_good_in_cxx() {
     let program = format!("{HEADERS}int main() {{ return weir_abi_version() == 0; }}\n");
     run("header.cc", &program, &["-std=c++11", "-fsyntax-only"]);
