@@ -13,7 +13,8 @@ import (
 	weir "weir.example/bindings/go"
 )
 
-// trial is a cluster of three nodes whose leader can be killed; WEIR_CLUSTER is the command that starts it.
+// trial is a cluster of three nodes that executes requests: kill the leader, stop the other nodes, let them
+// continue. WEIR_CLUSTER is the command that starts it.
 type trial struct {
 	address string
 	t       *testing.T
@@ -59,6 +60,14 @@ func (c *trial) line() string {
 	return c.output.Text()
 }
 
+// request sends a request to the cluster.
+func (c *trial) request(what string) {
+	c.t.Helper()
+	if _, err := fmt.Fprintln(c.input, what); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // reads reads the records after offset last up to offset to, and checks that each arrives once and in order.
 func reads(ctx context.Context, t *testing.T, reader *weir.Reader, last, to uint64) {
 	t.Helper()
@@ -84,12 +93,12 @@ func reads(ctx context.Context, t *testing.T, reader *weir.Reader, last, to uint
 	}
 }
 
-func TestAKilledLeaderLosesAndRepeatsNoWrite(t *testing.T) {
+func TestAKilledLeaderLosesNoWriteAndAWriteIsReceivedBeforeItIsCommitted(t *testing.T) {
 	const kill, dead, end = 100, 200, 300
 	started := cluster(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	store, err := weir.Connect(ctx, started.address, nil)
+	store, err := weir.Connect(ctx, started.address, &weir.ConnectOptions{Received: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,9 +117,7 @@ func TestAKilledLeaderLosesAndRepeatsNoWrite(t *testing.T) {
 	for n := range end {
 		if n == kill {
 			reads(ctx, t, listener, 0, kill+1)
-			if _, err := fmt.Fprintln(started.input, "kill"); err != nil {
-				t.Fatal(err)
-			}
+			started.request("kill")
 		}
 		if n == dead {
 			if line := started.line(); !strings.HasPrefix(line, "killed ") {
@@ -136,5 +143,26 @@ func TestAKilledLeaderLosesAndRepeatsNoWrite(t *testing.T) {
 	}
 	if record, ok, err := orders.Get(ctx, []byte("k")); !ok || string(record.Value()) != "299" {
 		t.Fatal(ok, err)
+	}
+	started.request("stop")
+	if line := started.line(); line != "stopped" {
+		t.Fatal(line)
+	}
+	// No write can be committed now.
+	put := weir.Put([]byte("k"), fmt.Append(nil, end))
+	put.Topic = "orders"
+	pending, err := session.Send(ctx, put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pending.Received(ctx); err != nil {
+		t.Fatal(err)
+	}
+	started.request("continue")
+	if line := started.line(); line != "continued" {
+		t.Fatal(line)
+	}
+	if verdicts, err := pending.Wait(ctx); err != nil || !verdicts[0].Valid() {
+		t.Fatal(verdicts, err)
 	}
 }

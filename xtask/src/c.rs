@@ -124,7 +124,7 @@ fn programs(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyh
     Ok(())
 }
 
-/// Runs the failover program. Kills the leader of its cluster when the program requests it.
+/// Runs the failover program, and executes its requests to the cluster.
 fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
     let folder = place.join("cluster");
     let mut cluster = Cluster::start(&wasm::weir()?, &folder)?;
@@ -134,7 +134,7 @@ fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
     let mut program = Running(program.spawn().context("cannot start failover")?);
     let said = program.0.stdout.take().context("no output")?;
     let mut answers = program.0.stdin.take().context("no input")?;
-    let killed = cluster.serve_kill_requests(BufReader::new(said), &mut answers)?;
+    let killed = cluster.serve_requests(BufReader::new(said), &mut answers)?;
     let ended = program.ends_well(END_WITHIN)?;
     Ok(if ended == Some(true) && killed == 1 {
         Verdict::Passed

@@ -8,10 +8,13 @@
 //!    while the leader is killed. After value 199, it waits until the leader has ended.
 //! 3. The listener and a read from the start have the values 0 to 299, each once and in order, at
 //!    the offsets 2 to 301. The key has the value 299.
+//! 4. The test requests that all nodes other than the leader stop, so that no write can be
+//!    committed. The session sends the value 300, and the client waits for RECEIVED. The test
+//!    requests that the nodes continue, and gets the verdict VALID.
 //!
 //! The test starts `xtask cluster DIR`, which the variable `WEIR_CLUSTER` names, or its suite
-//! starts the cluster and passes the address as argument. The test prints the line `kill` and reads
-//! `killed NODE`.
+//! starts the cluster and passes the address as argument. The test prints a line and reads the
+//! answer: `kill` and `killed NODE`, `stop` and `stopped`, `continue` and `continued`.
 //!
 //! Invariants:
 //! - The system selects the ports.
@@ -37,7 +40,7 @@ pub(crate) struct Cluster {
     pub(crate) address: String,
     weir: PathBuf,
     place: PathBuf,
-    /// Process id of each node by its number.
+    /// Process id of each running node by its number.
     nodes: BTreeMap<u64, u64>,
     notes: BufReader<ChildStderr>,
     process: Running,
@@ -45,6 +48,8 @@ pub(crate) struct Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        // A stopped node does not end.
+        drop(self.signal_nodes("CONT", None));
         // Ended in order, so that the command ends its nodes.
         if signal("TERM", self.process.0.id().into()).is_ok() {
             drop(self.process.ends_well(END_WITHIN));
@@ -105,7 +110,18 @@ impl Cluster {
             let read = self.notes.read_line(&mut line)?;
             anyhow::ensure!(read > 0, "`weir cluster local` has ended");
         }
+        self.nodes.remove(&leader);
         Ok(leader)
+    }
+
+    /// Sends a signal to the running nodes, except for one.
+    fn signal_nodes(&self, name: &str, except: Option<u64>) -> anyhow::Result<()> {
+        for (node, process) in &self.nodes {
+            if Some(*node) != except {
+                signal(name, *process).map_err(anyhow::Error::msg)?;
+            }
+        }
+        Ok(())
     }
 
     /// The number of the leader; retries until there is one.
@@ -115,8 +131,11 @@ impl Cluster {
             let mut status = command(&self.weir, &self.place);
             status.args(["cluster", "status", "-o", "jsonl"]);
             status.args(["--columns", "node,role", "--at", &self.address]);
-            let said = wasm::finish(&mut status).map_err(anyhow::Error::msg)?;
-            for line in String::from_utf8(said)?.lines() {
+            // It fails if a node does not answer, but lists all of them.
+            let said = status
+                .output()
+                .context("cannot start `weir cluster status`")?;
+            for line in String::from_utf8(said.stdout)?.lines() {
                 let node: Value = serde_json::from_str(line)?;
                 if node["role"] == "leader" {
                     return node["node"].as_u64().context("a node without number");
@@ -127,20 +146,31 @@ impl Cluster {
         }
     }
 
-    /// Kills the leader for each line `kill`, and responds with `killed NUMBER`, until the input
-    /// ends. Returns how many nodes were killed.
-    pub(crate) fn serve_kill_requests(
+    /// Executes the request in each line and writes the answer, until the input ends. Returns how
+    /// many nodes were killed.
+    pub(crate) fn serve_requests(
         &mut self,
         input: impl BufRead,
         output: &mut impl Write,
     ) -> anyhow::Result<u64> {
         let mut killed = 0;
         for line in input.lines() {
-            let line = line?;
-            anyhow::ensure!(line == "kill", "no such command: {line}");
-            let node = self.kill_leader()?;
-            killed += 1;
-            writeln!(output, "killed {node}")?;
+            match line?.as_str() {
+                "kill" => {
+                    let node = self.kill_leader()?;
+                    killed += 1;
+                    writeln!(output, "killed {node}")?;
+                }
+                "stop" => {
+                    self.signal_nodes("STOP", Some(self.leader()?))?;
+                    writeln!(output, "stopped")?;
+                }
+                "continue" => {
+                    self.signal_nodes("CONT", None)?;
+                    writeln!(output, "continued")?;
+                }
+                other => bail!("no such request: {other}"),
+            }
             output.flush()?;
         }
         Ok(killed)
@@ -157,7 +187,7 @@ fn command(weir: &Path, place: &Path) -> Command {
     command
 }
 
-/// Starts a cluster in a directory for the parent process, prints its address, and executes kill
+/// Starts a cluster in a directory for the parent process, prints its address, and executes
 /// requests until the input ends.
 pub(crate) fn run(place: &str) -> anyhow::Result<()> {
     // The suite has already built the command.
@@ -166,6 +196,6 @@ pub(crate) fn run(place: &str) -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{}", cluster.address)?;
     output.flush()?;
-    cluster.serve_kill_requests(std::io::stdin().lock(), &mut output)?;
+    cluster.serve_requests(std::io::stdin().lock(), &mut output)?;
     Ok(())
 }

@@ -58,7 +58,8 @@ cargo xtask COMMAND
                  programs/prebuilt or write them there; build and run a new project of each
   bindings       the C library, installed below target, and the languages that call it: C, Go, Java
   cluster DIR    a cluster of three nodes below DIR for the tests of a language: prints its address,
-                 kills the leader for each line `kill` that it reads, and ends with its input
+                 executes the requests that it reads (`kill` the leader, `stop` the other nodes,
+                 `continue`), and ends with its input
   capi install --prefix P [--debug] [--shared]
                  build the C library in release mode and put it, its headers and weir.pc below P;
                  --debug: as the tests build it; --shared: without the static library

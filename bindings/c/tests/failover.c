@@ -1,8 +1,8 @@
 /*
- * A cluster loses its leader while a session writes and a reader listens. No write is lost or executed twice,
- * and the server confirms receipt of each write before its verdict.
- * The argument is the address of the cluster. The test prints `kill` to request that the leader is killed, and
- * waits for a line on standard input that confirms it.
+ * A cluster loses its leader while a session writes and a reader listens. No write is lost or executed twice.
+ * Then all nodes other than the leader are stopped: the server reports a write as received, but cannot commit it.
+ * The argument is the address of the cluster. The test prints the requests `kill`, `stop` and `continue`, and
+ * reads the answer to each from standard input.
  */
 #include "text.h"
 
@@ -51,6 +51,40 @@ static void check_records(weir_reader *reader, uint64_t last, uint64_t to)
     check(last == to, "more records than were written", last);
 }
 
+static void request(const char *what)
+{
+    puts(what);
+    fflush(stdout);
+}
+
+static void await_answer(void)
+{
+    char line[64];
+    check(fgets(line, sizeof line, stdin) != NULL, "no answer", 0);
+}
+
+/* Sends a put and waits until the server has received it. */
+static weir_pending *send_put(weir_session *session, uint64_t n)
+{
+    char value[32];
+    weir_pending *pending;
+    weir_intention put = {.struct_size = sizeof put, .operation = WEIR_PUT, .topic = slice("orders"), .key = slice("k")};
+    snprintf(value, sizeof value, "%llu", (unsigned long long)n);
+    put.value = slice(value);
+    ok_or_exit(weir_session_send(session, &put, 1, &pending, &error), "send");
+    check(ok_or_exit(weir_pending_received(pending, WAIT_MS, &error), "received") == WEIR_OK, "not received", n);
+    return pending;
+}
+
+static void check_valid(weir_pending *pending, uint64_t n)
+{
+    weir_verdict verdict;
+    check(ok_or_exit(weir_pending_wait(pending, WAIT_MS, &verdict, 1, NULL, &error), "wait") == WEIR_OK,
+          "no verdict", n);
+    weir_pending_free(pending);
+    check(verdict.effect == WEIR_VALID, "not valid", n);
+}
+
 int main(int count, char **words)
 {
     weir *store;
@@ -63,7 +97,6 @@ int main(int count, char **words)
     weir_read_options reading = {.struct_size = sizeof reading};
     weir_connect_options options = {.struct_size = sizeof options, .flags = WEIR_CONNECT_RECEIVED};
     uint8_t client[16] = {7};
-    char line[64];
     if (count != 2)
         return 2;
     ok_or_exit(weir_connect(slice(words[1]), &options, &store, &error), "connect");
@@ -71,25 +104,13 @@ int main(int count, char **words)
     ok_or_exit(weir_session_open(store, (weir_slice){client, sizeof client}, &session, &error), "session");
     ok_or_exit(weir_reader_open(store, topic, &listening, &listener, &error), "listen");
     for (uint64_t n = 0; n < END; n++) {
-        char value[32];
-        weir_verdict verdict;
-        weir_intention put = {.struct_size = sizeof put, .operation = WEIR_PUT, .topic = topic, .key = key};
-        snprintf(value, sizeof value, "%llu", (unsigned long long)n);
-        put.value = slice(value);
         if (n == KILL) {
             check_records(listener, 0, KILL + 1);
-            puts("kill");
-            fflush(stdout);
+            request("kill");
         }
-        if (n == DEAD && !fgets(line, sizeof line, stdin))
-            return 1;
-        ok_or_exit(weir_session_send(session, &put, 1, &pending, &error), "send");
-        check(ok_or_exit(weir_pending_received(pending, WAIT_MS, &error), "received") == WEIR_OK,
-              "not received", n);
-        check(ok_or_exit(weir_pending_wait(pending, WAIT_MS, &verdict, 1, NULL, &error), "wait") == WEIR_OK,
-              "no verdict", n);
-        weir_pending_free(pending);
-        check(verdict.effect == WEIR_VALID, "not valid", n);
+        if (n == DEAD)
+            await_answer();
+        check_valid(send_put(session, n), n);
     }
     check_records(listener, KILL + 1, END + 1);
     ok_or_exit(weir_reader_open(store, topic, &reading, &reader, &error), "read");
@@ -101,6 +122,15 @@ int main(int count, char **words)
     const weir_item *value = weir_page_items(page, &items);
     check(items == 1 && value->len == 3 && !memcmp(value->ptr, "299", 3), "another value", END);
     weir_page_release(page);
+    request("stop");
+    await_answer();
+    pending = send_put(session, END);
+    weir_verdict verdict;
+    check(ok_or_exit(weir_pending_wait(pending, 0, &verdict, 1, NULL, &error), "wait") == WEIR_TIMEOUT,
+          "a verdict without a majority", END);
+    request("continue");
+    await_answer();
+    check_valid(pending, END);
     weir_reader_free(reader);
     weir_reader_free(listener);
     weir_session_free(session);

@@ -1,5 +1,5 @@
 'use strict'
-// A cluster that loses its leader while a session writes and a listener reads.
+// A cluster that loses its leader, and then its majority, while a session writes.
 
 const assert = require('node:assert')
 const { spawn } = require('node:child_process')
@@ -27,7 +27,7 @@ async function received(listening, count) {
 }
 
 const skip = !process.env.WEIR_CLUSTER && 'no WEIR_CLUSTER'
-test('a killed leader loses and repeats no write', { skip }, async (t) => {
+test('a killed leader loses no write, and a write is received before it is committed', { skip }, async (t) => {
   const cluster = spawn(process.env.WEIR_CLUSTER, ['cluster', temporaryDirectory(t)], {
     stdio: ['pipe', 'pipe', 'inherit'],
   })
@@ -37,7 +37,7 @@ test('a killed leader loses and repeats no write', { skip }, async (t) => {
     return ended
   })
   const lines = createInterface({ input: cluster.stdout })[Symbol.asyncIterator]()
-  const store = await weir.connect((await lines.next()).value)
+  const store = await weir.connect((await lines.next()).value, { received: true })
   t.after(() => store.close())
   const topic = store.topic('orders')
   await topic.ensure()
@@ -58,4 +58,13 @@ test('a killed leader loses and repeats no write', { skip }, async (t) => {
   assert.strictEqual(records.length, END + 1)
   check(records, 1)
   assert.strictEqual((await topic.get('k')).text(), '299')
+  cluster.stdin.write('stop\n')
+  assert.strictEqual((await lines.next()).value, 'stopped')
+  // No write can be committed now.
+  const pending = session.send([['orders', weir.put('k', String(END))]])
+  const first = Promise.race([pending.verdicts.then(() => 'committed'), pending.received.then(() => 'received')])
+  assert.strictEqual(await first, 'received')
+  cluster.stdin.write('continue\n')
+  assert.strictEqual((await lines.next()).value, 'continued')
+  assert.ok((await pending.verdicts)[0].valid)
 })

@@ -1,4 +1,4 @@
-"""A cluster that loses its leader while a session writes and a listener reads."""
+"""A cluster that loses its leader, and then its majority, while a session writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def receive(listener: weir.Reader, count: int) -> list[weir.Record]:
     return records
 
 
-def test_a_killed_leader_loses_and_repeats_no_write(tmp_path: Path) -> None:
+def test_a_killed_leader_loses_no_write_and_a_write_is_received_before_it_is_committed(tmp_path: Path) -> None:
     program = os.environ.get("WEIR_CLUSTER")
     if not program:
         pytest.skip("WEIR_CLUSTER does not name what starts a cluster")
@@ -38,7 +38,7 @@ def test_a_killed_leader_loses_and_repeats_no_write(tmp_path: Path) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as cluster:
         assert cluster.stdin is not None and cluster.stdout is not None
-        with weir.connect(cluster.stdout.readline().strip()) as store:
+        with weir.connect(cluster.stdout.readline().strip(), received=True) as store:
             topic = store.topic("orders")
             assert topic.ensure()
             session = store.session(bytes([7] * 16))
@@ -58,5 +58,15 @@ def test_a_killed_leader_loses_and_repeats_no_write(tmp_path: Path) -> None:
             check(records, 1)
             current = topic.get("k")
             assert current is not None and current.text() == "299"
+            cluster.stdin.write("stop\n")
+            cluster.stdin.flush()
+            assert cluster.stdout.readline() == "stopped\n"
+            # No write can be committed now.
+            pending = session.send([("orders", weir.Put("k", str(END)))])
+            assert pending.wait_received(60) and not pending.done
+            cluster.stdin.write("continue\n")
+            cluster.stdin.flush()
+            assert cluster.stdout.readline() == "continued\n"
+            assert pending.wait(60)[0].valid
         cluster.stdin.close()
         assert cluster.wait() == 0

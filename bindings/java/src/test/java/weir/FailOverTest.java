@@ -13,7 +13,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A cluster that loses its leader while a session writes and a reader listens. */
+/** A cluster that loses its leader, and then its majority, while a session writes. */
 class FailOverTest {
     private static final int KILL = 100;
     private static final int DEAD = 200;
@@ -40,20 +40,20 @@ class FailOverTest {
     }
 
     @Test
-    void aKilledLeaderLosesAndRepeatsNoWrite(@TempDir Path directory) throws Exception {
+    void aKilledLeaderLosesNoWriteAndAWriteIsReceivedBeforeItIsCommitted(@TempDir Path directory) throws Exception {
         String command = System.getenv("WEIR_CLUSTER");
         assumeTrue(command != null, "WEIR_CLUSTER does not name what starts a cluster");
         Process cluster = new ProcessBuilder(command, "cluster", directory.toString())
                 .redirectError(ProcessBuilder.Redirect.INHERIT).start();
-        try (BufferedReader lines = cluster.inputReader(); Writer orders = cluster.outputWriter()) {
-            killLeader(lines, orders);
+        try (BufferedReader lines = cluster.inputReader(); Writer requests = cluster.outputWriter()) {
+            run(lines, requests);
         } finally {
             cluster.waitFor();
         }
     }
 
-    private static void killLeader(BufferedReader lines, Writer orders) throws Exception {
-        try (Weir store = Weir.connect(lines.readLine())) {
+    private static void run(BufferedReader lines, Writer requests) throws Exception {
+        try (Weir store = Weir.connect(lines.readLine(), new ConnectOptions().received())) {
             Topic topic = store.topic("orders");
             assertTrue(topic.ensure());
             byte[] client = new byte[16];
@@ -62,8 +62,8 @@ class FailOverTest {
                 for (int n = 0; n < END; n++) {
                     if (n == KILL) {
                         checkRecords(listener, 0, KILL + 1);
-                        orders.write("kill\n");
-                        orders.flush();
+                        requests.write("kill\n");
+                        requests.flush();
                     }
                     if (n == DEAD) {
                         assertTrue(lines.readLine().startsWith("killed "));
@@ -72,12 +72,29 @@ class FailOverTest {
                     session.submit(List.of(put)).getFirst().orThrow();
                 }
                 checkRecords(listener, KILL + 1, END + 1);
+                checkReceived(session, lines, requests);
             }
             try (Reader reader = topic.reader(From.start())) {
-                checkRecords(reader, 0, END + 1);
+                checkRecords(reader, 0, END + 2);
                 assertTrue(reader.next(Duration.ZERO).isEmpty());
             }
-            assertEquals("299", new String(topic.get(bytes("k")).orElseThrow().value(), StandardCharsets.UTF_8));
+            assertEquals("300", new String(topic.get(bytes("k")).orElseThrow().value(), StandardCharsets.UTF_8));
+        }
+    }
+
+    /** Sends a write that no majority can commit, until the stopped nodes continue. */
+    private static void checkReceived(Session session, BufferedReader lines, Writer requests) throws Exception {
+        requests.write("stop\n");
+        requests.flush();
+        assertEquals("stopped", lines.readLine());
+        Intention put = Intention.put(bytes("k"), bytes(Integer.toString(END))).of("orders");
+        try (Pending pending = session.send(List.of(put))) {
+            assertTrue(pending.awaitReceived(Duration.ofMinutes(1)));
+            assertTrue(pending.await(Duration.ZERO).isEmpty());
+            requests.write("continue\n");
+            requests.flush();
+            assertEquals("continued", lines.readLine());
+            pending.await(Duration.ofMinutes(1)).orElseThrow().getFirst().orThrow();
         }
     }
 }
