@@ -1,5 +1,5 @@
 'use strict'
-// A work queue: producers append, workers claim; a failed record is redelivered and finally dead-lettered.
+// A work queue: workers claim jobs with a lease; a failed job is redelivered, then a dead letter.
 
 const assert = require('node:assert')
 const { mkdtempSync } = require('node:fs')
@@ -34,7 +34,7 @@ async function main() {
     // The reason of the failure comes before the original value.
     assert.strictEqual(page.at(0).get('$.reason'), 'cannot do this one')
     assert.strictEqual(page.at(1).get('$.job'), 3)
-    console.log('given up', page.at(1).text())
+    console.log('dead letter', page.at(1).text())
     break
   }
   await store.close()

@@ -1,4 +1,4 @@
-"""A work queue: producers append, workers claim, failures are redelivered or dead-lettered."""
+"""A work queue: workers claim jobs with a lease; a failed job is redelivered, then a dead letter."""
 
 import tempfile
 
@@ -25,7 +25,7 @@ def main() -> None:
         assert sorted(done) == [0, 1, 2, 4]
 
         letters = next(store.topic("failed").listen(after=1, timeout=5.0))
-        print("done", sorted(done), "given up", [bytes(letter) for letter in letters])
+        print("done", sorted(done), "dead letters", [letter.text() for letter in letters])
         # The reason of the failure comes before the original value.
         assert letters[0].get("$.reason") == "cannot do this one" and letters[1].get("$.job") == 3
 

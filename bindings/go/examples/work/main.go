@@ -1,9 +1,9 @@
-// Command work shares the records of a topic among workers. One worker at a time
-// has a record; if the worker fails, the group redelivers the record.
+// Command work shares the jobs in a topic among workers. A worker leases a job. If the
+// job fails, the group delivers it again; after its second failure it is a dead letter.
 //
 //	work DIRECTORY
 //
-// writes ten jobs, runs three workers, and prints which worker finished which job.
+// writes ten jobs, runs three workers, and prints what became of each job.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	weir "weir.example/bindings/go"
 )
@@ -39,91 +40,105 @@ func run(ctx context.Context, directory string, out io.Writer) error {
 		return err
 	}
 	defer store.Close()
-	topic := store.Topic("jobs")
-	if _, err := topic.Ensure(ctx, nil); err != nil {
-		return err
+	topic, failed := store.Topic("jobs"), store.Topic("failed")
+	for _, topic := range []weir.Topic{topic, failed} {
+		if _, err := topic.Ensure(ctx, nil); err != nil {
+			return err
+		}
 	}
 	for number := range jobs {
 		if _, err := topic.Append(ctx, fmt.Appendf(nil, "job %d", number)); err != nil {
 			return err
 		}
 	}
-	// The last finished job ends the wait of all workers.
-	ctx, done := context.WithCancel(ctx)
-	defer done()
-	var (
-		lock  sync.Mutex
-		count int
-		all   sync.WaitGroup
-		first error
-	)
-	for number := range workers {
+	ctx, stop := context.WithCancel(ctx)
+	results, errs := make(chan string, jobs), make(chan error, workers+1)
+	var all sync.WaitGroup
+	start := func(run func() error) {
 		all.Go(func() {
-			name := fmt.Sprint("worker ", number)
-			err := work(ctx, topic, name, func(job string, attempt uint32) error {
-				lock.Lock()
-				defer lock.Unlock()
-				if attempt == 1 && job == "job 3" {
-					return errors.New("the first try fails")
-				}
-				fmt.Fprintf(out, "%s: %s, attempt %d\n", name, job, attempt)
-				if count++; count == jobs {
-					done()
-				}
-				return nil
-			})
-			lock.Lock()
-			defer lock.Unlock()
-			if first == nil {
-				first = err
+			if err := run(); err != nil && !errors.Is(err, context.Canceled) {
+				errs <- err
 			}
 		})
 	}
-	all.Wait()
-	return first
+	for number := range workers {
+		start(func() error { return work(ctx, topic, fmt.Sprint("worker ", number), results) })
+	}
+	start(func() error { return deadLetter(ctx, failed, results) })
+	defer all.Wait()
+	defer stop()
+	// Each job is done or a dead letter.
+	for range jobs {
+		select {
+		case result := <-results:
+			fmt.Fprintln(out, result)
+		case err := <-errs:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
-// work processes jobs until the context ends.
-func work(ctx context.Context, topic weir.Topic, name string, do func(job string, attempt uint32) error) error {
-	group, err := topic.Group(ctx, "workers", weir.Shared, &weir.GroupOptions{Member: name})
-	if errors.Is(err, context.Canceled) {
-		// The other workers finished all jobs before this one started.
-		return nil
-	}
+// work does jobs until the context ends.
+func work(ctx context.Context, jobs weir.Topic, name string, results chan<- string) error {
+	group, err := jobs.Group(ctx, "workers", weir.Shared, &weir.GroupOptions{
+		Member:      name,
+		Lease:       30 * time.Second,
+		Attempts:    2,
+		DeadLetters: "failed",
+	})
 	if err != nil {
 		return err
 	}
 	defer group.Close()
 	for {
+		// Blocks until there is a job.
 		page, err := group.Claim(ctx, 2)
-		if errors.Is(err, context.Canceled) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
-		for record := range page.Records() {
-			// The result of a job is reported even if the context has ended.
-			if err := settle(context.WithoutCancel(ctx), group, record, do); err != nil {
-				return err
-			}
-		}
+		err = settle(ctx, group, page, name, results)
 		page.Release()
+		if err != nil {
+			return err
+		}
 	}
 }
 
-// settle runs a job and reports its result to the group.
-func settle(
-	ctx context.Context,
-	group *weir.Group,
-	record weir.Record,
-	do func(job string, attempt uint32) error,
-) error {
-	failed := do(string(record.Value()), record.Attempts())
-	if failed != nil {
-		_, err := group.Fail(ctx, 0, failed.Error(), record.Claimed())
-		return err
+// settle does the jobs of a page and reports the result of each to the group.
+func settle(ctx context.Context, group *weir.Group, page *weir.Page, name string, results chan<- string) error {
+	for record := range page.Records() {
+		job := string(record.Value())
+		if job == "job 3" {
+			if _, err := group.Fail(ctx, 0, "this job fails", record.Claimed()); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := group.DoneWith(ctx, record.Claimed()); err != nil {
+			return err
+		}
+		results <- name + ": " + job
 	}
-	_, err := group.DoneWith(ctx, record.Claimed())
-	return err
+	return nil
+}
+
+// deadLetter waits for the dead letter. Its first record describes the failure, and the
+// second one is a copy of the job.
+func deadLetter(ctx context.Context, failed weir.Topic, results chan<- string) error {
+	var failure string
+	for record, err := range failed.Listen(ctx, weir.After(1)) {
+		if err != nil {
+			return err
+		}
+		if failure == "" {
+			failure = string(record.Value())
+			continue
+		}
+		results <- "dead letter: " + string(record.Value()) + " " + failure
+		return nil
+	}
+	return nil
 }

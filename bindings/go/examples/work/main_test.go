@@ -7,16 +7,18 @@ import (
 	"testing"
 )
 
-func TestEveryJobIsDoneOnceAndTheFailedOneAgain(t *testing.T) {
+func TestEachJobIsDoneOnceAndTheFailedOneIsADeadLetter(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(context.Background(), t.TempDir(), &out); err != nil {
 		t.Fatal(err)
 	}
 	printed := out.String()
-	if lines := strings.Count(printed, "\n"); lines != jobs {
-		t.Fatalf("%d jobs of %d\n%s", lines, jobs, printed)
+	if lines, done := strings.Count(printed, "\n"), strings.Count(printed, "worker "); lines != jobs || done != jobs-1 {
+		t.Fatalf("%d lines, %d done\n%s", lines, done, printed)
 	}
-	if !strings.Contains(printed, "job 3, attempt 2") {
-		t.Fatal(printed)
+	for _, part := range []string{"dead letter: job 3 {", `"reason":"this job fails"`, `"attempts":2`} {
+		if !strings.Contains(printed, part) {
+			t.Fatalf("no %s in\n%s", part, printed)
+		}
 	}
 }
