@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use weir::{Lost, SalvageReport, SalvagedTopic, StoreError};
+use weir::{MissingRange, SalvageReport, SalvagedTopic, StoreError};
 
 use crate::bytes::json_string;
 use crate::caller::Caller;
@@ -157,13 +157,13 @@ fn topics(report: &SalvageReport) -> Vec<(String, String)> {
     });
     let kept = report.kept.iter().cloned().chain(missing);
     kept.map(|kept| {
-        let lost: Vec<&Lost> = all().filter(|lost| lost.topic == kept.topic).collect();
+        let lost: Vec<&MissingRange> = all().filter(|lost| lost.topic == kept.topic).collect();
         (json(&kept, &lost), line(&kept, &lost))
     })
     .collect()
 }
 
-fn json(kept: &SalvagedTopic, lost: &[&Lost]) -> String {
+fn json(kept: &SalvagedTopic, lost: &[&MissingRange]) -> String {
     let ranges = lost
         .iter()
         .map(|lost| format!("[{},{}]", lost.first, lost.last));
@@ -176,7 +176,7 @@ fn json(kept: &SalvagedTopic, lost: &[&Lost]) -> String {
     )
 }
 
-fn line(kept: &SalvagedTopic, lost: &[&Lost]) -> String {
+fn line(kept: &SalvagedTopic, lost: &[&MissingRange]) -> String {
     let SalvagedTopic { topic, first, last } = kept;
     let mut line = match first {
         0 => format!("{topic}: retains no record"),

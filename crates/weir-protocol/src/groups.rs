@@ -112,7 +112,7 @@ pub struct GroupLine<'a> {
     pub unwritten_dead_letters: u64,
     /// Default duration of a lease in milliseconds.
     pub lease_ms: u64,
-    /// Number of deliveries after which a record is given up; 0: no limit.
+    /// Deliveries after which a record becomes a dead letter; 0 for no limit.
     pub attempts_max: u32,
     /// Most records done after the cursor, and most records leased or waiting.
     pub pending_max: u32,

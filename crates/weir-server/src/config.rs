@@ -414,7 +414,10 @@ config! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigError {
     /// Other machines can reach an address that lacks a protection.
-    Exposed { address: String, missing: Missing },
+    Exposed {
+        address: String,
+        missing: MissingProtection,
+    },
     /// Two settings contradict each other, or the server cannot apply one of them.
     Contradiction { what: &'static str },
 }
@@ -422,7 +425,7 @@ pub(crate) enum ConfigError {
 /// The protection that an address lacks although other machines can reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Missing {
+pub enum MissingProtection {
     /// Encryption, and proof of the identity of the server.
     Tls,
     /// Identities of the clients that are allowed in.
@@ -431,7 +434,7 @@ pub enum Missing {
     PeerTls,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingProtection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tls => {
@@ -473,7 +476,10 @@ impl ServerConfig {
             }
             let tls = self.tls_cert.is_some() || self.insecure_no_tls;
             let known = self.identities.is_some() || self.insecure_no_auth;
-            for (safe, missing) in [(tls, Missing::Tls), (known, Missing::Identities)] {
+            for (safe, missing) in [
+                (tls, MissingProtection::Tls),
+                (known, MissingProtection::Identities),
+            ] {
                 if !safe {
                     let address = address.to_string();
                     return Err(ConfigError::Exposed { address, missing });
@@ -485,7 +491,7 @@ impl ServerConfig {
             && self.peer_cert.is_none()
             && !self.insecure_no_tls
         {
-            let (address, missing) = (peer.to_string(), Missing::PeerTls);
+            let (address, missing) = (peer.to_string(), MissingProtection::PeerTls);
             return Err(ConfigError::Exposed { address, missing });
         }
         if self.peer.is_none() && !self.join.is_empty() {
@@ -588,7 +594,7 @@ mod tests {
         assert!(matches!(
             config.check(),
             Err(ConfigError::Exposed {
-                missing: Missing::Tls,
+                missing: MissingProtection::Tls,
                 ..
             })
         ));
@@ -596,7 +602,7 @@ mod tests {
         assert!(matches!(
             config.check(),
             Err(ConfigError::Exposed {
-                missing: Missing::Identities,
+                missing: MissingProtection::Identities,
                 ..
             })
         ));

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::config::{ConfigError, Missing};
+use crate::config::{ConfigError, MissingProtection};
 use crate::security::{IdentitiesError, SecurityError, TlsError};
 
 /// A failure of a whole server. Errors of one request or connection are reported to its client.
@@ -23,7 +23,7 @@ pub enum ServerError {
         /// The address as configured.
         address: String,
         /// The missing protection, and how to add it.
-        missing: Missing,
+        missing: MissingProtection,
     },
     /// Two settings contradict each other, or the server cannot apply one of them.
     #[error("{what}")]

@@ -56,7 +56,7 @@ mod shared;
 mod status;
 mod wake_batches;
 
-pub use config::{Address, Key, KeyError, Missing, Rate, ServerConfig, Size};
+pub use config::{Address, Key, KeyError, MissingProtection, Rate, ServerConfig, Size};
 pub use descriptors::raise_descriptor_limit;
 pub use error::ServerError;
 pub use server::{Bound, Opening, Server};

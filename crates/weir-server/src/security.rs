@@ -98,7 +98,7 @@ pub(crate) struct NotAllowed {
 
 /// A token that proves no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unproved {
+pub(crate) struct RejectedToken {
     /// How long the address should wait before its next attempt; `None`: no wait.
     pub(crate) retry: Option<Duration>,
 }
@@ -256,7 +256,7 @@ impl Security {
         &self,
         token: &[u8],
         caller: &Principal,
-    ) -> Result<Principal, Unproved> {
+    ) -> Result<Principal, RejectedToken> {
         let Some(identities) = &self.identities else {
             return Ok(caller.clone());
         };
@@ -285,7 +285,7 @@ impl Security {
         let failed = caller
             .peer
             .map(|peer| self.rates(Some(peer)).failed(peer.ip()));
-        Err(Unproved {
+        Err(RejectedToken {
             retry: failed.and_then(Result::err),
         })
     }

@@ -157,7 +157,7 @@ impl Committer {
 
     /// The body of the commit thread.
     pub(crate) fn run(mut self) -> Result<(), StoreError> {
-        let door = ShutdownGuard(Arc::clone(&self.engine));
+        let shutdown_guard = ShutdownGuard(Arc::clone(&self.engine));
         loop {
             if !self.ready.is_empty() && !self.engine.queue.has_batches() {
                 self.apply_ready();
@@ -187,7 +187,7 @@ impl Committer {
         // The queue is shut, so the thread of `read_back` sends no more tasks to this thread.
         self.read_back.stop();
         let ended = self.finish();
-        drop(door);
+        drop(shutdown_guard);
         ended
     }
 

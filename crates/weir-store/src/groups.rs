@@ -113,7 +113,7 @@ struct Plan {
     again: Vec<u64>,
     /// Key hash of each offset in `again`.
     again_keys: Vec<u64>,
-    /// Number of offsets in `again` that are not given up.
+    /// Number of offsets in `again` that still have attempts.
     count: usize,
     due_ms: Option<u64>,
 }
@@ -550,7 +550,7 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
         let Some(entry) = group.entry(offset) else {
             continue;
         };
-        // A record without attempts left is requested too, because only a claim gives it up. The
+        // A record without attempts left is requested too: only a claim makes it a dead letter. The
         // claim does not return it.
         let is_exhausted = attempts_max > 0 && entry.attempts >= attempts_max;
         if !is_exhausted && !group.admits(&mut gate, offset, entry.key, member, now_ms) {

@@ -81,7 +81,7 @@ pub use reader::wire::PageBuilder;
 pub use reader::{Changed, Page, Records, TopicReader};
 pub use recovery::OpenReport;
 pub use retention::RetainReport;
-pub use salvage::{Lost, SalvageReport, SalvagedTopic, salvage, salvage_dry_run};
+pub use salvage::{MissingRange, SalvageReport, SalvagedTopic, salvage, salvage_dry_run};
 pub use scan::{KeyEntry, SCAN_KEYS_MAX, TopicState, key_after};
 pub use scrub::ScrubReport;
 pub use store::{ProgramInfo, ProgramTally, Stats, Store, TopicInfo};

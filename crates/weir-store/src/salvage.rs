@@ -43,7 +43,7 @@ use crate::verify::open_closed;
 
 /// A range of offsets of a topic in which the new store lacks records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct MissingRange {
     /// Name of the topic.
     pub topic: String,
     /// First offset that may be missing.
@@ -77,10 +77,10 @@ pub struct SalvageReport {
     /// The records that the new store has, for each topic by name. Includes destroyed topics.
     pub kept: Vec<SalvagedTopic>,
     /// Records that the new store lacks although their intentions are in the new store.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<MissingRange>,
     /// Lost records of lost intentions, as found in the topic files of the source. A topic that
     /// was created after the newest intention has the name `#` and its number.
-    pub lost_later: Vec<Lost>,
+    pub lost_later: Vec<MissingRange>,
     /// Whether the log was read to its end. If not, entries after `index` may be lost, including
     /// entries without a record in a topic.
     pub log_complete: bool,
@@ -352,7 +352,7 @@ impl SalvageReport {
                 unreachable!("the names and the topics come from one machine")
             };
             if let Some(later) = newest.remove(&id).filter(|later| *later > last) {
-                self.lost_later.push(Lost {
+                self.lost_later.push(MissingRange {
                     topic: topic.clone(),
                     first: last + 1,
                     last: later,
@@ -363,7 +363,7 @@ impl SalvageReport {
         // The remaining topics were created after the newest intention of the new store.
         for (id, last) in newest {
             let topic = format!("#{}", id.0);
-            self.lost_later.push(Lost {
+            self.lost_later.push(MissingRange {
                 topic,
                 first: 1,
                 last,
@@ -455,7 +455,7 @@ fn topics(
             let topic = names.get(id).cloned().unwrap_or_default();
             report
                 .lost
-                .extend(segment.lost.into_iter().map(|(first, last)| Lost {
+                .extend(segment.lost.into_iter().map(|(first, last)| MissingRange {
                     topic: topic.clone(),
                     first,
                     last,

@@ -118,7 +118,7 @@ pub use weir_store::lock::SOCKET_FILE;
 pub use weir_store::units;
 pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,
-    KeyEntry, LockHolder, LogIndex, Lost, OnLocked, OnProgress, OpenOptions, OpenProgress,
+    KeyEntry, LockHolder, LogIndex, MissingRange, OnLocked, OnProgress, OpenOptions, OpenProgress,
     OpenReport, OwnedRecord, Page, PositionError, ProgramInfo, Proposal, ReadFrom, Records,
     Replayed, RetainReport, SCAN_KEYS_MAX, SalvageReport, SalvagedTopic, Severity, Stats, Store,
     StoreError, TopicCompactReport, TopicInfo, VerifyProgress, VerifyReport,

@@ -706,8 +706,8 @@ impl Group {
         let Some(entry) = self.entries.get(&offset) else {
             return;
         };
-        let spent = self.attempts_max > 0 && entry.attempts >= self.attempts_max;
-        if spent && self.dead_letter(offset, reason, context) {
+        let is_exhausted = self.attempts_max > 0 && entry.attempts >= self.attempts_max;
+        if is_exhausted && self.dead_letter(offset, reason, context) {
             return;
         }
         let from_ms = context.time_ms.saturating_add(delay_ms);

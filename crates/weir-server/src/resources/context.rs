@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
-use weir_core::{ClientId, ErrorCode, Intention};
+use weir_core::{ClientId, ErrorCode};
 
 use super::hub::Hub;
 use super::route::{Matched, Resource};
@@ -190,20 +190,6 @@ impl Edge {
             Bad::Coding => Problem::new(Kind::Unsupported, "the only transfer coding is chunked"),
             Bad::Version => Problem::new(Kind::Version, ""),
         })
-    }
-}
-
-impl Edge {
-    /// Checks that the caller may propose these intentions.
-    pub(crate) fn allow(
-        &self,
-        call: &Call,
-        intentions: &[Intention<'_>],
-    ) -> Result<(), (usize, Problem)> {
-        let asked = call.asked.map(|right| (right, &*call.matched.topic));
-        let security = &self.shared.security;
-        let allowed = security.allow(&call.principal, asked, intentions);
-        allowed.map_err(|not| (not.index, denial(not.denied, &not.topic)))
     }
 }
 

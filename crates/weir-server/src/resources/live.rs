@@ -28,13 +28,13 @@ pub(super) struct EventStream {
 }
 
 /// Why a wait ended.
-pub(super) enum News {
+pub(super) enum WaitEnd {
     /// There may be records, or the server drains.
-    Some,
+    Changed,
     /// No event arrived for the heartbeat interval, or the stream has reached its maximum age.
-    None,
+    Idle,
     /// The store is closed.
-    Over,
+    Closed,
 }
 
 impl EventStream {
@@ -85,15 +85,15 @@ impl EventStream {
     }
 
     /// Waits for news, at most for the heartbeat interval.
-    pub(super) async fn wait(&mut self) -> News {
+    pub(super) async fn wait(&mut self) -> WaitEnd {
         let heartbeat = Instant::now() + self.edge.shared.config.heartbeat;
         let draining = async {
             drop(self.phase.wait_for(|phase| *phase >= Phase::Draining).await);
         };
         tokio::select! {
-            changed = self.news.changed() => if changed.is_ok() { News::Some } else { News::Over },
-            () = draining => News::Some,
-            () = tokio::time::sleep_until(heartbeat.min(self.ends)) => News::None,
+            changed = self.news.changed() => if changed.is_ok() { WaitEnd::Changed } else { WaitEnd::Closed },
+            () = draining => WaitEnd::Changed,
+            () = tokio::time::sleep_until(heartbeat.min(self.ends)) => WaitEnd::Idle,
         }
     }
 }

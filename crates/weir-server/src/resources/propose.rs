@@ -10,11 +10,25 @@ use weir_store::{Proposal, StoreError};
 use crate::http::problem::{self, Kind, Problem};
 use crate::limits::KEYS_FULL_RETRY_MS;
 use crate::limits::admission::Permit;
-use crate::resources::context::{Call, Edge};
+use crate::resources::context::{Call, Edge, denial};
 use crate::resources::problems;
 
 /// The index of the refused intention, if one of them is the cause, and the problem.
 pub(crate) type RefusedProposal = Box<(Option<usize>, Problem)>;
+
+impl Edge {
+    /// Checks that the caller may propose these intentions.
+    pub(crate) fn allow(
+        &self,
+        call: &Call,
+        intentions: &[Intention<'_>],
+    ) -> Result<(), (usize, Problem)> {
+        let asked = call.asked.map(|right| (right, &*call.matched.topic));
+        let security = &self.shared.security;
+        let allowed = security.allow(&call.principal, asked, intentions);
+        allowed.map_err(|not| (not.index, denial(not.denied, &not.topic)))
+    }
+}
 
 /// Proposes intentions if the caller has the right to them and the budget has room.
 pub(crate) fn propose(

@@ -51,7 +51,7 @@ pub enum IdentitiesError {
         what: String,
     },
     /// Other users could change the file, or read a key.
-    #[error("{0}: mode {1:04o} lets others in; run `chmod 600 {0}`", path.display(), mode)]
+    #[error("{0}: mode {1:04o} gives other users access; run `chmod 600 {0}`", path.display(), mode)]
     Open {
         /// The file.
         path: PathBuf,

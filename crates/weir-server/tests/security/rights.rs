@@ -244,7 +244,7 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
     world.audited(&["\"denied\"", "create", "jobs.dead"]);
     assert!(worker.group_info("deadly").unwrap().is_none());
     drop(maker.group_with("deadly", &setup).unwrap());
-    // A member may then give up records.
+    // A member may then make dead letters.
     let now = std::time::Duration::ZERO;
     let put = Intention::new(
         "jobs",

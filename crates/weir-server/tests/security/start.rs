@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_server::security::{ClientCertificates, IdentitiesError, TlsError};
-use weir_server::{Address, Missing, Server, ServerConfig, ServerError};
+use weir_server::{Address, MissingProtection, Server, ServerConfig, ServerError};
 
 use crate::world::{Authority, Files};
 
@@ -33,8 +33,10 @@ fn an_address_that_others_reach_needs_what_protects_it_or_a_flag_each() {
         config.insecure_no_auth = no_auth;
         let started = Server::start(config, Arc::clone(&store));
         let expected = match () {
-            () if open && !tls && !no_tls => Some((Missing::Tls, "--insecure-no-tls")),
-            () if open && !known && !no_auth => Some((Missing::Identities, "--insecure-no-auth")),
+            () if open && !tls && !no_tls => Some((MissingProtection::Tls, "--insecure-no-tls")),
+            () if open && !known && !no_auth => {
+                Some((MissingProtection::Identities, "--insecure-no-auth"))
+            }
             () => None,
         };
         match (started, expected) {

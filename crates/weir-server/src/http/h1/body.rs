@@ -16,13 +16,13 @@ use crate::limits::minimum_rate::BodyRate;
 
 /// The part of a body that is still unread.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Left {
+pub(super) enum UnreadBody {
     Length(u64),
     Chunks(Chunked),
     Nothing,
 }
 
-impl Left {
+impl UnreadBody {
     /// The whole body, unread.
     pub(super) fn new(framing: Framing) -> Self {
         match framing {
@@ -63,7 +63,7 @@ impl Left {
 /// Reads a body from its connection, within the configured deadlines.
 pub(super) struct BodyReader<'a, S, R> {
     connection: &'a mut Connection<S, R>,
-    left: Left,
+    left: UnreadBody,
     /// The client waits for `100 Continue`.
     expects: bool,
     rate: BodyRate,
@@ -79,7 +79,7 @@ impl<'a, S, R> BodyReader<'a, S, R> {
     ) -> Self {
         Self {
             connection,
-            left: Left::new(framing),
+            left: UnreadBody::new(framing),
             expects,
             rate: BodyRate::default(),
             lost: false,
@@ -88,7 +88,7 @@ impl<'a, S, R> BodyReader<'a, S, R> {
 
     /// Returns whether part of the body is unread, and whether the connection is broken.
     pub(super) fn rest(&self) -> (bool, bool) {
-        (!matches!(self.left, Left::Nothing), self.lost)
+        (!matches!(self.left, UnreadBody::Nothing), self.lost)
     }
 }
 

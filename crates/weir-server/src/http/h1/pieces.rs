@@ -6,7 +6,7 @@
 
 use bytes::BytesMut;
 
-use super::body::Left;
+use super::body::UnreadBody;
 use super::{NextHead, Scan, find};
 use crate::http::head::HeadLimits;
 
@@ -52,7 +52,7 @@ pub fn read(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: Limits)
         head_max: limits.head,
     };
     let (mut reading, mut input) = (Reading::default(), BytesMut::new());
-    let (mut scan, mut body): (Scan, Option<Left>) = Default::default();
+    let (mut scan, mut body): (Scan, Option<UnreadBody>) = Default::default();
     let mut from = 0;
     for end in ends.into_iter().chain([bytes.len()]) {
         let piece = bytes.get(from..end).unwrap_or_default();
@@ -83,7 +83,7 @@ pub fn read(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: Limits)
                 NextHead::Request(parsed) => {
                     reading.heads.push(format!("{parsed:?}"));
                     reading.bodies.push(Vec::new());
-                    body = Some(Left::new(parsed.framing));
+                    body = Some(UnreadBody::new(parsed.framing));
                     if !parsed.keep_alive {
                         // Only the body of this request is still read.
                         "closes".clone_into(&mut reading.end);

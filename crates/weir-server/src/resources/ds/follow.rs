@@ -20,7 +20,7 @@ use crate::http::problem::Problem;
 use crate::http::reply::{Body, Boxed, Reply, Source};
 use crate::limits::TAIL_BYTES;
 use crate::resources::context::{Call, Edge};
-use crate::resources::live::{EventStream, News};
+use crate::resources::live::{EventStream, WaitEnd};
 use crate::resources::streams::place;
 
 struct Follower {
@@ -97,9 +97,9 @@ impl Follower {
                 return None;
             }
             match self.live.wait().await {
-                News::Some => {}
-                News::None => return Some(Bytes::from_static(b":\n\n")),
-                News::Over => return None,
+                WaitEnd::Changed => {}
+                WaitEnd::Idle => return Some(Bytes::from_static(b":\n\n")),
+                WaitEnd::Closed => return None,
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::limits::budget::{BudgetExhausted, Reservation};
 use crate::limits::{PROGRESS_RECORDS, RETRY_MS, TAIL_BYTES};
 use crate::resources::context::{Call, Edge};
 use crate::resources::hub::Piece;
-use crate::resources::live::{EventStream, News};
+use crate::resources::live::{EventStream, WaitEnd};
 use crate::resources::problems;
 use crate::resources::reading::lacks_block;
 use crate::resources::records::{Fields, key_field, object};
@@ -223,9 +223,9 @@ impl Tail {
                 return Some(out.into());
             }
             match self.live.wait().await {
-                News::None if !self.live.is_old() => return Some(self.alive()),
-                News::Some | News::None => {}
-                News::Over => return Some(self.bye("closed")),
+                WaitEnd::Idle if !self.live.is_old() => return Some(self.alive()),
+                WaitEnd::Changed | WaitEnd::Idle => {}
+                WaitEnd::Closed => return Some(self.bye("closed")),
             }
         }
     }

@@ -175,7 +175,7 @@ impl State {
 
     /// Like `count_op`, for operations that cannot be executed in part. Returns whether the power is
     /// off afterwards.
-    fn meet_whole(&mut self, op: SimOp) -> io::Result<bool> {
+    fn count_whole_op(&mut self, op: SimOp) -> io::Result<bool> {
         match self.count_op(op)? {
             OpOutcome::Done => Ok(false),
             OpOutcome::ThenOff => Ok(true),
@@ -226,7 +226,7 @@ impl State {
             (None, OpenMode::Read | OpenMode::Write) => Err(io::ErrorKind::NotFound.into()),
             (None, OpenMode::CreateNew) => {
                 self.need_dir(parent(path))?;
-                let off = self.meet_whole(SimOp::Create)?;
+                let off = self.count_whole_op(SimOp::Create)?;
                 let node = self.next_node;
                 self.next_node += 1;
                 self.nodes.insert(node, Node::default());
@@ -267,7 +267,7 @@ impl State {
         if self.names.contains_key(dir) {
             return Ok(());
         }
-        let off = self.meet_whole(SimOp::Create)?;
+        let off = self.count_whole_op(SimOp::Create)?;
         self.change_name(
             NameOp::Set {
                 path: dir.to_owned(),
@@ -282,7 +282,7 @@ impl State {
             return Err(io::ErrorKind::NotFound.into());
         };
         self.need_dir(parent(to))?;
-        let off = self.meet_whole(SimOp::Rename)?;
+        let off = self.count_whole_op(SimOp::Rename)?;
         self.change_name(
             NameOp::Rename {
                 from: from.to_owned(),
@@ -301,7 +301,7 @@ impl State {
                 io::ErrorKind::NotFound.into()
             });
         }
-        let off = self.meet_whole(SimOp::Remove)?;
+        let off = self.count_whole_op(SimOp::Remove)?;
         self.change_name(
             NameOp::Unset {
                 path: path.to_owned(),
@@ -317,7 +317,7 @@ impl State {
         if self.names.keys().any(|path| parent(path) == dir) {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
-        let off = self.meet_whole(SimOp::Remove)?;
+        let off = self.count_whole_op(SimOp::Remove)?;
         self.change_name(
             NameOp::Unset {
                 path: dir.to_owned(),
@@ -328,7 +328,7 @@ impl State {
 
     pub(super) fn sync_dir(&mut self, dir: &str) -> io::Result<()> {
         self.need_dir(dir)?;
-        if self.meet_whole(SimOp::SyncDir)? {
+        if self.count_whole_op(SimOp::SyncDir)? {
             return Err(power_is_off());
         }
         let durable = &mut self.durable_names;
@@ -407,7 +407,7 @@ impl State {
     }
 
     pub(super) fn set_len(&mut self, node: u64, len: u64, only_grow: bool) -> io::Result<()> {
-        let off = self.meet_whole(SimOp::Resize)?;
+        let off = self.count_whole_op(SimOp::Resize)?;
         let len = size(len)?;
         let now = self.node(node)?.len();
         if len.saturating_sub(now) as u64 > self.free_bytes().unwrap_or(u64::MAX) {
