@@ -10,6 +10,7 @@ use crate::input::{Frames, Meta};
 use crate::plan::Plan;
 use weir_core::ClientId;
 use weir_core::error_code::ErrorCode;
+use weir_core::exact::to_u32;
 use weir_core::record::{Record, RecordKind};
 
 /// Names of the properties of records, as in `meta.NAME`. `intention_offset` is another
@@ -115,16 +116,45 @@ pub fn item_of<'a>(record: &Record<'a>) -> &'a [u8] {
     }
 }
 
-/// Returns the span of a part of a page. For a part outside of the page, the span is
-/// outside too, and is read as empty (I8).
+/// Returns the span of a part of a page.
+///
+/// # Panics
+/// If the part is outside of the page.
 #[must_use]
 pub fn span_in(page: &[u8], part: &[u8]) -> Span {
     if part.is_empty() {
         return Span::default();
     }
     let offset = part.as_ptr().addr().wrapping_sub(page.as_ptr().addr());
+    let end = offset.checked_add(part.len());
+    assert!(
+        end.is_some_and(|end| end <= page.len()),
+        "a span lies inside its page (I8)"
+    );
     Span {
-        offset: u32::try_from(offset).unwrap_or(u32::MAX),
-        len: u32::try_from(part.len()).unwrap_or(0),
+        offset: to_u32(offset, "a page is shorter than 4 GiB"),
+        len: to_u32(part.len(), "a page is shorter than 4 GiB"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Span, span_in};
+
+    #[test]
+    fn the_span_of_a_part_is_where_it_lies() {
+        let page = b"0123456789";
+        let at = |offset, len| Span { offset, len };
+        assert_eq!(span_in(page, &page[..]), at(0, 10));
+        assert_eq!(span_in(page, &page[3..5]), at(3, 2));
+        assert_eq!(span_in(page, &page[10..]), at(0, 0));
+    }
+
+    // I8.
+    #[test]
+    #[should_panic = "a span lies inside its page"]
+    fn a_part_of_other_memory_has_no_span() {
+        let page = b"0123456789";
+        assert_eq!(span_in(&page[..9], &page[8..]), Span::default());
     }
 }
