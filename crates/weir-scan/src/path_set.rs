@@ -40,8 +40,46 @@ pub(crate) struct Name {
     /// Name of the member, decoded.
     pub(crate) text: Box<str>,
     /// `"name"` as most pages write it; `None` if the name cannot be written without an escape.
-    pub(crate) quoted: Option<Box<[u8]>>,
+    pub(crate) quoted: Option<QuotedName>,
     pub(crate) node: usize,
+}
+
+/// A name in quotes, and its first bytes as a number, whose comparison rejects most other names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QuotedName {
+    pub(crate) bytes: Box<[u8]>,
+    /// The first bytes, at most eight; missing ones are zero.
+    first: u64,
+    /// The bits of `first` that are part of the name.
+    mask: u64,
+}
+
+impl QuotedName {
+    /// `None` if the name cannot be written without an escape.
+    fn new(name: &str) -> Option<Self> {
+        let plain = !name.bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\');
+        plain.then(|| {
+            let bytes = format!("\"{name}\"").into_bytes();
+            let (mut first, mut mask) = ([0; 8], [0; 8]);
+            for ((first, mask), byte) in first.iter_mut().zip(&mut mask).zip(&bytes) {
+                (*first, *mask) = (*byte, u8::MAX);
+            }
+            Self {
+                bytes: bytes.into(),
+                first: u64::from_le_bytes(first),
+                mask: u64::from_le_bytes(mask),
+            }
+        })
+    }
+
+    /// Whether `text` starts with the name.
+    pub(crate) fn starts(&self, text: &[u8]) -> bool {
+        let Some(first) = text.first_chunk() else {
+            return text.starts_with(&self.bytes);
+        };
+        u64::from_le_bytes(*first) & self.mask == self.first
+            && (self.bytes.len() <= first.len() || text.starts_with(&self.bytes))
+    }
 }
 
 impl PathSet {
@@ -129,7 +167,7 @@ impl PathSet {
                     let number = u8::try_from(node.names.len()).unwrap_or(u8::MAX);
                     node.sorted.insert(place, number);
                     node.names.push(Name {
-                        quoted: quoted(name),
+                        quoted: QuotedName::new(name),
                         text: name.clone(),
                         node: new,
                     });
@@ -156,11 +194,6 @@ impl PathSet {
             new
         })
     }
-}
-
-fn quoted(name: &str) -> Option<Box<[u8]>> {
-    let plain = !name.bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\');
-    plain.then(|| format!("\"{name}\"").into_bytes().into())
 }
 
 #[cfg(test)]

@@ -213,9 +213,9 @@ impl Walk<'_> {
         let rest = self.bytes.get(at..).unwrap_or(&[]);
         for (index, name) in node.names.iter().enumerate() {
             if let Some(quoted) = &name.quoted
-                && rest.starts_with(quoted)
+                && quoted.starts(rest)
             {
-                return Ok((Some(index), at + quoted.len()));
+                return Ok((Some(index), at + quoted.bytes.len()));
             }
         }
         let passed = self.string(at)?;

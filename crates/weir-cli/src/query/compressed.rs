@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 
 use flate2::read::MultiGzDecoder;
 
@@ -31,7 +33,7 @@ pub(super) fn is(path: &Path) -> bool {
 ///
 /// # Errors Errors of the open. If the file is damaged or truncated, the read that reaches that
 /// position fails.
-pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     let file = File::open(path)?;
     Ok(match of(path) {
         None => Box::new(file),
@@ -40,15 +42,82 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// Opens a file to read its uncompressed bytes from position `at` on.
+/// Like [`open`], but a thread decompresses the file ahead of the reader.
 ///
 /// # Errors
-/// Those of [`open`], and `UnexpectedEof` if the file has fewer bytes than `at`.
-pub(super) fn open_at(path: &Path, at: u64) -> io::Result<Box<dyn Read>> {
+/// Those of [`open`], and those of the start of a thread.
+pub(super) fn open_in_thread(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     let mut input = open(path)?;
-    let passed = io::copy(&mut input.by_ref().take(at), &mut io::sink())?;
+    let (full, chunks) = sync_channel(CHUNKS_AHEAD);
+    let (spare, empty) = sync_channel(CHUNKS_AHEAD + 2);
+    let decompress = move || {
+        loop {
+            let mut chunk: Vec<u8> = empty.try_recv().unwrap_or_default();
+            let read = input.by_ref().take(CHUNK_BYTES).read_to_end(&mut chunk);
+            // The bytes before an error, the error, or the empty chunk at the end. Without a
+            // reader, the rest of the file is not needed.
+            let is_last = chunk.is_empty();
+            if !is_last && full.send(Ok(chunk)).is_err() {
+                return;
+            }
+            if is_last || read.is_err() {
+                let _ = full.send(read.map(|_| Vec::new()));
+                return;
+            }
+        }
+    };
+    let name = "decompression".to_owned();
+    thread::Builder::new().name(name).spawn(decompress)?;
+    Ok(Box::new(Ahead {
+        chunks,
+        spare,
+        chunk: Vec::new(),
+        at: 0,
+        is_end: false,
+    }))
+}
+
+/// Uncompressed bytes of a chunk.
+const CHUNK_BYTES: u64 = 128 << 10;
+/// Number of chunks that wait for the reader.
+const CHUNKS_AHEAD: usize = 2;
+
+/// The reader of a file that a thread decompresses. The last chunk is empty.
+struct Ahead {
+    chunks: Receiver<io::Result<Vec<u8>>>,
+    spare: SyncSender<Vec<u8>>,
+    /// The current chunk, of which `at` bytes were read.
+    chunk: Vec<u8>,
+    at: usize,
+    is_end: bool,
+}
+
+impl Read for Ahead {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.chunk.len() && !self.is_end {
+            // A thread that ends without the last chunk must not look like the end of the file.
+            let next = self.chunks.recv();
+            let next = next.map_err(|_| io::Error::other("the decompression ended early"))??;
+            let mut before = std::mem::replace(&mut self.chunk, next);
+            before.clear();
+            let _ = self.spare.try_send(before);
+            self.at = 0;
+            self.is_end = self.chunk.is_empty();
+        }
+        let read = self.chunk.get(self.at..).unwrap_or_default().read(to)?;
+        self.at += read;
+        Ok(read)
+    }
+}
+
+/// Skips to position `at` of an input.
+///
+/// # Errors
+/// Those of a read, and `UnexpectedEof` if the input has fewer bytes than `at`.
+pub(super) fn skip(input: &mut dyn Read, at: u64) -> io::Result<()> {
+    let passed = io::copy(&mut input.take(at), &mut io::sink())?;
     if passed < at {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(input)
+    Ok(())
 }

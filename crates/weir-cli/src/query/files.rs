@@ -30,6 +30,9 @@ const PAGE_BYTES_MAX: usize = 1 << 30;
 const PIPE_BYTES: usize = 64 << 10;
 /// The byte order mark, with which some editors start a UTF-8 file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// Maximum number of threads that decompress. If there are more compressed files, the thread of
+/// the query decompresses all of them.
+const DECOMPRESSION_THREADS_MAX: usize = 4;
 /// Maximum number of buffers that are kept for later pages.
 const SPARE_MAX: usize = 64;
 
@@ -84,6 +87,8 @@ struct Reading {
     path: PathBuf,
     shape: Shape,
     input: Option<Box<dyn Read>>,
+    /// Opens a file for its uncompressed bytes.
+    opener: fn(&Path) -> io::Result<Box<dyn Read + Send>>,
     /// Whether the shape was guessed, because neither the options nor the name of the file
     /// determine it.
     guessed: bool,
@@ -120,10 +125,16 @@ impl<'a> Files<'a> {
         budgets: Budgets,
         before: Option<&Checkpoint>,
     ) -> anyhow::Result<Self> {
+        let compressed = paths.iter().filter(|path| compressed::is(path)).count();
         let reading = |path: &PathBuf| Reading {
             path: path.clone(),
             shape: Shape::Lines,
             input: None,
+            opener: if compressed::is(path) && compressed <= DECOMPRESSION_THREADS_MAX {
+                compressed::open_in_thread
+            } else {
+                compressed::open
+            },
             guessed: false,
             marked: false,
             at: 0,
@@ -380,7 +391,7 @@ impl Reading {
         let failure = Failure::new(io_code(error), format!("cannot read {shown}")).because(error);
         if error.kind() == io::ErrorKind::NotFound && self.path.components().count() == 1 {
             return failure.advise(format!(
-                "check the name of the file; to query a topic, use `weir query --from {shown}`"
+                "check the name of the file; to query a topic, use `weir query --topic {shown}`"
             ));
         }
         failure
@@ -392,7 +403,7 @@ impl Reading {
         let mut input: Box<dyn Read> = if self.is_stdin() {
             Box::new(io::stdin())
         } else {
-            compressed::open(&self.path).map_err(|error| self.unopened(&error))?
+            (self.opener)(&self.path).map_err(|error| self.unopened(&error))?
         };
         let name = if compressed::is(&self.path) {
             self.path.file_stem().map(Path::new)
@@ -443,7 +454,9 @@ impl Reading {
             return Err(Failure::new(ErrorCode::NoToken, what).into());
         }
         self.input = Some(if compressed::is(&self.path) {
-            self.failed(compressed::open_at(&self.path, at))?
+            let mut input = self.failed((self.opener)(&self.path))?;
+            self.failed(compressed::skip(&mut input, at))?;
+            input
         } else {
             let mut file = self.failed(File::open(&self.path))?;
             let sought = file.seek(SeekFrom::Start(at));

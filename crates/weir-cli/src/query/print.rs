@@ -86,7 +86,7 @@ pub(super) struct BareFormat {
     format: Format,
     /// Whether strings are printed without quotes and escapes.
     strings: bool,
-    /// The names of a projection, as JSON strings.
+    /// The names of a projection, each a JSON string and a colon, in colour if that is on.
     names: Vec<String>,
     colours: bool,
 }
@@ -107,12 +107,16 @@ impl Printer {
         };
         let bare = matches!(format, Format::Json | Format::Jsonl | Format::Raw);
         if bare && style.columns.is_none() {
-            let names = columns.iter().map(|name| query::quoted(name));
+            let colours = paint::is_on(io::stdout().is_terminal());
+            let names = columns.iter().map(|name| {
+                let name = format!("{}:", query::quoted(name));
+                if colours { paint::json(&name) } else { name }
+            });
             let bare = BareFormat {
                 format,
                 strings,
                 names: names.collect(),
-                colours: paint::is_on(io::stdout().is_terminal()),
+                colours,
             };
             return Ok(Some(Self::Bare {
                 out: BufWriter::with_capacity(1 << 16, io::stdout()),
@@ -254,24 +258,17 @@ impl BareFormat {
         page: &ResultPage,
         (item, values): (&Item, &[Value]),
     ) -> io::Result<()> {
-        let mut begin = "{";
+        let mut begin = b"{";
         for (name, value) in self.names.iter().zip(values) {
             let bytes = page.value(item, *value);
             if !bytes.is_empty() {
-                write!(out, "{begin}{}:", self.coloured_name(name))?;
+                out.write_all(begin)?;
+                out.write_all(name.as_bytes())?;
                 self.value(out, bytes, b"")?;
-                begin = ",";
+                begin = b",";
             }
         }
         out.write_all(b"}")
-    }
-
-    fn coloured_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
-        if !self.colours {
-            return Cow::Borrowed(name);
-        }
-        let coloured = paint::json(&format!("{name}:"));
-        Cow::Owned(coloured.trim_end_matches(':').to_owned())
     }
 
     /// Prints a value. `apart`: the separator of columns, which an unquoted string must not
@@ -301,10 +298,12 @@ impl BareFormat {
         } else {
             Cow::Borrowed(value)
         };
-        match std::str::from_utf8(&value) {
-            Ok(text) if self.colours => out.write_all(paint::json(text).as_bytes()),
-            _ => out.write_all(&value),
+        if self.colours
+            && let Ok(text) = std::str::from_utf8(&value)
+        {
+            return out.write_all(paint::json(text).as_bytes());
         }
+        out.write_all(&value)
     }
 }
 
