@@ -1,8 +1,8 @@
 //! Queries of a file: the command `weir query`, the decompression of its input alone, and the search
 //! for one value in one item.
 //!
-//! A file has `items` JSON values of about 200 bytes, one in a line. It is written when an input is
-//! loaded, and compressed if its name asks for it.
+//! A file has `items` JSON values of about 200 bytes, one in a line. Its numbers and the words of its
+//! notes are random. It is written when an input is loaded, and compressed if its name asks for it.
 //!
 //! Invariant: every pass reads its whole input, except a search that ends with its value.
 
@@ -23,6 +23,61 @@ use super::{Contender, ContenderError, parameter};
 use crate::child::beside;
 use crate::clock::{Stopwatch, wall_ns};
 use crate::protocol::{Answer, Fields, Timed};
+use crate::rng::SplitMix64;
+
+/// The words of a note.
+const WORDS: [&str; 48] = [
+    "the",
+    "to",
+    "and",
+    "a",
+    "of",
+    "is",
+    "in",
+    "for",
+    "not",
+    "with",
+    "please",
+    "before",
+    "after",
+    "door",
+    "side",
+    "call",
+    "ring",
+    "bell",
+    "leave",
+    "parcel",
+    "neighbour",
+    "garden",
+    "gate",
+    "code",
+    "floor",
+    "second",
+    "office",
+    "morning",
+    "evening",
+    "tomorrow",
+    "Monday",
+    "Friday",
+    "customer",
+    "asked",
+    "again",
+    "invoice",
+    "address",
+    "changed",
+    "street",
+    "behind",
+    "house",
+    "delivery",
+    "late",
+    "paid",
+    "refund",
+    "gift",
+    "wrap",
+    "fragile",
+];
+/// The seed of the random values.
+const SEED: u64 = 1;
 
 /// Bytes that a decompression reads at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -103,19 +158,25 @@ impl Series {
     }
 
     fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        let mut rng = SplitMix64::new(SEED);
         for id in 0..self.items {
-            let (city, cents) = (id * 7_919 % 97, id * 104_729 % 1_000_000);
-            writeln!(
+            let (city, cents) = (rng.below(97), rng.below(1_000_000));
+            write!(
                 to,
                 "{{\"id\":{id},\"kind\":\"order\",\"customer\":{{\"name\":\"customer {}\",\
-                 \"city\":\"city {city}\"}},\"total\":{}.{:02},\"lines\":[{{\"sku\":\"{cents:08x}\",\
-                 \"count\":{}}}],\"note\":\"deliver after {}:00 at the side door\"}}",
-                id % 1_009,
+                 \"city\":\"city {city}\"}},\"total\":{}.{:02},\"lines\":[{{\"sku\":\"{:08x}\",\
+                 \"count\":{}}}],\"note\":\"",
+                rng.below(1_009),
                 cents / 100,
                 cents % 100,
-                id % 9 + 1,
-                id % 24
+                rng.below(1 << 32),
+                rng.below(9) + 1,
             )?;
+            for word in 0..9 {
+                let blank = if word > 0 { " " } else { "" };
+                write!(to, "{blank}{}", WORDS[rng.below(WORDS.len())])?;
+            }
+            to.write_all(b"\"}\n")?;
         }
         Ok(())
     }
