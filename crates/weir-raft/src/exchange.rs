@@ -98,6 +98,8 @@ pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>
             _ = older.wait_for(Option::is_some) => break,
             () = sleep(PAUSE) => {}
         }
+        // The answers to the last reports have the clocks of other nodes.
+        reports.note_clock();
         if is_ignored() {
             continue;
         }

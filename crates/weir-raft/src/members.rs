@@ -685,3 +685,28 @@ fn declined(error: &RaftError<Types, ClientWriteError<Types>>) -> ChangeError {
         error => ChangeError::retry(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The notes of removed nodes are bounded. When they are full, a number that a removed node may
+    /// have had is refused.
+    #[test]
+    fn a_number_is_refused_if_a_removed_node_may_have_had_it() {
+        let mut nodes = BTreeMap::from([(1, Member::default())]);
+        for gone in 2..REMOVED_MAX + 3 {
+            let member = Member::default();
+            nodes.insert(gone, member);
+            let is_noted = |nodes: &BTreeMap<u64, Member>| removed(nodes).contains(&gone);
+            let noted = note_removal(&[gone].into(), &nodes);
+            nodes.extend(noted.into_iter().flatten());
+            nodes.remove(&gone);
+            assert_eq!(is_noted(&nodes), gone < REMOVED_MAX + 2, "{gone}");
+            let again = never_removed(gone, &nodes);
+            assert!(matches!(again, Err(ChangeError::Rejected(_))), "{again:?}");
+            let fresh = never_removed(NODE_MAX, &nodes);
+            assert_eq!(fresh.is_ok(), gone < REMOVED_MAX + 1, "{gone}");
+        }
+    }
+}

@@ -103,6 +103,11 @@ impl Reports {
         self.is_removed.load(Ordering::Relaxed)
     }
 
+    /// See [`Replica::note_clock`].
+    pub(crate) fn note_clock(&self) {
+        self.replica.note_clock();
+    }
+
     /// Number of this node.
     pub(crate) fn node(&self) -> u64 {
         self.replica.node()

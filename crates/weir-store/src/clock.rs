@@ -10,7 +10,7 @@
 //! - The time is at most [`TIME_AHEAD_MS_MAX`] ahead of the monotonic clock, until a wall clock
 //!   that jumped has kept its new time for [`ACCEPT_JUMP_AFTER`].
 //! - All opens together add at most [`CLOSED_MS_MAX`] to the newest stamps, plus one minute for
-//!   each open. The sum starts again when a process has agreed with the wall clock for
+//!   each open. A wall clock that jumps after it was first known adds nothing. The sum starts again when a process has agreed with the wall clock for
 //!   [`ACCEPT_JUMP_AFTER`]. The bound does not apply if the caller trusts the wall clock.
 
 use parking_lot::Mutex;
@@ -101,19 +101,28 @@ struct State {
     last_ms: u64,
     /// Before the start: the maximum number of milliseconds by which the start may move the time.
     start_ms_max: Option<u64>,
-    jump: Option<Jump>,
+    /// Before the start: the first known wall clock. It shows how long the store was closed.
+    first: Option<WallReading>,
+    /// When the wall clock jumped.
+    jump: Option<WallReading>,
     /// The moment since which the wall clock agrees with the store's time.
     agrees_since: Option<Duration>,
     /// Opens have moved the time, and no run has confirmed it yet.
     is_unconfirmed: bool,
 }
 
-/// A time that the wall clock jumped to.
+/// The time that the wall clock showed at a moment.
 #[derive(Clone, Copy, Debug)]
-struct Jump {
-    /// When the wall clock jumped, and the time that it showed then.
-    since: Duration,
+struct WallReading {
+    at: Duration,
     wall_ms: u64,
+}
+
+impl WallReading {
+    /// The time that the wall clock shows at a later moment, if it has not jumped since.
+    fn expected_ms(self, now: Duration) -> u64 {
+        self.wall_ms.saturating_add(millis(now, self.at))
+    }
 }
 
 impl StoreClock {
@@ -126,6 +135,7 @@ impl StoreClock {
             base: source.monotonic(),
             last_ms: newest_ms,
             start_ms_max: Some(start_ms_max),
+            first: None,
             jump: None,
             agrees_since: None,
             is_unconfirmed: false,
@@ -150,7 +160,7 @@ impl StoreClock {
         let (steady_ms, start_ms, has_stamps) = {
             let mut state = self.state.lock();
             let steady_ms = state.steady_ms(newest_ms, now);
-            let start_ms = state.start_ms(wall_ms, steady_ms)?;
+            let start_ms = state.start_ms(wall_ms, steady_ms, now)?;
             (steady_ms, start_ms, state.base_ms > 0)
         };
         // Nothing expires in a store without stamps.
@@ -200,7 +210,7 @@ impl StoreClock {
             let agrees = wall_ms.abs_diff(steady_ms) <= TIME_AHEAD_MS_MAX;
             if !agrees || state.base_ms == 0 {
                 // No stamp depends on this time: the thread that stamps starts the clock before.
-                return state.start_ms(wall_ms, steady_ms).unwrap_or(steady_ms);
+                return state.start_ms(wall_ms, steady_ms, now).unwrap_or(steady_ms);
             }
             // The time for which the store was closed is in the stamps of another node. If the wall
             // clock is ahead later, it has jumped.
@@ -222,7 +232,7 @@ impl StoreClock {
         } else if state.accepts_jump(wall_ms, now, ahead_ms) {
             (state.base_ms, state.base) = (wall_ms, now);
             // The wall clock has agreed with itself since the jump.
-            state.agrees_since = state.jump.take().map(|jump| jump.since);
+            state.agrees_since = state.jump.take().map(|jump| jump.at);
             tracing::warn!(
                 ahead_ms,
                 "the wall clock has run steadily for ten minutes and is accepted"
@@ -251,34 +261,42 @@ impl State {
 
     /// The time that the clock starts with. `None` if it has started, or if the wall clock is not
     /// known.
-    fn start_ms(&self, wall_ms: u64, steady_ms: u64) -> Option<u64> {
+    fn start_ms(&mut self, wall_ms: u64, steady_ms: u64, now: Duration) -> Option<u64> {
         let start_ms_max = self.start_ms_max.filter(|_| wall_ms > 0)?;
-        let most_ms = match self.base_ms {
-            0 => u64::MAX,
-            _ => steady_ms.saturating_add(start_ms_max),
-        };
+        if self.base_ms == 0 || start_ms_max == u64::MAX {
+            return Some(wall_ms.max(steady_ms));
+        }
+        let most_ms = steady_ms.saturating_add(start_ms_max);
+        let first = *self.first.get_or_insert_with(|| {
+            if wall_ms > most_ms {
+                let ahead_ms = wall_ms - most_ms;
+                tracing::warn!(
+                    ahead_ms,
+                    "the wall clock is further ahead of the newest timestamp than a restart may \
+                     move the time of the store; check the date, or start with `--believe-clock`"
+                );
+            }
+            WallReading { at: now, wall_ms }
+        });
+        let most_ms = most_ms.min(first.expected_ms(now)).max(steady_ms);
         Some(wall_ms.clamp(steady_ms, most_ms))
     }
 
     /// Whether the wall clock has kept the time that it jumped to for [`ACCEPT_JUMP_AFTER`].
     fn accepts_jump(&mut self, wall_ms: u64, now: Duration, ahead_ms: u64) -> bool {
-        let kept = self.jump.filter(|jump| {
-            let expected_ms = jump.wall_ms.saturating_add(millis(now, jump.since));
-            wall_ms.abs_diff(expected_ms) <= TIME_AHEAD_MS_MAX
-        });
+        let kept = self
+            .jump
+            .filter(|jump| wall_ms.abs_diff(jump.expected_ms(now)) <= TIME_AHEAD_MS_MAX);
         let Some(jump) = kept else {
             tracing::warn!(
                 ahead_ms,
                 "the wall clock is ahead of the time of the store; it is accepted when it has run \
                  steadily for ten minutes"
             );
-            self.jump = Some(Jump {
-                since: now,
-                wall_ms,
-            });
+            self.jump = Some(WallReading { at: now, wall_ms });
             return false;
         };
-        now.saturating_sub(jump.since) >= ACCEPT_JUMP_AFTER
+        now.saturating_sub(jump.at) >= ACCEPT_JUMP_AFTER
     }
 }
 
@@ -436,6 +454,26 @@ mod tests {
         pass(1);
         assert_eq!(clock.now_ms(stamp_ms), start_ms + 1);
         assert_eq!(clock.start(stamp_ms, |_| unreachable!()), None, "once");
+    }
+
+    /// The first known wall clock shows how long the store was closed.
+    #[test]
+    fn a_jump_before_the_first_stamp_is_not_time_that_the_store_was_closed() {
+        let source = ByHand::new(0);
+        let clock = StoreClock::new(Arc::clone(&source) as _, START_MS, CLOSED_MS_MAX);
+        source.jump_to(START_MS + HOUR_MS);
+        assert_eq!(clock.now_ms(START_MS), START_MS + HOUR_MS);
+        assert!(!clock.has_started(), "nothing was stamped yet");
+        source.pass(2 * HOUR_MS);
+        source.jump_to(START_MS + 10 * HOUR_MS);
+        let mut noted_ms = 0;
+        let report = clock.start(START_MS, |moved_ms| {
+            noted_ms = moved_ms;
+            true
+        });
+        let start_ms = START_MS + 3 * HOUR_MS;
+        assert_eq!((noted_ms, clock.now_ms(START_MS)), (HOUR_MS, start_ms));
+        assert_eq!(report.unwrap().ahead_ms, START_MS + 10 * HOUR_MS - start_ms);
     }
 
     /// The allowance of a closed store is not for a jump while the node follows a leader.

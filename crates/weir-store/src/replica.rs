@@ -355,6 +355,15 @@ impl Replica {
         self.handle.engine.durability.is_synced()
     }
 
+    /// Reads the clock before the first stamp of the process. The first known wall clock shows how
+    /// long the store was closed; a later one may have jumped.
+    pub fn note_clock(&self) {
+        let engine = &self.handle.engine;
+        if engine.clock.get().is_some_and(|clock| !clock.has_started()) {
+            engine.now_ms();
+        }
+    }
+
     /// Returns the last saved vote.
     #[must_use]
     pub fn vote(&self) -> Option<Vote> {

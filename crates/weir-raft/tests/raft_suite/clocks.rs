@@ -26,10 +26,13 @@ const BUSY: ClientId = ClientId([5; 16]);
 struct ManualClock {
     passed_ms: Arc<AtomicU64>,
     ahead_ms: Arc<AtomicU64>,
+    /// How often the wall clock was read.
+    reads: Arc<AtomicU64>,
 }
 
 impl Clock for ManualClock {
     fn wall_ms(&self) -> u64 {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         let passed_ms = self.passed_ms.load(Ordering::SeqCst);
         START_MS + passed_ms + self.ahead_ms.load(Ordering::SeqCst)
     }
@@ -48,6 +51,7 @@ async fn cluster(ahead_ms: [u64; 3]) -> (Cluster, Vec<ManualClock>) {
         let clock = ManualClock {
             passed_ms: Arc::clone(&passed_ms),
             ahead_ms: Arc::new(AtomicU64::new(ahead_ms)),
+            reads: Arc::default(),
         };
         clocks.push(clock.clone());
         cluster.clocks.insert(node, Arc::new(clock));
@@ -226,4 +230,31 @@ async fn the_time_follows_the_clocks_of_a_majority() {
     for node in 1..=3 {
         cluster.stop(node).await;
     }
+}
+
+/// The allowance of a restart is for the time that the node was stopped. A node that is idle notes
+/// this time when it first knows its wall clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_idle_node_does_not_follow_a_jump_before_its_first_write() {
+    let mut cluster = Cluster::start(0, CLUSTER).await;
+    let clock = ManualClock::default();
+    cluster.clocks.insert(1, Arc::new(clock.clone()));
+    cluster.add(1).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    cluster.stop(1).await;
+    clock.passed_ms.fetch_add(HOUR_MS, Ordering::SeqCst);
+    cluster.restart(1).await;
+    cluster.leader().await;
+    // A node without peers and clients reads its clock only to note it. The second read begins after
+    // the first one was noted.
+    let before = clock.reads.load(Ordering::SeqCst);
+    while clock.reads.load(Ordering::SeqCst) < before + 2 {
+        tokio::task::yield_now().await;
+    }
+    clock.ahead_ms.store(10 * HOUR_MS, Ordering::SeqCst);
+    cluster.put(2).await;
+    assert_eq!(cluster.time_ms().await, START_MS + HOUR_MS);
+    cluster.stop(1).await;
 }

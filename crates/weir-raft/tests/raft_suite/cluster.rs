@@ -733,6 +733,52 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     }
 }
 
+/// Each of these changes is rejected with a sentence, and the cluster continues.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn changes_that_cannot_be_are_refused_and_harm_nothing() {
+    let mut cluster = Cluster::start(1, CLUSTER).await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nowhere = port.local_addr().unwrap().to_string();
+    drop(port);
+    let alone = cluster.members.clone();
+    let mut members = alone.clone();
+    let unreachable = Member {
+        peer: nowhere.clone(),
+        ..Member::default()
+    };
+    members.insert(2, unreachable);
+    let refused = cluster.nodes[&1].initialize(members).await.unwrap_err();
+    assert!(
+        matches!(&refused, NodeError::Unreachable(text) if text.contains(&nowhere)),
+        "{refused}"
+    );
+    cluster.nodes[&1].initialize(alone).await.unwrap();
+    cluster.create().await;
+    let node = &cluster.nodes[&1];
+    let learner = node.reserve(&nowhere).await.unwrap();
+    for (refused, expected) in [
+        (node.remove(1).await, "node 1 is the only voter"),
+        (node.remove(7).await, "node 7 is not a member"),
+        (node.transfer_leadership(7).await, "node 7 does not vote"),
+        (node.transfer_leadership(learner).await, "does not vote"),
+        (node.change_voters([1, 7]).await, "node 7 is not a member"),
+        (
+            node.reserve("nonsense").await.map(drop),
+            "is not a peer address",
+        ),
+        (
+            node.reserve(&nowhere).await.map(drop),
+            "has the peer address",
+        ),
+    ] {
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains(expected), "{text}");
+    }
+    assert_eq!(node.status().members.len(), 2);
+    cluster.put(2).await;
+    cluster.stop(1).await;
+}
+
 /// No majority could commit the joint membership, and it could not be reverted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_voter_that_the_rest_needs_is_not_removed() {

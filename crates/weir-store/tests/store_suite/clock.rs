@@ -1,17 +1,20 @@
 //! Wall clocks that jump: no key is forgotten, and no lease ends early or late (CL7, M21,
 //! EO1).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use weir_core::batch::BatchBuilder;
 use weir_core::group::GroupSetup;
-use weir_core::intention::ONCE;
-use weir_core::{ClientId, Effect, GroupMode, GroupStep, Outcome};
+use weir_core::intention::{IntentionLimits, ONCE};
+use weir_core::{ClientId, Effect, ErrorCode, GroupMode, GroupStep, Outcome};
 use weir_store::clock::{ACCEPT_JUMP_AFTER, CLOSED_MS_MAX, Clock};
 use weir_store::disk::SimDisk;
+use weir_store::replica::{EntryBody, EntryId, IntentionLog, LatencyClass, ProposedBatch, Replica};
 use weir_store::{ClaimRequest, OpenOptions, Store};
 
+use crate::replica::{append, entry, node};
 use crate::world::{CLIENT, create, execute, options, outcomes, put, records};
 
 const START_MS: u64 = 1_790_000_000_000;
@@ -215,4 +218,54 @@ fn a_lease_of_a_second_ends_after_a_second_whatever_the_wall_clock_does() {
     clock.jump_back(50 * HOUR_MS);
     clock.pass(1_000);
     assert_eq!(claim(), 1);
+}
+
+/// Reports the stamp of each proposal, and refuses it.
+struct Stamps(mpsc::Sender<u64>);
+
+impl IntentionLog for Stamps {
+    fn propose(&self, batch: ProposedBatch) {
+        let stamp_ms = batch.payload[8..16].try_into().unwrap();
+        self.0.send(u64::from_le_bytes(stamp_ms)).unwrap();
+        batch.waiters.refuse(ErrorCode::NoLeader, "this is a test");
+    }
+
+    fn latency_class(&self) -> LatencyClass {
+        LatencyClass::Disk
+    }
+
+    fn purgeable(&self, _: EntryId) {}
+}
+
+fn open_node(disk: &SimDisk, clock: &Arc<ByHand>) -> (Store, Replica, mpsc::Receiver<u64>) {
+    let (sender, stamps) = mpsc::channel();
+    let (disk, provider) = (Arc::new(disk.clone()), Arc::new(Stamps(sender)));
+    let opened = Store::open_node_disk(disk, &settings(clock), &node(), provider);
+    let (store, replica) = opened.unwrap();
+    (store, replica, stamps)
+}
+
+/// A leader may stamp before it has applied the entries that it found in its log. So the time that
+/// it was stopped counts from the newest stamp of the log, not from its state, which has none.
+#[test]
+fn a_leader_that_has_applied_nothing_starts_after_the_newest_stamp_of_its_log() {
+    let (disk, clock) = (SimDisk::new(), ByHand::new());
+    // A node does not know its wall clock before it has heard a majority.
+    clock.wall_ms.store(0, Ordering::SeqCst);
+    let (store, replica, _stamps) = open_node(&disk, &clock);
+    let mut batch = BatchBuilder::default();
+    let limits = IntentionLimits::default();
+    batch.push(&put("t", b"k", b"v"), &limits).unwrap();
+    let (count, payload) = (1, batch.to_bytes(START_MS).into());
+    let body = EntryBody::Batch { count, payload };
+    append(&replica, vec![entry(7, 1, body)]).unwrap();
+    store.close().unwrap();
+
+    let (store, replica, stamps) = open_node(&disk, &clock);
+    assert_eq!(replica.applied().last, None);
+    clock.wall_ms.store(START_MS, Ordering::SeqCst);
+    clock.jump(25 * HOUR_MS);
+    let proposed = store.propose(&[put("t", b"k", b"v")]).unwrap();
+    assert_eq!(stamps.recv(), Ok(START_MS + CLOSED_MS_MAX));
+    assert_eq!(proposed.wait().unwrap_err().code(), ErrorCode::NoLeader);
 }
