@@ -11,6 +11,8 @@
 mod cluster;
 #[path = "serve/cluster_commands.rs"]
 mod cluster_commands;
+#[path = "serve/cluster_reads.rs"]
+mod cluster_reads;
 #[path = "serve/cluster_upkeep.rs"]
 mod cluster_upkeep;
 #[path = "serve/disk_fails.rs"]

@@ -106,14 +106,12 @@ impl<'a> Fields<'_, 'a> {
         }
     }
 
-    fn consistency(&self) -> Read<Consistency> {
+    fn consistency(&self) -> Read<Option<Consistency>> {
         let name = var!("_consistency");
-        match self.get(name)? {
-            None => Ok(Consistency::default()),
-            Some(word) => {
-                Consistency::from_name(word).ok_or(bad(name.0, "local, leader or linear"))
-            }
-        }
+        let word = self.get(name)?;
+        let what = bad(name.0, "local, leader or linear");
+        word.map(|word| Consistency::from_name(word).ok_or(what))
+            .transpose()
     }
 
     fn words(&self, name: Name) -> Read<&'a [u8]> {
@@ -173,10 +171,13 @@ impl<'a> Packet<'a> {
                 tag = variable.value;
             }
         }
+        let message = message(&fields)?;
+        let is_read = message.default_consistency().is_some();
         Ok(Self {
             tag,
             require: fields.words(var!("_require"))?,
-            message: message(&fields)?,
+            consistency: if is_read { fields.consistency()? } else { None },
+            message,
         })
     }
 }
@@ -223,7 +224,6 @@ fn message<'a>(fields: &Fields<'_, 'a>) -> Read<Message<'a>> {
                 .ok_or(bad("_key", "a key"))?,
             at_least: fields.optional_number(var!("_at_least"))?.unwrap_or(0),
             applied: fields.optional_number(var!("_applied"))?.unwrap_or(0),
-            consistency: fields.consistency()?,
         },
         b"_data_value" => Message::Value { page: page(data)? },
         b"_request_listen" => Message::Listen(listen(fields)?),
@@ -286,7 +286,6 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
             prefix: fields.get(var!("_prefix"))?.unwrap_or_default(),
             after: fields.get(var!("_after"))?,
             limit: fields.optional_number(var!("_limit"))?.unwrap_or(u64::MAX),
-            consistency: fields.consistency()?,
         },
         b"_data_keys" => Message::Keys {
             more: fields.flag(var!("_more"))?,

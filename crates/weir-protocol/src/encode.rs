@@ -5,8 +5,8 @@ use weir_psyc::{Modifier, Packet as Psyc, Renderer};
 
 use crate::fields::{put_hex, put_number};
 use crate::message::{
-    After, Consistency, Hello, HelloOk, Listen, ListenQuery, Message, Packet, RefusalMessage,
-    TextOperation, TextWrite,
+    After, Hello, HelloOk, Listen, ListenQuery, Message, Packet, RefusalMessage, TextOperation,
+    TextWrite,
 };
 use weir_core::record::RecordKind;
 use weir_scan::BadItem;
@@ -34,6 +34,9 @@ impl Encoder {
             self.bytes(b"_require", packet.require);
         }
         let (method, data) = self.message(&packet.message);
+        if let Some(consistency) = packet.consistency {
+            self.bytes(b"_consistency", consistency.name().as_bytes());
+        }
         let mut modifiers = [Modifier::set(b"_", b""); VARIABLES_MAX];
         let mut start = 0;
         for (slot, (name, end)) in modifiers.iter_mut().zip(&self.ends) {
@@ -71,12 +74,6 @@ impl Encoder {
     fn number(&mut self, name: &'static [u8], value: u64) {
         put_number(&mut self.scratch, value);
         self.ends.push((name, self.scratch.len()));
-    }
-
-    fn consistency(&mut self, consistency: Consistency) {
-        if consistency != Consistency::default() {
-            self.bytes(b"_consistency", consistency.name().as_bytes());
-        }
     }
 
     fn not_zero(&mut self, name: &'static [u8], value: u64) {
@@ -208,13 +205,11 @@ impl Encoder {
                 key,
                 at_least,
                 applied,
-                consistency,
             } => {
                 self.bytes(b"_topic", topic.as_bytes());
                 self.bytes(b"_key", key);
                 self.not_zero(b"_at_least", at_least);
                 self.not_zero(b"_applied", applied);
-                self.consistency(consistency);
                 (b"_request_get", NONE)
             }
             Message::GetRecord { topic, offset } => {
@@ -228,7 +223,6 @@ impl Encoder {
                 prefix,
                 after,
                 limit,
-                consistency,
             } => {
                 self.bytes(b"_topic", topic.as_bytes());
                 self.filled(b"_prefix", prefix);
@@ -236,7 +230,6 @@ impl Encoder {
                     self.bytes(b"_after", key);
                 }
                 self.number(b"_limit", limit);
-                self.consistency(consistency);
                 (b"_request_scan", NONE)
             }
             Message::Keys { more, entries } => {

@@ -48,6 +48,8 @@ pub const QUERY_LATEST: &[u8] = b"query-latest";
 /// Feature word: a write without a session that names this feature is refused with a
 /// retryable error if the previous write on the connection was.
 pub const CHAIN: &[u8] = b"chain";
+/// Feature word: the server knows the consistency of all reads, not only of reads of keys.
+pub const CONSISTENCY: &[u8] = b"consistency";
 /// Largest size in bytes of each text of a query.
 pub const QUERY_TEXT_BYTES_MAX: usize = 64_000;
 /// Largest size in bytes of the parameters of a query.

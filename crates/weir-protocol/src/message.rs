@@ -18,6 +18,9 @@ pub struct Packet<'a> {
     pub tag: &'a [u8],
     /// Features that the receiver must support, separated by blanks.
     pub require: &'a [u8],
+    /// For a read: the writes that the node must have applied. `None`: as
+    /// [`Message::default_consistency`].
+    pub consistency: Option<Consistency>,
     /// The message.
     pub message: Message<'a>,
 }
@@ -35,8 +38,30 @@ impl<'a> Packet<'a> {
         Self {
             tag,
             require: &[],
+            consistency: None,
             message,
         }
+    }
+
+    /// A request that names the features it needs. `consistency` applies if the message is a read.
+    #[must_use]
+    pub fn request(tag: &'a [u8], message: Message<'a>, consistency: Option<Consistency>) -> Self {
+        let default = message.default_consistency();
+        let consistency = consistency.filter(|level| default.is_some_and(|one| one != *level));
+        // Version 1 without features knows the consistency of reads of keys.
+        let needs_word = default == Some(Consistency::Local) && consistency.is_some();
+        Self {
+            require: message.features(needs_word),
+            consistency,
+            ..Self::tagged(tag, message)
+        }
+    }
+
+    /// Returns the consistency of the read; `Local` for a message that is not a read.
+    #[must_use]
+    pub fn effective_consistency(&self) -> Consistency {
+        let level = self.consistency.or(self.message.default_consistency());
+        level.unwrap_or(Consistency::Local)
     }
 }
 
@@ -374,7 +399,7 @@ pub struct ProgramAnswer<'a> {
 
 /// The writes that a node of a cluster must have applied before it answers a read. On a
 /// single server, all values are equivalent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
     /// The writes that the node has applied.
     Local,
@@ -382,7 +407,6 @@ pub enum Consistency {
     /// values can be read only if a clock runs too fast.
     Leader,
     /// All writes that were acknowledged anywhere before the read began.
-    #[default]
     Linear,
 }
 
@@ -516,8 +540,6 @@ pub enum Message<'a> {
         at_least: u64,
         /// Intention offset that the node must have applied.
         applied: u64,
-        /// The writes that the node must have applied.
-        consistency: Consistency,
     },
     /// 8.
     GetRecord {
@@ -541,8 +563,6 @@ pub enum Message<'a> {
         after: Option<&'a [u8]>,
         /// Most keys to return.
         limit: u64,
-        /// The writes that the node must have applied.
-        consistency: Consistency,
     },
     /// 8: keys with offsets.
     Keys {
@@ -707,11 +727,29 @@ pub enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Returns the feature that the receiver must support; empty if version 1 is
-    /// sufficient.
+    /// Returns the consistency of a read whose packet names none; `None` if the message is
+    /// not a read.
     #[must_use]
-    pub fn feature(&self) -> &'static [u8] {
+    pub const fn default_consistency(&self) -> Option<Consistency> {
         match self {
+            Message::Get { .. } | Message::Scan { .. } => Some(Consistency::Linear),
+            Message::GetRecord { .. }
+            | Message::Topic { .. }
+            | Message::Topics { .. }
+            | Message::Program { .. }
+            | Message::Group { .. }
+            | Message::Groups { .. }
+            | Message::GroupClaim(_)
+            | Message::Listen(_)
+            | Message::Applied => Some(Consistency::Local),
+            _ => None,
+        }
+    }
+
+    /// Returns the features that the receiver must support, separated by blanks; empty if
+    /// version 1 is sufficient. `with_consistency`: [`CONSISTENCY`](crate::CONSISTENCY) is one.
+    fn features(&self, with_consistency: bool) -> &'static [u8] {
+        let query = match self {
             Message::Applied => crate::QUERY,
             Message::Listen(listen) if listen.query != ListenQuery::default() => {
                 match listen.after {
@@ -720,13 +758,55 @@ impl Message<'_> {
                 }
             }
             _ => b"",
+        };
+        match query {
+            query if !with_consistency => query,
+            crate::QUERY => b"consistency query",
+            crate::QUERY_LATEST => b"consistency query-latest",
+            _ => crate::CONSISTENCY,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Hello, Message, Packet};
+    use super::{Consistency, Hello, Message, Packet};
+
+    /// A server that does not know a variable ignores it, so the feature must be named.
+    #[test]
+    fn a_consistency_is_named_with_its_feature() {
+        use Consistency::{Leader, Linear, Local};
+        let topic = Message::Topic { topic: "t" };
+        let request = |message, level| {
+            let packet = Packet::request(b"1", message, level);
+            (packet.consistency, packet.require)
+        };
+        let word: &[u8] = b"consistency";
+        for level in [Leader, Linear] {
+            assert_eq!(request(topic, Some(level)), (Some(level), word));
+        }
+        assert_eq!(request(topic, Some(Local)), (None, &b""[..]));
+        assert_eq!(request(topic, None), (None, &b""[..]));
+        let both: &[u8] = b"consistency query";
+        assert_eq!(
+            request(Message::Applied, Some(Linear)),
+            (Some(Linear), both)
+        );
+        // The first servers know it for keys.
+        let key = Message::Get {
+            topic: "t",
+            key: b"k",
+            at_least: 0,
+            applied: 0,
+        };
+        assert_eq!(request(key, Some(Local)), (Some(Local), &b""[..]));
+        assert_eq!(request(key, Some(Linear)), (None, &b""[..]));
+        assert_eq!(
+            request(Message::Status, Some(Linear)),
+            (None, &b""[..]),
+            "no read"
+        );
+    }
 
     #[test]
     fn a_hello_prints_no_token() {

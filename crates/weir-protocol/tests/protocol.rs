@@ -16,8 +16,8 @@ use weir_core::{
     OutcomeRun,
 };
 use weir_protocol::{
-    After, ClientConnection, Conditions, Deframer, Encoder, GroupAnswer, GroupClaim, GroupLines,
-    Hello, HelloOk, Listen, ListenQuery, Message, OutcomeLines, Packet, PushdownQuery,
+    After, ClientConnection, Conditions, Consistency, Deframer, Encoder, GroupAnswer, GroupClaim,
+    GroupLines, Hello, HelloOk, Listen, ListenQuery, Message, OutcomeLines, Packet, PushdownQuery,
     RefusalMessage, StatusLines, StatusValue, TextOperation, TextWrite, TopicLine, TopicLines,
     write_outcome, write_status, write_topic,
 };
@@ -344,6 +344,69 @@ proptest! {
         OutcomeLines::new(&bytes).for_each(drop);
         TopicLines::new(&bytes).for_each(drop);
         StatusLines::new(&bytes).for_each(drop);
+    }
+}
+
+#[test]
+fn the_consistency_of_a_read_comes_back() {
+    let (topic, group, after) = ("t", "g", "");
+    let listen = Listen {
+        topic,
+        after: After::Tail,
+        follow: true,
+        bytes: 1,
+        records: 1,
+        key: None,
+        prefix: None,
+        kinds: 0,
+        reset_earliest: false,
+        query: ListenQuery::default(),
+    };
+    let claim = GroupClaim {
+        topic,
+        group,
+        member: b"m",
+        max: 1,
+        wait_ms: 0,
+        lease_ms: 0,
+    };
+    let reads = [
+        Message::Get {
+            topic,
+            key: b"k",
+            at_least: 7,
+            applied: 9,
+        },
+        Message::Scan {
+            topic,
+            prefix: b"p",
+            after: Some(b"k"),
+            limit: 7,
+        },
+        Message::GetRecord { topic, offset: 7 },
+        Message::Topic { topic },
+        Message::Topics {
+            prefix: b"p",
+            after: b"t",
+            limit: 7,
+            dead: true,
+        },
+        Message::Program { topic },
+        Message::Group { topic, group },
+        Message::Groups { topic, after },
+        Message::GroupClaim(claim),
+        Message::Listen(listen),
+        Message::Applied,
+    ];
+    let levels = [Consistency::Local, Consistency::Leader, Consistency::Linear];
+    for message in reads {
+        for level in levels {
+            round(&Packet::request(b"1", message, Some(level)));
+            round(&Packet {
+                consistency: Some(level),
+                ..Packet::tagged(b"1", message)
+            });
+        }
     }
 }
 

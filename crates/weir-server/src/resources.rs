@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `route`, `openapi` | paths, methods and parameters of all resources, and the generated document |
-//! | `context`, `condition`, `session`, `propose`, `problems`, `hub`, `live`, `reading` | the state of the port, conditions, sessions, writing to and reading from the store |
+//! | `context`, `condition`, `session`, `propose`, `problems`, `hub`, `live`, `reading`, `consistency` | the state of the port, conditions, sessions, writing to and reading from the store |
 //! | `meta`, `cloudevents`, `records` | representations of records |
 //! | `streams` | descriptions and shared state of Durable Streams |
 //! | `events`, `batch`, `topics`, `programs`, `groups`, `ds`, `ops` | the resources |
@@ -14,6 +14,7 @@ pub(crate) mod batch;
 pub(crate) mod cloudevents;
 pub(crate) mod compile;
 pub(crate) mod condition;
+pub(crate) mod consistency;
 pub(crate) mod context;
 pub(crate) mod ds;
 pub(crate) mod events;

@@ -30,7 +30,7 @@ use crate::resources::context::{Call, Edge, Peer, denial, milliseconds};
 use crate::resources::events::{self, write};
 use crate::resources::route::{self, Matched, Resource};
 use crate::resources::table::{BodyMax, Operation, Row, Table};
-use crate::resources::{batch, ds, framing, groups, openapi, ops, programs, topics};
+use crate::resources::{batch, consistency, ds, framing, groups, openapi, ops, programs, topics};
 use crate::security::{Principal, Right};
 
 /// The tables of all resources, the most requested first.
@@ -314,7 +314,9 @@ impl Edge {
     /// Executes an operation that never waits. Returns `None` if the operation may wait.
     fn now(self: &Arc<Self>, call: &Call, operation: &Operation) -> Option<Result<Reply, Problem>> {
         let now = operation.now?;
-        if call.head.has(FieldName::AcceptEncoding) {
+        if call.head.has(FieldName::AcceptEncoding)
+            || !consistency::is_met_now(self, call, operation)
+        {
             return None;
         }
         now(self, call)
@@ -393,6 +395,7 @@ impl Edge {
         let mut reservation = Reservation::new(&self.shared.admission.bodies);
         let body = whole(input, max, &mut reservation).await?;
         let body = coding::decode(&call.head, body, max, &mut reservation).await?;
+        consistency::wait(edge, call, operation).await?;
         (operation.handler)(edge, call, body).await
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 use weir_core::Intention;
+use weir_protocol::Consistency;
 use weir_store::{Proposal, Store, StoreError};
 
 use crate::cluster::ClusterNode;
@@ -92,6 +93,20 @@ impl Shared {
     pub(crate) fn with_cluster(mut self, cluster: Option<Arc<ClusterNode>>) -> Self {
         self.cluster = cluster;
         self
+    }
+
+    /// Waits until a read with this consistency may begin. A single server does not wait.
+    pub(crate) async fn wait_for_consistency(
+        &self,
+        consistency: Consistency,
+    ) -> Result<(), StoreError> {
+        match &self.cluster {
+            // Boxed, so that connections without a cluster do not carry this state.
+            Some(node) if consistency != Consistency::Local => {
+                Box::pin(node.wait_for_consistency(consistency)).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Admits intentions of this many bytes to their lane of the queue. `None`: there is no room at

@@ -11,6 +11,7 @@ use weir_core::{ClientId, Commit, Effect, ErrorCode, Outcome, TopicOptions};
 use crate::cluster::{Cluster, RunningNode, TOPIC};
 use crate::invariants::acknowledged::Acknowledged;
 use crate::invariants::claims::Claims;
+use crate::invariants::linear::{self, ReadKind};
 use crate::random::Random;
 use crate::report::{Planted, Violation};
 
@@ -27,6 +28,8 @@ pub(crate) struct OracleState {
     pub(crate) claims: Claims,
     /// The newest offset that a write or a linear read has returned.
     newest: u64,
+    /// Linear reads that were begun, and those that were answered.
+    begun_reads: u64,
     pub(crate) linear_reads: u64,
     pub(crate) violation: Option<Violation>,
     pub(crate) is_over: bool,
@@ -176,7 +179,12 @@ impl Client {
     /// Reads the newest offset, which must not be before an offset that was returned earlier.
     async fn read(&mut self) -> Result<(), Violation> {
         let running = self.some_node().await;
-        let (floor, begun) = (self.oracle.lock().newest, Instant::now());
+        let (floor, kind) = {
+            let mut state = self.oracle.lock();
+            state.begun_reads += 1;
+            (state.newest, ReadKind::nth(state.begun_reads))
+        };
+        let begun = Instant::now();
         let asks = match self.cluster.planted {
             Some(Planted::LocalRead) => false,
             Some(Planted::LeaderByClock) => !running.node.is_leader(),
@@ -188,12 +196,13 @@ impl Client {
         if !self.cluster.is_alive(&running) {
             return Ok(());
         }
-        let topic = running.node.store().topic(TOPIC);
-        let last = topic.map_or(0, |topic| topic.last.0);
+        let Some(last) = kind.newest(running.node.store(), floor) else {
+            return Ok(());
+        };
         let trace = &self.cluster.trace;
         trace.add("read", &[self.id, running.id, last], &[]);
         let mut state = self.oracle.lock();
-        crate::invariants::linear::check(floor, last, running.id, begun.elapsed())?;
+        linear::check((floor, last), kind, running.id, begun.elapsed())?;
         state.newest = state.newest.max(last);
         state.linear_reads += 1;
         Ok(())

@@ -52,9 +52,10 @@ pub struct ConnectOptions {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Name and version of the client program, for people.
     pub agent: String,
-    /// What a node of a cluster must have applied before it answers a read of a key or lists keys.
-    /// Pages and listeners read what the node has applied.
-    pub consistency: Consistency,
+    /// The writes that a node of a cluster must have applied before it answers a read, or starts a
+    /// listener. `None`: `Linear` for keys; `Local` for records, listeners, queries, groups and
+    /// descriptions of topics. With `Some`, older servers refuse all reads except those of keys.
+    pub consistency: Option<Consistency>,
     /// Whether the server reports that a write is queued for its log, before the verdict
     /// ([`Pending::wait_received`](crate::Pending::wait_received)). Costs one packet per write.
     /// Default: `false`.
@@ -94,7 +95,7 @@ impl Default for ConnectOptions {
             authority: None,
             identity: None,
             agent: concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned(),
-            consistency: Consistency::default(),
+            consistency: None,
             received: false,
             connect_timeout: Duration::from_secs(5),
             patience: Duration::from_secs(30),
@@ -218,7 +219,6 @@ impl Remote {
             key,
             at_least: 0,
             applied: 0,
-            consistency: self.options.consistency,
         })
         .await
     }
@@ -261,7 +261,6 @@ impl Remote {
                     prefix,
                     after,
                     limit: (limit - found.len()) as u64,
-                    consistency: self.options.consistency,
                 })
                 .await?;
             let (more, entries) = match packet_of(&bytes)?.message {

@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weir::{
-    ClientId, ConnectOptions, ErrorCode, Expect, Group, GroupMode, GroupSetup, Intention,
-    Operation, Session, Topic, TxnOp, Verdict, Weir, WeirError,
+    ClientId, ConnectOptions, ConsequenceOffset, Consistency, ErrorCode, Expect, Group, GroupMode,
+    GroupSetup, Intention, Operation, ReadFrom, Session, Topic, TxnOp, Verdict, Weir, WeirError,
 };
 
 use crate::history::{History, Op, Outcome};
@@ -57,6 +57,8 @@ impl Shared {
 struct Client {
     id: u64,
     weir: Weir,
+    /// Whether all reads are linear, not only those of keys.
+    is_linear: bool,
     shared: Shared,
     random: Random,
 }
@@ -99,6 +101,8 @@ pub(crate) fn start(at: &[String], shared: &Shared, random: &mut Random) -> Vec<
     let start = |(id, run): (u64, fn(&mut Client))| {
         let mut options = ConnectOptions::default();
         options.patience = Duration::from_secs(8);
+        let is_linear = id % 2 == 0;
+        options.consistency = is_linear.then_some(Consistency::Linear);
         let at = at[usize::try_from(id).unwrap() % at.len()].clone();
         let (shared, random) = (shared.clone(), random.fork());
         std::thread::spawn(move || {
@@ -106,6 +110,7 @@ pub(crate) fn start(at: &[String], shared: &Shared, random: &mut Random) -> Vec<
             let mut client = Client {
                 id,
                 weir,
+                is_linear,
                 shared,
                 random,
             };
@@ -256,15 +261,46 @@ impl Client {
         }
     }
 
+    /// The newest offset of a value, read in one of several ways. The records up to `seen` were read
+    /// before.
+    fn newest(&mut self, topic: &Topic, seen: u64) -> Result<u64, WeirError> {
+        let way = if self.is_linear {
+            self.random.below(4)
+        } else {
+            0
+        };
+        let last = match way {
+            0 => topic.get(KEY)?.map(|value| value.record().offset),
+            1 => topic.try_info()?.map(|info| info.last),
+            2 => {
+                let topics = self.weir.topics(false)?;
+                let log = topics.iter().find(|info| info.name == LOG);
+                log.map(|info| info.last)
+            }
+            _ => {
+                let after = ConsequenceOffset(seen);
+                let mut listener = topic.listener(ReadFrom::After(after))?;
+                let mut last = after;
+                while let Some(page) = listener.next_page()? {
+                    last = page.last();
+                }
+                Some(last)
+            }
+        };
+        // The first record is no value: it creates the topic.
+        let last = last.filter(|last| last.0 > 1);
+        Ok(last.map_or(0, |last| last.0))
+    }
+
     /// Appends to one topic through a session, and reads its newest offset.
     fn append(&mut self) {
         let (topic, mut session) = (self.topic(LOG), self.session());
-        let mut nonce = 0;
+        let (mut nonce, mut seen) = (0, 0);
         while self.goes_on() {
             if self.random.below(2) == 0 {
                 let mut op = self.op("append", "last");
-                if let Ok(found) = topic.get(KEY) {
-                    let last = found.map_or(0, |value| value.record().offset.0);
+                if let Ok(last) = self.newest(&topic, seen) {
+                    seen = last;
                     op.numbers[0] = i64::try_from(last).unwrap();
                     self.shared.history.add(op, None);
                 }

@@ -161,7 +161,7 @@ impl Cluster {
 /// The value of the test key at one node, with this consistency.
 fn value(at: &str, consistency: Consistency) -> Result<Option<String>, WeirError> {
     let mut options = ConnectOptions::default();
-    options.consistency = consistency;
+    options.consistency = Some(consistency);
     options.patience = Duration::from_secs(3);
     let weir = Weir::connect_with(at, &options)?;
     let found = weir.topic("orders")?.get("k")?;

@@ -12,7 +12,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep};
 use weir_core::{ConsequenceOffset, ErrorCode};
 use weir_protocol::{
-    After, CHAIN, Encoder, FrameError, Listen, Message, Packet, Phase as State, ServerConnection,
+    After, CHAIN, Consistency, Encoder, FrameError, Listen, Message, Packet, Phase as State,
+    ServerConnection,
 };
 
 use super::answers::Answers;
@@ -23,7 +24,7 @@ use super::{Port, reached};
 use crate::cluster::Member;
 use crate::connections::Slot;
 use crate::phase::Phase;
-use crate::security::{Principal, Right};
+use crate::security::Principal;
 use crate::sessions::InUse;
 
 mod groups;
@@ -383,6 +384,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ => {}
         }
         let listens = !tag.is_empty() && self.listeners.has(tag);
+        let consistency = packet.effective_consistency();
         match &packet.message {
             Message::Credit { bytes, records } => {
                 self.listeners.credit(tag, *bytes, *records);
@@ -403,7 +405,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.write(tag, *count, items, size, chained).await.into()
             }
             Message::One(one) => self.write_one(tag, one, size).into(),
-            Message::GroupClaim(claim) => match self.claim(tag, claim) {
+            Message::GroupClaim(claim) => match self.claim(tag, claim, consistency) {
                 Ok(()) => PacketResult::Yes,
                 Err(refused) => PacketResult::Refused(refused),
             },
@@ -411,24 +413,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if tag.is_empty() {
                     return unexpected("a listener needs a tag");
                 }
-                if self.draining {
-                    return PacketResult::Refused(Refused::plain(ErrorCode::Draining));
-                }
-                let store = Arc::clone(&self.port.shared.store);
-                if let Err(refused) = self.may(Right::Read, listen.topic) {
-                    return PacketResult::Refused(refused);
-                }
-                let sought = match self.sought(listen).await {
-                    Ok(sought) => sought,
-                    Err(refused) => return PacketResult::Refused(refused),
-                };
-                match self.listeners.add(&store, tag, listen, sought) {
-                    Ok(answer) => {
-                        self.send(&Packet::tagged(tag, answer));
-                        PacketResult::Yes
-                    }
-                    Err(refused) => PacketResult::Refused(refused),
-                }
+                self.listen(tag, listen, consistency).await.into()
             }
             Message::Ping => {
                 self.send(&Packet::tagged(tag, Message::Pong));
@@ -442,12 +427,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // Only unknown requests are refused. Otherwise two peers could refuse each other's
             // responses forever.
             Message::Unknown { method } if !method.starts_with(b"_request_") => PacketResult::Yes,
-            message => match self.read(tag, message).await {
-                Ok(Read::Done) => PacketResult::Yes,
-                Ok(Read::Wait) => PacketResult::Later,
-                Err(refused) => PacketResult::Refused(refused),
-            },
+            message => self.read(tag, message, consistency).await.into(),
         }
+    }
+
+    /// Starts a listener.
+    async fn listen(
+        &mut self,
+        tag: &[u8],
+        listen: &Listen<'_>,
+        consistency: Consistency,
+    ) -> Result<Read, Refused> {
+        if self.draining {
+            return Err(Refused::plain(ErrorCode::Draining));
+        }
+        if !self.may_again(listen.topic)? {
+            return Ok(Read::Wait);
+        }
+        self.wait_for_consistency(consistency).await?;
+        let store = Arc::clone(&self.port.shared.store);
+        let lags = |until| store.applied().0 < until;
+        let ends = !listen.follow && listen.after != After::Latest;
+        if ends && listen.query.until.is_some_and(lags) {
+            // The listener would end before it has sent all records that it was asked for.
+            return self.wait_for_node();
+        }
+        let sought = self.sought(listen).await?;
+        let answer = self.listeners.add(&store, tag, listen, sought)?;
+        self.send(&Packet::tagged(tag, answer));
+        Ok(Read::Done)
     }
 
     /// Returns the position for a listener that starts at a time; `None` if it names no time.
@@ -729,6 +737,16 @@ enum PacketResult {
     /// The packet stays in the buffer and is retried.
     Later,
     Refused(Refused),
+}
+
+impl From<Result<Read, Refused>> for PacketResult {
+    fn from(read: Result<Read, Refused>) -> Self {
+        match read {
+            Ok(Read::Done) => Self::Yes,
+            Ok(Read::Wait) => Self::Later,
+            Err(refused) => Self::Refused(refused),
+        }
+    }
 }
 
 impl From<Result<WriteAdmission, Refused>> for PacketResult {

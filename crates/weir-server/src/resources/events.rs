@@ -230,7 +230,7 @@ pub(crate) const TABLE: Table = Table {
                 summary: "Read one record: its payload is the body.",
                 right: Some(Right::Read),
                 body: BodyMax::Json,
-                query: &["as"],
+                query: &["as", "consistency"],
                 fields: &["If-None-Match"],
                 request: &[],
                 responses: &[

@@ -35,7 +35,7 @@ use crate::http::reply::Reply;
 use crate::limits::{CLAIM_RECORDS, GROUPS_PAGE_MAX, MEMBERS_MAX};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge, denial};
-use crate::resources::problems;
+use crate::resources::{consistency, problems};
 
 const GROUP: &str = r#"{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"dead_lettered":0,"unwritten_dead_letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}"#;
 const GROUP_ANSWER: &[Content] = &[Content::json("Group", GROUP)];
@@ -84,7 +84,7 @@ pub(crate) const TABLE: Table = Table {
                 summary: "List the groups of a topic by name.",
                 right: Some(Right::Group),
                 body: BodyMax::Json,
-                query: &["after", "limit"],
+                query: &["after", "limit", "consistency"],
                 fields: &[],
                 request: &[],
                 responses: &[Response {
@@ -108,7 +108,7 @@ pub(crate) const TABLE: Table = Table {
                     summary: "Describe a group and its progress.",
                     right: Some(Right::Group),
                     body: BodyMax::Json,
-                    query: &[],
+                    query: &["consistency"],
                     fields: &[],
                     request: &[],
                     responses: &[Response {
@@ -169,7 +169,7 @@ pub(crate) const TABLE: Table = Table {
                 summary: "Claim records of a keyed or shared group.",
                 right: Some(Right::Group),
                 body: BodyMax::Json,
-                query: &["member", "max", "lease-ms", "wait"],
+                query: &["member", "max", "lease-ms", "wait", "consistency"],
                 fields: &[],
                 request: &[],
                 responses: &[Response {
@@ -245,7 +245,7 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::GroupLeave,
             template: "/v1/topics/{topic}/groups/{group}/leave",
             operations: &[step_operation(
-                "Give up the ownership of an exclusive group.",
+                "Release the ownership of an exclusive group.",
                 &[Content::json("Ownership", r#"{"generation":22}"#)],
                 STEP_DONE,
             )],
@@ -509,9 +509,14 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     reply.add("vary", "accept-encoding");
     if let Some(last) = found.last().filter(|_| more) {
         let (topic, after) = (&call.matched.topic, encode(last.name.as_bytes()));
+        let mut target = format!("/v1/topics/{topic}/groups?after={after}");
+        if let Some(level) = call.query.bytes(consistency::PARAMETER) {
+            target.push_str("&consistency=");
+            target.push_str(&encode(level));
+        }
         reply.add(
             "link",
-            format_args!("</v1/topics/{topic}/groups?after={after}&limit={limit}>; rel=\"next\""),
+            format_args!("<{target}&limit={limit}>; rel=\"next\""),
         );
     }
     let mut body = b"{\"groups\":[".to_vec();

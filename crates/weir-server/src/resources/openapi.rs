@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 use weir_core::limits::GROUP_LEASE_MS_MAX;
 
+use super::consistency;
 use super::route::Resource;
 use super::streams::terms as ds;
 use super::table::{Content, Operation, Row, Table};
@@ -62,7 +63,7 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
         ),
         "consistency" => (
             word(&["local", "leader", "linear"]),
-            "What a read must have seen.",
+            "Which writes a read at a node of a cluster sees.",
         ),
         "at-least" => (
             number(0, 1 << 53),
@@ -202,8 +203,13 @@ fn problems(operation: &Operation, method: Method) -> Vec<u16> {
     if operation.right.is_some() {
         list.extend([401, 403, 429]);
     }
+    if operation.query.contains(&consistency::PARAMETER) {
+        list.extend([307, 503]);
+    }
     if method.writes() {
-        list.extend([403, 404, 408, 409, 410, 412, 415, 422, 428, 503, 504, 507]);
+        list.extend([
+            307, 403, 404, 408, 409, 410, 412, 415, 422, 428, 503, 504, 507,
+        ]);
     } else {
         list.push(406);
     }

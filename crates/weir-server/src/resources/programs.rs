@@ -41,7 +41,7 @@ pub(crate) const TABLE: Table = Table {
                     summary: "Describe the program of a topic, or fetch its module.",
                     right: Some(Right::Read),
                     body: BodyMax::Json,
-                    query: &[],
+                    query: &["consistency"],
                     fields: &[],
                     request: &[],
                     responses: &[

@@ -21,6 +21,7 @@ use crate::http::query::encode;
 use crate::http::reply::Reply;
 use crate::limits::{TOPICS_PAGE, TOPICS_PAGE_MAX};
 use crate::listing;
+use crate::resources::consistency;
 use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_known, no_topic};
 use crate::resources::execute::{done, execute, json_object};
@@ -40,7 +41,7 @@ pub(crate) const TABLE: Table = Table {
                 summary: "List topics by name.",
                 right: Some(Right::Read),
                 body: BodyMax::Json,
-                query: &["prefix", "after", "limit"],
+                query: &["prefix", "after", "limit", "consistency"],
                 fields: &[],
                 request: &[],
                 responses: &[Response {
@@ -64,7 +65,7 @@ pub(crate) const TABLE: Table = Table {
                     summary: "Describe a topic.",
                     right: Some(Right::Read),
                     body: BodyMax::Json,
-                    query: &[],
+                    query: &["consistency"],
                     fields: &["If-None-Match"],
                     request: &[],
                     responses: &[
@@ -537,7 +538,7 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     reply.add("vary", "accept-encoding");
     if let Some(last) = found.last().filter(|_| more) {
         let mut pairs = vec![format!("after={}", last.name)];
-        for name in ["limit", "prefix"] {
+        for name in [consistency::PARAMETER, "limit", "prefix"] {
             if let Some(value) = call.query.bytes(name) {
                 pairs.push(format!("{name}={}", encode(value)));
             }

@@ -100,6 +100,22 @@ fn parameters_and_forms_are_strict() {
         ("PUT /v1/topics/.weir", "", 400),
         ("POST /v1/topics/.weir/events", "", 400),
         ("GET /v1/topics/t/events?consistency=weak", "", 400),
+        ("GET /v1/topics/t/events?consistency=weak&live=sse", "", 400),
+        ("GET /v1/topics/t/events/1?consistency=weak", "", 400),
+        ("GET /v1/topics/t/keys/x?consistency=weak", "", 400),
+        ("GET /v1/topics?consistency=weak", "", 400),
+        ("GET /v1/topics?consistency=linear", "", 200),
+        ("GET /v1/topics/t?consistency=weak", "", 400),
+        ("GET /v1/topics/t?consistency=leader", "", 200),
+        ("GET /v1/topics/t/program?consistency=weak", "", 400),
+        ("GET /v1/topics/t/groups?consistency=weak", "", 400),
+        ("GET /v1/topics/t/groups?consistency=linear", "", 200),
+        ("GET /v1/topics/t/groups/g?consistency=weak", "", 400),
+        (
+            "POST /v1/topics/t/groups/g/claim?member=m&consistency=weak",
+            "",
+            400,
+        ),
         ("GET /v1/topics/t/keys/x?at-least=99&wait=0", "", 504),
         ("GET /v1/topics/t/keys?wait=x", "", 400),
         ("GET /v1/topics/t/keys?limit=10001", "", 400),
@@ -109,6 +125,22 @@ fn parameters_and_forms_are_strict() {
     ] {
         let reply = world.ask(line, fields, b"");
         assert_eq!(reply.status, status, "{line}: {reply:?}");
+    }
+    // The next page is read as the first one.
+    for n in 0..2 {
+        world.ask(&format!("PUT /v1/topics/t{n}"), "", b"");
+        world.ask(&format!("PUT /v1/topics/t/keys/k{n}"), "", b"1");
+        world.ask(&format!("PUT /v1/topics/t/groups/g{n}"), "", b"");
+    }
+    for path in [
+        "/v1/topics",
+        "/v1/topics/t/events",
+        "/v1/topics/t/keys",
+        "/v1/topics/t/groups",
+    ] {
+        let reply = world.ask(&format!("GET {path}?limit=1&consistency=linear"), "", b"");
+        let link = reply.get("link").unwrap();
+        assert!(link.contains("consistency=linear"), "{path}: {link}");
     }
     let reply = world.ask(
         "POST /v1/topics/t/events",

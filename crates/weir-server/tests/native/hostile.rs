@@ -328,7 +328,6 @@ fn who_does_not_take_large_answers_is_cut() {
             key: b"k",
             at_least: 0,
             applied: 0,
-            consistency: weir_protocol::Consistency::Linear,
         },
     ));
     // The client reads nothing, and the server reads nothing meanwhile. This write fails when the

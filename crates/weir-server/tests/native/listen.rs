@@ -310,6 +310,38 @@ fn a_query_of_the_latest_values_sends_what_it_wants_of_them() {
     }
 }
 
+/// Otherwise a node of a cluster that lags would end a query before its last records.
+#[test]
+fn a_listener_with_a_last_intention_does_not_end_before_it() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    let until = |intention| Listen {
+        follow: false,
+        query: ListenQuery {
+            until: Some(intention),
+            ..ALL.query
+        },
+        ..ALL
+    };
+    peer.send(&Packet::tagged(b"1", Message::Listen(until(4))));
+    let got = peer.next().unwrap();
+    assert_eq!(got.refusal().code(), Some(ErrorCode::Lagging));
+    fill(&world, 3);
+    assert_eq!(listen(&mut peer, b"1", until(4)), (1, 1, 4));
+    let mut seen = Vec::new();
+    loop {
+        let got = peer.next().unwrap();
+        match got.packet().message {
+            Message::Records { .. } => seen.extend(offsets(&got)),
+            Message::Progress { .. } => {}
+            Message::End { .. } => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(seen, [1, 2, 3, 4]);
+}
+
 #[test]
 fn the_tag_of_a_listener_is_its_own() {
     let world = World::new();

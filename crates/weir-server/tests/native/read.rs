@@ -1,7 +1,7 @@
 //! Reads, packet by packet.
 
 use weir_core::ErrorCode;
-use weir_protocol::{Message, Packet, TopicLines};
+use weir_protocol::{Consistency, Message, Packet, TopicLines};
 
 use crate::peer::World;
 
@@ -16,7 +16,6 @@ fn a_get_waits_until_the_topic_is_far_enough() {
         key: b"k",
         at_least: 3,
         applied: 0,
-        consistency: weir_protocol::Consistency::Linear,
     };
     reader.send(&Packet::tagged(b"g", get));
     for value in ["one", "two"] {
@@ -35,7 +34,6 @@ fn a_get_waits_until_the_topic_is_far_enough() {
         key: b"k",
         at_least: 0,
         applied: 4,
-        consistency: weir_protocol::Consistency::Linear,
     };
     reader.send(&Packet::tagged(b"h", get));
     writer.text("\n:_topic\tt\n:_key\tk\n_request_put\nthree\n|\n");
@@ -55,7 +53,6 @@ fn what_is_not_there_is_said_to_be_so() {
                 key: b"k",
                 at_least: 0,
                 applied: 0,
-                consistency: weir_protocol::Consistency::Linear,
             },
             ErrorCode::KeyAbsent,
         ),
@@ -65,7 +62,6 @@ fn what_is_not_there_is_said_to_be_so() {
                 key: b"k",
                 at_least: 0,
                 applied: 0,
-                consistency: weir_protocol::Consistency::Linear,
             },
             ErrorCode::TopicUnknown,
         ),
@@ -98,6 +94,67 @@ fn what_is_not_there_is_said_to_be_so() {
         assert_eq!(got.refusal().code(), Some(code), "{message:?}");
         assert!(!got.refusal().fatal);
         assert_eq!(got.packet().tag, b"q");
+    }
+}
+
+#[test]
+fn a_single_server_answers_reads_of_every_consistency() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    let reads = [
+        Message::Scan {
+            topic: "t",
+            prefix: b"",
+            after: None,
+            limit: 1,
+        },
+        Message::GetRecord {
+            topic: "t",
+            offset: 1,
+        },
+        Message::Topic { topic: "t" },
+        Message::Topics {
+            prefix: b"",
+            after: b"",
+            limit: 1,
+            dead: false,
+        },
+        Message::Program { topic: "t" },
+        Message::Groups {
+            topic: "t",
+            after: "",
+        },
+        Message::Applied,
+    ];
+    let levels = [Consistency::Local, Consistency::Leader, Consistency::Linear];
+    for level in levels {
+        for message in reads {
+            peer.send(&Packet::request(b"q", message, Some(level)));
+            let got = peer.next().unwrap();
+            let packet = got.packet();
+            let is_refused = matches!(packet.message, Message::Refusal(_));
+            assert!(!is_refused, "{level:?} {message:?}: {packet:?}");
+        }
+    }
+}
+
+#[test]
+fn a_single_server_refuses_changes_of_a_cluster() {
+    let world = World::new();
+    let mut peer = world.plain();
+    for message in [
+        Message::ClusterAdd {
+            peer: "127.0.0.1:1",
+        },
+        Message::ClusterRemove { node: 1 },
+        Message::ClusterTransfer { node: 1 },
+    ] {
+        peer.send(&Packet::tagged(b"c", message));
+        let got = peer.next().unwrap();
+        let refusal = got.refusal();
+        assert_eq!(refusal.code(), Some(ErrorCode::Unsupported), "{message:?}");
+        assert!(refusal.text.ends_with(b"not a node of a cluster"));
     }
 }
 

@@ -315,7 +315,6 @@ fn who_waits_for_the_disk_holds_up_nobody() {
             key,
             at_least: 0,
             applied: 0,
-            consistency: weir_protocol::Consistency::Linear,
         },
         Message::GetRecord { topic, offset: 7 },
         listen(After::Offset(0)),

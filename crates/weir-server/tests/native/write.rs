@@ -197,7 +197,6 @@ fn a_value_of_sixteen_megabytes_goes_in_and_out() {
         key: b"big",
         at_least: 0,
         applied: 0,
-        consistency: weir_protocol::Consistency::Linear,
     };
     peer.send(&Packet::tagged(b"g", get));
     let got = peer.next().unwrap();

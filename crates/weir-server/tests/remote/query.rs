@@ -304,7 +304,7 @@ fn queries_that_cannot_be_are_refused() {
             weir.query(options).unwrap_err().to_string()
         };
         assert!(refuse(&|o| o.text.order = "meta.nothing".into()).contains("no property"));
-        assert!(refuse(&|o| o.from.push("gone".into())).contains("gone"));
+        assert!(refuse(&|o| o.topics.push("gone".into())).contains("gone"));
         assert!(refuse(&|o| o.token = Some(vec![1, 2, 3])).contains("too short"));
         assert!(
             refuse(&|o| {

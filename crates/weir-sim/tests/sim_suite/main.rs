@@ -183,6 +183,24 @@ fn a_local_read_as_a_linear_one_is_found() {
     );
 }
 
+/// Every kind of read is stale in some history if nodes answer from their own state. The group does
+/// not exist in these histories.
+#[test]
+fn every_kind_of_local_read_is_found() {
+    let mut kinds = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        if let Err(violation) = run(seed, Some(Planted::LocalRead)) {
+            let kind = violation.found.split(' ').next().unwrap().to_owned();
+            kinds.insert(kind);
+        }
+        if kinds.len() == 4 {
+            break;
+        }
+    }
+    let kinds: Vec<_> = kinds.iter().map(String::as_str).collect();
+    assert_eq!(kinds, ["List", "Page", "Record", "Topic"]);
+}
+
 /// How many histories a disk fault of one node breaks, and how many nodes it ends.
 fn broken(fault: DiskFault, seeds: u64) -> (usize, u64) {
     let (mut broken, mut out) = (0, 0);

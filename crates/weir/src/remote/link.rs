@@ -375,7 +375,7 @@ impl State {
         }
     }
 
-    /// Appends a packet that belongs to no request.
+    /// Appends a packet that is not a write.
     pub(super) fn append(&mut self, packet: &Packet<'_>) {
         self.encoder.encode(packet, &mut self.out);
     }

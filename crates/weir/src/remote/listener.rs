@@ -43,6 +43,8 @@ pub(crate) struct Listener {
     fault: Option<Fault>,
     /// The pause after the server refused the request for now.
     retry_pause: Option<RetryPause>,
+    /// The newest refusal for now.
+    refusal: Option<StoreError>,
     /// When the first call began to wait for the response that is due.
     response_due_since: Option<Instant>,
 }
@@ -93,6 +95,7 @@ impl Clone for Listener {
             bad: 0,
             fault: self.fault,
             retry_pause: None,
+            refusal: None,
             response_due_since: None,
         }
     }
@@ -119,6 +122,7 @@ impl Listener {
             bad: 0,
             fault: None,
             retry_pause: None,
+            refusal: None,
             response_due_since: None,
         }
     }
@@ -275,6 +279,12 @@ impl Listener {
         Ok(true)
     }
 
+    /// The error of a listener that got no records in time. A refusal is more precise.
+    fn late(&mut self) -> StoreError {
+        let refusal = self.refusal.take().filter(|_| self.retry_pause.is_some());
+        refusal.unwrap_or_else(|| self.remote.link.late())
+    }
+
     /// Notes a refusal for now. Returns `false` if the refusal is final.
     fn refused_for_now(&mut self, answer: &Packet<'_>, follow: bool) -> bool {
         let retry_pause = self.retry_pause.get_or_insert_with(|| RetryPause {
@@ -371,7 +381,7 @@ impl Listener {
             Fetched::Page(page) => Ok(Next::Page(page)),
             Fetched::End => Ok(Next::End),
             Fetched::Nothing if follows => Ok(Next::End),
-            Fetched::Nothing if over => Err(self.remote.link.late()),
+            Fetched::Nothing if over => Err(self.late()),
             Fetched::Nothing => Ok(Next::Late),
         }
     }
@@ -494,6 +504,7 @@ impl Listener {
                     }
                     self.listening = None;
                     if self.refused_for_now(&packet, follow) {
+                        self.refusal = Some(refused(&refusal));
                         continue;
                     }
                     if self.fault.is_some() {

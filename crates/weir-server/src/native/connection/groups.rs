@@ -18,8 +18,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use weir_core::ErrorCode;
 use weir_protocol::{
-    ANSWER_BYTES_MAX, CLAIM_WAIT_MS_MAX, CLAIMS_MAX, GroupAnswer, GroupClaim, GroupLine,
-    GroupOwner, Message, Packet, write_group,
+    ANSWER_BYTES_MAX, CLAIM_WAIT_MS_MAX, CLAIMS_MAX, Consistency, GroupAnswer, GroupClaim,
+    GroupLine, GroupOwner, Message, Packet, write_group,
 };
 use weir_store::{Claimed, GroupInfo, PageBuilder, Store, StoreError};
 
@@ -108,7 +108,12 @@ impl Claims {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Starts a claim.
-    pub(super) fn claim(&mut self, tag: &[u8], claim: &GroupClaim<'_>) -> Result<(), Refused> {
+    pub(super) fn claim(
+        &mut self,
+        tag: &[u8],
+        claim: &GroupClaim<'_>,
+        consistency: Consistency,
+    ) -> Result<(), Refused> {
         self.may(Right::Group, claim.topic)?;
         if self.port.shared.phase() >= Phase::Draining {
             return Err(Refused::plain(ErrorCode::Draining));
@@ -133,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let place = Arc::clone(&self.claims.place);
         let closing = self.claims.closing.subscribe();
         self.claims.tasks.spawn(async move {
-            let (found, place) = match run(asked, place, closing).await {
+            let (found, place) = match run(asked, consistency, place, closing).await {
                 Ok((found, place)) => (Ok(found), Some(place)),
                 Err(refused) => (Err(refused), None),
             };
@@ -182,8 +187,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         tag: &[u8],
         topic: &str,
         group: &str,
+        consistency: Consistency,
     ) -> Result<(), Refused> {
-        self.may(Right::Group, topic)?;
+        self.may_read(Right::Group, topic, consistency).await?;
         let (topic, group) = (topic.to_owned(), group.to_owned());
         let info = self.blocking(move |store| {
             let known = store.topic(&topic).is_some();
@@ -212,8 +218,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         tag: &[u8],
         topic: &str,
         after: &str,
+        consistency: Consistency,
     ) -> Result<(), Refused> {
-        self.may(Right::Group, topic)?;
+        self.may_read(Right::Group, topic, consistency).await?;
         let topic = topic.to_owned();
         let infos = self.blocking(move |store| store.groups(&topic)).await?;
         let mut lines = Vec::new();
@@ -254,9 +261,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 /// Claims again until there are records, the time is over, or the client stops waiting.
 async fn run(
     claim: Claim,
+    consistency: Consistency,
     place: Arc<Semaphore>,
     mut closing: watch::Receiver<bool>,
 ) -> Result<(ClaimResult, OwnedSemaphorePermit), Refused> {
+    let waited = claim.shared.wait_for_consistency(consistency).await;
+    waited.map_err(|error| refuse::of_store(&error))?;
     let claim = Arc::new(claim);
     let mut seen = None;
     loop {

@@ -23,7 +23,7 @@ const ROOM_RETRY_MS: u64 = 200;
 const SESSIONS_RETRY_MS: u64 = 60_000;
 
 /// Supported features in addition to version 1.
-pub(super) const FEATURES: &[u8] = b"groups query chain query-latest";
+pub(super) const FEATURES: &[u8] = b"groups query chain query-latest consistency";
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Responds to HELLO; a refusal closes the connection.

@@ -44,6 +44,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &mut self,
         tag: &[u8],
         message: &Message<'_>,
+        consistency: Consistency,
     ) -> Result<Read, Refused> {
         match *message {
             Message::Get {
@@ -51,21 +52,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 key,
                 at_least,
                 applied,
-                consistency,
             } => {
                 let seen = [at_least, applied];
                 return self.get(tag, topic, key, seen, consistency).await;
             }
-            Message::GetRecord { topic, offset } => return self.record(tag, topic, offset).await,
+            Message::GetRecord { topic, offset } => {
+                return self.record(tag, topic, offset, consistency).await;
+            }
             Message::Scan {
                 topic,
                 prefix,
                 after,
                 limit,
-                consistency,
             } => {
-                self.may(Right::Read, topic)?;
-                self.wait_for_consistency(consistency).await?;
+                self.may_read(Right::Read, topic, consistency).await?;
                 self.scan(tag, topic, prefix, after, limit).await?;
             }
             Message::Topics {
@@ -74,22 +74,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 limit,
                 dead,
             } => {
-                self.may(Right::Read, "")?;
+                self.may_read(Right::Read, "", consistency).await?;
                 self.topics(tag, prefix, after, limit, dead).await?;
             }
             Message::Topic { topic } => {
-                self.may(Right::Read, topic)?;
+                self.may_read(Right::Read, topic, consistency).await?;
                 let info = self.port.shared.store.topic(topic);
                 let info = info.ok_or(Refused::plain(ErrorCode::TopicUnknown))?;
                 let mut lines = Vec::new();
                 line(&mut lines, &info);
                 self.lines(tag, false, &lines);
             }
-            Message::Program { topic } => self.program(tag, topic)?,
-            Message::Group { topic, group } => self.group(tag, topic, group).await?,
-            Message::Groups { topic, after } => self.groups(tag, topic, after).await?,
+            Message::Program { topic } => {
+                self.may_read(Right::Read, topic, consistency).await?;
+                self.program(tag, topic)?;
+            }
+            Message::Group { topic, group } => {
+                self.group(tag, topic, group, consistency).await?;
+            }
+            Message::Groups { topic, after } => {
+                self.groups(tag, topic, after, consistency).await?;
+            }
             Message::Applied => {
-                self.may(Right::Read, "")?;
+                self.may_read(Right::Read, "", consistency).await?;
                 let answer = applied(&self.port.shared.store, &[]);
                 self.send(&Packet::tagged(tag, answer));
             }
@@ -183,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Checks a read that may be retried several times, and charges its rate once. Returns false if
     /// there is still no room for its response.
-    fn may_again(&mut self, topic: &str) -> Result<bool, Refused> {
+    pub(super) fn may_again(&mut self, topic: &str) -> Result<bool, Refused> {
         if self.waits_until.is_none() && self.lacks == 0 {
             self.paced(1, 0)?;
         }
@@ -232,15 +239,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Waits until this node has applied everything that a read with this consistency must see.
-    async fn wait_for_consistency(&self, consistency: Consistency) -> Result<(), Refused> {
-        match &self.port.shared.cluster {
-            // Boxed, so that connections without a cluster do not carry this state.
-            Some(node) => Box::pin(node.wait_for_consistency(consistency))
-                .await
-                .map_err(|error| refuse::of_store(&error)),
-            None => Ok(()),
+    /// Retries the read later, because this node has not applied what it asks for.
+    pub(super) fn wait_for_node(&mut self) -> Result<Read, Refused> {
+        let until = *self.waits_until.get_or_insert(Instant::now() + LAGGING);
+        if Instant::now() < until {
+            return Ok(Read::Wait);
         }
+        Err(Refused::plain(ErrorCode::Lagging))
+    }
+
+    /// Checks a read that is not retried, and waits until it may begin.
+    pub(super) async fn may_read(
+        &self,
+        right: Right,
+        topic: &str,
+        consistency: Consistency,
+    ) -> Result<(), Refused> {
+        self.may(right, topic)?;
+        self.wait_for_consistency(consistency).await
+    }
+
+    /// Waits until this node has applied everything that a read with this consistency must see.
+    pub(super) async fn wait_for_consistency(
+        &self,
+        consistency: Consistency,
+    ) -> Result<(), Refused> {
+        let waited = self.port.shared.wait_for_consistency(consistency).await;
+        waited.map_err(|error| refuse::of_store(&error))
     }
 
     async fn get(
@@ -259,11 +284,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let behind = (applied > 0 && store.applied().0 < applied)
             || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));
         if behind {
-            let until = *self.waits_until.get_or_insert(Instant::now() + LAGGING);
-            if Instant::now() < until {
-                return Ok(Read::Wait);
-            }
-            return Err(Refused::plain(ErrorCode::Lagging));
+            return self.wait_for_node();
         }
         let mut permit = None;
         let page = match store.try_get(topic, key) {
@@ -288,10 +309,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         answered
     }
 
-    async fn record(&mut self, tag: &[u8], topic: &str, offset: u64) -> Result<Read, Refused> {
+    async fn record(
+        &mut self,
+        tag: &[u8],
+        topic: &str,
+        offset: u64,
+        consistency: Consistency,
+    ) -> Result<Read, Refused> {
         if !self.may_again(topic)? {
             return Ok(Read::Wait);
         }
+        self.wait_for_consistency(consistency).await?;
         let absent = || Refused::plain(ErrorCode::RecordAbsent);
         let mut permit = None;
         let before = ConsequenceOffset(offset.checked_sub(1).ok_or_else(absent)?);
@@ -455,7 +483,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn program(&mut self, tag: &[u8], topic: &str) -> Result<(), Refused> {
-        self.may(Right::Read, topic)?;
         let store = Arc::clone(&self.port.shared.store);
         if store.topic(topic).is_none() {
             return Err(Refused::plain(ErrorCode::TopicUnknown));

@@ -53,14 +53,7 @@ fn read_id(text: &str) -> Option<(Option<u64>, u64)> {
 pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let query = &call.query;
     query.word("live", &[("sse", ())])?;
-    for name in [
-        "order",
-        "limit",
-        "max-bytes",
-        "wait",
-        "at-least",
-        "consistency",
-    ] {
+    for name in ["order", "limit", "max-bytes", "wait", "at-least"] {
         if query.bytes(name).is_some() {
             return Err(Problem::bad(format!("{name} is for pages, not for tails")));
         }

@@ -108,17 +108,19 @@ impl Link {
         }
         state.last_tag += 1;
         let tag = state.last_tag;
+        let digits = tag.to_string();
+        let consistency = self.inner.options.consistency;
+        let packet = Packet::request(digits.as_bytes(), *message, consistency);
         let mut inbox = Inbox {
             marks: matches!(message, Message::Listen(listen) if listen.query.marks),
             ..Inbox::default()
         };
         if state.stream.is_some() && state.unsent.is_empty() && state.out.len() < OUT_BYTES_MAX {
-            state.put(tag, message);
+            state.append(&packet);
         } else {
-            let mut packet = Vec::new();
-            let digits = tag.to_string();
-            Encoder::default().encode(&tagged(digits.as_bytes(), message), &mut packet);
-            inbox.unsent = Some(packet);
+            let mut bytes = Vec::new();
+            Encoder::default().encode(&packet, &mut bytes);
+            inbox.unsent = Some(bytes);
             state.unsent.push_back(tag);
         }
         state.inboxes.insert(tag, inbox);
@@ -134,7 +136,7 @@ impl Link {
         let mut state = self.inner.lock();
         let is_there = |inbox: &Inbox| !inbox.lost && inbox.unsent.is_none();
         if state.inboxes.get(&tag).is_some_and(is_there) {
-            state.put(tag, message);
+            state.append(&Packet::tagged(tag.to_string().as_bytes(), *message));
             self.inner.notify_writer(state);
         }
     }
@@ -233,12 +235,6 @@ pub(in crate::remote) enum Received {
 }
 
 impl State {
-    fn put(&mut self, tag: u64, message: &Message<'_>) {
-        let digits = tag.to_string();
-        let packet = tagged(digits.as_bytes(), message);
-        self.encoder.encode(&packet, &mut self.out);
-    }
-
     /// Moves stored requests into the output buffer.
     pub(super) fn fill_requests(&mut self) {
         while self.out.len() < OUT_BYTES_MAX
@@ -281,13 +277,6 @@ impl State {
         }
         self.marks = Some((settled, created));
         self.deliveries += 1;
-    }
-}
-
-fn tagged<'a>(tag: &'a [u8], message: &Message<'a>) -> Packet<'a> {
-    Packet {
-        require: message.feature(),
-        ..Packet::tagged(tag, *message)
     }
 }
 

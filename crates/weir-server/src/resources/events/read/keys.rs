@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use weir_protocol::Consistency;
 use weir_store::SCAN_KEYS_MAX;
 
 use super::one::lacks_value;
@@ -13,13 +12,14 @@ use crate::http::query::encode;
 use crate::http::reply::Reply;
 use crate::limits::budget::Reservation;
 use crate::limits::{PAGE_BYTES_MAX, PAGE_RECORDS};
+use crate::resources::consistency;
 use crate::resources::context::{Call, Edge};
 use crate::resources::reading::{self, Attempt};
 use crate::resources::records::{Fit, Form, Writer};
 
 /// Returns keys in byte order.
 pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    at_least(edge, call, Consistency::Linear).await?;
+    at_least(edge, call).await?;
     let query = &call.query;
     let form = accept::media(&call.head, Form::OFFERS).ok_or_else(not_acceptable)?;
     let limit = query
@@ -92,7 +92,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     reply.add("vary", "accept, accept-encoding");
     if let Some(next) = next {
         let mut pairs = vec![format!("after={}", encode(&next))];
-        for name in ["limit", "prefix", "values"] {
+        for name in [consistency::PARAMETER, "limit", "prefix", "values"] {
             if let Some(value) = call.query.bytes(name) {
                 pairs.push(format!("{name}={}", encode(value)));
             }

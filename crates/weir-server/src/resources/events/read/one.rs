@@ -9,10 +9,9 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use weir_core::{ConsequenceOffset, ErrorCode, Record, RecordKind};
-use weir_protocol::Consistency;
 use weir_store::{Current, Page, Store, TopicReader};
 
-use super::position::{at_least, consistency, first, is_known, no_topic, store_error};
+use super::position::{at_least, first, is_known, no_topic, store_error};
 use crate::http::head::{FieldName, Head};
 use crate::http::origin::NO_PAGE;
 use crate::http::problem::{Kind, Problem};
@@ -139,7 +138,7 @@ fn found(
 
 /// Returns the current value of a key.
 pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    at_least(edge, call, Consistency::Linear).await?;
+    at_least(edge, call).await?;
     if let Some(answer) = key_now(edge, call) {
         return answer;
     }
@@ -179,17 +178,15 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
 
 /// Returns the current value of a key, if that needs no wait.
 pub(crate) fn key_if_ready(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Problem>> {
-    let waits = edge.shared.cluster.is_some();
     match call.query.bytes("at-least") {
-        None if !waits => key_now(edge, call),
-        _ => None,
+        None => key_now(edge, call),
+        Some(_) => None,
     }
 }
 
 /// Returns the current value of a key, if it is in memory. The caller must check the conditions.
 pub(super) fn key_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>> {
-    let checked = consistency(call).and_then(|_| call.query.number("wait", 0, WAIT_SECONDS_MAX));
-    if let Err(problem) = checked {
+    if let Err(problem) = call.query.number("wait", 0, WAIT_SECONDS_MAX) {
         return Some(Err(problem));
     }
     let store = &edge.shared.store;

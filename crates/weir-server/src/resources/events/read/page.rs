@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_core::{Compaction, ConsequenceOffset};
-use weir_protocol::Consistency;
 use weir_store::{Page, TopicReader};
 
 use super::descending::descending;
@@ -38,7 +37,7 @@ use crate::resources::records::{Fields, Fit, Form, Writer};
     reason = "parameters, page, head; in this order"
 )]
 pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    at_least(edge, call, Consistency::Local).await?;
+    at_least(edge, call).await?;
     let query = &call.query;
     let form = accept::media(&call.head, Form::OFFERS).ok_or_else(not_acceptable)?;
     let mut writer = Writer::new(form);
@@ -94,7 +93,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let mut phase = edge.shared.phase.subscribe();
     loop {
         (collector, reservation) = collector.run(edge, reservation).await?;
-        if collector.writer.count > 0 || wait == 0 || collector.is_tired() {
+        if collector.writer.count > 0 || wait == 0 || collector.has_reached_scan_limit() {
             break;
         }
         edge.shared.metrics.waiting_polls.add(1);
@@ -214,11 +213,11 @@ impl Collector {
         // Skips the gap that compaction left after the last record.
         self.next = self.next.max(page.last().0);
         self.looked += page.wire_bytes();
-        Ok(self.is_full() || self.is_tired())
+        Ok(self.is_full() || self.has_reached_scan_limit())
     }
 
     /// Whether this page has scanned the maximum number of bytes before the end of the topic.
-    fn is_tired(&self) -> bool {
+    fn has_reached_scan_limit(&self) -> bool {
         self.looked >= LOOK_BYTES_MAX && self.next < self.reader.last().0
     }
 

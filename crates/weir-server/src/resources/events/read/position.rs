@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
-use weir_protocol::Consistency;
 use weir_store::{Page, ReadFrom, StoreError, TopicReader};
 
 use crate::http::head::{FieldName, Head};
@@ -14,32 +13,15 @@ use crate::http::query::encode;
 use crate::limits::{LAG_SECONDS, WAIT_SECONDS_MAX};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
-use crate::resources::problems;
 use crate::resources::records::Form;
+use crate::resources::{consistency, problems};
 
 /// Bytes of records that a page with a filter scans. After them the page ends with its matches and
 /// the position to continue from.
 pub(crate) const LOOK_BYTES_MAX: usize = 64 << 20;
 
-/// The consistency that the request asks for, if any.
-pub(crate) fn consistency(call: &Call) -> Result<Option<Consistency>, Problem> {
-    use Consistency::{Leader, Linear, Local};
-    let all = [Local, Leader, Linear].map(|one| (one.name(), one));
-    call.query.word("consistency", &all)
-}
-
-/// Waits until the node meets the consistency of the read, and the topic has the offset that the
-/// reader asks for.
-pub(crate) async fn at_least(
-    edge: &Arc<Edge>,
-    call: &Call,
-    default: Consistency,
-) -> Result<(), Problem> {
-    let consistency = consistency(call)?.unwrap_or(default);
-    if let Some(node) = &edge.shared.cluster {
-        let seen = node.wait_for_consistency(consistency).await;
-        seen.map_err(|error| problems::of_store(&error))?;
-    }
+/// Waits until the topic has the offset that the reader asks for.
+pub(crate) async fn at_least(edge: &Arc<Edge>, call: &Call) -> Result<(), Problem> {
     let wait = call.query.number("wait", 0, WAIT_SECONDS_MAX)?;
     let Some(offset) = call.query.number("at-least", 0, u64::MAX)? else {
         return Ok(());
@@ -192,6 +174,7 @@ pub(crate) fn store_error(error: &StoreError) -> Problem {
 pub(crate) fn next_page(call: &Call, next: u64) -> String {
     let mut pairs = vec![format!("after={next}")];
     for name in [
+        consistency::PARAMETER,
         "fields",
         "key",
         "limit",

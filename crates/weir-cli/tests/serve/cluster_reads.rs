@@ -1,0 +1,203 @@
+//! Reads at a node of a cluster that lags, or has no majority: each kind sees what its consistency
+//! promises, or is refused.
+
+use std::time::Duration;
+
+use weir::query::Bounds;
+use weir::{
+    ClientId, ConnectOptions, ConsequenceOffset, Consistency, ErrorCode, Intention, Operation,
+    ReadFrom, StoreError, TopicQueryOptions, TopicStep, Weir, WeirError,
+};
+
+use crate::ask;
+use crate::cluster::{Cluster, signal};
+
+/// Longest wait of a client. A node refuses a linear read after 2 s without a majority.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Whether a read sees the record at an offset of the topic.
+type Sees = fn(&Weir, u64) -> Result<bool, WeirError>;
+
+/// Every kind of read except those of keys, which are linear by default.
+const READS: [(&str, Sees); 6] = [
+    ("topic", |weir, offset| {
+        let info = weir.topic("orders")?.try_info()?;
+        Ok(info.is_some_and(|info| info.last.0 >= offset))
+    }),
+    ("topics", |weir, offset| {
+        let topics = weir.topics(false)?;
+        let orders = topics.iter().find(|topic| topic.name == "orders");
+        Ok(orders.is_some_and(|topic| topic.last.0 >= offset))
+    }),
+    ("group", |weir, offset| {
+        let group = weir.topic("orders")?.group_info("g")?;
+        Ok(group.is_some_and(|group| group.last.0 >= offset))
+    }),
+    ("record", |weir, offset| {
+        let record = weir.topic("orders")?.at(ConsequenceOffset(offset))?;
+        Ok(record.is_some())
+    }),
+    ("listener", |weir, offset| {
+        let from = ReadFrom::After(ConsequenceOffset(offset - 1));
+        let mut listener = weir.topic("orders")?.listener(from)?;
+        Ok(listener.next_page()?.is_some())
+    }),
+    ("query", |weir, offset| {
+        let mut options = TopicQueryOptions::new(["orders"]);
+        options.from = ReadFrom::After(ConsequenceOffset(offset - 1));
+        options.patience = PATIENCE;
+        let step = weir.query(options)?.next(Bounds::default(), None)?;
+        Ok(matches!(step, TopicStep::Page(_)))
+    }),
+];
+
+fn connect(at: &str, consistency: Option<Consistency>) -> Weir {
+    let mut options = ConnectOptions::default();
+    options.consistency = consistency;
+    options.patience = PATIENCE;
+    Weir::connect_with(at, &options).unwrap()
+}
+
+/// The reads over HTTP.
+const REQUESTS: [&str; 8] = [
+    "GET /v1/topics?",
+    "GET /v1/topics/orders?",
+    "GET /v1/topics/orders/events?limit=1&",
+    "GET /v1/topics/orders/events/2?",
+    "GET /v1/topics/orders/keys?",
+    "GET /v1/topics/orders/groups?",
+    "GET /v1/topics/orders/groups/g?",
+    "POST /v1/topics/orders/groups/idle/claim?member=m&",
+];
+
+#[test]
+fn every_read_is_as_it_was_acknowledged_if_the_client_asks_for_it() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path(), 3);
+    let client = Weir::connect(&cluster.at).unwrap();
+    let topic = client.topic("orders").unwrap();
+    topic.ensure().unwrap();
+    let put = |n: u64| {
+        let verdict = topic.put("k", n.to_string()).unwrap();
+        verdict.offset().unwrap().0
+    };
+    put(0);
+    let leader = cluster.leader();
+    let leader_http = cluster.nodes[&leader].http.clone();
+    let open = |group: &str| {
+        let line = format!("PUT /v1/topics/orders/groups/{group}");
+        let answer = ask(&leader_http, &line, r#"{"from":"end"}"#);
+        assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    };
+    open("g");
+    cluster.agree();
+    let mut others = cluster.nodes.keys().filter(|node| **node != leader);
+    let (follower, other) = (*others.next().unwrap(), *others.next().unwrap());
+    let (native, http, pid) = {
+        let follower = &cluster.nodes[&follower];
+        (follower.native.clone(), follower.http.clone(), follower.pid)
+    };
+    let linear = connect(&native, Some(Consistency::Linear));
+    for (kind, sees) in READS {
+        for n in 1..=3 {
+            // The node misses the write, and must not answer before it has applied it.
+            assert!(signal(pid, "STOP"));
+            let offset = put(n);
+            assert!(signal(pid, "CONT"));
+            assert!(sees(&linear, offset).unwrap(), "{kind} {n}");
+        }
+    }
+    let newest = put(4);
+    // Only the leader answers by its lease: the client follows the redirect of this node.
+    let leased = connect(&native, Some(Consistency::Leader));
+    for (kind, sees) in READS {
+        assert!(sees(&leased, newest).unwrap(), "{kind}");
+    }
+    // All records are done in this group, so a claim needs no entry of the log.
+    open("idle");
+    cluster.agree();
+
+    cluster.kill(leader);
+    cluster.kill(other);
+    let local = connect(&native, None);
+    std::thread::scope(|threads| {
+        for (kind, sees) in READS {
+            assert!(sees(&local, newest).unwrap(), "{kind}");
+            let native = &native;
+            threads.spawn(move || {
+                let linear = connect(native, Some(Consistency::Linear));
+                let refused = sees(&linear, newest).unwrap_err();
+                let is_refused = matches!(
+                    &refused,
+                    WeirError::Store(StoreError::Remote {
+                        code: ErrorCode::NoLeader,
+                        ..
+                    })
+                );
+                assert!(is_refused, "{kind}: {refused}");
+            });
+        }
+        for request in REQUESTS {
+            let http = &http;
+            threads.spawn(move || {
+                for (level, status) in [("local", "200"), ("linear", "503")] {
+                    let line = format!("{request}consistency={level}");
+                    let answer = ask(http, &line, "");
+                    let head = format!("HTTP/1.1 {status} ");
+                    assert!(answer.starts_with(&head), "{line}: {answer}");
+                }
+            });
+        }
+    });
+}
+
+/// A query that began at one node and continues at another one has every record up to its last
+/// intention, even if the other node lags.
+#[test]
+fn a_query_that_moves_to_a_node_that_lags_ends_with_its_last_record() {
+    const RECORDS: u64 = 3_000;
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path(), 3);
+    let client = Weir::connect(&cluster.at).unwrap();
+    let topic = client.topic("orders").unwrap();
+    topic.ensure().unwrap();
+    cluster.agree();
+    let leader = cluster.leader();
+    let lagging = *cluster.nodes.keys().find(|node| **node != leader).unwrap();
+    let pid = cluster.nodes[&lagging].pid;
+    assert!(signal(pid, "STOP"));
+    let mut session = client.session(ClientId([7; 16]));
+    let (key, value) = (b"k", vec![b'x'; 4 << 10]);
+    let put = Operation::Put { key, value: &value };
+    let put = Intention::new("orders", put);
+    for _ in 0..RECORDS / 100 {
+        let verdicts = session.execute(&vec![put; 100]).unwrap();
+        assert!(verdicts.iter().all(weir::Verdict::is_valid), "{verdicts:?}");
+    }
+    let at = format!(
+        "{},{}",
+        cluster.nodes[&leader].native,
+        cluster.nodes[&lagging].native.trim_start_matches("weir://")
+    );
+    let reader = Weir::connect(&at).unwrap();
+    let mut query = reader.query(TopicQueryOptions::new(["orders"])).unwrap();
+    let mut found = 0;
+    let bounds = Bounds {
+        items_max: 10,
+        ..Bounds::default()
+    };
+    let mut is_moved = false;
+    loop {
+        match query.next(bounds, None).unwrap() {
+            TopicStep::Page(page) => found += page.items().len() as u64,
+            TopicStep::Done => break,
+            TopicStep::Idle => panic!("a query without a deadline waits"),
+        }
+        if !is_moved {
+            is_moved = true;
+            cluster.kill(leader);
+            assert!(signal(pid, "CONT"));
+        }
+    }
+    assert_eq!(found, RECORDS);
+}
