@@ -24,8 +24,8 @@ pub(crate) struct Caller {
     pub(crate) verbose: bool,
     /// Maximum wait for the lock of a store, or for a server.
     pub(crate) lock_wait: Duration,
-    /// Consistency of reading a key in a cluster.
-    pub(crate) consistency: Consistency,
+    /// Consistency of reads in a cluster; `None`: the default of each read.
+    pub(crate) consistency: Option<Consistency>,
     /// Whether a store may be created in a directory that has other files.
     pub(crate) create: bool,
     /// Limits of keys and values.

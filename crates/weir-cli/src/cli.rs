@@ -51,6 +51,7 @@ More:  `weir help` lists all commands, `weir help COMMAND` explains one with exa
     disable_help_subcommand = true,
     max_term_width = 100
 )]
+#[command(after_help = "`weir COMMAND -h` lists its options; `weir --help` explains the commands.")]
 #[command(after_long_help = "Examples:\n  \
     weir put orders '{\"id\":1}' --key 1\n  \
     weir tail orders")]
@@ -103,7 +104,8 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_parser = settings::duration, value_name = "TIME")]
     #[arg(hide_short_help = true)]
     lock_wait: Option<Duration>,
-    /// Consistency of reading a key in a cluster: local, leader or linear [default: linear]
+    /// Consistency of reads in a cluster: local, leader or linear [default: linear for keys,
+    /// else local]
     #[arg(long, global = true, value_parser = settings::consistency, value_name = "LEVEL")]
     #[arg(hide_short_help = true)]
     consistency: Option<Consistency>,
@@ -258,7 +260,7 @@ impl Cli {
         let command = completion::with_topics(reflowed(command), |words| {
             Self::read_loosely(words).1.quick_caller()
         });
-        overview::grouped(command.mut_subcommand("jira", overview::short_verbs))
+        overview::grouped(command)
     }
 }
 
@@ -266,7 +268,7 @@ impl Cli {
 const SHORT_COLUMNS: usize = 80;
 
 /// The common options in the short help of `weir`. Commands list them in the long help only.
-const SHORT: [&str; 5] = ["at", "output", "quiet", "verbose", "durability"];
+const SHORT: [&str; 2] = ["at", "output"];
 
 /// A line of help with at least this many characters continues in the next line of its paragraph.
 const WRAPPED_CHARS: usize = 70;
@@ -359,7 +361,7 @@ impl Common {
             verbose: self.verbose,
             lock_wait: self.lock_wait.unwrap_or(Duration::from_secs(2)),
             create: self.create,
-            consistency: self.consistency.unwrap_or_default(),
+            consistency: self.consistency,
             limits,
             tool: false,
         })
@@ -441,7 +443,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 mod tests {
     use super::{Cli, overview};
 
-    /// Lines and columns of the screen that must fit the `-h` of a command.
+    /// Lines and columns of the screen that must fit the `-h` of `weir` and of each command.
     const SCREEN: (usize, usize) = (24, super::SHORT_COLUMNS);
 
     #[test]
@@ -449,7 +451,7 @@ mod tests {
         let mut too_long = Vec::new();
         let mut grammar = Cli::build().max_term_width(SCREEN.1);
         grammar.build();
-        let mut left: Vec<clap::Command> = grammar.get_subcommands().cloned().collect();
+        let mut left = vec![grammar];
         let mut seen = 0;
         while let Some(command) = left.pop() {
             seen += 1;
@@ -463,6 +465,23 @@ mod tests {
         }
         assert!(seen > 90, "{seen} commands");
         assert!(too_long.is_empty(), "{}", too_long.join("\n"));
+    }
+
+    #[test]
+    fn only_the_long_help_of_a_command_lists_the_common_options() {
+        let mut grammar = Cli::build();
+        grammar.build();
+        let mut left: Vec<clap::Command> = grammar.get_subcommands().cloned().collect();
+        while let Some(mut command) = left.pop() {
+            left.extend(command.get_subcommands().cloned());
+            let short = command.render_help().to_string();
+            let long = command.render_long_help().to_string();
+            let is_common = command
+                .get_arguments()
+                .any(|arg| arg.get_id() == "lock_wait");
+            assert!(!short.contains("--lock-wait"), "{short}");
+            assert_eq!(long.contains("--lock-wait"), is_common, "{long}");
+        }
     }
 
     /// Commands with required arguments that print no rows.

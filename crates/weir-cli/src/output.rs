@@ -207,12 +207,13 @@ impl Style {
             field("type", "text", "its type in JSON"),
             field("about", "text", "what it means"),
         ];
-        let plain = Style {
-            format: Some(Format::Table),
+        // Wide: a description is never cut off.
+        let wide = Style {
+            format: Some(Format::Wide),
             columns: None,
             no_headers: self.no_headers,
         };
-        let Some(mut out) = plain.open(Shape::List, HELP)? else {
+        let Some(mut out) = wide.open(Shape::List, HELP)? else {
             return Ok(());
         };
         for field in fields {

@@ -1,38 +1,47 @@
-//! The help of `weir` itself: its commands in groups.
+//! The help of commands that have too many subcommands for a line each in the short help.
 //!
-//! Invariant: each command is in exactly one group; a test compares the groups with the grammar.
+//! The short help names the subcommands in groups, and the long help explains them. Invariant: each
+//! subcommand is in exactly one group; a test compares the groups with the grammar.
 
 use std::fmt::Write as _;
 
 use clap::Command;
 
-/// The groups, each with its commands in the order of the help.
-const GROUPS: &[(&str, &[&str])] = &[
+/// Groups of subcommands: the name of each group, and its subcommands in the order of the help.
+type Groups = [(&'static str, &'static [&'static str])];
+
+/// The commands of `weir`.
+const WEIR: &Groups = &[
+    ("Write", &["put", "delete", "txn", "import"]),
+    ("Read", &["get", "tail", "query", "export"]),
+    ("Topics", &["topic", "group"]),
+    ("Programs", &["program"]),
+    ("Serve", &["serve", "cluster", "token", "cert"]),
     (
-        "Records",
-        &[
-            "put", "get", "tail", "query", "delete", "txn", "import", "export",
-        ],
-    ),
-    ("Topics", &["topic", "group", "program"]),
-    ("Servers", &["serve", "cluster", "token", "cert"]),
-    (
-        "Care of a store",
+        "Operate",
         &[
             "status", "doctor", "verify", "backup", "restore", "repair", "compact",
         ],
     ),
-    ("Settings", &["context", "config", "completion", "man"]),
-    ("Jira", &["jira", "jira-sim"]),
+    ("Set up", &["context", "config", "completion", "man"]),
     (
-        "Demonstrations and measurements",
-        &["demo", "bench", "lab", "psyc", "notes-sim"],
+        "Tools",
+        &[
+            "demo",
+            "bench",
+            "lab",
+            "psyc",
+            "jira",
+            "jira-sim",
+            "notes-sim",
+            "version",
+            "help",
+        ],
     ),
-    ("About weir", &["version", "help"]),
 ];
 
-/// The verbs of `weir jira` in its short help, which has too few lines for one line each.
-const JIRA: &[(&str, &[&str])] = &[
+/// The commands of `weir jira`.
+const JIRA: &Groups = &[
     (
         "Site",
         &["login", "pull", "push", "watch", "outbox", "resolve"],
@@ -41,71 +50,51 @@ const JIRA: &[(&str, &[&str])] = &[
     (
         "Change",
         &[
-            "create",
-            "clone",
-            "edit",
-            "move",
-            "assign",
-            "label",
-            "link",
-            "comment",
-            "worklog",
-            "watch-issue",
-            "delete",
+            "create", "clone", "edit", "move", "assign", "label", "link", "delete",
         ],
     ),
+    ("Activity", &["comment", "worklog", "watch-issue"]),
     ("Projects", &["project"]),
 ];
 
-/// `weir jira`, whose short help names its verbs in groups; the long help explains them.
-pub(crate) fn short_verbs(jira: Command) -> Command {
-    let header = *jira.get_styles().get_header();
-    let mut short = String::new();
-    for (group, verbs) in JIRA {
-        // Writing into a string does not fail.
-        let _ = write!(short, "\n  {group:9} {}", verbs.join("  "));
-    }
-    let mut long = format!("{header}Commands:{header:#}\n");
-    for verb in jira.get_subcommands() {
-        let about = verb.get_about().map(ToString::to_string);
-        let about = about.unwrap_or_default();
-        let _ = writeln!(long, "  {:11}  {about}", verb.get_name());
-    }
-    if let Some(more) = jira.get_after_long_help() {
-        let _ = write!(long, "\n{more}");
-    }
-    jira.help_template("{about-section}\n{usage-heading} {usage}\n\n{options}{after-help}")
-        .after_help(format!("{header}Commands:{header:#}{short}"))
-        .after_long_help(long)
+/// The grammar of `weir`, with the commands of `weir` and `weir jira` in groups.
+pub(crate) fn grouped(weir: Command) -> Command {
+    with_groups(weir, WEIR).mut_subcommand("jira", |jira| with_groups(jira, JIRA))
 }
 
-/// The command whose help lists its commands in groups.
-pub(crate) fn grouped(command: Command) -> Command {
+fn with_groups(command: Command, groups: &Groups) -> Command {
     let header = *command.get_styles().get_header();
     let literal = *command.get_styles().get_literal();
-    let longest = GROUPS.iter().flat_map(|(_, names)| *names);
-    let width = longest.map(|name| name.len()).max().unwrap_or_default();
-    let mut list = String::new();
-    for (group, names) in GROUPS {
+    let of_groups = groups.iter().map(|(group, _)| group.len()).max();
+    let of_names = groups.iter().flat_map(|(_, names)| *names);
+    let of_names = of_names.map(|name| name.len()).max();
+    let (of_groups, of_names) = (of_groups.unwrap_or_default(), of_names.unwrap_or_default());
+    let mut short = format!("{header}Commands:{header:#}");
+    let mut long = String::new();
+    for (group, names) in groups {
         // Writing into a string does not fail.
-        let _ = writeln!(list, "{header}{group}:{header:#}");
+        let _ = write!(short, "\n  {group:of_groups$}  {}", names.join("  "));
+        let _ = writeln!(long, "{header}{group}:{header:#}");
         for name in *names {
             let found = command.find_subcommand(name);
             let about = found.and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(list, "  {literal}{name:width$}{literal:#}  {about}");
+            let _ = writeln!(long, "  {literal}{name:of_names$}{literal:#}  {about}");
         }
-        list.push('\n');
+        long.push('\n');
     }
-    command.help_template(format!(
-        "{{about-section}}\n{{usage-heading}} {{usage}}\n\n{list}{header}Common options:{header:#}\n\
-         {{options}}{{after-help}}"
-    ))
+    command
+        .help_template(format!(
+            "{{about-section}}\n{{usage-heading}} {{usage}}\n\n{{before-help}}\
+             {header}Options:{header:#}\n{{options}}{{after-help}}"
+        ))
+        .before_help(short)
+        .before_long_help(long.trim_end().to_owned())
 }
 
 #[cfg(test)]
 pub(crate) fn names(of_jira: bool) -> Vec<&'static str> {
-    let groups = if of_jira { JIRA } else { GROUPS };
+    let groups = if of_jira { JIRA } else { WEIR };
     groups
         .iter()
         .flat_map(|(_, names)| names.iter().copied())

@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use weir::ErrorCode;
 use weir::query::{
     BadItem, Bounds, Budgets, Explain, Level, Plan, QueryError, QueryText, ResultPage,
 };
+use weir::{ErrorCode, ReadFrom};
 
 use self::checkpoint::Checkpoint;
 use self::consumer::Consumer;
@@ -44,7 +44,7 @@ const ITEMS: usize = 256;
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[command(after_long_help = "\
-Items are the JSON values of files (FILE or --file), or the records of topics (--from). The query
+Items are the JSON values of files (FILE or --file), or the records of topics (--topic). The query
 does not convert items: results are printed byte for byte.
 
 --shape sets the position of the items in a file. Without --shape:
@@ -69,11 +69,11 @@ paths in --where and --order-by.
 `weir help guide query` describes filters, order, aggregates and checkpoints.
 
 Examples:
-  weir put orders '{\"n\":2,\"s\":\"open\"}' && weir query --from orders --where '$.s==\"open\"'
-  weir put orders '{\"n\":3}' && weir query --from orders --order-by '$.n desc' --limit 1
-  weir put orders '{\"n\":3}' && weir query --from orders --select 'count,sum($.n)'
-  weir put orders '{\"n\":3}' -k a && weir query --from orders --latest --where '$.n < 9'
-  weir put orders '{\"n\":3}' && weir query --from orders --order-by '$.n' --explain")]
+  weir put orders '{\"n\":2,\"s\":\"open\"}' && weir query -t orders --where '$.s==\"open\"'
+  weir put orders '{\"n\":3}' && weir query -t orders --order-by '$.n desc' --limit 1
+  weir put orders '{\"n\":3}' && weir query -t orders --select 'count,sum($.n)'
+  weir put orders '{\"n\":3}' -k a && weir query -t orders --latest --where '$.n < 9'
+  weir put orders '{\"n\":3}' && weir query -t orders --order-by '$.n' --explain")]
 pub(crate) struct QueryArgs {
     /// Files with items, also compressed (.gz, .zst); - is standard input
     #[arg(value_name = "FILE")]
@@ -84,8 +84,9 @@ pub(crate) struct QueryArgs {
     /// Topics or patterns (`orders.*`) instead of files
     ///
     /// `*` matches one part of a name, `**` at the end one or more parts.
-    #[arg(long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["paths", "files"])]
-    from: Vec<String>,
+    #[arg(short, long = "topic", value_name = "TOPIC", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["paths", "files"])]
+    topics: Vec<String>,
     /// Items of a file: array, lines, values, single, member:PATH
     #[arg(long, value_name = "SHAPE", value_parser = files::parse_shape)]
     shape: Option<weir::query::Shape>,
@@ -147,14 +148,18 @@ pub(crate) struct QueryArgs {
     #[arg(long, hide_short_help = true)]
     sorted: bool,
     /// Read the current value of each key, in key order
-    #[arg(long, requires = "from", conflicts_with = "follow")]
+    #[arg(long, requires = "topics", conflicts_with = "follow")]
     latest: bool,
-    /// Only records since: 10m, yesterday, a date or a time
-    #[arg(long, value_name = "TIME", requires = "from", value_parser = text::parse_since)]
-    #[arg(conflicts_with = "checkpoint")]
-    since: Option<u64>,
+    /// First record: start, end, an offset, -N or a time
+    ///
+    /// It applies to each topic. -N is the last N records. A time is a duration before now (10m),
+    /// `yesterday`, a date (2026-11-01) or a time of RFC 3339. With --latest, only values that were
+    /// written since this time are printed.
+    #[arg(long, value_name = "POSITION", requires = "topics", value_parser = text::parse_from)]
+    #[arg(allow_hyphen_values = true, conflicts_with = "checkpoint")]
+    from: Option<ReadFrom>,
     /// Continue with new records until Ctrl-C
-    #[arg(short, long, requires = "from", conflicts_with_all = ["order_by", "group_by", "mode"])]
+    #[arg(short, long, requires = "topics", conflicts_with_all = ["order_by", "group_by", "mode"])]
     follow: bool,
     /// Print the plan of the query without running it
     #[arg(long)]
@@ -176,7 +181,7 @@ pub(crate) struct QueryArgs {
         long,
         value_name = "FILE",
         requires = "checkpoint",
-        conflicts_with = "from"
+        conflicts_with = "topics"
     )]
     abandon: Vec<PathBuf>,
     /// Order of results without --order-by [default: sequential, for files]
@@ -302,9 +307,14 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         let why = "`-o json` prints JSON only: `--on-bad-item skip` skips items that are not JSON";
         return Err(usage(why));
     }
-    if args.from.is_empty() && (args.follow || args.latest || args.since.is_some()) {
+    if args.topics.is_empty() && (args.follow || args.latest || args.from.is_some()) {
         return Err(usage(
-            "--follow, --latest and --since apply to topics: name a topic with --from",
+            "--follow, --latest and --from apply to topics: name a topic with --topic",
+        ));
+    }
+    if args.latest && !matches!(args.from, None | Some(ReadFrom::Time(_))) {
+        return Err(usage(
+            "with --latest, --from is a time: 10m, yesterday, a date",
         ));
     }
     // Errors in the query are reported before errors in files and topics.
@@ -368,11 +378,11 @@ fn query(
     };
     let goes_on = before.is_some();
     let paths: Vec<PathBuf> = args.paths.iter().chain(&args.files).cloned().collect();
-    if paths.is_empty() && args.from.is_empty() {
-        return Err(usage("name a file, or a topic with --from"));
+    if paths.is_empty() && args.topics.is_empty() {
+        return Err(usage("name a file, or a topic with --topic"));
     }
     let last;
-    if args.from.is_empty() {
+    if args.topics.is_empty() {
         let mut files = Files::new(args, &paths, text, budgets, before.as_ref())?;
         last = drive(caller, args, &mut files, &mut printer, goes_on)?;
     } else if let Some(at) = directory(caller, args)? {
@@ -469,7 +479,7 @@ fn level(args: &QueryArgs, text: &QueryText, format: Format) -> Level {
         return level.into();
     }
     let plan = text.compile();
-    let unread = !args.from.is_empty() && plan.is_ok_and(|plan| !plan.reads_items());
+    let unread = !args.topics.is_empty() && plan.is_ok_and(|plan| !plan.reads_items());
     let bare = format == Format::Raw && !makes(args) && args.on_bad_item.is_none();
     if format == Format::Json || (unread && !bare) {
         Level::Strict

@@ -193,10 +193,10 @@ fn of_limit(options: &TopicOptions, max: u64) -> Vec<&'static str> {
     if !set.is_empty() {
         return set;
     }
-    let usual = all
+    let by_default = all
         .iter()
-        .filter(|(_, set, usual)| set.is_none() && *usual == max);
-    usual.map(|(name, ..)| *name).collect()
+        .filter(|(_, set, default)| set.is_none() && *default == max);
+    by_default.map(|(name, ..)| *name).collect()
 }
 
 #[cfg(test)]

@@ -155,6 +155,8 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
     );
     let strong = "6.4  22km NNE of Hualian, Taiwan\n";
     assert!(out.contains(strong), "{out}");
+    let bars = out.lines().filter(|line| line.ends_with('█'));
+    assert_eq!(bars.count(), 7, "one for each magnitude: {out}");
     for line in out.lines().filter(|line| !line.contains("/weir-demo-")) {
         assert!(line.chars().count() <= 80, "{line}");
     }
@@ -165,6 +167,22 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
         "colours in a pipe"
     );
     assert_eq!(err, "", "bars are for terminals");
+    // At full speed; with pauses, there would be no rate.
+    assert!(out.contains(" writers at "), "{out}");
+}
+
+#[test]
+fn the_demo_pauses_on_a_terminal() {
+    const SPAWN: &str = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    let dir = TempDir::new().unwrap();
+    let mut python = command("python3", dir.path());
+    python.args(["-c", SPAWN, env!("CARGO_BIN_EXE_weir"), "demo", "--quick"]);
+    let output = python.env("TERM", "xterm").output().unwrap();
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{out}{}", text(&output.stderr));
+    assert_eq!(out.matches("\x1b[32m✓\x1b[0m").count(), 18, "{out}");
+    // A rate would measure the pauses, so it is left out.
+    assert!(out.contains(" writers: "), "{out}");
 }
 
 #[test]
@@ -506,10 +524,97 @@ fn the_guide_to_queries_does_what_it_prints() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     std::os::unix::fs::symlink(docs, dir.path().join("docs")).unwrap();
     let transcripts = blocks(QUERIES, "console");
-    assert_eq!(transcripts.len(), 1);
+    assert_eq!(transcripts.len(), 2);
     for transcript in transcripts {
         replay(&transcript, dir.path());
     }
+    let programs = ["query of topics", "query of pages"].map(program);
+    assert_eq!(blocks(QUERIES, "rust"), programs);
+    let other = TempDir::new().unwrap();
+    assert_eq!(
+        printed(other.path(), "the_programs_of_the_guide_to_queries"),
+        "{\"state\":\"open\"}\n{\"n\":1}\n{\"n\":3}\n{\"n\":4}\n"
+    );
+}
+
+#[test]
+fn the_programs_of_the_guide_to_queries() {
+    if std::env::var_os(PROGRAM_RUNS).is_some() {
+        let weir = weir::Weir::open("data").unwrap();
+        let orders = weir.topic("orders.eu").unwrap();
+        orders.ensure().unwrap();
+        for state in ["open", "paid"] {
+            orders.append(format!("{{\"state\":\"{state}\"}}")).unwrap();
+        }
+        drop(orders);
+        weir.close().unwrap();
+        query_of_topics().unwrap();
+        query_of_pages().unwrap();
+    }
+}
+
+fn query_of_topics() -> Result<(), Box<dyn Error>> {
+    // [query of topics]
+    use weir::query::{Bounds, QueryText};
+    use weir::{TopicQueryOptions, TopicStep, Weir};
+
+    let weir = Weir::open("data")?; // or Weir::connect("weir://host:7071")
+    let text = QueryText {
+        filter: "@.state == 'open'".into(),
+        ..QueryText::default()
+    };
+    let mut query = weir.query(TopicQueryOptions::new(["orders.*"]).text(text))?;
+    while let TopicStep::Page(page) = query.next(Bounds::default(), None)? {
+        for value in page.iter() {
+            println!("{}", String::from_utf8_lossy(value));
+        }
+    }
+    // [end]
+    Ok(())
+}
+
+fn query_of_pages() -> Result<(), Box<dyn Error>> {
+    // [query of pages]
+    use bytes::Bytes;
+    use std::sync::Arc;
+    use weir::query::{Bounds, Budgets, Query, QueryText, SourceOptions, Step};
+
+    /// A page with an array of items, and the name of the next page.
+    fn fetch(name: Option<&[u8]>) -> (Bytes, Option<Bytes>) {
+        let (page, next) = match name {
+            None => (r#"[{"n":1},{"n":3}]"#, Some("second")),
+            Some(_) => (r#"[{"n":4}]"#, None),
+        };
+        (page.into(), next.map(Bytes::from))
+    }
+
+    let text = QueryText {
+        order: "$.n".into(),
+        ..QueryText::default()
+    };
+    let mut query = Query::new(Arc::new(text.compile()?), Budgets::default());
+    query.add_source(SourceOptions {
+        sorted: true,
+        ..SourceOptions::default()
+    })?;
+    loop {
+        match query.next(Bounds::default())? {
+            Step::Ready(page) => {
+                for value in page.iter() {
+                    println!("{}", String::from_utf8_lossy(value));
+                }
+            }
+            Step::Need(needs) => {
+                for need in needs {
+                    let (page, next) = fetch(need.continuation.as_deref());
+                    query.enqueue(need.source, page, next)?;
+                }
+            }
+            Step::Done => break,
+        }
+    }
+    // [end]
+    Ok(())
 }
 
 #[test]

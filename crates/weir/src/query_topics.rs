@@ -18,6 +18,7 @@ use weir_query::{
     BadItem, Bounds, Budgets, Explain, Level, Mode, Need, PageIn, Plan, Properties, Query,
     QueryError, QueryText, ResultPage, Shape, SourceId, SourceOptions, Step, TopicToken,
 };
+use weir_store::ReadFrom;
 
 use self::fetched::{Fetched, Shared};
 pub use self::follow::TopicQueryNews;
@@ -119,6 +120,9 @@ fn completed(options: &TopicQueryOptions) -> Result<QueryText, QueryError> {
     if follows && options.view == TopicView::Latest {
         return bad("the latest values do not follow");
     }
+    if options.from != ReadFrom::Start && options.view == TopicView::Latest {
+        return bad("the latest values have no first record");
+    }
     if matches!(options.end, TopicEnd::AsOf(_)) && options.view == TopicView::Latest {
         return bad("the latest values are those of now: what keys had before is not kept");
     }
@@ -183,7 +187,7 @@ impl TopicQuery {
         let kinds = kinds.fold(0, |all, kind| all | kind);
         let is_log = options.view == TopicView::Log;
         let helped = options.push_down && backend.queries(is_log)?;
-        let query_part = if helped && plan.may_push_down() && limits_are_usual(&options.budgets) {
+        let query_part = if helped && plan.may_push_down() && has_default_limits(&options.budgets) {
             QueryPart::new(&text, plan.may_cut())
         } else {
             None
@@ -257,11 +261,11 @@ impl TopicQuery {
         let known_all = !follows && before.is_some();
         let mut names = before.unwrap_or_default();
         let is_pattern = |name: &&String| name.contains('*');
-        if !known_all && self.options.from.iter().any(|name| is_pattern(&name)) {
+        if !known_all && self.options.topics.iter().any(|name| is_pattern(&name)) {
             for info in self.backend.topics(false)? {
                 if self
                     .options
-                    .from
+                    .topics
                     .iter()
                     .any(|p| pattern_matches(p, &info.name))
                     && !names.contains(&info.name)
@@ -270,7 +274,7 @@ impl TopicQuery {
                 }
             }
         }
-        for name in self.options.from.iter().filter(|name| !is_pattern(name)) {
+        for name in self.options.topics.iter().filter(|name| !is_pattern(name)) {
             if !known_all && !names.contains(name) {
                 if !follows && self.backend.topic(name)?.is_none() {
                     return Err(weir_store::StoreError::TopicUnknown { name: name.clone() }.into());
@@ -283,7 +287,7 @@ impl TopicQuery {
             self.add(&name, None)?;
         }
         if follows {
-            let patterns = self.options.from.iter().filter(is_pattern).cloned();
+            let patterns = self.options.topics.iter().filter(is_pattern).cloned();
             let patterns: Vec<String> = patterns.collect();
             self.follow = Some(Follow::new(&mut self.query, patterns, known)?);
         }
@@ -294,7 +298,7 @@ impl TopicQuery {
     fn topics_before(&self) -> Option<Vec<String>> {
         let names = self.query.sources_before()?;
         let names = names.filter_map(|name| std::str::from_utf8(name).ok());
-        let meant = |name: &&str| self.options.from.iter().any(|p| pattern_matches(p, name));
+        let meant = |name: &&str| self.options.topics.iter().any(|p| pattern_matches(p, name));
         Some(names.filter(meant).map(str::to_owned).collect())
     }
 
@@ -303,12 +307,19 @@ impl TopicQuery {
     fn add(&mut self, name: &str, bound: Option<IntentionOffset>) -> Result<(), WeirError> {
         let topic = Topic::new(self.backend.clone(), weir_core::TopicName::any(name)?);
         let resumed = self.options.token.is_some();
-        let reading = Reading::new(&topic, &self.shared, bound, resumed)?;
+        let is_new = resumed || bound.is_some();
+        let from = match self.options.from {
+            ReadFrom::Start => ReadFrom::Start,
+            _ if is_new || topic.try_info()?.is_none() => ReadFrom::Start,
+            from => from,
+        };
+        let reading = Reading::new(&topic, &self.shared, (from, bound), resumed)?;
         let sorts = self.query.plan().is_ordered() && !is_sorted(&self.options)
             || self.options.text.mode == Some(Mode::Sort);
         let options = SourceOptions {
             name: name.as_bytes().to_vec(),
             shape: Shape::Framed,
+            first: reading.first(from),
             sorted: self.query.plan().is_ordered() && is_sorted(&self.options),
             // A value can change between two sorts; the order of keys cannot.
             stable: self.shared.view == TopicView::Log || !sorts,
@@ -623,16 +634,16 @@ fn is_sorted(options: &TopicQueryOptions) -> bool {
 }
 
 /// Whether a server, which has its own limits, accepts the same items as this process.
-fn limits_are_usual(budgets: &Budgets) -> bool {
-    let usual = Budgets::default();
-    (budgets.depth_max, budgets.item_bytes_max) == (usual.depth_max, usual.item_bytes_max)
+fn has_default_limits(budgets: &Budgets) -> bool {
+    let default = Budgets::default();
+    (budgets.depth_max, budgets.item_bytes_max) == (default.depth_max, default.item_bytes_max)
 }
 
 /// The sources of a query, for its tokens.
 fn sources(options: &TopicQueryOptions) -> Vec<u8> {
-    let mut from: Vec<&str> = options.from.iter().map(String::as_str).collect();
-    from.sort_unstable();
-    from.dedup();
+    let mut topics: Vec<&str> = options.topics.iter().map(String::as_str).collect();
+    topics.sort_unstable();
+    topics.dedup();
     let mut kinds: Vec<&str> = options.kinds.iter().map(|kind| kind.name()).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -646,7 +657,7 @@ fn sources(options: &TopicQueryOptions) -> Vec<u8> {
         ""
     };
     [
-        from.join("\n"),
+        topics.join("\n"),
         kinds.join("\n"),
         view.into(),
         follow.into(),

@@ -9,11 +9,12 @@
 )]
 
 use std::sync::{Arc, Barrier, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use weir::query::Bounds;
 use weir::{
     ClientId, ConsequenceOffset, Detail, Effect, ErrorCode, Expect, Intention, Operation, ReadFrom,
-    TxnOp, Weir, WeirError,
+    TopicEnd, TopicQuery, TopicQueryOptions, TopicStep, TopicView, TxnOp, Weir, WeirError,
 };
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -133,6 +134,85 @@ fn reading_starts_where_it_is_told() {
     assert!(offsets(&topic, ReadFrom::Time(u64::MAX)).is_empty());
     assert!(topic.at(ConsequenceOffset(last + 1)).unwrap().is_none());
     assert!(topic.at(ConsequenceOffset(0)).unwrap().is_none());
+}
+
+/// The values that a query returns, until it has none or `max` were returned.
+fn values(query: &mut TopicQuery, max: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    let until = Instant::now().checked_add(PATIENCE);
+    while found.len() < max {
+        let items_max = max - found.len();
+        let bounds = Bounds {
+            items_max,
+            ..Bounds::default()
+        };
+        match query.next(bounds, until).unwrap() {
+            TopicStep::Page(page) => {
+                let values = page.iter().map(String::from_utf8_lossy);
+                found.extend(values.map(String::from));
+            }
+            TopicStep::Done => break,
+            TopicStep::Idle => panic!("nothing came in time: {found:?}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn a_query_begins_at_a_position_and_keeps_it_when_it_is_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    for name in ["q.a", "q.b"] {
+        let topic = weir.topic(name).unwrap();
+        topic.ensure().unwrap();
+        for n in 1..=3 {
+            topic.append(format!("{name}{n}")).unwrap();
+        }
+    }
+    let from = |from| {
+        let mut options = TopicQueryOptions::new(["q.*"]);
+        options.from = from;
+        options
+    };
+    let all = |start| values(&mut weir.query(from(start)).unwrap(), usize::MAX);
+    assert_eq!(all(ReadFrom::Last(1)), ["q.a3", "q.b3"]);
+    let after = ReadFrom::After(ConsequenceOffset(2));
+    assert_eq!(all(after), ["q.a2", "q.a3", "q.b2", "q.b3"]);
+    assert_eq!(all(ReadFrom::Last(u64::MAX)), all(ReadFrom::Start));
+    assert_eq!(all(ReadFrom::Time(0)), all(ReadFrom::Start));
+    assert!(all(ReadFrom::Time(u64::MAX)).is_empty());
+    assert!(all(ReadFrom::End).is_empty());
+    let mut latest = from(ReadFrom::Last(1));
+    latest.view = TopicView::Latest;
+    let refused = weir.query(latest).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::BadOption);
+
+    // At a token, each topic continues at the position that it had when the query began.
+    for (start, expected) in [
+        (ReadFrom::End, &["q.b4", "q.c1"][..]),
+        (ReadFrom::Last(1), &["q.a3", "q.b3", "q.b4", "q.c1"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let weir = Weir::open(dir.path()).unwrap();
+        let append = |name: &str, n: u32| {
+            let topic = weir.topic(name).unwrap();
+            topic.ensure().unwrap();
+            topic.append(format!("{name}{n}")).unwrap();
+        };
+        for n in 1..=3 {
+            append("q.a", n);
+            append("q.b", n);
+        }
+        let mut options = from(start);
+        options.end = TopicEnd::Follow;
+        let query = weir.query(options.clone()).unwrap();
+        options.token = Some(query.token().unwrap());
+        drop(query);
+        append("q.b", 4);
+        append("q.c", 1);
+        let mut query = weir.query(options).unwrap();
+        assert_eq!(values(&mut query, expected.len()), expected, "{start:?}");
+    }
 }
 
 #[test]

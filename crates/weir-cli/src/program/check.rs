@@ -56,8 +56,8 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
     let report = weir::program::inspect(&code).map_err(bad)?;
     // The remaining rules: the module compiles, and exports a supported ABI version.
     let host = WasmtimeHost::default();
-    let widest = weir::program::widest();
-    host.admit(&code, &widest)
+    let largest = weir::program::largest_setup();
+    host.admit(&code, &largest)
         .map_err(|refusal| match refusal {
             weir::program::Refusal::Bad(why) | weir::program::Refusal::Unable(why) => bad(why),
         })?;
@@ -72,7 +72,7 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
         Cell::Text(host.hash(&code).to_string().into()),
     ])?;
     out.finish()?;
-    if let Err(why) = report.fits(&weir::program::usual()) {
+    if let Err(why) = report.fits(&weir::program::default_setup()) {
         note(caller.quiet, &format!("deploy it with an option: {why}"));
     }
     Ok(ExitCode::SUCCESS)

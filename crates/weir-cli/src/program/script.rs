@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use weir::program::WasmtimeHost;
-use weir::program::script::{self, Block, Manner, Ran};
+use weir::program::script::{self, Block, RunOptions, StepResult};
 use weir::program::trace::{HostCall, Tracer, Wanted};
 use weir::{ErrorCode, IntentionOffset, ProgramHost};
 
@@ -67,7 +67,7 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
     let tracer = Arc::new(Tracer::new(Wanted::Log, &ALL));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
     let missing = cell::Cell::new(None);
-    let ran = script::run(&text, &host, Manner::default(), &|name| {
+    let ran = script::run(&text, &host, RunOptions::default(), &|name| {
         let found = module_of(&args.file, &code, name);
         if found.is_none() {
             missing.set(Some(place_of(&args.file, name)));
@@ -159,7 +159,7 @@ fn rows(caller: &Caller, blocks: &[Block], lines: &[HostCall]) -> anyhow::Result
 
 /// Log lines of the programs in a step. The result of a step starts with the offset of its
 /// intention.
-fn log_of<'a>(step: &Ran, lines: &'a [HostCall]) -> impl Iterator<Item = &'a HostCall> {
+fn log_of<'a>(step: &StepResult, lines: &'a [HostCall]) -> impl Iterator<Item = &'a HostCall> {
     let intention = step.actual.split(' ').next();
     let intention: Option<u64> = intention.and_then(|word| word.parse().ok());
     let lines = lines.iter();
@@ -193,7 +193,7 @@ fn shown(path: &Path, blocks: &[Block], lines: &[HostCall]) -> String {
 }
 
 /// The difference of the expected and actual lines of a step. Equal lines are printed once.
-fn difference(step: &Ran, terminal: bool, out: &mut String) {
+fn difference(step: &StepResult, terminal: bool, out: &mut String) {
     let (mut old, mut new) = (step.expected.lines(), step.actual.lines());
     let mut number = step.expected_line;
     loop {

@@ -44,27 +44,21 @@ pub(super) fn fields(args: &QueryArgs) -> QueryText {
     }
 }
 
-/// The filter, combined with `--since`.
+/// The filter. With `--latest`, it excludes values from before the time of `--from`.
 fn filter(args: &QueryArgs) -> String {
-    let Some(since) = args.since else {
+    let (true, Some(ReadFrom::Time(ms))) = (args.latest, args.from) else {
         return args.filter.clone();
     };
-    let since = format!("meta('time_ms') >= {since}");
+    let since = format!("meta('time_ms') >= {ms}");
     match args.filter.trim() {
         "" => since,
         filter => format!("({filter}) && {since}"),
     }
 }
 
-/// Parses the time of `--since`. Returns milliseconds since 1970.
-pub(super) fn parse_since(text: &str) -> Result<u64, String> {
-    match ReadFrom::parse(text) {
-        Ok(ReadFrom::Time(ms)) => Ok(ms),
-        _ => Err(format!(
-            "{text} is not a time: write a duration before now (10m), yesterday, today, a date \
-             (2026-11-01) or a time (2026-11-01T08:30:00Z)"
-        )),
-    }
+/// Parses the position of `--from`.
+pub(super) fn parse_from(text: &str) -> Result<ReadFrom, String> {
+    ReadFrom::parse(text).map_err(|error| format!("{error}; `--topic` names the topics"))
 }
 
 /// Converts an error in the text of the query; names the option that has the error.
@@ -97,16 +91,7 @@ pub(crate) fn parse_param(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_param, parse_since};
-
-    #[test]
-    fn a_time_is_no_other_position() {
-        assert_eq!(parse_since("2026-11-01"), Ok(1_793_491_200_000));
-        assert!(parse_since("10m").is_ok() && parse_since("yesterday").is_ok());
-        for text in ["start", "end", "5", "-5", "", "soon"] {
-            assert!(parse_since(text).is_err(), "{text}");
-        }
-    }
+    use super::parse_param;
 
     #[test]
     fn parameters_are_json_or_texts() {

@@ -40,17 +40,19 @@ impl Topics {
         weir: &Weir,
         (text, budgets, token): (QueryText, Budgets, Option<Vec<u8>>),
     ) -> anyhow::Result<Self> {
-        if let Some(pattern) = args.from.iter().find(|pattern| !is_pattern(pattern)) {
+        if let Some(pattern) = args.topics.iter().find(|pattern| !is_pattern(pattern)) {
             return Err(unmatched(pattern).into());
         }
         if token.is_none() {
             check_patterns(caller, args, weir)?;
         }
-        let mut options = TopicQueryOptions::new(args.from.iter().map(String::as_str)).text(text);
+        let mut options = TopicQueryOptions::new(&args.topics).text(text);
         options.budgets = budgets;
         options.token = token;
         if args.latest {
             options.view = TopicView::Latest;
+        } else if let Some(from) = args.from {
+            options.from = from;
         }
         if args.follow {
             options.end = TopicEnd::Follow;
@@ -96,14 +98,14 @@ fn unmatched(pattern: &str) -> Failure {
 /// query.
 fn check_patterns(caller: &Caller, args: &QueryArgs, weir: &Weir) -> anyhow::Result<()> {
     let wanted = |name: &&String| args.follow || name.contains('*');
-    if !args.from.iter().any(|name| wanted(&name)) {
+    if !args.topics.iter().any(|name| wanted(&name)) {
         return Ok(());
     }
     let topics = weir.topics(false).map_err(|error| failed(&error))?;
     let matches = |name: &&String| topics.iter().any(|info| pattern_matches(name, &info.name));
-    let missing: Vec<&String> = args.from.iter().filter(|name| !matches(name)).collect();
+    let missing: Vec<&String> = args.topics.iter().filter(|name| !matches(name)).collect();
     if let [first, ..] = missing[..]
-        && missing.len() == args.from.len()
+        && missing.len() == args.topics.len()
         && !args.follow
     {
         return Err(unmatched(first).into());

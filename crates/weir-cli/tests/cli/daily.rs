@@ -342,6 +342,9 @@ fn all_nouns_have_the_same_verbs_and_old_spellings_are_gone() {
         "import x -t t --format ndjson",
         "tail t --raw",
         "tail t --from first",
+        "tail t --since 1h",
+        "query --from t",
+        "query --topic t --since 1h",
         "tail t -o ndjson",
         "cert ca --days 3",
     ] {
@@ -363,9 +366,9 @@ fn all_nouns_have_the_same_verbs_and_old_spellings_are_gone() {
 }
 
 #[test]
-fn positions_are_the_same_for_a_tail_and_for_a_group() {
+fn positions_are_the_same_for_a_tail_a_query_and_a_group() {
     let place = Place::new();
-    // The CREATE has offset 1.
+    // The CREATE has offset 1. Each value is its offset.
     for n in 2..=5 {
         place.run(&format!("put t {n}")).ok();
     }
@@ -386,6 +389,13 @@ fn positions_are_the_same_for_a_tail_and_for_a_group() {
             .first()
             .map_or(6, |line| line["offset"].as_u64().unwrap());
         assert_eq!(found, first, "{from}");
+        let query = place.run(&format!("query -t t --from {from}")).ok();
+        let values: Vec<u64> = query
+            .text()
+            .lines()
+            .map(|value| value.parse().unwrap())
+            .collect();
+        assert!(values.into_iter().eq(first.max(2)..=5), "{from}");
         place.run("group create t g from=end").ok();
         place.run(&format!("group reset t g {from}")).ok();
         let cursor = |group: &str| {
@@ -401,6 +411,7 @@ fn positions_are_the_same_for_a_tail_and_for_a_group() {
     }
     for line in [
         "tail t --from soon",
+        "query -t t --from soon",
         "group reset t g soon",
         "group create t g from=soon",
     ] {

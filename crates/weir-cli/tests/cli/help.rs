@@ -59,6 +59,18 @@ fn the_fields_of_a_command_need_none_of_its_arguments() {
             .text()
             .contains("attempts")
     );
+    // No description is cut off, whatever the width of the terminal.
+    let mut narrow = place.weir();
+    narrow.args(["tail", "-o", "help"]).env("COLUMNS", "40");
+    for fields in [
+        place.run("tail -o help").ok(),
+        done(narrow.output().unwrap()),
+    ] {
+        let fields = fields.ok().text();
+        assert!(!fields.contains('…'), "{fields}");
+        let whole = "program and arguments of a CREATE or REPLACE\n";
+        assert!(fields.contains(whole), "{fields}");
+    }
     place.run("tail -o json").code(2);
     // The command opened and created no store.
     assert!(!place.path("weir-data").exists());
@@ -97,7 +109,7 @@ fn bash_completes_commands_options_and_topics() {
     );
     assert_eq!(completed(&place, &["weir", "tail", "-f", "pe"]), ["people"]);
     assert_eq!(
-        completed(&place, &["weir", "query", "--from", "pe"]),
+        completed(&place, &["weir", "query", "--topic", "pe"]),
         ["people"]
     );
     assert_eq!(

@@ -51,36 +51,66 @@ fn bank() -> Place {
     place
 }
 
-/// A program that writes a log line for each put. The first byte of the value is the level.
-fn chatty() -> Vec<u8> {
+/// A module of these sections, each with its id. A section has fewer than 128 bytes.
+fn module(sections: &[(u8, &[u8])]) -> Vec<u8> {
     let mut module = b"\0asm\x01\0\0\0".to_vec();
-    let mut section = |id: u8, body: &[u8]| {
-        module.push(id);
+    for (id, body) in sections {
+        module.push(*id);
         module.push(u8::try_from(body.len()).unwrap());
         module.extend_from_slice(body);
-    };
-    // Types: log, input_read, and the exports.
-    section(
-        1,
-        b"\x03\x60\x03\x7f\x7f\x7f\x00\x60\x04\x7f\x7f\x7f\x7f\x01\x7f\x60\x00\x01\x7f",
-    );
-    section(
-        2,
-        b"\x02\x05weir1\x03log\x00\x00\x05weir1\x0ainput_read\x00\x01",
-    );
-    section(3, b"\x02\x02\x02");
-    section(5, b"\x01\x01\x01\x01");
-    section(
-        7,
-        b"\x03\x06memory\x02\x00\x08weir_abi\x00\x02\x0aweir_apply\x00\x03",
-    );
-    // weir_abi: 1. weir_apply: read the value to 0, log(value[0], 0, n), 0.
-    section(
-        10,
-        b"\x02\x04\x00\x41\x01\x0b\x1b\x01\x01\x7f\x41\x01\x41\x00\x41\x00\x41\xc0\x00\x10\x01\
-          \x21\x00\x41\x02\x41\x00\x20\x00\x10\x00\x41\x00\x0b",
-    );
+    }
     module
+}
+
+/// A program that writes a log line for each put. The first byte of the value is the level.
+fn chatty() -> Vec<u8> {
+    module(&[
+        // Types: log, input_read, and the exports.
+        (
+            1,
+            b"\x03\x60\x03\x7f\x7f\x7f\x00\x60\x04\x7f\x7f\x7f\x7f\x01\x7f\x60\x00\x01\x7f",
+        ),
+        (
+            2,
+            b"\x02\x05weir1\x03log\x00\x00\x05weir1\x0ainput_read\x00\x01",
+        ),
+        (3, b"\x02\x02\x02"),
+        (5, b"\x01\x01\x01\x01"),
+        (
+            7,
+            b"\x03\x06memory\x02\x00\x08weir_abi\x00\x02\x0aweir_apply\x00\x03",
+        ),
+        // weir_abi: 1. weir_apply: read the value to 0, log(value[0], 0, n), 0.
+        (
+            10,
+            b"\x02\x04\x00\x41\x01\x0b\x1b\x01\x01\x7f\x41\x01\x41\x00\x41\x00\x41\xc0\x00\x10\x01\
+              \x21\x00\x41\x02\x41\x00\x20\x00\x10\x00\x41\x00\x0b",
+        ),
+    ])
+}
+
+/// A program that makes this number of host calls, each with equal arguments.
+fn repeating(calls: u32) -> Vec<u8> {
+    let part = |shift: u32| u8::try_from(calls >> shift & 0x7f).unwrap();
+    let count = [part(0) | 0x80, part(7) | 0x80, part(14)];
+    // weir_abi: 1. weir_apply: n = calls, then key_offset(0, 1) until n is 0, then 0.
+    let code: [&[u8]; 3] = [
+        b"\x02\x04\x00\x41\x01\x0b\x1f\x01\x01\x7f\x41",
+        &count,
+        b"\x21\x00\x03\x40\x41\x00\x41\x01\x10\x00\x1a\
+          \x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x41\x00\x0b",
+    ];
+    module(&[
+        (1, b"\x02\x60\x02\x7f\x7f\x01\x7e\x60\x00\x01\x7f"),
+        (2, b"\x01\x05weir1\x0akey_offset\x00\x00"),
+        (3, b"\x02\x01\x01"),
+        (5, b"\x01\x01\x01\x01"),
+        (
+            7,
+            b"\x03\x06memory\x02\x00\x08weir_abi\x00\x01\x0aweir_apply\x00\x02",
+        ),
+        (10, &code.concat()),
+    ])
 }
 
 #[test]
@@ -295,6 +325,33 @@ fn a_trace_shows_what_was_read_emitted_and_spent() {
     assert_eq!(again["fuel"], paid["fuel"]);
 }
 
+/// A trace keeps the first 100,000 host calls, and counts the fuel of all. By default, only the
+/// steps of a transaction together may make so many.
+#[test]
+fn a_trace_counts_the_fuel_of_host_calls_that_it_leaves_out() {
+    let place = Place::new();
+    let steps = "{\"key\":\"k\",\"value\":1}\n".repeat(3);
+    let traced = |calls: u32| {
+        let topic = format!("t{calls}");
+        place.write("repeating.wasm", repeating(calls));
+        let deploy = format!("program deploy {topic} repeating.wasm fuel-max=10000000");
+        place.run(&deploy).ok();
+        let txn = place.pipe(&format!("txn {topic} -o json"), &steps).ok();
+        let intention = txn.json()["intention"].as_u64().unwrap();
+        let columns = "fuel,fuel_host,fuel_code,calls_left_out";
+        let line = format!("program trace {topic} {intention} -o json --columns {columns}");
+        let traced = place.run(&line).ok().json();
+        assert_eq!(traced["fuel"], txn.json()["fuel"]);
+        let number = |name: &str| traced[name].as_u64().unwrap();
+        let (host, code) = (number("fuel_host"), number("fuel_code"));
+        assert_eq!(number("fuel"), host + code, "{traced}");
+        (host, number("calls_left_out"))
+    };
+    let (each, none) = traced(1);
+    assert!(each > 0 && none == 0, "{each} {none}");
+    assert_eq!(traced(33_335), (33_335 * each, 5));
+}
+
 #[test]
 fn a_trace_compares_with_what_is_stored_and_touches_nothing() {
     let place = bank();
@@ -352,6 +409,12 @@ fn a_trace_of_a_panic_shows_its_message_and_where_it_was() {
     let begin = "log error: panicked at reference/examples/words.rs:";
     assert!(line.contains(begin), "{line}");
     assert!(trace.contains("verdict  ERROR TRAP unreachable"), "{trace}");
+    assert!(
+        trace.contains("\n  in       weir_guest::panicked\n"),
+        "{trace}"
+    );
+    let bounds = "\n           core::panicking::panic_bounds_check\n           weir_apply\n";
+    assert!(trace.contains(bounds), "{trace}");
     let logs = place.run("program logs w -o json").ok().json();
     assert!(logs[0]["text"].as_str().unwrap().ends_with(message));
     assert_eq!(logs[0]["level"], "error");
@@ -360,20 +423,37 @@ fn a_trace_of_a_panic_shows_its_message_and_where_it_was() {
 #[test]
 fn a_trace_shows_what_each_language_says_of_a_mistake() {
     let place = Place::new();
-    for (language, value, message) in [
+    for (language, value, message, function) in [
         (
             "c",
             "assert",
             "assertion failed at broken.c:10: len != 6 || !weir_equal(value, \"assert\", 6)",
+            "weir_program_apply",
         ),
-        ("c", "panic", "the value is not `panic`"),
+        (
+            "c",
+            "panic",
+            "the value is not `panic`",
+            "weir_program_apply",
+        ),
         (
             "as",
             "assert",
             "aborted at assembly/broken.ts:14:3: the value is not `assert`",
+            "assembly/broken/weir_apply",
         ),
-        ("zig", "assert", "the value is not `assert`"),
-        ("zig", "index", "index out of bounds: index 5, len 5"),
+        (
+            "zig",
+            "assert",
+            "the value is not `assert`",
+            "broken.checkedLen",
+        ),
+        (
+            "zig",
+            "index",
+            "index out of bounds: index 5, len 5",
+            "broken.byteAfter",
+        ),
     ] {
         let topic = format!("{language}-{value}");
         let name = format!("broken-{language}.wasm");
@@ -391,6 +471,14 @@ fn a_trace_shows_what_each_language_says_of_a_mistake() {
         let trace = place.run(&format!("program trace {topic} {intention}"));
         let trace = trace.ok().text();
         assert!(trace.contains("verdict  ERROR TRAP unreachable"), "{trace}");
+        let frames = trace
+            .lines()
+            .map(|line| line.trim_start_matches("  in ").trim());
+        assert_eq!(
+            frames.filter(|name| *name == function).count(),
+            1,
+            "{trace}"
+        );
     }
     // A computed text reaches the caller complete.
     place.write("long", "12345678901234567");
@@ -777,8 +865,35 @@ fn what_stands_for_nothing_is_told_with_its_place() {
     let looked = place.path("chatt.wasm");
     let said = format!("which has no {}", looked.display());
     assert!(done.err.contains(&said), "{}", done.err);
-    // The help explains each option of a program, with its default.
+}
+
+#[test]
+fn the_guide_shows_how_reference_programs_compute_a_text() {
+    let place = Place::new();
+    let guide = place.run("help guide programs").ok().text();
+    let (_, texts) = guide
+        .split_once("## Texts that a program computes")
+        .unwrap();
+    let plain = |text: &str| {
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        lines.join("\n")
+    };
+    for (language, source) in [
+        ("rust,ignore", "programs/reference/examples/words.rs"),
+        ("ts", "programs/assemblyscript/assembly/broken.ts"),
+    ] {
+        let (_, block) = texts.split_once(&format!("```{language}\n")).unwrap();
+        let (block, _) = block.split_once("```").unwrap();
+        let source = String::from_utf8(file(source)).unwrap();
+        assert!(plain(&source).contains(&plain(block)), "{block}");
+    }
+}
+
+#[test]
+fn the_help_and_the_guide_explain_each_option_of_a_program() {
+    let place = Place::new();
     let help = place.run("program deploy --help").ok().text();
+    let guide = place.run("help guide programs").ok().text();
     for (option, default) in [
         ("state", "kv".to_owned()),
         ("fuel-max", limits::FUEL_DEFAULT.to_string()),
@@ -797,6 +912,11 @@ fn what_stands_for_nothing_is_told_with_its_place() {
         let said = format!("default {default}");
         let text: String = help[begin..].chars().take(170).collect();
         assert!(text.contains(&said), "{option}: {help}");
+        let begin = format!("| `{option}=");
+        let mut rows = guide.lines().filter(|line| line.starts_with(&begin));
+        let row = rows.next().unwrap_or_else(|| panic!("{option}: {guide}"));
+        let said = row.rsplit('|').nth(1).unwrap().replace([',', '`'], "");
+        assert_eq!(said.trim(), default, "{row}");
     }
     let help = place.run("program trace --help").ok().text();
     assert!(help.contains("[INTENTION]"), "{help}");

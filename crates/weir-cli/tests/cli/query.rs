@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use crate::run::{Place, done};
 use crate::served::Served;
@@ -432,7 +434,7 @@ fn a_query_that_is_killed_goes_on_where_it_noted() {
     let items: Vec<String> = (0..6000).map(item).collect();
     place.write("a.ndjson", items.join("\n"));
     place.run("import a.ndjson -t t -k $.k -q").ok();
-    let topic = |words: &[&'static str]| [&["query", "--from", "t"], words].concat();
+    let topic = |words: &[&'static str]| [&["query", "--topic", "t"], words].concat();
     for (words, file) in [
         (vec!["query", "a.ndjson"], "a"),
         (topic(&[]), "b"),
@@ -474,10 +476,10 @@ fn errors_name_the_byte_of_the_file() {
     let done = place.words(&["query", "c.json", "--order-by", "$.items"]);
     assert!(done.err.contains("(E720)"), "{}", done.err);
     let done = place.words(&["query", "orders"]).code(1);
-    let advice = "`weir query --from orders`";
+    let advice = "`weir query --topic orders`";
     assert!(done.err.contains(advice), "{}", done.err);
     let done = place.words(&["query", "./no/orders"]).code(1);
-    assert!(!done.err.contains("--from"), "{}", done.err);
+    assert!(!done.err.contains("--topic"), "{}", done.err);
     place.write("d.txt", "{\n\"n\":1}");
     let done = place.words(&["query", "d.txt"]);
     assert!(done.err.contains("--shape single"), "{}", done.err);
@@ -523,7 +525,7 @@ fn topics_come_as_the_store_decided_them() {
         place.words(&["put", topic, value, "-k", "k", "-q"]).ok();
     }
     assert_eq!(
-        lines(&place, &["query", "--from", "o.*"]),
+        lines(&place, &["query", "--topic", "o.*"]),
         ["{\"n\":1}", "{\"n\":3}", "{\"n\":2}"]
     );
     assert_eq!(
@@ -531,7 +533,7 @@ fn topics_come_as_the_store_decided_them() {
             &place,
             &[
                 "query",
-                "--from",
+                "--topic",
                 "o.*",
                 "--order-by",
                 "$.n desc",
@@ -546,7 +548,7 @@ fn topics_come_as_the_store_decided_them() {
             &place,
             &[
                 "query",
-                "--from",
+                "--topic",
                 "o.*,x",
                 "--where",
                 "meta('topic') == 'x'",
@@ -562,7 +564,7 @@ fn topics_come_as_the_store_decided_them() {
             &place,
             &[
                 "query",
-                "--from",
+                "--topic",
                 "o.a",
                 "--order-by",
                 "meta.offset desc",
@@ -574,12 +576,12 @@ fn topics_come_as_the_store_decided_them() {
     );
     // The key in both topics is `k`.
     assert_eq!(
-        lines(&place, &["query", "--from", "o.*", "--latest"]),
+        lines(&place, &["query", "--topic", "o.*", "--latest"]),
         ["{\"n\":2}", "{\"n\":3}"]
     );
     let latest = [
         "query",
-        "--from",
+        "--topic",
         "o.*",
         "--latest",
         "--select",
@@ -588,15 +590,15 @@ fn topics_come_as_the_store_decided_them() {
         "meta('key') == 'k'",
     ];
     assert_eq!(lines(&place, &latest), ["5"]);
-    let words = ["query", "--from", "o.*", "-n", "2", "--checkpoint", "c"];
+    let words = ["query", "--topic", "o.*", "-n", "2", "--checkpoint", "c"];
     assert_eq!(lines(&place, &words), ["{\"n\":1}", "{\"n\":3}"]);
     place.words(&["put", "o.b", "{\"n\":4}", "-q"]).ok();
     // New records are not part of the resumed query.
     assert_eq!(lines(&place, &words), ["{\"n\":2}"]);
     assert!(lines(&place, &words).is_empty());
-    let done = place.words(&["query", "--from", "nothing"]);
+    let done = place.words(&["query", "--topic", "nothing"]);
     assert!(done.err.contains("(E316)"), "{}", done.err);
-    let done = place.words(&["query", "--from", "o.a", "--order-by", "meta.nothing"]);
+    let done = place.words(&["query", "--topic", "o.a", "--order-by", "meta.nothing"]);
     assert!(done.err.contains("no property `nothing`"), "{}", done.err);
 }
 
@@ -681,11 +683,11 @@ fn a_server_is_queried_and_followed() {
     place
         .words(&["put", "o.a", "{\"n\":2}", "--at", at, "-q"])
         .ok();
-    let found = lines(&place, &["query", "--from", "o.*", "--at", at]);
+    let found = lines(&place, &["query", "--topic", "o.*", "--at", at]);
     assert_eq!(found, ["{\"n\":1}", "{\"n\":3}", "{\"n\":2}"]);
     let words = [
         "query",
-        "--from",
+        "--topic",
         "o.*",
         "--at",
         at,
@@ -698,7 +700,7 @@ fn a_server_is_queried_and_followed() {
     ];
     assert_eq!(lines(&place, &words), ["3", "2"]);
     let latest = [
-        "query", "--from", "o.*", "--at", at, "--latest", "-o", "raw",
+        "query", "--topic", "o.*", "--at", at, "--latest", "-o", "raw",
     ];
     place
         .words(&["put", "o.a", "{\"n\":-7}", "-k", "x", "--at", at, "-q"])
@@ -718,7 +720,7 @@ fn a_server_is_queried_and_followed() {
     }
     let some = [
         "query",
-        "--from",
+        "--topic",
         "l",
         "--at",
         at,
@@ -736,7 +738,7 @@ fn a_server_is_queried_and_followed() {
     assert!(lines(&place, &some).is_empty());
     let mut follow = place.weir();
     follow.args([
-        "query", "--from", "o.*", "--at", at, "-f", "--where", "@.n > 2", "-n", "2", "-o", "raw",
+        "query", "--topic", "o.*", "--at", at, "-f", "--where", "@.n > 2", "-n", "2", "-o", "raw",
     ]);
     let child = follow.stdout(Stdio::piped()).spawn().unwrap();
     // The record appears, whether the query or the record is first.
@@ -768,7 +770,7 @@ fn records_that_are_not_json_stop_a_query_or_are_left_out() {
     }
     let check = |at: &str| {
         let run = |words: &[&str]| {
-            let begin = ["query", "--from", "o", "--at", at, "-q"];
+            let begin = ["query", "--topic", "o", "--at", at, "-q"];
             place.words(&[&begin, words].concat())
         };
         // For each query and each output format.
@@ -853,7 +855,7 @@ fn what_is_for_topics_is_refused_for_files() {
     for option in ["--follow", "--latest"] {
         let done = files().words(&["query", "a.ndjson", option]).code(2);
         assert!(
-            done.out.is_empty() && done.err.contains("--from"),
+            done.out.is_empty() && done.err.contains("--topic"),
             "{}",
             done.err
         );
@@ -919,7 +921,7 @@ fn a_merge_of_files_holds_two_pages_of_each() {
 fn a_pattern_that_nothing_matches_is_told() {
     let place = Place::new();
     place.run("put orders.a 1").ok();
-    let done = place.words(&["query", "--from", "orders.*,ordrs.*"]).ok();
+    let done = place.words(&["query", "--topic", "orders.*,ordrs.*"]).ok();
     assert_eq!(done.text(), "1\n");
     assert_eq!(done.err, "weir: no topic matches ordrs.*\n");
 }
@@ -929,13 +931,13 @@ fn a_pattern_that_cannot_match_says_how_patterns_are_written() {
     let place = Place::new();
     place.run("put orders 1").ok();
     for pattern in ["ord*", "invoices.*"] {
-        let done = place.words(&["query", "--from", pattern]).code(4);
+        let done = place.words(&["query", "--topic", pattern]).code(4);
         assert_eq!(done.text(), "", "{pattern}");
         assert!(done.err.contains("E316"), "{}", done.err);
         assert!(done.err.contains("one whole part"), "{}", done.err);
     }
     // A pattern that cannot match a topic is not followed.
-    place.run("query --from ord* --follow").code(4);
+    place.run("query --topic ord* --follow").code(4);
 }
 
 #[test]
@@ -1060,7 +1062,7 @@ fn groups_have_columns_and_come_in_the_order_of_their_counts() {
     }
     let words = [
         "query",
-        "--from",
+        "--topic",
         "o.*",
         "--group-by",
         "$.s",
@@ -1085,7 +1087,7 @@ fn groups_have_columns_and_come_in_the_order_of_their_counts() {
     );
     let far = [
         "query",
-        "--from",
+        "--topic",
         "o.g",
         "--select",
         "$.n, $.s",
@@ -1236,7 +1238,7 @@ fn a_reader_that_ends_ends_the_run_by_its_signal() {
     };
     for command in [
         "query a.ndjson --select '$.n' -r",
-        "query --from t --select '$.n' -r",
+        "query --topic t --select '$.n' -r",
         "tail t -o raw",
     ] {
         let done = shell(&format!(
@@ -1300,29 +1302,110 @@ fn a_single_item_is_checked() {
 }
 
 #[test]
-fn records_are_found_by_the_time_of_their_writing() {
+fn a_query_begins_at_the_position_of_each_topic_near_and_far() {
     let place = Place::new();
-    place.words(&["put", "o", "{\"n\":1}", "-q"]).ok();
-    let since = |time: &str, filter: &str| {
-        lines(
-            &place,
-            &["query", "--from", "o", "--since", time, "--where", filter],
-        )
+    for (topic, n) in [("o.a", 1), ("o.a", 2), ("o.a", 3), ("o.b", 9)] {
+        let value = format!("{{\"n\":{n}}}");
+        let words = ["put", topic, &value, "-k", "k", "-q", "--at", "data"];
+        place.words(&words).ok();
+    }
+    let check = |at: &str| {
+        let found = |words: &[&str]| {
+            let begin = ["query", "-t", "o.*", "--at", at, "--select", "$.n"];
+            lines(&place, &[&begin, words].concat()).join(" ")
+        };
+        for (words, expected) in [
+            // Offset 1 of each topic is its creation.
+            (&["--from", "start"][..], "1 2 3 9"),
+            (&["--from", "3"], "2 3"),
+            (&["--from", "-1"], "3 9"),
+            (&["--from", "-2", "--where", "@.n > 2", "-n", "1"], "3"),
+            (&["--from", "-2", "--order-by", "$.n desc"], "9 3 2"),
+            (&["--from", "end"], ""),
+            (&["--from", "1h"], "1 2 3 9"),
+            (&["--from", "yesterday", "--where", "@.n == 1"], "1"),
+            (&["--from", "2999-01-01"], ""),
+            (&["--from", "1h", "--latest"], "3 9"),
+            (
+                &[
+                    "--from",
+                    "1h",
+                    "--latest",
+                    "--where",
+                    "@.n == 1 || @.n == 3",
+                ],
+                "3",
+            ),
+            (&["--from", "2999-01-01", "--latest"], ""),
+        ] {
+            assert_eq!(found(words), expected, "{at} {words:?}");
+        }
     };
-    assert_eq!(since("1h", ""), ["{\"n\":1}"]);
-    assert_eq!(since("yesterday", "@.n == 1 || @.n == 2"), ["{\"n\":1}"]);
-    assert!(since("2999-01-01", "@.n == 1 || @.n == 1").is_empty());
-    let done = place
-        .words(&["query", "--from", "o", "--since", "1h", "--where", "@.n ="])
-        .code(2);
-    assert!(done.err.contains("at byte 4 of `where`"), "{}", done.err);
-    place
-        .words(&["query", "--from", "o", "--since", "-3"])
-        .code(2);
-    place.words(&["query", "a.ndjson", "--since", "1h"]).code(2);
-    place
-        .words(&["query", "--from", "o", "--since", "1h", "--checkpoint", "c"])
-        .code(2);
+    check("data");
+    let served = Served::new(&place, "127.0.0.1:0", &[]);
+    check(&served.url);
+    drop(served);
+    for (words, why) in [
+        ("-t o.a --from 1h --where @.n=", "at byte 3 of `where`"),
+        ("--from o.a", "o.a is not a position"),
+        ("--from o.a", "`--topic` names the topics"),
+        ("-t o.a --from -1 --latest", "--from is a time"),
+        ("-t o.a --from 1h --checkpoint c", "cannot be used with"),
+        ("a.ndjson --from 1h", "--topic"),
+    ] {
+        let done = place.run(&format!("query {words} --at data")).code(2);
+        assert!(done.err.contains(why), "{words}: {}", done.err);
+    }
+}
+
+/// The position is found once, although the query closes and opens the directory again and again.
+#[test]
+fn a_directory_is_followed_from_its_end() {
+    let place = Place::new();
+    for topic in ["o.a", "o.b"] {
+        place.words(&["put", topic, "{\"n\":0}", "-q"]).ok();
+    }
+    let mut follow = place.weir();
+    follow.args([
+        "query", "-t", "o.*", "-f", "--from", "end", "--select", "$.n",
+    ]);
+    let mut child = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (sender, received) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in out {
+            let n = line.unwrap().parse::<u64>().unwrap();
+            if sender.send(n).is_err() {
+                return;
+            }
+        }
+    });
+    let put = |topic: &str, n: u64| {
+        let value = format!("{{\"n\":{n}}}");
+        let words = ["put", topic, &value, "-q", "--lock-wait", "20s"];
+        place.words(&words).ok();
+    };
+    // Records that were written before the query began are not printed.
+    let (begin, patience) = (Instant::now(), Duration::from_mins(2));
+    let mut written = 0;
+    let first = loop {
+        written += 1;
+        put("o.a", written);
+        if let Ok(n) = received.try_recv() {
+            break n;
+        }
+        assert!(begin.elapsed() < patience, "none of {written} was printed");
+    };
+    // A topic without a record since then, and a new topic.
+    for topic in ["o.b", "o.c"] {
+        written += 1;
+        put(topic, written);
+    }
+    let rest = (first + 1..=written).map(|_| received.recv_timeout(patience).unwrap());
+    assert!(first > 0 && rest.eq(first + 1..=written));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
 }
 
 /// Another process writes to the directory, also to topics that it creates meanwhile.
@@ -1332,7 +1415,7 @@ fn a_directory_is_followed_while_others_write() {
     place.words(&["put", "o.a", "{\"n\":1}", "-q"]).ok();
     let mut follow = place.weir();
     follow.args([
-        "query", "--from", "o.*", "-f", "--where", "@.n > 0", "-n", "4", "-o", "raw",
+        "query", "--topic", "o.*", "-f", "--where", "@.n > 0", "-n", "4", "-o", "raw",
     ]);
     let mut child = follow.stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -1482,10 +1565,10 @@ fn json_and_verdicts_have_colours_where_they_are_wanted() {
         &["tail", "o", "-o", "table"][..],
         &["tail", "o", "-o", "jsonl"],
         &["get", "o", "--key", "a", "-o", "json"],
-        &["query", "--from", "o", "-o", "json"],
-        &["query", "--from", "o", "-o", "table"],
+        &["query", "--topic", "o", "-o", "json"],
+        &["query", "--topic", "o", "-o", "table"],
         &[
-            "query", "--from", "o", "--select", "$.n, $.m", "-o", "jsonl",
+            "query", "--topic", "o", "--select", "$.n, $.m", "-o", "jsonl",
         ],
     ] {
         let text = coloured(words, &[]);

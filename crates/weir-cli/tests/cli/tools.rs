@@ -199,7 +199,7 @@ fn a_command_reads_beside_a_writer_at_its_last_published_state() {
         "get t --key k",
         "tail t",
         "export t",
-        "query --from t --where $.n==1 --on-bad-item skip",
+        "query --topic t --where $.n==1 --on-bad-item skip",
         "topic ls",
         "topic show t",
         "topic verify t",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_core::{IntentionOffset, RecordKind};
 use weir_query::{Budgets, QueryText};
+use weir_store::ReadFrom;
 
 /// Which records of a topic a query reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +42,11 @@ pub enum TopicEnd {
 pub struct TopicQueryOptions {
     /// Names of topics, or patterns: `orders.*` for one more part of a name, `orders.**` for one or
     /// more.
-    pub from: Vec<String>,
+    pub topics: Vec<String>,
+    /// The first record of each topic. A topic that is created after the query began is read from
+    /// its start. A resumed query continues at its token instead. Only for records, not for the
+    /// latest values.
+    pub from: ReadFrom,
     /// The fields of the query.
     pub text: QueryText,
     /// Which records of the topics are read.
@@ -68,9 +73,10 @@ pub struct TopicQueryOptions {
 
 impl TopicQueryOptions {
     /// Reads all records of these topics.
-    pub fn new<S: Into<String>>(from: impl IntoIterator<Item = S>) -> Self {
+    pub fn new<S: Into<String>>(topics: impl IntoIterator<Item = S>) -> Self {
         Self {
-            from: from.into_iter().map(Into::into).collect(),
+            topics: topics.into_iter().map(Into::into).collect(),
+            from: ReadFrom::Start,
             text: QueryText::default(),
             view: TopicView::default(),
             end: TopicEnd::default(),

@@ -48,16 +48,17 @@ enum Records {
 }
 
 impl Reading {
-    /// `resumed`: the first read may start at another position than the first one.
+    /// A log is read from `from` on, without the records of intentions before `bound`. `resumed`: the
+    /// first read may start at another position.
     pub(super) fn new(
         topic: &Topic,
         shared: &Shared,
-        bound: Option<IntentionOffset>,
+        (from, bound): (ReadFrom, Option<IntentionOffset>),
         resumed: bool,
     ) -> Result<Self, WeirError> {
         let records = match shared.view {
             TopicView::Log => {
-                let mut reader = topic.listener(ReadFrom::Start)?;
+                let mut reader = topic.listener(from)?;
                 if shared.reset_earliest {
                     reader = reader.or_earliest();
                 }
@@ -78,6 +79,18 @@ impl Reading {
             fault_seen: false,
             bound: bound.unwrap_or_default(),
         })
+    }
+
+    /// The name of the first page of a log that is read from `from` on; `None` at its start. In a
+    /// token, it keeps the position that `from` had when the query began.
+    pub(super) fn first(&self, from: ReadFrom) -> Option<Bytes> {
+        match (&self.records, from) {
+            (Records::Latest(_), _) | (_, ReadFrom::Start) => None,
+            (Records::Log(reader), _) => {
+                let before = reader.position().0.saturating_sub(1);
+                Some(Bytes::from(before.to_string()))
+            }
+        }
     }
 
     /// The reader of a log.
