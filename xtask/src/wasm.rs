@@ -17,7 +17,7 @@ use crate::steps::build_workspace;
 use crate::tree;
 use anyhow::Context as _;
 use compilers::Compilers;
-pub(crate) use compilers::{fetched, whole};
+pub(crate) use compilers::{fetch_result, tool_folder};
 use language::LANGUAGES;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -39,5 +39,5 @@ pub use lines::{
 pub use native::WasmtimeHost;
 pub use report::Report;
 pub use substitute::SubstituteHost;
-pub use validate::{inspect, usual, widest};
+pub use validate::{default_setup, inspect, largest_setup};
 pub use weir_core::program::Refusal;

@@ -33,12 +33,12 @@ pub struct Block {
     pub actual: String,
     /// The actual results of each command. Expected lines after those of the last command belong to
     /// that command.
-    pub steps: Vec<Ran>,
+    pub steps: Vec<StepResult>,
 }
 
 /// A command of a script and its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ran {
+pub struct StepResult {
     /// Its line, from 1.
     pub line: usize,
     /// Its text.
@@ -53,7 +53,7 @@ pub struct Ran {
 
 /// How a script is run. The outcomes must not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
+pub struct RunOptions {
     /// Whether the machine is saved and loaded after each command.
     pub restarts: bool,
     /// Whether each write is sent twice under its nonce.
@@ -77,7 +77,7 @@ pub struct ScriptError {
 pub fn run(
     script: &str,
     host: &Arc<dyn ProgramHost>,
-    manner: Manner,
+    options: RunOptions,
     program: &dyn Fn(&str) -> Option<Vec<u8>>,
 ) -> Result<(Vec<Block>, Machine), ScriptError> {
     let mut script_run = ScriptRun {
@@ -86,7 +86,7 @@ pub fn run(
         nonce: 0,
         time_ms: 1000,
         seen: WrittenRecords::default(),
-        manner,
+        options,
     };
     let mut blocks = Vec::new();
     let mut commands: Vec<(usize, &str)> = Vec::new();
@@ -113,7 +113,7 @@ pub fn run(
                     what,
                 })?;
             let command = commands.iter().find(|(line, _)| *line == step.line);
-            steps.push(Ran {
+            steps.push(StepResult {
                 line: step.line,
                 command: command.map_or("", |(_, text)| text).to_owned(),
                 ..share(&step, &mut left, actual)
@@ -146,8 +146,8 @@ fn share<'a>(
     step: &Step,
     left: &mut impl Iterator<Item = (usize, &'a &'a str)>,
     actual: String,
-) -> Ran {
-    let mut ran = Ran {
+) -> StepResult {
+    let mut ran = StepResult {
         line: step.line,
         command: String::new(),
         expected_line: 0,
@@ -222,7 +222,7 @@ struct ScriptRun {
     nonce: u64,
     time_ms: u64,
     seen: WrittenRecords,
-    manner: Manner,
+    options: RunOptions,
 }
 
 const CLIENT: ClientId = ClientId([7; 16]);
@@ -280,14 +280,14 @@ impl ScriptRun {
         print(&commit, out);
         out.push_str(&std::mem::take(&mut self.seen.text));
         out.push('\n');
-        if self.manner.twice {
+        if self.options.twice {
             let again = self.send(step, nonce)?;
             let kept = Commit { fuel: 0, ..commit };
             if again != kept || !self.seen.text.is_empty() {
                 return Err(format!("sent twice, the second answer is {again:?}"));
             }
         }
-        if self.manner.restarts {
+        if self.options.restarts {
             self.restart()?;
         }
         Ok(())

@@ -24,7 +24,7 @@ use crate::work::Work;
 
 /// The largest limits that the options of a topic can set.
 #[must_use]
-pub fn widest() -> Setup {
+pub fn largest_setup() -> Setup {
     Setup {
         mode: StateMode::Kv,
         memory_bytes_max: MEMORY_BYTES_MAX,
@@ -34,10 +34,10 @@ pub fn widest() -> Setup {
 
 /// The limits of a topic with default options.
 #[must_use]
-pub fn usual() -> Setup {
+pub fn default_setup() -> Setup {
     Setup {
         memory_bytes_max: MEMORY_BYTES_DEFAULT,
-        ..widest()
+        ..largest_setup()
     }
 }
 

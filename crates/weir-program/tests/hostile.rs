@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use weir_core::ProgramHost;
-use weir_program::script::{Manner, run};
+use weir_program::script::{RunOptions, run};
 use weir_program::{WasmiHost, WasmtimeHost};
 
 fn hosts() -> [Arc<dyn ProgramHost>; 2] {
@@ -33,11 +33,11 @@ fn judged(wat: &str, options: &str) -> String {
     let mut first: Option<String> = None;
     for host in hosts() {
         let program = |_: &str| Some(code.clone());
-        let manner = Manner {
+        let options = RunOptions {
             restarts: true,
             twice: true,
         };
-        let (blocks, _) = run(&script, &host, manner, &program).unwrap();
+        let (blocks, _) = run(&script, &host, options, &program).unwrap();
         let actual = blocks[0].actual.clone();
         if let Some(first) = &first {
             assert_eq!(*first, actual, "{}", host.fingerprint());
@@ -321,11 +321,11 @@ fn memory_is_the_state_where_it_shall_be() {
                   txn t\n  put a=\n  put b=\n----\n";
     for host in hosts() {
         for restarts in [false, true] {
-            let manner = Manner {
+            let options = RunOptions {
                 restarts,
                 twice: true,
             };
-            let (blocks, _) = run(script, &host, manner, &|_| Some(code.clone())).unwrap();
+            let (blocks, _) = run(script, &host, options, &|_| Some(code.clone())).unwrap();
             assert_eq!(
                 blocks[0].actual,
                 "1 VALID: t 1 CREATE last\n2 VALID: t 2 PUT =\\x01 last\n\

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_core::ProgramHost;
-use weir_program::script::{Manner, rewritten, run};
+use weir_program::script::{RunOptions, rewritten, run};
 use weir_program::{WasmiHost, WasmtimeHost};
 
 fn folder(path: &str) -> PathBuf {
@@ -29,7 +29,7 @@ fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
         let path = entry.unwrap().path();
         let name = path.display();
         let script = std::fs::read_to_string(&path).unwrap();
-        let plain = Manner::default();
+        let plain = RunOptions::default();
         let (blocks, machine) = run(&script, &native, plain, &program).unwrap();
         if rewrite {
             std::fs::write(&path, rewritten(&script, &blocks)).unwrap();
@@ -39,17 +39,17 @@ fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
         }
         for host in [&native, &interpreted] {
             for (restarts, twice) in [(false, false), (true, false), (false, true), (true, true)] {
-                let manner = Manner { restarts, twice };
-                let (again, other) = run(&script, host, manner, &program).unwrap();
+                let options = RunOptions { restarts, twice };
+                let (again, other) = run(&script, host, options, &program).unwrap();
                 for (block, again) in blocks.iter().zip(&again) {
                     let engine = host.fingerprint();
                     let line = block.line;
                     assert_eq!(
                         again.actual, block.actual,
-                        "{name} line {line}, {manner:?}, {engine}"
+                        "{name} line {line}, {options:?}, {engine}"
                     );
                 }
-                assert_eq!(other.digest(), machine.digest(), "{name}, {manner:?}");
+                assert_eq!(other.digest(), machine.digest(), "{name}, {options:?}");
             }
         }
         count += blocks.len();
@@ -71,7 +71,7 @@ fn a_heap_is_empty_when_the_next_call_begins() {
         }
         // More than the page has space for: the allocation fails, and so does the call.
         script.push_str("put w k={x*60000}\nput w k=after\n----\n\n");
-        let (blocks, _) = run(&script, &native, Manner::default(), &program).unwrap();
+        let (blocks, _) = run(&script, &native, RunOptions::default(), &program).unwrap();
         let actual: Vec<&str> = blocks[0].actual.lines().collect();
         let valid = |line: &&&str| line.contains(" VALID: ");
         assert_eq!(actual.iter().filter(valid).count(), 302, "{mode}");
@@ -107,13 +107,13 @@ fn a_program_means_the_same_in_every_language() {
             for host in [&native, &interpreted] {
                 for restarts in [false, true] {
                     let twice = restarts;
-                    let manner = Manner { restarts, twice };
-                    let (blocks, _) = run(&script, host, manner, &program).unwrap();
+                    let options = RunOptions { restarts, twice };
+                    let (blocks, _) = run(&script, host, options, &program).unwrap();
                     for block in blocks {
                         let (line, engine) = (block.line, host.fingerprint());
                         assert_eq!(
                             block.actual, block.expected,
-                            "{name}{suffix} line {line}, {manner:?}, {engine}"
+                            "{name}{suffix} line {line}, {options:?}, {engine}"
                         );
                     }
                 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 use weir_core::{IntentionOffset, Machine, ProgramCounts, ProgramHost};
-use weir_program::script::{Manner, run};
+use weir_program::script::{RunOptions, run};
 use weir_program::trace::{Answer, Argument, CALLS_MAX, CallStack, Traced, Tracer, Wanted};
 use weir_program::{LINE_BYTES_MAX, LINES_PER_SECOND, Level, WasmtimeHost};
 
@@ -39,8 +39,8 @@ fn a_traced_host_gives_the_same_outcomes_at_the_same_fuel() {
         let plain: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
         let tracer = Arc::new(Tracer::new(Wanted::All, &EVERYTHING));
         let watched: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
-        let (blocks, machine) = run(&script, &plain, Manner::default(), &program).unwrap();
-        let (again, other) = run(&script, &watched, Manner::default(), &program).unwrap();
+        let (blocks, machine) = run(&script, &plain, RunOptions::default(), &program).unwrap();
+        let (again, other) = run(&script, &watched, RunOptions::default(), &program).unwrap();
         assert_eq!(blocks, again);
         assert_eq!(machine.digest(), other.digest());
         assert_eq!(counts(&machine), counts(&other));
@@ -69,7 +69,7 @@ put bank {id:1}={id:2}{i64:71}{u64:0}{u64:0}
     let tracer = Tracer::new(Wanted::All, &(IntentionOffset(3)..=IntentionOffset(4)));
     let tracer = Arc::new(tracer);
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
-    run(script, &host, Manner::default(), &program).unwrap();
+    run(script, &host, RunOptions::default(), &program).unwrap();
     let calls = tracer.take().calls;
     let names = |intention: u64| -> Vec<&str> {
         let of = calls.iter().filter(|call| call.intention.0 == intention);
@@ -132,7 +132,7 @@ fn lines_are_kept_cut_and_counted_when_there_are_too_many() {
     let native = Arc::new(WasmtimeHost::default());
     let host: Arc<dyn ProgramHost> = Arc::clone(&native) as Arc<dyn ProgramHost>;
     let script = "create t program=chatty\nput t k={u8:1} at=5000\nput t k={u8:200}\nput t k={u8:0} at=6000\n----\n\n";
-    run(script, &host, Manner::default(), &chatty).unwrap();
+    run(script, &host, RunOptions::default(), &chatty).unwrap();
     let (lines, dropped) = native.lines();
     let taken = u64::from(LINES_PER_SECOND);
     assert_eq!(lines.len() as u64, taken + 1);
@@ -151,7 +151,7 @@ fn a_tracer_of_lines_keeps_nothing_else() {
     let tracer = Arc::new(Tracer::new(Wanted::Log, &EVERYTHING));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
     let script = "create t program=chatty\nput t k={u8:2}\n----\n\n";
-    run(script, &host, Manner::default(), &chatty).unwrap();
+    run(script, &host, RunOptions::default(), &chatty).unwrap();
     let calls = tracer.take().calls;
     let levels: Vec<_> = calls.iter().map(|call| &call.arguments[0].1).collect();
     let (warn, info) = (Argument::Name("warn"), Argument::Name("info"));
@@ -186,7 +186,7 @@ fn failing(name: &str) -> Option<Vec<u8>> {
 fn traced(wanted: Wanted, script: &str, program: &dyn Fn(&str) -> Option<Vec<u8>>) -> Traced {
     let tracer = Arc::new(Tracer::new(wanted, &EVERYTHING));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
-    run(script, &host, Manner::default(), program).unwrap();
+    run(script, &host, RunOptions::default(), program).unwrap();
     tracer.take()
 }
 
@@ -306,7 +306,7 @@ fn a_listener_of_the_process_gets_the_lines() {
     let script = "create t program=chatty\nput t k={u8:1}\n----\n\n";
     tracing::subscriber::with_default(listener.clone(), || {
         let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
-        run(script, &host, Manner::default(), &chatty).unwrap();
+        run(script, &host, RunOptions::default(), &chatty).unwrap();
     });
     let heard = listener.0.lock().unwrap();
     assert_eq!(heard[0], "WARN message=a line topic=\"t\" intention=2");

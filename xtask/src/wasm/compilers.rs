@@ -56,7 +56,7 @@ impl Compilers {
     /// Fetches the package `ziglang` if it is missing.
     pub(super) fn get_zig(&self) -> Result<(), String> {
         let list = tree::root().join("programs/zig/requirements.txt");
-        whole(&self.ziglang(), &list, |place| {
+        tool_folder(&self.ziglang(), &list, |place| {
             println!("wasm: fetching ziglang (97 MiB, 413 MiB unpacked)");
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
@@ -65,7 +65,7 @@ impl Compilers {
                 .arg(place)
                 .arg("--requirement")
                 .arg(&list);
-            fetched(finish(&mut pip), "ERROR:")
+            fetch_result(finish(&mut pip), "ERROR:")
         })
     }
 
@@ -86,7 +86,7 @@ impl Compilers {
         let package = tree::root().join("programs/assemblyscript");
         let list = package.join("package-lock.json");
         finish(Command::new("node").arg("--version"))?;
-        whole(&self.tools().join("assemblyscript"), &list, |place| {
+        tool_folder(&self.tools().join("assemblyscript"), &list, |place| {
             println!("wasm: fetching assemblyscript (102 MiB unpacked)");
             for name in ["package.json", "package-lock.json", ".npmrc"] {
                 let copied = fs::copy(package.join(name), place.join(name));
@@ -99,7 +99,7 @@ impl Compilers {
                 "--fetch-retries=1",
                 "--fetch-timeout=30000",
             ]);
-            fetched(finish(npm.current_dir(place)), "npm error")
+            fetch_result(finish(npm.current_dir(place)), "npm error")
         })
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn get_rust() -> Result<(), String> {
 }
 
 /// Converts the result of a fetch. The error is the first line that begins with `mark`.
-pub(crate) fn fetched(result: Result<Vec<u8>, String>, mark: &str) -> Result<(), String> {
+pub(crate) fn fetch_result(result: Result<Vec<u8>, String>, mark: &str) -> Result<(), String> {
     let Err(why) = result else { return Ok(()) };
     let mut lines = why.split(" | ").filter_map(|line| line.split_once(mark));
     Err(match lines.next() {
@@ -131,7 +131,7 @@ pub(crate) fn fetched(result: Result<Vec<u8>, String>, mark: &str) -> Result<(),
 }
 
 /// Creates the folder of a tool with `make`, unless it was created from an equal list.
-pub(crate) fn whole(
+pub(crate) fn tool_folder(
     folder: &Path,
     list: &Path,
     make: impl FnOnce(&Path) -> Result<(), String>,
@@ -158,7 +158,7 @@ pub(crate) fn whole(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::whole;
+    use super::tool_folder;
     use std::fs;
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         fs::write(&list, "1").unwrap();
         let mut count = 0;
         let mut make = |fine: bool| {
-            whole(&folder, &list, |to| {
+            tool_folder(&folder, &list, |to| {
                 count += 1;
                 fs::write(to.join("part"), "x").unwrap();
                 fine.then_some(()).ok_or_else(|| "no network".to_owned())

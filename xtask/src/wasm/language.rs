@@ -7,7 +7,7 @@ use super::compilers::{Compilers, TARGET, get_rust};
 use super::finish;
 use crate::tree;
 use anyhow::Context as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Memory of exactly one page, without growth.
@@ -170,6 +170,9 @@ fn lint_zig(compilers: &Compilers) -> Result<(), String> {
 /// Programs in Rust that need the feature with their name.
 const WITH_FEATURE: &[&str] = &["words"];
 
+/// Programs that show failures. Their modules keep the names of functions, for `weir program trace`.
+const WITH_NAMES: &[&str] = &["broken", "words"];
+
 fn rust(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
     let out = compilers.out("rust");
     let mut cargo = cargo_alone(&[
@@ -186,6 +189,9 @@ fn rust(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
     if WITH_FEATURE.contains(&name) {
         cargo.args(["--features", name]);
     }
+    if WITH_NAMES.contains(&name) {
+        cargo.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+    }
     cargo.env("CARGO_TARGET_DIR", &out);
     finish(cargo.current_dir(tree::root().join("programs")))?;
     let file = format!("{}.wasm", name.replace('-', "_"));
@@ -194,45 +200,66 @@ fn rust(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
 
 fn c(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
     let out = compilers.out("c").join(format!("{name}.wasm"));
+    let folder = tree::root().join("programs/c");
     let mut zig = compilers.zig();
     zig.args(["cc", "--target=wasm32-freestanding", CPU]);
-    zig.args([
-        "-std=c11",
-        "-Os",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-nostdlib",
-    ]);
-    zig.args([
-        "-Wl,--no-entry",
-        "-Wl,-z,stack-size=16384",
-        "-Wl,--strip-all",
-    ]);
+    zig.args(["-std=c11", "-Os", "-Wall", "-Wextra", "-Werror"]);
+    zig.arg(format!("{name}.c"));
+    if WITH_NAMES.contains(&name) {
+        let object = out.with_extension("o");
+        zig.args(["-c", "-g", "-o"]).arg(&object);
+        finish(zig.current_dir(&folder))?;
+        link(compilers, &object, &out)?;
+        return Ok(out);
+    }
+    zig.args(["-nostdlib", "-Wl,--no-entry"]);
+    zig.args(["-Wl,-z,stack-size=16384", "-Wl,--strip-all"]);
     zig.args(MEMORY.map(|word| format!("-Wl,{word}")));
-    zig.arg(format!("{name}.c")).arg("-o").arg(&out);
-    finish(zig.current_dir(tree::root().join("programs/c")))?;
+    zig.arg("-o").arg(&out);
+    finish(zig.current_dir(&folder))?;
     Ok(out)
 }
 
 fn zig(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
     let out = compilers.out("zig").join(format!("{name}.wasm"));
+    let folder = tree::root().join("programs/zig");
+    let root = format!("-Mroot={name}.zig");
+    let sources = ["--dep", "weir_guest", &root, "-Mweir_guest=weir_guest.zig"];
+    let target = ["-target", "wasm32-freestanding", CPU, "-O", "ReleaseSafe"];
     let mut zig = compilers.zig();
-    zig.args(["build-exe", "-target", "wasm32-freestanding", CPU]);
-    zig.args(["-O", "ReleaseSafe", "-fstrip", "-fno-entry", "-rdynamic"]);
-    zig.args(["--stack", "16384"]).args(MEMORY);
-    zig.args(["--dep", "weir_guest"])
-        .arg(format!("-Mroot={name}.zig"));
-    zig.arg("-Mweir_guest=weir_guest.zig");
+    if WITH_NAMES.contains(&name) {
+        let object = out.with_extension("o");
+        zig.arg("build-obj").args(target).arg("-fno-strip");
+        zig.args(sources);
+        zig.arg(format!("-femit-bin={}", object.display()));
+        finish(zig.current_dir(&folder))?;
+        link(compilers, &object, &out)?;
+        return Ok(out);
+    }
+    zig.arg("build-exe").args(target);
+    zig.args(["-fstrip", "-fno-entry", "-rdynamic", "--stack", "16384"]);
+    zig.args(MEMORY).args(sources);
     zig.arg(format!("-femit-bin={}", out.display()));
-    finish(zig.current_dir(tree::root().join("programs/zig")))?;
+    finish(zig.current_dir(&folder))?;
     Ok(out)
+}
+
+/// Links an object to a module, which keeps the names of functions and no other debug information.
+fn link(compilers: &Compilers, object: &Path, out: &Path) -> Result<(), String> {
+    let mut linker = compilers.zig();
+    linker.args(["wasm-ld", "--no-entry", "--export-dynamic"]);
+    linker.args(["-z", "stack-size=16384", "--strip-debug"]);
+    linker.args(MEMORY).arg(object).arg("-o").arg(out);
+    finish(&mut linker).map(drop)
 }
 
 fn assemblyscript(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
     let out = compilers.out("assemblyscript").join(format!("{name}.wasm"));
     let mut asc = compilers.assemblyscript();
     asc.arg(format!("assembly/{name}.ts"));
+    if WITH_NAMES.contains(&name) {
+        asc.arg("--debug");
+    }
     asc.args(["--target", "release", "-o"]).arg(&out);
     finish(asc.current_dir(tree::root().join("programs/assemblyscript")))?;
     Ok(out)

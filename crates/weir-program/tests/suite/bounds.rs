@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::{ARGUMENT_BYTES_MAX, START_FUEL, UNDO_BYTES_MIN, UNDO_ENTRY_BYTES};
 use weir_core::{BatchBuilder, Detail, ErrorCode, ProgramHost, TopicOptions};
-use weir_program::{WasmtimeHost, inspect, limits, widest};
+use weir_program::{WasmtimeHost, inspect, largest_setup, limits};
 
 use crate::world::{Life, module, play};
 
@@ -432,7 +432,7 @@ fn memory_at_the_start() {
     }
     let wat = module("", "", "i32.const 0").replace("1 2)", "256 256)");
     let code = wat::parse_str(wat).unwrap();
-    assert!(host.admit(&code, &widest()).is_ok());
+    assert!(host.admit(&code, &largest_setup()).is_ok());
 }
 
 /// The structural limits of a module are checked before it is compiled.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_core::intention::{Intention, Operation};
 use weir_core::{ProgramHost, TopicOptions};
-use weir_program::{Refusal, WasmtimeHost, limits, widest};
+use weir_program::{Refusal, WasmtimeHost, largest_setup, limits};
 
 use crate::world::{Life, module};
 
@@ -24,19 +24,19 @@ fn each_module_is_compiled_once_while_it_is_needed() {
     let host = WasmtimeHost::default();
     let count = limits::IDLE_MODULES_MAX + 8;
     let held: Vec<_> = (0..count)
-        .map(|n| host.admit(&numbered(n), &widest()).unwrap())
+        .map(|n| host.admit(&numbered(n), &largest_setup()).unwrap())
         .collect();
     assert_eq!(host.compiled(), count as u64);
     for n in 0..count {
-        drop(host.admit(&numbered(n), &widest()).unwrap());
+        drop(host.admit(&numbered(n), &largest_setup()).unwrap());
     }
     assert_eq!(host.compiled(), count as u64, "all are in use");
     drop(held);
-    drop(host.admit(&numbered(count), &widest()).unwrap());
+    drop(host.admit(&numbered(count), &largest_setup()).unwrap());
     // Of the modules without a topic, only the newest are kept.
-    drop(host.admit(&numbered(count - 1), &widest()).unwrap());
+    drop(host.admit(&numbered(count - 1), &largest_setup()).unwrap());
     assert_eq!(host.compiled(), count as u64 + 1);
-    drop(host.admit(&numbered(0), &widest()).unwrap());
+    drop(host.admit(&numbered(0), &largest_setup()).unwrap());
     assert_eq!(host.compiled(), count as u64 + 2);
 }
 
@@ -46,7 +46,7 @@ fn threads_that_want_the_same_module_compile_it_once() {
     let code = numbered(1);
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| drop(host.admit(&code, &widest()).unwrap()));
+            scope.spawn(|| drop(host.admit(&code, &largest_setup()).unwrap()));
         }
     });
     assert_eq!(host.compiled(), 1);
@@ -59,7 +59,7 @@ fn a_version_that_is_reckoned_is_asked_for() {
     let telling = |version: &str| {
         let wat = module("", "", "i32.const 0").replace("(result i32) i32.const 1)", version);
         let code = wat::parse_str(wat).unwrap();
-        host.admit(&code, &widest()).map(drop)
+        host.admit(&code, &largest_setup()).map(drop)
     };
     let sentence = |said: &str| Err(Refusal::Bad(said.to_owned()));
     assert_eq!(
@@ -87,7 +87,11 @@ fn a_version_that_is_reckoned_is_asked_for() {
             &format!(r#"(func $v (export "weir_abi") {version}"#),
         );
         let code = wat::parse_str(wat).unwrap();
-        assert_eq!(host.admit(&code, &widest()).map(drop), Ok(()), "{part}");
+        assert_eq!(
+            host.admit(&code, &largest_setup()).map(drop),
+            Ok(()),
+            "{part}"
+        );
     }
 }
 
@@ -101,7 +105,7 @@ fn a_refusal_is_remembered() {
     let other = wat::parse_str(other).unwrap();
     let mut sentences = Vec::new();
     for _ in 0..3 {
-        match host.admit(&other, &widest()) {
+        match host.admit(&other, &largest_setup()) {
             Err(Refusal::Bad(sentence)) => sentences.push(sentence),
             other => panic!("{:?}", other.err()),
         }
@@ -113,9 +117,9 @@ fn a_refusal_is_remembered() {
     );
     assert_eq!(host.compiled(), 1);
     for n in 0..=limits::REFUSED_MODULES_MAX {
-        assert!(host.admit(&n.to_le_bytes(), &widest()).is_err());
+        assert!(host.admit(&n.to_le_bytes(), &largest_setup()).is_err());
     }
-    assert!(host.admit(&other, &widest()).is_err());
+    assert!(host.admit(&other, &largest_setup()).is_err());
     assert_eq!(
         host.compiled(),
         3 + limits::REFUSED_MODULES_MAX as u64,
@@ -175,7 +179,11 @@ fn child_compiles_a_module_with_names() {
     }
     let part = "(func $busy_part nop)";
     let code = wat::parse_str(module("", part, "call $busy_part i32.const 0")).unwrap();
-    drop(WasmtimeHost::default().admit(&code, &widest()).unwrap());
+    drop(
+        WasmtimeHost::default()
+            .admit(&code, &largest_setup())
+            .unwrap(),
+    );
     let map = Path::new("/tmp").join(format!("perf-{}.map", std::process::id()));
     let text = std::fs::read_to_string(&map);
     drop(std::fs::remove_file(&map));

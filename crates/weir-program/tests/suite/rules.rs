@@ -116,7 +116,7 @@ fn broken_modules_are_refused_at_a_place() {
                 refused += 1;
             } else if at % 16 == 0 {
                 // The engine accepts every module that passes the rules.
-                let admitted = host.admit(&broken, &weir_program::widest());
+                let admitted = host.admit(&broken, &weir_program::largest_setup());
                 assert!(
                     !matches!(admitted, Err(weir_program::Refusal::Unable(_))),
                     "byte {at}"

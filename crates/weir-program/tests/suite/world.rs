@@ -9,7 +9,7 @@ use weir_core::{
     ApplyError, Batch, BatchBuilder, ConsequenceSink, Machine, Outcome, Outcomes, ProgramHost,
     Record, TopicId, TopicName,
 };
-use weir_program::script::{Manner, run};
+use weir_program::script::{RunOptions, run};
 use weir_program::{WasmiHost, WasmtimeHost};
 
 pub(crate) fn hosts() -> [Arc<dyn ProgramHost>; 2] {
@@ -65,7 +65,7 @@ pub(crate) fn module(imports: &str, parts: &str, apply: &str) -> String {
     out
 }
 
-/// Runs a script in every manner on every engine. Returns the printed results.
+/// Runs a script with all combinations of options on every engine. Returns the printed results.
 pub(crate) fn play(script: &str, programs: &[(&str, &str)]) -> String {
     play_on(&hosts(), script, programs).0
 }
@@ -88,8 +88,8 @@ pub(crate) fn play_on(
     let mut first: Option<(String, Machine, Vec<u8>)> = None;
     for host in hosts {
         for (restarts, twice) in [(false, false), (true, false), (false, true), (true, true)] {
-            let manner = Manner { restarts, twice };
-            let (blocks, machine) = run(&script, host, manner, &code).unwrap();
+            let options = RunOptions { restarts, twice };
+            let (blocks, machine) = run(&script, host, options, &code).unwrap();
             let text = blocks[0].actual.clone();
             let mut state = Vec::new();
             machine.save(&mut state).unwrap();
@@ -98,8 +98,8 @@ pub(crate) fn play_on(
                 continue;
             };
             let engine = host.fingerprint();
-            assert_eq!(*first, text, "{engine} {manner:?}");
-            assert_eq!(before.digest(), machine.digest(), "{engine} {manner:?}");
+            assert_eq!(*first, text, "{engine} {options:?}");
+            assert_eq!(before.digest(), machine.digest(), "{engine} {options:?}");
             assert_eq!(*bytes, state, "M5: equal states, equal bytes");
         }
     }
