@@ -106,8 +106,7 @@ FAILED, if it is non-nil, when the change is rejected."
                     (plist-get value :unknown)))
           (sent (+ (plist-get value :sent) (plist-get value :already))))
       (weir-jira--log site (format "pushed: %S" value))
-      (weir-jira--pulled site 'done (plist-get value :pull) nil)
-      (weir-jira--refresh site)
+      (weir-jira--pulled site 'done (plist-get value :pull) nil t)
       (when (> (+ stuck sent) 0)
         (message "Jira: %d sent%s" sent
                  (if (> stuck 0)
@@ -1017,8 +1016,9 @@ Call DONE once the decision is durable, or FAILED if it is rejected."
 
 (defun weir-jira-outbox-correct ()
   "Correct the text of the change at point, which is queued or rejected.
-A buffer shows the text; the corrected text replaces it in the outbox.  For a
-field with a list of values, ask for one of them."
+A buffer shows the text; the corrected text replaces it in the outbox.
+Changes of a list are written as +a,-b.  For a value out of a list, for a
+watcher and for a link, ask for another one."
   (interactive)
   (let* ((op (weir-jira--op-here))
          (site (weir-jira--here))
@@ -1026,14 +1026,18 @@ field with a list of values, ask for one of them."
          (texts (weir--jira-offered (weir-jira--site-handle site) "texts" number))
          (fields (mapcar (lambda (text) (plist-get text :field)) texts))
          (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
-         (text (plist-get (weir-jira--of-field field :field texts) :text))
-         (allowed (and field (weir-jira--allowed site op field))))
+         (held (weir-jira--of-field field :field texts))
+         (text (plist-get held :text))
+         (allowed (plist-get held :allowed)))
     (cond
      ((not (member (plist-get op :state) '("queued" "rejected")))
       (user-error "This change is in state %s and cannot be corrected" (plist-get op :state)))
-     ((and allowed (not (string-search "," text)))
+     (allowed
       (weir-jira--change site "correct" number field text
                          (weir-jira--read-allowed field allowed text)))
+     ((equal field "issue")
+      (weir-jira--change site "correct" number field text
+                         (weir-jira--read-key site "Other issue: " text)))
      (field (weir-jira--correct-text site number field text))
      (t (user-error "This change has no text; drop it, then change the issue again")))))
 

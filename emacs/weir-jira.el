@@ -28,6 +28,7 @@
 
 (declare-function weir--jira-about "ext:weir-module")
 (declare-function weir--jira-ask "ext:weir-module")
+(declare-function weir--jira-changes "ext:weir-module")
 (declare-function weir--jira-set "ext:weir-module")
 (declare-function weir--jira-close "ext:weir-module")
 (declare-function weir--jira-export "ext:weir-module")
@@ -148,6 +149,7 @@ The symbol `keep' means that they remain, `hide' that lists omit them, and
 (defvar weir-jira--sites nil "Sites that are open.")
 (defvar weir-jira--timer nil "The timer of pulls.")
 (defvar-local weir-jira--site nil "The site of the buffer.")
+(defvar-local weir-jira--problem nil "Reason why the buffer shows an old state, or nil.")
 
 (defun weir-jira--names ()
   "Return the names of the sites that were set up."
@@ -532,9 +534,10 @@ The first issues are shown at once, the others when the pull ends."
       (weir-jira--refresh site))
     (weir-jira--update-headers site)))
 
-(defun weir-jira--pulled (site status value tell)
+(defun weir-jira--pulled (site status value tell &optional pushed)
   "Handle the end of a pull of SITE with STATUS and VALUE.
-With TELL, also report a pull without changes."
+With TELL, also report a pull without changes.  PUSHED is non-nil if the pull
+followed a push, which can have changed the outbox."
   (setf (weir-jira--site-pull site) nil
         (weir-jira--site-stored site) nil
         (weir-jira--site-last-attempt site) (float-time))
@@ -554,7 +557,7 @@ With TELL, also report a pull without changes."
       (weir-jira--log site (format "pulled: %S" value))
       (when (or tell (> (+ changed gone) 0))
         (message "Jira: %d issues changed, %d gone" changed gone))
-      (when (> (+ changed gone) 0)
+      (when (or pushed (> (+ changed gone) 0))
         (weir-jira--refresh site))))
   (weir-jira--update-headers site)
   (when (weir-jira--site-push-wanted site)
@@ -678,7 +681,7 @@ Each buffer takes some milliseconds, and Emacs reacts to keys in between."
 (defun weir-jira--insert (page)
   "Insert PAGE, a text with faces and properties.
 It is (TEXT . [SPAN KIND DATA ...]), where SPAN is the first character
-plus the number of characters times 2^32."
+plus the number of characters times 2^32.  A face has no DATA."
   (let* ((start (point))
          (runs (cdr page))
          (length (length runs))
@@ -694,15 +697,14 @@ plus the number of characters times 2^32."
             (put-text-property from to property (aref runs (+ at 2)))
           (put-text-property from to 'face (cdr (assq kind weir-jira--faces))))
         (when (eq kind 'link)
-          (put-text-property from to 'face 'link)))
-      (setq at (+ at 3)))))
+          (put-text-property from to 'face 'link))
+        (setq at (+ at (if property 3 2)))))))
 
 ;;;; Lists
 
 (defconst weir-jira--first-rows 200 "Number of rows that are shown at once.")
 (defconst weir-jira--more-rows 250 "Number of rows that are added at a time while Emacs is idle.")
 
-(defvar-local weir-jira--problem nil "Reason why the buffer shows an old state, or nil.")
 (defvar-local weir-jira--query nil "The query of the buffer.")
 (defvar-local weir-jira--columns nil "The columns of the buffer; nil means `weir-jira-columns'.")
 (defvar-local weir-jira--words nil "The words of the search that the buffer shows, or nil.")
@@ -764,6 +766,8 @@ plus the number of characters times 2^32."
         header-line-format '(:eval (weir-jira--list-header)))
   (setq-local next-error-function #'weir-jira--next-issue)
   (setq-local bookmark-make-record-function #'weir-jira--list-bookmark)
+  ;; Otherwise each refresh keeps a copy of the text before it.
+  (buffer-disable-undo)
   (hl-line-mode 1)
   (add-hook 'kill-buffer-hook #'weir-jira--stop-filling nil t))
 
@@ -797,10 +801,11 @@ plus the number of characters times 2^32."
         set
       (weir--jira-visible handle set))))
 
-(defun weir-jira--fill ()
-  "Show the issues of the buffer, the first rows now."
+(defun weir-jira--fill (&optional set)
+  "Show the issues SET in the buffer, the first rows now.
+SET nil means the issues that the buffer is to show."
   (weir-jira--stop-filling)
-  (setq weir-jira--set (weir-jira--select)
+  (setq weir-jira--set (or set (weir-jira--select))
         weir-jira--shown 0)
   (let ((inhibit-read-only t))
     (erase-buffer))
@@ -808,21 +813,56 @@ plus the number of characters times 2^32."
 
 (defun weir-jira--add-rows (count)
   "Add COUNT rows, and the rest when Emacs is idle."
-  (let ((inhibit-read-only t)
-        (total (weir--jira-size weir-jira--set)))
+  (let ((inhibit-read-only t))
     (save-excursion
       (goto-char (point-max))
-      (let ((start (point)))
-        (weir-jira--insert (weir--jira-rows (weir-jira--site-handle weir-jira--site) weir-jira--set
-                                            weir-jira--shown count
-                                            (or weir-jira--columns weir-jira-columns)))
-        (when weir-jira--marks
-          (goto-char start)
-          (weir-jira--show-marks))))
-    (setq weir-jira--shown (min total (+ weir-jira--shown count)))
-    (setq weir-jira--more
+      (weir-jira--insert-rows (weir--jira-rows (weir-jira--site-handle weir-jira--site)
+                                               weir-jira--set weir-jira--shown count
+                                               (or weir-jira--columns weir-jira-columns)))))
+  (weir-jira--set-shown (+ weir-jira--shown count)))
+
+(defun weir-jira--insert-rows (page)
+  "Insert PAGE, rows of a list, and show which of them are marked."
+  (let ((start (point)))
+    (weir-jira--insert page)
+    (when weir-jira--marks
+      (let ((end (point)))
+        (goto-char start)
+        (weir-jira--show-marks end)
+        (goto-char end)))))
+
+(defun weir-jira--set-shown (count)
+  "Record COUNT as the number of rows; add the rest when Emacs is idle."
+  (let ((total (weir--jira-size weir-jira--set)))
+    (setq weir-jira--shown (min total count)
+          weir-jira--more
           (and (< weir-jira--shown total)
                (run-with-idle-timer 0.05 nil #'weir-jira--add-more (current-buffer))))))
+
+(defun weir-jira--update ()
+  "Show the current state of the issues of the buffer.
+Only rows that differ are replaced: windows do not scroll, and Emacs has little
+garbage to collect."
+  (let* ((set (weir-jira--select))
+         (count (max weir-jira--first-rows
+                     (if (< weir-jira--shown (weir--jira-size weir-jira--set))
+                         weir-jira--shown
+                       (weir--jira-size set))))
+         (steps (weir--jira-changes (weir-jira--site-handle weir-jira--site) weir-jira--set set
+                                    count (or weir-jira--columns weir-jira-columns)))
+         (inhibit-read-only t))
+    (if (eq steps t)
+        (weir-jira--fill set)
+      (weir-jira--stop-filling)
+      (setq weir-jira--set set)
+      (save-excursion
+        (goto-char (point-min))
+        (dolist (step steps)
+          (cond
+           ((consp step) (weir-jira--insert-rows step))
+           ((> step 0) (forward-line step))
+           (t (delete-region (point) (line-beginning-position (- 1 step)))))))
+      (weir-jira--set-shown count))))
 
 ;; Marks
 
@@ -835,12 +875,12 @@ plus the number of characters times 2^32."
       (delete-char 1)
       (insert (propertize (if on "*" " ") 'weir-jira-key key 'face 'weir-jira-mark)))))
 
-(defun weir-jira--show-marks ()
-  "Show which rows from point on are marked."
+(defun weir-jira--show-marks (end)
+  "Show which rows from point to END are marked."
   (let ((marked (make-hash-table :test #'equal)))
     (dolist (key weir-jira--marks)
       (puthash key t marked))
-    (while (not (eobp))
+    (while (< (point) end)
       (when (gethash (get-text-property (point) 'weir-jira-key) marked)
         (weir-jira--show-mark t))
       (forward-line))))
@@ -896,8 +936,10 @@ Without a mark, return the key of the issue at point in a list."
   (let ((key (weir-jira--key-here))
         (line (line-number-at-pos)))
     (weir-jira--here)
-    (weir-jira--fill)
-    (unless (and key (weir-jira--goto key))
+    (if weir-jira--set
+        (weir-jira--update)
+      (weir-jira--fill))
+    (unless (and key (or (equal (weir-jira--key-here) key) (weir-jira--goto key)))
       (goto-char (point-min))
       (forward-line (1- line)))
     (dolist (window (get-buffer-window-list nil nil t))
@@ -1227,6 +1269,7 @@ RET shows the found issues in a list."
   (setq header-line-format '(:eval (concat " " (or weir-jira--problem
                                                  (concat weir-jira--key " · "
                                                          (weir-jira--state))))))
+  (buffer-disable-undo)
   (visual-line-mode 1)
   (outline-minor-mode 1))
 
@@ -1350,8 +1393,9 @@ The prefix shows whether changes of the issue wait in the outbox."
                   (weir-jira--annotate handle key)))
           keys))
 
-(defun weir-jira--read-key (site prompt)
-  "Ask for the key of an issue of SITE with PROMPT."
+(defun weir-jira--read-key (site prompt &optional default)
+  "Ask for the key of an issue of SITE with PROMPT.
+DEFAULT is a key; nil means that of the issue at point."
   (let* ((handle (weir-jira--site-handle site))
          (all (weir--jira-list handle ""))
          (keys (weir--jira-keys handle all 0 (weir--jira-size all))))
@@ -1365,7 +1409,7 @@ The prefix shows whether changes of the issue wait in the outbox."
                       (affixation-function
                        . ,(lambda (keys) (weir-jira--affixes handle keys))))
          (complete-with-action action keys text predicate)))
-     nil nil nil nil (weir-jira--key-here))))
+     nil nil nil nil (or default (weir-jira--key-here)))))
 
 ;;;###autoload
 (defun weir-jira-visit (key)

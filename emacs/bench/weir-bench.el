@@ -311,7 +311,11 @@ With BODY, a text, send it by POST."
 
 (defun weir-bench--get-plz (url)
   "Return the notes at URL by plz.el."
-  (weir-bench--notes-of (plz 'get url)))
+  ;; plz 0.2 can leave a message of its process after the text.
+  (plz 'get url
+    :as (lambda ()
+          (mapcar (lambda (note) (alist-get 'message note))
+                  (json-parse-buffer :object-type 'alist :array-type 'list)))))
 
 (defun weir-bench--clients (url count)
   "Return the contenders for COUNT requests to URL, which has notes.
@@ -449,15 +453,19 @@ The first four contenders of the local one are the tiers 1 to 4."
 
 (defun weir-bench--longest-stop (done)
   "Wait for DONE to return non-nil; return the longest stop meanwhile, in ns.
-A stop is the time between two turns of a loop that waits for 1 ms at most."
-  (let ((longest 0)
-        (before (current-time)))
+A stop is the time between two turns of a loop that waits for 1 ms at most.
+The result is (STOP . GC), GC the time of garbage collections in the stop."
+  (let ((longest '(0 . 0))
+        (before (float-time))
+        (collected gc-elapsed))
     (while (not (funcall done))
       (accept-process-output nil 0.001)
-      (let ((now (current-time)))
-        (setq longest (max longest (float-time (time-subtract now before)))
-              before now)))
-    (* 1e9 longest)))
+      (let ((now (float-time)))
+        (when (> (- now before) (car longest))
+          (setq longest (cons (- now before) (- gc-elapsed collected))))
+        (setq before now
+              collected gc-elapsed)))
+    (cons (* 1e9 (car longest)) (* 1e9 (cdr longest)))))
 
 (defun weir-bench-jira-pauses (&optional reads)
   "Measure the longest stops of Emacs while it syncs, as jira-freeze.
@@ -482,11 +490,12 @@ If READS is non-nil, measure how fast the replica answers as well.  The site is
     (unwind-protect
         (cl-labels ((row (column start)
                       (funcall start)
-                      (let ((stop (weir-bench--longest-stop #'idle)))
+                      (pcase-let ((`(,stop . ,gc) (weir-bench--longest-stop #'idle)))
                         (puthash (list "jira-freeze" issues column) (list stop)
                                  weir-bench--results)
                         (weir-bench--print
-                         :experiment "jira-freeze" :row issues :column column :max_ns stop)))
+                         :experiment "jira-freeze" :row issues :column column :max_ns stop
+                         :gc_ns gc)))
                     (site () (car weir-jira--sites))
                     (idle () (and (site)
                                   (null (weir-jira--site-pull (site)))

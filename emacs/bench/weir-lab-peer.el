@@ -236,20 +236,29 @@ Its value is their number."
 (defun weir-lab--sync (way read issues latency)
   "Return the closure of WAY for READ of ISSUES issues.
 The site answers after LATENCY, in milliseconds."
-  ;; A load replaces the replica, so a pull needs another one.
-  (let ((url (weir-lab--simulator issues latency read)))
-    (pcase way
-      ("replica" (weir-lab--sync-replica read url))
-      ("pages" (weir-lab--sync-pages url)))))
+  ;; A load replaces the replica, so a pull needs another one.  It is filled before
+  ;; the answers are delayed.
+  (let* ((idle (equal read "idle"))
+         (url (weir-lab--simulator issues (if idle 0 latency) (list read latency)))
+         (closure (pcase way
+                    ("replica" (when idle
+                                 (weir-lab--replica url))
+                               (weir-lab--sync-replica read url))
+                    ("pages" (weir-lab--sync-pages url)))))
+    (when idle
+      (weir-bench--ask-socket
+       (concat url "/_sim/faults")
+       (json-serialize `(:match () :fault (:name "slow" :ms ,latency)))))
+    closure))
 
 (defun weir-lab--jira-replica (read issues)
   "Return the closure that does READ in a replica of ISSUES issues.
 It shows the result in a buffer, as the commands do."
   (let* ((site (weir-lab--replica (weir-lab--simulator issues 0)))
-         (handle (weir-jira--site-handle site))
          (shown (lambda (query)
                   (weir-jira-list query site)
-                  (min weir-lab--page (weir--jira-size (weir--jira-list handle query))))))
+                  ;; The list is now the current buffer.
+                  (min weir-lab--page (weir--jira-size weir-jira--set)))))
     (pcase read
       ("list" (lambda () (funcall shown weir-lab--all)))
       ("search" (lambda () (funcall shown weir-lab--query)))

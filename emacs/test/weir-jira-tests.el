@@ -11,6 +11,7 @@
 
 (require 'cl-lib)
 (require 'ert)
+(require 'imenu)
 (require 'url)
 (require 'org)
 (require 'weir-jira)
@@ -252,6 +253,94 @@ Settings and replica are in a new directory."
         (weir-jira--add-more (current-buffer))
         (should (weir-jira--goto last))))))
 
+(defun weir-jira-tests-lines ()
+  "Return the rows of the buffer: the text, and the key of the issue."
+  (save-excursion
+    (goto-char (point-min))
+    (let ((lines nil))
+      (while (not (eobp))
+        (push (cons (buffer-substring-no-properties (point) (line-end-position))
+                    (get-text-property (1- (line-end-position)) 'weir-jira-key))
+              lines)
+        (forward-line))
+      (nreverse lines))))
+
+(defun weir-jira-tests-replaced (function)
+  "Call FUNCTION; return the keys of the rows that were inserted meanwhile.
+Check that the rows are those of a list that is filled anew."
+  (let ((inhibit-read-only t))
+    (put-text-property (point-min) (point-max) 'weir-jira-tests-kept t))
+  (funcall function)
+  (let ((lines (weir-jira-tests-lines))
+        (key (weir-jira--key-here))
+        (replaced nil))
+    (save-excursion
+      (goto-char (point-min))
+      (while (not (eobp))
+        (unless (get-text-property (1- (line-end-position)) 'weir-jira-tests-kept)
+          (push (get-text-property (point) 'weir-jira-key) replaced))
+        (forward-line)))
+    (weir-jira--fill)
+    (while weir-jira--more
+      (weir-jira--add-more (current-buffer)))
+    (weir-jira--goto key)
+    (should (equal (weir-jira-tests-lines) lines))
+    (nreverse replaced)))
+
+(ert-deftest weir-jira-tests-a-refresh-replaces-only-rows-that-differ ()
+  (weir-jira-tests-with url '("--issues" "300")
+    (let* ((site (weir-jira-tests-pulled url))
+           (elsewhere (lambda (key summary)
+                        (weir-jira-tests-post
+                         url "/_sim/edit" `((issue . ,key) (fields . ((summary . ,summary)))))
+                        (should-not (weir-jira-tests-sync site)))))
+      (weir-jira-list "ORDER BY key ASC" site)
+      ;; The time since a change would differ from one moment to the next.
+      (weir-jira-set-columns '("key" "status" "summary"))
+      (while weir-jira--more
+        (weir-jira--add-more (current-buffer)))
+      (should (= (weir-jira-tests-rows) 300))
+      (weir-jira--goto "AA-9")
+      (weir-jira-mark)
+      (weir-jira--goto "AA-8")
+      (should-not (weir-jira-tests-replaced (lambda () (revert-buffer nil t))))
+      ;; A row stays at its place, and keeps its mark; point stays at its issue.
+      (should (equal (weir-jira-tests-replaced (lambda () (funcall elsewhere "AA-9" "Other")))
+                     '("AA-9")))
+      (should (equal weir-jira--marks '("AA-9")))
+      (should (equal (weir-jira--key-or-error) "AA-8"))
+      (should (equal (weir-jira-tests-replaced (lambda () (funcall elsewhere "AA-8" "Other")))
+                     '("AA-8")))
+      (should (equal (weir-jira--key-or-error) "AA-8"))
+      ;; A row is gone.
+      (weir-jira-tests-post url "/_sim/delete" '((issue . "AA-2")))
+      (should-not (weir-jira-tests-replaced
+                   (lambda ()
+                     (weir-jira--pull site t nil)
+                     (weir-tests-until (lambda () (null (weir-jira--site-pull site)))))))
+      (should (= (weir-jira-tests-rows) 299))
+      ;; Rows move up, and a new one is added.
+      (weir-jira-sort "updated")
+      (while weir-jira--more
+        (weir-jira--add-more (current-buffer)))
+      (should (equal (weir-jira-tests-replaced (lambda () (funcall elsewhere "AA-20" "Newest")))
+                     '("AA-20")))
+      (goto-char (point-min))
+      (should (equal (weir-jira--key-or-error) "AA-20"))
+      (should (= (length (weir-jira-tests-replaced
+                          (lambda ()
+                            (weir-jira--change site "create" "AA" "Task" "Made here" "")
+                            (weir-tests-until
+                             (lambda () (weir--jira-has-operations (weir-jira--site-handle site))))
+                            (weir-tests-until
+                             (lambda () (= (hash-table-count weir--callbacks) 0)))
+                            (revert-buffer nil t))))
+                 1))
+      ;; A different order replaces all rows.
+      (weir-jira-sort "key")
+      (should (= (weir-jira-tests-rows) weir-jira--first-rows))
+      (should weir-jira--more))))
+
 (ert-deftest weir-jira-tests-projects-and-trees ()
   (weir-jira-tests-with url '("--issues" "20" "--projects" "2")
     (let ((site (weir-jira-tests-pulled url)))
@@ -358,6 +447,37 @@ Settings and replica are in a new directory."
       (setq weir-jira--words "print")
       (should-error (weir-jira-sort "key") :type 'user-error)
       (delete-file custom-file))))
+
+(ert-deftest weir-jira-tests-completions-have-a-category-and-annotations ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (let* ((site (weir-jira-tests-pulled url))
+           (row (weir--jira-row (weir-jira--site-handle site) "AA-1"))
+           (seen nil))
+      (cl-letf (((symbol-function 'completing-read)
+                 (lambda (_ collection &rest _)
+                   (setq seen (completion-metadata "" collection nil))
+                   (car (all-completions "AA-1" collection)))))
+        (should (equal (weir-jira--read-key site "Issue: ") "AA-1"))
+        (should (eq (alist-get 'category seen) 'weir-issue))
+        (should (string-suffix-p (plist-get row :summary)
+                                 (funcall (alist-get 'annotation-function seen) "AA-1")))
+        (should (equal (car (funcall (alist-get 'affixation-function seen) '("AA-1")))
+                       (list "AA-1" "  " (weir-jira--annotate (weir-jira--site-handle site)
+                                                              "AA-1"))))
+        (set-buffer (weir-jira--show site "AA-1"))
+        (weir-jira--read-person "Assign to: ")
+        (should (eq (alist-get 'category seen) 'weir-user))))))
+
+(ert-deftest weir-jira-tests-an-issue-has-an-index-and-is-the-next-error ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (let ((site (weir-jira-tests-pulled url)))
+      (weir-jira-list "ORDER BY key ASC" site)
+      (let ((rows (weir-jira-tests-lines)))
+        (goto-char (point-min))
+        (next-error)
+        (with-current-buffer weir-jira--issue-buffer
+          (should (equal weir-jira--key (cdr (nth 1 rows))))
+          (should (assoc "Description" (imenu--make-index-alist t))))))))
 
 (ert-deftest weir-jira-tests-favourite-filters-become-views ()
   (weir-jira-tests-with url '("--issues" "10")
@@ -901,6 +1021,21 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
       (should-not weir-jira--session-tokens)
       (should-not (weir-jira-tests-sync site)))))
 
+(ert-deftest weir-jira-tests-requests-go-to-the-gateway-and-links-to-the-site ()
+  (weir-jira-tests-with-token url authinfo
+    (with-temp-file authinfo
+      (insert "machine acme.atlassian.net login me@example.com password s3cret-of-the-test\n"))
+    (auth-source-forget-all-cached)
+    (weir-jira-setup "https://acme.atlassian.net" "me@example.com" url)
+    (let ((site (weir-jira-tests-until-pulled))
+          (address "https://acme.atlassian.net/browse/AA-1"))
+      (should-not (weir-jira--site-failure site))
+      (should (equal (weir-jira--site-name site) "acme"))
+      (set-buffer (weir-jira--show site "AA-1"))
+      (should (string-match-p (concat "^" (regexp-quote address) "$") (buffer-string)))
+      (weir-jira-copy-url)
+      (should (equal (current-kill 0) address)))))
+
 (ert-deftest weir-jira-tests-a-token-that-is-not-stored-is-kept-until-emacs-ends ()
   (weir-jira-tests-with-token url authinfo
     (weir-jira-tests-typed #'weir-jira-setup
@@ -1024,6 +1159,8 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
                             (weir--jira-visible ,handle ,set)
                             (weir--jira-keys ,handle ,set 0 20)
                             (weir--jira-rows ,handle ,set 0 20 (("key" . 10) ("summary" . 0)))
+                            (weir--jira-changes ,handle ,set ,(weir--jira-list handle "") 20
+                                                (("key" . 10) ("summary" . 0)))
                             (weir--jira-row ,handle ,key)
                             (weir--jira-issue ,handle ,key)
                             (weir--jira-history ,handle ,key)

@@ -120,6 +120,39 @@
     (weir-await (weir-put store "t" "l" "w"))
     (should (equal (weir-get store "t" "k") "v"))))
 
+(ert-deftest weir-tests-results-are-read-at-once ()
+  ;; Emacs reads the variable when it creates the pipe.
+  (let ((seen 'none)
+        (make (symbol-function 'make-pipe-process))
+        (process-adaptive-read-buffering t))
+    (weir--ensure)
+    (delete-process weir--pipe)
+    (cl-letf (((symbol-function 'make-pipe-process)
+               (lambda (&rest arguments)
+                 (setq seen process-adaptive-read-buffering)
+                 (apply make arguments))))
+      (weir--ensure))
+    (should-not seen)))
+
+(ert-deftest weir-tests-a-wait-ends-at-its-deadline ()
+  (weir-tests-with store
+    (weir-await (weir-create store "t"))
+    ;; A follower has no end.
+    (let ((follower (weir-follow store "t" #'ignore)))
+      (should-error (weir-await follower 0.01) :type 'weir-timeout)
+      (should (weir-cancel follower))
+      (weir-tests-until (lambda () (eq (gethash follower weir--callbacks 'gone) 'gone))))))
+
+(ert-deftest weir-tests-a-process-of-emacs-inherits-no-file-of-a-store ()
+  (skip-unless (file-directory-p "/proc/self/fd"))
+  (weir-tests-with store
+    (weir-await (weir-create store "t"))
+    (let ((files (with-temp-buffer
+                   (call-process "sh" nil t nil "-c" "ls -l /proc/$$/fd")
+                   (buffer-string))))
+      (should (string-search "-> " files))
+      (should-not (string-search directory files)))))
+
 (ert-deftest weir-tests-browse-and-tail ()
   (weir-tests-with store
     (weir-await (weir-create store "orders"))

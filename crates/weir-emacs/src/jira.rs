@@ -7,6 +7,7 @@
 mod edits;
 mod functions;
 mod page;
+mod set;
 mod shown;
 mod table;
 

@@ -246,11 +246,12 @@ impl Site {
     /// A client for requests to the site, with this token.
     ///
     /// # Errors
-    /// `Settings` if the token would be sent without TLS to another machine.
+    /// `Settings` if the token would be sent without TLS to another machine, or if the certificate
+    /// authorities cannot be read.
     pub fn client(&self, token: Option<&str>) -> Result<Client> {
         self.check(token.is_some())?;
         let login = token.map(|token| (self.email.as_str(), token));
-        Ok(Client::new(&self.api_url, login).deployed(self.deployment))
+        Ok(Client::new(&self.api_url, login)?.deployed(self.deployment))
     }
 
     /// Asks the site for its interface, and records it with the form of the token. Sends one

@@ -9,8 +9,10 @@
 
 use parking_lot::Mutex;
 use std::collections::hash_map::RandomState;
+use std::ffi::OsString;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -111,7 +113,10 @@ enum AttemptResult {
 impl Client {
     /// A client of Jira Cloud for requests to `api_url`. `login` is an e-mail address and a token, sent
     /// with Basic authentication. With an empty address the token is sent as a bearer token.
-    pub fn new(api_url: &str, login: Option<(&str, &str)>) -> Self {
+    ///
+    /// # Errors
+    /// `Settings` if the address has TLS, and the file that `SSL_CERT_FILE` names cannot be used.
+    pub fn new(api_url: &str, login: Option<(&str, &str)>) -> Result<Self> {
         Self::with(api_url, login, TIMEOUT, Arc::new(std::thread::sleep))
     }
 
@@ -121,10 +126,15 @@ impl Client {
         login: Option<(&str, &str)>,
         timeout: Duration,
         pause: Pause,
-    ) -> Self {
+    ) -> Result<Self> {
+        let trusted = if api_url.starts_with("https://") {
+            authorities(std::env::var_os("SSL_CERT_FILE"))?
+        } else {
+            Vec::new()
+        };
         let tls = TlsConfig::builder()
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .root_certs(RootCerts::new_with_certs(&authorities()))
+            .root_certs(RootCerts::new_with_certs(&trusted))
             .build();
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -147,7 +157,7 @@ impl Client {
             format!("Basic {encoded}")
         });
         secrets.retain(|secret| !secret.is_empty());
-        Self {
+        Ok(Self {
             agent: Agent::new_with_config(config),
             base: api_url.trim_end_matches('/').to_owned(),
             deployment: Deployment::Cloud,
@@ -157,7 +167,7 @@ impl Client {
             pause,
             requests: AtomicU64::new(0),
             next_write: Mutex::default(),
-        }
+        })
     }
 
     /// Sets the kind of the site; default Cloud.
@@ -499,15 +509,31 @@ fn message(text: &str) -> String {
     parts.join("; ")
 }
 
-/// The certificate authorities in the file that `SSL_CERT_FILE` names, otherwise those of the system.
-fn authorities() -> Vec<Certificate<'static>> {
-    let named = std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty());
-    let bundle = match named {
-        Some(path) => std::fs::read(path).ok(),
-        None => AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok()),
+/// The certificate authorities in the file `named`; without it, those of the system.
+///
+/// # Errors
+/// `Settings` if the file cannot be read, or has no certificate.
+fn authorities(named: Option<OsString>) -> Result<Vec<Certificate<'static>>> {
+    let Some(path) = named.filter(|path| !path.is_empty()) else {
+        let bundle = AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
+        return Ok(certificates(&bundle.unwrap_or_default()));
     };
-    let bundle = bundle.unwrap_or_default();
-    let items = parse_pem(&bundle).filter_map(|item| match item {
+    let unusable = |why: &dyn fmt::Display| {
+        let path = Path::new(&path).display();
+        let text = format!("cannot use {path}, which SSL_CERT_FILE names: {why}");
+        JiraError::Settings(text)
+    };
+    let bundle = std::fs::read(&path).map_err(|error| unusable(&error))?;
+    let found = certificates(&bundle);
+    if found.is_empty() {
+        return Err(unusable(&"it has no certificate"));
+    }
+    Ok(found)
+}
+
+/// The certificates in a PEM file.
+fn certificates(bundle: &[u8]) -> Vec<Certificate<'static>> {
+    let items = parse_pem(bundle).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
         _ => None,
     });

@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 
 use serde::Serialize;
@@ -24,7 +25,7 @@ use crate::time;
 const HEAVY: &[&str] = &["worklog", "issuelinks", "attachment", "subtasks", "watches"];
 
 /// The fields of an issue in a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Row {
     /// Id at the site, or temporary key.
     pub id: String,
@@ -78,6 +79,8 @@ pub struct Index {
 #[derive(Debug)]
 struct Entry {
     row: Row,
+    /// The hash of the row.
+    hash: u64,
     /// The issue with plain texts instead of rich text, and without fields that no query uses.
     issue: Value,
     /// Project and number of the key, which order issues of the same time.
@@ -278,11 +281,19 @@ impl Index {
                 .push(number);
         }
         let row = row(&issue, u32::try_from(pending).unwrap_or(u32::MAX));
+        read_times(&mut issue);
         let (project, count) = row.key.rsplit_once('-').unwrap_or((&row.key, "0"));
         let order = (project.to_owned(), count.parse().unwrap_or(0));
         self.by_id.insert(id, number);
         self.by_key.insert(row.key.to_ascii_uppercase(), number);
-        self.entries.push(Some(Entry { row, issue, order }));
+        let mut hasher = DefaultHasher::new();
+        row.hash(&mut hasher);
+        self.entries.push(Some(Entry {
+            row,
+            hash: hasher.finish(),
+            issue,
+            order,
+        }));
     }
 
     fn remove(&mut self, id: &str) {
@@ -335,9 +346,16 @@ impl Index {
 
     /// The row of the issue with this key or id.
     pub fn row(&self, key: &str) -> Option<&Row> {
+        self.hashed_row(key).map(|(row, _)| row)
+    }
+
+    /// The row of the issue with this key or id, and its hash: equal rows have equal hashes, also in
+    /// two indexes of this process.
+    pub fn hashed_row(&self, key: &str) -> Option<(&Row, u64)> {
         let number = self.by_id.get(key);
         let number = number.or_else(|| self.by_key.get(&key.to_ascii_uppercase()))?;
-        Some(&self.entry(*number)?.row)
+        let entry = self.entry(*number)?;
+        Some((&entry.row, entry.hash))
     }
 
     fn entry(&self, number: usize) -> Option<&Entry> {
@@ -399,7 +417,6 @@ impl Index {
             .iter()
             .filter_map(|number| self.entry(number))
             .collect();
-        let order = |entry: &&Entry| (Reverse(entry.row.updated_ms), entry.order.clone());
         if limit < entries.len() {
             entries.select_nth_unstable_by(limit, |a, b| {
                 let newer = b.row.updated_ms.cmp(&a.row.updated_ms);
@@ -407,7 +424,7 @@ impl Index {
             });
             entries.truncate(limit);
         }
-        entries.sort_by_cached_key(order);
+        entries.sort_by_cached_key(|entry| newest_first(entry));
         entries.into_iter().map(|entry| &entry.row).collect()
     }
 
@@ -494,6 +511,11 @@ impl Index {
     }
 }
 
+/// The sort key of an issue without an order: the newest first.
+fn newest_first(entry: &Entry) -> (Reverse<i64>, &(String, u64)) {
+    (Reverse(entry.row.updated_ms), &entry.order)
+}
+
 /// Collects the issues for which a topic has new records.
 fn collect(replica: &Replica, topic: &str, after: u64, into: &mut BTreeSet<String>) -> Result<()> {
     let from = ReadFrom::After(weir::ConsequenceOffset(after));
@@ -537,6 +559,17 @@ fn lighten(issue: &mut Value) {
     }
     if let Some(issue) = issue.as_object_mut() {
         issue.remove("pending");
+    }
+}
+
+/// Replaces times with milliseconds, so that a query that compares or sorts them does not parse them.
+fn read_times(issue: &mut Value) {
+    for name in ["created", "updated", "resolutiondate"] {
+        if let Some(field) = issue["fields"].get_mut(name)
+            && let Some(time) = field.as_str().and_then(time::parse)
+        {
+            *field = time.into();
+        }
     }
 }
 

@@ -5,12 +5,14 @@
 
 use std::collections::BTreeSet;
 
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::error::{JiraError, Result};
 use crate::replica::Replica;
+use crate::time;
 
 /// Limit on the pages of one list.
 const PAGES_MAX: usize = 1000;
@@ -434,6 +436,14 @@ pub fn account(replica: &Replica) -> Result<String> {
     let myself = myself(replica)?;
     let name = myself["accountId"].as_str().or(myself["name"].as_str());
     Ok(name.unwrap_or_default().to_owned())
+}
+
+/// The time zone of the account of the token. Before the first pull, and for a zone that is unknown
+/// here, it is UTC.
+pub(crate) fn zone(replica: &Replica) -> Result<TimeZone> {
+    let myself = myself(replica)?;
+    let zone = myself["timeZone"].as_str().and_then(time::zone);
+    Ok(zone.unwrap_or(TimeZone::UTC))
 }
 
 /// The types of links, as Jira sends them: `name`, `inward`, `outward`.

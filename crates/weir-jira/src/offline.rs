@@ -1,6 +1,5 @@
 //! Queries over the replica, without a request.
 
-use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use crate::error::{JiraError, Result};
@@ -8,22 +7,18 @@ use crate::jql::{self, Context};
 use crate::meta;
 use crate::overlay::Overlay;
 use crate::replica::{Location, Replica};
-use crate::time;
 
 /// A text as a JQL literal.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The context of queries: the account of the replica, with its time zone. Before the first pull, and
-/// for a zone that is unknown here, it is UTC.
+/// The context of queries: the account of the replica, with its time zone.
 pub(crate) fn context(replica: &Replica, now_ms: i64) -> Result<Context> {
-    let myself = meta::myself(replica)?;
-    let zone = myself["timeZone"].as_str().and_then(time::zone);
     Ok(Context {
         me: meta::account(replica)?,
         now_ms,
-        zone: zone.unwrap_or(TimeZone::UTC),
+        zone: meta::zone(replica)?,
     })
 }
 

@@ -120,6 +120,13 @@ pub struct SetEdit {
     pub remove: Vec<Value>,
 }
 
+impl SetEdit {
+    /// Whether the list stays as it is.
+    pub fn is_empty(&self) -> bool {
+        self.add.is_empty() && self.remove.is_empty()
+    }
+}
+
 /// A field that two users changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldConflict {
@@ -430,27 +437,6 @@ impl Op {
         }
     }
 
-    /// The values that [`Outbox::correct`](crate::outbox::Outbox::correct) can change, by field; rich
-    /// text is org.
-    pub fn texts(&self) -> Vec<(String, String)> {
-        let one = |(field, value): (&String, &Value)| (field.clone(), text(value));
-        let comment = |value: &Value| vec![("comment".to_owned(), text(value))];
-        match &self.action {
-            Action::Create { fields, .. } | Action::Transition { fields, .. } => {
-                fields.iter().map(one).collect()
-            }
-            Action::Edit { fields, .. } => {
-                let all = fields.iter();
-                all.map(|(field, edit)| one((field, &edit.mine))).collect()
-            }
-            Action::CommentAdd { body } => comment(body),
-            Action::CommentEdit { mine, .. } => comment(mine),
-            Action::WorklogAdd { comment: text, .. } => comment(text),
-            Action::WorklogEdit { mine, .. } => comment(&mine.comment),
-            _ => Vec::new(),
-        }
-    }
-
     /// The properties of the created object.
     pub fn properties(&self) -> Value {
         json!([{"key": MARKER, "value": {"id": self.id}}])
@@ -552,6 +538,11 @@ pub fn same(a: &Value, b: &Value) -> bool {
             shared.is_some_and(|name| one[*name] == two[*name])
         }
         (Value::Number(one), Value::Number(two)) => one.as_f64() == two.as_f64(),
+        // A time can be written in several zones.
+        (Value::String(one), Value::String(two)) => {
+            let at = time::parse(one);
+            at.is_some() && at == time::parse(two)
+        }
         _ => false,
     }
 }

@@ -5,6 +5,10 @@
 //! - No call of this file sends a request.
 //! - Numbers grow: the topic holds the last one beside the operations, and one transaction writes both.
 
+mod correct;
+
+pub use correct::OpText;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -241,7 +245,7 @@ impl<'a> Outbox<'a> {
                     };
                     fields.insert(info.id.clone(), edit);
                 }
-                Reading::Set(edit) if edit.add.is_empty() && edit.remove.is_empty() => {}
+                Reading::Set(edit) if edit.is_empty() => {}
                 Reading::Set(edit) => {
                     sets.insert(info.id.clone(), edit);
                 }
@@ -499,7 +503,13 @@ impl<'a> Outbox<'a> {
         self.check_writable()?;
         let overlay = Overlay::load(self.replica)?;
         let (target, other) = (self.target(&overlay, key)?, self.target(&overlay, other)?);
-        if target.id == other.id {
+        let action = self.link_action(&target.id, phrase, other.id, remove)?;
+        self.queue(&target, &action)
+    }
+
+    /// The link from the issue with the id `own` to the one with the id `other`.
+    fn link_action(&self, own: &str, phrase: &str, other: String, remove: bool) -> Result<Action> {
+        if own == other {
             return Err(JiraError::Change(
                 "an issue is not linked to itself".to_owned(),
             ));
@@ -516,8 +526,8 @@ impl<'a> Outbox<'a> {
         let inward = types.iter().find(|kind| called(kind, "inward"));
         // The issue at the inward end shows the outward phrase.
         let (kind, inward, outward) = match (outward, inward) {
-            (Some(kind), _) => (kind, target.id.clone(), other.id),
-            (None, Some(kind)) => (kind, other.id, target.id.clone()),
+            (Some(kind), _) => (kind, own.to_owned(), other),
+            (None, Some(kind)) => (kind, other, own.to_owned()),
             (None, None) => {
                 let phrases = meta::link_phrases(self.replica)?;
                 let what = format!(
@@ -529,13 +539,12 @@ impl<'a> Outbox<'a> {
             }
         };
         let name = kind["name"].as_str().unwrap_or_default().to_owned();
-        let action = Action::Link {
+        Ok(Action::Link {
             name,
             inward,
             outward,
             remove,
-        };
-        self.queue(&target, &action)
+        })
     }
 
     /// Creates an issue; `parent` is the key of the parent of a subtask. Returns the operation. Its
@@ -777,113 +786,6 @@ impl<'a> Outbox<'a> {
         }
         let written = write(self.replica, &op, found)?;
         Ok(written.then_some(op))
-    }
-
-    /// Corrects a text of an operation that was not sent, or that the site rejected, and queues the
-    /// operation again. `field` is one of [`Op::texts`], and `before` is its text that the user
-    /// edited. The operation keeps its base, so a change of another user still conflicts.
-    ///
-    /// # Errors
-    /// `Change` if the operation has another state or another text meanwhile, or if the new text
-    /// leaves nothing to send; `Field` if the field cannot have this text.
-    pub fn correct(&self, name: &str, field: &str, before: &str, text: &str) -> Result<Op> {
-        for _ in 0..RACES_MAX {
-            let number = self.find(name)?.number;
-            let unknown = || JiraError::UnknownOp(name.to_owned());
-            let (mut op, found) = read(self.replica, number)?.ok_or_else(unknown)?;
-            if !matches!(op.state, State::Queued | State::Rejected) {
-                let state = op.state.name();
-                let text =
-                    format!("operation {number} is in state {state}: it cannot be corrected");
-                return Err(JiraError::Change(text));
-            }
-            let mut held = op.texts().into_iter();
-            if !held.any(|(name, text)| name == field && text == before) {
-                let text = format!("{field} of operation {number} has another text meanwhile");
-                return Err(JiraError::Change(text));
-            }
-            self.set_text(&mut op, field, text)?;
-            op.state = State::Queued;
-            op.problem = None;
-            op.not_before_ms = 0;
-            if write(self.replica, &op, found)? {
-                return Ok(op);
-            }
-        }
-        Err(JiraError::Busy)
-    }
-
-    /// Replaces one of the texts of an operation.
-    fn set_text(&self, op: &mut Op, field: &str, text: &str) -> Result<()> {
-        let issue = op.issue.clone();
-        match &mut op.action {
-            Action::CommentAdd { body: held } => *held = body(text, held)?,
-            Action::CommentEdit { mine, .. } => *mine = body(text, mine)?,
-            Action::WorklogAdd { comment, .. } => {
-                *comment = values::rich(text, comment).map_err(JiraError::Change)?;
-            }
-            Action::WorklogEdit { mine, .. } => {
-                mine.comment = values::rich(text, &mine.comment).map_err(JiraError::Change)?;
-            }
-            Action::Create { fields, .. } => {
-                let held = fields.get(field).unwrap_or(&Value::Null);
-                let value = self.corrected(&issue, None, field, text, held)?;
-                fields.insert(field.to_owned(), value);
-            }
-            Action::Transition { to, fields, .. } => {
-                let held = fields.get(field).unwrap_or(&Value::Null);
-                let value = self.corrected(&issue, Some(to.as_str()), field, text, held)?;
-                fields.insert(field.to_owned(), value);
-            }
-            Action::Edit { fields, sets } => {
-                let has_others = fields.len() + sets.len() > 1;
-                if let Some(edit) = fields.get_mut(field) {
-                    edit.mine = self.corrected(&issue, None, field, text, &edit.mine)?;
-                    if has_others && op::same(&edit.base, &edit.mine) {
-                        fields.remove(field);
-                    }
-                }
-            }
-            _ => {}
-        }
-        let unchanged = match &op.action {
-            Action::Edit { fields, .. } => fields
-                .get(field)
-                .is_some_and(|edit| op::same(&edit.base, &edit.mine)),
-            Action::CommentEdit { base, mine, .. } => op::same(base, mine),
-            Action::WorklogEdit { base, mine, .. } => mine.is_same(base),
-            _ => false,
-        };
-        if unchanged {
-            let text = "this is the value before the change: drop the change instead".to_owned();
-            return Err(JiraError::Change(text));
-        }
-        Ok(())
-    }
-
-    /// A text as the value of a field of an issue, in place of `held`. `to`: the status of a
-    /// transition that sets the field.
-    fn corrected(
-        &self,
-        issue: &str,
-        to: Option<&str>,
-        field: &str,
-        text: &str,
-        held: &Value,
-    ) -> Result<Value> {
-        let issue = self.show(issue)?;
-        let mut known = match to {
-            Some(to) => meta::transition_fields_of(self.replica, &issue, to)?,
-            None => Vec::new(),
-        };
-        known.extend(meta::fields_of(self.replica, &issue)?);
-        let assignment = [(field.to_owned(), text.to_owned())];
-        let values = self.plain_fields(&known, &assignment, &json!({field: held}))?;
-        Ok(values
-            .into_iter()
-            .next()
-            .map(|(_, value)| value)
-            .unwrap_or_default())
     }
 
     /// Executes the decision of the user about an operation, or about one of its fields. Returns

@@ -6,6 +6,7 @@
 //! - A stored issue is replaced by a newer or an equally old and different version only.
 //! - An issue is removed only after the site answered 404 for it.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,9 @@ const FIELDS_OF_PROJECTS_MAX: usize = 20;
 const WORKLOGS: usize = 1000;
 /// Limit on the retries of one issue that lost a race with another process.
 const RACES_MAX: u32 = 10;
+/// The member of a stored project with the time from which its worklogs were hidden, in
+/// milliseconds.
+const WORKLOGS_HIDDEN: &str = "worklogs_hidden_ms";
 /// A census that would remove more than one fifth (1 / `GONE_PART`) of a project needs a
 /// confirmation.
 const GONE_PART: usize = 5;
@@ -53,8 +57,9 @@ const GONE_PART: usize = 5;
 pub struct PullOptions {
     /// Keys of the projects; empty: all that the account can see.
     pub projects: Vec<String>,
-    /// Milliseconds before the watermark at which a pull begins. Covers the lag of the index, the
-    /// minute precision of JQL, and clock skew. Default 5 minutes.
+    /// Milliseconds before the watermark at which a pull begins, and before their times at which the
+    /// feeds of worklogs begin. Covers the lag of the index, the minute precision of JQL, and clock
+    /// skew. Default 5 minutes.
     pub overlap_ms: i64,
     /// Whether to search for deletions now; otherwise once a day.
     pub census: bool,
@@ -328,26 +333,53 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
+    /// Reads which projects are visible. The feeds of worklogs omit a hidden project, so they are
+    /// read again from the time at which it was found to be hidden, once it is visible.
     fn projects(&mut self) -> Result<()> {
-        let mut shown = BTreeSet::new();
-        let found = if self.is_cloud() {
+        let mut found: BTreeMap<String, Value> = BTreeMap::new();
+        let shown: Vec<Value> = if self.is_cloud() {
             self.live_projects()?
         } else {
             self.client.get("project?expand=description,lead")?
         };
-        for project in found {
-            let id = project["id"].as_str().unwrap_or_default().to_owned();
-            let value = json!({"project": project, "visible": true});
-            self.report.writes += self.replica.store("projects", &id, &value)?;
-            shown.insert(id);
+        for project in shown {
+            let id = text(&project["id"]);
+            found.insert(id, json!({"project": project, "visible": true}));
         }
+        let worklogs_ms = self.worklogs_ms();
         for (id, mut value) in self.replica.projects()? {
-            if !shown.contains(&id) {
-                value["visible"] = false.into();
-                self.report.writes += self.replica.store("projects", &id, &value)?;
+            let Entry::Vacant(hidden) = found.entry(id) else {
+                self.reread_worklogs(value[WORKLOGS_HIDDEN].as_i64())?;
+                continue;
+            };
+            if value[WORKLOGS_HIDDEN].is_null() {
+                value[WORKLOGS_HIDDEN] = worklogs_ms.into();
             }
+            value["visible"] = false.into();
+            hidden.insert(value);
+        }
+        for (id, value) in found {
+            self.report.writes += self.replica.store("projects", &id, &value)?;
         }
         Ok(())
+    }
+
+    /// The time from which the feed of changed worklogs is read.
+    fn worklogs_ms(&self) -> i64 {
+        let since = self.cursor.worklogs_ms;
+        since.unwrap_or(self.options.now_ms - DAY_MS)
+    }
+
+    /// Moves the feeds of worklogs back to a time; `None`: they stay. This is stored before the
+    /// project counts as visible, so that an interrupted pull moves them again.
+    fn reread_worklogs(&mut self, from_ms: Option<i64>) -> Result<()> {
+        let Some(from_ms) = from_ms else {
+            return Ok(());
+        };
+        let earlier = |ms: Option<i64>| ms.map(|ms| ms.min(from_ms)).or(Some(from_ms));
+        self.cursor.worklogs_ms = earlier(self.cursor.worklogs_ms);
+        self.cursor.deleted_worklogs_ms = earlier(self.cursor.deleted_worklogs_ms);
+        self.save()
     }
 
     /// The projects of Jira Cloud that are neither archived nor deleted.
@@ -806,11 +838,12 @@ impl<'a> Pull<'a> {
 
     /// Stores worklogs that were changed or deleted without a change of their issue.
     fn worklogs(&mut self) -> Result<()> {
-        let since = self.cursor.worklogs_ms;
-        let since = since.unwrap_or(self.options.now_ms - DAY_MS);
+        let changed_since = self.worklogs_ms();
         // The feeds have times of their own: that of a feed without items may stand still.
-        let deleted_since = self.cursor.deleted_worklogs_ms.unwrap_or(since);
-        let (changed, until) = match self.feed("worklog/updated", since) {
+        let deleted_since = self.cursor.deleted_worklogs_ms.unwrap_or(changed_since);
+        // A pull from a lagging index can have restored older worklogs after the last census.
+        let overlap_ms = self.options.overlap_ms;
+        let (changed, until) = match self.feed("worklog/updated", changed_since - overlap_ms) {
             // The site does not log work.
             Err(JiraError::Status { .. }) => return Ok(()),
             found => found?,
@@ -819,10 +852,10 @@ impl<'a> Pull<'a> {
             let found: Vec<Value> = self.client.ask("worklog/list", &json!({"ids": ids}))?;
             self.store_worklogs(&found)?;
         }
-        let (deleted, deleted_until) = self.feed("worklog/deleted", deleted_since)?;
+        let (deleted, deleted_until) = self.feed("worklog/deleted", deleted_since - overlap_ms)?;
         self.remove_worklogs(&deleted.iter().map(u64::to_string).collect())?;
-        self.cursor.worklogs_ms = Some(until);
-        self.cursor.deleted_worklogs_ms = Some(deleted_until);
+        self.cursor.worklogs_ms = Some(until.max(changed_since));
+        self.cursor.deleted_worklogs_ms = Some(deleted_until.max(deleted_since));
         self.save()
     }
 

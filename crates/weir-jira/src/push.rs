@@ -212,8 +212,10 @@ impl Push<'_> {
             op.attempts += 1;
             op.sent_ms = Some(self.planner.site_now_ms());
             if !outbox::write(self.replica, &op, found)? {
-                // The user changed the operation meanwhile: the next push reads the new version.
-                self.defer(op);
+                // The user changed the operation meanwhile: the next push sends the new version.
+                if let Some((newer, _)) = outbox::read(self.replica, op.number)? {
+                    self.defer(newer);
+                }
                 return Ok(());
             }
             found = self.offset(&op)?;

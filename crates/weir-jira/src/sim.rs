@@ -350,7 +350,8 @@ fn authorized(world: &World, request: &Request) -> bool {
 fn control(state: &mut State, request: &Request) -> Response {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let world = &mut state.world;
-    let issue = body["issue"].as_str().and_then(|name| world.find(name));
+    let issue = body["issue"].as_str();
+    let issue = issue.and_then(|name| world.find_any(name));
     let done = match (request.method.as_str(), request.path.as_str()) {
         ("POST", "/_sim/faults") => {
             let rule = serde_json::from_value::<Rule>(body.clone());
@@ -399,6 +400,9 @@ fn control(state: &mut State, request: &Request) -> Response {
                     }
                     part["updated"] = now.clone().into();
                 }
+            }
+            if let Some(id) = issue {
+                world.index(id, world.now_ms());
             }
             json!({"found": issue.is_some()})
         }

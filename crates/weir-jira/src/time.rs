@@ -18,8 +18,14 @@ pub fn parse(text: &str) -> Option<i64> {
 /// Formats a time as `2024-11-29T18:44:51.887+0000`. A time outside of the calendar becomes
 /// 1970-01-01.
 pub fn format(ms: i64) -> String {
+    format_in(ms, &TimeZone::UTC)
+}
+
+/// Formats a time as [`format`](fn@format) does, with the offset that a time zone has at that time.
+pub fn format_in(ms: i64, zone: &TimeZone) -> String {
     let time = Timestamp::from_millisecond(ms).unwrap_or_default();
-    time.strftime("%Y-%m-%dT%H:%M:%S%.3f+0000").to_string()
+    let time = time.to_zoned(zone.clone());
+    time.strftime("%Y-%m-%dT%H:%M:%S%.3f%z").to_string()
 }
 
 /// The time zone with an IANA name, such as `Europe/Berlin`, or with an offset, such as `GMT+05:30`.
@@ -85,6 +91,8 @@ mod tests {
         );
         let zone = super::zone("GMT+02:00").unwrap_or_else(|| panic!("it is an offset"));
         assert_eq!(super::parse_literal("1970-01-01 02:00", &zone), Some(0));
+        assert_eq!(super::format(5), "1970-01-01T00:00:00.005+0000");
+        assert_eq!(super::format_in(5, &zone), "1970-01-01T02:00:00.005+0200");
         assert!(super::zone("Nowhere/Town").is_none());
         let span = super::parse_span("-1d2h").map(jiff::Span::fieldwise);
         assert_eq!(span, Some((-1).day().hours(-2).fieldwise()));

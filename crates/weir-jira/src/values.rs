@@ -82,9 +82,11 @@ fn one(
             valid.then(|| text.into()).ok_or_else(bad)
         }
         FieldKind::Time => {
-            let ms = time::parse(text).or_else(|| time::parse_literal(text, &TimeZone::UTC));
+            // A time without an offset is one of the account, as in a query.
+            let zone = meta::zone(replica)?;
+            let ms = time::parse(text).or_else(|| time::parse_literal(text, &zone));
             let ms = ms.ok_or_else(|| wrong(info, format!("{text:?} is not a time")))?;
-            Ok(time::format(ms).into())
+            Ok(time::format_in(ms, &zone).into())
         }
         FieldKind::Person => person(replica, text).map_err(|what| wrong(info, what)),
         FieldKind::Issue => {

@@ -93,9 +93,53 @@ fn a_replica_is_read_without_its_site() {
     let key = first[0]["key"].as_str().unwrap().to_owned();
     let shown = place.run(&format!("jira show {key}")).ok().text();
     assert!(shown.starts_with(&format!("* {key} ")), "{shown}");
+    // The issues are records of ordinary topics.
+    let name = format!("$.key == \"{key}\"");
+    let query = ["query", "--topic", "jira.*", "--latest", "--where", &name];
+    let query = [&query[..], &["--select", "$.fields.summary", "-r"]].concat();
+    let summary = place.words(&query).ok().text();
+    assert_eq!(summary.trim_end(), first[0]["summary"].as_str().unwrap());
     let failed = place.run("jira pull");
     assert_ne!(failed.code, 0);
     assert!(failed.err.contains("cannot pull"), "{}", failed.err);
+}
+
+/// `watch` sends the outbox and pulls, until it is interrupted.
+#[test]
+fn a_watch_pushes_and_pulls() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "5"]);
+    shell(&place, &format!("weir jira login {}", site.url)).ok();
+    place.run("jira pull").ok();
+    place.run("jira edit AA-1 summary=Mine").ok();
+    // A background job ignores interrupts, and so would its children.
+    let mut watch = place.command("/usr/bin/env");
+    watch
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_weir")])
+        .args(["jira", "watch", "--every", "10ms", "-o", "jsonl"])
+        .stdout(Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let mut rows = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = || -> serde_json::Value {
+        let row = rows.next().expect("the watch goes on").unwrap();
+        serde_json::from_str(&row).unwrap()
+    };
+    // After the first row, the outbox was sent.
+    next();
+    let theirs = r#"{"issue": "AA-2", "fields": {"summary": "Theirs"}}"#;
+    control(&site.url, "/_sim/edit", theirs);
+    while next()["stored"] == 0 {}
+    let kill = format!("kill -INT {}", watch.id());
+    shell(&place, &kill).ok();
+    assert!(watch.wait().unwrap().success());
+    for (key, summary) in [("AA-1", "Mine"), ("AA-2", "Theirs")] {
+        let shown = place.run(&format!("jira show {key} -o json")).ok().json();
+        assert_eq!(shown["fields"]["summary"], summary);
+    }
+    assert_eq!(
+        place.run("jira outbox -o json").ok().json(),
+        serde_json::json!([])
+    );
 }
 
 /// A replica of Data Center is read with a personal access token. It rejects changes in one
@@ -155,6 +199,17 @@ fn a_site_with_tls_needs_a_trusted_certificate() {
     let refused = shell(&place, &login);
     assert_ne!(refused.code, 0);
     assert!(refused.err.contains("certificate"), "{}", refused.err);
+    // A file that cannot be used is named; the authorities of the system do not replace it.
+    std::fs::write(place.path("empty.pem"), "").unwrap();
+    for (file, why) in [
+        ("none.pem", "No such file"),
+        ("empty.pem", "it has no certificate"),
+    ] {
+        let refused = shell(&place, &format!("SSL_CERT_FILE={file} {login}"));
+        assert_ne!(refused.code, 0);
+        let said = format!("cannot use {file}, which SSL_CERT_FILE names: {why}");
+        assert!(refused.err.contains(&said), "{}", refused.err);
+    }
     shell(&place, &format!("SSL_CERT_FILE=site.pem {login}")).ok();
     shell(&place, "SSL_CERT_FILE=site.pem weir jira pull").ok();
     assert_eq!(place.run("jira list -o jsonl").ok().lines().len(), 5);

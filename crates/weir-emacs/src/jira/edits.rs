@@ -198,11 +198,7 @@ pub(super) fn completions(replica: &Replica, what: &str, key: &str) -> Result<Va
             let (work, text) = outbox.worklog_of(key, worklog)?;
             Ok(serde_json::json!({"seconds": work.seconds, "started": work.started, "text": text}))
         }
-        "texts" => {
-            let texts = outbox.find(key)?.texts().into_iter();
-            let one = |(field, text)| serde_json::json!({"field": field, "text": text});
-            Ok(texts.map(one).collect())
-        }
+        "texts" => serde_json::to_value(outbox.texts(&outbox.find(key)?)?),
         "people" => serde_json::to_value(weir_jira::meta::people(replica)?),
         "phrases" => serde_json::to_value(weir_jira::meta::link_phrases(replica)?),
         "types" => {

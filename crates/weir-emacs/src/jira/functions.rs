@@ -18,8 +18,9 @@ use weir_jira::outbox::{EditBase, Outbox};
 
 use super::edits;
 use super::page::Page;
+use super::set::{IssueSet, Step};
 use super::shown::{self, IssueView};
-use super::table::{self, Column};
+use super::table::{self, Column, Layout};
 use super::{Login, Site, now_ms};
 use crate::answer::{Answer, json, lisp, list};
 use crate::failure::Failure;
@@ -29,11 +30,8 @@ use crate::{text, work};
 
 /// Limit on the depth of an issue in a tree.
 const DEPTH_MAX: usize = 32;
-
-/// Issues in the order of a list, by id, each with its depth.
-struct IssueSet {
-    issues: Vec<(String, usize)>,
-}
+/// Limit on the rows that a refresh inserts; with more, the list is filled anew.
+const INSERTED_MAX: usize = 250;
 
 /// Returns the names of the sites whose settings are in FOLDER.
 #[defun(name = "-jira-sites")]
@@ -154,9 +152,8 @@ fn select(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
     let found = index
         .select(&jql, now_ms(), usize::MAX)
         .map_err(Failure::from);
-    let rows = lisp(env, found)?;
-    let issues = rows.into_iter().map(|row| (row.id.clone(), 0)).collect();
-    Ok(IssueSet { issues })
+    let rows = lisp(env, found)?.into_iter();
+    Ok(rows.map(|row| row.id.as_str()).collect())
 }
 
 /// Returns at most LIMIT issues of JIRA that contain all WORDS, as a set.
@@ -165,8 +162,7 @@ fn search(jira: &Site, words: Value<'_>, limit: usize) -> Result<IssueSet> {
     let words = text::text(words)?;
     let index = locked(&jira.shared.index);
     let rows = index.search(&words, limit).into_iter();
-    let issues = rows.map(|row| (row.id.clone(), 0)).collect();
-    Ok(IssueSet { issues })
+    Ok(rows.map(|row| row.id.as_str()).collect())
 }
 
 /// Returns the issues of JIRA that JQL selects as a set in the order of a tree: children after their
@@ -188,7 +184,7 @@ fn tree(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
             .or_default()
             .push(row);
     }
-    let (mut issues, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut issues, mut seen) = (IssueSet::default(), BTreeSet::new());
     let mut stack: Vec<(&Row, usize)> = Vec::new();
     let roots = children.get("").into_iter().flatten().rev();
     stack.extend(roots.map(|row| (*row, 0)));
@@ -205,11 +201,11 @@ fn tree(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
         if !seen.insert(row.key.as_str()) {
             continue;
         }
-        issues.push((row.id.clone(), depth));
+        issues.push(&row.id, depth);
         let below = children.get(row.key.as_str()).into_iter().flatten().rev();
         stack.extend(below.map(|child| (*child, (depth + 1).min(DEPTH_MAX))));
     }
-    Ok(IssueSet { issues })
+    Ok(issues)
 }
 
 /// Returns the issues of SET whose projects are visible to the account of JIRA, as a set.
@@ -226,16 +222,17 @@ fn visible(env: &Env, jira: &Site, set: &IssueSet) -> Result<IssueSet> {
         let row = index.row(id);
         row.is_some_and(|row| !lost.contains(row.project.as_str()))
     };
-    let issues = set.issues.iter().filter(|(id, _)| seen(id));
-    Ok(IssueSet {
-        issues: issues.cloned().collect(),
-    })
+    let mut issues = IssueSet::default();
+    for (id, depth) in set.iter().filter(|(id, _)| seen(id)) {
+        issues.push(id, depth);
+    }
+    Ok(issues)
 }
 
 /// Returns the number of issues in SET.
 #[defun(name = "-jira-size")]
 fn size(set: &IssueSet) -> Result<usize> {
-    Ok(set.issues.len())
+    Ok(set.len())
 }
 
 /// Returns the keys of the issues of JIRA in SET after the first FROM, at most LIMIT.
@@ -248,7 +245,7 @@ fn keys<'e>(
     limit: usize,
 ) -> Result<Value<'e>> {
     let index = locked(&jira.shared.index);
-    let issues = set.issues.iter().skip(from).take(limit);
+    let issues = set.iter().skip(from).take(limit);
     let rows = issues.filter_map(|(id, _)| index.row(id));
     let keys: Result<Vec<_>> = rows.map(|row| row.key.as_str().into_lisp(env)).collect();
     list(env, &keys?)
@@ -260,21 +257,70 @@ fn keys<'e>(
 fn rows<'e>(
     env: &'e Env,
     jira: &Site,
-    set: &IssueSet,
+    set: &mut IssueSet,
     from: usize,
     limit: usize,
     columns: Value<'e>,
 ) -> Result<Value<'e>> {
-    let columns = columns_of(columns)?;
-    let (mut page, now) = (Page::default(), now_ms());
+    let layout = Layout::new(columns_of(columns)?, now_ms());
+    let (mut page, mut states) = (Page::default(), Vec::new());
     let index = locked(&jira.shared.index);
-    for (id, depth) in set.issues.iter().skip(from).take(limit) {
-        if let Some(row) = index.row(id) {
-            table::line(&mut page, row, &columns, *depth, now);
+    for (id, depth) in set.iter().skip(from).take(limit) {
+        let found = index.hashed_row(id);
+        if let Some((row, _)) = found {
+            layout.line(&mut page, row, depth);
         }
+        states.push(found.map(|(row, hash)| layout.state(row, hash, depth)));
     }
     drop(index);
+    set.show(from, &states);
     page.into_value(env)
+}
+
+/// Returns the steps that turn the rows of OLD in a buffer into those of the first LIMIT issues of
+/// JIRA in NEW. Of the steps in a list, a positive number keeps as many rows, a negative number
+/// deletes as many, and (TEXT . RUNS) are rows to insert. Returns t if more than 250 rows would be
+/// inserted. COLUMNS is as for `weir--jira-rows`.
+#[defun(name = "-jira-changes")]
+fn changes<'e>(
+    env: &'e Env,
+    jira: &Site,
+    old: &IssueSet,
+    new: &mut IssueSet,
+    limit: usize,
+    columns: Value<'e>,
+) -> Result<Value<'e>> {
+    let layout = Layout::new(columns_of(columns)?, now_ms());
+    let index = locked(&jira.shared.index);
+    let state = |(id, depth): (&str, usize)| {
+        let (row, hash) = index.hashed_row(id)?;
+        Some(layout.state(row, hash, depth))
+    };
+    let states: Vec<_> = new.iter().take(limit).map(state).collect();
+    new.show(0, &states);
+    let steps = old.steps_to(new);
+    let inserted = steps.iter().map(|step| step.lines().len()).sum::<usize>();
+    if inserted > INSERTED_MAX {
+        return true.into_lisp(env);
+    }
+    let mut pages = Vec::new();
+    for step in &steps {
+        let mut page = Page::default();
+        for line in step.lines() {
+            if let Some(row) = index.row(line.id) {
+                layout.line(&mut page, row, line.depth);
+            }
+        }
+        pages.push(page);
+    }
+    drop(index);
+    let value = |(step, page): (&Step<'_>, Page)| match step {
+        Step::Keep(count) => count.into_lisp(env),
+        Step::Delete(count) => (-i64::try_from(*count)?).into_lisp(env),
+        Step::Insert(_) => page.into_value(env),
+    };
+    let values: Result<Vec<_>> = steps.iter().zip(pages).map(value).collect();
+    list(env, &values?)
 }
 
 fn columns_of(value: Value<'_>) -> Result<Vec<Column>> {
@@ -436,11 +482,7 @@ fn projects<'e>(env: &'e Env, jira: &Site) -> Result<Value<'e>> {
 fn export(env: &Env, jira: &Site, set: &IssueSet, format: Value<'_>) -> Result<String> {
     let format = text::text(format)?;
     let index = locked(&jira.shared.index);
-    let rows: Vec<_> = set
-        .issues
-        .iter()
-        .filter_map(|(id, _)| index.row(id))
-        .collect();
+    let rows: Vec<_> = set.iter().filter_map(|(id, _)| index.row(id)).collect();
     let unknown = || Failure::new("weir-usage", format!("no export as {format}"));
     lisp(env, table::export(&rows, &format).ok_or_else(unknown))
 }
@@ -492,9 +534,7 @@ fn ask(env: &Env, jira: &Site, token: Value<'_>, jql: Value<'_>) -> Result<u64> 
 /// Returns the issues with these IDS, a list, as a set.
 #[defun(user_ptr, name = "-jira-set")]
 fn set_of(_env: &Env, ids: Value<'_>) -> Result<IssueSet> {
-    let ids = text::list(ids)?.into_iter();
-    let issues = ids.map(|id| (id, 0)).collect();
-    Ok(IssueSet { issues })
+    Ok(text::list(ids)?.iter().map(String::as_str).collect())
 }
 
 /// Sends the change VERB of a project of JIRA with TOKEN (nil: the stored token). VERB is create

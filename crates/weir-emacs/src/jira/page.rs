@@ -15,13 +15,14 @@ pub(crate) struct Page {
     runs: Vec<Run>,
 }
 
-/// Characters with a property.
+/// Characters with a face or a property.
 #[derive(Debug)]
 struct Run {
     start: usize,
     end: usize,
     kind: &'static str,
-    data: String,
+    /// The value of a property; `None`: `kind` is a face.
+    data: Option<String>,
 }
 
 impl Page {
@@ -31,11 +32,36 @@ impl Page {
         self.chars += text.chars().count();
     }
 
-    /// Adds text as a run with a property.
-    pub(crate) fn run(&mut self, kind: &'static str, data: &str, text: &str) {
+    /// Adds text in which each byte is a character.
+    pub(crate) fn add_ascii(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.chars += text.len();
+    }
+
+    /// Adds a character.
+    pub(crate) fn add_char(&mut self, c: char) {
+        self.text.push(c);
+        self.chars += 1;
+    }
+
+    /// Adds spaces.
+    pub(crate) fn pad(&mut self, count: usize) {
+        self.text.extend(std::iter::repeat_n(' ', count));
+        self.chars += count;
+    }
+
+    /// Adds text with a face.
+    pub(crate) fn face(&mut self, face: &'static str, text: &str) {
         let start = self.chars;
         self.add(text);
-        self.mark(start, kind, data);
+        self.mark_face(start, face);
+    }
+
+    /// Adds text with a property.
+    pub(crate) fn run(&mut self, property: &'static str, data: &str, text: &str) {
+        let start = self.chars;
+        self.add(text);
+        self.mark(start, property, data);
     }
 
     /// The position of the next text.
@@ -43,26 +69,34 @@ impl Page {
         self.chars
     }
 
-    /// Makes a run of everything after `start`.
-    pub(crate) fn mark(&mut self, start: usize, kind: &'static str, data: &str) {
+    /// Gives everything after `start` a face.
+    pub(crate) fn mark_face(&mut self, start: usize, face: &'static str) {
+        self.mark_run(start, face, None);
+    }
+
+    /// Gives everything after `start` a property.
+    pub(crate) fn mark(&mut self, start: usize, property: &'static str, data: &str) {
+        self.mark_run(start, property, Some(data.to_owned()));
+    }
+
+    fn mark_run(&mut self, start: usize, kind: &'static str, data: Option<String>) {
         if start < self.chars {
             self.runs.push(Run {
                 start,
                 end: self.chars,
                 kind,
-                data: data.to_owned(),
+                data,
             });
         }
     }
 
     /// `(TEXT . [SPAN KIND DATA ...])`: SPAN is the first character, counted from 0, plus the number
-    /// of characters times 2^32. One integer for both halves the number of conversions, which take
-    /// most of the time.
+    /// of characters times 2^32. A face has no DATA. The fewer values, the better: their conversion
+    /// takes most of the time.
     pub(crate) fn into_value(self, env: &Env) -> Result<Value<'_>> {
         let mut flat = Vec::with_capacity(3 * self.runs.len());
-        // A page has hundreds of runs, but few kinds, and most runs have no data.
+        // A page has hundreds of runs, but few kinds.
         let mut symbols: Vec<(&str, Value<'_>)> = Vec::new();
-        let no_data = "".into_lisp(env)?;
         for run in &self.runs {
             let span = run.start | ((run.end - run.start) << SPAN_SHIFT);
             flat.push(span.into_lisp(env)?);
@@ -75,10 +109,9 @@ impl Page {
                 symbols.push((run.kind, symbol));
             }
             flat.push(symbol);
-            flat.push(match run.data.as_str() {
-                "" => no_data,
-                data => data.into_lisp(env)?,
-            });
+            if let Some(data) = &run.data {
+                flat.push(data.as_str().into_lisp(env)?);
+            }
         }
         let runs = env.call("vector", flat.as_slice())?;
         env.cons(self.text, runs)

@@ -96,16 +96,16 @@ impl IssueView<'_> {
         let mut page = Page::default();
         let fields = &self.issue["fields"];
         let key = value_text(&self.issue["key"]);
-        page.run("key", "", &key);
+        page.face("key", &key);
         page.add("  ");
-        page.run("title", "", &value_text(&fields["summary"]));
+        page.face("title", &value_text(&fields["summary"]));
         page.add("\n");
         page.run("link", self.url, self.url);
         page.add("\n\n");
         for op in self.pending {
             let start = page.here();
             let (state, what) = (value_text(&op["state"]), value_text(&op["what"]));
-            page.run("dim", "", &format!("● {state}  {what}"));
+            page.face("dim", &format!("● {state}  {what}"));
             let problem = value_text(&op["problem"]);
             if !problem.is_empty() {
                 page.add(&format!("  {problem}"));
@@ -116,7 +116,7 @@ impl IssueView<'_> {
         for (label, name, pointer) in HEADER {
             let value = fields.pointer(pointer).unwrap_or(&Value::Null);
             let start = page.here();
-            page.run("label", "", &format!("{label:<12}"));
+            page.face("label", &format!("{label:<12}"));
             page.add(&value_text(value));
             if !name.is_empty() {
                 page.mark(start, "field", name);
@@ -155,7 +155,7 @@ fn part_of(page: &mut Page, part: &Value, kind: &'static str, body: &str, time: 
         (hours, minutes) => format!(", {hours}h {minutes}m"),
     };
     let title = format!("** {author}, {}{spent}", value_text(&part[time]));
-    page.run("heading", "", &title);
+    page.face("heading", &title);
     page.add("\n");
     page.add(&rich_text(&part[body], 2));
     page.mark(start, kind, &value_text(&part["id"]));
@@ -167,7 +167,7 @@ fn section(page: &mut Page, title: &str, count: Option<usize>) {
         || format!("* {title}"),
         |count| format!("* {title} ({count})"),
     );
-    page.run("heading", "", &title);
+    page.face("heading", &title);
     page.add("\n");
 }
 
@@ -197,7 +197,7 @@ fn links(page: &mut Page, fields: &Value) {
     for (phrase, key, summary) in rows {
         let start = page.here();
         page.add(&format!("{phrase}  "));
-        page.run("key", "", &key);
+        page.face("key", &key);
         page.add(&format!("  {summary}"));
         page.mark(start, "issue", &key);
         page.add("\n");

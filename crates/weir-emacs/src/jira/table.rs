@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use unicode_width::UnicodeWidthChar as _;
 use weir_jira::index::Row;
@@ -12,54 +13,53 @@ use super::page::Page;
 const INDENT_MAX: usize = 20;
 
 /// A column: its name and its width; width 0 is the rest of the line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) width: usize,
 }
 
-/// Fits a text into `width` columns of a screen: pads it, or truncates it with an ellipsis. Width 0
+/// Adds a text in `width` columns of a screen: pads it, or truncates it with an ellipsis. Width 0
 /// leaves it unchanged.
-pub(crate) fn fitted(text: &str, width: usize) -> String {
+fn fit(page: &mut Page, text: &str, width: usize) {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     // Each of these bytes is one column wide.
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if is_plain && (width == 0 || text.len() <= width) {
-        let mut out = String::with_capacity(width.max(text.len()));
-        out.push_str(text);
-        out.extend(std::iter::repeat_n(' ', width.saturating_sub(text.len())));
-        return out;
-    }
-    if width == 0 {
-        return text.chars().map(clean).collect();
+        page.add_ascii(text);
+        page.pad(width.saturating_sub(text.len()));
+        return;
     }
     let of = |c: char| c.width().unwrap_or(0);
     let whole: usize = text.chars().map(of).sum();
-    let most = if whole > width { width - 1 } else { width };
-    let (mut out, mut used) = (String::with_capacity(width), 0);
+    let is_cut = width > 0 && whole > width;
+    let most = match width {
+        0 => usize::MAX,
+        width => width - usize::from(is_cut),
+    };
+    let mut used = 0;
     for c in text.chars().map(clean) {
         if used + of(c) > most {
             break;
         }
         used += of(c);
-        out.push(c);
+        page.add_char(c);
     }
-    if whole > width {
-        out.push('…');
+    if is_cut {
+        page.add_char('…');
         used += 1;
     }
-    out.extend(std::iter::repeat_n(' ', width.saturating_sub(used)));
-    out
+    page.pad(width.saturating_sub(used));
 }
 
-/// The time since `then_ms`, in at most four characters.
-pub(crate) fn age(then_ms: i64, now_ms: i64) -> String {
+/// The time since `then_ms`: a number and its unit.
+fn age(then_ms: i64, now_ms: i64) -> (i64, char) {
     let minutes = (now_ms - then_ms).max(0) / 60_000;
     match minutes {
-        0..60 => format!("{minutes}m"),
-        60..1440 => format!("{}h", minutes / 60),
-        1440..525_600 => format!("{}d", minutes / 1440),
-        _ => format!("{}y", minutes / 525_600),
+        0..60 => (minutes, 'm'),
+        60..1440 => (minutes / 60, 'h'),
+        1440..525_600 => (minutes / 1440, 'd'),
+        _ => (minutes / 525_600, 'y'),
     }
 }
 
@@ -76,43 +76,88 @@ pub(crate) fn cell<'r>(row: &'r Row, name: &str, now_ms: i64) -> Cow<'r, str> {
         "parent" => (&row.parent).into(),
         "project" => (&row.project).into(),
         "due" => (&row.due).into(),
-        "updated" => age(row.updated_ms, now_ms).into(),
+        "updated" => {
+            let (number, unit) = age(row.updated_ms, now_ms);
+            format!("{number}{unit}").into()
+        }
         _ => "".into(),
     }
 }
 
-/// The face property of a status.
-fn face(row: &Row) -> &'static str {
-    match row.category.as_str() {
-        "done" => "status-done",
-        "indeterminate" => "status-active",
-        _ => "status-new",
+/// The face property of a column.
+fn face(row: &Row, name: &str) -> Option<&'static str> {
+    match name {
+        "key" => Some("key"),
+        "status" => Some(match row.category.as_str() {
+            "done" => "status-done",
+            "indeterminate" => "status-active",
+            _ => "status-new",
+        }),
+        "updated" | "assignee" | "type" | "priority" => Some("dim"),
+        _ => None,
     }
 }
 
-/// Adds a row for an issue. `depth` is its depth in a tree.
-pub(crate) fn line(page: &mut Page, row: &Row, columns: &[Column], depth: usize, now_ms: i64) {
-    let start = page.here();
-    page.add(if row.pending > 0 { "● " } else { "  " });
-    for column in columns {
-        let mut text = cell(row, &column.name, now_ms);
-        if column.name == "summary" && depth > 0 {
-            text.to_mut()
-                .insert_str(0, &"  ".repeat(depth.min(INDENT_MAX)));
-        }
-        let text = fitted(&text, column.width);
-        match column.name.as_str() {
-            "key" => page.run("key", "", &text),
-            "status" => page.run(face(row), "", &text),
-            "updated" | "assignee" | "type" | "priority" => page.run("dim", "", &text),
-            _ => page.add(&text),
-        }
-        if column.width > 0 {
-            page.add(" ");
+/// The layout of the rows of a list.
+pub(crate) struct Layout {
+    columns: Vec<Column>,
+    /// The time at which ages are shown.
+    now_ms: i64,
+    /// Whether a column shows an age.
+    has_age: bool,
+    /// Has read the columns.
+    hasher: DefaultHasher,
+}
+
+impl Layout {
+    /// The layout with these columns at this time.
+    pub(crate) fn new(columns: Vec<Column>, now_ms: i64) -> Self {
+        let mut hasher = DefaultHasher::new();
+        columns.hash(&mut hasher);
+        Self {
+            has_age: columns.iter().any(|column| column.name == "updated"),
+            columns,
+            now_ms,
+            hasher,
         }
     }
-    page.mark(start, "issue", &row.key);
-    page.add("\n");
+
+    /// A number that is equal for equal lines. `hash` is that of the row.
+    pub(crate) fn state(&self, row: &Row, hash: u64, depth: usize) -> u64 {
+        let mut hasher = self.hasher.clone();
+        let age = self.has_age.then(|| age(row.updated_ms, self.now_ms));
+        (hash, depth, age).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Adds the line of an issue. `depth` is its depth in a tree. Columns of one face that follow each
+    /// other are one run, with the spaces between them: Emacs allocates memory for each run.
+    pub(crate) fn line(&self, page: &mut Page, row: &Row, depth: usize) {
+        let start = page.here();
+        page.add(if row.pending > 0 { "● " } else { "  " });
+        let mut run: Option<(&'static str, usize)> = None;
+        for column in &self.columns {
+            let face = face(row, &column.name);
+            if run.map(|(face, _)| face) != face {
+                if let Some((face, start)) = run {
+                    page.mark_face(start, face);
+                }
+                run = face.map(|face| (face, page.here()));
+            }
+            let mut text = cell(row, &column.name, self.now_ms);
+            if column.name == "summary" && depth > 0 {
+                text.to_mut()
+                    .insert_str(0, &"  ".repeat(depth.min(INDENT_MAX)));
+            }
+            fit(page, &text, column.width);
+            page.pad(usize::from(column.width > 0));
+        }
+        if let Some((face, start)) = run {
+            page.mark_face(start, face);
+        }
+        page.mark(start, "issue", &row.key);
+        page.add("\n");
+    }
 }
 
 /// Columns of an export.

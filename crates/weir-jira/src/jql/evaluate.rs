@@ -1,5 +1,6 @@
 //! Evaluates a condition on an issue, and orders issues.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use jiff::tz::TimeZone;
@@ -127,7 +128,11 @@ fn order_key(issue: &Value, field: &str) -> (i64, String) {
         }
         _ => (
             0,
-            texts(issue, field).into_iter().next().unwrap_or_default(),
+            texts(issue, field)
+                .into_iter()
+                .next()
+                .map(Cow::into_owned)
+                .unwrap_or_default(),
         ),
     }
 }
@@ -221,13 +226,20 @@ fn equal(issue: &Value, field: &str, value: &Operand, context: &Context) -> bool
         return found.is_some() && found == moment(value, context).map(minute);
     }
     let wanted = match value {
-        Operand::Function(name, _) if name == "currentuser" => context.me.to_lowercase(),
+        Operand::Function(name, _) if name == "currentuser" => &context.me,
         Operand::Function(..) => return false,
-        Operand::Text(text) => text.to_lowercase(),
+        Operand::Text(text) => text,
     };
     texts(issue, field)
         .iter()
-        .any(|text| text.to_lowercase() == wanted)
+        .any(|text| is_equal_ignoring_case(text, wanted))
+}
+
+fn is_equal_ignoring_case(a: &str, b: &str) -> bool {
+    if a.is_ascii() && b.is_ascii() {
+        return a.eq_ignore_ascii_case(b);
+    }
+    a.to_lowercase() == b.to_lowercase()
 }
 
 fn contains(issue: &Value, field: &str, value: &Operand) -> bool {
@@ -257,11 +269,16 @@ fn is_date(field: &str) -> bool {
 fn date_of(issue: &Value, field: &str, zone: &TimeZone) -> Option<i64> {
     let fields = &issue["fields"];
     match field {
-        "created" | "updated" => time::parse(fields[field].as_str()?),
+        "created" | "updated" => time_of(&fields[field]),
         "due" | "duedate" => time::parse_literal(fields["duedate"].as_str()?, zone),
-        "resolved" | "resolutiondate" => time::parse(fields["resolutiondate"].as_str()?),
+        "resolved" | "resolutiondate" => time_of(&fields["resolutiondate"]),
         _ => None,
     }
+}
+
+/// A time is a text, as from Jira, or a number of milliseconds, as in an index.
+fn time_of(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| time::parse(value.as_str()?))
 }
 
 fn moment(value: &Operand, context: &Context) -> Option<i64> {
@@ -310,14 +327,14 @@ fn start(name: &str, context: &Context) -> Option<Zoned> {
 }
 
 /// All texts under which a field can be found.
-fn texts(issue: &Value, field: &str) -> Vec<String> {
+fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
     let fields = &issue["fields"];
-    let mut found = Vec::new();
-    let mut named = |value: &Value, names: &[&str]| {
+    let mut found: Vec<Cow<'a, str>> = Vec::new();
+    let mut named = |value: &'a Value, names: &[&str]| {
         for name in names {
             match &value[*name] {
-                Value::String(text) => found.push(text.clone()),
-                Value::Number(number) => found.push(number.to_string()),
+                Value::String(text) => found.push(text.into()),
+                Value::Number(number) => found.push(number.to_string().into()),
                 _ => {}
             }
         }
@@ -345,11 +362,11 @@ fn texts(issue: &Value, field: &str) -> Vec<String> {
             }
         }
         "summary" => named(fields, &["summary"]),
-        "description" => found.push(plain_text(&fields["description"])),
+        "description" => found.push(plain_text(&fields["description"]).into()),
         "comment" => found.extend(comments(fields)),
         "text" => {
             named(fields, &["summary"]);
-            found.push(plain_text(&fields["description"]));
+            found.push(plain_text(&fields["description"]).into());
             found.extend(comments(fields));
         }
         _ => {
@@ -361,8 +378,8 @@ fn texts(issue: &Value, field: &str) -> Vec<String> {
                 named(value, &["value", "name", "id", "displayName"]);
                 found.extend(strings(value));
                 match value {
-                    Value::String(text) => found.push(text.clone()),
-                    Value::Number(number) => found.push(number.to_string()),
+                    Value::String(text) => found.push(text.into()),
+                    Value::Number(number) => found.push(number.to_string().into()),
                     _ => {}
                 }
             }
@@ -372,15 +389,15 @@ fn texts(issue: &Value, field: &str) -> Vec<String> {
     found
 }
 
-fn strings(value: &Value) -> impl Iterator<Item = String> {
+fn strings(value: &Value) -> impl Iterator<Item = Cow<'_, str>> {
     let items = value.as_array().into_iter().flatten();
-    items.filter_map(|item| item.as_str().map(str::to_owned))
+    items.filter_map(|item| item.as_str().map(Cow::from))
 }
 
-fn comments(fields: &Value) -> impl Iterator<Item = String> {
+fn comments(fields: &Value) -> impl Iterator<Item = Cow<'_, str>> {
     let comments = fields["comment"]["comments"]
         .as_array()
         .into_iter()
         .flatten();
-    comments.map(|comment| plain_text(&comment["body"]))
+    comments.map(|comment| plain_text(&comment["body"]).into())
 }

@@ -203,7 +203,7 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
             Ok((200, feed(world, request, world.changed_worklogs())))
         }
         ("GET", ["worklog", "deleted"]) => {
-            Ok((200, feed(world, request, world.deleted_worklogs.clone())))
+            Ok((200, feed(world, request, world.deleted_worklogs())))
         }
         ("POST", ["worklog", "list"]) => worklogs(world, &body()?),
         ("POST", ["issue", "bulkfetch"]) => bulk(world, &body()?),

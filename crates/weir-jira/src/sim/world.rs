@@ -91,8 +91,8 @@ pub(super) struct World {
     pub(super) users: Vec<Value>,
     pub(super) projects: BTreeMap<u64, Value>,
     pub(super) issues: Issues,
-    /// Ids of deleted worklogs, with the times of their deletion.
-    pub(super) deleted_worklogs: Vec<(u64, i64)>,
+    /// Deleted worklogs: the project, the id, and the time of the deletion.
+    deleted_worklogs: Vec<(u64, u64, i64)>,
     /// Deleted issues, which a lagging index still shows.
     deleted: Vec<Issue>,
     /// Keys that issues had before they moved.
@@ -358,13 +358,19 @@ impl World {
 
     /// Records that an issue changed.
     pub(super) fn touch(&mut self, id: u64, at: i64) {
+        if let Some(issue) = self.issues.get_mut(id) {
+            let updated = time::format(at).into();
+            issue.fields.insert("updated".to_owned(), updated);
+        }
+        self.index(id, at);
+    }
+
+    /// Adds the version of an issue that a lagging index will show.
+    pub(super) fn index(&mut self, id: u64, at: i64) {
         let horizon = at - self.options.search_lag_ms;
         let Some(issue) = self.issues.get_mut(id) else {
             return;
         };
-        issue
-            .fields
-            .insert("updated".to_owned(), time::format(at).into());
         if self.options.search_lag_ms > 0 {
             let rendered = issue.shown();
             issue.versions.push((at, Some(rendered)));
@@ -387,10 +393,21 @@ impl World {
         let before = issue.parts(list).len();
         issue.parts_mut(list).retain(|held| held["id"] != part);
         let found = issue.parts(list).len() < before;
+        let project = issue.project;
         if found && list == "worklog" {
-            self.deleted_worklogs.push((part.parse().unwrap_or(0), now));
+            let id = part.parse().unwrap_or(0);
+            self.deleted_worklogs.push((project, id, now));
         }
+        self.index(id, now);
         found
+    }
+
+    /// The ids of deleted worklogs with the times of their deletion.
+    pub(super) fn deleted_worklogs(&self) -> Vec<(u64, i64)> {
+        let all = self.deleted_worklogs.iter();
+        all.filter(|(project, ..)| !self.revoked.contains(project))
+            .map(|(_, id, at)| (*id, *at))
+            .collect()
     }
 
     /// The ids of worklogs with the times of their last change.
@@ -462,6 +479,13 @@ impl World {
 
     /// The id of an issue by id or key, if it is visible to the account.
     pub(super) fn find(&self, name: &str) -> Option<u64> {
+        let id = self.find_any(name)?;
+        let issue = self.issues.get(&id)?;
+        (!self.revoked.contains(&issue.project)).then_some(id)
+    }
+
+    /// The id of an issue by id or key, also if it is hidden from the account.
+    pub(super) fn find_any(&self, name: &str) -> Option<u64> {
         let id = name.parse().ok().filter(|id| self.issues.contains_key(id));
         let by_key = || {
             self.issues
@@ -469,11 +493,8 @@ impl World {
                 .find(|issue| issue.key == name)
                 .map(|issue| issue.id)
         };
-        let id = id
-            .or_else(by_key)
-            .or_else(|| self.aliases.get(name).copied())?;
-        let issue = self.issues.get(&id)?;
-        (!self.revoked.contains(&issue.project)).then_some(id)
+        id.or_else(by_key)
+            .or_else(|| self.aliases.get(name).copied())
     }
 
     /// The issues that the index shows; those in `current` in their newest version.

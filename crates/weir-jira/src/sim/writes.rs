@@ -4,6 +4,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::world::{World, status_of};
+use crate::time;
 
 /// Why a request is rejected: status and message. A message about a field starts with its id and
 /// [`FIELD_END`].
@@ -113,6 +114,7 @@ pub(super) fn fields_of(world: &World, project: &str, subtask: bool, create: boo
         json!({"fieldId": id, "key": id, "name": name, "required": required, "schema": schema,
             "hasDefaultValue": false, "operations": ["set"], "allowedValues": allowed})
     };
+    let optional = |id: &str, name: &str, schema: Value| field(id, name, schema, false, Vec::new());
     let system = |kind: &str, name: &str| json!({"type": kind, "system": name});
     let mut all = vec![
         field(
@@ -122,12 +124,10 @@ pub(super) fn fields_of(world: &World, project: &str, subtask: bool, create: boo
             true,
             Vec::new(),
         ),
-        field(
+        optional(
             "description",
             "Description",
             system("string", "description"),
-            false,
-            Vec::new(),
         ),
         field(
             "priority",
@@ -136,27 +136,13 @@ pub(super) fn fields_of(world: &World, project: &str, subtask: bool, create: boo
             false,
             all_of(PRIORITIES, "name"),
         ),
-        field(
+        optional(
             "labels",
             "Labels",
             json!({"type": "array", "items": "string", "system": "labels"}),
-            false,
-            Vec::new(),
         ),
-        field(
-            "assignee",
-            "Assignee",
-            system("user", "assignee"),
-            false,
-            Vec::new(),
-        ),
-        field(
-            "duedate",
-            "Due date",
-            system("date", "duedate"),
-            false,
-            Vec::new(),
-        ),
+        optional("assignee", "Assignee", system("user", "assignee")),
+        optional("duedate", "Due date", system("date", "duedate")),
         field(
             "customfield_10010",
             "Team",
@@ -164,12 +150,15 @@ pub(super) fn fields_of(world: &World, project: &str, subtask: bool, create: boo
             false,
             all_of(TEAMS, "value"),
         ),
-        field(
+        optional(
             "customfield_10011",
             "Points",
             json!({"type": "number", "custom": "x:float", "customId": 10011}),
-            false,
-            Vec::new(),
+        ),
+        optional(
+            "customfield_10012",
+            "Starts",
+            json!({"type": "datetime", "custom": "x:datetime", "customId": 10012}),
         ),
     ];
     if subtask || !create {
@@ -252,14 +241,18 @@ fn checked(world: &World, name: &str, value: &Value) -> Result<Value, Refusal> {
         }),
         "resolution" => choose(RESOLUTIONS, "name", value)
             .ok_or_else(|| field_error(name, "Specify a valid 'id' or 'name' for Resolution")),
-        "customfield_10010" if value.is_null() => Ok(Value::Null),
+        "customfield_10010" | "customfield_10012" if value.is_null() => Ok(Value::Null),
         "customfield_10010" => choose(TEAMS, "value", value)
             .ok_or_else(|| field_error(name, "Specify a valid 'id' or 'name' for Team")),
         "customfield_10011" if value.is_null() || value.is_number() => Ok(value.clone()),
         "customfield_10011" => Err(field_error(name, "Operation value must be a number")),
+        // The site shows a time with the offset of the account.
+        "customfield_10012" => match time::parse(text) {
+            Some(ms) => Ok(time::format_in(ms, &world.zone).into()),
+            None => Err(field_error(name, "Error parsing the date and the time")),
+        },
         "duedate" => {
-            let valid =
-                crate::time::parse_literal(text, &TimeZone::UTC).is_some() && text.len() == 10;
+            let valid = time::parse_literal(text, &TimeZone::UTC).is_some() && text.len() == 10;
             if !value.is_null() && !valid {
                 return Err(field_error(
                     name,

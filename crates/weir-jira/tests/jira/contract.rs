@@ -38,6 +38,20 @@ fn the_simulator_keeps_what_the_client_relies_on() {
 }
 
 #[test]
+fn equal_seeds_make_equal_sites() {
+    let site = |seed| {
+        let world = World::new(SimOptions {
+            seed,
+            worklogs: 1,
+            ..small()
+        });
+        world.site()
+    };
+    assert_eq!(site(7), site(7));
+    assert_ne!(site(7), site(8));
+}
+
+#[test]
 fn a_site_that_differs_is_noticed() {
     // A fault, the requests with that fault, and the expectation that it violates.
     for (fault, method, path, expectation) in [

@@ -130,7 +130,7 @@ fn an_edit_between_two_pages_hides_no_issue() {
         Duration::from_secs(2),
         Arc::new(pause),
     );
-    let client = client.deployed(Deployment::DataCenter);
+    let client = client.unwrap().deployed(Deployment::DataCenter);
     let report = pull(&client, &world.replica, &world.options()).unwrap();
     assert_eq!(pauses.load(Ordering::SeqCst), 1);
     assert_eq!(report.stored, 46, "one of 45 changed twice: {report:?}");

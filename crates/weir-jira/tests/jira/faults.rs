@@ -316,7 +316,7 @@ fn an_issue_of_ten_megabytes_is_stored() {
     world.fault("POST", SEARCH, 2, 1, &json!({"name": "huge"}));
     // A busy machine needs time for such a long answer.
     let pause = std::sync::Arc::new(|_| ());
-    let patient = Client::with(&world.sim.url(), None, Duration::from_mins(5), pause);
+    let patient = Client::with(&world.sim.url(), None, Duration::from_mins(5), pause).unwrap();
     pull(&patient, &world.replica, &world.options()).unwrap();
     let issues = world.replica.issues().unwrap();
     let longest = issues.iter().max_by_key(|issue| issue.to_string().len());
@@ -374,7 +374,7 @@ fn no_error_shows_the_token() {
     let client = |token: &str| {
         let pause = std::sync::Arc::new(|_| ());
         let login = Some((email, token));
-        Client::with(&world.sim.url(), login, Duration::from_secs(2), pause)
+        Client::with(&world.sim.url(), login, Duration::from_secs(2), pause).unwrap()
     };
     let mut texts = vec![format!("{:?}", client(token))];
     let other = format!("not-{token}");
@@ -611,7 +611,7 @@ fn a_token_that_the_site_echoes_is_in_no_message() {
     ];
     for (head, body) in cases {
         let address = echoing(head, body, 1);
-        let client = Client::new(&address, Some(("me@example.com", "s3cret-token")));
+        let client = Client::new(&address, Some(("me@example.com", "s3cret-token"))).unwrap();
         let error = client.get::<u64>("serverInfo").unwrap_err();
         let text = format!("{error} {error:?}");
         let encoded = STANDARD.encode("me@example.com:s3cret-token");
@@ -624,7 +624,7 @@ fn a_token_that_the_site_echoes_is_in_no_message() {
 #[test]
 fn a_redirection_is_not_followed_and_names_where_it_leads() {
     let head = "302 Found\r\nLocation: https://jira.example.com/jira/rest/api/3/myself?os=1";
-    let client = Client::new(&echoing(head, |_| String::new(), 1), None);
+    let client = Client::new(&echoing(head, |_| String::new(), 1), None).unwrap();
     let error = client.get::<Value>("myself?expand=groups").unwrap_err();
     assert_eq!(
         error.to_string(),

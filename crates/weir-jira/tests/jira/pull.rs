@@ -344,12 +344,72 @@ fn worklogs_that_change_without_their_issue_are_found() {
         assert_eq!(world.replica.worklogs(&location).unwrap(), worklogs(&issue));
     }
     assert_eq!(index.refresh(&world.replica).unwrap(), changed);
-    // The next census begins after them.
-    world.sim.control("DELETE", "/_sim/log", &Value::Null);
-    world.census().unwrap();
+    // The feeds begin shortly before the end of the last census, so after a second day they begin
+    // after these changes.
+    for _ in 0..2 {
+        world.advance(86_400_000);
+        world.sim.control("DELETE", "/_sim/log", &Value::Null);
+        world.census().unwrap();
+    }
     let log = world.sim.control("GET", "/_sim/log", &Value::Null);
     let lists = log.as_array().unwrap().iter();
     let lists = lists.filter(|request| text(&request["path"]).ends_with("worklog/list"));
+    assert_eq!(lists.count(), 0);
+}
+
+/// The feeds of worklogs do not show those of a hidden project. They are read again once the project
+/// is visible.
+#[test]
+fn worklogs_that_change_while_their_project_is_hidden_are_found() {
+    let world = World::new(SimOptions {
+        worklogs: 2,
+        ..small()
+    });
+    world.pull();
+    let site = world.site();
+    let worklogs = |issue: &Value| {
+        let all = &issue["fields"]["worklog"]["worklogs"];
+        all.as_array().unwrap().clone()
+    };
+    let here = |issue: &Value| {
+        let location = world.replica.locate(issue["key"].as_str().unwrap());
+        world.replica.worklogs(&location.unwrap().unwrap()).unwrap()
+    };
+    let mut worked = site
+        .values()
+        .filter(|issue| issue["fields"]["project"]["key"] == "AA" && !worklogs(issue).is_empty());
+    let [changed, deleted] = [worked.next().unwrap(), worked.next().unwrap()];
+    let show = |visible: bool| {
+        let body = json!({"project": "AA", "visible": visible});
+        world.sim.control("POST", "/_sim/revoke", &body);
+    };
+    let next_day = || {
+        world.advance(86_400_000);
+        world.sim.control("DELETE", "/_sim/log", &Value::Null);
+        world.pull()
+    };
+    show(false);
+    next_day();
+    // The count of the worklogs stays, so only the feed shows this change.
+    let new = json!({"id": worklogs(changed)[0]["id"], "timeSpentSeconds": 3600});
+    let body = json!({"issue": changed["key"], "worklog": new});
+    world.sim.control("POST", "/_sim/edit", &body);
+    let gone = &worklogs(deleted)[0]["id"];
+    let body = json!({"issue": deleted["key"], "worklog": gone});
+    world.sim.control("POST", "/_sim/delete", &body);
+    // The feeds move on, past the changes.
+    next_day();
+    next_day();
+    assert_ne!(here(changed)[0]["timeSpentSeconds"], 3600);
+    show(true);
+    next_day();
+    assert_eq!(here(changed)[0]["timeSpentSeconds"], 3600);
+    assert!(here(deleted).iter().all(|worklog| worklog["id"] != *gone));
+    // The feeds are read again only once.
+    next_day();
+    let log = world.sim.control("GET", "/_sim/log", &Value::Null);
+    let lists = log.as_array().unwrap().iter();
+    let lists = lists.filter(|request| request["path"].to_string().contains("worklog/list"));
     assert_eq!(lists.count(), 0);
 }
 

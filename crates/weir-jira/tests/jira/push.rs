@@ -112,13 +112,13 @@ fn a_rejected_change_is_corrected_and_sent_once() {
     assert_eq!(world.push().rejected, 1);
     let op = outbox.ops().unwrap().remove(0);
     assert_eq!(op.state, State::Rejected);
-    let [(field, held)] = op.texts().try_into().unwrap();
+    let [held] = outbox.texts(&op).unwrap().try_into().unwrap();
     assert_eq!(
-        (field.as_str(), held.trim()),
+        (held.field.as_str(), held.text.trim()),
         ("comment", "a *bold* mistkae")
     );
     let op = outbox
-        .correct(&op.id, "comment", &held, "a *bold* mistake")
+        .correct(&op.id, "comment", &held.text, "a *bold* mistake")
         .unwrap();
     assert_eq!((op.state, op.problem.as_deref()), (State::Queued, None));
     deny(false);
@@ -149,10 +149,10 @@ fn a_rejected_change_is_corrected_and_sent_once() {
         ("description", "d", "- one"),
         ("labels", "a", "b,c"),
     ] {
-        let texts = outbox.find(&op.id).unwrap().texts();
-        let held = texts.iter().find(|(name, _)| name == field).unwrap();
-        assert_eq!(held.1.trim(), before);
-        outbox.correct(&op.id, field, &held.1, after).unwrap();
+        let texts = outbox.texts(&outbox.find(&op.id).unwrap()).unwrap();
+        let held = texts.iter().find(|held| held.field == field).unwrap();
+        assert_eq!(held.text.trim(), before);
+        outbox.correct(&op.id, field, &held.text, after).unwrap();
     }
     world.push();
     let site = world.site();
@@ -162,6 +162,107 @@ fn a_rejected_change_is_corrected_and_sent_once() {
     let fields = &fresh.unwrap()["fields"];
     assert_eq!(fields["labels"], json!(["b", "c"]));
     assert_eq!(fields["description"]["content"][0]["type"], "bulletList");
+}
+
+/// The values that can be corrected, as pairs of field and text.
+fn texts(world: &World, op: &str) -> Vec<(String, String)> {
+    let outbox = world.outbox();
+    let texts = outbox.texts(&outbox.find(op).unwrap()).unwrap();
+    texts
+        .into_iter()
+        .map(|held| (held.field, held.text))
+        .collect()
+}
+
+#[test]
+fn a_change_of_a_list_is_corrected() {
+    let world = pulled();
+    world.edit("AA-1", &json!({"labels": ["old", "gone"]}));
+    world.pull();
+    let outbox = world.outbox();
+    let edits = [text("labels", "+mistkae,-gone"), text("priority", "Low")];
+    outbox.edit("AA-1", &edits).unwrap();
+    assert_eq!(
+        texts(&world, "1"),
+        [text("priority", "Low"), text("labels", "+mistkae,-gone")]
+    );
+    let correct = |before: &str, after: &str| outbox.correct("1", "labels", before, after);
+    correct("+mistkae,-gone", "+mistake").unwrap();
+    assert_eq!(texts(&world, "1")[1], text("labels", "+mistake"));
+    let shown = outbox.show("AA-1").unwrap()["fields"]["labels"].clone();
+    assert_eq!(shown, json!(["old", "gone", "mistake"]));
+    // The whole list is another way to write it.
+    correct("+mistake", "old,new").unwrap();
+    assert_eq!(texts(&world, "1")[1], text("labels", "+new,-gone"));
+    let wrong = correct("+new,-gone", "+two words").unwrap_err();
+    assert!(wrong.to_string().contains("has a space"), "{wrong}");
+    assert_eq!(world.push().sent, 1);
+    let there = world.there("AA-1")["fields"]["labels"].clone();
+    assert_eq!(there, json!(["old", "new"]));
+    // A list that stays as it is leaves a change of several fields, and is no change alone.
+    let edits = [text("labels", "+one"), text("priority", "High")];
+    outbox.edit("AA-1", &edits).unwrap();
+    outbox.correct("2", "labels", "+one", "").unwrap();
+    assert_eq!(texts(&world, "2"), [text("priority", "High")]);
+    outbox.label("AA-2", &["one".to_owned()], &[]).unwrap();
+    let none = outbox.correct("3", "labels", "+one", "").unwrap_err();
+    assert!(none.to_string().contains("drop"), "{none}");
+}
+
+#[test]
+fn a_watcher_and_a_link_are_corrected() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.watch("AA-1", true).unwrap();
+    assert_eq!(texts(&world, "1"), [text("watch", "on")]);
+    let wrong = outbox.correct("1", "watch", "on", "maybe").unwrap_err();
+    assert!(wrong.to_string().contains("choose from on, off"), "{wrong}");
+    outbox.correct("1", "watch", "on", "off").unwrap();
+    assert_eq!(outbox.find("1").unwrap().what(), "stop watching");
+    outbox.link("AA-1", "is blocked by", "AA-2", false).unwrap();
+    assert_eq!(
+        texts(&world, "2"),
+        [text("link", "is blocked by"), text("issue", "AA-2")]
+    );
+    let correct = |field, before, after| outbox.correct("2", field, before, after);
+    correct("issue", "AA-2", "aa-3").unwrap();
+    assert_eq!(texts(&world, "2")[1], text("issue", "AA-3"));
+    correct("link", "is blocked by", "blocks").unwrap();
+    for (field, before, after, says) in [
+        ("issue", "AA-3", "AA-1", "not linked to itself"),
+        ("issue", "AA-3", "NO-1", "no issue NO-1"),
+        ("link", "blocks", "eats", "is not a link"),
+        ("link", "is blocked by", "blocks", "meanwhile"),
+    ] {
+        let error = correct(field, before, after).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    assert_eq!(world.push().sent, 2);
+    let links = world.there("AA-1")["fields"]["issuelinks"].clone();
+    assert_eq!(links.as_array().unwrap().len(), 1);
+    assert_eq!(links[0]["type"]["name"], "Blocks");
+    assert_eq!(links[0]["outwardIssue"]["key"], "AA-3");
+    world.converged();
+}
+
+/// A field that only the screen of a transition has.
+#[test]
+fn a_field_of_a_transition_is_corrected() {
+    let world = pulled();
+    world.edit("AA-1", &json!({"status": {"id": "1", "name": "To Do"}}));
+    world.pull();
+    weir_jira::meta::fetch_issue(&world.client, &world.replica, "AA-1").unwrap();
+    let outbox = world.outbox();
+    let fields = [text("resolution", "Fixed")];
+    outbox.transition("AA-1", "Done", &fields, None).unwrap();
+    let held = outbox.texts(&outbox.find("1").unwrap()).unwrap();
+    assert_eq!(held[0].allowed, ["Fixed", "Won't do"]);
+    outbox
+        .correct("1", "resolution", "Fixed", "Won't do")
+        .unwrap();
+    assert_eq!(world.push().sent, 1);
+    let there = world.there("AA-1")["fields"]["resolution"].clone();
+    assert_eq!(there["name"], "Won't do");
 }
 
 #[test]

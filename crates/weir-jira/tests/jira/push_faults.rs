@@ -1,5 +1,7 @@
 //! Tests each fault of the simulator at a write, and the state after it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,8 +10,8 @@ use weir_jira::client::Client;
 use weir_jira::index::Index;
 use weir_jira::offline;
 use weir_jira::op::State;
-use weir_jira::outbox::Choice;
-use weir_jira::push::{PushOptions, push};
+use weir_jira::outbox::{Choice, Outbox};
+use weir_jira::push::{PushOptions, PushReport, push};
 use weir_jira::sim::SimOptions;
 
 use crate::push::pulled;
@@ -213,6 +215,59 @@ fn a_long_limit_ends_the_push_and_keeps_the_outbox() {
     world.push_all();
 }
 
+/// A push at a site that limits writes, whose user corrects or drops the change during the wait.
+fn changed_during_the_wait(change: fn(&Outbox<'_>)) -> (World, PushReport) {
+    let world = pulled();
+    let edit = [("summary".to_owned(), "mistkae".to_owned())];
+    world.outbox().edit("AA-1", &edit).unwrap();
+    world.outbox().comment("AA-1", "waits for it").unwrap();
+    let fault = json!({"name": "429", "retry_after": "7"});
+    world.fault("PUT", "/rest/api/3/issue/*", 1, 1, &fault);
+    let (replica, now_ms) = (world.other_replica(), world.now());
+    let pauses = AtomicUsize::new(0);
+    let pause = Arc::new(move |_| {
+        if pauses.fetch_add(1, Ordering::SeqCst) == 0 {
+            change(&Outbox::new(&replica, now_ms));
+        }
+    });
+    let client = Client::with(&world.sim.url(), None, Duration::from_mins(5), pause).unwrap();
+    let report = push(&client, &world.replica, &PushOptions { now_ms }).unwrap();
+    assert_ne!(world.there("AA-1")["fields"]["summary"], "mistkae");
+    (world, report)
+}
+
+#[test]
+fn a_correction_while_a_push_waits_is_not_overwritten() {
+    let (world, report) = changed_during_the_wait(|outbox| {
+        outbox
+            .correct("1", "summary", "mistkae", "mistake")
+            .unwrap();
+    });
+    // The correction and the comment wait for the next push; no outcome is unknown.
+    assert_eq!(
+        (report.sent, report.waiting, report.unknown),
+        (0, 2, 0),
+        "{report:?}"
+    );
+    let op = world.outbox().find("1").unwrap();
+    assert_eq!(op.what(), "summary: mistake");
+    assert_eq!(world.push().sent, 2);
+    assert_eq!(world.there("AA-1")["fields"]["summary"], "mistake");
+    world.converged();
+}
+
+#[test]
+fn a_change_that_is_dropped_while_a_push_waits_is_not_sent() {
+    let (world, report) = changed_during_the_wait(|outbox| {
+        let left = outbox.resolve("1", Choice::Drop, None, None).unwrap();
+        assert!(left.is_none());
+    });
+    // The comment no longer waits for it.
+    assert_eq!((report.sent, report.waiting), (1, 0), "{report:?}");
+    assert!(world.outbox().ops().unwrap().is_empty());
+    world.converged();
+}
+
 #[test]
 fn a_concurrent_change_is_tried_again() {
     heals(&json!({"name": "409"}), 1);
@@ -225,6 +280,7 @@ fn a_slow_site_may_execute_late_and_nothing_is_doubled() {
     let world = pulled();
     let pause = std::sync::Arc::new(|_| ());
     let hasty = Client::with(&world.sim.url(), None, Duration::from_millis(200), pause);
+    let hasty = hasty.unwrap();
     world.outbox().comment("AA-1", "late").unwrap();
     world.fault(
         "POST",
@@ -348,6 +404,7 @@ fn offline_everything_stays_queued() {
         Duration::from_secs(2),
         pause,
     );
+    let offline = offline.unwrap();
     let options = PushOptions {
         now_ms: world.now(),
     };

@@ -40,6 +40,8 @@ struct Run {
     world: World,
     random: Random,
     seed: u64,
+    /// The worklogs of the start: the id of the issue, and their own.
+    worklogs: Vec<(String, String)>,
     /// Number of pulls that a fault or a crash has interrupted.
     interrupted: usize,
 }
@@ -57,10 +59,18 @@ impl Run {
             search_lag_ms: 1000 * i64::try_from(random.below(121)).unwrap(),
             ..small()
         });
+        let mut worklogs = Vec::new();
+        for (id, issue) in world.site() {
+            let all = issue["fields"]["worklog"]["worklogs"].clone();
+            for worklog in all.as_array().unwrap() {
+                worklogs.push((id.clone(), worklog["id"].as_str().unwrap().to_owned()));
+            }
+        }
         Self {
             world,
             random,
             seed,
+            worklogs,
             interrupted: 0,
         }
     }
@@ -79,15 +89,8 @@ impl Run {
         ["AA", "BB", "CC"][self.random.below(3)]
     }
 
-    /// A worklog of an issue, if it has one.
-    fn worklog(&self, key: &str) -> Option<Value> {
-        let issue = self.world.there(key);
-        let id = issue["fields"]["worklog"]["worklogs"][0]["id"].clone();
-        Some(id).filter(|id| !id.is_null())
-    }
-
     fn step(&mut self, number: usize) {
-        match self.random.below(14) {
+        match self.random.below(15) {
             0..=2 => {
                 let key = self.key();
                 let fields = json!({"summary": format!("step {number}")});
@@ -118,44 +121,44 @@ impl Run {
                         .write("POST", "issue", &json!({"fields": fields})),
                 );
             }
-            7 => self.change_or_revoke(number),
-            8 => {
+            7 => self.revoke(),
+            8 => self.change_worklog(number),
+            9 => {
                 let name = FAULTS[self.random.below(FAULTS.len())];
                 let fits = json!({"path": "/rest/api/3/search/jql", "chance": 300, "count": 2,
                     "seed": self.seed + u64::try_from(number).unwrap()});
                 let fault = json!({"name": name, "bytes": 700});
                 self.control("/_sim/faults", &json!({"match": fits, "fault": fault}));
             }
-            9 => self.world.restart(),
-            10 => self.pull(true, false),
-            11 => self.pull(false, true),
+            10 => self.world.restart(),
+            11 => self.pull(true, false),
+            12 => self.pull(false, true),
             _ => self.pull(false, false),
         }
         let pause = [1, 500, 7000, 90_000][self.random.below(4)];
         self.world.advance(pause);
     }
 
-    /// Changes or deletes a worklog without a change of its issue; with an odd seed, hides a project
-    /// or shows it again. The account sees no changes of worklogs of a hidden project.
-    fn change_or_revoke(&mut self, number: usize) {
-        if self.seed % 2 == 1 {
-            let shown = self.random.below(3) > 0;
-            // One project is always visible.
-            let project = ["AA", "BB"][self.random.below(2)];
-            return self.control(
-                "/_sim/revoke",
-                &json!({"project": project, "visible": shown}),
-            );
-        }
-        let key = self.key();
-        let Some(worklog) = self.worklog(&key) else {
+    /// Hides a project or shows it again.
+    fn revoke(&mut self) {
+        let shown = self.random.below(3) > 0;
+        // One project is always visible.
+        let project = ["AA", "BB"][self.random.below(2)];
+        let body = json!({"project": project, "visible": shown});
+        self.control("/_sim/revoke", &body);
+    }
+
+    /// Changes or deletes a worklog without a change of its issue, which can be hidden.
+    fn change_worklog(&mut self, number: usize) {
+        let at = self.random.below(self.worklogs.len().max(1));
+        let Some((issue, worklog)) = self.worklogs.get(at) else {
             return;
         };
-        if self.random.below(2) == 0 {
+        if self.random.below(3) > 0 {
             let new = json!({"id": worklog, "timeSpentSeconds": 60 * (1 + number)});
-            self.control("/_sim/edit", &json!({"issue": key, "worklog": new}));
+            self.control("/_sim/edit", &json!({"issue": issue, "worklog": new}));
         } else {
-            self.control("/_sim/delete", &json!({"issue": key, "worklog": worklog}));
+            self.control("/_sim/delete", &json!({"issue": issue, "worklog": worklog}));
         }
     }
 

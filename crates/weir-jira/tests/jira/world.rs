@@ -39,7 +39,7 @@ pub(crate) fn small() -> SimOptions {
 fn client(sim: &Simulator, pauses: &Arc<Mutex<Vec<Duration>>>, timeout: Duration) -> Client {
     let recorded = Arc::clone(pauses);
     let pause = Arc::new(move |pause| recorded.lock().unwrap().push(pause));
-    Client::with(&sim.url(), None, timeout, pause)
+    Client::with(&sim.url(), None, timeout, pause).unwrap()
 }
 
 fn open(folder: &tempfile::TempDir) -> Weir {
@@ -80,6 +80,11 @@ impl World {
         self.weir.clone().close().unwrap();
         self.weir = open(&self.folder);
         self.replica = Replica::new(self.weir.clone(), "test");
+    }
+
+    /// The replica, as another part of the process has it.
+    pub(crate) fn other_replica(&self) -> Replica {
+        Replica::new(self.weir.clone(), "test")
     }
 
     /// A client with another timeout.

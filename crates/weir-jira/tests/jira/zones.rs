@@ -1,8 +1,11 @@
-//! Times in queries, in the time zone of the account.
+//! Times in queries and edits, in the time zone of the account.
 
 use serde_json::json;
 use weir_jira::jql::{Context, matches, parse};
+use weir_jira::sim::SimOptions;
 use weir_jira::time;
+
+use crate::world::{World, small};
 
 /// Checks that `value` is the time `wanted` for an account in `zone` at the time `now`.
 fn check(value: &str, zone: &str, now: &str, wanted: &str) {
@@ -72,4 +75,59 @@ fn every_kind_of_zone_is_known() {
         check(value, zone, now, wanted);
     }
     assert!(time::zone("Nowhere/Town").is_none());
+}
+
+/// A time without an offset is one of the account, with the offset of its own date. The site stores
+/// it as it was sent, so that a push whose answer is lost finds it again.
+#[test]
+fn a_time_of_an_edit_has_the_offset_of_the_account() {
+    let world = World::new(SimOptions {
+        time_zone: "Europe/Berlin".to_owned(),
+        ..small()
+    });
+    world.pull();
+    let outbox = world.outbox();
+    let starts = |text: &str| [("Starts".to_owned(), text.to_owned())];
+    for (text, wanted) in [
+        ("2030-01-31 10:00", "2030-01-31T10:00:00.000+0100"),
+        ("2030/07/31 10:00", "2030-07-31T10:00:00.000+0200"),
+        (
+            "2030-07-31T02:00:00.000-0800",
+            "2030-07-31T12:00:00.000+0200",
+        ),
+    ] {
+        let op = outbox.edit("AA-1", &starts(text)).unwrap();
+        assert!(op.what().ends_with(wanted), "{}", op.what());
+        let fault = json!({"name": "reset-after"});
+        world.fault("PUT", "/rest/api/3/issue/*", 1, 1, &fault);
+        let report = world.push();
+        assert_eq!((report.already, report.conflicts), (1, 0), "{report:?}");
+        let there = world.there("AA-1")["fields"]["customfield_10012"].clone();
+        assert_eq!(there, wanted);
+    }
+    // The same time in another zone is no change.
+    let same = outbox.edit("AA-1", &starts("2030-07-31T10:00:00.000+0000"));
+    assert!(same.unwrap_err().to_string().contains("already"));
+    let wrong = outbox.edit("AA-1", &starts("soon")).unwrap_err();
+    assert!(wrong.to_string().contains("is not a time"), "{wrong}");
+}
+
+/// The site shows the time of a change in another zone than the change was written in.
+#[test]
+fn a_time_in_another_zone_is_no_conflict() {
+    let world = World::new(SimOptions {
+        time_zone: "Asia/Tokyo".to_owned(),
+        ..small()
+    });
+    world.pull();
+    let outbox = world.outbox();
+    let starts = [("Starts".to_owned(), "2030-01-31 10:00".to_owned())];
+    outbox.edit("AA-1", &starts).unwrap();
+    world.edit(
+        "AA-1",
+        &json!({"customfield_10012": "2030-01-31T01:00:00.000+0000"}),
+    );
+    let report = world.push();
+    assert_eq!((report.already, report.conflicts), (1, 0), "{report:?}");
+    assert!(outbox.ops().unwrap().is_empty());
 }
