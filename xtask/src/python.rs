@@ -13,7 +13,7 @@ use crate::readme;
 use crate::served::Running;
 use crate::steps::FEATURES;
 use crate::tree;
-use crate::wasm::{self, ReportVerdict, Verdict, fetched, finish, whole};
+use crate::wasm::{self, ReportVerdict, Verdict, fetch_result, finish, tool_folder};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::fs;
@@ -156,14 +156,14 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
     }
     let list = tree::root().join(FOLDER).join("requirements.txt");
     let folder = target.join("tools/python");
-    whole(&folder, &list, |place| {
+    tool_folder(&folder, &list, |place| {
         println!("python: fetching maturin, pytest and mypy (70 MiB unpacked)");
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
         pip.args(["--require-hashes", "--only-binary", ":all:"]);
         pip.args(["--retries", "1", "--timeout", "30", "--target"]);
         pip.arg(place).arg("--requirement").arg(&list);
-        fetched(finish(&mut pip), "ERROR:")
+        fetch_result(finish(&mut pip), "ERROR:")
     })?;
     Ok(folder)
 }

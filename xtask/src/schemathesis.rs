@@ -12,7 +12,7 @@
 
 use crate::served::{Running, Server};
 use crate::tree;
-use crate::wasm::{self, Verdict, fetched, finish, whole};
+use crate::wasm::{self, Verdict, fetch_result, finish, tool_folder};
 use anyhow::Context as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
 fn tool(target: &Path) -> Result<PathBuf, String> {
     let list = tree::root().join(FOLDER).join("requirements.txt");
     let folder = target.join("tools/schemathesis");
-    whole(&folder, &list, |place| {
+    tool_folder(&folder, &list, |place| {
         println!("schemathesis: fetching it (24 MiB unpacked)");
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
@@ -103,7 +103,7 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
             .arg(place)
             .arg("--requirement")
             .arg(&list);
-        fetched(finish(&mut pip), "ERROR:")
+        fetch_result(finish(&mut pip), "ERROR:")
     })?;
     Ok(folder)
 }

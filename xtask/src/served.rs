@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Interval between checks whether a process has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A process that does not outlive this value.
 pub(crate) struct Running(pub(crate) Child);
@@ -25,7 +25,7 @@ impl Running {
             if let Some(status) = self.0.try_wait()? {
                 return Ok(Some(status.success()));
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(None)
     }

@@ -4,6 +4,7 @@
 
 use anyhow::Context as _;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 /// One step of a check.
@@ -59,7 +60,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Options for test builds of one package, so that it shares foreign crates with the workspace
+/// Options for test builds of one package, so that it shares all other crates with the workspace
 /// (`xtask/workspace-features`).
 pub(crate) const FEATURES: &[&str] = &["--features", "workspace-features"];
 
@@ -70,17 +71,17 @@ pub(crate) const COMMAND_FEATURES: &[&str] = &["--features", "command-features"]
 /// Builds the libraries and commands of the workspace with the features of its test build, which
 /// are those of all members and their tests. A build of one package has fewer features, and would
 /// compile most crates a second time.
+///
+/// Only the first call builds: sources do not change while suites run, and even a build without
+/// work takes a second.
 pub(crate) fn build_workspace() -> anyhow::Result<()> {
-    succeed(&mut cargo(&[
-        "build",
-        "--quiet",
-        "--locked",
-        "--workspace",
-        "--lib",
-        "--bin",
-        "weir",
-        "--tests",
-    ]))
+    static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let mut command = cargo(&["build", "--quiet", "--locked", "--workspace"]);
+        command.args(["--lib", "--bin", "weir", "--tests"]);
+        succeed(&mut command).map_err(|error| format!("{error:#}"))
+    });
+    built.clone().map_err(anyhow::Error::msg)
 }
 
 /// Runs a command to its end. An exit code other than 0 is an error that names the command.

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 mod rust;
 
+pub(crate) use rust::RELEASE;
+
 /// Counts of one suite.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {

@@ -16,8 +16,13 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Crates whose assertions are the invariants that ARCHITECTURE.md marks with †.
-const ASSERTED: [&str; 2] = ["weir-core", "weir-store"];
+/// Packages of the release tests: those whose assertions are the invariants that ARCHITECTURE.md
+/// marks with †, and the features of foreign crates in the other tests.
+pub(crate) const RELEASE: &[&str] = &[
+    "--package=weir-core",
+    "--package=weir-store",
+    "--package=workspace-features",
+];
 
 /// A unit of work: a test binary, the documentation examples of all crates, or the release tests of
 /// the crates with invariants.
@@ -98,7 +103,7 @@ impl Job {
         match self {
             Self::Binary(binary) => format!("{} {}", binary.package, binary.target),
             Self::Examples => "documentation examples".to_owned(),
-            Self::Release => format!("{} in release", ASSERTED.join(" and ")),
+            Self::Release => "weir-core and weir-store in release".to_owned(),
         }
     }
 
@@ -158,17 +163,15 @@ impl Job {
 }
 
 /// The tests of the crates with invariants, built without overflow checks and debug assertions, as
-/// in a release. Other crates are those of the other tests, because `Cargo.toml` sets for them what
-/// this changes for ours.
+/// in a release. Foreign crates are those of the other tests: `Cargo.toml` sets for them what this
+/// changes for ours, and [`RELEASE`] has their features.
 fn release() -> Command {
     let mut command = cargo(&["test", "--locked", "--no-fail-fast", "--tests"]);
     for setting in ["debug-assertions", "overflow-checks"] {
         let setting = format!("profile.dev.{setting}=false");
         command.args(["--config", &setting]);
     }
-    for package in ASSERTED {
-        command.args(["--package", package]);
-    }
+    command.args(RELEASE);
     command
 }
 
