@@ -12,6 +12,11 @@ pub fn process_cpu_ns() -> u64 {
     read(ClockId::ProcessCPUTime)
 }
 
+/// Nanoseconds by which the time of day is ahead of the monotonic clock.
+pub fn time_of_day_ahead_ns() -> u64 {
+    read(ClockId::Realtime).saturating_sub(wall_ns())
+}
+
 fn read(id: ClockId) -> u64 {
     let time = clock_gettime(id);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -9,7 +9,7 @@ pub mod reference;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -228,6 +228,16 @@ pub struct ContenderSpec {
     /// Whether `--quick` runs this contender.
     #[serde(default = "default_true")]
     pub quick: bool,
+}
+
+impl ContenderSpec {
+    /// The first program of its command that is missing in the directory `peers`.
+    pub fn missing_program(&self, peers: &Path) -> Option<PathBuf> {
+        let words = self.command.iter().flatten();
+        let programs = words.filter_map(|word| word.strip_prefix("{peers}/"));
+        let mut paths = programs.map(|program| peers.join(program));
+        paths.find(|path| !path.is_file())
+    }
 }
 
 /// `[[workload]]`.

@@ -1,9 +1,12 @@
 //! The state of the machine during a block: idle share, stolen time and the CPU time of other
-//! processes, from the counters of the kernel.
+//! processes, from the counters of the kernel; whether the clock was set; and programs that are known
+//! to disturb a measurement.
 //!
 //! A tick is 10 ms, so over a block of a second the shares have an error of about a percent.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use rustix::thread::sched_getaffinity;
 
@@ -11,6 +14,34 @@ use crate::clock;
 
 /// Nanoseconds of one tick of `/proc/stat`.
 const TICK_NS: u64 = 10_000_000;
+/// Time services slow or hasten the time of day by at most one part in this number. A larger change
+/// is a step.
+const SLEW_PARTS: u64 = 1_000;
+/// Programs that disturb a measurement by their disk or memory traffic, which the share of foreign CPU
+/// time does not show: package managers, indexers, backups and builds. The kernel keeps 15 bytes of
+/// a name.
+const DISTURBERS: [&str; 20] = [
+    "apt-get",
+    "baloo_file",
+    "borg",
+    "cc1",
+    "cc1plus",
+    "clang",
+    "dpkg",
+    "duplicity",
+    "javac",
+    "ld",
+    "lld",
+    "locate",
+    "mandb",
+    "ninja",
+    "packagekitd",
+    "restic",
+    "rsync",
+    "rustc",
+    "tracker-miner-f",
+    "updatedb",
+];
 
 /// CPUs this process may use, ascending.
 pub fn allowed_cpus() -> Vec<usize> {
@@ -20,17 +51,31 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..1_024).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
+/// Names of running programs that are known to disturb a measurement; `proc` is `/proc`.
+pub fn disturbers(proc: &Path) -> BTreeSet<String> {
+    let processes = fs::read_dir(proc).into_iter().flatten().flatten();
+    let names = processes.filter_map(|process| {
+        let name = fs::read_to_string(process.path().join("comm")).ok()?;
+        Some(name.trim_end().to_owned())
+    });
+    names
+        .filter(|name| DISTURBERS.contains(&name.as_str()))
+        .collect()
+}
+
 /// Counters of the watched CPUs and of our processes at one moment,
 /// nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
     wall: u64,
+    /// How far the time of day is ahead of `wall`.
+    ahead: u64,
     idle: u64,
     steal: u64,
     ours: u64,
 }
 
-/// Shares of the watched CPUs' time between two moments, 0 to 1.
+/// Shares of the watched CPUs' time between two moments, 0 to 1, and what happened to the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Shares {
     /// Idle, or waiting for a device.
@@ -39,6 +84,9 @@ pub struct Shares {
     pub steal: f64,
     /// Used by other processes.
     pub foreign: f64,
+    /// Whether the time of day was set.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clock_set: bool,
 }
 
 impl Moment {
@@ -55,6 +103,7 @@ pub fn moment(cpus: &[usize], pids: &[u32], count_self: bool) -> Moment {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let mut now = Moment {
         wall: clock::wall_ns(),
+        ahead: clock::time_of_day_ahead_ns(),
         ..Moment::default()
     };
     for cpu in cpus {
@@ -107,7 +156,7 @@ fn stat_ticks(text: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// The shares of `cpus` CPUs between two moments.
+/// What happened to `cpus` CPUs and to the clock between two moments.
 #[allow(clippy::cast_precision_loss)] // nanoseconds of minutes are far below 2^53
 pub fn between(from: Moment, to: Moment, cpus: usize) -> Shares {
     let whole = ((to.wall - from.wall) * cpus as u64).max(1) as f64;
@@ -118,6 +167,7 @@ pub fn between(from: Moment, to: Moment, cpus: usize) -> Shares {
         idle,
         steal: share(from.steal, to.steal),
         foreign: (1.0 - idle - ours).max(0.0),
+        clock_set: to.ahead.abs_diff(from.ahead) > TICK_NS + (to.wall - from.wall) / SLEW_PARTS,
     }
 }
 
@@ -134,11 +184,41 @@ mod tests {
             idle: 500_000_000,
             steal: 100_000_000,
             ours: 1_200_000_000,
+            ..Moment::default()
         };
         let shares = between(from, to, 2);
         assert!((shares.idle - 0.25).abs() < 1e-9);
         assert!((shares.foreign - 0.15).abs() < 1e-9);
         assert!((shares.steal - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_noticed_and_a_slow_one_is_not() {
+        let moment = |wall, ahead| Moment {
+            wall,
+            ahead,
+            ..Moment::default()
+        };
+        let from = moment(0, 1_000_000_000);
+        let is_set = |ahead| between(from, moment(100_000_000_000, ahead), 1).clock_set;
+        assert!(!is_set(1_050_000_000) && !is_set(950_000_000));
+        assert!(is_set(1_120_000_000) && is_set(880_000_000));
+    }
+
+    #[test]
+    fn disturbers_are_found_by_whole_name() {
+        let proc = tempfile::tempdir().unwrap();
+        for (pid, name) in [
+            ("1", "rustc\n"),
+            ("20", "rustc\n"),
+            ("3", "rustc-not\n"),
+            ("self", ""),
+        ] {
+            fs::create_dir(proc.path().join(pid)).unwrap();
+            fs::write(proc.path().join(pid).join("comm"), name).unwrap();
+        }
+        let found = disturbers(proc.path());
+        assert_eq!(found, BTreeSet::from(["rustc".to_owned()]));
     }
 
     #[test]

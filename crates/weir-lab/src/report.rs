@@ -401,6 +401,7 @@ fn block_table(blocks: &[Block]) -> Section {
             format!("{:.2} ms", head.before.copy_ms),
             format!("{:.2} ms", head.after.copy_ms),
             match (head.disturbed, head.attempt) {
+                (true, _) if head.shares.clock_set => "disturbed: the clock was set".to_owned(),
                 (true, _) => "disturbed".to_owned(),
                 (false, 1) => String::new(),
                 (false, _) => "repeated".to_owned(),

@@ -128,7 +128,7 @@ pub struct BlockHead {
     pub block: usize,
     /// 1, or 2 for a repetition.
     pub attempt: u32,
-    /// Whether the share of other work was above the limit of the experiment.
+    /// Whether the share of other work was above the limit of the experiment, or the clock was set.
     pub disturbed: bool,
     /// The state of the machine during the block.
     pub shares: Shares,

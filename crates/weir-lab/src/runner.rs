@@ -3,8 +3,8 @@
 //! The preparation starts every contender once, refuses unoptimised ones, compares the answers,
 //! finds the iterations of a batch, takes the fingerprint and writes the plan. Each block restarts
 //! the contenders (so that the address layout changes), reads the canary, measures every cell in
-//! random order, reads the canary again, and is stored. A block that other work disturbed is
-//! repeated once.
+//! random order, reads the canary again, and is stored. A block that other work disturbed, or in
+//! which the clock was set, is repeated once.
 //!
 //! A contender that fails (does not start, dies, hangs, or reports an error) is ended and named in
 //! the report, and the others continue. A contender that fails in two blocks is not started again.
@@ -24,7 +24,7 @@ mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -128,6 +128,10 @@ pub fn check(
 fn check_all(session: &mut Session, progress: &mut dyn Write) -> Result<Prepared> {
     if let Some((_, limit)) = session.quick_left() {
         let line = format!("a quick run, which takes about {limit:.0} s at most");
+        say(progress, &line);
+    }
+    for name in machine::disturbers(Path::new("/proc")) {
+        let line = format!("WARNING: {name} is running, which disturbs a measurement");
         say(progress, &line);
     }
     say(progress, "checking that contenders agree");
@@ -348,7 +352,7 @@ fn measure(
         Mode::Process => process::block(session, plan, set.dir(), number, without, &mut rng)?,
     };
     let after = read()?;
-    let disturbed = shares.foreign > plan.foreign_max;
+    let disturbed = shares.foreign > plan.foreign_max || shares.clock_set;
     let head = BlockHead {
         schema: SCHEMA,
         block: number,
@@ -373,7 +377,11 @@ fn block_line(head: &BlockHead, blocks: usize) -> String {
         head.after.integer_ms,
         head.before.copy_ms,
         head.after.copy_ms,
-        if head.disturbed { ", DISTURBED" } else { "" }
+        match (head.disturbed, head.shares.clock_set) {
+            (_, true) => ", DISTURBED: THE CLOCK WAS SET",
+            (true, false) => ", DISTURBED",
+            (false, false) => "",
+        }
     )
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use weir::{ConsequenceOffset, ErrorCode};
 
-use self::file::{File, Keys};
+use self::file::{Keys, WorkloadFile};
 use super::histogram::Histogram;
 use super::{Bench, CLIENTS_MAX, Measurement, Measurements, join};
 use crate::report::{Failure, FailureContext, note};
@@ -80,7 +80,7 @@ struct Plan {
 
 impl Plan {
     /// Reads the file. The error is the reason why it cannot be run.
-    fn read(args: &WorkloadArgs, file: &File) -> Result<Self, String> {
+    fn read(args: &WorkloadArgs, file: &WorkloadFile) -> Result<Self, String> {
         let need = |value: Option<u64>, name: &str| value.ok_or(format!("{name} is missing"));
         let minutes = |minutes: f64| Duration::from_secs_f64(minutes * 60.0);
         let duration = args.duration.or(file.duration_minutes.map(minutes));
@@ -244,7 +244,7 @@ pub(super) fn run(bench: &Bench<'_>, args: &WorkloadArgs) -> anyhow::Result<Vec<
     let what = || format!("cannot run the workload file {shown}");
     let refused = |why: String| Failure::new(ErrorCode::BadOption, what()).because(why);
     let text = std::fs::read_to_string(&args.file).failed(what)?;
-    let file = File::parse(&text).map_err(refused)?;
+    let file = WorkloadFile::parse(&text).map_err(refused)?;
     let plan = Plan::read(args, &file).map_err(refused)?;
     for unused in &file.unused {
         let (field, reason) = (unused.field, unused.reason);
@@ -367,7 +367,7 @@ mod tests {
             warmup: None,
             window: 10,
         };
-        Plan::read(&args, &File::parse(text).unwrap())
+        Plan::read(&args, &WorkloadFile::parse(text).unwrap())
     }
 
     const TEXT: &str = "topics: 2\nmessageSize: 1024\nsubscriptionsPerTopic: 2\n\

@@ -98,14 +98,10 @@ fn install(
     out: &mut dyn Write,
 ) -> Result<()> {
     let script = places.root.join(INSTALL);
-    let peers = places.peers.display().to_string();
     let is_missing = |contender: &ContenderSpec| {
         let asked = options.only.is_empty() || options.only.contains(&contender.name);
-        let program = contender.command.as_ref().and_then(|words| words.first());
-        let program = program.filter(|word| word.starts_with("{peers}"));
-        let path = program.map(|word| word.replace("{peers}", &peers));
-        let is_there = path.is_none_or(|path| Path::new(&path).is_file());
-        asked && contender.needs.is_none() && !is_there
+        let missing = contender.missing_program(&places.peers);
+        asked && contender.needs.is_none() && missing.is_some()
     };
     if !experiment.contenders.iter().any(is_missing) || !script.is_file() {
         return Ok(());

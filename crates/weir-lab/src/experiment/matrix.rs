@@ -114,12 +114,10 @@ impl Narrow {
         Ok(workloads)
     }
 
-    /// Why a contender is left out: its program is missing.
+    /// Why a contender is left out: a program of its command is missing.
     fn missing(&self, contender: &ContenderSpec) -> Option<Absent> {
         let needs = contender.needs.clone()?;
-        let program = contender.command.as_ref()?.first()?;
-        let peers = self.peers.display().to_string();
-        let there = Path::new(&program.replace("{peers}", &peers)).is_file();
+        let there = contender.missing_program(&self.peers).is_none();
         let asked = self.only.contains(&contender.name);
         (!there && !asked).then(|| Absent {
             contender: contender.name.clone(),
@@ -443,6 +441,23 @@ reason = "too slow"
             ..Narrow::default()
         };
         assert_eq!(cells(&named), ["b/n10"]);
+    }
+
+    #[test]
+    fn a_contender_is_absent_if_any_program_of_its_command_is_missing() {
+        let other = "builtin = \"spin\"\nsyntax = \"y\"";
+        assert!(TEXT.contains(other));
+        let command = "command = [\"/bin/sh\", \"{peers}/server\"]\nneeds = \"a compiler\"";
+        let text = TEXT.replace(other, command);
+        let peers = tempfile::tempdir().unwrap();
+        let narrow = Narrow {
+            peers: peers.path().to_owned(),
+            ..Narrow::default()
+        };
+        let absent = expand(&text, &narrow).absent;
+        assert_eq!(absent[0].contender, "b");
+        std::fs::write(peers.path().join("server"), "").unwrap();
+        assert!(expand(&text, &narrow).absent.is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -285,18 +285,20 @@ impl Session {
         Ok(())
     }
 
-    /// Bytes of every measured program, by name.
+    /// Bytes of every measured program, by name. A load client and the server that it starts are two.
     pub(super) fn programs(&self) -> Result<BTreeMap<String, Vec<u8>>> {
         let mut programs = BTreeMap::new();
         for contender in &self.matrix.contenders {
-            let words = self.words(contender);
-            let Some(path) = words.first().map(PathBuf::from) else {
-                continue;
-            };
-            let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
-            let name = name.unwrap_or_default();
-            if !programs.contains_key(&name) && path.is_file() {
-                programs.insert(name, fs::read(&path).map_err(LabError::io(&path))?);
+            for (place, word) in self.words(contender).iter().enumerate() {
+                let path = Path::new(word);
+                let is_program = place == 0 || path.starts_with(&self.places.peers);
+                let Some(name) = path.file_name().filter(|_| is_program && path.is_file()) else {
+                    continue;
+                };
+                let name = name.to_string_lossy().into_owned();
+                if !programs.contains_key(&name) {
+                    programs.insert(name, fs::read(path).map_err(LabError::io(path))?);
+                }
             }
         }
         Ok(programs)

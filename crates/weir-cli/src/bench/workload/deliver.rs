@@ -24,9 +24,9 @@ pub(super) struct Consumer {
 /// How a consumer gets messages.
 enum Source {
     /// It follows the topic alone.
-    Reader(TopicReader),
+    Reader(Box<TopicReader>),
     /// It shares the messages with the other members of a group.
-    Member(Group),
+    Member(Box<Group>),
 }
 
 /// The consumers of all subscriptions, with their connections. They start after the newest record.
@@ -39,7 +39,7 @@ pub(super) fn clients(run: &Run<'_>) -> anyhow::Result<Vec<Consumer>> {
             for _ in 0..run.plan.consumers {
                 let client = run.bench.client()?.topic(&state.name).failed(failed)?;
                 let source = if run.plan.consumers == 1 {
-                    Source::Reader(client.reader(from).failed(failed)?)
+                    Source::Reader(Box::new(client.reader(from).failed(failed)?))
                 } else {
                     let setup = GroupSetup {
                         start: state.start.0,
@@ -47,7 +47,7 @@ pub(super) fn clients(run: &Run<'_>) -> anyhow::Result<Vec<Consumer>> {
                     };
                     let group = client.group_with(&group_name(state, subscription), &setup);
                     let member = format!("member-{}", consumers.len());
-                    Source::Member(group.failed(failed)?.member(member))
+                    Source::Member(Box::new(group.failed(failed)?.member(member)))
                 };
                 consumers.push(Consumer {
                     source,

@@ -46,7 +46,7 @@ pub(super) struct Unused {
 
 /// The content of a file. `None` means that a field without a default is absent.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct WorkloadFile {
     pub(super) topics: Option<u64>,
     /// Producers of each topic.
     pub(super) producers: u64,
@@ -61,13 +61,13 @@ pub(super) struct File {
     pub(super) keys: Keys,
     pub(super) unused: Vec<Unused>,
     message_bytes: Option<u64>,
-    payload_file: Option<String>,
+    payload_path: Option<String>,
     randomized: bool,
     random_ratio: f64,
     random_pool: u64,
 }
 
-impl Default for File {
+impl Default for WorkloadFile {
     fn default() -> Self {
         Self {
             topics: None,
@@ -81,7 +81,7 @@ impl Default for File {
             keys: Keys::None,
             unused: Vec::new(),
             message_bytes: None,
-            payload_file: None,
+            payload_path: None,
             randomized: false,
             random_ratio: 0.0,
             random_pool: 1,
@@ -89,7 +89,7 @@ impl Default for File {
     }
 }
 
-impl File {
+impl WorkloadFile {
     /// Parses the text of a file. The error names the line.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut file = Self::default();
@@ -119,7 +119,7 @@ impl File {
                 let size = within(value, MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX)?;
                 self.message_bytes = Some(size);
             }
-            "payloadFile" => self.payload_file = Some(value.to_owned()),
+            "payloadFile" => self.payload_path = Some(value.to_owned()),
             "useRandomizedPayloads" => {
                 let flag = value.to_lowercase();
                 self.randomized = flag.parse().map_err(|_| "must be true or false")?;
@@ -188,7 +188,7 @@ impl File {
             }
             return Ok((0..pool).map(|number| self.random(size, number)).collect());
         }
-        let Some(name) = &self.payload_file else {
+        let Some(name) = &self.payload_path else {
             return Ok(vec![vec![b'x'; size]]);
         };
         let given = std::fs::read(name).or_else(|_| std::fs::read(beside.join(name)));
@@ -294,7 +294,7 @@ testDurationMinutes: 15
 
     #[test]
     fn a_file_of_the_benchmark_is_read_whole() {
-        let file = File::parse(TEXT).unwrap();
+        let file = WorkloadFile::parse(TEXT).unwrap();
         assert_eq!((file.topics, file.producers), (Some(2), 4));
         assert_eq!((file.subscriptions, file.consumers), (1, 1));
         assert_eq!((file.rate, file.keys), (Some(50_000), Keys::RoundRobin));
@@ -334,7 +334,7 @@ testDurationMinutes: 15
                 "line 1: testDurationMinutes must be a number",
             ),
         ] {
-            let error = File::parse(text).unwrap_err();
+            let error = WorkloadFile::parse(text).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
         }
     }
@@ -344,12 +344,14 @@ testDurationMinutes: 15
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("payload"), [7; 100]).unwrap();
         let text = "messageSize: 100\npayloadFile: payload\n";
-        let payloads = File::parse(text).unwrap().payloads(dir.path());
+        let payloads = WorkloadFile::parse(text).unwrap().payloads(dir.path());
         assert_eq!(payloads.unwrap(), [vec![7; 100]]);
         let other = text.replace("100", "99");
-        let error = File::parse(&other).unwrap().payloads(dir.path());
+        let error = WorkloadFile::parse(&other).unwrap().payloads(dir.path());
         assert!(error.unwrap_err().contains("has 100 bytes"));
-        let missing = File::parse(text).unwrap().payloads(Path::new("/nowhere"));
+        let missing = WorkloadFile::parse(text)
+            .unwrap()
+            .payloads(Path::new("/nowhere"));
         assert!(missing.unwrap_err().contains("payloadFile payload"));
     }
 }

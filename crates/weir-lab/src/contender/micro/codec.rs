@@ -26,17 +26,17 @@ const ROUTING: [Modifier<'static>; 2] = [
 struct Each<F> {
     inputs: Vec<Vec<u8>>,
     out: Vec<u8>,
-    each: F,
+    operation: F,
 }
 
 impl<F: FnMut(&[u8], &mut Vec<u8>) -> Option<u64>> Work for Each<F> {
     fn pass(&mut self, timer: &mut Timer) -> Result<u64, ContenderError> {
-        let (inputs, out, each) = (&self.inputs, &mut self.out, &mut self.each);
+        let (inputs, out, operation) = (&self.inputs, &mut self.out, &mut self.operation);
         let sum = timer.time(|| {
             let mut sum = 0u64;
             for input in inputs {
                 out.clear();
-                sum = sum.wrapping_add(each(input, out)?);
+                sum = sum.wrapping_add(operation(input, out)?);
             }
             Some(sum)
         });
@@ -44,14 +44,14 @@ impl<F: FnMut(&[u8], &mut Vec<u8>) -> Option<u64>> Work for Each<F> {
     }
 }
 
-fn boxed<F>(inputs: Vec<Vec<u8>>, each: F) -> Box<dyn Work>
+fn boxed<F>(inputs: Vec<Vec<u8>>, operation: F) -> Box<dyn Work>
 where
     F: FnMut(&[u8], &mut Vec<u8>) -> Option<u64> + 'static,
 {
     Box::new(Each {
         inputs,
         out: Vec::with_capacity(1 << 12),
-        each,
+        operation,
     })
 }
 
@@ -151,50 +151,52 @@ fn render(data: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Renderer::new().append(&packet, out).ok()
 }
 
+/// Makes an input from random numbers and words.
+type Make = fn(&mut SplitMix64, &mut dyn FnMut(&mut SplitMix64) -> &'static str) -> String;
+
 /// The inputs of `op`; `None` if there is no such operation.
 fn inputs(op: &str) -> Option<Vec<Vec<u8>>> {
     let mut rng = SplitMix64::derive(1, op);
     let mut word = |rng: &mut SplitMix64| WORDS[rng.below(WORDS.len())];
-    let make: fn(&mut SplitMix64, &mut dyn FnMut(&mut SplitMix64) -> &'static str) -> String =
-        match op {
-            "parse" | "render" => |rng, word| {
-                let words: Vec<&str> = (0..3 + rng.below(12)).map(|_| word(rng)).collect();
-                words.join(" ")
-            },
-            "list" => |rng, word| {
-                let elements: Vec<String> = (0..8).map(|_| format!("| {}", word(rng))).collect();
-                format!("_nick{}", elements.concat())
-            },
-            "dict" => |rng, word| {
-                let entry = |n: usize| format!("{{{}{n}}} {}", word(rng), word(rng));
-                let entries: Vec<String> = (0..8).map(entry).collect();
-                format!("_nick{}", entries.concat())
-            },
-            "uniform" => |rng, word| {
-                let port = match rng.below(3) {
-                    0 => format!(":{}", 1_024 + rng.below(50_000)),
-                    _ => String::new(),
-                };
-                format!(
-                    "psyc://{}.example{port}/~{}{}",
-                    word(rng),
-                    word(rng),
-                    rng.below(100)
-                )
-            },
-            "method" => |rng, word| {
-                let known = [
-                    "_notice_context_enter",
-                    "_message",
-                    "_request",
-                    "_status",
-                    "_echo",
-                ];
-                format!("{}_{}", known[rng.below(known.len())], word(rng))
-            },
-            "template" => |rng, word| format!("{}{}", word(rng), rng.below(1_000)),
-            _ => return None,
-        };
+    let make: Make = match op {
+        "parse" | "render" => |rng, word| {
+            let words: Vec<&str> = (0..3 + rng.below(12)).map(|_| word(rng)).collect();
+            words.join(" ")
+        },
+        "list" => |rng, word| {
+            let elements: Vec<String> = (0..8).map(|_| format!("| {}", word(rng))).collect();
+            format!("_nick{}", elements.concat())
+        },
+        "dict" => |rng, word| {
+            let entry = |n: usize| format!("{{{}{n}}} {}", word(rng), word(rng));
+            let entries: Vec<String> = (0..8).map(entry).collect();
+            format!("_nick{}", entries.concat())
+        },
+        "uniform" => |rng, word| {
+            let port = match rng.below(3) {
+                0 => format!(":{}", 1_024 + rng.below(50_000)),
+                _ => String::new(),
+            };
+            format!(
+                "psyc://{}.example{port}/~{}{}",
+                word(rng),
+                word(rng),
+                rng.below(100)
+            )
+        },
+        "method" => |rng, word| {
+            let known = [
+                "_notice_context_enter",
+                "_message",
+                "_request",
+                "_status",
+                "_echo",
+            ];
+            format!("{}_{}", known[rng.below(known.len())], word(rng))
+        },
+        "template" => |rng, word| format!("{}{}", word(rng), rng.below(1_000)),
+        _ => return None,
+    };
     let texts = (0..INPUTS).map(|_| make(&mut rng, &mut word).into_bytes());
     let mut inputs: Vec<Vec<u8>> = texts.collect();
     if op == "parse" {

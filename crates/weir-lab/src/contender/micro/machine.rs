@@ -28,8 +28,8 @@ struct Put {
     value: Vec<u8>,
 }
 
-/// The puts of an input.
-struct Puts {
+/// An input: its puts, and how they are written.
+struct Input {
     puts: Vec<Put>,
     batch: usize,
     conditional: bool,
@@ -39,8 +39,8 @@ fn refused(error: impl std::fmt::Display) -> ContenderError {
     ContenderError::Refused(error.to_string())
 }
 
-impl Puts {
-    fn read(fields: &Fields) -> Result<Puts, ContenderError> {
+impl Input {
+    fn read(fields: &Fields) -> Result<Input, ContenderError> {
         let keys: String = parameter(fields, "keys")?;
         let number: fn(u64) -> Option<u64> = match keys.as_str() {
             "none" => |_| None,
@@ -52,7 +52,7 @@ impl Puts {
             key: number(place).map(key).unwrap_or_default(),
             value: value(place % KEYS),
         };
-        Ok(Puts {
+        Ok(Input {
             puts: (0..PUTS).map(put).collect(),
             batch: parameter(fields, "batch")?,
             conditional: keys == "conditional",
@@ -148,7 +148,7 @@ impl Work for Apply {
 
 /// Applies batches.
 pub fn applied(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError> {
-    let puts = Puts::read(fields)?;
+    let puts = Input::read(fields)?;
     let options = TopicOptions::default();
     let create = Operation::Create { options: &options };
     let mut builder = BatchBuilder::default();
@@ -156,7 +156,7 @@ pub fn applied(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderErro
     let create = Intention::new(TOPIC, create);
     builder.push(&create, &limits).map_err(refused)?;
     if puts.conditional {
-        let without = Puts {
+        let without = Input {
             conditional: false,
             batch: puts.batch,
             puts: Vec::new(),
@@ -194,11 +194,11 @@ impl Work for Decode {
 
 /// Reads batches.
 pub fn decoded(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError> {
-    Ok(Box::new(Decode(Puts::read(fields)?.batches()?)))
+    Ok(Box::new(Decode(Input::read(fields)?.batches()?)))
 }
 
 /// The puts are encoded into batches.
-struct Encode(Puts, BatchBuilder);
+struct Encode(Input, BatchBuilder);
 
 impl Work for Encode {
     fn pass(&mut self, timer: &mut Timer) -> Result<u64, ContenderError> {
@@ -217,7 +217,7 @@ impl Work for Encode {
 
 /// Encodes batches.
 pub fn encoded(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError> {
-    let puts = Puts::read(fields)?;
+    let puts = Input::read(fields)?;
     Ok(Box::new(Encode(puts, BatchBuilder::default())))
 }
 
@@ -241,7 +241,7 @@ impl Work for PlainCopy {
 
 /// Copies batches.
 pub fn copied(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError> {
-    let batches = Puts::read(fields)?.batches()?;
+    let batches = Input::read(fields)?.batches()?;
     Ok(Box::new(PlainCopy(batches, Vec::new())))
 }
 
@@ -269,7 +269,7 @@ impl Work for Map {
 
 /// Sets keys in a hash table. Puts without a key have none.
 pub fn mapped(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError> {
-    let puts = Puts::read(fields)?.puts;
+    let puts = Input::read(fields)?.puts;
     if puts.iter().any(|put| put.key.is_empty()) {
         return Err(ContenderError::Parameter("keys"));
     }

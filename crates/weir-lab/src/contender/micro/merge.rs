@@ -104,7 +104,7 @@ impl Work for Merge {
     fn content(&mut self) -> Result<u64, ContenderError> {
         let mut hash = 0;
         self.run(&mut Timer::default(), |item| {
-            hash = fnv1a64_more(hash, item)
+            hash = fnv1a64_more(hash, item);
         })?;
         Ok(hash)
     }
@@ -134,16 +134,18 @@ struct Heap(Pages);
 impl Heap {
     fn run(&self, mut each: impl FnMut(&[u8])) {
         let (pages, items) = (&self.0.pages, &self.0.items);
-        let head = |source: usize, at: usize| {
+        let entry = |source: usize, at: usize| {
             let (key, _) = items.get(source)?.get(at)?;
             Some(Reverse((*key, source, at)))
         };
-        let mut heap: BinaryHeap<_> = (0..items.len()).filter_map(|s| head(s, 0)).collect();
+        let mut heap: BinaryHeap<_> = (0..items.len())
+            .filter_map(|source| entry(source, 0))
+            .collect();
         while let Some(Reverse((_, source, at))) = heap.pop() {
             let place = items.get(source).and_then(|items| items.get(at));
             let item = place.and_then(|(_, place)| pages.get(source)?.get(place.clone()));
             each(item.unwrap_or_default());
-            heap.extend(head(source, at + 1));
+            heap.extend(entry(source, at + 1));
         }
     }
 }
