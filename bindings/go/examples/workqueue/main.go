@@ -1,7 +1,7 @@
-// Command work shares the jobs in a topic among workers. A worker leases a job. If the
+// Command workqueue shares the jobs in a topic among workers. A worker leases a job. If the
 // job fails, the group delivers it again; after its second failure it is a dead letter.
 //
-//	work DIRECTORY
+//	workqueue DIRECTORY
 //
 // writes ten jobs, runs three workers, and prints what became of each job.
 package main
@@ -20,11 +20,11 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: work DIRECTORY")
+		fmt.Fprintln(os.Stderr, "usage: workqueue DIRECTORY")
 		os.Exit(2)
 	}
 	if err := run(context.Background(), os.Args[1], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "work:", err)
+		fmt.Fprintln(os.Stderr, "workqueue:", err)
 		os.Exit(1)
 	}
 }
