@@ -95,9 +95,9 @@ fn a_replica_is_read_without_its_site() {
     assert!(shown.starts_with(&format!("* {key} ")), "{shown}");
     // The issues are records of ordinary topics.
     let name = format!("$.key == \"{key}\"");
-    let query = ["query", "--topic", "jira.*", "--latest", "--where", &name];
-    let query = [&query[..], &["--select", "$.fields.summary", "-r"]].concat();
-    let summary = place.words(&query).ok().text();
+    let query = ["query", "--topic", "jira.*.issues.*", "--latest"];
+    let part = ["--where", &name, "--select", "$.fields.summary", "-r"];
+    let summary = place.words(&[&query[..], &part].concat()).ok().text();
     assert_eq!(summary.trim_end(), first[0]["summary"].as_str().unwrap());
     let failed = place.run("jira pull");
     assert_ne!(failed.code, 0);
@@ -108,7 +108,7 @@ fn a_replica_is_read_without_its_site() {
 #[test]
 fn a_watch_pushes_and_pulls() {
     let place = Place::new();
-    let site = Site::new(&place, &["--issues", "5"]);
+    let site = Site::new(&place, &["--issues", "5", "--projects", "1"]);
     shell(&place, &format!("weir jira login {}", site.url)).ok();
     place.run("jira pull").ok();
     place.run("jira edit AA-1 summary=Mine").ok();
