@@ -114,14 +114,15 @@ impl Cluster {
         Ok(leader)
     }
 
-    /// Sends a signal to the running nodes, except for one.
+    /// Sends a signal to each running node, except for one. Returns the last error.
     fn signal_nodes(&self, name: &str, except: Option<u64>) -> anyhow::Result<()> {
+        let mut sent = Ok(());
         for (node, process) in &self.nodes {
             if Some(*node) != except {
-                signal(name, *process).map_err(anyhow::Error::msg)?;
+                sent = signal(name, *process).map_err(anyhow::Error::msg).and(sent);
             }
         }
-        Ok(())
+        sent
     }
 
     /// The number of the leader; retries until there is one.

@@ -38,6 +38,12 @@ static int write_jobs(weir *store, weir_error *error)
         weir_topic_ensure(store, text("jobs"), NULL, NULL, error) < 0 ||
         weir_submit(store, jobs, JOBS, verdicts, NULL, error) < 0)
         return failed("jobs", error);
+    for (int at = 0; at < JOBS; at++) {
+        if (verdicts[at].effect != WEIR_VALID) {
+            fprintf(stderr, "job %d was not stored\n", at);
+            return 1;
+        }
+    }
     return 0;
 }
 

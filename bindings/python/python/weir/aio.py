@@ -147,7 +147,7 @@ class Store:
         return Topic(self.blocking.topic(name))
 
     async def topics(self, *, destroyed: bool = False) -> list[TopicInfo]:
-        """All existing topics, or with `dead` also the destroyed ones, by name."""
+        """All existing topics, or with `destroyed` also the destroyed ones, by name."""
         return await _pool.run(self.blocking.topics, destroyed=destroyed)
 
     async def batch(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:

@@ -83,9 +83,9 @@ public final class Query implements AutoCloseable {
         Lib.putText(call, into, 24, from.order);
         Lib.putText(call, into, 40, from.select);
         Lib.putText(call, into, 56, from.group);
-        into.set(JAVA_LONG, 72, from.offset);
-        into.set(JAVA_LONG, 80, from.limit == null ? 0 : from.limit);
-        into.set(JAVA_LONG, 88, from.top == null ? 0 : from.top);
+        into.set(JAVA_LONG, 72, Weir.nonNegative("offset", from.offset));
+        into.set(JAVA_LONG, 80, from.limit == null ? 0 : Weir.nonNegative("limit", from.limit));
+        into.set(JAVA_LONG, 88, from.top == null ? 0 : Weir.nonNegative("top", from.top));
         into.set(ADDRESS, 96, Lib.fields(call, from.params));
         into.set(JAVA_LONG, 104, from.params.size());
         Lib.putBytes(call, into, 112, from.token);
@@ -93,15 +93,15 @@ public final class Query implements AutoCloseable {
         into.set(JAVA_INT, 132, from.level.ordinal());
         into.set(JAVA_INT, 136, from.badItems.ordinal());
         into.set(JAVA_INT, 140, Math.max(budgets.pagesAhead, 0));
-        into.set(JAVA_LONG, 144, budgets.bufferBytes);
-        into.set(JAVA_LONG, 152, budgets.sortBytes);
-        into.set(JAVA_LONG, 160, budgets.groups);
-        into.set(JAVA_LONG, 168, budgets.distinctValues);
-        into.set(JAVA_LONG, 176, budgets.pageBytes);
-        into.set(JAVA_LONG, 184, budgets.itemBytes);
-        into.set(JAVA_LONG, 192, budgets.pageHint);
-        into.set(JAVA_INT, 200, Math.toIntExact(budgets.sources));
-        into.set(JAVA_INT, 204, budgets.depth);
+        into.set(JAVA_LONG, 144, Weir.nonNegative("bufferBytes", budgets.bufferBytes));
+        into.set(JAVA_LONG, 152, Weir.nonNegative("sortBytes", budgets.sortBytes));
+        into.set(JAVA_LONG, 160, Weir.nonNegative("groups", budgets.groups));
+        into.set(JAVA_LONG, 168, Weir.nonNegative("distinctValues", budgets.distinctValues));
+        into.set(JAVA_LONG, 176, Weir.nonNegative("pageBytes", budgets.pageBytes));
+        into.set(JAVA_LONG, 184, Weir.nonNegative("itemBytes", budgets.itemBytes));
+        into.set(JAVA_LONG, 192, Weir.nonNegative("pageHint", budgets.pageHint));
+        into.set(JAVA_INT, 200, Math.toIntExact(Weir.nonNegative("sources", budgets.sources)));
+        into.set(JAVA_INT, 204, Math.toIntExact(Weir.nonNegative("depth", budgets.depth)));
         return into;
     }
 

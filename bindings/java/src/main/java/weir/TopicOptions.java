@@ -146,7 +146,8 @@ public final class TopicOptions {
         for (int at = 0; at < numbers.length; at++) {
             if (numbers[at] != null) {
                 set |= 1 << at;
-                into.set(JAVA_LONG, NUMBERS + (long) at * Long.BYTES, numbers[at]);
+                long number = Weir.nonNegative(NAMES[at], numbers[at]);
+                into.set(JAVA_LONG, NUMBERS + (long) at * Long.BYTES, number);
             }
         }
         into.set(JAVA_INT, 4, set);
@@ -157,6 +158,11 @@ public final class TopicOptions {
         return into;
     }
 
+    private static final String[] NAMES = {
+        "tombstoneTtlMs", "compactionLagMs", "keyBytes", "valueBytes", "keys", "retentionAgeMs",
+        "retentionBytes", "retentionRecords", "fuel", "memoryBytes", "emits", "emitBytes",
+        "stateEntries", "stateBytes"
+    };
     private static final long BYTES = 144;
     private static final long NUMBERS = 16;
 }

@@ -45,10 +45,10 @@ public final class Weir implements AutoCloseable {
             argument.set(JAVA_LONG, 8, millis("interval", options.interval));
             argument.set(JAVA_INT, 16, (options.existing ? 1 : 0) | (options.orConnect ? 2 : 0));
             Lib.putText(call, argument, 24, options.program);
-            argument.set(JAVA_LONG, 40, options.snapshotLogBytes);
-            argument.set(JAVA_LONG, 48, options.logSegmentBytes);
-            argument.set(JAVA_LONG, 56, options.keyBytes);
-            argument.set(JAVA_LONG, 64, options.valueBytes);
+            argument.set(JAVA_LONG, 40, nonNegative("snapshotLogBytes", options.snapshotLogBytes));
+            argument.set(JAVA_LONG, 48, nonNegative("logSegmentBytes", options.logSegmentBytes));
+            argument.set(JAVA_LONG, 56, nonNegative("keyBytes", options.keyBytes));
+            argument.set(JAVA_LONG, 64, nonNegative("valueBytes", options.valueBytes));
             MemorySegment location = Lib.slice(call, directory.toString());
             MemorySegment out = call.allocate(JAVA_LONG);
             Lib.check(call, error -> (int) Lib.OPEN.invokeExact(location, argument, out, error));

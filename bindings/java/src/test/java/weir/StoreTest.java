@@ -102,6 +102,7 @@ class StoreTest {
             checkNegative("lease is PT-1S", () -> jobs.group("g", GroupMode.SHARED, new GroupOptions().lease(negative)));
             checkNegative("claimLease is PT-1S",
                     () -> jobs.group("g", GroupMode.SHARED, new GroupOptions().claimLease(negative)));
+            checkNegative("keys is -1", () -> jobs.create(new TopicOptions().keys(-1)));
             checkNegative("attempts is -1", () -> jobs.group("g", GroupMode.SHARED, new GroupOptions().attempts(-1)));
             checkNegative("pending is -1", () -> jobs.group("g", GroupMode.SHARED, new GroupOptions().pending(-1)));
             checkNegative("limit is -1", () -> jobs.scan(new byte[0], null, -1, false));
@@ -112,8 +113,10 @@ class StoreTest {
                 checkNegative("limit is -1", () -> group.claim(-1, Duration.ZERO));
             }
         });
+        checkNegative("limit is -1", () -> new Query(new QueryOptions().limit(-1)));
         checkNegative("interval is PT-1S",
                 () -> Weir.open(directory.resolve("other"), new OpenOptions().interval(negative)));
+        checkNegative("keyBytes is -1", () -> Weir.open(directory.resolve("other"), new OpenOptions().keyBytes(-1)));
         checkNegative("patience is PT-1S",
                 () -> Weir.connect("weir://127.0.0.1:1", new ConnectOptions().patience(negative)));
     }
