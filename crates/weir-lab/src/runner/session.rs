@@ -1,6 +1,7 @@
 //! A run's experiment, matrix and limits, which its check and all its blocks need.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
@@ -296,8 +297,8 @@ impl Session {
                     continue;
                 };
                 let name = name.to_string_lossy().into_owned();
-                if !programs.contains_key(&name) {
-                    programs.insert(name, fs::read(path).map_err(LabError::io(path))?);
+                if let Entry::Vacant(new) = programs.entry(name) {
+                    new.insert(fs::read(path).map_err(LabError::io(path))?);
                 }
             }
         }
