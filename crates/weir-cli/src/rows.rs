@@ -30,6 +30,7 @@ const ROWS: &[(&str, &[Field])] = &[
     ("group reset", verdict::FIELDS),
     ("group rm", verdict::FIELDS),
     ("bench", bench::FIELDS),
+    ("bench workload", bench::FIELDS),
     ("verify", verify::FIELDS),
     ("backup", backup::FIELDS),
     ("restore", restore::FIELDS),
