@@ -167,8 +167,8 @@ struct Choice {
     /// Seed instead of that of the experiment.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run three short blocks, only to check that everything works. What does not fit into the
-    /// time of the experiment's quick form is left out.
+    /// Run three short blocks, only to check that everything works. Leaves out cells that do not
+    /// fit into `quick_s` of the experiment.
     #[arg(long)]
     quick: bool,
     /// Time for the whole command, like 10m: no block is started that would probably

@@ -99,7 +99,8 @@ fn install(
 ) -> Result<()> {
     let script = places.root.join(INSTALL);
     let is_missing = |contender: &ContenderSpec| {
-        let asked = options.only.is_empty() || options.only.contains(&contender.name);
+        let named = options.only.contains(&contender.name);
+        let asked = named || (options.only.is_empty() && (contender.quick || !options.quick));
         let missing = contender.missing_program(&places.peers);
         asked && contender.needs.is_none() && missing.is_some()
     };

@@ -158,14 +158,14 @@ impl Session {
     pub(crate) fn launch(&self, rng: &mut SplitMix64) -> Launch {
         let header = &self.experiment.header;
         // A quick run must not wait for one answer longer than for the whole experiment.
-        let timeout_s = if self.options.quick {
-            header.timeout_s.min(header.quick_s)
-        } else {
-            header.timeout_s
-        };
+        let timeout = Duration::from_secs(header.timeout_s);
+        let budget = self.budget().filter(|_| self.options.quick);
+        let timeout = budget.map_or(timeout, |budget| {
+            timeout.min(Duration::from_secs_f64(budget))
+        });
         Launch {
             cpu: self.cpu,
-            timeout: Duration::from_secs(timeout_s),
+            timeout,
             padding: rng.below(PADDING_MAX),
         }
     }
