@@ -805,20 +805,26 @@ plus the number of characters times 2^32.  A face has no DATA."
   "Show the issues SET in the buffer, the first rows now.
 SET nil means the issues that the buffer is to show."
   (weir-jira--stop-filling)
-  (setq weir-jira--set (or set (weir-jira--select))
-        weir-jira--shown 0)
-  (let ((inhibit-read-only t))
-    (erase-buffer))
-  (weir-jira--add-rows weir-jira--first-rows))
+  (let ((set (or set (weir-jira--select)))
+        (inhibit-read-only t))
+    (setq weir-jira--set nil
+          weir-jira--shown 0)
+    (erase-buffer)
+    (weir-jira--add-rows set weir-jira--first-rows)))
 
-(defun weir-jira--add-rows (count)
-  "Add COUNT rows, and the rest when Emacs is idle."
+(defun weir-jira--add-rows (set count)
+  "Add COUNT rows of SET, and the rest when Emacs is idle."
   (let ((inhibit-read-only t))
+    ;; After an interruption the next refresh fills the buffer anew.
+    (setq weir-jira--set nil)
     (save-excursion
-      (goto-char (point-max))
-      (weir-jira--insert-rows (weir--jira-rows (weir-jira--site-handle weir-jira--site)
-                                               weir-jira--set weir-jira--shown count
-                                               (or weir-jira--columns weir-jira-columns)))))
+      (save-restriction
+        (widen)
+        (goto-char (point-max))
+        (weir-jira--insert-rows (weir--jira-rows (weir-jira--site-handle weir-jira--site)
+                                                 set weir-jira--shown count
+                                                 (or weir-jira--columns weir-jira-columns)))))
+    (setq weir-jira--set set))
   (weir-jira--set-shown (+ weir-jira--shown count)))
 
 (defun weir-jira--insert-rows (page)
@@ -854,14 +860,18 @@ garbage to collect."
     (if (eq steps t)
         (weir-jira--fill set)
       (weir-jira--stop-filling)
-      (setq weir-jira--set set)
+      ;; After an interruption the next refresh fills the buffer anew.
+      (setq weir-jira--set nil)
       (save-excursion
-        (goto-char (point-min))
-        (dolist (step steps)
-          (cond
-           ((consp step) (weir-jira--insert-rows step))
-           ((> step 0) (forward-line step))
-           (t (delete-region (point) (line-beginning-position (- 1 step)))))))
+        (save-restriction
+          (widen)
+          (goto-char (point-min))
+          (dolist (step steps)
+            (cond
+             ((consp step) (weir-jira--insert-rows step))
+             ((> step 0) (forward-line step))
+             (t (delete-region (point) (line-beginning-position (- 1 step))))))))
+      (setq weir-jira--set set)
       (weir-jira--set-shown count))))
 
 ;; Marks
@@ -929,7 +939,7 @@ Without a mark, return the key of the issue at point in a list."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (when weir-jira--set
-        (weir-jira--add-rows weir-jira--more-rows)))))
+        (weir-jira--add-rows weir-jira--set weir-jira--more-rows)))))
 
 (defun weir-jira--revert-list (&rest _)
   "Show the current state of the issues; point stays at its issue."

@@ -341,6 +341,52 @@ Check that the rows are those of a list that is filled anew."
       (should (= (weir-jira-tests-rows) weir-jira--first-rows))
       (should weir-jira--more))))
 
+(ert-deftest weir-jira-tests-a-narrowed-list-is-refreshed ()
+  (weir-jira-tests-with url '("--issues" "220")
+    (let* ((site (weir-jira-tests-pulled url))
+           (narrowed (lambda (function)
+                       (weir-jira-tests-replaced
+                        (lambda ()
+                          (goto-char (point-min))
+                          (forward-line 5)
+                          (save-restriction
+                            (narrow-to-region (point) (line-beginning-position 5))
+                            (funcall function)))))))
+      (weir-jira-list "ORDER BY key ASC" site)
+      (weir-jira-set-columns '("key" "status" "summary"))
+      (should weir-jira--more)
+      (funcall narrowed (lambda () (weir-jira--add-more (current-buffer))))
+      (should (= (weir-jira-tests-rows) 220))
+      (setq weir-jira--query "ORDER BY key DESC")
+      (funcall narrowed (lambda () (revert-buffer nil t)))
+      (should (= (weir-jira-tests-rows) 220)))))
+
+(defun weir-jira-tests-interrupt (function)
+  "Call FUNCTION, and quit when it has inserted the first text."
+  (let ((quit (lambda (start end _)
+                (when (< start end)
+                  (signal 'quit nil)))))
+    (add-hook 'after-change-functions quit nil t)
+    (unwind-protect
+        (should (eq (condition-case nil
+                        (funcall function)
+                      (quit 'interrupted))
+                    'interrupted))
+      (remove-hook 'after-change-functions quit t))))
+
+(ert-deftest weir-jira-tests-the-refresh-after-an-interrupted-one-shows-all-rows ()
+  (weir-jira-tests-with url '("--issues" "20")
+    (let ((site (weir-jira-tests-pulled url)))
+      (weir-jira-list "ORDER BY key ASC" site)
+      (weir-jira-set-columns '("key" "status" "summary"))
+      (setq weir-jira--query "ORDER BY key DESC")
+      (dolist (function (list (lambda () (revert-buffer nil t)) #'weir-jira--fill))
+        (weir-jira-tests-replaced
+         (lambda ()
+           (weir-jira-tests-interrupt function)
+           (revert-buffer nil t)))
+        (should (= (weir-jira-tests-rows) 20))))))
+
 (ert-deftest weir-jira-tests-projects-and-trees ()
   (weir-jira-tests-with url '("--issues" "20" "--projects" "2")
     (let ((site (weir-jira-tests-pulled url)))
