@@ -787,7 +787,7 @@ fn the_audit_is_read_like_a_topic_and_written_by_nobody() {
     let done = run(&["tail", ".weir.audit", "-o", "jsonl"]);
     let text = String::from_utf8(done.stdout).unwrap();
     assert!(text.contains("create"), "{text}");
-    let done = run(&["query", "--from", ".weir.audit", "-o", "jsonl"]);
+    let done = run(&["query", "--topic", ".weir.audit", "-o", "jsonl"]);
     let text = String::from_utf8(done.stdout).unwrap();
     assert!(text.contains("create"), "{text}");
     for words in [
