@@ -3,9 +3,9 @@
 #
 #   install.sh [libraries] [brokers] [http] [json] [codec] [bindings] [emacs]     without a word: all of them
 #
-# libraries  parsers and SQLite, from Debian packages; C and C++
+# libraries  parsers and SQLite, from Debian packages and crates.io; C, C++ and Rust
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
-# http       the HTTP servers of http-json and the load client; C and Rust
+# http       the HTTP servers of http-json and the load client; C, Rust and Go
 # json       finding items in pages of JSON; Rust, built twice, and Go
 # codec      our codec from C, over the C library
 # bindings   our packages for Go, Java, Python and Node on the same pages, over the C library where they
@@ -53,6 +53,12 @@ libraries() {
         say "building $peer"
         make --no-print-directory -C "$peer"
     done
+    need cargo "Rust of the version in rust-toolchain.toml"
+    say "building rust-wire, for this CPU like the parsers in C and C++"
+    RUSTFLAGS="-C target-cpu=native" cargo build --release --locked --quiet \
+        --manifest-path rust-wire/Cargo.toml --target-dir "$out/../lab-peers-build-native"
+    cp "$out/../lab-peers-build-native/release/rust-wire" "$out/"
+    say "$("$out/rust-wire" --version)"
 }
 
 brokers() {
@@ -87,10 +93,16 @@ http() {
         say "building $peer"
         make --no-print-directory -C "$peer"
     done
+    rm -f "$out/go-http"
+    if ! lacks go go-http; then
+        say "building go-http"
+        (cd go-http && go build -trimpath -o "$out/go-http" .)
+        say "$("$out/go-http" --version)"
+    fi
     say "building rust-hyper; the first time takes minutes"
     cargo build --release --locked --quiet --manifest-path rust-hyper/Cargo.toml \
         --target-dir "$out/../lab-peers-build"
-    for program in hyper-bench weir-edge-stack http-load; do
+    for program in hyper-bench axum-bench weir-edge-stack http-load; do
         cp "$out/../lab-peers-build/release/$program" "$out/"
         say "$("$out/$program" --version)"
     done

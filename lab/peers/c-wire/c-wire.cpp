@@ -1,11 +1,11 @@
 /* Peers of the experiments wire-parse and wire-render that are written in C or
- * C++: strlen, rapidxml, pugixml, simdjson, json-c, json-glib, libxml2 (SAX and
- * DOM). The first argument of the program names the peer. With the second
+ * C++: strlen, rapidxml, pugixml, simdjson (DOM and On-Demand), json-c, json-glib,
+ * libxml2 (SAX and DOM). The first argument of the program names the peer. With the second
  * argument `render`, a pass also renders the packet again from the parsed
  * parts, and the content is that of the rendered packet.
  *
- * Every peer builds a complete tree or event sequence and touches every name
- * and value in it. The hash of the content is that of
+ * Every peer builds a complete tree or event sequence, except simdjson On-Demand,
+ * and touches every name and value. The hash of the content is that of
  * crates/weir-lab/src/contender/wire.rs. In its fastest mode, rapidxml does not
  * expand entities, so its content is expanded below, outside of any timing. */
 #include "../peer.h"
@@ -284,6 +284,61 @@ struct SimdJson final : Parser {
         if (parser.parse(packet.padded).get(root)) return false;
         out.append(simdjson::minify(root));
         return true;
+    }
+};
+
+/* Reads values in the order of the packet, without a tree. */
+struct SimdJsonOnDemand final : Parser {
+    simdjson::ondemand::parser parser;
+
+    void prepare(Packet &packet) override { packet.padded = simdjson::padded_string(packet.bytes); }
+    template <class Each> bool walk(simdjson::ondemand::value node, uint64_t &sum, Each each) {
+        using simdjson::ondemand::json_type;
+        std::string_view text;
+        json_type type;
+        if (node.type().get(type)) return false;
+        if (type == json_type::object) {
+            simdjson::ondemand::object members;
+            if (node.get_object().get(members)) return false;
+            for (auto member : members) {
+                simdjson::ondemand::value value;
+                if (member.unescaped_key().get(text)) return false;
+                sum += each('k', text.data(), text.size());
+                if (member.value().get(value) || !walk(value, sum, each)) return false;
+            }
+            return true;
+        }
+        if (type == json_type::array) {
+            simdjson::ondemand::array items;
+            if (node.get_array().get(items)) return false;
+            for (auto item : items) {
+                simdjson::ondemand::value value;
+                if (item.get(value) || !walk(value, sum, each)) return false;
+            }
+            return true;
+        }
+        if (type == json_type::string) {
+            if (node.get_string().get(text)) return false;
+            sum += each('s', text.data(), text.size());
+            return true;
+        }
+        text = node.raw_json_token();
+        while (blank(text.data() + text.size() - 1, 1)) text.remove_suffix(1);
+        sum += each('n', text.data(), text.size());
+        return true;
+    }
+    template <class Each> bool parse(Packet &packet, uint64_t &sum, Each each) {
+        simdjson::ondemand::document document;
+        simdjson::ondemand::value root;
+        sum = 0;
+        return !parser.iterate(packet.padded).get(document) && !document.get_value().get(root) &&
+               walk(root, sum, each);
+    }
+    bool pass(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char, const char *a, size_t n) { return peer_touch(a, n); });
+    }
+    bool content(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char k, const char *a, size_t n) { return peer_part(k, a, n); });
     }
 };
 
@@ -679,10 +734,8 @@ int main(int argc, char **argv) {
     else if (name == "rapidxml") parser = std::make_unique<RapidXml>(), version = "\trapidxml=1.13";
     else if (name == "pugixml")
         parser = std::make_unique<PugiXml>(), version = "\tpugixml=" + std::to_string(PUGIXML_VERSION);
-    else if (name == "simdjson")
-        parser = std::make_unique<SimdJson>(),
-        version = "\tsimdjson=" TEXT(SIMDJSON_VERSION) + std::string(" ") +
-                  simdjson::get_active_implementation()->name();
+    else if (name == "simdjson") parser = std::make_unique<SimdJson>();
+    else if (name == "simdjson-ondemand") parser = std::make_unique<SimdJsonOnDemand>();
 #ifdef WITH_JSON_GLIB
     else if (name == "json-glib")
         parser = std::make_unique<JsonGlib>(), version = "\tjson-glib=" JSON_VERSION_S;
@@ -692,11 +745,14 @@ int main(int argc, char **argv) {
     else if (name == "libxml2-sax") parser = std::make_unique<LibxmlSax>();
     else if (name == "libxml2-dom") parser = std::make_unique<LibxmlDom>();
     else {
-        fputs("usage: c-wire strlen|rapidxml|pugixml|simdjson|json-c|json-glib|libxml2-sax|libxml2-dom"
-              " [render]\n", stderr);
+        fputs("usage: c-wire strlen|rapidxml|pugixml|simdjson|simdjson-ondemand|json-c|json-glib|libxml2-sax"
+              "|libxml2-dom [render]\n", stderr);
         return 2;
     }
     if (argc > 2 && !strcmp(argv[2], "render")) parser = std::make_unique<Rendering>(std::move(parser));
+    if (name.compare(0, 8, "simdjson") == 0)
+        version = "\tsimdjson=" TEXT(SIMDJSON_VERSION) + std::string(" ") +
+                  simdjson::get_active_implementation()->name();
     if (name.compare(0, 7, "libxml2") == 0) version = "\tlibxml2=" LIBXML_DOTTED_VERSION;
     return peer_serve(version.c_str());
 }

@@ -10,6 +10,7 @@ pub mod client;
 pub mod http;
 pub mod machine;
 pub mod params;
+pub mod respond;
 pub mod server;
 
 /// Version of crate `name` in this workspace's lock file.

@@ -11,17 +11,13 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rust_hyper::bench::{self, Answer, BODY_MAX, is_echo};
 use rust_hyper::locked;
-use tokio::net::TcpSocket;
-
-/// Connections that may wait to be accepted.
-const BACKLOG: u32 = 4_096;
+use rust_hyper::respond::{listen, of, respond, too_large};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -50,11 +46,7 @@ fn serve(address: SocketAddr) -> std::io::Result<()> {
         .enable_io()
         .build()?;
     runtime.block_on(async {
-        let socket = TcpSocket::new_v4()?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        let listener = socket.listen(BACKLOG)?;
-        println!("listening on {}", listener.local_addr()?);
+        let listener = listen(address)?;
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
@@ -84,28 +76,4 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     }
     let query = head.uri.query();
     Ok(respond(bench::answer(method, path, query, &body)))
-}
-
-fn too_large() -> Response<Full<Bytes>> {
-    let mut response = respond(Answer::error(413, "too large"));
-    let close = HeaderValue::from_static("close");
-    response.headers_mut().insert(CONNECTION, close);
-    response
-}
-
-fn respond(answer: Answer) -> Response<Full<Bytes>> {
-    let mut response = of(answer.status, answer.media_type, answer.body.into());
-    if !answer.allow.is_empty() {
-        let allow = HeaderValue::from_static(answer.allow);
-        response.headers_mut().insert(ALLOW, allow);
-    }
-    response
-}
-
-fn of(status: u16, media_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
-    let kind = HeaderValue::from_static(media_type);
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
 }
