@@ -24,6 +24,10 @@ pub(crate) const RELEASE: &[&str] = &[
     "--package=workspace-features",
 ];
 
+/// Targets that take minutes, slowest first. They start first, so that at the end no worker waits
+/// for one of them.
+const SLOWEST: &[&str] = &["sim_suite", "cli", "abuse", "jira"];
+
 /// A unit of work: a test binary, the documentation examples of all crates, or the release tests of
 /// the crates with invariants.
 enum Job {
@@ -52,10 +56,16 @@ pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
     let start = Instant::now();
     let binaries = build()?;
     summary.took("building the tests", start.elapsed());
-    let Some(binaries) = binaries else {
+    let Some(mut binaries) = binaries else {
         summary.fail("rust", "the tests do not build");
         return Ok(Queue(Mutex::default()));
     };
+    binaries.sort_by_key(|binary| {
+        let place = SLOWEST
+            .iter()
+            .position(|name| binary.target.ends_with(name));
+        place.unwrap_or(SLOWEST.len())
+    });
     let mut jobs: VecDeque<Job> = binaries.into_iter().map(Job::Binary).collect();
     // This job builds first, so it starts early, while other jobs can run beside it.
     jobs.push_front(Job::Release);

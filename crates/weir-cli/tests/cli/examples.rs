@@ -1,5 +1,7 @@
 //! Checks that the help of every command has examples, and that every example works.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::run::{Place, done};
 
 /// Finds all commands with help, from the command lists in the help.
@@ -51,43 +53,54 @@ fn modules(place: &Place) {
     }
 }
 
+/// Runs the examples in the help of a command. Returns their number.
+fn run_examples(words: &[String]) -> usize {
+    let place = Place::new();
+    let mut with_help: Vec<&str> = words.iter().map(String::as_str).collect();
+    with_help.push("--help");
+    let help = place.words(&with_help).ok().text();
+    let examples = examples(&help);
+    let group = help.contains(" <COMMAND>\n") && !words.is_empty();
+    let first = words.first().map(String::as_str);
+    assert!(group || examples.len() >= 2, "{words:?} has {examples:?}");
+    // `weir lab` runs another program, which may not be built. `weir jira` needs a site; a test
+    // of docs/guide/jira.md covers it. A cluster runs until it is ended; tests/serve/cluster.rs
+    // covers it.
+    if matches!(first, Some("lab" | "jira" | "cluster")) {
+        return 0;
+    }
+    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_weir"))
+        .parent()
+        .unwrap();
+    let path = std::env::var("PATH").unwrap();
+    if first == Some("program") {
+        modules(&place);
+    }
+    for example in &examples {
+        let mut shell = place.command("/bin/sh");
+        shell.args(["-c", example]);
+        shell.env("PATH", format!("{}:{path}", bin.display()));
+        let done = done(shell.output().unwrap());
+        assert_eq!(done.code, 0, "{example}\n{}{}", done.err, done.text());
+    }
+    examples.len()
+}
+
+/// Most examples wait for a disk, so several threads share the commands.
 #[test]
 fn every_example_of_every_help_runs() {
-    let place = Place::new();
     let mut all = Vec::new();
-    commands(&place, &[], &mut all);
+    commands(&Place::new(), &[], &mut all);
     assert!(all.len() > 20, "{all:?}");
-    let mut ran = 0;
-    for words in all {
-        let mut with_help: Vec<&str> = words.iter().map(String::as_str).collect();
-        with_help.push("--help");
-        let help = place.words(&with_help).ok().text();
-        let examples = examples(&help);
-        let group = help.contains(" <COMMAND>\n") && !words.is_empty();
-        let first = words.first().map(String::as_str);
-        assert!(group || examples.len() >= 2, "{words:?} has {examples:?}");
-        // `weir lab` runs another program, which may not be built. `weir jira` needs a site; a test
-        // of docs/guide/jira.md covers it. A cluster runs until it is ended; tests/serve/cluster.rs
-        // covers it.
-        if matches!(first, Some("lab" | "jira" | "cluster")) {
-            continue;
-        }
-        let place = Place::new();
-        let bin = std::path::Path::new(env!("CARGO_BIN_EXE_weir"))
-            .parent()
-            .unwrap();
-        let path = std::env::var("PATH").unwrap();
-        if first == Some("program") {
-            modules(&place);
-        }
-        for example in examples {
-            let mut shell = place.command("/bin/sh");
-            shell.args(["-c", &example]);
-            shell.env("PATH", format!("{}:{path}", bin.display()));
-            let done = done(shell.output().unwrap());
-            assert_eq!(done.code, 0, "{example}\n{}{}", done.err, done.text());
-            ran += 1;
-        }
-    }
+    let next = AtomicUsize::new(0);
+    let run_some = || {
+        let indexes = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        let commands = indexes.map_while(|index| all.get(index));
+        commands.map(|words| run_examples(words)).sum::<usize>()
+    };
+    let ran: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(run_some)).collect();
+        threads.into_iter().map(|one| one.join().unwrap()).sum()
+    });
     assert!(ran > 80, "{ran}");
 }
