@@ -90,9 +90,10 @@ Prints a row for each kind of figure, with the messages of the measured time onl
   deliver  from when a message was due to its arrival at a consumer
   drain    the time in which all consumers read the backlog (consumerBacklogSizeGB)
 
-A message is due at a fixed time, whatever the answers do; with a producerRate of 0, it is due when it is
-sent. Its first 8 bytes contain the time when it was due. A subscription with several consumers is a shared
-group. A topic has one producer, subscription and consumer by default. Fields that do not apply are named.
+A message is due at a fixed time, independent of the responses; with a producerRate of 0, it is due when
+it is sent. Its first 16 bytes contain the id of the run and this time. A subscription with several
+consumers is a shared group. A topic has one producer, subscription and consumer by default. Fields that do
+not apply are named. The first error of a client ends the run.
 
 Examples:
   printf 'topics: 2\\nmessageSize: 100\\nproducerRate: 500\\n' >small.yaml
@@ -165,11 +166,8 @@ impl Measurements {
     }
 }
 
-/// The measurements of each client, in the order of the clients.
-type Clients = Vec<anyhow::Result<Measurements>>;
-
-/// Waits for all clients. Resumes the panic of a client in this thread.
-fn join(running: Vec<ScopedJoinHandle<'_, anyhow::Result<Measurements>>>) -> Clients {
+/// Waits for all clients. Returns their results in order. Resumes the panic of a client in this thread.
+fn join<T>(running: Vec<ScopedJoinHandle<'_, T>>) -> Vec<T> {
     let ended = running.into_iter().map(ScopedJoinHandle::join);
     ended
         .map(|seen| seen.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -177,7 +175,7 @@ fn join(running: Vec<ScopedJoinHandle<'_, anyhow::Result<Measurements>>>) -> Cli
 }
 
 /// Adds the measurements of all clients. Fails with the first error of a client.
-fn sum(clients: Clients) -> anyhow::Result<Measurements> {
+fn sum(clients: Vec<anyhow::Result<Measurements>>) -> anyhow::Result<Measurements> {
     let mut all = Measurements::default();
     for seen in clients {
         all.add(&seen?);

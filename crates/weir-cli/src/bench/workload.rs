@@ -1,14 +1,17 @@
 //! `weir bench workload`: runs a workload file of the OpenMessaging Benchmark.
 //!
-//! With a rate, each message has a time when it is due, whatever the answers do. A producer sends it
-//! as soon as possible from then on, and every latency counts from the time when it was due. The
-//! first 8 bytes of a message contain this time. Without a rate, a message is due when it is sent.
+//! With a rate, each message has a time when it is due, independent of the responses. A producer sends
+//! it as soon as possible from then on, and every latency counts from the time when it was due.
+//! Without a rate, a message is due when it is sent. The first 16 bytes of a message contain the id of
+//! the run and the time when the message is due.
 //!
 //! A subscription with one consumer follows its topic. One with several consumers is a shared group.
-//! With a backlog, no consumer reads before the backlog is complete.
+//! With a backlog, no consumer reads before the backlog is complete. An error or a panic of a client
+//! ends all clients.
 //!
 //! Invariants:
-//! - No figure includes a message that was due in the warm-up or in the backlog.
+//! - No figure except `drain` includes a message that was due in the warm-up or in the backlog.
+//! - No figure includes a message of another run.
 //! - The number of messages of a run with a rate does not depend on the speed of the store.
 
 mod deliver;
@@ -22,10 +25,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use weir::{ConsequenceOffset, ErrorCode};
 
-use self::file::{Keys, WorkloadFile};
-use super::histogram::Histogram;
-use super::{Bench, CLIENTS_MAX, Measurement, Measurements, join};
+use self::file::{FileError, Keys, WorkloadFile, present};
+use self::publish::Published;
+use super::{Bench, CLIENTS_MAX, Measurement, Measurements, join, sum};
 use crate::report::{Failure, FailureContext, note};
+use crate::scratch::random;
 use crate::write::ensure;
 
 /// Bytes of a gigabyte in a workload file.
@@ -79,19 +83,18 @@ struct Plan {
 }
 
 impl Plan {
-    /// Reads the file. The error is the reason why it cannot be run.
-    fn read(args: &WorkloadArgs, file: &WorkloadFile) -> Result<Self, String> {
-        let need = |value: Option<u64>, name: &str| value.ok_or(format!("{name} is missing"));
+    fn read(args: &WorkloadArgs, file: &WorkloadFile) -> Result<Self, FileError> {
         let minutes = |minutes: f64| Duration::from_secs_f64(minutes * 60.0);
         let duration = args.duration.or(file.duration_minutes.map(minutes));
         let warmup = args.warmup.unwrap_or(minutes(file.warmup_minutes));
-        let rate = need(file.rate, "producerRate")?;
+        let rate = present(file.rate, "producerRate")?;
         let subscriptions = file.subscriptions;
         let bytes = file.message_bytes()?;
         let beside = args.file.parent().unwrap_or(&args.file);
         let has_backlog = file.backlog_gb > 0.0;
         if has_backlog && (rate == 0 || subscriptions == 0) {
-            return Err("a backlog needs a producerRate and a subscription".to_owned());
+            let why = "needs a producerRate and a subscription";
+            return Err(FileError::new(why).of("consumerBacklogSizeGB"));
         }
         let backlog = if has_backlog {
             messages(
@@ -102,7 +105,7 @@ impl Plan {
             0
         };
         let plan = Self {
-            topics: need(file.topics, "topics")?,
+            topics: present(file.topics, "topics")?,
             producers: file.producers,
             subscriptions,
             consumers: file.consumers,
@@ -112,13 +115,12 @@ impl Plan {
             early: due_within(rate, warmup).saturating_add(backlog),
             has_backlog,
             warmup,
-            duration: duration.ok_or("testDurationMinutes is missing")?,
+            duration: present(duration, "testDurationMinutes")?,
         };
         let clients = plan.all_producers().saturating_add(plan.all_consumers());
         if clients > CLIENTS_MAX {
-            return Err(format!(
-                "{clients} producers and consumers; {CLIENTS_MAX} is the maximum"
-            ));
+            let why = format!("{clients} producers and consumers; {CLIENTS_MAX} is the maximum");
+            return Err(FileError::new(why));
         }
         Ok(plan)
     }
@@ -185,12 +187,14 @@ struct Run<'a> {
     bench: &'a Bench<'a>,
     plan: &'a Plan,
     window: u64,
+    /// A random number in each message.
+    id: u64,
     started: Instant,
     topics: Vec<TopicState>,
-    /// Whether consumers read: at once, or after the backlog is complete.
-    reads: AtomicBool,
     /// Whether all producers have all verdicts.
     ended: AtomicBool,
+    /// Whether a client has failed.
+    failed: AtomicBool,
     early_published: AtomicU64,
     early_delivered: AtomicU64,
     backlog_ns: AtomicU64,
@@ -213,6 +217,17 @@ struct TopicState {
 impl Run<'_> {
     fn now_ns(&self) -> u64 {
         nanos(self.started.elapsed())
+    }
+
+    /// Whether all clients must end: after an interrupt, or because a client has failed.
+    fn is_over(&self) -> bool {
+        self.bench.is_over() || self.failed.load(Ordering::Acquire)
+    }
+
+    /// Whether consumers read: at once, or after the backlog is complete.
+    fn reads(&self) -> bool {
+        let early = self.early_published.load(Ordering::Acquire);
+        !self.plan.has_backlog || early >= self.plan.early
     }
 
     /// Measured time from the end of the early messages to `end_ns`.
@@ -242,7 +257,7 @@ fn topics(bench: &Bench<'_>, prefix: &str, plan: &Plan) -> anyhow::Result<Vec<To
 pub(super) fn run(bench: &Bench<'_>, args: &WorkloadArgs) -> anyhow::Result<Vec<Measurement>> {
     let shown = args.file.display();
     let what = || format!("cannot run the workload file {shown}");
-    let refused = |why: String| Failure::new(ErrorCode::BadOption, what()).because(why);
+    let refused = |why: FileError| Failure::new(ErrorCode::BadOption, what()).because(why);
     let text = std::fs::read_to_string(&args.file).failed(what)?;
     let file = WorkloadFile::parse(&text).map_err(refused)?;
     let plan = Plan::read(args, &file).map_err(refused)?;
@@ -257,9 +272,10 @@ pub(super) fn run(bench: &Bench<'_>, args: &WorkloadArgs) -> anyhow::Result<Vec<
         bench,
         plan: &plan,
         window: args.window,
+        id: random(),
         topics: topics(bench, &args.topic, &plan)?,
-        reads: AtomicBool::new(!plan.has_backlog),
         ended: AtomicBool::new(false),
+        failed: AtomicBool::new(false),
         early_published: AtomicU64::new(0),
         early_delivered: AtomicU64::new(0),
         backlog_ns: AtomicU64::new(0),
@@ -272,38 +288,72 @@ pub(super) fn run(bench: &Bench<'_>, args: &WorkloadArgs) -> anyhow::Result<Vec<
     execute(run)
 }
 
+/// Sets the flag when it is dropped, unless `is_ok`.
+struct FailureGuard<'a> {
+    failed: &'a AtomicBool,
+    is_ok: bool,
+}
+
+impl Drop for FailureGuard<'_> {
+    fn drop(&mut self) {
+        if !self.is_ok {
+            self.failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Calls `work`. Sets `failed` if it returns an error or panics.
+fn guarded<T>(failed: &AtomicBool, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let mut guard = FailureGuard {
+        failed,
+        is_ok: false,
+    };
+    let result = work();
+    guard.is_ok = result.is_ok();
+    result
+}
+
 /// Runs all clients, and returns a row for each kind of figure.
 fn execute(mut run: Run<'_>) -> anyhow::Result<Vec<Measurement>> {
-    let plan = run.plan;
-    let producers = publish::clients(&run)?;
-    let consumers = deliver::clients(&run)?;
+    let loaded = load(&mut run);
+    // No group of a failed run remains in the store.
+    let deleted = deliver::delete_groups(&run);
+    let (published, received) = loaded?;
+    deleted?;
+    Ok(rows(&run, published, received))
+}
+
+/// Runs all clients, and returns the figures of the producers and of the consumers.
+fn load(run: &mut Run<'_>) -> anyhow::Result<(Published, Measurements)> {
+    let producers = publish::clients(run)?;
+    let consumers = deliver::clients(run)?;
     run.started = Instant::now();
-    let run = &run;
-    let (published, delivered) = std::thread::scope(|scope| {
-        let consuming: Vec<_> = consumers
-            .into_iter()
-            .map(|consumer| scope.spawn(move || deliver::consume(run, consumer)))
-            .collect();
-        let producing: Vec<_> = producers
-            .into_iter()
-            .map(|producer| scope.spawn(move || publish::produce(run, &producer)))
-            .collect();
-        let published = producing.into_iter().map(|producer| {
-            let ended = producer.join();
-            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        let published: Vec<_> = published.collect();
-        run.ended.store(true, Ordering::Release);
-        (published, join(consuming))
-    });
-    let (mut sent, mut delay) = (Measurements::default(), Histogram::default());
-    for one in published {
-        let one = one?;
-        sent.add(&one.seen);
-        delay.add(&one.delay);
-    }
-    let received = super::sum(delivered)?;
-    deliver::delete_groups(run)?;
+    let run = &*run;
+    let failed = &run.failed;
+    std::thread::scope(|scope| {
+        // If this closure panics, the clients end as well.
+        guarded(failed, || {
+            let consuming = consumers.into_iter().map(|consumer| {
+                scope.spawn(move || guarded(failed, || deliver::consume(run, consumer)))
+            });
+            let consuming: Vec<_> = consuming.collect();
+            let producing = producers.into_iter().map(|producer| {
+                scope.spawn(move || guarded(failed, || publish::produce(run, &producer)))
+            });
+            let published = join(producing.collect());
+            run.ended.store(true, Ordering::Release);
+            let received = join(consuming);
+            let mut all = Published::default();
+            for one in published {
+                all.add(&one?);
+            }
+            Ok((all, sum(received)?))
+        })
+    })
+}
+
+fn rows(run: &Run<'_>, published: Published, received: Measurements) -> Vec<Measurement> {
+    let (plan, sent) = (run.plan, published.seen);
     let row = |verb, clients, time, seen| Measurement {
         verb,
         clients,
@@ -317,7 +367,7 @@ fn execute(mut run: Run<'_>) -> anyhow::Result<Vec<Measurement>> {
     let delay = Measurements {
         messages: sent.messages,
         bytes: sent.bytes,
-        latency: delay,
+        latency: published.delay,
         ..Measurements::default()
     };
     let mut rows = vec![
@@ -329,7 +379,7 @@ fn execute(mut run: Run<'_>) -> anyhow::Result<Vec<Measurement>> {
         rows.push(row("deliver", plan.all_consumers(), time, received));
     }
     rows.extend(drained(run).map(|(time, seen)| row("drain", plan.all_consumers(), time, seen)));
-    Ok(rows)
+    rows
 }
 
 /// The time in which the backlog was read, and its messages.
@@ -359,7 +409,7 @@ fn warn_if_late(run: &Run<'_>, messages: u64, time: Duration) {
 mod tests {
     use super::*;
 
-    fn plan(text: &str, duration: Duration) -> Result<Plan, String> {
+    fn plan(text: &str, duration: Duration) -> Result<Plan, FileError> {
         let args = WorkloadArgs {
             file: PathBuf::from("w.yaml"),
             topic: "bench".to_owned(),
@@ -400,11 +450,23 @@ mod tests {
             (
                 "producerRate: 300",
                 "producerRate: 0\nconsumerBacklogSizeGB: 1",
-                "a backlog needs a producerRate",
+                "consumerBacklogSizeGB needs a producerRate",
             ),
         ] {
             let error = plan(&TEXT.replace(from, to), Duration::ZERO).unwrap_err();
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn an_error_and_a_panic_of_a_client_are_failures() {
+        let failed = AtomicBool::new(false);
+        guarded(&failed, || Ok(())).unwrap();
+        assert!(!failed.load(Ordering::Acquire));
+        guarded::<()>(&failed, || Err(anyhow::anyhow!("no"))).unwrap_err();
+        assert!(failed.swap(false, Ordering::AcqRel));
+        let client = || guarded::<()>(&failed, || panic!("a client panics"));
+        let panicked = std::thread::scope(|scope| scope.spawn(client).join().is_err());
+        assert!(panicked && failed.load(Ordering::Acquire));
     }
 }

@@ -1,9 +1,12 @@
 //! `weir bench workload`: workload files of the OpenMessaging Benchmark, at a server and in a
 //! directory.
 
+use std::path::Path;
+use std::process::Stdio;
+
 use serde_json::Value;
 
-use crate::run::Place;
+use crate::run::{Place, done};
 use crate::served::Served;
 
 const FILE: &str = "\
@@ -135,6 +138,80 @@ fn without_a_rate_producers_send_as_fast_as_they_can() {
     assert_eq!(messages(2), 2 * messages(0));
 }
 
+/// A topic whose program rejects the messages of the workload.
+fn reject(place: &Place, topic: &str, at: &str) {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let module = std::fs::read(root.join("programs/prebuilt/balance.wasm"));
+    place.write("balance.wasm", module.unwrap());
+    let deploy = format!("program deploy {topic} balance.wasm --at {at}");
+    place.run(&deploy).ok();
+}
+
+#[test]
+fn an_error_of_a_producer_ends_the_run_and_leaves_no_group() {
+    let place = prepared();
+    let backlog = FILE.replace("consumerPerSubscription: 1", "consumerPerSubscription: 3");
+    place.write(
+        "rejected.yaml",
+        format!("{backlog}consumerBacklogSizeGB: 0.0001\n"),
+    );
+    let served = Served::new(&place, ":0", &[]);
+    for at in [served.url.as_str(), "other"] {
+        reject(&place, "bench-1", at);
+        let line = format!("bench workload rejected.yaml --warmup 0s --duration 20s --at {at}");
+        let done = place.run(&line).code(3);
+        let rejected = "INVALID REJECTED in bench-1";
+        assert!(done.err.contains(rejected), "{}", done.err);
+        let other = place.run(&format!("topic show bench-2 --at {at} -o json"));
+        let last = other.ok().json()["last"].as_u64().unwrap();
+        assert!(last < 10_000, "the other producers ended too: {last}");
+        for topic in ["bench-1", "bench-2"] {
+            let groups = place.run(&format!("group ls {topic} --at {at} -o json"));
+            assert_eq!(groups.ok().json().as_array().unwrap().len(), 0, "{topic}");
+        }
+    }
+}
+
+#[test]
+fn a_producer_has_no_more_messages_in_flight_than_its_window() {
+    let place = prepared();
+    place.write(
+        "one.yaml",
+        "topics: 1\nmessageSize: 100\nproducerRate: 0\nsubscriptionsPerTopic: 0\n",
+    );
+    reject(&place, "bench-1", "data");
+    // Number of an intention that is rejected.
+    let intention = || {
+        let put = place.run("put bench-1 x --at data -o json").code(3);
+        put.json()["intention"].as_u64().unwrap()
+    };
+    let before = intention();
+    let line = "bench workload one.yaml --window 1 --warmup 0s --duration 10s --at data";
+    place.run(line).code(3);
+    // The first message is rejected, and its permit is not returned.
+    assert_eq!(intention(), before + 2);
+}
+
+#[test]
+fn messages_of_another_run_are_not_counted() {
+    let place = prepared();
+    let served = Served::new(&place, ":0", &[]);
+    let start = |file: &str| {
+        let line = format!("bench workload {file} --warmup 100ms --duration 500ms -o json");
+        let mut command = place.weir();
+        command.args(line.split(' ')).args(["--at", &served.url]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let running = ["keys.yaml", "shared.yaml"].map(start);
+    for (child, consumers) in running.into_iter().zip([4, 12]) {
+        let done = done(child.wait_with_output().unwrap()).ok();
+        let rows = done.json().as_array().unwrap().clone();
+        let counted = counts(&rows);
+        assert_eq!(counted[2], ("deliver", consumers, 1_000, 1_000 * 256));
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_run_is_named_with_the_reason() {
     let place = prepared();
@@ -143,11 +220,19 @@ fn a_file_that_cannot_be_run_is_named_with_the_reason() {
         "short.yaml",
         FILE.replace("messageSize: 256", "messageSize: 255"),
     );
+    place.write(
+        "tiny.yaml",
+        FILE.replace("messageSize: 256", "messageSize: 15"),
+    );
     for (file, reason) in [
+        (
+            "tiny.yaml",
+            "line 5: messageSize must be a whole number from 16",
+        ),
         ("unknown.yaml", "line 2: messageSise is not a field"),
         (
             "short.yaml",
-            "payload.data has 256 bytes, and messageSize is 255",
+            "payloadFile payload.data: the file has 256 bytes, and messageSize is 255",
         ),
         ("missing.yaml", "missing.yaml"),
     ] {

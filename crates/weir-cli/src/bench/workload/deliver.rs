@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use weir::{ErrorCode, Group, GroupMode, GroupSetup, ReadFrom, TopicReader};
+use weir::{ErrorCode, Group, GroupMode, GroupSetup, ReadFrom, TopicReader, WeirError, Work};
 
 use super::{PATIENCE, POLL_INTERVAL, Run, TopicState};
 use crate::bench::Measurements;
@@ -11,8 +11,6 @@ use crate::report::{Failure, FailureContext};
 
 /// Maximum messages that a member of a group claims at a time.
 const CLAIM_MAX: usize = 1_000;
-/// Bytes at the start of a message that contain the time when it was due.
-const STAMP_BYTES: usize = 8;
 
 /// A consumer: how it reads, and which subscription it belongs to.
 pub(super) struct Consumer {
@@ -45,7 +43,7 @@ pub(super) fn clients(run: &Run<'_>) -> anyhow::Result<Vec<Consumer>> {
                         start: state.start.0,
                         ..GroupSetup::new(GroupMode::Shared)
                     };
-                    let group = client.group_with(&group_name(state, subscription), &setup);
+                    let group = client.group_with(&group_name(run, subscription), &setup);
                     let member = format!("member-{}", consumers.len());
                     Source::Member(Box::new(group.failed(failed)?.member(member)))
                 };
@@ -60,15 +58,15 @@ pub(super) fn clients(run: &Run<'_>) -> anyhow::Result<Vec<Consumer>> {
     Ok(consumers)
 }
 
-/// Reads until the subscription has all messages of its topic.
+/// Reads until the subscription has all messages of its topic, or the run is over.
 pub(super) fn consume(run: &Run<'_>, mut consumer: Consumer) -> anyhow::Result<Measurements> {
     let mut seen = Measurements::default();
     let Some(topic) = run.topics.get(consumer.topic) else {
         return Ok(seen);
     };
     let mut last = Instant::now();
-    while !run.bench.is_over() && !is_complete(run, topic, consumer.subscription) {
-        if !run.reads.load(Ordering::Acquire) {
+    while !run.is_over() && !is_complete(run, topic, consumer.subscription) {
+        if !run.reads() {
             std::thread::sleep(POLL_INTERVAL);
             last = Instant::now();
             continue;
@@ -80,7 +78,8 @@ pub(super) fn consume(run: &Run<'_>, mut consumer: Consumer) -> anyhow::Result<M
             last = Instant::now();
         } else if last.elapsed() > PATIENCE {
             let (all, now) = (topic.published.load(Ordering::Acquire), before);
-            let why = format!("{now} of {all} messages arrived, and then none for 30 s");
+            let seconds = PATIENCE.as_secs();
+            let why = format!("{now} of {all} messages arrived, and then none for {seconds} s");
             let what = format!("cannot read {}", topic.name);
             return Err(Failure::new(ErrorCode::Internal, what).because(why).into());
         }
@@ -89,8 +88,8 @@ pub(super) fn consume(run: &Run<'_>, mut consumer: Consumer) -> anyhow::Result<M
 }
 
 /// The name of the group of a subscription. Each run has other groups.
-fn group_name(topic: &TopicState, subscription: usize) -> String {
-    format!("bench-{}-{subscription}", topic.start)
+fn group_name(run: &Run<'_>, subscription: usize) -> String {
+    format!("bench-{:016x}-{subscription}", run.id)
 }
 
 /// Deletes the groups of the run.
@@ -102,7 +101,7 @@ pub(super) fn delete_groups(run: &Run<'_>) -> anyhow::Result<()> {
         let failed = || format!("cannot delete a group of {}", state.name);
         let topic = run.bench.weir.topic(&state.name).failed(failed)?;
         for subscription in 0..state.delivered.len() {
-            let name = group_name(state, subscription);
+            let name = group_name(run, subscription);
             let mut group = topic.group(&name, GroupMode::Shared).failed(failed)?;
             group.delete().failed(failed)?;
         }
@@ -144,20 +143,23 @@ fn take(
         }
         Source::Member(group) => {
             let works = group.claim(CLAIM_MAX, POLL_INTERVAL).failed(failed)?;
-            if works.is_empty() {
-                return Ok(());
-            }
             let now_ns = run.now_ns();
-            for work in works.iter().filter(|work| work.attempts() == 1) {
+            for work in &acknowledge(group, works).failed(failed)? {
                 receive(run, topic, subscription, work.record().value, now_ns, seen);
             }
-            group.ack(&works).failed(failed)?;
         }
     }
     Ok(())
 }
 
-/// Counts a message. A record of another writer has no time of this run.
+/// Acknowledges messages. Returns those that no other member has claimed since.
+fn acknowledge(group: &mut Group, mut works: Vec<Work>) -> Result<Vec<Work>, WeirError> {
+    let lost = group.ack(&works)?;
+    works.retain(|work| !lost.contains(&work.record().offset));
+    Ok(works)
+}
+
+/// Counts a message of this run, and ignores any other record.
 fn receive(
     run: &Run<'_>,
     topic: &TopicState,
@@ -166,23 +168,75 @@ fn receive(
     now_ns: u64,
     seen: &mut Measurements,
 ) {
-    let stamp = value.first_chunk::<STAMP_BYTES>();
-    let due_ns = stamp.map_or(u64::MAX, |stamp| u64::from_le_bytes(*stamp));
-    if due_ns > now_ns || value.len() as u64 != run.plan.message_bytes() {
+    let Some(due_ns) = due_ns(value, run.id) else {
         return;
-    }
+    };
     if let Some(count) = topic.delivered.get(subscription) {
         count.fetch_add(1, Ordering::AcqRel);
     }
     if due_ns >= run.plan.early_end_ns() {
         seen.messages += 1;
         seen.bytes += value.len() as u64;
-        seen.latency.record(now_ns - due_ns);
+        seen.latency.record(now_ns.saturating_sub(due_ns));
         run.delivered_ns.fetch_max(now_ns, Ordering::Relaxed);
         return;
     }
     let count = run.early_delivered.fetch_add(1, Ordering::AcqRel) + 1;
     if run.plan.has_backlog && count == run.plan.early * run.plan.subscriptions {
         run.drained_ns.store(now_ns, Ordering::Relaxed);
+    }
+}
+
+/// When a message of the run `id` was due; `None` for any other record.
+fn due_ns(value: &[u8], id: u64) -> Option<u64> {
+    let (of_run, rest) = value.split_first_chunk()?;
+    let due = rest.first_chunk()?;
+    (u64::from_le_bytes(*of_run) == id).then_some(u64::from_le_bytes(*due))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use std::time::Duration;
+
+    use weir::Weir;
+
+    use super::*;
+    use crate::bench::workload::publish::stamp;
+
+    #[test]
+    fn only_messages_of_the_run_are_counted() {
+        let mut message = [9; 20];
+        stamp(&mut message, 7, 1_000);
+        assert_eq!(due_ns(&message, 7), Some(1_000));
+        assert_eq!(due_ns(&message, 8), None);
+        assert_eq!(due_ns(&message[..15], 7), None);
+        assert_eq!(message[16..], [9; 4]);
+    }
+
+    #[test]
+    fn a_redelivered_message_counts_for_the_member_that_acknowledges_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let weir = Weir::open(dir.path()).unwrap();
+        let topic = weir.topic("t").unwrap();
+        topic.ensure().unwrap();
+        topic.append("a").unwrap();
+        topic.append("b").unwrap();
+        let member = |name: &str| topic.group("g", GroupMode::Shared).unwrap().member(name);
+        let (mut one, mut two) = (member("one"), member("two"));
+        let before = one.claim(CLAIM_MAX, Duration::ZERO).unwrap();
+        assert_eq!(before.len(), 2);
+        one.nack(&before[..1], Duration::ZERO, "").unwrap();
+        let again = two.claim(CLAIM_MAX, PATIENCE).unwrap();
+        assert_eq!((again.len(), again[0].attempts()), (1, 2));
+        let values = |works: &[Work]| -> Vec<Vec<u8>> {
+            let values = works.iter().map(|work| work.record().value.to_vec());
+            values.collect()
+        };
+        let kept = acknowledge(&mut one, before).unwrap();
+        assert_eq!(values(&kept), [b"b"]);
+        let kept = acknowledge(&mut two, again).unwrap();
+        assert_eq!(values(&kept), [b"a"]);
+        weir.close().unwrap();
     }
 }

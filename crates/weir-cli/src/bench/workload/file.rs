@@ -3,16 +3,22 @@
 //! A file is a YAML mapping of names to numbers, words and texts, one on each line. Every name that
 //! the benchmark knows is accepted. A field that cannot apply to a topic of Weir is named with the
 //! reason, and an unknown name is an error.
+//!
+//! The parser is written by hand, because a file is a flat mapping, and no maintained YAML crate with
+//! an accepted licence is among the dependencies. Any other YAML is an error that names the line.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use twox_hash::XxHash3_64;
 
 /// Maximum size of a message, in bytes.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
-/// Minimum size of a message, in bytes: the time when it was due.
-const MESSAGE_BYTES_MIN: u64 = 8;
+/// Minimum size of a message, in bytes: the id of the run and the time when the message is due.
+const MESSAGE_BYTES_MIN: u64 = 16;
 /// Maximum number of random payloads.
 const PAYLOADS_MAX: u64 = 10_000;
 /// Maximum size of all random payloads, in bytes.
@@ -25,6 +31,53 @@ const RATE_MAX: u64 = 100_000_000;
 const MINUTES_MAX: f64 = 60.0 * 24.0 * 30.0;
 /// Warm-up of a file that does not set it, in minutes, as in the benchmark.
 const WARMUP_MINUTES: f64 = 1.0;
+
+/// Characters that do not start a plain YAML value.
+const INDICATORS: &[char] = &[
+    '&', '*', '!', '|', '>', '%', '@', '`', '{', '}', '[', ']', ',', '#', '"', '\'',
+];
+
+/// Why a workload file cannot be run.
+#[derive(Debug)]
+pub(super) struct FileError {
+    /// The number of the line; `None`: the error is not in one line.
+    line: Option<u64>,
+    /// `None`: the error is not in one field.
+    field: Option<String>,
+    why: String,
+}
+
+impl FileError {
+    pub(super) fn new(why: impl Into<String>) -> Self {
+        Self {
+            line: None,
+            field: None,
+            why: why.into(),
+        }
+    }
+
+    pub(super) fn of(self, field: &str) -> Self {
+        let field = Some(field.to_owned());
+        Self { field, ..self }
+    }
+
+    fn at(self, line: u64) -> Self {
+        let line = Some(line);
+        Self { line, ..self }
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        if let Some(field) = &self.field {
+            write!(f, "{field} ")?;
+        }
+        f.write_str(&self.why)
+    }
+}
 
 /// How messages get keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,24 +144,29 @@ impl Default for WorkloadFile {
 
 impl WorkloadFile {
     /// Parses the text of a file. The error names the line.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, FileError> {
         let mut file = Self::default();
         let mut names = BTreeSet::new();
         for (number, line) in (1..).zip(text.lines()) {
-            let Some((name, value)) = pair(line).map_err(|why| format!("line {number}: {why}"))?
-            else {
+            // The start of the first document.
+            if line.trim_end() == "---" && names.is_empty() {
+                continue;
+            }
+            let pair = pair(line).map_err(|error| error.at(number))?;
+            let Some((name, value)) = pair else {
                 continue;
             };
-            if !names.insert(name) {
-                return Err(format!("line {number}: {name} is set twice"));
-            }
-            file.set(name, value)
-                .map_err(|why| format!("line {number}: {name} {why}"))?;
+            let set = if names.insert(name) {
+                file.set(name, value)
+            } else {
+                Err(FileError::new("is set twice"))
+            };
+            set.map_err(|error| error.of(name).at(number))?;
         }
         Ok(file)
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), FileError> {
         match name {
             "name" => {}
             "topics" => self.topics = Some(count(value)?),
@@ -122,7 +180,8 @@ impl WorkloadFile {
             "payloadFile" => self.payload_path = Some(value.to_owned()),
             "useRandomizedPayloads" => {
                 let flag = value.to_lowercase();
-                self.randomized = flag.parse().map_err(|_| "must be true or false")?;
+                let flag = flag.parse();
+                self.randomized = flag.map_err(|_| FileError::new("must be true or false"))?;
             }
             "randomBytesRatio" => self.random_ratio = decimal(value, 1.0)?,
             "randomizedPayloadPoolSize" => self.random_pool = within(value, 1, PAYLOADS_MAX)?,
@@ -137,7 +196,7 @@ impl WorkloadFile {
     }
 
     /// Notes a field that does not apply, unless its value asks for nothing.
-    fn set_unused(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set_unused(&mut self, name: &str, value: &str) -> Result<(), FileError> {
         let (field, reason, nothing) = match name {
             "partitionsPerTopic" => (
                 "partitionsPerTopic",
@@ -161,7 +220,7 @@ impl WorkloadFile {
             "producerStartRate" | "acceptableBacklog" | "producerIncrementSeconds" => {
                 return decimal(value, UNUSED_MAX).map(drop);
             }
-            _ => return Err("is not a field of a workload file".to_owned()),
+            _ => return Err(FileError::new("is not a field of a workload file")),
         };
         let number = decimal(value, UNUSED_MAX)?;
         if (number - nothing).abs() > f64::EPSILON {
@@ -171,34 +230,39 @@ impl WorkloadFile {
     }
 
     /// Size of a message in bytes.
-    pub(super) fn message_bytes(&self) -> Result<u64, String> {
-        self.message_bytes
-            .ok_or_else(|| "messageSize is missing".to_owned())
+    pub(super) fn message_bytes(&self) -> Result<u64, FileError> {
+        present(self.message_bytes, "messageSize")
     }
 
     /// The payloads: of the payload file, random ones, or one that is fixed. `beside` is the folder
     /// of the workload file; a payload file may be named relative to it.
-    pub(super) fn payloads(&self, beside: &Path) -> Result<Vec<Vec<u8>>, String> {
+    pub(super) fn payloads(&self, beside: &Path) -> Result<Vec<Vec<u8>>, FileError> {
         let bytes = self.message_bytes()?;
-        let size = usize::try_from(bytes).map_err(|_| "messageSize is too large".to_owned())?;
+        let too_large = |_| FileError::new("is too large").of("messageSize");
+        let size = usize::try_from(bytes).map_err(too_large)?;
         if self.randomized {
             let pool = self.random_pool;
             if pool.saturating_mul(bytes) > POOL_BYTES_MAX {
-                return Err("the random payloads have more than 1 GiB".to_owned());
+                let why = "needs more than 1 GiB";
+                return Err(FileError::new(why).of("randomizedPayloadPoolSize"));
             }
             return Ok((0..pool).map(|number| self.random(size, number)).collect());
         }
         let Some(name) = &self.payload_path else {
             return Ok(vec![vec![b'x'; size]]);
         };
-        let given = std::fs::read(name).or_else(|_| std::fs::read(beside.join(name)));
-        let payload = given.map_err(|error| format!("payloadFile {name}: {error}"))?;
-        if payload.len() != size {
-            let found = payload.len();
-            return Err(format!(
-                "payloadFile {name} has {found} bytes, and messageSize is {size}"
-            ));
+        let wrong =
+            |why: &dyn fmt::Display| FileError::new(format!("{name}: {why}")).of("payloadFile");
+        let opened = File::open(name).or_else(|_| File::open(beside.join(name)));
+        let mut opened = opened.map_err(|error| wrong(&error))?;
+        let found = opened.metadata().map_err(|error| wrong(&error))?.len();
+        if found != bytes {
+            let why = format!("the file has {found} bytes, and messageSize is {bytes}");
+            return Err(wrong(&why));
         }
+        let mut payload = vec![0; size];
+        let read = opened.read_exact(&mut payload);
+        read.map_err(|error| wrong(&error))?;
         Ok(vec![payload])
     }
 
@@ -221,49 +285,67 @@ impl WorkloadFile {
     }
 }
 
-/// The name and the value of a line; `None` for a line without content.
-fn pair(line: &str) -> Result<Option<(&str, &str)>, String> {
-    let content = line.split(" #").next().unwrap_or_default().trim_end();
-    if content.is_empty() || content.starts_with('#') || content == "---" {
-        return Ok(None);
-    }
-    let pair = content.split_once(':');
-    let is_nested = content.starts_with([' ', '\t', '-']);
-    let pair = pair.filter(|(_, value)| !is_nested && !value.trim().is_empty());
-    let (name, value) = pair.ok_or("a workload file has lines of the form NAME: VALUE")?;
-    let value = value.trim();
-    let unquoted = ['"', '\''].into_iter().find_map(|quote| {
-        let value = value.strip_prefix(quote)?;
-        value.strip_suffix(quote)
-    });
-    Ok(Some((name.trim_end(), unquoted.unwrap_or(value))))
+/// The value of a field that must be set.
+pub(super) fn present<T>(value: Option<T>, field: &str) -> Result<T, FileError> {
+    value.ok_or_else(|| FileError::new("is missing").of(field))
 }
 
-fn within(value: &str, least: u64, most: u64) -> Result<u64, String> {
+/// The name and the value of a line; `None` for a line without content.
+fn pair(line: &str) -> Result<Option<(&str, &str)>, FileError> {
+    let content = line.split(" #").next().unwrap_or_default().trim_end();
+    if content.is_empty() || content.starts_with('#') {
+        return Ok(None);
+    }
+    let is_nested = content.starts_with([' ', '-', '{']) || content.contains('\t');
+    let pair = content.split_once(": ").filter(|_| !is_nested);
+    let pair = pair.and_then(|(name, value)| Some((name.trim_end(), scalar(value.trim())?)));
+    let why = "a workload file has lines of the form NAME: VALUE, with a number, a word or a text";
+    pair.ok_or_else(|| FileError::new(why)).map(Some)
+}
+
+/// The content of a YAML value that is one plain text, or one in quotes without escapes.
+fn scalar(value: &str) -> Option<&str> {
+    for quote in ['"', '\''] {
+        if let Some(quoted) = value.strip_prefix(quote) {
+            let text = quoted.strip_suffix(quote);
+            return text.filter(|text| !text.contains([quote, '\\']));
+        }
+    }
+    let is_mapping = value.contains(": ") || value.ends_with(':');
+    let is_nested = value.starts_with(INDICATORS) || value.starts_with("- ");
+    (!value.is_empty() && !is_mapping && !is_nested).then_some(value)
+}
+
+fn within(value: &str, least: u64, most: u64) -> Result<u64, FileError> {
     let number = value.parse().ok();
     let number = number.filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| match most {
-        u64::MAX => format!("must be a whole number of at least {least}"),
-        most => format!("must be a whole number from {least} to {most}"),
+    number.ok_or_else(|| {
+        FileError::new(match most {
+            u64::MAX => format!("must be a whole number of at least {least}"),
+            most => format!("must be a whole number from {least} to {most}"),
+        })
     })
 }
 
-fn count(value: &str) -> Result<u64, String> {
+fn count(value: &str) -> Result<u64, FileError> {
     within(value, 1, u64::MAX)
 }
 
-fn decimal(value: &str, most: f64) -> Result<f64, String> {
+fn decimal(value: &str, most: f64) -> Result<f64, FileError> {
     let number = value.parse().ok();
     let number = number.filter(|number| (0.0..=most).contains(number));
-    number.ok_or_else(|| format!("must be a number from 0 to {most}"))
+    number.ok_or_else(|| FileError::new(format!("must be a number from 0 to {most}")))
 }
 
-fn keys(value: &str) -> Result<Keys, String> {
+fn keys(value: &str) -> Result<Keys, FileError> {
     match value {
         "NO_KEY" => Ok(Keys::None),
         "KEY_ROUND_ROBIN" => Ok(Keys::RoundRobin),
         "RANDOM_NANO" => Ok(Keys::Random),
-        _ => Err("must be NO_KEY, KEY_ROUND_ROBIN or RANDOM_NANO".to_owned()),
+        _ => {
+            let why = "must be NO_KEY, KEY_ROUND_ROBIN or RANDOM_NANO";
+            Err(FileError::new(why))
+        }
     }
 }
 
@@ -320,11 +402,9 @@ testDurationMinutes: 15
             ),
             ("topics: 1\ntopics: 2", "line 2: topics is set twice"),
             (
-                "messageSize: 7",
-                "line 1: messageSize must be a whole number from 8",
+                "messageSize: 15",
+                "line 1: messageSize must be a whole number from 16",
             ),
-            ("topics:\n  - a", "line 1: a workload file has lines"),
-            ("- topics: 1", "line 1: a workload file has lines"),
             (
                 "keyDistributor: ALL",
                 "line 1: keyDistributor must be NO_KEY",
@@ -334,9 +414,49 @@ testDurationMinutes: 15
                 "line 1: testDurationMinutes must be a number",
             ),
         ] {
-            let error = WorkloadFile::parse(text).unwrap_err();
+            let error = WorkloadFile::parse(text).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn yaml_that_is_not_a_flat_mapping_is_an_error_with_its_line() {
+        for line in [
+            "topics:",
+            "topics:2",
+            "  topics: 2",
+            "- topics: 2",
+            "\ttopics: 2",
+            "topics:\t2",
+            "topics: 2\t# two",
+            "name: &anchor text",
+            "name: *anchor",
+            "name: !tag text",
+            "name: |",
+            "name: >-",
+            "name: {a: 1}",
+            "name: [a, b]",
+            "name: - a",
+            "name: a: b",
+            "name: a:",
+            "name: \"first line",
+            "name: \"a\\nb\"",
+            "name: 'it''s'",
+            "name: 'a' b",
+            "{topics: 2}",
+            "? topics",
+            "%YAML 1.2",
+            "---",
+            "...",
+        ] {
+            let text = format!("messageSize: 100\n\n{line}\n");
+            let error = WorkloadFile::parse(&text).unwrap_err().to_string();
+            let expected = "line 3: a workload file has lines of the form NAME: VALUE";
+            assert!(error.starts_with(expected), "{line}: {error}");
+        }
+        let text = "# a\tcomment\n---\nname : 'a: b'  # [c]\n  # d\npayloadFile: dir:a-b#c\n";
+        let file = WorkloadFile::parse(text).unwrap();
+        assert_eq!(file.payload_path.as_deref(), Some("dir:a-b#c"));
     }
 
     #[test]
@@ -347,11 +467,15 @@ testDurationMinutes: 15
         let payloads = WorkloadFile::parse(text).unwrap().payloads(dir.path());
         assert_eq!(payloads.unwrap(), [vec![7; 100]]);
         let other = text.replace("100", "99");
-        let error = WorkloadFile::parse(&other).unwrap().payloads(dir.path());
-        assert!(error.unwrap_err().contains("has 100 bytes"));
-        let missing = WorkloadFile::parse(text)
-            .unwrap()
-            .payloads(Path::new("/nowhere"));
-        assert!(missing.unwrap_err().contains("payloadFile payload"));
+        let error = |text: &str, beside: &Path| {
+            let payloads = WorkloadFile::parse(text).unwrap().payloads(beside);
+            payloads.unwrap_err().to_string()
+        };
+        assert!(error(&other, dir.path()).contains("has 100 bytes"));
+        assert!(error(text, Path::new("/nowhere")).contains("payloadFile payload"));
+        // The size is compared before the file is read: this one does not fit into memory.
+        let large = File::create(dir.path().join("payload")).unwrap();
+        large.set_len(1 << 42).unwrap();
+        assert!(error(text, dir.path()).contains("has 4398046511104 bytes"));
     }
 }

@@ -1,17 +1,18 @@
 //! The producers of a workload. Each has a thread that sends, and one that waits for the verdicts.
 
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use twox_hash::XxHash3_64;
-use weir::{Effect, ErrorCode, Intention, Operation, Proposal, Weir};
+use weir::{Intention, Operation, Outcome, Proposal, Weir};
 
 use super::file::Keys;
-use super::{Run, TopicState};
+use super::{POLL_INTERVAL, Run, TopicState};
 use crate::bench::Measurements;
 use crate::bench::histogram::Histogram;
 use crate::report::{Failure, FailureContext, OutcomeContext};
+use crate::verdict;
 
 /// Number of different keys, as in the benchmark.
 const KEYS: u64 = 10_000;
@@ -29,6 +30,13 @@ pub(super) struct Published {
     pub(super) seen: Measurements,
     /// Time from when a message was due to the call.
     pub(super) delay: Histogram,
+}
+
+impl Published {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.seen.add(&other.seen);
+        self.delay.add(&other.delay);
+    }
 }
 
 /// A message without a verdict.
@@ -59,10 +67,12 @@ pub(super) fn produce(run: &Run<'_>, producer: &Producer) -> anyhow::Result<Publ
         return Ok(Published::default());
     };
     let window = usize::try_from(run.window).unwrap_or(usize::MAX);
-    let (sender, receiver) = sync_channel(window);
+    let (sender, receiver) = channel();
+    // A permit is in this channel from before the call until after the verdict of its message.
+    let (permits, settled) = sync_channel(window);
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(move || settle(run, topic, &receiver));
-        let sent = send(run, producer, topic, &sender);
+        let waiting = scope.spawn(move || settle(run, topic, &receiver, &settled));
+        let sent = send(run, producer, topic, &permits, &sender);
         drop(sender);
         let settled = waiting.join();
         let settled = settled.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -75,21 +85,27 @@ fn send(
     run: &Run<'_>,
     producer: &Producer,
     topic: &TopicState,
-    sender: &SyncSender<Sent>,
+    permits: &SyncSender<()>,
+    sender: &Sender<Sent>,
 ) -> anyhow::Result<()> {
     let name = topic.name.as_str();
     let failed = || format!("cannot write to {name}");
     let mut number = producer.number;
-    let mut payloads = run.plan.payloads.clone();
-    let mut turns = (0..payloads.len()).cycle();
-    while let Some(due_ns) = next_due(run, number) {
-        let value = turns.next().and_then(|turn| payloads.get_mut(turn));
-        let Some(value) = value else { break };
-        if let Some(place) = value.first_chunk_mut() {
-            *place = due_ns.to_le_bytes();
+    let mut message = Vec::new();
+    for payload in run.plan.payloads.iter().cycle() {
+        // Blocks while the window is full. Fails if the other thread has ended with an error.
+        if permits.send(()).is_err() {
+            break;
         }
-        let key = key(run.plan.keys, number);
-        let put = Operation::Put { key: &key, value };
+        let Some(due_ns) = next_due(run, number) else {
+            break;
+        };
+        message.clone_from(payload);
+        stamp(&mut message, run.id, due_ns);
+        let put = Operation::Put {
+            key: &key(run.plan.keys, number),
+            value: &message,
+        };
         let called_ns = run.now_ns();
         let proposal = producer.weir.propose(&[Intention::new(name, put)]);
         let proposal = proposal.failed(failed)?;
@@ -99,36 +115,41 @@ fn send(
             proposal,
         };
         if sender.send(sent).is_err() {
-            return Ok(());
+            break;
         }
         number += run.plan.all_producers();
     }
     Ok(())
 }
 
+/// Writes the id of the run and the time when the message is due to the start of a message.
+pub(super) fn stamp(message: &mut [u8], id: u64, due_ns: u64) {
+    let words = [id, due_ns].map(u64::to_le_bytes);
+    for (place, word) in message.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word);
+    }
+}
+
 /// Waits until message `number` is due, and returns that time; `None` after the last message, and
-/// after an interrupt.
+/// if the run is over.
 fn next_due(run: &Run<'_>, number: u64) -> Option<u64> {
     let plan = run.plan;
-    if run.bench.is_over() {
-        return None;
-    }
     if plan.rate == 0 {
         let now = run.now_ns();
         let end = super::nanos(plan.warmup + plan.duration);
         // A producer sends at least one message.
         let is_first = number < plan.all_producers();
-        return (is_first || now < end).then_some(now);
-    }
-    if number >= plan.total() {
-        return None;
+        return (!run.is_over() && (is_first || now < end)).then_some(now);
     }
     let due = plan.due_ns(number);
-    let early = due.saturating_sub(run.now_ns());
-    if early > 0 {
-        std::thread::sleep(Duration::from_nanos(early));
+    while number < plan.total() && !run.is_over() {
+        let early = Duration::from_nanos(due.saturating_sub(run.now_ns()));
+        if early.is_zero() {
+            return Some(due);
+        }
+        std::thread::sleep(early.min(POLL_INTERVAL));
     }
-    Some(due)
+    None
 }
 
 /// The key of message `number`.
@@ -141,11 +162,24 @@ fn key(keys: Keys, number: u64) -> Vec<u8> {
     format!("key-{number}").into_bytes()
 }
 
-/// Waits for each verdict.
+/// The error of a verdict that is not VALID.
+fn failure(run: &Run<'_>, topic: &str, outcome: &Outcome) -> Option<Failure> {
+    match outcome {
+        Outcome::Committed(commit) | Outcome::Replayed(commit) => {
+            verdict::failure_in(run.bench.weir, topic, commit)
+        }
+        Outcome::Refused { code, .. } => {
+            Some(Failure::new(*code, format!("cannot write to {topic}")))
+        }
+    }
+}
+
+/// Waits for each verdict, and then takes the permit of the message from `settled`.
 fn settle(
     run: &Run<'_>,
     topic: &TopicState,
     receiver: &Receiver<Sent>,
+    settled: &Receiver<()>,
 ) -> anyhow::Result<Published> {
     let failed = || format!("cannot write to {}", topic.name);
     let early_end_ns = run.plan.early_end_ns();
@@ -153,14 +187,12 @@ fn settle(
     for sent in receiver {
         let outcomes = sent.proposal.wait().answered(failed, "measure again")?;
         let now_ns = run.now_ns();
-        let is_valid = outcomes.iter().all(|outcome| {
-            let commit = outcome.commit();
-            commit.is_some_and(|commit| commit.effect == Effect::Valid)
-        });
-        if !is_valid {
-            let failure = Failure::new(ErrorCode::BadRequest, failed());
-            return Err(failure.because("a message was not VALID").into());
+        let failure = |outcome| failure(run, &topic.name, &outcome);
+        if let Some(failure) = outcomes.iter().find_map(failure) {
+            return Err(failure.into());
         }
+        // The permit was sent before the message.
+        let _permit = settled.recv();
         topic.published.fetch_add(1, Ordering::Release);
         if sent.due_ns < early_end_ns {
             early(run, now_ns);
@@ -180,11 +212,10 @@ fn settle(
     Ok(published)
 }
 
-/// Counts a message of the warm-up or of the backlog. After the last one, consumers may read.
+/// Counts a message of the warm-up or of the backlog. After the last one, consumers read.
 fn early(run: &Run<'_>, now_ns: u64) {
     let count = run.early_published.fetch_add(1, Ordering::AcqRel) + 1;
     if run.plan.has_backlog && count == run.plan.early {
         run.backlog_ns.store(now_ns, Ordering::Relaxed);
-        run.reads.store(true, Ordering::Release);
     }
 }
