@@ -15,7 +15,7 @@ pub(super) struct IssueSet {
     shown: Vec<Option<u64>>,
 }
 
-/// A line of a buffer. Equal lines show the same.
+/// A line of a buffer. Equal lines have equal text and faces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Line<'s> {
     pub(super) id: &'s str,
