@@ -1,7 +1,9 @@
 //! Reads at a node of a cluster that lags, or has no majority: each kind sees what its consistency
 //! promises, or is refused.
 
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use weir::query::Bounds;
 use weir::{
@@ -9,8 +11,8 @@ use weir::{
     ReadFrom, StoreError, TopicQueryOptions, TopicStep, Weir, WeirError,
 };
 
-use crate::ask;
 use crate::cluster::{Cluster, signal};
+use crate::{TIMEOUT, ask};
 
 /// Longest wait of a client. A node refuses a linear read after 2 s without a majority.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -148,7 +150,30 @@ fn every_read_is_as_it_was_acknowledged_if_the_client_asks_for_it() {
                 }
             });
         }
+        threads.spawn(|| reads_of_one_connection_wait_together(&native));
     });
+}
+
+/// Each read alone would wait for 2 s, and the connection would do nothing else meanwhile.
+fn reads_of_one_connection_wait_together(native: &str) {
+    const READS: usize = 60;
+    let address = native.trim_start_matches("weir://");
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut requests = "|\n\n_request_hello\n|\n".to_owned();
+    let read = "\n:_topic\torders\n:_key\tk\n_request_get\n|\n";
+    requests.push_str(&read.repeat(READS));
+    let begun = Instant::now();
+    stream.write_all(requests.as_bytes()).unwrap();
+    let mut answers = Vec::new();
+    let refused = "_failure_leader_absent";
+    while String::from_utf8_lossy(&answers).matches(refused).count() < READS {
+        let mut part = [0; 4096];
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&answers));
+        answers.extend_from_slice(&part[..count]);
+    }
+    assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
 }
 
 /// A query that began at one node and continues at another one has every record up to its last

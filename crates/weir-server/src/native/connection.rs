@@ -72,6 +72,10 @@ pub(super) struct Connection<S> {
     pub(super) waits_until: Option<Instant>,
     /// Bytes of the response to the read at the front that found no room.
     pub(super) lacks: usize,
+    /// Whether a read of this turn waited for other nodes.
+    waited: bool,
+    /// The consistency for which a read of this turn waited in vain, and the refusal.
+    unconfirmed: Option<(Consistency, Refused)>,
     pub(super) listeners: Listeners,
     claims: Claims,
     received: Option<Received>,
@@ -160,6 +164,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             answers: Answers::default(),
             waits_until: None,
             lacks: 0,
+            waited: false,
+            unconfirmed: None,
             listeners,
             claims: Claims::default(),
             encoder: Encoder::default(),
@@ -204,7 +210,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 break;
             }
             // Let other connections of this thread run.
-            if self.listeners.goes_on() {
+            if self.goes_on() {
                 // Then poll the events of this connection.
                 tokio::task::yield_now().await;
             } else if progress {
@@ -252,11 +258,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn turn(&mut self) -> bool {
         let mut progress = false;
         self.stuck = false;
+        self.waited = false;
+        self.unconfirmed = None;
         for _ in 0..TURN_PACKETS {
             if !self.may_take() || !self.next_packet().await {
                 break;
             }
             progress = true;
+            // The packets after a refused read have waited as long, so their refusals need no wait.
+            if self.waited && self.unconfirmed.is_none() {
+                break;
+            }
         }
         let (state, mut fuel) = (&mut self.state, 0_u64);
         progress |= self
@@ -289,6 +301,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.leave(Closing::Bye);
         }
         progress
+    }
+
+    /// Whether the turn ended only to let others run.
+    fn goes_on(&self) -> bool {
+        self.waited || self.listeners.goes_on()
     }
 
     /// Whether the next packet may be processed.
@@ -421,6 +438,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::Pong => PacketResult::Yes,
             Message::Bye => {
+                self.listeners.end(None, &mut self.encoder, &mut self.out);
                 self.leave(Closing::Bye);
                 PacketResult::Yes
             }
@@ -441,10 +459,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.draining {
             return Err(Refused::plain(ErrorCode::Draining));
         }
-        if !self.may_again(listen.topic)? {
+        if !self.may_again(listen.topic, consistency).await? {
             return Ok(Read::Wait);
         }
-        self.wait_for_consistency(consistency).await?;
         let store = Arc::clone(&self.port.shared.store);
         let lags = |until| store.applied().0 < until;
         let ends = !listen.follow && listen.after != After::Latest;
@@ -504,7 +521,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.state.leave();
         self.closing = closing;
         self.written = Instant::now();
-        self.listeners.end(&mut self.encoder, &mut self.out);
+        // An END would mean that the listener has sent all records.
+        let text = "the connection ends before the listener";
+        let refused = Refused::new(ErrorCode::Draining, text);
+        let (encoder, out) = (&mut self.encoder, &mut self.out);
+        self.listeners.end(Some(&refused), encoder, out);
         self.claims.leave();
     }
 
@@ -672,7 +693,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Pending => {}
             }
         }
-        if self.may_take() && !self.ended && !self.no_room {
+        // After a wait, complete packets may be in the buffer.
+        if self.may_take() && !self.ended && !self.no_room && !self.waited {
             match self.poll_read(context) {
                 Poll::Ready(true) => ready = true,
                 Poll::Ready(false) => return Poll::Ready(Event::Broken),
@@ -684,7 +706,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let answered = self.answers.poll(&mut Context::from_waker(&waker));
             ready |= answered.is_ready() && !self.out.is_high();
         }
-        ready |= self.listeners.poll(context).is_ready() || self.listeners.goes_on();
+        ready |= self.listeners.poll(context).is_ready() || self.goes_on();
         if self.out.is_high() {
             // The pages are fetched again when the client accepts bytes.
             self.listeners.drop_fetched();

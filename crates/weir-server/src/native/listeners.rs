@@ -243,12 +243,21 @@ impl Listeners {
         Some(listener.reader.position().0)
     }
 
-    /// Ends all listeners.
-    pub(super) fn end(&mut self, encoder: &mut Encoder, out: &mut Outgoing) {
+    /// Ends all listeners: with END, or with a refusal.
+    pub(super) fn end(
+        &mut self,
+        refused: Option<&Refused>,
+        encoder: &mut Encoder,
+        out: &mut Outgoing,
+    ) {
         self.goes_on = false;
         self.lacks = 0;
         self.fetch.reset();
         for listener in self.list.drain(..) {
+            if let Some(refused) = refused {
+                refused.encode(&listener.tag, encoder, &mut out.bytes);
+                continue;
+            }
             let position = listener.reader.position().0;
             let message = Message::End { position };
             encoder.encode(&Packet::tagged(&listener.tag, message), &mut out.bytes);

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use weir::{ClientId, ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
+use weir::{
+    ClientId, ConnectOptions, ErrorCode, ReadFrom, StoreError, TopicQueryOptions, TopicView, Weir,
+    WeirError,
+};
 
 use crate::proxy::Proxy;
+use crate::query::some;
 use crate::world::{CLIENT, World, put};
 
 /// Puts 1 to `count` in a session through the proxy, many in flight. Checks that each value is
@@ -95,6 +99,46 @@ fn a_server_that_is_started_again_goes_on_with_the_session() {
             .value(),
         b"2499"
     );
+}
+
+#[test]
+fn a_server_that_drains_ends_no_reader_early() {
+    const RECORDS: usize = 800;
+    let mut world = World::new();
+    let topic = world.local().topic("t").unwrap();
+    topic.ensure().unwrap();
+    // 6 MB. A server sends 1 MiB before the client has read anything.
+    let value = format!("\"{}\"", "x".repeat(8_000));
+    for n in 0..RECORDS {
+        topic.put(format!("k{n:03}"), value.as_str()).unwrap();
+    }
+    let remote = world.connect();
+    let topic = remote.topic("t").unwrap();
+    let mut pages = topic.pages(ReadFrom::Start).unwrap();
+    let mut found = pages.next().unwrap().unwrap().iter().count();
+    world.drain();
+    found += pages
+        .map(|page| page.unwrap().iter().count())
+        .sum::<usize>();
+    assert_eq!(found, RECORDS + 1, "CREATE and the puts");
+
+    let mut latest = topic.latest(Duration::ZERO).unwrap();
+    assert!(latest.next().unwrap().unwrap().replay);
+    world.drain();
+    assert_eq!(latest.map(Result::unwrap).count(), RECORDS - 1);
+
+    for view in [TopicView::Log, TopicView::Latest] {
+        for push_down in [true, false] {
+            let mut options = TopicQueryOptions::new(["t"]);
+            options.view = view;
+            options.push_down = push_down;
+            let mut query = remote.query(options).unwrap();
+            let before = some(&mut query, 1).len();
+            world.drain();
+            let after = some(&mut query, usize::MAX).len();
+            assert_eq!(before + after, RECORDS, "{view:?} {push_down}");
+        }
+    }
 }
 
 #[test]

@@ -59,6 +59,15 @@ impl World {
         self.server = Some(serve(&self.store, self.address, |_| {}).0);
     }
 
+    /// Ends the server as an operator does, and starts another one at its address.
+    pub(crate) fn drain(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.drain();
+            server.wait().unwrap();
+        }
+        self.server = Some(serve(&self.store, self.address, |_| {}).0);
+    }
+
     /// Returns the values of the puts of a topic, in order.
     pub(crate) fn values(&self, topic: &str) -> Vec<String> {
         let mut reader = self.store.read(topic, ConsequenceOffset::ZERO).unwrap();

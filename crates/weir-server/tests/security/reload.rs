@@ -42,7 +42,7 @@ fn what_is_taken_back_is_gone_for_open_connections_too() {
     while let Some(answer) = listener.read() {
         answers += &answer;
     }
-    is(&answers, "_notice_end");
+    is(&answers, "_failure_draining");
     is(&answers, "_error_unauthenticated");
     assert!(!answers.contains("secret"), "{answers}");
 }

@@ -188,13 +188,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Checks a read that may be retried several times, and charges its rate once. Returns false if
-    /// there is still no room for its response.
-    pub(super) fn may_again(&mut self, topic: &str) -> Result<bool, Refused> {
-        if self.waits_until.is_none() && self.lacks == 0 {
+    /// Checks a read that may be retried several times. Charges its rate, and waits until it may
+    /// begin, only once. Returns false if there is still no room for its response.
+    pub(super) async fn may_again(
+        &mut self,
+        topic: &str,
+        consistency: Consistency,
+    ) -> Result<bool, Refused> {
+        let is_first = self.waits_until.is_none() && self.lacks == 0;
+        if is_first {
             self.paced(1, 0)?;
         }
         self.has(Right::Read, topic)?;
+        if is_first {
+            self.wait_for_consistency(consistency).await?;
+        }
         Ok(self.out.reserve(self.lacks))
     }
 
@@ -239,7 +247,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Retries the read later, because this node has not applied what it asks for.
+    /// Retries the request later, because this node has not applied the intention that the request
+    /// names. After `LAGGING`, refuses it.
     pub(super) fn wait_for_node(&mut self) -> Result<Read, Refused> {
         let until = *self.waits_until.get_or_insert(Instant::now() + LAGGING);
         if Instant::now() < until {
@@ -250,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Checks a read that is not retried, and waits until it may begin.
     pub(super) async fn may_read(
-        &self,
+        &mut self,
         right: Right,
         topic: &str,
         consistency: Consistency,
@@ -260,12 +269,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Waits until this node has applied everything that a read with this consistency must see.
-    pub(super) async fn wait_for_consistency(
-        &self,
-        consistency: Consistency,
-    ) -> Result<(), Refused> {
+    ///
+    /// All packets of a turn arrived before it, so the whole turn waits in vain only once.
+    async fn wait_for_consistency(&mut self, consistency: Consistency) -> Result<(), Refused> {
+        if consistency == Consistency::Local || self.port.shared.cluster.is_none() {
+            return Ok(());
+        }
+        if let Some((level, refused)) = &self.unconfirmed
+            && *level == consistency
+        {
+            return Err(refused.clone());
+        }
         let waited = self.port.shared.wait_for_consistency(consistency).await;
-        waited.map_err(|error| refuse::of_store(&error))
+        self.waited = true;
+        // The client was not silent: nothing was read from it meanwhile.
+        self.heard = Instant::now();
+        let waited = waited.map_err(|error| refuse::of_store(&error));
+        let refused = waited.as_ref().err();
+        self.unconfirmed = refused.map(|refused| (consistency, refused.clone()));
+        waited
     }
 
     async fn get(
@@ -276,10 +298,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         [at_least, applied]: [u64; 2],
         consistency: Consistency,
     ) -> Result<Read, Refused> {
-        if !self.may_again(topic)? {
+        if !self.may_again(topic, consistency).await? {
             return Ok(Read::Wait);
         }
-        self.wait_for_consistency(consistency).await?;
         let store = Arc::clone(&self.port.shared.store);
         let behind = (applied > 0 && store.applied().0 < applied)
             || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));
@@ -316,10 +337,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         offset: u64,
         consistency: Consistency,
     ) -> Result<Read, Refused> {
-        if !self.may_again(topic)? {
+        if !self.may_again(topic, consistency).await? {
             return Ok(Read::Wait);
         }
-        self.wait_for_consistency(consistency).await?;
         let absent = || Refused::plain(ErrorCode::RecordAbsent);
         let mut permit = None;
         let before = ConsequenceOffset(offset.checked_sub(1).ok_or_else(absent)?);
