@@ -186,7 +186,8 @@ impl TopicQuery {
         let kinds = options.kinds.iter().map(|kind| 1_u8 << *kind as u8);
         let kinds = kinds.fold(0, |all, kind| all | kind);
         let is_log = options.view == TopicView::Log;
-        let helped = options.push_down && backend.queries(is_log)?;
+        let can_query = backend.queries(is_log)?;
+        let helped = options.push_down && can_query;
         let query_part = if helped && plan.may_push_down() && has_default_limits(&options.budgets) {
             QueryPart::new(&text, plan.may_cut())
         } else {
@@ -212,9 +213,10 @@ impl TopicQuery {
                 let streams = !plan.is_ordered() || is_sorted(&options);
                 helped && streams && !leaves_out && cut.is_some() && resumed.is_none()
             }),
-            until: cut.filter(|_| helped && is_log),
+            // Not only to save work: a node that lags would end before these records.
+            until: cut.filter(|_| can_query && is_log),
             marks: cut.is_none(),
-            begins: !is_log && backend.queries(is_log)?,
+            begins: can_query && !is_log,
             query_part: query_part.map(Arc::new),
         };
         let shared = Shared {

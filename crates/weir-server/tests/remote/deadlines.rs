@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use weir::{
-    ErrorCode, ReadFrom, StoreError, TopicQueryOptions, TopicStep, Weir, WeirError, interruptible,
+    ConsequenceOffset, ErrorCode, ReadFrom, StoreError, TopicQueryOptions, TopicStep, Weir,
+    WeirError, interruptible,
 };
 use weir_query::Bounds;
 
+use crate::query::rows;
 use crate::redirect::{Script, peer};
+use crate::world::World;
 
 fn deaf(has_topic: bool) -> Weir {
     let (address, _) = peer(vec![Script::Deaf(has_topic)]);
@@ -70,6 +73,25 @@ fn a_query_has_a_deadline_of_its_own_and_waits_no_longer_than_its_caller() {
     };
     assert!(idle > 0, "the caller's time was over before");
     assert_eq!(code::<()>(Err(error)), ErrorCode::Deadline);
+}
+
+/// With and without a part of the query at the server.
+#[test]
+fn a_query_waits_for_a_node_that_lags() {
+    let world = World::new();
+    let topic = world.local().topic("t").unwrap();
+    topic.ensure().unwrap();
+    topic.put("k", "1").unwrap();
+    let mut reader = world.store.read("t", ConsequenceOffset::ZERO).unwrap();
+    let (page, mut bytes) = (reader.next_page().unwrap().unwrap(), Vec::new());
+    page.write_to(&mut bytes);
+    let (address, _) = peer(vec![Script::Lagging(bytes)]);
+    for push_down in [true, false] {
+        let remote = Weir::connect(&format!("weir://{address}")).unwrap();
+        let mut options = TopicQueryOptions::new(["t"]);
+        options.push_down = push_down;
+        assert_eq!(rows(&remote, &options), ["t 1"], "{push_down}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir::{ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
-use weir_protocol::{Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage};
+use weir_protocol::{Deframer, Encoder, HelloOk, Listen, Message, Packet, RefusalMessage};
 
 use crate::world::{CLIENT, World, put};
 
@@ -21,6 +21,9 @@ pub(crate) enum Script {
     /// Responds to HELLO and, with `true`, reports that a topic exists; ignores all other requests.
     Deaf(bool),
     Hello(String),
+    /// Has a topic with this page, and lags: refuses two requests for records up to an intention,
+    /// and ends those for all records at once.
+    Lagging(Vec<u8>),
     /// Responds to HELLO with this store id; refuses all other requests, because it knows no leader.
     Leaderless([u8; 16]),
     /// Redirects the first request, with this store id in HELLO.
@@ -51,6 +54,7 @@ pub(crate) fn peer(scripts: Vec<Script>) -> (SocketAddr, Seen) {
 
 fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
     let (mut deframer, mut bytes) = (Deframer::default(), Vec::new());
+    let mut lags = 2;
     let say = |stream: &mut S, packet: &Packet<'_>| {
         let mut out = Vec::new();
         Encoder::default().encode(packet, &mut out);
@@ -71,7 +75,7 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                             say(&mut stream, &Packet::new(Message::Refusal(refusal)));
                             return;
                         }
-                        Script::Request(..) | Script::Deaf(_) | Script::Leaderless(_) => {
+                        _ => {
                             let store = match script {
                                 Script::Request(_, store) | Script::Leaderless(store) => store,
                                 _ => &[3; 16],
@@ -105,7 +109,12 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                     refusal.count = Some(u64::from(*count));
                     say(&mut stream, &Packet::new(Message::Refusal(refusal)));
                 }
-                (Message::Applied, Script::Deaf(true)) => {
+                (Message::Listen(listen), Script::Lagging(page)) => {
+                    for message in lagging(listen, page, &mut lags) {
+                        say(&mut stream, &Packet::tagged(packet.tag, message));
+                    }
+                }
+                (Message::Applied, Script::Deaf(true) | Script::Lagging(_)) => {
                     let answer = Message::AppliedIs {
                         applied: 2,
                         settled: 2,
@@ -114,13 +123,13 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                     };
                     say(&mut stream, &Packet::tagged(packet.tag, answer));
                 }
-                (Message::Topic { topic }, Script::Deaf(true)) => {
+                (Message::Topic { topic }, Script::Deaf(true) | Script::Lagging(_)) => {
                     let line = format!("{topic} 1 1 1 2 1 10 -");
                     let (more, lines) = (false, line.as_bytes());
                     let answer = Message::TopicsAre { more, lines };
                     say(&mut stream, &Packet::tagged(packet.tag, answer));
                 }
-                (Message::Empty, _) | (_, Script::Deaf(_)) => {}
+                (Message::Empty, _) | (_, Script::Deaf(_) | Script::Lagging(_)) => {}
                 (_, Script::Leaderless(_)) => {
                     let mut refusal = RefusalMessage::new(ErrorCode::NoLeader);
                     refusal.retry_ms = Some(100);
@@ -142,6 +151,26 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
             Ok(count) => bytes.extend_from_slice(&more[..count]),
         }
     }
+}
+
+/// The responses of a node that lags `lags` times and then has a topic with this page.
+fn lagging<'a>(listen: &Listen<'_>, page: &'a [u8], lags: &mut u32) -> Vec<Message<'a>> {
+    let is_bounded = listen.query.until.is_some();
+    if is_bounded && *lags > 0 {
+        *lags -= 1;
+        let refusal = RefusalMessage::new(ErrorCode::Lagging);
+        return vec![Message::Refusal(refusal)];
+    }
+    let listening = Message::Listening {
+        position: 1,
+        first: 1,
+        last: 2,
+    };
+    let (from, replay) = (1, false);
+    let records = Message::Records { from, replay, page };
+    let end = Message::End { position: 3 };
+    let all = [Some(listening), is_bounded.then_some(records), Some(end)];
+    all.into_iter().flatten().collect()
 }
 
 fn code(error: WeirError) -> (ErrorCode, String) {

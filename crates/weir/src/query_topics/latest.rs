@@ -1,10 +1,10 @@
 //! Reads the latest values of one topic for a query: each key once, in byte order.
 //!
 //! Invariants:
-//! - A value is current at the time of its read, so it is never older than an earlier read of its
-//!   key.
-//! - The name of a position is the least key that can follow. A query that resumes there, on any
-//!   node, reads each key that stays in the topic once.
+//! - A value is current at the time of its read at the node that is read.
+//! - The name of a position is the least key that can follow. A query that resumes there with its
+//!   token, on any node, reads each key that stays in the topic once. After a broken connection, a
+//!   query reads what the node has applied.
 //! - A key never has two values.
 
 use std::time::Instant;

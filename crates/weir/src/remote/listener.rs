@@ -61,7 +61,7 @@ pub(crate) enum Next {
 /// The pause before a refused request is sent again.
 #[derive(Clone, Copy, Debug)]
 struct RetryPause {
-    /// When the first refusal arrived; reset by every record.
+    /// When the first refusal arrived; reset when the request is accepted.
     since: Instant,
     /// When to send the request again; `None`: it was sent.
     until: Option<Instant>,
@@ -291,7 +291,7 @@ impl Listener {
             since: Instant::now(),
             until: None,
             follow,
-            backoff: BackOff::default(),
+            backoff: BackOff::of_request(self.pushdown.until.is_some()),
         });
         let end = retry_pause.since.checked_add(self.remote.patience);
         let pause = retry_pause.backoff.of(answer, end);
@@ -449,7 +449,6 @@ impl Listener {
             let packet = packet_of(&bytes)?;
             match packet.message {
                 Message::Records { replay, page, .. } if self.key.is_some() => {
-                    self.retry_pause = None;
                     let read = Page::read_from(&bytes.slice_ref(page), 0)?;
                     self.credit(page.len() as u64, 1);
                     // An older server continues with new records.
@@ -468,7 +467,6 @@ impl Listener {
                     return Ok(Fetched::Page(read));
                 }
                 Message::Records { from, page, .. } => {
-                    self.retry_pause = None;
                     let from = from.max(self.next);
                     let read = Page::read_from(&bytes.slice_ref(page), from)?;
                     self.credit(page.len() as u64, read.len() as u64);
@@ -492,6 +490,8 @@ impl Listener {
                     self.listening = None;
                     return Ok(Fetched::End);
                 }
+                // The server has accepted the request: earlier refusals do not count.
+                Message::Listening { .. } => self.retry_pause = None,
                 // In latest values, they are before the received page; otherwise, before the next
                 // page.
                 Message::Skipped { count } if self.key.is_some() => self.skipped += count,
@@ -505,6 +505,8 @@ impl Listener {
                     self.listening = None;
                     if self.refused_for_now(&packet, follow) {
                         self.refusal = Some(refused(&refusal));
+                        // The next request returns the values again.
+                        self.bad = 0;
                         continue;
                     }
                     if self.fault.is_some() {

@@ -46,6 +46,8 @@ pub(super) fn random_fraction() -> f64 {
 pub(super) struct BackOff {
     pause: Duration,
     refusals: u32,
+    /// Whether the request is sent again until the node has applied the intention that it names.
+    until_applied: bool,
 }
 
 impl Default for BackOff {
@@ -53,11 +55,20 @@ impl Default for BackOff {
         Self {
             pause: PAUSE_FIRST,
             refusals: 0,
+            until_applied: false,
         }
     }
 }
 
 impl BackOff {
+    /// `until_applied`: the request is also sent again after `LAGGING`.
+    pub(super) fn of_request(until_applied: bool) -> Self {
+        Self {
+            until_applied,
+            ..Self::default()
+        }
+    }
+
     /// The pause before the request is sent again. `None` if the answer is final, or if no time is
     /// left.
     pub(super) fn of(&mut self, answer: &Packet<'_>, until: Option<Instant>) -> Option<Duration> {
@@ -65,7 +76,8 @@ impl BackOff {
             return None;
         };
         let code = refusal.code()?;
-        if !is_retryable(code) || code == ErrorCode::Redirect {
+        let waits = self.until_applied && code == ErrorCode::Lagging;
+        if !(is_retryable(code) || waits) || code == ErrorCode::Redirect {
             return None;
         }
         let asked = refusal.retry_ms.map(Duration::from_millis);
