@@ -98,7 +98,8 @@ pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>
             _ = older.wait_for(Option::is_some) => break,
             () = sleep(PAUSE) => {}
         }
-        // The answers to the last reports have the clocks of other nodes.
+        // The responses to the last reports contain the clocks of the other nodes. If this is the
+        // first known wall clock, note it.
         reports.note_clock();
         if is_ignored() {
             continue;

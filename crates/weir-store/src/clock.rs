@@ -10,8 +10,9 @@
 //! - The time is at most [`TIME_AHEAD_MS_MAX`] ahead of the monotonic clock, until a wall clock
 //!   that jumped has kept its new time for [`ACCEPT_JUMP_AFTER`].
 //! - All opens together add at most [`CLOSED_MS_MAX`] to the newest stamps, plus one minute for
-//!   each open. A wall clock that jumps after it was first known adds nothing. The sum starts again when a process has agreed with the wall clock for
-//!   [`ACCEPT_JUMP_AFTER`]. The bound does not apply if the caller trusts the wall clock.
+//!   each open. If the wall clock jumps after the first reading, the open does not add the jump. The
+//!   sum starts again when a process has agreed with the wall clock for [`ACCEPT_JUMP_AFTER`]. The
+//!   bound does not apply if the caller trusts the wall clock.
 
 use parking_lot::Mutex;
 use std::fmt;

@@ -54,7 +54,8 @@ pub struct ConnectOptions {
     pub agent: String,
     /// The writes that a node of a cluster must have applied before it answers a read, or starts a
     /// listener. `None`: `Linear` for keys; `Local` for records, listeners, queries, groups and
-    /// descriptions of topics. With `Some`, older servers refuse all reads except those of keys.
+    /// descriptions of topics. Older servers refuse `Leader` and `Linear` for all reads except
+    /// those of keys.
     pub consistency: Option<Consistency>,
     /// Whether the server reports that a write is queued for its log, before the verdict
     /// ([`Pending::wait_received`](crate::Pending::wait_received)). Costs one packet per write.

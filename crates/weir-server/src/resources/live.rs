@@ -84,14 +84,17 @@ impl EventStream {
         security.holds(&self.principal)
     }
 
-    /// Waits for news, at most for the heartbeat interval.
+    /// Waits for a change of the topic, at most for the heartbeat interval.
     pub(super) async fn wait(&mut self) -> WaitEnd {
         let heartbeat = Instant::now() + self.edge.shared.config.heartbeat;
         let draining = async {
             drop(self.phase.wait_for(|phase| *phase >= Phase::Draining).await);
         };
         tokio::select! {
-            changed = self.news.changed() => if changed.is_ok() { WaitEnd::Changed } else { WaitEnd::Closed },
+            changed = self.news.changed() => match changed {
+                Ok(()) => WaitEnd::Changed,
+                Err(_) => WaitEnd::Closed,
+            },
             () = draining => WaitEnd::Changed,
             () = tokio::time::sleep_until(heartbeat.min(self.ends)) => WaitEnd::Idle,
         }

@@ -24,7 +24,7 @@ pub(crate) enum ReadKind {
 }
 
 impl ReadKind {
-    /// The kind of the read with this number: each kind in turn.
+    /// The kind of read `number`: each kind in turn.
     pub(crate) fn nth(number: u64) -> Self {
         match number % 5 {
             0 => Self::Topic,
@@ -35,9 +35,10 @@ impl ReadKind {
         }
     }
 
-    /// Reads the newest offset of the topic, if this kind shows it. `None` if there is no answer.
+    /// The newest offset of the topic that a read of this kind returns. `None` if the read fails.
     ///
-    /// A record or a page shows only whether offset `floor` can be read.
+    /// `Page` and `Record` read from offset `floor` on: `floor - 1` if nothing is there, else the
+    /// offset of the last record that they return.
     pub(crate) fn newest(self, store: &Store, floor: u64) -> Option<u64> {
         let before = ConsequenceOffset(floor.saturating_sub(1));
         match self {

@@ -1,4 +1,4 @@
-//! The start of a read, its consistency, and its problems.
+//! The start of a read: its position, its wait for an offset, and its problems.
 
 use std::sync::Arc;
 use std::time::Duration;
