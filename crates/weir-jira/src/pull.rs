@@ -45,7 +45,7 @@ const FIELDS_OF_PROJECTS_MAX: usize = 20;
 const WORKLOGS: usize = 1000;
 /// Limit on the retries of one issue that lost a race with another process.
 const RACES_MAX: u32 = 10;
-/// The member of a stored project with the time from which its worklogs were hidden, in
+/// The member of a stored project with the time from which its worklogs may have been hidden, in
 /// milliseconds.
 const WORKLOGS_HIDDEN: &str = "worklogs_hidden_ms";
 /// A census that would remove more than one fifth (1 / `GONE_PART`) of a project needs a
@@ -122,6 +122,9 @@ struct Cursor {
     /// before the first pull.
     #[serde(default)]
     worklogs_ms: Option<i64>,
+    /// The time from which the feed of changed worklogs was last read.
+    #[serde(default)]
+    worklogs_from_ms: Option<i64>,
     /// As `worklogs_ms`, for deleted worklogs.
     #[serde(default)]
     deleted_worklogs_ms: Option<i64>,
@@ -333,8 +336,9 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Reads which projects are visible. The feeds of worklogs omit a hidden project, so they are
-    /// read again from the time at which it was found to be hidden, once it is visible.
+    /// Reads which projects are visible. The worklog feeds omit hidden projects. When a project
+    /// becomes visible again, the feeds are read again from the start of the last read before a pull
+    /// found it hidden: that read may have omitted it already.
     fn projects(&mut self) -> Result<()> {
         let mut found: BTreeMap<String, Value> = BTreeMap::new();
         let shown: Vec<Value> = if self.is_cloud() {
@@ -346,14 +350,15 @@ impl<'a> Pull<'a> {
             let id = text(&project["id"]);
             found.insert(id, json!({"project": project, "visible": true}));
         }
-        let worklogs_ms = self.worklogs_ms();
+        let from_ms = self.cursor.worklogs_from_ms;
+        let from_ms = from_ms.unwrap_or_else(|| self.worklogs_ms());
         for (id, mut value) in self.replica.projects()? {
             let Entry::Vacant(hidden) = found.entry(id) else {
                 self.reread_worklogs(value[WORKLOGS_HIDDEN].as_i64())?;
                 continue;
             };
             if value[WORKLOGS_HIDDEN].is_null() {
-                value[WORKLOGS_HIDDEN] = worklogs_ms.into();
+                value[WORKLOGS_HIDDEN] = from_ms.into();
             }
             value["visible"] = false.into();
             hidden.insert(value);
@@ -854,6 +859,7 @@ impl<'a> Pull<'a> {
         }
         let (deleted, deleted_until) = self.feed("worklog/deleted", deleted_since - overlap_ms)?;
         self.remove_worklogs(&deleted.iter().map(u64::to_string).collect())?;
+        self.cursor.worklogs_from_ms = Some(changed_since);
         self.cursor.worklogs_ms = Some(until.max(changed_since));
         self.cursor.deleted_worklogs_ms = Some(deleted_until.max(deleted_since));
         self.save()

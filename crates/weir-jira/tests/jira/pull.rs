@@ -1,7 +1,12 @@
 //! First pull, changes, moves, deletions, lost projects.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use weir_jira::client::Client;
 use weir_jira::index::Index;
+use weir_jira::pull::pull;
 use weir_jira::replica::Location;
 use weir_jira::sim::SimOptions;
 use weir_jira::{JiraError, offline, site_query};
@@ -411,6 +416,50 @@ fn worklogs_that_change_while_their_project_is_hidden_are_found() {
     let lists = log.as_array().unwrap().iter();
     let lists = lists.filter(|request| request["path"].to_string().contains("worklog/list"));
     assert_eq!(lists.count(), 0);
+}
+
+/// The account loses a project after a pull has read the list of projects, and before the pull
+/// reads the feeds of worklogs.
+#[test]
+fn worklogs_of_a_project_that_is_lost_during_a_pull_are_found() {
+    let world = Arc::new(World::new(SimOptions {
+        worklogs: 2,
+        ..small()
+    }));
+    world.pull();
+    let site = world.site();
+    let mut worked = site.values().filter(|issue| {
+        let worklogs = &issue["fields"]["worklog"]["worklogs"];
+        issue["fields"]["project"]["key"] == "AA" && !worklogs[0].is_null()
+    });
+    let changed = worked.next().unwrap();
+    let seconds = || {
+        let location = world.replica.locate(changed["key"].as_str().unwrap());
+        let worklogs = world.replica.worklogs(&location.unwrap().unwrap());
+        worklogs.unwrap()[0]["timeSpentSeconds"].clone()
+    };
+    let id = &changed["fields"]["worklog"]["worklogs"][0]["id"];
+    let new = json!({"id": id, "timeSpentSeconds": 3600});
+    let body = json!({"issue": changed["key"], "worklog": new});
+    world.sim.control("POST", "/_sim/edit", &body);
+    world.advance(86_400_000);
+    let path = "/rest/api/3/worklog/updated";
+    world.fault("GET", path, 1, 1, &json!({"name": "503"}));
+    let shared = Arc::clone(&world);
+    let pause = Arc::new(move |_| {
+        let body = json!({"project": "AA", "visible": false});
+        shared.sim.control("POST", "/_sim/revoke", &body);
+    });
+    let client = Client::with(&world.sim.url(), None, Duration::from_mins(5), pause).unwrap();
+    pull(&client, &world.replica, &world.options()).unwrap();
+    world.advance(86_400_000);
+    world.pull();
+    assert_ne!(seconds(), 3600);
+    let body = json!({"project": "AA", "visible": true});
+    world.sim.control("POST", "/_sim/revoke", &body);
+    world.advance(86_400_000);
+    world.pull();
+    assert_eq!(seconds(), 3600);
 }
 
 #[test]
