@@ -322,15 +322,8 @@ impl<'a> Outbox<'a> {
         for (name, text) in assignments {
             let info = meta::field(known, name)?;
             let held = &current[info.id.as_str()];
-            let value = match values::read(self.replica, info, text, held)? {
-                Reading::Value(value) => value,
-                Reading::Set(edit) => {
-                    let mut list = held.clone();
-                    overlay::apply_set(&mut list, &edit);
-                    list
-                }
-            };
-            fields.insert(info.id.clone(), value);
+            let reading = values::read(self.replica, info, text, held)?;
+            fields.insert(info.id.clone(), plain_value(reading, held));
         }
         Ok(fields)
     }
@@ -924,6 +917,18 @@ impl<'a> Outbox<'a> {
         match values::read(self.replica, meta::field(&known, field)?, text, &theirs)? {
             Reading::Value(value) => Ok(value),
             Reading::Set(_) => Err(JiraError::Change("lists have no conflicts".to_owned())),
+        }
+    }
+}
+
+/// The value of a field that was `held` before; a list is complete.
+fn plain_value(reading: Reading, held: &Value) -> Value {
+    match reading {
+        Reading::Value(value) => value,
+        Reading::Set(edit) => {
+            let mut list = held.clone();
+            overlay::apply_set(&mut list, &edit);
+            list
         }
     }
 }

@@ -36,8 +36,21 @@ pub(crate) fn read(
     text: &str,
     current: &Value,
 ) -> Result<Reading> {
+    read_again(replica, info, text, current, &SetEdit::default())
+}
+
+/// Parses the corrected text of a value. A list keeps the items of `held` whose names the text has:
+/// a name can have a comma, and two items can have one name.
+pub(crate) fn read_again(
+    replica: &Replica,
+    info: &FieldInfo,
+    text: &str,
+    current: &Value,
+    held: &SetEdit,
+) -> Result<Reading> {
     if let FieldKind::List(item) = &info.kind {
-        return list(replica, info, item, text, current).map(Reading::Set);
+        let item = |name: &str| one(replica, info, item, name, &Value::Null);
+        return list(info, item, parts(text, held), current).map(Reading::Set);
     }
     if text.trim().is_empty() && info.kind != FieldKind::Rich {
         if info.required || info.id == "summary" {
@@ -192,34 +205,65 @@ pub(crate) fn person(replica: &Replica, text: &str) -> std::result::Result<Value
     }
 }
 
-/// Parses a list: `a,b` replaces the whole list; `+a,-b` adds and removes.
+/// A part of the text of a list: `+` or `-` or nothing, a name, and the held item that it names.
+type Part<'t> = (&'t str, &'t str, Option<Value>);
+
+/// Splits the text of a list at its commas, after the names of held items. Each held item is found
+/// once, and one with the sign of the part first.
+fn parts<'t>(text: &'t str, held: &SetEdit) -> Vec<Part<'t>> {
+    let add = held.add.iter().map(|item| ("+", item));
+    let remove = held.remove.iter().map(|item| ("-", item));
+    let signed = add.chain(remove);
+    let mut unused: Vec<(&str, String, &Value)> = signed
+        .map(|(sign, item)| (sign, op::text(item), item))
+        .collect();
+    let between = |letter: char| letter == ',' || letter.is_whitespace();
+    let mut parts = Vec::new();
+    let mut rest = text.trim_start_matches(between);
+    while !rest.is_empty() {
+        let (sign, after) = match rest.split_at_checked(1) {
+            Some((sign @ ("+" | "-"), after)) => (sign, after.trim_start()),
+            _ => ("", rest),
+        };
+        let found = unused
+            .iter()
+            .enumerate()
+            .filter_map(|(at, (own, name, _))| {
+                let tail = after.strip_prefix(name.as_str())?.trim_start();
+                let ends = !name.is_empty() && (tail.is_empty() || tail.starts_with(','));
+                // The longest name leaves the shortest tail.
+                ends.then_some((tail, *own != sign, at))
+            });
+        let found = found.min_by_key(|(tail, differs, _)| (tail.len(), *differs));
+        let (tail, item) = match found {
+            Some((tail, _, at)) => (tail, Some(unused.remove(at).2.clone())),
+            None => (after.find(',').map_or("", |at| after.split_at(at).1), None),
+        };
+        let name = after.strip_suffix(tail).unwrap_or(after).trim_end();
+        parts.push((sign, name, item));
+        rest = tail.trim_start_matches(between);
+    }
+    parts
+}
+
+/// Parses a list: `a,b` replaces the whole list; `+a,-b` adds and removes. `item` parses a name.
 fn list(
-    replica: &Replica,
     info: &FieldInfo,
-    kind: &FieldKind,
-    text: &str,
+    item: impl Fn(&str) -> Result<Value>,
+    parts: Vec<Part<'_>>,
     current: &Value,
 ) -> Result<SetEdit> {
-    let parts = text
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
-    let parts: Vec<&str> = parts.collect();
-    let held: Vec<Value> = current.as_array().cloned().unwrap_or_default();
+    let before: Vec<Value> = current.as_array().cloned().unwrap_or_default();
     let within = |items: &[Value], wanted: &Value| items.iter().any(|item| op::same(item, wanted));
-    let steps = parts.iter().any(|part| part.starts_with(['+', '-']));
+    let steps = parts.iter().any(|(sign, ..)| !sign.is_empty());
     let mut edit = SetEdit::default();
     let mut whole = Vec::new();
-    for part in parts {
-        let (sign, name) = match part.split_at_checked(1) {
-            Some((sign @ ("+" | "-"), name)) => (sign, name),
-            _ if steps => {
-                let what = format!("{part:?} needs + or -, as the others have");
-                return Err(wrong(info, what));
-            }
-            _ => ("", part),
-        };
-        let item = one(replica, info, kind, name, &Value::Null)?;
+    for (sign, name, known) in parts {
+        if steps && sign.is_empty() {
+            let what = format!("{name:?} needs + or -, as the others have");
+            return Err(wrong(info, what));
+        }
+        let item = known.map_or_else(|| item(name), Ok)?;
         match sign {
             "+" => edit.add.push(item),
             "-" => edit.remove.push(item),
@@ -227,12 +271,12 @@ fn list(
         }
     }
     if steps {
-        edit.add.retain(|item| !within(&held, item));
-        edit.remove.retain(|item| within(&held, item));
+        edit.add.retain(|item| !within(&before, item));
+        edit.remove.retain(|item| within(&before, item));
     } else {
-        let added = whole.iter().filter(|item| !within(&held, item));
+        let added = whole.iter().filter(|item| !within(&before, item));
         edit.add = added.cloned().collect();
-        let gone = held.iter().filter(|item| !within(&whole, item));
+        let gone = before.iter().filter(|item| !within(&whole, item));
         edit.remove = gone.cloned().collect();
     }
     Ok(edit)

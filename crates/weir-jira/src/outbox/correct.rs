@@ -1,9 +1,9 @@
 //! Corrections of operations that were not sent, or that the site rejected.
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Outbox, RACES_MAX, body, read, write};
+use super::{Outbox, RACES_MAX, body, plain_value, read, write};
 use crate::error::{JiraError, Result};
 use crate::meta::{self, FieldInfo, FieldKind};
 use crate::op::{self, Action, Op, SetEdit, State};
@@ -93,7 +93,10 @@ impl Outbox<'_> {
             }
             let mut held = self.texts(&op)?.into_iter();
             if !held.any(|held| held.field == field && held.text == before) {
-                let text = format!("{field} of operation {number} has another text meanwhile");
+                let text = format!(
+                    "{field} of operation {number} was changed meanwhile: read it again, then \
+                     correct it"
+                );
                 return Err(JiraError::Change(text));
             }
             self.set_text(&mut op, field, text)?;
@@ -190,10 +193,14 @@ impl Outbox<'_> {
         text: &str,
         held: &Value,
     ) -> Result<Value> {
-        let assignment = [(field.to_owned(), text.to_owned())];
-        let values = self.plain_fields(known, &assignment, &json!({field: held}))?;
-        let value = values.into_iter().next();
-        Ok(value.map(|(_, value)| value).unwrap_or_default())
+        let info = meta::field(known, field)?;
+        let add = held.as_array().cloned().unwrap_or_default();
+        let items = SetEdit {
+            add,
+            ..SetEdit::default()
+        };
+        let reading = values::read_again(self.replica, info, text, held, &items)?;
+        Ok(plain_value(reading, held))
     }
 
     /// A text as the change of a list, in place of `held`. The list is `shown` after `held`.
@@ -216,7 +223,7 @@ impl Outbox<'_> {
         if text.trim().is_empty() {
             return Ok(SetEdit::default());
         }
-        match values::read(self.replica, info, text, &before)? {
+        match values::read_again(self.replica, info, text, &before, held)? {
             Reading::Set(edit) => Ok(edit),
             Reading::Value(_) => {
                 let text = format!("{field} is no longer a list: drop the change instead");
@@ -274,7 +281,19 @@ impl Outbox<'_> {
         if field == "link" {
             return self.link_action(&op.issue, text, other, *remove);
         }
-        let other = self.target(&Overlay::load(self.replica)?, text.trim())?;
+        let overlay = Overlay::load(self.replica)?;
+        let other = self.target(&overlay, text.trim())?;
+        let creates_later = |own: &Op| {
+            let creates = matches!(own.action, Action::Create { .. });
+            creates && own.created.is_none() && own.number > op.number
+        };
+        if overlay.of_issue(&other.id).iter().any(creates_later) {
+            let text = format!(
+                "{} is created after operation {}: drop this link, then link again",
+                other.key, op.number
+            );
+            return Err(JiraError::Change(text));
+        }
         self.link_action(&op.issue, &phrase, other.id, *remove)
     }
 }

@@ -1,6 +1,6 @@
 //! Changes without a site: which are queued, which are rejected, and what the user sees.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_jira::index::Index;
 use weir_jira::offline;
 use weir_jira::op::{Action, State};
@@ -216,4 +216,70 @@ fn a_text_is_edited_as_org() {
         outbox.edit_base("AA-1").unwrap().text("description"),
         edited
     );
+}
+
+/// People in a list whose names have a comma, are equal, or are no longer known.
+#[test]
+fn a_corrected_list_keeps_items_by_their_names() {
+    let world = pulled();
+    let person = |account: &str, name: &str| json!({"accountId": account, "displayName": name});
+    let kept = [
+        person("a1", "Alex Kim"),
+        person("a2", "Alex Kim"),
+        person("b", "Berg, Ann"),
+    ];
+    let known = |last: Value| {
+        let all: Vec<Value> = kept.iter().cloned().chain([last]).collect();
+        world.replica.store("meta", "users", &all).unwrap();
+    };
+    let schema = json!({"type": "array", "items": "user"});
+    let field = json!({"fieldId": "people", "name": "People", "schema": schema});
+    world.edit("AA-2", &json!({"people": [person("a2", "Alex Kim")]}));
+    world.pull();
+    for key in ["AA-1", "AA-2"] {
+        let id = world.replica.issue(key).unwrap()["id"].clone();
+        let name = format!("edit.{}", id.as_str().unwrap());
+        let fields = json!({"people": field});
+        world.replica.store("meta", &name, &fields).unwrap();
+    }
+    let summary = json!({"fieldId": "summary", "name": "Summary", "schema": {"type": "string"}});
+    let types = json!({"types": [{"id": "1", "name": "Task", "fields": [summary, field]}]});
+    world.replica.store("meta", "create.10000", &types).unwrap();
+    let outbox = world.outbox();
+    known(person("c", "Ann"));
+    let edit = |key: &str, value: &str| outbox.edit(key, &[text("people", value)]).unwrap();
+    edit("AA-1", "+a1,+a2,+b,+c");
+    edit("AA-2", "+a1,-a2");
+    let new = [text("people", "a1,a2,b,c")];
+    outbox.create("AA", "Task", "New", &new, None).unwrap();
+    known(person("d", "Anna"));
+    let correct = |op: &str, before: &str, after: &str| {
+        let op = outbox.correct(op, "people", before, after).unwrap();
+        let accounts = |all: &[Value]| {
+            let all = all.iter().map(|item| item["accountId"].clone());
+            all.collect::<Value>()
+        };
+        match op.action {
+            Action::Edit { sets, .. } => {
+                let edit = &sets["people"];
+                (accounts(&edit.add), accounts(&edit.remove))
+            }
+            Action::Create { fields, .. } => {
+                let list = fields["people"].as_array().unwrap();
+                (accounts(list), json!([]))
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let before = "+Alex Kim,+Alex Kim,+Berg, Ann,+Ann";
+    let after = "+Ann,, +Berg, Ann ,+Alex Kim,+Anna,+Alex Kim";
+    let found = correct("1", before, after);
+    assert_eq!(found, (json!(["c", "b", "a1", "d", "a2"]), json!([])));
+    let after = "-Alex Kim,+Alex Kim,+Anna";
+    let found = correct("2", "+Alex Kim,-Alex Kim", after);
+    assert_eq!(found, (json!(["a1", "d"]), json!(["a2"])));
+    let before = "Alex Kim,Alex Kim,Berg, Ann,Ann";
+    let after = "Alex Kim,Alex Kim,Ann,Berg, Ann,Anna";
+    let found = correct("3", before, after);
+    assert_eq!(found, (json!(["a1", "a2", "b", "c", "d"]), json!([])));
 }

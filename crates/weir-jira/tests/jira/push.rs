@@ -245,6 +245,22 @@ fn a_watcher_and_a_link_are_corrected() {
     world.converged();
 }
 
+/// The push sends a link before it sends a later creation.
+#[test]
+fn a_link_is_not_corrected_to_an_issue_that_a_later_change_creates() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.link("AA-1", "blocks", "AA-2", false).unwrap();
+    outbox.create("AA", "Task", "New", &[], None).unwrap();
+    let early = outbox.correct("1", "issue", "AA-2", "AA+2").unwrap_err();
+    assert!(early.to_string().contains("link again"), "{early}");
+    outbox.link("AA-1", "blocks", "AA-3", false).unwrap();
+    outbox.correct("3", "issue", "AA-3", "AA+2").unwrap();
+    world.push_all();
+    let links = world.there("AA-1")["fields"]["issuelinks"].clone();
+    assert_eq!(links.as_array().unwrap().len(), 2, "{links}");
+}
+
 /// A field that only the screen of a transition has.
 #[test]
 fn a_field_of_a_transition_is_corrected() {
