@@ -1,19 +1,17 @@
 //! The gate: the order of its steps, and the steps that only call cargo.
 //!
 //! Invariant: every step that compiles uses the dev profile and the features of the whole
-//! workspace, so that clippy and doc share what they check. Tests could not use it: they need
-//! compiled crates.
+//! workspace, so that clippy, doc and tests share builds and nothing is built twice.
 
-use crate::steps::{self, COMMAND_FEATURES, FEATURES, Step, cargo, checking_cargo, succeed};
+use crate::steps::{self, COMMAND_FEATURES, FEATURES, Step, cargo, succeed};
 use crate::suites;
 use crate::tree;
 use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Instant;
 
-/// The steps that compile nothing. They are first, so that a wrong import fails before a build
-/// starts.
-const READING_STEPS: &[Step] = &[
+/// Cheap steps first, so that a wrong import fails before a build starts.
+const STEPS: &[Step] = &[
     Step {
         name: "fmt",
         run: fmt,
@@ -38,10 +36,6 @@ const READING_STEPS: &[Step] = &[
         name: "features",
         run: features,
     },
-];
-
-/// The steps that compile.
-const COMPILING_STEPS: &[Step] = &[
     Step {
         name: "clippy",
         run: clippy,
@@ -54,28 +48,15 @@ const COMPILING_STEPS: &[Step] = &[
 
 /// Runs all steps, and stops at the first failure.
 pub(crate) fn check() -> anyhow::Result<()> {
-    steps::all(READING_STEPS)?;
-    steps::all(COMPILING_STEPS)
+    steps::all(STEPS)
 }
 
 /// Runs all steps and all tests, also after a failure, and prints the totals. Returns `false` if
 /// anything failed.
 pub(crate) fn test() -> anyhow::Result<bool> {
     crate::setup::setup()?;
-    let (mut summary, mut beside) = (suites::Summary::default(), suites::Summary::default());
-    count(READING_STEPS, &mut summary);
-    // A build does not keep two processors busy all the time.
-    std::thread::scope(|scope| {
-        scope.spawn(|| count(COMPILING_STEPS, &mut beside));
-        suites::all(&mut summary)
-    })?;
-    summary.merge(beside);
-    Ok(summary.close())
-}
-
-/// Runs steps, also after a failure, and counts them.
-fn count(steps: &[Step], summary: &mut suites::Summary) {
-    for step in steps {
+    let mut summary = suites::Summary::default();
+    for step in STEPS {
         let start = Instant::now();
         let result = steps::one(step);
         summary.took(step.name, start.elapsed());
@@ -84,6 +65,8 @@ fn count(steps: &[Step], summary: &mut suites::Summary) {
         }
         summary.step(step.name, result.is_ok());
     }
+    suites::all(&mut summary)?;
+    Ok(summary.close())
 }
 
 /// Checks a server against the description of the HTTP API.
@@ -235,8 +218,8 @@ pub(crate) fn clippy() -> anyhow::Result<()> {
         "-D",
         "warnings",
     ];
-    succeed(&mut checking_cargo(&arguments)?)?;
-    let mut bare = checking_cargo(&["clippy", "--locked", "--quiet"])?;
+    succeed(&mut cargo(&arguments))?;
+    let mut bare = cargo(&["clippy", "--locked", "--quiet"]);
     succeed(bare.args(BARE).args(["--", "-D", "warnings"]))
 }
 
@@ -250,5 +233,5 @@ pub(crate) fn doc() -> anyhow::Result<()> {
         "--locked",
         "--quiet",
     ];
-    succeed(checking_cargo(&arguments)?.env("RUSTDOCFLAGS", "-D warnings"))
+    succeed(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
 }

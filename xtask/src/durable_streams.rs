@@ -110,7 +110,7 @@ fn read(report: &Value, report_verdict: ReportVerdict<'_>) -> anyhow::Result<usi
 }
 
 /// The program `node`. Fetches the suite if it is missing.
-pub(crate) fn tool(target: &Path) -> Result<PathBuf, String> {
+fn tool(target: &Path) -> Result<PathBuf, String> {
     let package = tree::root().join(FOLDER);
     let (node, npm) = programs(target)?;
     let folder = target.join("tools/durable-streams");

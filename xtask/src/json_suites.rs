@@ -78,7 +78,7 @@ fn read(example: &str, lines: &str, report_verdict: ReportVerdict<'_>) -> anyhow
 }
 
 /// The folder of the packages, which are fetched if they are missing.
-pub(crate) fn packages(target: &Path) -> anyhow::Result<PathBuf> {
+fn packages(target: &Path) -> anyhow::Result<PathBuf> {
     let list = tree::root().join(FOLDER);
     let folder = target.join("tools/json-suites");
     programs(target)

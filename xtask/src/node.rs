@@ -121,7 +121,7 @@ fn first(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<Verdict> {
 }
 
 /// Node, npm, and the folder of the tools, which are fetched if they are missing.
-pub(crate) fn tool(target: &Path) -> Result<(PathBuf, Make, PathBuf), String> {
+fn tool(target: &Path) -> Result<(PathBuf, Make, PathBuf), String> {
     let (node, npm) = programs(target)?;
     let version = finish(Command::new(&node).args(["-p", "process.versions.node.split('.')[0]"]))?;
     let version = String::from_utf8_lossy(&version).trim().to_owned();

@@ -84,7 +84,7 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
 }
 
 /// The program `node` and the folder of the packages, which are fetched if they are missing.
-pub(crate) fn tool(target: &Path) -> Result<(PathBuf, PathBuf), String> {
+fn tool(target: &Path) -> Result<(PathBuf, PathBuf), String> {
     let package = tree::root().join(FOLDER);
     let (node, npm) = programs(target)?;
     let folder = target.join("tools/openapi-client");

@@ -145,7 +145,7 @@ pub(crate) fn read(report: &str, report_verdict: ReportVerdict<'_>) -> anyhow::R
 }
 
 /// The folder of the tools, which are fetched if they are missing.
-pub(crate) fn tool(target: &Path) -> Result<PathBuf, String> {
+fn tool(target: &Path) -> Result<PathBuf, String> {
     let version =
         finish(Command::new("python3").args(["-c", "import sys; print(sys.version_info[1])"]));
     let version = String::from_utf8_lossy(&version?).trim().to_owned();

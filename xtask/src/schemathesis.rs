@@ -90,7 +90,7 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
 }
 
 /// The folder of the packages, which are fetched if they are missing.
-pub(crate) fn tool(target: &Path) -> Result<PathBuf, String> {
+fn tool(target: &Path) -> Result<PathBuf, String> {
     let list = tree::root().join(FOLDER).join("requirements.txt");
     let folder = target.join("tools/schemathesis");
     tool_folder(&folder, &list, |place| {

@@ -60,19 +60,6 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// A cargo command that checks sources and compiles no program. Its folder is below that of the
-/// build, so that both can run at the same time: cargo locks a folder.
-pub(crate) fn checking_cargo(arguments: &[&str]) -> anyhow::Result<Command> {
-    let here = std::env::current_exe().context("the place of this command")?;
-    let target = here
-        .ancestors()
-        .nth(2)
-        .context("a command without folder")?;
-    let mut command = cargo(arguments);
-    command.env("CARGO_TARGET_DIR", target.join("check"));
-    Ok(command)
-}
-
 /// Options for test builds of one package, so that it shares all other crates with the workspace
 /// (`xtask/workspace-features`).
 pub(crate) const FEATURES: &[&str] = &["--features", "workspace-features"];

@@ -50,7 +50,7 @@ impl Summary {
     }
 
     /// Adds the counts of another thread.
-    pub(crate) fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         for (name, counts) in other.suites {
             let suite = self.suite(&name);
             suite.passed += counts.passed;
@@ -265,10 +265,7 @@ const LANGUAGES: &[(&str, Suite)] = &[
 ///
 /// Two concurrent binaries keep two cores busy while tests wait for disks and processes.
 pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
-    let queue = std::thread::scope(|scope| {
-        scope.spawn(fetch_tools);
-        rust::queue(summary)
-    })?;
+    let queue = rust::queue(summary)?;
     let mut beside = Summary::default();
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| queue.work(&mut beside));
@@ -284,20 +281,6 @@ pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
     });
     summary.merge(beside);
     Ok(())
-}
-
-/// Fetches the tools of the suites, while the tests are built. A suite reports a missing tool.
-fn fetch_tools() {
-    let target = tree::root().join("target");
-    let compilers = wasm::Compilers::new(target.clone());
-    drop(compilers.get_zig());
-    drop(compilers.get_assemblyscript());
-    drop(schemathesis::tool(&target));
-    drop(openapi_client::tool(&target));
-    drop(durable_streams::tool(&target));
-    drop(json_suites::packages(&target));
-    drop(python::tool(&target));
-    drop(node::tool(&target));
 }
 
 /// Runs all tests of the Rust workspace: one suite for each crate, with documentation examples.

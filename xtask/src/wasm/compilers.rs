@@ -15,13 +15,13 @@ use std::process::Command;
 pub(super) const TARGET: &str = "wasm32-unknown-unknown";
 
 /// The locations of the compilers.
-pub(crate) struct Compilers {
+pub(super) struct Compilers {
     target: PathBuf,
 }
 
 impl Compilers {
     /// Uses `target` as the folder for all generated files.
-    pub(crate) fn new(target: PathBuf) -> Self {
+    pub(super) fn new(target: PathBuf) -> Self {
         Self { target }
     }
 
@@ -54,7 +54,7 @@ impl Compilers {
     }
 
     /// Fetches the package `ziglang` if it is missing.
-    pub(crate) fn get_zig(&self) -> Result<(), String> {
+    pub(super) fn get_zig(&self) -> Result<(), String> {
         let list = tree::root().join("programs/zig/requirements.txt");
         tool_folder(&self.ziglang(), &list, |place| {
             println!("wasm: fetching ziglang (97 MiB, 413 MiB unpacked)");
@@ -82,7 +82,7 @@ impl Compilers {
     }
 
     /// Fetches the package `assemblyscript` if it is missing.
-    pub(crate) fn get_assemblyscript(&self) -> Result<(), String> {
+    pub(super) fn get_assemblyscript(&self) -> Result<(), String> {
         let package = tree::root().join("programs/assemblyscript");
         let list = package.join("package-lock.json");
         finish(Command::new("node").arg("--version"))?;
