@@ -68,33 +68,29 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
             match (&packet.message, script) {
                 (Message::Hello(hello), _) => {
                     tokens.lock().unwrap().push(hello.token.to_vec());
-                    match script {
-                        Script::Hello(to) => {
-                            refusal.fatal = true;
-                            refusal.address = to.as_bytes();
-                            say(&mut stream, &Packet::new(Message::Refusal(refusal)));
-                            return;
-                        }
-                        _ => {
-                            let store = match script {
-                                Script::Request(_, store) | Script::Leaderless(store) => store,
-                                _ => &[3; 16],
-                            };
-                            let hello = HelloOk {
-                                version: b"weir/1",
-                                store: *store,
-                                level: b"memory",
-                                next: u64::from(!hello.client.is_none()),
-                                window: 100,
-                                window_bytes: 1 << 20,
-                                key_bytes_max: 1000,
-                                value_bytes_max: 1 << 20,
-                                features: b"groups query chain",
-                                ..HelloOk::default()
-                            };
-                            say(&mut stream, &Packet::new(Message::HelloOk(hello)));
-                        }
+                    if let Script::Hello(to) = script {
+                        refusal.fatal = true;
+                        refusal.address = to.as_bytes();
+                        say(&mut stream, &Packet::new(Message::Refusal(refusal)));
+                        return;
                     }
+                    let store = match script {
+                        Script::Request(_, store) | Script::Leaderless(store) => store,
+                        _ => &[3; 16],
+                    };
+                    let hello = HelloOk {
+                        version: b"weir/1",
+                        store: *store,
+                        level: b"memory",
+                        next: u64::from(!hello.client.is_none()),
+                        window: 100,
+                        window_bytes: 1 << 20,
+                        key_bytes_max: 1000,
+                        value_bytes_max: 1 << 20,
+                        features: b"groups query chain",
+                        ..HelloOk::default()
+                    };
+                    say(&mut stream, &Packet::new(Message::HelloOk(hello)));
                 }
                 (Message::Write { count, .. }, Script::Leaderless(_)) => {
                     let mut refusal = RefusalMessage::new(ErrorCode::NoLeader);
