@@ -23,6 +23,9 @@ const PADDING_MAX: usize = 4_096;
 /// A quick run checks cells in one part of this number of parts of its time: it executes each cell in
 /// the check, to find the size of a batch, and in the first round.
 const QUICK_PARTS: f64 = 3.0;
+/// Any contender may take this long for an answer, however short a quick run is: on a busy machine, a
+/// program takes this long to start.
+const ANSWER_MIN: Duration = Duration::from_secs(10);
 
 /// The data that every block needs.
 pub(crate) struct Session {
@@ -157,11 +160,11 @@ impl Session {
 
     pub(crate) fn launch(&self, rng: &mut SplitMix64) -> Launch {
         let header = &self.experiment.header;
-        // A quick run must not wait for one answer longer than for the whole experiment.
+        // A quick run waits for one answer no longer than for the whole experiment.
         let timeout = Duration::from_secs(header.timeout_s);
         let budget = self.budget().filter(|_| self.options.quick);
         let timeout = budget.map_or(timeout, |budget| {
-            timeout.min(Duration::from_secs_f64(budget))
+            timeout.min(Duration::from_secs_f64(budget).max(ANSWER_MIN))
         });
         Launch {
             cpu: self.cpu,
