@@ -165,7 +165,7 @@ wrapper() {
 capi() {
     need cargo "Rust of the version in rust-toolchain.toml"
     say "building the C library"
-    (cd ../.. && cargo xtask capi install --release --shared --prefix "$out/capi")
+    (cd ../.. && cargo xtask capi install --shared --prefix "$out/capi")
 }
 
 codec() {
