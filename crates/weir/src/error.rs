@@ -15,7 +15,7 @@ pub enum WeirError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The topic does not exist and could not be created.
-    #[error("the topic could not be made: {code}")]
+    #[error("the topic could not be created: {code}")]
     NotCreated {
         /// Reason of the verdict on its CREATE.
         code: ErrorCode,
@@ -28,6 +28,16 @@ pub enum WeirError {
     Group {
         /// Reason of the verdict.
         code: ErrorCode,
+    },
+    /// A time is longer than a store accepts. Nothing was sent or written.
+    #[error("a {what} of {ms} ms is too long; the limit is {max_ms} ms")]
+    TooLong {
+        /// The time: "lease" or "delay".
+        what: &'static str,
+        /// Its length in milliseconds.
+        ms: u64,
+        /// The limit in milliseconds.
+        max_ms: u64,
     },
     /// The nonce of the session was rejected, and its intention was not executed by this call. The
     /// store would execute `expected` next.
@@ -50,6 +60,7 @@ impl WeirError {
             Self::Name(_) => ErrorCode::BadName,
             Self::Store(error) => error.code(),
             Self::Query(error) => error.code(),
+            Self::TooLong { .. } => ErrorCode::BadRequest,
             Self::NotCreated { code } | Self::Group { code } | Self::Nonce { code, .. } => *code,
         }
     }

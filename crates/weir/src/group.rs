@@ -40,9 +40,10 @@ pub struct Group {
     /// Exclusive groups: a reader that continues after `after`, and a page of which a part was not
     /// returned yet.
     reader: Option<(TopicReader, Option<Page>)>,
-    /// Exclusive groups: the last record that was returned, and the last one that was acknowledged.
-    handed: ConsequenceOffset,
-    done: ConsequenceOffset,
+    /// Exclusive groups: the last record that was returned, and the last one that was
+    /// acknowledged.
+    returned: ConsequenceOffset,
+    acknowledged: ConsequenceOffset,
 }
 
 impl Topic {
@@ -62,8 +63,8 @@ impl Topic {
     pub fn group_with(&self, name: &str, setup: &GroupSetup<'_>) -> Result<Group, WeirError> {
         let backend = self.backend().clone();
         let topic = self.name().as_str().to_owned();
-        let known = backend.group(&topic, name)?;
-        let info = if let Some(info) = known {
+        let existing = backend.group(&topic, name)?;
+        let info = if let Some(info) = existing {
             info
         } else {
             let opened = backend.group_step(&topic, name, GroupStep::Open(*setup))?;
@@ -72,8 +73,8 @@ impl Topic {
                 return Err(WeirError::Group { code });
             }
             let code = ErrorCode::GroupUnknown;
-            let made = backend.group(&topic, name)?;
-            made.ok_or(WeirError::Group { code })?
+            let created = backend.group(&topic, name)?;
+            created.ok_or(WeirError::Group { code })?
         };
         if info.mode != setup.mode {
             return Err(WeirError::Group {
@@ -92,8 +93,8 @@ impl Topic {
             generation: 0,
             after: ConsequenceOffset::ZERO,
             reader: None,
-            handed: ConsequenceOffset::ZERO,
-            done: ConsequenceOffset::ZERO,
+            returned: ConsequenceOffset::ZERO,
+            acknowledged: ConsequenceOffset::ZERO,
         })
     }
 
@@ -151,8 +152,9 @@ impl Group {
         self
     }
 
-    /// Sets the lease of records that this member claims from a keyed or shared group.
-    /// The default, `None`, is the lease of the group.
+    /// Sets the lease of records that this member claims from a keyed or shared group: 1 ms to
+    /// 24 hours, in whole milliseconds. A shorter lease counts as 1 ms. For a longer lease,
+    /// [`claim`](Self::claim) fails. The default, `None`, is the lease of the group.
     #[must_use]
     pub fn lease(mut self, lease: Option<Duration>) -> Self {
         self.lease_ms = lease.map_or(0, |lease| millis(lease).max(1));
@@ -200,14 +202,19 @@ impl Group {
     /// the response arrives, the records are delivered again after their leases expire.
     ///
     /// # Errors
-    /// `Group` if the group was deleted or has another mode; errors of reads.
+    /// `TooLong` if the [`lease`](Self::lease) of this member is longer than 24 hours; `Group` if
+    /// the group was deleted or has another mode; errors of reads.
     pub fn claim(&mut self, max: usize, wait: Duration) -> Result<Vec<Work>, WeirError> {
+        let lease_ms = at_most_a_day("lease", self.lease_ms)?;
+        if max == 0 {
+            return Ok(Vec::new());
+        }
         let deadline = Instant::now().checked_add(wait);
         if self.mode != GroupMode::Exclusive {
             let request = ClaimRequest {
                 member: &self.member,
                 max,
-                lease_ms: self.lease_ms,
+                lease_ms,
                 bytes_max: usize::MAX,
             };
             return self
@@ -255,7 +262,7 @@ impl Group {
                 self.generation = verdict.intention().0;
                 self.reader = None;
                 self.after = self.cursor()?;
-                (self.handed, self.done) = (self.after, self.after);
+                (self.returned, self.acknowledged) = (self.after, self.after);
                 Ok(true)
             }
             Some(ErrorCode::NotOwner) => Ok(false),
@@ -297,16 +304,17 @@ impl Group {
                         Err(_) if !found.is_empty() => return Ok(found),
                         works => found.extend(works?),
                     }
-                    self.handed = record.offset;
+                    self.returned = record.offset;
                 }
                 self.after = record.offset;
             }
         }
         self.reader = Some((reader, page));
-        if found.is_empty() && self.handed <= self.done && self.after > self.done {
+        if found.is_empty() && self.returned <= self.acknowledged && self.after > self.acknowledged
+        {
             // All records after the last acknowledged one are of kinds that a group does not
             // deliver.
-            self.done = self.after;
+            self.acknowledged = self.after;
             let generation = self.generation;
             self.backend
                 .move_cursor(&self.topic, &self.name, generation, self.after)?;
@@ -334,12 +342,12 @@ impl Group {
         self.settle(&claims(works), Settle::DoneSoon).map(drop)
     }
 
-    /// Rejects records: they may be claimed again after `delay`. In an exclusive group the member
-    /// reads again from the first of them. Returns the offsets of records that now belong to
-    /// another member.
+    /// Rejects records: they may be claimed again after `delay`, at most 24 hours. In an exclusive
+    /// group the member reads again from the first of them. Returns the offsets of records that now
+    /// belong to another member.
     ///
     /// # Errors
-    /// As for [`ack`](Self::ack).
+    /// `TooLong` for a longer delay in a keyed or shared group; as for [`ack`](Self::ack).
     pub fn nack(
         &mut self,
         works: &[Work],
@@ -349,11 +357,12 @@ impl Group {
         self.settle(&claims(works), Settle::Fail { delay, reason })
     }
 
-    /// Extends the leases of records to `lease` from now. In an exclusive group, renews the
-    /// ownership. Returns the offsets of records that no longer belong to this member.
+    /// Extends the leases of records to `lease` from now: 1 ms to 24 hours, in whole milliseconds.
+    /// A shorter lease counts as 1 ms. In an exclusive group, renews the ownership and ignores
+    /// `lease`. Returns the offsets of records that no longer belong to this member.
     ///
     /// # Errors
-    /// As for [`ack`](Self::ack).
+    /// `TooLong` for a longer lease in a keyed or shared group; as for [`ack`](Self::ack).
     pub fn extend(
         &mut self,
         works: &[Work],
@@ -366,7 +375,8 @@ impl Group {
     /// Returns the offsets of records that now belong to another member.
     ///
     /// # Errors
-    /// As for [`ack`](Self::ack) and [`ack_soon`](Self::ack_soon).
+    /// As for [`ack`](Self::ack), [`ack_soon`](Self::ack_soon), [`nack`](Self::nack) and
+    /// [`extend`](Self::extend).
     pub fn settle(
         &mut self,
         claims: &[Claim],
@@ -380,7 +390,7 @@ impl Group {
                 let Some(last) = claims.iter().max_by_key(|claim| claim.offset) else {
                     return Ok(Vec::new());
                 };
-                self.done = self.done.max(last.offset);
+                self.acknowledged = self.acknowledged.max(last.offset);
                 self.backend
                     .move_cursor(&self.topic, &self.name, last.claim, last.offset)?;
                 Ok(Vec::new())
@@ -396,7 +406,7 @@ impl Group {
                 Ok(Vec::new())
             }
             Settle::Fail { delay, reason } => {
-                let delay_ms = millis(delay);
+                let delay_ms = at_most_a_day("delay", millis(delay))?;
                 self.each(claims, GroupOutcome::Nack { delay_ms, reason })
             }
             Settle::Extend { .. } if exclusive => {
@@ -408,7 +418,7 @@ impl Group {
                 })
             }
             Settle::Extend { lease } => {
-                let lease_ms = millis(lease).max(1);
+                let lease_ms = at_most_a_day("lease", millis(lease).max(1))?;
                 self.each(claims, GroupOutcome::Extend { lease_ms })
             }
         }
@@ -423,7 +433,7 @@ impl Group {
                 .move_cursor_now(&self.topic, &self.name, last.claim, last.offset)?;
         match moved.reason {
             None => {
-                self.done = self.done.max(last.offset);
+                self.acknowledged = self.acknowledged.max(last.offset);
                 Ok(Vec::new())
             }
             Some(ErrorCode::NotOwner) => {
@@ -439,7 +449,7 @@ impl Group {
     fn each(
         &self,
         claims: &[Claim],
-        word: GroupOutcome<'_>,
+        outcome: GroupOutcome<'_>,
     ) -> Result<Vec<ConsequenceOffset>, WeirError> {
         let mut all: Vec<(u64, u64)> = claims
             .iter()
@@ -448,17 +458,17 @@ impl Group {
         all.sort_unstable();
         all.dedup();
         let mut lost = Vec::new();
-        for of_claim in all.chunk_by(|a, b| a.0 == b.0) {
-            for part in of_claim.chunks(weir_core::limits::GROUP_LIST_MAX) {
+        for same_claim in all.chunk_by(|a, b| a.0 == b.0) {
+            for part in same_claim.chunks(weir_core::limits::GROUP_LIST_MAX) {
                 let Some((claim, _)) = part.first() else {
                     continue;
                 };
                 let offsets: Vec<u64> = part.iter().map(|(_, offset)| *offset).collect();
-                if self.done(word.step(*claim, Offsets::Plain(&offsets)))? {
+                if self.try_step(outcome.step(*claim, Offsets::Plain(&offsets)))? {
                     continue;
                 }
                 for offset in offsets {
-                    if !self.done(word.step(*claim, Offsets::Plain(&[offset])))? {
+                    if !self.try_step(outcome.step(*claim, Offsets::Plain(&[offset])))? {
                         lost.push(ConsequenceOffset(offset));
                     }
                 }
@@ -467,7 +477,8 @@ impl Group {
         Ok(lost)
     }
 
-    fn done(&self, step: GroupStep<'_>) -> Result<bool, WeirError> {
+    /// Executes a step. Returns `false` if the member no longer has all records of the step.
+    fn try_step(&self, step: GroupStep<'_>) -> Result<bool, WeirError> {
         match self.step(step)?.reason() {
             None => Ok(true),
             Some(ErrorCode::NotOwner) => Ok(false),
@@ -528,7 +539,16 @@ fn claims(works: &[Work]) -> Vec<Claim> {
     works.iter().map(Claim::from).collect()
 }
 
+/// The whole milliseconds of a time.
 fn millis(time: Duration) -> u64 {
-    let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    ms.min(weir_core::limits::GROUP_LEASE_MS_MAX)
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns `ms`. Fails if it is longer than a store accepts.
+fn at_most_a_day(what: &'static str, ms: u64) -> Result<u64, WeirError> {
+    let max_ms = weir_core::limits::GROUP_LEASE_MS_MAX;
+    if ms > max_ms {
+        return Err(WeirError::TooLong { what, ms, max_ms });
+    }
+    Ok(ms)
 }

@@ -65,6 +65,53 @@ fn a_work_queue_from_claim_to_cursor() {
 }
 
 #[test]
+fn a_lease_or_a_delay_above_24_hours_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_weir, topic) = topic(&dir);
+    topic.put("k", "v").unwrap();
+    let day = Duration::from_hours(24);
+    let longer = day + Duration::from_millis(1);
+    let group = topic.group("jobs", GroupMode::Shared).unwrap();
+    let is_too_long = |failed: WeirError, time: &str| {
+        assert_eq!(failed.code(), ErrorCode::BadRequest);
+        let text = format!("a {time} of 86400001 ms is too long; the limit is 86400000 ms");
+        assert_eq!(failed.to_string(), text);
+    };
+
+    let mut group = group.lease(Some(longer));
+    is_too_long(group.claim(1, NOW).unwrap_err(), "lease");
+    assert_eq!(group.info().unwrap().leased, 0);
+    let mut group = group.lease(Some(day));
+    let works = group.claim(1, NOW).unwrap();
+    assert_eq!(works.len(), 1);
+
+    is_too_long(group.extend(&works, longer).unwrap_err(), "lease");
+    is_too_long(group.nack(&works, longer, "").unwrap_err(), "delay");
+    assert_eq!(group.extend(&works, day).unwrap(), []);
+    assert_eq!(group.nack(&works, day, "").unwrap(), []);
+    assert!(
+        group.claim(1, NOW).unwrap().is_empty(),
+        "the delay lasts a day"
+    );
+}
+
+#[test]
+fn a_claim_of_no_records_returns_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_weir, topic) = topic(&dir);
+    topic.put("k", "v").unwrap();
+    for (name, mode) in [
+        ("shared", GroupMode::Shared),
+        ("owned", GroupMode::Exclusive),
+    ] {
+        let mut group = topic.group(name, mode).unwrap();
+        assert!(group.claim(0, NOW).unwrap().is_empty());
+        let info = group.info().unwrap();
+        assert_eq!((info.leased, info.owner), (0, None));
+    }
+}
+
+#[test]
 fn one_reads_and_another_takes_over() {
     let dir = tempfile::tempdir().unwrap();
     let (weir, topic) = topic(&dir);
