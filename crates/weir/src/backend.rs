@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_core::{ConsequenceOffset, ErrorCode, Intention, IntentionOffset, Outcomes, ProgramHost};
-use weir_protocol::Message;
+use weir_protocol::{Consistency, Message};
 use weir_store::{
     CompactReport, Durability, History, KeyEntry, OpenOptions, Page, ProgramInfo, Proposal, Stats,
     Store, StoreError, TopicInfo,
@@ -91,6 +91,14 @@ impl Backend {
         match self {
             Self::Local(store) => Self::Local(Arc::clone(store)),
             Self::Remote(remote) => Self::Remote(Arc::new(remote.within(patience))),
+        }
+    }
+
+    /// Returns a backend whose reads from a server have this consistency.
+    pub(crate) fn with_consistency(&self, consistency: Consistency) -> Self {
+        match self {
+            Self::Local(store) => Self::Local(Arc::clone(store)),
+            Self::Remote(remote) => Self::Remote(Arc::new(remote.with_consistency(consistency))),
         }
     }
 

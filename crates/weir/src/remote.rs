@@ -171,13 +171,21 @@ impl Remote {
         }
     }
 
+    /// Returns a handle to this connection with another consistency of reads.
+    pub(crate) fn with_consistency(&self, consistency: Consistency) -> Self {
+        let mut handle = self.within(self.patience);
+        handle.options.consistency = Some(consistency);
+        handle
+    }
+
     /// The deadline of a read that begins now.
     pub(crate) fn until(&self) -> Option<Instant> {
         Instant::now().checked_add(self.patience)
     }
 
     async fn request(&self, message: &Message<'_>) -> Result<Vec<u8>, StoreError> {
-        self.link.request(message, self.until()).await
+        let consistency = self.options.consistency;
+        self.link.request(message, consistency, self.until()).await
     }
 
     /// Opens a connection for a session.
@@ -351,7 +359,7 @@ impl Remote {
 
     /// Waits without a limit: the server writes a snapshot and reads it back.
     pub(crate) async fn compact(&self) -> Result<CompactReport, StoreError> {
-        let bytes = self.link.request(&Message::Compact, None).await?;
+        let bytes = self.link.request(&Message::Compact, None, None).await?;
         match packet_of(&bytes)?.message {
             Message::Compacted {
                 index,

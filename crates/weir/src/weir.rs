@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_core::{ClientId, ErrorCode, Intention, ProgramHost, TopicName};
-use weir_protocol::Message;
+use weir_protocol::{Consistency, Message};
 use weir_store::{
     CompactReport, Durability, History, OpenOptions, ProgramInfo, Proposal, SalvageReport, Stats,
     Store, StoreError, TopicInfo, VerifyProgress, VerifyReport,
@@ -133,6 +133,16 @@ impl Weir {
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
         let backend = self.backend.within(patience);
+        Self { backend }
+    }
+
+    /// Returns a handle whose reads, listeners, queries and claims at a cluster have this
+    /// consistency. It replaces that of the connection
+    /// ([`ConnectOptions::consistency`](crate::ConnectOptions::consistency)). No effect on a local
+    /// store.
+    #[must_use]
+    pub fn with_consistency(&self, consistency: Consistency) -> Self {
+        let backend = self.backend.with_consistency(consistency);
         Self { backend }
     }
 

@@ -127,7 +127,7 @@ fn every_read_is_as_it_was_acknowledged_if_the_client_asks_for_it() {
             assert!(sees(&local, newest).unwrap(), "{kind}");
             let native = &native;
             threads.spawn(move || {
-                let linear = connect(native, Some(Consistency::Linear));
+                let linear = connect(native, None).with_consistency(Consistency::Linear);
                 let refused = sees(&linear, newest).unwrap_err();
                 let is_refused = matches!(
                     &refused,

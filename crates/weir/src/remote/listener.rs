@@ -219,7 +219,7 @@ impl Listener {
             query: ListenQuery::default(),
         });
         let link = &self.remote.link;
-        let request = link.begin(&message)?;
+        let request = link.begin(&message, self.remote.options.consistency)?;
         let received = link.receive(request.tag, until).await;
         link.add(request.tag, &Message::Unlisten);
         match received? {
@@ -319,7 +319,8 @@ impl Listener {
             reset_earliest: self.earliest,
             query: self.pushdown.query(follow, self.key()),
         });
-        let request = self.remote.link.begin(&message)?;
+        let consistency = self.remote.options.consistency;
+        let request = self.remote.link.begin(&message, consistency)?;
         self.listening = Some(Listening {
             request,
             follow,

@@ -86,7 +86,8 @@ impl Replay {
                 query: ListenQuery::default(),
             });
             self.used = (0, 0);
-            let request = self.request.insert(link.begin(&message)?);
+            let consistency = self.remote.options.consistency;
+            let request = self.request.insert(link.begin(&message, consistency)?);
             match link.receive(request.tag, end).await? {
                 Received::Packet(bytes) => {
                     let packet = packet_of(&bytes)?;

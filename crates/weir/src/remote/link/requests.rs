@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use weir_core::{ErrorCode, IntentionOffset};
-use weir_protocol::{Deframer, Encoder, Message, Packet};
+use weir_protocol::{Consistency, Deframer, Encoder, Message, Packet};
 use weir_store::StoreError;
 
 use super::lock::{Inner, PendingWake};
@@ -47,12 +47,13 @@ impl Link {
     pub(crate) async fn request(
         &self,
         message: &Message<'_>,
+        consistency: Option<Consistency>,
         until: Option<Instant>,
     ) -> Result<Vec<u8>, StoreError> {
         let mut backoff = BackOff::default();
         let mut refused = None;
         loop {
-            let request = self.begin(message)?;
+            let request = self.begin(message, consistency)?;
             let received = self.receive(request.tag, until).await?;
             drop(request);
             match received {
@@ -91,6 +92,7 @@ impl Link {
     pub(in crate::remote) fn begin(
         &self,
         message: &Message<'_>,
+        consistency: Option<Consistency>,
     ) -> Result<PendingRequest, StoreError> {
         let mut state = self.inner.lock();
         if let Some(dead) = &state.dead {
@@ -109,7 +111,6 @@ impl Link {
         state.last_tag += 1;
         let tag = state.last_tag;
         let digits = tag.to_string();
-        let consistency = self.inner.options.consistency;
         let packet = Packet::request(digits.as_bytes(), *message, consistency);
         let mut inbox = Inbox {
             marks: matches!(message, Message::Listen(listen) if listen.query.marks),
