@@ -309,6 +309,42 @@ impl Action {
         }
     }
 
+    /// The values of fields that the change sends.
+    fn values(&self) -> Vec<&Value> {
+        match self {
+            Self::Create { fields, .. } | Self::Transition { fields, .. } => {
+                fields.values().collect()
+            }
+            Self::Edit { fields, sets } => {
+                let edits = fields.values().map(|edit| &edit.mine);
+                let items = sets
+                    .values()
+                    .flat_map(|edit| edit.add.iter().chain(&edit.remove));
+                edits.chain(items).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The values of fields that the change sends, and those that it compares with the site.
+    pub(crate) fn values_mut(&mut self) -> Vec<&mut Value> {
+        match self {
+            Self::Create { fields, .. } | Self::Transition { fields, .. } => {
+                fields.values_mut().collect()
+            }
+            Self::Edit { fields, sets } => {
+                let edits = fields
+                    .values_mut()
+                    .flat_map(|edit| [&mut edit.base, &mut edit.mine]);
+                let items = sets
+                    .values_mut()
+                    .flat_map(|edit| edit.add.iter_mut().chain(&mut edit.remove));
+                edits.chain(items).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// What the change affects. A later operation that affects the same waits for an earlier one;
     /// `*` affects everything.
     pub fn touches(&self) -> Vec<String> {
@@ -338,10 +374,19 @@ impl Op {
         format!("op.{number:012}")
     }
 
-    /// Whether a later operation must wait for this one.
-    pub fn precedes(&self, later: &Self) -> bool {
-        let same = self.issue == later.issue || later.refers_to(&self.issue);
-        if !same || self.number >= later.number || self.state == State::Sent {
+    /// Whether `other` must wait for this operation.
+    pub fn precedes(&self, other: &Self) -> bool {
+        if self.number == other.number || self.state == State::Sent {
+            return false;
+        }
+        let refers = other.refers_to(&self.issue);
+        // An issue is created before each operation that names it. A correction or a merged edit can
+        // name an issue whose creation has a higher number.
+        if refers && matches!(self.action, Action::Create { .. }) {
+            return true;
+        }
+        let is_related = refers || self.issue == other.issue;
+        if !is_related || self.number > other.number {
             return false;
         }
         // An operation that can still be sent keeps the order of its issue. A stuck operation
@@ -349,7 +394,7 @@ impl Op {
         if !self.state.is_stuck() {
             return true;
         }
-        let (own, other) = (self.action.touches(), later.action.touches());
+        let (own, other) = (self.action.touches(), other.action.touches());
         let all = |list: &[String]| list.iter().any(|name| name == "*");
         all(&own) || all(&other) || own.iter().any(|name| other.contains(name))
     }
@@ -368,8 +413,8 @@ impl Op {
         }
     }
 
-    /// The names of issues in the operation that may be temporary keys. A creation keeps its own
-    /// name until it is executed.
+    /// The names of issues in the operation that may be temporary keys, except those in the values
+    /// of fields. A creation keeps its own name until it is executed.
     pub(crate) fn names_mut(&mut self) -> Vec<&mut String> {
         match &mut self.action {
             Action::Create { .. } if self.created.is_none() => Vec::new(),
@@ -380,16 +425,30 @@ impl Op {
         }
     }
 
+    /// Temporary keys of the issues that must be created before the operation is sent.
+    pub(crate) fn temporary_keys(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = match &self.action {
+            Action::Create { .. } => Vec::new(),
+            Action::Link {
+                inward, outward, ..
+            } => vec![self.issue.as_str(), inward.as_str(), outward.as_str()],
+            _ => vec![self.issue.as_str()],
+        };
+        names.retain(|name| name.contains('+'));
+        names.extend(self.action.values().into_iter().filter_map(temporary_key));
+        names
+    }
+
     /// Whether the change names this issue, apart from its own.
     fn refers_to(&self, issue: &str) -> bool {
         match &self.action {
             Action::Link {
                 inward, outward, ..
             } => inward == issue || outward == issue,
-            Action::Create { fields, .. } => fields
-                .get("parent")
-                .is_some_and(|parent| parent["key"] == issue),
-            _ => false,
+            action => action
+                .values()
+                .into_iter()
+                .any(|value| temporary_key(value) == Some(issue)),
         }
     }
 
@@ -486,6 +545,11 @@ pub fn text(value: &Value) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// The temporary key in a value that names an issue.
+pub(crate) fn temporary_key(value: &Value) -> Option<&str> {
+    value["key"].as_str().filter(|key| key.contains('+'))
 }
 
 /// Whether a value is rich text.

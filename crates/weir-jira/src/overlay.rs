@@ -37,6 +37,19 @@ pub(crate) fn named(replica: &Replica, mut op: Op) -> Result<Op> {
             *name = location.id;
         }
     }
+    for value in op.action.values_mut() {
+        if let Some(key) = op::temporary_key(value)
+            && let Some(location) = replica.locate(key)?
+        {
+            // The replica has no key of an issue that was not read back yet.
+            let topic = format!("issues.{}", location.project);
+            let issue: Option<Value> = replica.read(&topic, &location.id)?;
+            if let Some(issue) = issue {
+                value["key"] = issue["key"].clone();
+            }
+            value["id"] = location.id.into();
+        }
+    }
     Ok(op)
 }
 

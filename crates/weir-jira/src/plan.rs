@@ -100,11 +100,16 @@ impl<'a> Planner<'a> {
 
     /// Plans an operation. `all` are the operations of the outbox that the site may have executed.
     pub(crate) fn plan(&mut self, op: &Op, all: &[Op]) -> Result<Plan> {
+        for key in op.temporary_keys() {
+            if self.site_id(key)?.is_none() {
+                return Ok(Plan::Reject(format!("{key} was not created")));
+            }
+        }
         if let Action::Create { project, fields } = &op.action {
             return self.create(op, project, fields, all);
         }
         let Some(id) = self.site_id(&op.issue)? else {
-            return Ok(Plan::Reject(format!("{} was never created", op.key)));
+            return Ok(Plan::Reject(format!("{} was not created", op.key)));
         };
         let plan = match &op.action {
             Action::Create { .. } => unreachable!("planned above"),
@@ -171,15 +176,6 @@ impl<'a> Planner<'a> {
         Ok(issue["fields"].clone())
     }
 
-    /// A value for a request: temporary keys of created issues are replaced by ids.
-    fn sendable(&self, value: &Value) -> Result<Value> {
-        if let Some(key) = value["key"].as_str().filter(|key| key.contains('+')) {
-            let id = self.site_id(key)?;
-            return Ok(id.map_or_else(|| op::wire(value), |id| json!({"id": id})));
-        }
-        Ok(op::wire(value))
-    }
-
     fn create(
         &mut self,
         op: &Op,
@@ -198,7 +194,7 @@ impl<'a> Planner<'a> {
         }
         let mut body = Map::new();
         for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-            body.insert(name.clone(), self.sendable(value)?);
+            body.insert(name.clone(), op::wire(value));
         }
         body.insert("project".to_owned(), json!({"key": project}));
         let request = Request {
@@ -286,7 +282,7 @@ impl<'a> Planner<'a> {
             match compare(&edit, theirs, op.state != State::Queued) {
                 Comparison::NoOp => {}
                 Comparison::Mine => {
-                    set.insert(name.clone(), self.sendable(&edit.mine)?);
+                    set.insert(name.clone(), op::wire(&edit.mine));
                 }
                 Comparison::Merged(document) => {
                     self.merged += 1;
@@ -393,7 +389,7 @@ impl<'a> Planner<'a> {
         };
         let mut body = json!({"transition": {"id": way["id"]}});
         for (name, value) in fields {
-            body["fields"][name.as_str()] = self.sendable(value)?;
+            body["fields"][name.as_str()] = op::wire(value);
         }
         let path = format!("issue/{id}/transitions");
         let method = "POST";
@@ -567,7 +563,7 @@ impl<'a> Planner<'a> {
         let ends = (self.site_id(inward)?, self.site_id(outward)?);
         let (Some(inward), Some(outward)) = ends else {
             return Ok(Plan::Reject(
-                "one of the two issues was never created".to_owned(),
+                "one of the two issues was not created".to_owned(),
             ));
         };
         let there = self.read_issue(&inward, "issuelinks")?;

@@ -1,4 +1,5 @@
-//! Sends the outbox to the site: in order for each issue, each operation exactly once.
+//! Sends the outbox to the site: in order for each issue, and each operation exactly once. An
+//! issue is created before an operation that names it.
 //!
 //! Invariants:
 //! - An operation is marked as sent, durably, before its request.
@@ -99,8 +100,8 @@ pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result
         fetch_again: BTreeSet::new(),
     };
     let mut end = Ok(());
-    for op in &all {
-        end = push.step(op.number, &all);
+    for number in order(&all) {
+        end = push.step(number, &all);
         if end.is_err() {
             break;
         }
@@ -112,6 +113,31 @@ pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result
     push.report.requests = client.requests() - first;
     push.report.merged = push.planner.merged;
     end.map(|()| push.report)
+}
+
+/// The numbers of operations in the order in which they are pushed: by number, but an issue is
+/// created before the first operation that names it.
+fn order(all: &[Op]) -> Vec<u64> {
+    let created = all
+        .iter()
+        .filter(|op| matches!(op.action, Action::Create { .. }));
+    let creations: BTreeMap<&str, &Op> = created.map(|op| (op.issue.as_str(), op)).collect();
+    let (mut visited, mut numbers) = (BTreeSet::new(), Vec::new());
+    for op in all {
+        let mut stack = Vec::from_iter(visited.insert(op.number).then_some(op));
+        while let Some(op) = stack.last().copied() {
+            let mut keys = op.temporary_keys().into_iter();
+            let needed = keys.find_map(|key| {
+                let creation = creations.get(key).copied();
+                creation.filter(|creation| visited.insert(creation.number))
+            });
+            match needed {
+                Some(creation) => stack.push(creation),
+                None => numbers.extend(stack.pop().map(|op| op.number)),
+            }
+        }
+    }
+    numbers
 }
 
 fn count(report: &mut PushReport, op: &Op) {

@@ -281,19 +281,7 @@ impl Outbox<'_> {
         if field == "link" {
             return self.link_action(&op.issue, text, other, *remove);
         }
-        let overlay = Overlay::load(self.replica)?;
-        let other = self.target(&overlay, text.trim())?;
-        let creates_later = |own: &Op| {
-            let creates = matches!(own.action, Action::Create { .. });
-            creates && own.created.is_none() && own.number > op.number
-        };
-        if overlay.of_issue(&other.id).iter().any(creates_later) {
-            let text = format!(
-                "{} is created after operation {}: drop this link, then link again",
-                other.key, op.number
-            );
-            return Err(JiraError::Change(text));
-        }
+        let other = self.target(&Overlay::load(self.replica)?, text.trim())?;
         self.link_action(&op.issue, &phrase, other.id, *remove)
     }
 }

@@ -1,6 +1,7 @@
 //! Pushes from the outbox to the site: executed changes and conflicts.
 
 use serde_json::{Value, json};
+use weir_jira::meta;
 use weir_jira::op::{Action, State};
 use weir_jira::outbox::Choice;
 
@@ -245,20 +246,104 @@ fn a_watcher_and_a_link_are_corrected() {
     world.converged();
 }
 
-/// The push sends a link before it sends a later creation.
+/// Corrections name an issue whose creation has a higher number. They wait for the creation, and
+/// name the issue by its id at the site.
 #[test]
-fn a_link_is_not_corrected_to_an_issue_that_a_later_change_creates() {
+fn a_change_waits_for_the_issue_that_a_later_change_creates() {
     let world = pulled();
+    meta::fetch_issue(&world.client, &world.replica, "AA-3").unwrap();
     let outbox = world.outbox();
     outbox.link("AA-1", "blocks", "AA-2", false).unwrap();
+    outbox.edit("AA-3", &[text("parent", "AA-1")]).unwrap();
+    let child = outbox.create("AA", "Subtask", "Child", &[], Some("AA-1"));
+    child.unwrap();
     outbox.create("AA", "Task", "New", &[], None).unwrap();
-    let early = outbox.correct("1", "issue", "AA-2", "AA+2").unwrap_err();
-    assert!(early.to_string().contains("link again"), "{early}");
-    outbox.link("AA-1", "blocks", "AA-3", false).unwrap();
-    outbox.correct("3", "issue", "AA-3", "AA+2").unwrap();
-    world.push_all();
+    outbox.correct("1", "issue", "AA-2", "AA+4").unwrap();
+    outbox.correct("2", "parent", "AA-1", "AA+4").unwrap();
+    outbox.correct("3", "parent", "AA-1", "AA+4").unwrap();
+    let needed = outbox.resolve("4", Choice::Drop, None, None).unwrap_err();
+    assert!(
+        needed.to_string().contains("operation 1 needs AA+4"),
+        "{needed}"
+    );
+    let deny = |on: bool| {
+        let body = json!({"right": "CREATE_ISSUES", "on": on});
+        world.sim.control("POST", "/_sim/deny", &body);
+    };
+    deny(true);
+    let report = world.push();
+    assert_eq!(
+        (report.sent, report.rejected, report.waiting),
+        (0, 1, 3),
+        "{report:?}"
+    );
+    deny(false);
+    outbox.resolve("4", Choice::Retry, None, None).unwrap();
+    let report = world.push();
+    assert_eq!((report.sent, report.rejected), (4, 0), "{report:?}");
+    let site = world.site();
+    let called = |summary: &str| {
+        let mut all = site.values();
+        all.find(|issue| issue["fields"]["summary"] == summary)
+            .unwrap()
+    };
+    let new = &called("New")["id"];
+    assert_eq!(called("Child")["fields"]["parent"]["id"], *new);
+    assert_eq!(world.there("AA-3")["fields"]["parent"]["id"], *new);
     let links = world.there("AA-1")["fields"]["issuelinks"].clone();
-    assert_eq!(links.as_array().unwrap().len(), 2, "{links}");
+    assert_eq!(links.as_array().unwrap().len(), 1, "{links}");
+    assert_eq!(links[0]["outwardIssue"]["id"], *new);
+    world.converged();
+}
+
+/// The second edit is merged into one that is older than the creation of the parent. After a lost
+/// answer, the temporary key of the parent equals its key at the site.
+#[test]
+fn an_edit_that_names_a_new_issue_is_no_conflict_with_itself() {
+    let world = pulled();
+    meta::fetch_issue(&world.client, &world.replica, "AA-3").unwrap();
+    let outbox = world.outbox();
+    outbox.edit("AA-3", &[text("summary", "One")]).unwrap();
+    outbox.create("AA", "Task", "New", &[], None).unwrap();
+    outbox.edit("AA-3", &[text("parent", "AA+2")]).unwrap();
+    assert_eq!(outbox.ops().unwrap().len(), 2);
+    outbox.comment("AA-3", "between the edits").unwrap();
+    outbox.edit("AA-3", &[text("parent", "AA-1")]).unwrap();
+    let fault = json!({"name": "reset-after"});
+    world.fault("PUT", "/rest/api/3/issue/*", 1, 1, &fault);
+    let report = world.push();
+    assert_eq!(
+        (report.sent, report.already, report.conflicts),
+        (3, 1, 0),
+        "{report:?}"
+    );
+    let fields = world.there("AA-3")["fields"].clone();
+    assert_eq!(fields["summary"], "One");
+    assert_eq!(fields["parent"]["key"], "AA-1");
+    world.converged();
+}
+
+/// Two new issues that are each other's parents: neither is sent, and a correction resolves it.
+#[test]
+fn new_issues_that_need_each_other_are_rejected() {
+    let world = pulled();
+    let outbox = world.outbox();
+    for summary in ["One", "Two"] {
+        let created = outbox.create("AA", "Subtask", summary, &[], Some("AA-1"));
+        created.unwrap();
+    }
+    outbox.correct("1", "parent", "AA-1", "AA+2").unwrap();
+    outbox.correct("2", "parent", "AA-1", "AA+1").unwrap();
+    let report = world.push();
+    assert_eq!(
+        (report.sent, report.rejected, report.waiting),
+        (0, 1, 1),
+        "{report:?}"
+    );
+    assert!(report.messages[0].ends_with("AA+1 was not created"));
+    outbox.correct("2", "parent", "AA+1", "AA-1").unwrap();
+    assert_eq!(world.push().sent, 2);
+    world.converged();
 }
 
 /// A field that only the screen of a transition has.
@@ -267,7 +352,7 @@ fn a_field_of_a_transition_is_corrected() {
     let world = pulled();
     world.edit("AA-1", &json!({"status": {"id": "1", "name": "To Do"}}));
     world.pull();
-    weir_jira::meta::fetch_issue(&world.client, &world.replica, "AA-1").unwrap();
+    meta::fetch_issue(&world.client, &world.replica, "AA-1").unwrap();
     let outbox = world.outbox();
     let fields = [text("resolution", "Fixed")];
     outbox.transition("AA-1", "Done", &fields, None).unwrap();
