@@ -143,7 +143,7 @@ impl Inner {
     /// Whether the query may have results. `false` if another call has begun or the query has
     /// ended.
     fn has_news(&self, news: &TopicQueryNews, call: u64, cancel_token: &CancelToken) -> bool {
-        let every = if news.tells() {
+        let every = if news.detects_news() {
             SILENT_POLL_INTERVAL
         } else {
             POLL_INTERVAL
@@ -154,7 +154,7 @@ impl Inner {
             if news.wait(soon) || cancel_token.is_over() || cancel_token.is_closed() {
                 return true;
             }
-            if !news.is_near() && Instant::now() >= due {
+            if !news.is_local() && Instant::now() >= due {
                 return true;
             }
             let state = self.lock();

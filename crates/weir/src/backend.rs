@@ -320,7 +320,7 @@ impl Backend {
     pub(crate) fn applied(&self) -> Result<IntentionOffset, StoreError> {
         match self {
             Self::Local(store) => Ok(store.applied()),
-            Self::Remote(remote) => block_on(remote.applied()).map(|told| told.applied),
+            Self::Remote(remote) => block_on(remote.applied()).map(|progress| progress.applied),
         }
     }
 
@@ -342,7 +342,7 @@ impl Backend {
         }
         Err(remote_error(
             ErrorCode::Lagging,
-            format!("the store has not got to intention {}", intention.0),
+            format!("the store has not reached intention {}", intention.0),
         ))
     }
 
@@ -364,7 +364,7 @@ impl Backend {
     pub(crate) fn newest_topic(&self) -> Result<IntentionOffset, StoreError> {
         match self {
             Self::Local(store) => Ok(store.newest_topic()),
-            Self::Remote(remote) => block_on(remote.applied()).map(|told| told.created),
+            Self::Remote(remote) => block_on(remote.applied()).map(|progress| progress.created),
         }
     }
 
@@ -383,9 +383,9 @@ impl Backend {
         }
     }
 
-    /// Waits until `until` at most. In a local store, waits for an intention after `mark`; at a
-    /// server, for a packet after the first `seen` ones. `listening`: the server sends its packets
-    /// without further requests.
+    /// Waits until `until` at most. A local store waits for an intention after `mark`. A connection
+    /// waits for a packet after the first `seen` ones. `listening`: the server sends packets without
+    /// further requests.
     pub(crate) fn wait_news(
         &self,
         mark: IntentionOffset,

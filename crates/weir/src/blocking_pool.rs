@@ -113,7 +113,7 @@ pub(crate) fn submit<T: Send + 'static>(
     }
     queue.jobs.push_back(Box::new(job));
     if queue.idle < queue.jobs.len() && queue.threads < THREADS_MAX {
-        let thread = std::thread::Builder::new().name("weir-hand".into());
+        let thread = std::thread::Builder::new().name("weir-blocking".into());
         if thread.spawn(run_jobs).is_ok() {
             queue.threads += 1;
         }

@@ -11,7 +11,7 @@ use weir_core::{ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, 
 use weir_store::{ClaimRequest, GroupInfo, Page, ReadFrom, StoreError};
 
 pub use self::work::{Settle, Works};
-use crate::work::{Claim, POLL_INTERVAL, Work, left, sleep};
+use crate::work::{Claim, POLL_INTERVAL, Work, sleep, time_until};
 
 use self::work::GroupOutcome;
 use crate::backend::{Backend, TopicReader};
@@ -197,9 +197,10 @@ impl Group {
     }
 
     /// Claims up to `max` records. Waits up to `wait` for the first one. In an exclusive group the
-    /// member first becomes the owner, as soon as no other member is. A server returns at most
-    /// 1,000 records and 256 KiB at a time, or one longer record. If the connection breaks before
-    /// the response arrives, the records are delivered again after their leases expire.
+    /// member first becomes the owner, as soon as no other member is. In a keyed or shared group, a
+    /// call returns at most 10,000 records. A server returns at most 1,000 records and 256 KiB at a
+    /// time, or one longer record. If the connection breaks before the response arrives, the records
+    /// are delivered again after their leases expire.
     ///
     /// # Errors
     /// `TooLong` if the [`lease`](Self::lease) of this member is longer than 24 hours; `Group` if
@@ -230,7 +231,7 @@ impl Group {
                 None
             } else {
                 let owner = self.info()?.owner;
-                Some(left(owner.map_or(0, |owner| owner.until_ms)))
+                Some(time_until(owner.map_or(0, |owner| owner.until_ms)))
             };
             let now = Instant::now();
             if deadline.is_some_and(|deadline| deadline <= now) {
@@ -274,7 +275,7 @@ impl Group {
     fn read(&mut self, max: usize) -> Result<Vec<Work>, WeirError> {
         let (mut reader, mut page) = match self.reader.take() {
             Some(reading) => reading,
-            None => (self.backend.read_left(&self.topic, self.after)?, None),
+            None => (self.backend.read_remaining(&self.topic, self.after)?, None),
         };
         let mut found = Vec::new();
         while found.len() < max {

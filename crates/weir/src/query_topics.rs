@@ -118,22 +118,22 @@ fn completed(options: &TopicQueryOptions) -> Result<QueryText, QueryError> {
     let follows = options.end == TopicEnd::Follow;
     let ordered = !text.order.trim().is_empty();
     if follows && options.view == TopicView::Latest {
-        return bad("the latest values do not follow");
+        return bad("a query of latest values cannot follow");
     }
     if options.from != ReadFrom::Start && options.view == TopicView::Latest {
-        return bad("the latest values have no first record");
+        return bad("a query of latest values has no start position");
     }
     if matches!(options.end, TopicEnd::AsOf(_)) && options.view == TopicView::Latest {
-        return bad("the latest values are those of now: what keys had before is not kept");
+        return bad("a query of latest values cannot end at an intention: old values are not kept");
     }
     if follows && !matches!(text.mode, None | Some(Mode::Merge)) {
-        return bad("a query that follows is a merge");
+        return bad("a query that follows must have the mode `merge`");
     }
     if follows && ordered && !matches!(normalized_order(&text.order), "meta.intention") {
-        return bad("a query that follows has the order of `meta.intention`");
+        return bad("a query that follows must have the order `meta.intention`");
     }
     if follows && (!text.group.trim().is_empty() || is_computed(&text.select)) {
-        return bad("a query that follows never comes to its groups and aggregates");
+        return bad("a query that follows never ends, so it has no groups and no aggregates");
     }
     if !ordered && text.mode.is_none() {
         let property = match options.view {
@@ -187,12 +187,13 @@ impl TopicQuery {
         let kinds = kinds.fold(0, |all, kind| all | kind);
         let is_log = options.view == TopicView::Log;
         let can_query = backend.queries(is_log)?;
-        let helped = options.push_down && can_query;
-        let query_part = if helped && plan.may_push_down() && has_default_limits(&options.budgets) {
-            QueryPart::new(&text, plan.may_cut())
-        } else {
-            None
-        };
+        let pushes_down = options.push_down && can_query;
+        let query_part =
+            if pushes_down && plan.may_push_down() && has_default_limits(&options.budgets) {
+                QueryPart::new(&text, plan.may_cut())
+            } else {
+                None
+            };
         let whole = Arc::new(plan);
         let plan = match &query_part {
             Some(query_part) => Arc::new(whole.after_pushdown(&text, query_part.cuts())?),
@@ -203,17 +204,17 @@ impl TopicQuery {
             None => Ok(Query::new(Arc::clone(plan), options.budgets)),
         };
         let mut query = run(&plan)?;
-        // A server could not know which items this process will skip, and so which items count.
+        // A server does not know which items this process will skip, so it cannot apply the limit.
         let is_strict = text.on_bad_item == BadItem::Skip && text.level == Level::Strict;
-        let leaves_out = query_part.is_none() && (whole.may_push_down() || is_strict);
-        let asking = PushdownRequest {
+        let may_skip = query_part.is_none() && (whole.may_push_down() || is_strict);
+        let pushdown = PushdownRequest {
             kinds,
             // A limit at the server would also count the items that are dropped at a boundary.
             limit: query.wanted().filter(|_| {
                 let streams = !plan.is_ordered() || is_sorted(&options);
-                helped && streams && !leaves_out && cut.is_some() && resumed.is_none()
+                pushes_down && streams && !may_skip && cut.is_some() && resumed.is_none()
             }),
-            // Not only to save work: a node that lags would end before these records.
+            // Without it, a node that lags would end before these records.
             until: cut.filter(|_| can_query && is_log),
             marks: cut.is_none(),
             begins: can_query && !is_log,
@@ -225,7 +226,7 @@ impl TopicQuery {
             cut,
             view: options.view,
             reset_earliest: options.reset_earliest,
-            pushdown: asking,
+            pushdown,
         };
         let whole = match &shared.pushdown.query_part {
             Some(_) => Some(run(&whole)?),
@@ -253,17 +254,17 @@ impl TopicQuery {
     fn join(&mut self) -> Result<(), WeirError> {
         let follows = self.options.end == TopicEnd::Follow;
         // Read before the list of topics, so that no new topic is missed.
-        let known = if follows {
+        let newest_topic = if follows {
             self.backend.newest_topic()?
         } else {
             IntentionOffset::ZERO
         };
         let before = self.topics_before();
         // A resumed query that ended at a cut ignores topics created since.
-        let known_all = !follows && before.is_some();
+        let is_complete = !follows && before.is_some();
         let mut names = before.unwrap_or_default();
         let is_pattern = |name: &&String| name.contains('*');
-        if !known_all && self.options.topics.iter().any(|name| is_pattern(&name)) {
+        if !is_complete && self.options.topics.iter().any(|name| is_pattern(&name)) {
             for info in self.backend.topics(false)? {
                 if self
                     .options
@@ -277,7 +278,7 @@ impl TopicQuery {
             }
         }
         for name in self.options.topics.iter().filter(|name| !is_pattern(name)) {
-            if !known_all && !names.contains(name) {
+            if !is_complete && !names.contains(name) {
                 if !follows && self.backend.topic(name)?.is_none() {
                     return Err(weir_store::StoreError::TopicUnknown { name: name.clone() }.into());
                 }
@@ -291,7 +292,7 @@ impl TopicQuery {
         if follows {
             let patterns = self.options.topics.iter().filter(is_pattern).cloned();
             let patterns: Vec<String> = patterns.collect();
-            self.follow = Some(Follow::new(&mut self.query, patterns, known)?);
+            self.follow = Some(Follow::new(&mut self.query, patterns, newest_topic)?);
         }
         Ok(())
     }
@@ -300,12 +301,13 @@ impl TopicQuery {
     fn topics_before(&self) -> Option<Vec<String>> {
         let names = self.query.sources_before()?;
         let names = names.filter_map(|name| std::str::from_utf8(name).ok());
-        let meant = |name: &&str| self.options.topics.iter().any(|p| pattern_matches(p, name));
-        Some(names.filter(meant).map(str::to_owned).collect())
+        let is_selected =
+            |name: &&str| self.options.topics.iter().any(|p| pattern_matches(p, name));
+        Some(names.filter(is_selected).map(str::to_owned).collect())
     }
 
-    /// Adds a topic. `bound` is a lower bound for the intentions of its records if it is added
-    /// late.
+    /// Adds a topic. `bound`: a lower bound for the intentions of its records, if the topic is added
+    /// after the query began.
     fn add(&mut self, name: &str, bound: Option<IntentionOffset>) -> Result<(), WeirError> {
         let topic = Topic::new(self.backend.clone(), weir_core::TopicName::any(name)?);
         let resumed = self.options.token.is_some();
@@ -371,7 +373,7 @@ impl TopicQuery {
                 Step::Done => return Ok(TopicStep::Done),
                 Step::Need(needs) => needs,
             };
-            // Read before the search for records, so that the wait below misses none.
+            // Read before the search for records, so that the wait below misses no record.
             let seen = self.backend.deliveries();
             let mark = match &self.follow {
                 Some(_) => self.backend.progress()?.map(|progress| progress.settled),
@@ -390,7 +392,7 @@ impl TopicQuery {
                 }
             }
             // The results before the faulty record are returned first.
-            let moved = self.promise_faults(&faulty)?;
+            let moved = self.send_fault_watermarks(&faulty)?;
             if let Some(source) = self.due(&faulty, &idle).filter(|_| !has_input && !moved) {
                 let reading = self.readings.get_mut(&source);
                 if let Some(fault) = reading.and_then(|reading| reading.fault.take()) {
@@ -497,11 +499,11 @@ impl TopicQuery {
                 continue;
             };
             if let Some(mark) = reading.reader().and_then(|reader| reader.mark(mark)) {
-                moved |= follow.promise(&mut self.query, *source, mark)?;
+                moved |= follow.send_watermark(&mut self.query, *source, mark)?;
             }
         }
-        // Topics that are not known yet have no records up to this mark either.
-        moved |= follow.promise_patterns(&mut self.query, mark)?;
+        // Topics that are not known yet have no records up to this mark.
+        moved |= follow.send_unknown_watermark(&mut self.query, mark)?;
         Ok(moved)
     }
 
@@ -513,11 +515,11 @@ impl TopicQuery {
         idle: &[SourceId],
         until: Option<Instant>,
     ) {
-        let tells = self.follow.is_none() || !idle.is_empty();
+        let detects_news = self.follow.is_none() || !idle.is_empty();
         self.idle = Idle {
             mark: mark.unwrap_or_default(),
             seen,
-            tells,
+            detects_news,
         };
         let mark = self.idle.mark;
         // In a query that follows at a server, only topics with a listener can report news.
@@ -558,8 +560,8 @@ impl TopicQuery {
         Ok(token.encode())
     }
 
-    /// The intention that a resumed query must have reached, so that its values are not older than
-    /// the earlier ones.
+    /// The intention that the store must have reached before a resumed query reads, so that values
+    /// are not older than those read before.
     fn floor(&self, cut: IntentionOffset) -> IntentionOffset {
         let newest = self.readings.values().map(Reading::newest).max();
         newest.map_or(cut, |newest| newest.max(cut))
@@ -595,8 +597,8 @@ impl TopicQuery {
     /// read. With a limit, these can be more than the items that contribute to the results.
     #[must_use]
     pub fn skipped(&self) -> u64 {
-        let far = self.readings.values().map(Reading::skipped);
-        self.query.skipped() + far.sum::<u64>()
+        let at_server = self.readings.values().map(Reading::skipped);
+        self.query.skipped() + at_server.sum::<u64>()
     }
 
     /// What the query waits for after [`next`](Self::next) has returned `Idle`. Another thread or

@@ -41,8 +41,8 @@ mod tls;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectOptions {
-    /// Token that proves the identity of the client; white space around it, such as the end of the
-    /// line in a file, does not count. Over `weir://` others on the network can read it.
+    /// Token that proves the identity of the client. White space around it, such as the end of the
+    /// line in a file, is ignored. Over `weir://`, others on the network can read the token.
     pub token: Option<String>,
     /// File with the certificate authority (PEM) that servers of `weirs://` must have. Default: the
     /// authorities that the system trusts.
@@ -62,7 +62,7 @@ pub struct ConnectOptions {
     /// Default: `false`.
     pub received: bool,
     /// Time limit for the first connection. If several addresses are known, each gets a part of
-    /// it, at least 300 ms. Default: 5 s.
+    /// it, at least 300 ms. An attempt at one address takes at most 10 s. Default: 5 s.
     pub connect_timeout: Duration,
     /// Time limit for the response to a read. Also the time without a connection after which all
     /// waiting calls fail. Default: 30 s.
@@ -113,8 +113,8 @@ pub(crate) fn answers(socket: &std::path::Path) -> bool {
     return false;
 }
 
-/// Pause between two questions for the progress of a server, which sends it unasked only to
-/// listeners.
+/// Pause between two requests for the progress of a server. A server sends its progress without a
+/// request only to listeners.
 const REACH_PAUSE: Duration = Duration::from_millis(5);
 /// Pause between two lists of topics while a query has no topic.
 const LIST_PAUSE: Duration = Duration::from_millis(100);
@@ -307,7 +307,10 @@ impl Remote {
         }
     }
 
-    pub(crate) async fn topics(&self, dead: bool) -> Result<Vec<TopicInfo>, StoreError> {
+    pub(crate) async fn topics(
+        &self,
+        include_destroyed: bool,
+    ) -> Result<Vec<TopicInfo>, StoreError> {
         let mut found: Vec<TopicInfo> = Vec::new();
         loop {
             let after = found.last().map_or("", |info| &info.name).to_owned();
@@ -316,11 +319,11 @@ impl Remote {
                     prefix: b"",
                     after: after.as_bytes(),
                     limit: u64::MAX,
-                    dead,
+                    dead: include_destroyed,
                 })
                 .await?;
             let Message::TopicsAre { more, lines } = packet_of(&bytes)?.message else {
-                return Err(other(&bytes));
+                return Err(error_of(&bytes));
             };
             let page = topics_of(lines)?;
             let empty = page.is_empty();
@@ -334,7 +337,7 @@ impl Remote {
     pub(crate) async fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, StoreError> {
         let bytes = self.request(&Message::Program { topic }).await?;
         let Message::ProgramIs(program) = packet_of(&bytes)?.message else {
-            return Err(other(&bytes));
+            return Err(error_of(&bytes));
         };
         let Some(program) = program else {
             return Ok(None);
@@ -352,7 +355,7 @@ impl Remote {
     pub(crate) async fn status(&self) -> Result<Status, StoreError> {
         let bytes = self.request(&Message::Status).await?;
         let Message::StatusIs { lines } = packet_of(&bytes)?.message else {
-            return Err(other(&bytes));
+            return Err(error_of(&bytes));
         };
         Status::read(lines).ok_or_else(unexpected)
     }
@@ -370,7 +373,7 @@ impl Remote {
                 log_bytes_before: bytes_before,
                 log_bytes_after: bytes_after,
             }),
-            _ => Err(other(&bytes)),
+            _ => Err(error_of(&bytes)),
         }
     }
 
@@ -379,7 +382,7 @@ impl Remote {
         let bytes = self.request(&Message::ClusterAdd { peer }).await?;
         match packet_of(&bytes)?.message {
             Message::ClusterAdded { node } => Ok(node),
-            _ => Err(other(&bytes)),
+            _ => Err(error_of(&bytes)),
         }
     }
 
@@ -388,11 +391,11 @@ impl Remote {
         let bytes = self.request(change).await?;
         match packet_of(&bytes)?.message {
             Message::ClusterChanged => Ok(()),
-            _ => Err(other(&bytes)),
+            _ => Err(error_of(&bytes)),
         }
     }
 
-    /// Asks the server for its progress.
+    /// Requests the progress of the server.
     pub(crate) async fn applied(&self) -> Result<Progress, StoreError> {
         if !self.link.ready().await?.queries {
             // An older server reports its progress only when a connection starts.
@@ -416,7 +419,7 @@ impl Remote {
                 settled: IntentionOffset(settled),
                 created: IntentionOffset(created),
             }),
-            _ => Err(other(&bytes)),
+            _ => Err(error_of(&bytes)),
         }
     }
 
@@ -445,7 +448,7 @@ impl Remote {
         &self,
     ) -> Result<Option<(IntentionOffset, IntentionOffset)>, StoreError> {
         if !self.link.facts()?.queries {
-            let text = "this server cannot say how far it has got";
+            let text = "this server is too old: it does not report its progress";
             return Err(remote_error(ErrorCode::Unsupported, text));
         }
         Ok(self.link.marks())
@@ -455,9 +458,9 @@ impl Remote {
     pub(crate) fn wait_news(&self, seen: u64, listening: bool, until: Option<Instant>) {
         if listening {
             self.link.wait_news(seen, until);
-        } else if let Ok(told) = block_on(self.applied()) {
+        } else if let Ok(progress) = block_on(self.applied()) {
             // Without a listener, the server sends no marks.
-            self.link.set_marks(told.settled, told.created);
+            self.link.set_marks(progress.settled, progress.created);
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             std::thread::sleep(left.unwrap_or(LIST_PAUSE).min(LIST_PAUSE));
         }
@@ -467,7 +470,7 @@ impl Remote {
         let bytes = self.request(&Message::Sync).await?;
         match packet_of(&bytes)?.message {
             Message::Synced => Ok(()),
-            _ => Err(other(&bytes)),
+            _ => Err(error_of(&bytes)),
         }
     }
 }
@@ -493,7 +496,7 @@ fn topics_of(lines: &[u8]) -> Result<Vec<TopicInfo>, StoreError> {
 }
 
 /// The error for a refusal, or for a response of an unexpected type.
-pub(crate) fn other(bytes: &[u8]) -> StoreError {
+pub(crate) fn error_of(bytes: &[u8]) -> StoreError {
     match packet_of(bytes).map(|packet| packet.message) {
         Ok(Message::Refusal(refusal)) => refused(&refusal),
         Ok(_) => unexpected(),
@@ -518,6 +521,6 @@ fn late() -> StoreError {
 fn unexpected() -> StoreError {
     remote_error(
         ErrorCode::Protocol,
-        "the server gave an answer that does not fit",
+        "the server sent an unexpected response",
     )
 }

@@ -21,7 +21,7 @@ use crate::error::remote_error;
 
 /// The result of a read. Await it with any runtime, or [`wait`](Self::wait) for it. The request is
 /// sent at the first poll. Dropping the reply cancels the request.
-#[must_use = "nothing is asked before it is awaited or waited for"]
+#[must_use = "the request is sent only when the reply is awaited or waited for"]
 pub struct Reply<T> {
     future: Pin<Box<dyn Future<Output = Result<T, WeirError>> + Send>>,
 }
@@ -89,7 +89,7 @@ pub fn interruptible<T>(
     impl Drop for Restore {
         fn drop(&mut self) {
             let before = self.0.take();
-            CANCEL_CHECK.with(|one| *one.borrow_mut() = before);
+            CANCEL_CHECK.with(|cell| *cell.borrow_mut() = before);
         }
     }
     let new = (
@@ -99,14 +99,14 @@ pub fn interruptible<T>(
         },
         Instant::now(),
     );
-    let _before = Restore(CANCEL_CHECK.with(|one| one.borrow_mut().replace(new)));
+    let _before = Restore(CANCEL_CHECK.with(|cell| cell.borrow_mut().replace(new)));
     calls()
 }
 
 /// When this thread checks next whether its wait was cancelled; `None`: never.
 pub(crate) fn next_check() -> Option<Instant> {
-    CANCEL_CHECK.with(|one| {
-        let check = one.borrow();
+    CANCEL_CHECK.with(|cell| {
+        let check = cell.borrow();
         let (check, last) = check.as_ref()?;
         last.checked_add(check.every)
     })
@@ -117,7 +117,7 @@ pub(crate) fn next_check() -> Option<Instant> {
 /// # Errors
 /// `Cancelled` if the wait of this thread was cancelled.
 pub(crate) fn check_cancelled() -> Result<(), StoreError> {
-    let check = CANCEL_CHECK.with(|one| one.borrow().clone());
+    let check = CANCEL_CHECK.with(|cell| cell.borrow().clone());
     let Some((check, last)) = check else {
         return Ok(());
     };
@@ -126,16 +126,13 @@ pub(crate) fn check_cancelled() -> Result<(), StoreError> {
     }
     // No borrow is active, because `is_cancelled` may use this module.
     let over = (check.is_cancelled)();
-    CANCEL_CHECK.with(|one| {
-        if let Some((_, last)) = &mut *one.borrow_mut() {
+    CANCEL_CHECK.with(|cell| {
+        if let Some((_, last)) = &mut *cell.borrow_mut() {
             *last = Instant::now();
         }
     });
     if over {
-        return Err(remote_error(
-            ErrorCode::Cancelled,
-            "the wait was broken off",
-        ));
+        return Err(remote_error(ErrorCode::Cancelled, "the wait was cancelled"));
     }
     Ok(())
 }

@@ -45,14 +45,18 @@ impl Topic {
         &self.name
     }
 
-    fn one(&self, operation: Operation<'_>, expect: &[Expect<'_>]) -> Result<Verdict, WeirError> {
+    fn execute(
+        &self,
+        operation: Operation<'_>,
+        expect: &[Expect<'_>],
+    ) -> Result<Verdict, WeirError> {
         let intention = Intention::new(self.name.as_str(), operation).expecting(expect);
         Verdict::first(&self.backend.write(&[intention])?)
     }
 
     /// Creates the topic. The verdict is INVALID with reason `TopicExists` if it exists.
     pub fn create(&self, options: &TopicOptions) -> Result<Verdict, WeirError> {
-        self.one(Operation::Create { options }, &[])
+        self.execute(Operation::Create { options }, &[])
     }
 
     /// Creates the topic with a program that validates each write to it. The program is a
@@ -69,7 +73,7 @@ impl Topic {
             code,
             args,
         };
-        self.one(create, &[])
+        self.execute(create, &[])
     }
 
     /// Replaces the program of the topic. If that fails, the old program remains. With `expected`,
@@ -85,7 +89,7 @@ impl Topic {
             code,
             args,
         };
-        self.one(replace, &[])
+        self.execute(replace, &[])
     }
 
     /// Creates the topic if it does not exist. Returns `true` if this call created it.
@@ -111,12 +115,12 @@ impl Topic {
 
     /// Destroys the topic and its keys. If it is created again, its offsets continue.
     pub fn destroy(&self) -> Result<Verdict, WeirError> {
-        self.one(Operation::Destroy, &[])
+        self.execute(Operation::Destroy, &[])
     }
 
     /// Replaces all options of the topic.
     pub fn alter(&self, options: &TopicOptions) -> Result<Verdict, WeirError> {
-        self.one(Operation::Alter { options }, &[])
+        self.execute(Operation::Alter { options }, &[])
     }
 
     /// Appends a record without key.
@@ -141,7 +145,7 @@ impl Topic {
         value: impl AsRef<[u8]>,
         expect: &[Expect<'_>],
     ) -> Result<Verdict, WeirError> {
-        self.one(
+        self.execute(
             Operation::Put {
                 key: key.as_ref(),
                 value: value.as_ref(),
@@ -152,12 +156,12 @@ impl Topic {
 
     /// Removes a key. VALID even if it has no value.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Verdict, WeirError> {
-        self.one(Operation::Delete { key: key.as_ref() }, &[])
+        self.execute(Operation::Delete { key: key.as_ref() }, &[])
     }
 
     /// Executes all steps in order, or none of them.
     pub fn txn(&self, ops: &[TxnOp<'_>], expect: &[Expect<'_>]) -> Result<Verdict, WeirError> {
-        self.one(Operation::Txn { ops }, expect)
+        self.execute(Operation::Txn { ops }, expect)
     }
 
     /// The record with the current value of the key; `None` if the key has no value.
@@ -176,7 +180,8 @@ impl Topic {
         }
     }
 
-    /// Keys in byte order; see [`weir_store::Store::scan`].
+    /// Keys in byte order: at most `limit`, and at most [`weir_store::SCAN_KEYS_MAX`]. See
+    /// [`weir_store::Store::scan`].
     pub fn scan(
         &self,
         prefix: &[u8],

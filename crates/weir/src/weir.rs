@@ -20,7 +20,8 @@ use crate::status::Status;
 use crate::topic::Topic;
 
 /// An event store: in a directory that this process has open, or at a server. Clones share it.
-/// Dropping the last clone closes it.
+/// Dropping the last clone closes it. For a server, that waits up to 5 s for the responses to queued
+/// writes; [`close`](Self::close) waits up to the patience of the connection.
 #[derive(Clone, Debug)]
 pub struct Weir {
     backend: Backend,
@@ -301,8 +302,8 @@ impl Weir {
     /// Executes the queued writes and closes the store, even if other handles to it exist. Writes
     /// through these handles then fail with `Closed`, and the directory can be opened again. Calls
     /// in the slow lane also fail with `Closed` and are not executed. Pages that were read remain
-    /// valid. At a server, closes the connection after all responses have arrived; the server keeps
-    /// the store open.
+    /// valid. At a server, waits for the responses to queued writes, up to the patience of the
+    /// connection, and closes the connection; the server keeps the store open.
     pub fn close(self) -> Result<(), WeirError> {
         Ok(self.backend.close()?)
     }
@@ -355,7 +356,7 @@ pub fn with_engine(options: &OpenOptions) -> OpenOptions {
     options
 }
 
-/// The one engine of this process. So a module is compiled once, however many stores are open.
+/// The engine that all stores of this process share, so that a module is compiled once.
 #[cfg(feature = "programs")]
 #[allow(
     clippy::unnecessary_wraps,

@@ -82,7 +82,7 @@ pub(crate) struct ClaimResult {
 }
 
 /// Time until `until_ms`, in milliseconds since 1970; 1 ms if that is in the past.
-pub(crate) fn left(until_ms: u64) -> Duration {
+pub(crate) fn time_until(until_ms: u64) -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

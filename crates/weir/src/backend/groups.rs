@@ -9,7 +9,7 @@ use weir_store::{ClaimRequest, GroupInfo, Store, StoreError};
 use super::{Backend, TopicReader};
 use crate::error::WeirError;
 use crate::remote::listener::Listener;
-use crate::work::{ClaimResult, POLL_INTERVAL, Work, left, sleep};
+use crate::work::{ClaimResult, POLL_INTERVAL, Work, sleep, time_until};
 
 /// Times that a step is sent if its response is lost.
 const TRIES: usize = 8;
@@ -63,7 +63,7 @@ impl Backend {
     }
 
     /// Returns a reader that starts after `after`, or at the first record that still exists.
-    pub(crate) fn read_left(
+    pub(crate) fn read_remaining(
         &self,
         topic: &str,
         after: ConsequenceOffset,
@@ -147,7 +147,7 @@ impl Backend {
                 return Ok(got.works);
             }
             let Self::Local(store) = self else { continue };
-            let due = got.due_ms.map_or(POLL_INTERVAL, left);
+            let due = got.due_ms.map_or(POLL_INTERVAL, time_until);
             let soon = now.checked_add(due.min(POLL_INTERVAL));
             let until = [deadline, soon].into_iter().flatten().min();
             if seen.replace(got.frontier) == Some(got.frontier) {

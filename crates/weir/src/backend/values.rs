@@ -24,13 +24,13 @@ enum Source {
 }
 
 impl Backend {
-    /// Reads the values of a topic from its first key on. `now`: requests them from a server before
+    /// Reads the values of a topic from its first key on. `in_advance`: requests them from a server before
     /// the first call of [`Values::next`].
     pub(crate) fn values(
         &self,
         topic: &str,
         pushdown: PushdownRequest,
-        now: bool,
+        in_advance: bool,
     ) -> Result<Values, StoreError> {
         let source = match self {
             Self::Local(store) => {
@@ -39,7 +39,7 @@ impl Backend {
             Self::Remote(remote) => {
                 let listener = Listener::new(Arc::clone(remote), topic, ConsequenceOffset::ZERO);
                 let mut listener = listener.latest(pushdown.clone(), b"");
-                if now {
+                if in_advance {
                     listener.prepare(pushdown)?;
                 }
                 Source::Remote(listener.into())

@@ -38,9 +38,9 @@ impl FaultKey {
 }
 
 impl TopicQuery {
-    /// Tells the engine the positions of the faulty records in its order, where they have one.
-    /// Returns `false` if the engine knows them already.
-    pub(super) fn promise_faults(&mut self, faulty: &[SourceId]) -> Result<bool, WeirError> {
+    /// Sends the engine a watermark for each faulty record that has a position in the order of the
+    /// query. Returns `false` if all of them were sent before.
+    pub(super) fn send_fault_watermarks(&mut self, faulty: &[SourceId]) -> Result<bool, WeirError> {
         let mut moved = false;
         for source in faulty {
             let Some(reading) = self.readings.get(source) else {

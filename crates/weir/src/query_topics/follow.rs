@@ -1,4 +1,5 @@
-//! The progress of a query that follows: how far the store has got, and which topics exist.
+//! The progress of a query that follows: which records of the store it has searched, and which
+//! topics exist.
 //!
 //! Invariants:
 //! - Before a watermark is sent to the engine, every record up to it was searched for. That search
@@ -15,7 +16,7 @@ use super::options::pattern_matches;
 use crate::backend::Backend;
 use crate::error::WeirError;
 
-/// How far a query that follows has got.
+/// The progress of a query that follows.
 #[derive(Debug)]
 pub(super) struct Follow {
     patterns: Vec<String>,
@@ -24,7 +25,7 @@ pub(super) struct Follow {
     /// A source that represents the topics that are not known yet.
     unknown: Option<SourceId>,
     /// The watermark that was sent for each source.
-    promised: BTreeMap<SourceId, u64>,
+    watermarks: BTreeMap<SourceId, u64>,
     /// The least intention that a new topic may have.
     passed: IntentionOffset,
 }
@@ -50,7 +51,7 @@ impl Follow {
             patterns,
             listed,
             unknown,
-            promised: BTreeMap::new(),
+            watermarks: BTreeMap::new(),
             passed: IntentionOffset::ZERO,
         })
     }
@@ -70,9 +71,9 @@ impl Follow {
         let topics = backend.topics(false)?;
         self.listed = newest;
         let patterns = &self.patterns;
-        let meant = |name: &str| patterns.iter().any(|p| pattern_matches(p, name));
+        let is_selected = |name: &str| patterns.iter().any(|p| pattern_matches(p, name));
         let names = topics.into_iter().map(|info| info.name);
-        Ok(names.filter(|name| meant(name)).collect())
+        Ok(names.filter(|name| is_selected(name)).collect())
     }
 
     /// The lower bound for the intentions of a new topic.
@@ -80,16 +81,16 @@ impl Follow {
         self.passed
     }
 
-    /// Promises that a source has no further records up to the mark. Returns `false` if that was
-    /// promised before.
-    pub(super) fn promise(
+    /// Sends the engine a watermark: the source has no further records up to the mark. Returns
+    /// `false` if a watermark at or after the mark was sent before.
+    pub(super) fn send_watermark(
         &mut self,
         query: &mut Query,
         source: SourceId,
         mark: IntentionOffset,
     ) -> Result<bool, QueryError> {
         let key = mark.0.saturating_add(1);
-        let before = self.promised.insert(source, key);
+        let before = self.watermarks.insert(source, key);
         if before.is_some_and(|before| before >= key) {
             return Ok(false);
         }
@@ -97,15 +98,15 @@ impl Follow {
         Ok(true)
     }
 
-    /// Whether it was promised that a source has no further records up to this key.
+    /// Whether a watermark after this key was sent for the source.
     pub(super) fn is_past(&self, source: SourceId, key: u64) -> bool {
-        self.promised
+        self.watermarks
             .get(&source)
-            .is_some_and(|promised| *promised > key)
+            .is_some_and(|watermark| *watermark > key)
     }
 
-    /// Promises that topics that are not known yet have no records up to the mark.
-    pub(super) fn promise_patterns(
+    /// Sends the engine a watermark: topics that are not known yet have no records up to the mark.
+    pub(super) fn send_unknown_watermark(
         &mut self,
         query: &mut Query,
         mark: IntentionOffset,
@@ -114,7 +115,7 @@ impl Follow {
             return Ok(false);
         };
         self.passed = self.passed.max(mark.plus(1));
-        self.promise(query, unknown, mark)
+        self.send_watermark(query, unknown, mark)
     }
 }
 
@@ -134,15 +135,15 @@ pub(super) struct Idle {
     /// The number of packets that a server had sent.
     pub(super) seen: u64,
     /// The server sends new records without further requests.
-    pub(super) tells: bool,
+    pub(super) detects_news: bool,
 }
 
 impl TopicQueryNews {
-    /// Waits until the query may have more results, until `until` at most. Returns `false` at that
-    /// time. After `true`, the next call of the query may still find nothing.
+    /// Waits until the query may have more results, but no longer than `until`. Returns `false` at
+    /// that time. After `true`, the next call of the query may still find nothing.
     #[must_use]
     pub fn wait(&self, until: Instant) -> bool {
-        if self.tells() {
+        if self.detects_news() {
             let idle = &self.idle;
             self.backend
                 .wait_news(idle.mark, idle.seen, true, Some(until));
@@ -156,13 +157,13 @@ impl TopicQueryNews {
     /// Whether the store is local. Only a call of the query detects a server that no longer
     /// responds.
     #[must_use]
-    pub fn is_near(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.backend.is_local()
     }
 
     /// Whether [`wait`](Self::wait) detects new records. If not, call the query periodically.
     #[must_use]
-    pub fn tells(&self) -> bool {
-        self.is_near() || self.idle.tells
+    pub fn detects_news(&self) -> bool {
+        self.is_local() || self.idle.detects_news
     }
 }

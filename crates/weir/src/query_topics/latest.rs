@@ -33,15 +33,15 @@ pub(super) struct Latest {
 }
 
 impl Latest {
-    /// Begins to read. `now`: at the first key, so it may be requested in advance.
+    /// Begins to read. `in_advance`: sends the request for the values from the first key on.
     pub(super) fn new(
         backend: &Backend,
         topic: &str,
         shared: &Shared,
-        now: bool,
+        in_advance: bool,
     ) -> Result<Self, WeirError> {
         Ok(Self {
-            values: backend.values(topic, shared.pushdown.clone(), now)?,
+            values: backend.values(topic, shared.pushdown.clone(), in_advance)?,
             at: Vec::new(),
             newest: IntentionOffset::ZERO,
         })
@@ -62,7 +62,7 @@ impl Latest {
         ))
     }
 
-    /// Returns the values from a key on. Copies them into one page, because each lies in a separate
+    /// Returns the values from a key on. Copies them into one page, because each is in a separate
     /// block.
     pub(super) fn next_page(
         &mut self,

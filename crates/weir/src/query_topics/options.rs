@@ -15,7 +15,7 @@ pub enum TopicView {
     /// The record that each key has when it is read, in byte order of keys. Values are never older
     /// than those read before, but they are not one consistent cut. A key that has a value
     /// throughout the read is returned once. If the connection to a cluster breaks and the query
-    /// continues at a node that lags, both hold only with
+    /// continues at a node that lags, these two guarantees hold only with
     /// [`Consistency::Linear`](crate::Consistency).
     Latest,
 }

@@ -48,8 +48,8 @@ enum Records {
 }
 
 impl Reading {
-    /// A log is read from `from` on, without the records of intentions before `bound`. `resumed`: the
-    /// first read may start at another position.
+    /// Begins to read. A log is read from `from` on, without the records of intentions before
+    /// `bound`. `resumed`: the first read may start at another position.
     pub(super) fn new(
         topic: &Topic,
         shared: &Shared,

@@ -103,9 +103,9 @@ impl Address {
         !matches!(self, Self::Tcp(_))
     }
 
-    /// Whether others on the network can read the bytes: the address is on another machine, and
-    /// without TLS.
-    pub(crate) fn is_open(&self) -> bool {
+    /// Whether others on the network can read the bytes: the address is on another machine and has
+    /// no TLS.
+    pub(crate) fn is_exposed(&self) -> bool {
         match self {
             Self::Tcp(_) => !is_this_machine(self.host()),
             Self::Tls(_) | Self::Unix(_) => false,
@@ -168,8 +168,8 @@ impl Stream {
         }
     }
 
-    /// Sets the longest silence of the peer; zero: no limit.
-    pub(crate) fn silence(&self, time: Duration) -> io::Result<()> {
+    /// Sets the longest time without a byte from the peer; zero: no limit.
+    pub(crate) fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
         let time = Some(time).filter(|time| !time.is_zero());
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(time),
@@ -241,8 +241,8 @@ mod tests {
     use super::Address;
 
     #[test]
-    fn addresses_have_a_few_forms() {
-        for (given, meant) in [
+    fn addresses_are_parsed_or_rejected() {
+        for (text, parsed) in [
             ("weir://localhost", "weir://localhost:7071"),
             ("weir://localhost/", "weir://localhost:7071"),
             ("weir://127.0.0.1:1", "weir://127.0.0.1:1"),
@@ -252,7 +252,7 @@ mod tests {
             ("weirs://[::1]:9", "weirs://[::1]:9"),
             ("unix:/run/weir.sock", "unix:/run/weir.sock"),
         ] {
-            assert_eq!(given.parse::<Address>().unwrap().to_string(), meant);
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), parsed);
         }
         for given in [
             "",

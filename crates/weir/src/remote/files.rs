@@ -11,7 +11,7 @@ use weir_store::StoreError;
 use weir_store::disk::{Disk, DiskFile, OpenMode};
 
 use super::link::packet_of;
-use super::{Remote, other};
+use super::{Remote, error_of};
 use crate::reply::block_on;
 
 /// The files of a server's store that contain its history.
@@ -30,7 +30,7 @@ struct RemoteFile {
 fn unsupported() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
-        "the files of a server are only read",
+        "the files of a server are read-only",
     )
 }
 
@@ -46,7 +46,7 @@ impl Remote {
     fn file_names(&self, path: &str) -> Result<Vec<String>, StoreError> {
         let bytes = block_on(self.request(&Message::Files { path }))?;
         let Message::FilesAre { lines } = packet_of(&bytes)?.message else {
-            return Err(other(&bytes));
+            return Err(error_of(&bytes));
         };
         let lines = String::from_utf8_lossy(lines);
         Ok(lines.lines().map(str::to_owned).collect())
@@ -59,12 +59,12 @@ impl Remote {
         let answer = answer.map_err(io::Error::other)?;
         let packet = packet_of(&answer).map_err(io::Error::other)?;
         let Message::FileIs { length, part } = packet.message else {
-            return Err(io::Error::other(other(&answer)));
+            return Err(io::Error::other(error_of(&answer)));
         };
         let length = length.ok_or(io::ErrorKind::NotFound)?;
         let end = at.checked_add(part.len() as u64);
         if part.len() as u64 > bytes || (!part.is_empty() && end.is_none_or(|end| end > length)) {
-            return Err(io::Error::other(other(&answer)));
+            return Err(io::Error::other(error_of(&answer)));
         }
         Ok((length, part.to_vec()))
     }
@@ -118,27 +118,27 @@ impl Disk for RemoteDisk {
 
 impl DiskFile for RemoteFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut kept = self.part.lock();
+        let mut cached = self.part.lock();
         let mut done = 0;
         while done < buffer.len() {
             let wanted = offset + done as u64;
-            let (at, part) = &*kept;
+            let (at, part) = &*cached;
             let from = wanted.checked_sub(*at).map(usize::try_from);
-            let there = match from {
+            let available = match from {
                 Some(Ok(from)) => part.get(from..).unwrap_or_default(),
                 _ => &[],
             };
             let rest = buffer.get_mut(done..).unwrap_or_default();
-            let count = there.len().min(rest.len());
+            let count = available.len().min(rest.len());
             if count == 0 {
                 let (_, part) = self.remote.file_part(&self.path, wanted, FILE_BYTES_MAX)?;
                 if part.is_empty() {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                *kept = (wanted, part);
+                *cached = (wanted, part);
                 continue;
             }
-            for (to, from) in rest.iter_mut().zip(there) {
+            for (to, from) in rest.iter_mut().zip(available) {
                 *to = *from;
             }
             done += count;

@@ -9,7 +9,7 @@ use weir_protocol::{CLAIM_RECORDS_MAX, GroupClaim, GroupLine, GroupLines, Messag
 use weir_store::{ClaimRequest, GroupInfo, Page, StoreError};
 
 use super::link::packet_of;
-use super::{Remote, other, refused, unexpected};
+use super::{Remote, error_of, refused, unexpected};
 use crate::error::WeirError;
 
 use crate::reply::block_on;
@@ -48,7 +48,7 @@ impl Remote {
                     let name = topic.to_owned();
                     return Err(StoreError::TopicUnknown { name });
                 }
-                _ => return Err(other(&bytes)),
+                _ => return Err(error_of(&bytes)),
             };
             let page = infos(topic, lines)?;
             let empty = page.is_empty();
@@ -91,7 +91,7 @@ impl Remote {
             .into());
         }
         let Message::GroupRecords(answer) = packet_of(&bytes)?.message else {
-            return Err(other(&bytes).into());
+            return Err(error_of(&bytes).into());
         };
         let (attempts, page) = answer.records().ok_or_else(unexpected)?;
         let mut works = Vec::new();

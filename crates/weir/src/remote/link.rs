@@ -63,13 +63,13 @@ pub(crate) struct Facts {
 
 /// The error of a connection that ended for good.
 #[derive(Clone, Debug)]
-pub(super) struct Dead {
+pub(super) struct FinalError {
     pub(super) code: ErrorCode,
     pub(super) text: String,
 }
 
-impl Dead {
-    pub(super) fn error(&self) -> StoreError {
+impl FinalError {
+    pub(super) fn to_store_error(&self) -> StoreError {
         remote_error(self.code, self.text.clone())
     }
 }
@@ -122,9 +122,9 @@ pub(super) struct State {
     pub(super) down_since: Instant,
     /// No server was reached within the patience, so the waiting callers failed.
     given_up: bool,
-    pub(super) dead: Option<Dead>,
+    pub(super) final_error: Option<FinalError>,
     /// The owner is closing the connection; no more calls will arrive.
-    pub(super) leaving: bool,
+    pub(super) closing: bool,
 }
 
 /// A connection to a server. Dropping it waits up to 5 s for the responses to queued writes.
@@ -203,8 +203,8 @@ impl Link {
             leader_wait: None,
             down_since: Instant::now(),
             given_up: false,
-            dead: None,
-            leaving: false,
+            final_error: None,
+            closing: false,
         };
         let inner = Arc::new(Inner::new(
             client,
@@ -270,13 +270,13 @@ impl Link {
     pub(crate) fn close(&self, patience: Duration) {
         let until = Instant::now().checked_add(patience);
         let mut state = self.inner.lock();
-        state.leaving = true;
+        state.closing = true;
         self.inner.work.notify_all();
-        self.inner.news.notify_all();
-        while !state.calls.is_empty() && state.dead.is_none() {
-            let (next, goes_on) = self.inner.wait(state, until);
+        self.inner.changed.notify_all();
+        while !state.calls.is_empty() && state.final_error.is_none() {
+            let (next, has_time) = self.inner.wait(state, until);
             state = next;
-            if !goes_on {
+            if !has_time {
                 break;
             }
         }
@@ -289,7 +289,7 @@ impl Link {
             None => self.threads.lock().clear(),
         }
         self.inner.work.notify_all();
-        self.inner.news.notify_all();
+        self.inner.changed.notify_all();
         let mut threads = self.threads.lock();
         for thread in threads.drain(..) {
             // A panic of the thread was already printed.
@@ -307,8 +307,8 @@ impl Drop for Link {
 impl State {
     /// The facts of the server, or the error if it cannot be reached; `None` while it is unknown.
     fn known(&self) -> Option<Result<Facts, StoreError>> {
-        if let Some(dead) = &self.dead {
-            return Some(Err(dead.error()));
+        if let Some(error) = &self.final_error {
+            return Some(Err(error.to_store_error()));
         }
         match &self.facts {
             Some(facts) => Some(Ok(facts.clone())),
@@ -367,9 +367,9 @@ impl State {
     }
 
     fn usable(&self) -> Result<(), StoreError> {
-        match &self.dead {
-            Some(dead) => Err(dead.error()),
-            None if self.leaving => Err(StoreError::Closed),
+        match &self.final_error {
+            Some(error) => Err(error.to_store_error()),
+            None if self.closing => Err(StoreError::Closed),
             None if self.given_up => Err(self.unreachable()),
             None => Ok(()),
         }
@@ -427,7 +427,7 @@ impl State {
         }
         self.wake_all();
         let lost = self.writes.connection_lost();
-        let why = "the connection broke before the answer came";
+        let why = "the connection broke before the response arrived";
         self.fail_calls(lost.end - lost.start, |_| {
             remote_error(ErrorCode::Indeterminate, why)
         });
@@ -440,19 +440,19 @@ impl State {
         }
         self.given_up = true;
         let why = self.why_unreachable();
-        self.lose(&why);
+        self.fail_in_flight(&why);
         self.fail_open(|| remote_error(ErrorCode::Unreachable, why.clone()));
         self.wake_all();
     }
 
     /// Ends the connection for good.
     pub(super) fn close_for_good(&mut self, code: ErrorCode, text: &str) {
-        if self.dead.is_some() {
+        if self.final_error.is_some() {
             return;
         }
-        self.lose(text);
+        self.fail_in_flight(text);
         self.fail_open(|| remote_error(code, text));
-        self.dead = Some(Dead {
+        self.final_error = Some(FinalError {
             code,
             text: text.to_owned(),
         });

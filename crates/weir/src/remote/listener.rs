@@ -11,7 +11,7 @@ use weir_store::{Page, StoreError, key_after};
 use super::link::{PendingRequest, Received, packet_of};
 use super::pause::BackOff;
 use super::pushdown::{Fault, PushdownRequest};
-use super::{Remote, other, refused};
+use super::{Remote, error_of, refused};
 
 /// Bytes of pages that may be in transit.
 const CREDIT_BYTES: u64 = 1 << 20;
@@ -37,8 +37,8 @@ pub(crate) struct Listener {
     pushdown: PushdownRequest,
     /// The number of values that were not JSON and that the server skipped.
     skipped: u64,
-    /// Skipped values before the next page.
-    bad: u64,
+    /// Skipped values before the next page. They are added to `skipped` when that page arrives.
+    unreported_skips: u64,
     /// The error at which a query stopped.
     fault: Option<Fault>,
     /// The pause after the server refused the request for now.
@@ -92,7 +92,7 @@ impl Clone for Listener {
             earliest: self.earliest,
             pushdown: self.pushdown.clone(),
             skipped: self.skipped,
-            bad: 0,
+            unreported_skips: 0,
             fault: self.fault,
             retry_pause: None,
             refusal: None,
@@ -119,7 +119,7 @@ impl Listener {
             earliest: false,
             pushdown: PushdownRequest::default(),
             skipped: 0,
-            bad: 0,
+            unreported_skips: 0,
             fault: None,
             retry_pause: None,
             refusal: None,
@@ -190,7 +190,7 @@ impl Listener {
         self.next = after.0.saturating_add(1);
     }
 
-    /// Asks the server for the offset of a position, and moves there.
+    /// Requests the offset of a position from the server, and moves there.
     pub(crate) async fn seek_to(&mut self, after: After) -> Result<(), StoreError> {
         self.stop();
         self.found = None;
@@ -230,8 +230,8 @@ impl Listener {
                     return Ok(true);
                 }
                 match backoff.of(&packet, until) {
-                    Some(pause) => link.rest(pause).await.map(|()| false),
-                    None => Err(other(&bytes)),
+                    Some(pause) => link.sleep(pause).await.map(|()| false),
+                    None => Err(error_of(&bytes)),
                 }
             }
             Received::Lost => Ok(false),
@@ -257,7 +257,7 @@ impl Listener {
     }
 
     /// Waits until the request may be sent again. Returns `false` if that is after `until`.
-    async fn rest(&mut self, until: Option<Instant>) -> Result<bool, StoreError> {
+    async fn wait_for_retry(&mut self, until: Option<Instant>) -> Result<bool, StoreError> {
         let Some(retry_pause) = self.retry_pause else {
             return Ok(true);
         };
@@ -266,7 +266,7 @@ impl Listener {
         };
         let to = until.map_or(time, |until| until.min(time));
         let left = to.saturating_duration_since(Instant::now());
-        self.remote.link.rest(left).await?;
+        self.remote.link.sleep(left).await?;
         if to < time {
             return Ok(false);
         }
@@ -279,7 +279,7 @@ impl Listener {
         Ok(true)
     }
 
-    /// The error of a listener that got no records in time. A refusal is more precise.
+    /// The error of a listener that received no records in time. A refusal is more precise.
     fn late(&mut self) -> StoreError {
         let refusal = self.refusal.take().filter(|_| self.retry_pause.is_some());
         refusal.unwrap_or_else(|| self.remote.link.late())
@@ -430,7 +430,7 @@ impl Listener {
     /// was read, if the connection broke.
     async fn fetch(&mut self, until: Option<Instant>) -> Result<Fetched, StoreError> {
         loop {
-            if !self.rest(until).await? {
+            if !self.wait_for_retry(until).await? {
                 return Ok(Fetched::Nothing);
             }
             let Some(listening) = &self.listening else {
@@ -442,7 +442,7 @@ impl Listener {
                 Received::Nothing => return Ok(Fetched::Nothing),
                 Received::Lost => {
                     self.listening = None;
-                    self.bad = 0;
+                    self.unreported_skips = 0;
                     self.start(follow)?;
                     continue;
                 }
@@ -475,7 +475,7 @@ impl Listener {
                         continue;
                     }
                     self.next = read.last().0.saturating_add(1);
-                    self.skipped += std::mem::take(&mut self.bad);
+                    self.skipped += std::mem::take(&mut self.unreported_skips);
                     if let Some(limit) = &mut self.pushdown.limit {
                         *limit = limit.saturating_sub(read.iter().count() as u64);
                     }
@@ -483,20 +483,20 @@ impl Listener {
                 }
                 Message::Progress { position } => {
                     self.next = self.next.max(position);
-                    self.skipped += std::mem::take(&mut self.bad);
+                    self.skipped += std::mem::take(&mut self.unreported_skips);
                 }
                 Message::End { position } => {
                     self.next = self.next.max(position);
-                    self.skipped += std::mem::take(&mut self.bad);
+                    self.skipped += std::mem::take(&mut self.unreported_skips);
                     self.listening = None;
                     return Ok(Fetched::End);
                 }
                 // The server has accepted the request: earlier refusals do not count.
                 Message::Listening { .. } => self.retry_pause = None,
-                // In latest values, they are before the received page; otherwise, before the next
-                // page.
+                // Skipped latest values are before the page that was received last. Other skipped
+                // values are before the next page.
                 Message::Skipped { count } if self.key.is_some() => self.skipped += count,
-                Message::Skipped { count } => self.bad += count,
+                Message::Skipped { count } => self.unreported_skips += count,
                 Message::Refusal(refusal) => {
                     let code = refusal.code();
                     if let (Some(code), Some(record)) = (code, refusal.record) {
@@ -507,11 +507,11 @@ impl Listener {
                     if self.refused_for_now(&packet, follow) {
                         self.refusal = Some(refused(&refusal));
                         // The next request returns the values again.
-                        self.bad = 0;
+                        self.unreported_skips = 0;
                         continue;
                     }
                     if self.fault.is_some() {
-                        self.skipped += std::mem::take(&mut self.bad);
+                        self.skipped += std::mem::take(&mut self.unreported_skips);
                         return Ok(Fetched::End);
                     }
                     return Err(refused(&refusal));

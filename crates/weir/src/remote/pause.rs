@@ -1,6 +1,6 @@
 //! The pauses between retries of a client.
 //!
-//! Invariant: a pause is at least as long as the server asked for, and ends within the patience of
+//! Invariant: a pause is at least as long as the server requested, and ends within the patience of
 //! the caller.
 
 use std::collections::hash_map::RandomState;
@@ -20,8 +20,8 @@ const LEADER_PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Longest pause while a cluster has no leader, unless the server names a longer one.
 const LEADER_PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// The pause after refusal `number`, from 0, of a series for which the server asked for `asked`. A
-/// transfer of leadership takes some milliseconds, an election about a second.
+/// The pause after refusal number `number` (from 0) of a series. The server requested a pause of
+/// `asked`. A transfer of leadership takes some milliseconds, an election about a second.
 pub(super) fn asked_pause(asked: Duration, code: Option<ErrorCode>, number: u32) -> Duration {
     if code != Some(ErrorCode::NoLeader) {
         return asked;

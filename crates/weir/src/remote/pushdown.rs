@@ -1,6 +1,6 @@
 //! The part of a query that a server runs for one topic.
 //!
-//! Invariant: the server is asked only for stages that the query executes itself without a server.
+//! Invariant: the server runs only stages that this process would run for a local store.
 
 use weir_core::codec::put_bytes;
 use weir_core::{ErrorCode, IntentionOffset};
@@ -58,7 +58,7 @@ impl QueryPart {
 /// The query options of a listener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PushdownRequest {
-    /// The stages that the server runs on each record; `None`: no stages.
+    /// The stages that the server runs on each record; `None` if it runs none.
     pub(crate) query_part: Option<std::sync::Arc<QueryPart>>,
     /// Wanted kinds of records, one bit each.
     pub(crate) kinds: u8,

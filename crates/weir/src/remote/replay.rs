@@ -13,7 +13,7 @@ use weir_store::{Page, StoreError};
 
 use super::link::{PendingRequest, Received, packet_of};
 use super::pause::BackOff;
-use super::{Remote, other, refused, unexpected};
+use super::{Remote, error_of, refused, unexpected};
 
 /// Bytes of pages that may be in transit.
 const CREDIT_BYTES: u64 = 1 << 20;
@@ -95,8 +95,8 @@ impl Replay {
                         return Ok(position);
                     }
                     match backoff.of(&packet, end) {
-                        Some(pause) => link.rest(pause).await?,
-                        None => return Err(other(&bytes)),
+                        Some(pause) => link.sleep(pause).await?,
+                        None => return Err(error_of(&bytes)),
                     }
                 }
                 Received::Lost => {}

@@ -59,20 +59,20 @@ struct Input {
 pub(crate) fn config(options: &ConnectOptions) -> Result<Arc<ClientConfig>, StoreError> {
     let mut roots = RootCertStore::empty();
     let system = || {
-        let there = SYSTEM_AUTHORITIES.iter().map(PathBuf::from);
-        there.into_iter().find(|path| path.exists())
+        let mut paths = SYSTEM_AUTHORITIES.iter().map(PathBuf::from);
+        paths.find(|path| path.exists())
     };
     if let Some(path) = options.authority.clone().or_else(system) {
         // The bundle of a system may contain certificates that this library does not accept.
         let (added, _) = roots.add_parsable_certificates(certificates(&path)?);
         if added == 0 {
-            return Err(unusable(&path, "holds no certificate of an authority"));
+            return Err(unusable(&path, "contains no certificate of an authority"));
         }
     }
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     let verifier = verifier.build().map_err(|_| {
-        let text = "no authority is trusted: name the file of one (the system has none)";
+        let text = "no authority is trusted: the system has none; name a file with one";
         remote_error(ErrorCode::BadOption, text)
     })?;
     let builder = ClientConfig::builder_with_provider(provider)
@@ -84,7 +84,7 @@ pub(crate) fn config(options: &ConnectOptions) -> Result<Arc<ClientConfig>, Stor
         Some((certificate, key)) => {
             let chain = certificates(certificate)?;
             let key = PrivateKeyDer::from_pem_file(key)
-                .map_err(|_| unusable(key, "holds no private key in PEM form"))?;
+                .map_err(|_| unusable(key, "contains no private key in PEM form"))?;
             builder
                 .with_client_auth_cert(chain, key)
                 .map_err(|error| unusable(certificate, &error.to_string()))?
@@ -95,7 +95,7 @@ pub(crate) fn config(options: &ConnectOptions) -> Result<Arc<ClientConfig>, Stor
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StoreError> {
-    let wrong = |_| unusable(path, "holds no certificate in PEM form");
+    let wrong = |_| unusable(path, "contains no certificate in PEM form");
     let found = CertificateDer::pem_file_iter(path).map_err(wrong)?;
     found.collect::<Result<_, _>>().map_err(wrong)
 }
@@ -105,7 +105,7 @@ fn unusable(path: &Path, why: &str) -> StoreError {
 }
 
 impl TlsStream {
-    /// Makes the handshake with the server of this name. Fails after `time` without a byte.
+    /// Performs the handshake with the server of this name. Fails after `time` without a byte.
     pub(crate) fn new(
         socket: TcpStream,
         name: &str,
@@ -159,10 +159,10 @@ impl TlsStream {
                     *begin += session.read_tls(&mut left)?;
                     let processed = session.process_new_packets();
                     processed.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-                    let speaks = session.wants_write();
+                    let has_output = session.wants_write();
                     drop(session);
-                    if speaks {
-                        self.answer()?;
+                    if has_output {
+                        self.send_output()?;
                     }
                     // The session may have clear text now.
                     continue;
@@ -178,7 +178,7 @@ impl TlsStream {
 
     /// Sends packets of the session itself, such as a new key. If another thread is writing, that
     /// write or the next one sends them.
-    fn answer(&self) -> io::Result<()> {
+    fn send_output(&self) -> io::Result<()> {
         let Some(mut out) = self.out.try_lock() else {
             return Ok(());
         };
@@ -211,10 +211,10 @@ fn explained(error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let hint = match inner {
         Some(rustls::Error::InvalidMessage(_)) => {
-            "what answers there does not speak TLS; without it the address begins with weir://"
+            "the peer does not use TLS; an address without TLS begins with weir://"
         }
         Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
-            "this port is for HTTP, the native protocol has one of its own, 7071 by default"
+            "this port is for HTTP; the native protocol has a separate port, 7071 by default"
         }
         _ => return error,
     };

@@ -33,7 +33,7 @@ pub(in crate::remote) struct Inner {
     /// Signals that a packet can be sent.
     pub(in crate::remote) work: Condvar,
     /// Signals a change to waiting callers.
-    pub(in crate::remote) news: Condvar,
+    pub(in crate::remote) changed: Condvar,
 }
 
 impl std::fmt::Debug for Inner {
@@ -55,7 +55,7 @@ impl Inner {
             configured_addresses,
             state: Mutex::new(state),
             work: Condvar::new(),
-            news: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
@@ -78,7 +78,7 @@ impl Inner {
         if left.is_some_and(|left| left.is_zero()) {
             return (state, false);
         }
-        (state.sleep(&self.news, left), true)
+        (state.sleep(&self.changed, left), true)
     }
 
     /// Waits until a packet can be sent.

@@ -41,9 +41,9 @@ pub(super) struct Inbox {
 }
 
 impl Link {
-    /// Sends a request and waits until `until` for its response, which is one packet. Resends it if
-    /// the connection breaks, or later if the server asks for that. So the request must be safe to
-    /// repeat.
+    /// Sends a request and waits until `until` for its response, which is one packet. Resends the
+    /// request if the connection breaks, and after a pause if the server asks for one. So the
+    /// request must be safe to repeat.
     pub(crate) async fn request(
         &self,
         message: &Message<'_>,
@@ -60,7 +60,7 @@ impl Link {
                 Received::Packet(packet) => match backoff.of(&packet_of(&packet)?, until) {
                     Some(pause) => {
                         refused = Some(packet);
-                        self.rest(pause).await?;
+                        self.sleep(pause).await?;
                     }
                     None => return Ok(packet),
                 },
@@ -77,12 +77,12 @@ impl Link {
     }
 
     /// Waits for `time`. Fails if the connection has ended for good.
-    pub(in crate::remote) async fn rest(&self, time: Duration) -> Result<(), StoreError> {
+    pub(in crate::remote) async fn sleep(&self, time: Duration) -> Result<(), StoreError> {
         if let Some(until) = Instant::now().checked_add(time) {
             Until::new(until).await;
         }
-        match &self.inner.lock().dead {
-            Some(dead) => Err(dead.error()),
+        match &self.inner.lock().final_error {
+            Some(error) => Err(error.to_store_error()),
             None => Ok(()),
         }
     }
@@ -95,15 +95,15 @@ impl Link {
         consistency: Option<Consistency>,
     ) -> Result<PendingRequest, StoreError> {
         let mut state = self.inner.lock();
-        if let Some(dead) = &state.dead {
-            return Err(dead.error());
+        if let Some(error) = &state.final_error {
+            return Err(error.to_store_error());
         }
         if state.given_up {
             return Err(state.unreachable());
         }
         if state.inboxes.len() >= REQUESTS_MAX {
             return Err(StoreError::LimitExceeded {
-                what: "requests on their way",
+                what: "requests in flight",
                 limit: REQUESTS_MAX as u64,
                 value: state.inboxes.len() as u64 + 1,
             });
@@ -135,8 +135,8 @@ impl Link {
     /// Sends a further packet of a request, if the connection of the request still exists.
     pub(in crate::remote) fn add(&self, tag: u64, message: &Message<'_>) {
         let mut state = self.inner.lock();
-        let is_there = |inbox: &Inbox| !inbox.lost && inbox.unsent.is_none();
-        if state.inboxes.get(&tag).is_some_and(is_there) {
+        let is_sent = |inbox: &Inbox| !inbox.lost && inbox.unsent.is_none();
+        if state.inboxes.get(&tag).is_some_and(is_sent) {
             state.append(&Packet::tagged(tag.to_string().as_bytes(), *message));
             self.inner.notify_writer(state);
         }
@@ -176,13 +176,13 @@ impl Link {
         received.await
     }
 
-    /// The intention up to which the caller has all records of a listener, if it has taken every
-    /// received packet.
+    /// The intention up to which the caller has all records of a listener; `None` while there are
+    /// received packets that the caller has not read.
     pub(in crate::remote) fn mark(&self, tag: u64) -> Option<u64> {
         let state = self.inner.lock();
         let inbox = state.inboxes.get(&tag)?;
-        let taken = inbox.packets.is_empty() && !inbox.lost;
-        inbox.mark.filter(|_| taken)
+        let all_read = inbox.packets.is_empty() && !inbox.lost;
+        inbox.mark.filter(|_| all_read)
     }
 
     /// The progress that the server reported last.
@@ -203,10 +203,10 @@ impl Link {
     /// Waits for a packet after the first `seen` ones, until `until` at most.
     pub(in crate::remote) fn wait_news(&self, seen: u64, until: Option<Instant>) {
         let mut state = self.inner.lock();
-        while state.deliveries <= seen && state.dead.is_none() {
-            let (next, goes_on) = self.inner.wait(state, until);
+        while state.deliveries <= seen && state.final_error.is_none() {
+            let (next, has_time) = self.inner.wait(state, until);
             state = next;
-            if !goes_on {
+            if !has_time {
                 break;
             }
         }
@@ -249,7 +249,7 @@ impl State {
     }
 
     /// Whether a caller waits for packets with this tag.
-    pub(in crate::remote) fn is_asked(&self, tag: &[u8]) -> bool {
+    pub(in crate::remote) fn has_request(&self, tag: &[u8]) -> bool {
         number(tag).is_some_and(|tag| self.inboxes.contains_key(&tag))
     }
 
@@ -288,7 +288,7 @@ fn number(tag: &[u8]) -> Option<u64> {
 
 /// Parses a complete packet.
 pub(in crate::remote) fn packet_of(bytes: &[u8]) -> Result<Packet<'_>, StoreError> {
-    let wrong = |_| remote_error(ErrorCode::Protocol, "the server sent a packet that is none");
+    let wrong = |_| remote_error(ErrorCode::Protocol, "the server sent a malformed packet");
     let mut deframer = Deframer::default();
     deframer.find(bytes).map_err(wrong)?;
     deframer.read(bytes).map_err(wrong)

@@ -43,8 +43,8 @@ pub(super) enum Broken {
     Redirect(Address),
     /// The server refuses with this code, and wants a pause.
     Pause(ErrorCode, Duration, String),
-    /// The error is final.
-    Dead(ErrorCode, String),
+    /// Does not reconnect: the error is final.
+    Final(ErrorCode, String),
     /// The client closed the connection.
     Closed,
 }
@@ -55,7 +55,7 @@ impl Broken {
         let text = |text| format!("{text}; {hint}");
         match self {
             Self::Again(why) => Self::Again(text(why)),
-            Self::Dead(code, why) => Self::Dead(code, text(why)),
+            Self::Final(code, why) => Self::Final(code, text(why)),
             other => other,
         }
     }
@@ -65,7 +65,7 @@ impl Broken {
 fn wrong_protocol_hint(address: &Address, answer: &[u8]) -> Option<&'static str> {
     match (address, answer) {
         (_, [b'H', b'T', b'T', b'P', ..]) => {
-            Some("this port is for HTTP, the native protocol has one of its own, 7071 by default")
+            Some("this port is for HTTP; the native protocol has a separate port, 7071 by default")
         }
         (Address::Tcp(_), [TLS_ALERT, 3, ..]) => {
             Some("the port has TLS: the address begins with weirs://")
@@ -92,7 +92,7 @@ pub(super) fn read(inner: &Inner) {
         state.disconnected();
         let wait = match broken {
             Broken::Closed => break,
-            Broken::Dead(code, text) => {
+            Broken::Final(code, text) => {
                 state.close_for_good(code, &text);
                 break;
             }
@@ -103,7 +103,7 @@ pub(super) fn read(inner: &Inner) {
                 }
                 hops += 1;
                 if hops <= HOPS_MAX {
-                    // A node answered, so the cluster is there and may be electing a leader.
+                    // A node responded, so the cluster exists and may be electing a leader.
                     pause = PAUSE_FIRST;
                     Duration::ZERO
                 } else {
@@ -113,7 +113,7 @@ pub(super) fn read(inner: &Inner) {
             Broken::Again(text) => {
                 state.failed(text);
                 if !was_open {
-                    // The chain of redirects ends here: nobody answered.
+                    // The chain of redirects has ended: the server does not respond.
                     hops = 0;
                     if let Err((code, text)) = try_next(inner, &mut state) {
                         state.close_for_good(code, &text);
@@ -145,23 +145,23 @@ pub(super) fn read(inner: &Inner) {
                 }
             }
         };
-        if state.dead.is_some() {
+        if state.final_error.is_some() {
             break;
         }
         if state.down_since.elapsed() >= inner.options.patience {
             state.give_up();
         }
-        inner.news.notify_all();
+        inner.changed.notify_all();
         // Half of the pause is random, so that clients do not reconnect at the same time.
         let until = Instant::now() + wait / 2 + wait.mul_f64(random_fraction() / 2.0);
-        while state.dead.is_none() {
-            let (next, goes_on) = inner.wait(state, Some(until));
+        while state.final_error.is_none() {
+            let (next, has_time) = inner.wait(state, Some(until));
             state = next;
-            if !goes_on {
+            if !has_time {
                 break;
             }
         }
-        if state.dead.is_some() {
+        if state.final_error.is_some() {
             break;
         }
         if !wait.is_zero() {
@@ -169,7 +169,7 @@ pub(super) fn read(inner: &Inner) {
         }
     }
     inner.lock().disconnected();
-    inner.news.notify_all();
+    inner.changed.notify_all();
     inner.work.notify_all();
 }
 
@@ -184,20 +184,20 @@ fn follow_redirect(
     set_address(inner, state, to)
 }
 
-/// Whether the redirect would end TLS. A socket of this machine is not TLS, so leaving it is no
-/// downgrade.
+/// Whether the redirect leads from TLS to clear text on a network. A socket in the file system has
+/// no TLS, so a redirect from it is not a downgrade.
 fn is_downgrade(from: &Address, to: &Address) -> bool {
     matches!(from, Address::Tls(_)) && !to.is_private()
 }
 
-/// Whether the client may follow a server from one address to another.
+/// Whether the client may follow a redirect from one address to another.
 fn check_redirect(inner: &Inner, from: &Address, to: &Address) -> Result<(), (ErrorCode, String)> {
     if is_downgrade(from, to) {
-        let text = format!("{from} sent us to {to}, without TLS");
+        let text = format!("{from} redirects to {to}, which has no TLS");
         return Err((ErrorCode::Protocol, text));
     }
-    if inner.options.token.is_some() && to.is_open() && !is_configured(inner, to) {
-        let text = format!("{from} sent us to {to}, where the token would go without TLS");
+    if inner.options.token.is_some() && to.is_exposed() && !is_configured(inner, to) {
+        let text = format!("{from} redirects to {to}, which would get the token without TLS");
         return Err((ErrorCode::Protocol, text));
     }
     Ok(())
@@ -211,8 +211,8 @@ fn is_configured(inner: &Inner, to: &Address) -> bool {
         .any(|configured| configured.host() == to.host())
 }
 
-/// Selects the next server of those that the caller or the cluster has named, in turn: the current
-/// one does not respond, or has no leader.
+/// Selects the next of the servers that the caller or the cluster has named, in turn. Called when
+/// the current server does not respond or knows no leader.
 fn try_next(inner: &Inner, state: &mut State) -> Result<(), (ErrorCode, String)> {
     let known = || inner.configured_addresses.iter().chain(&state.nodes);
     let at = known().position(|known| *known == state.address);
@@ -223,15 +223,15 @@ fn try_next(inner: &Inner, state: &mut State) -> Result<(), (ErrorCode, String)>
     }
 }
 
-/// Whether the client knows another address than the current one.
+/// Whether the client knows an address other than the current one.
 fn has_other(inner: &Inner, state: &State) -> bool {
     let mut known = inner.configured_addresses.iter().chain(&state.nodes);
     known.any(|known| *known != state.address)
 }
 
 /// Time limit for the connection to one address and for its response to HELLO. With several known
-/// addresses, each gets a part of the time, so that a server that does not answer does not use up
-/// all of it. The time doubles after each round.
+/// addresses, each gets a part of the time, so that a silent server does not use all of it. The
+/// time doubles after each round.
 fn attempt_time(inner: &Inner, state: &State, attempts: u32) -> Duration {
     let known = inner.configured_addresses.len() + state.nodes.len();
     let known = u32::try_from(known).unwrap_or(u32::MAX);
@@ -270,7 +270,7 @@ fn set_address(inner: &Inner, state: &mut State, to: Address) -> Result<(), (Err
 fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> Broken {
     let (address, trust, hello, time) = {
         let mut state = inner.lock();
-        if state.dead.is_some() {
+        if state.final_error.is_some() {
             return Broken::Closed;
         }
         let trust = state.trust.clone();
@@ -302,7 +302,9 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
     };
     let mut bytes = greeting();
     Encoder::default().encode(&Packet::new(Message::Hello(hello)), &mut bytes);
-    let sent = stream.silence(time).and_then(|()| stream.write_all(&bytes));
+    let sent = stream
+        .set_read_timeout(time)
+        .and_then(|()| stream.write_all(&bytes));
     if let Err(error) = sent {
         return early(again(error), &[]);
     }
@@ -315,7 +317,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
                 match state.writes.opened(&hello) {
                     Ok(done) => state.connected(Arc::clone(&stream), facts, done),
                     Err(why) => {
-                        return Some(Err(Broken::Dead(ErrorCode::SessionExpired, why.into())));
+                        return Some(Err(Broken::Final(ErrorCode::SessionExpired, why.into())));
                     }
                 }
                 Some(Ok(idle))
@@ -326,11 +328,11 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
         match ended {
             Ok(None) => {}
             Ok(Some(Err(broken))) => return broken,
-            // A server that has TLS closes the connection.
+            // A server with TLS closes the connection.
             Err(broken) if input.timed_out => return broken,
             Err(broken) => return early(broken, input.unread()),
             Ok(Some(Ok(idle))) => {
-                if let Err(error) = stream.silence(idle) {
+                if let Err(error) = stream.set_read_timeout(idle) {
                     return again(error);
                 }
                 input.silence = idle;
@@ -342,11 +344,11 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
         *pause = PAUSE_FIRST;
     }
     inner.work.notify_all();
-    inner.news.notify_all();
+    inner.changed.notify_all();
     loop {
-        let mut news = false;
+        let mut received_any = false;
         let ended = input.packets(|packet, bytes| {
-            news = true;
+            received_any = true;
             let broken = take(inner, packet, bytes);
             let redirect = matches!(&packet.message, Message::Refusal(refusal)
                 if code_of(refusal) == ErrorCode::Redirect);
@@ -357,21 +359,21 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
             }
             broken
         });
-        if news {
-            inner.news.notify_all();
+        if received_any {
+            inner.changed.notify_all();
             inner.work.notify_one();
         }
         match ended {
             Ok(None) => {}
             Ok(Some(broken)) | Err(broken) => {
-                let left = inner.lock().dead.is_some();
+                let left = inner.lock().final_error.is_some();
                 return if left { Broken::Closed } else { broken };
             }
         }
     }
 }
 
-/// Reads the facts of the server from its HELLO.
+/// The facts of the server from its response to HELLO.
 fn facts_of(hello: &HelloOk<'_>) -> Facts {
     let features = hello.features.split(|b| *b == b' ');
     let knows = |feature: &[u8]| features.clone().any(|word| word == feature);
@@ -428,13 +430,13 @@ fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
                 .min(RETRY_MAX);
             Broken::Pause(code, pause, text)
         }
-        code => Broken::Dead(code, text),
+        code => Broken::Final(code, text),
     }
 }
 
 /// Handles a packet of an open connection.
 fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
-    let protocol = |why: &str| Some(Broken::Dead(ErrorCode::Protocol, why.to_owned()));
+    let protocol = |why: &str| Some(Broken::Final(ErrorCode::Protocol, why.to_owned()));
     let mut state = inner.lock();
     let mut reports = false;
     if let Message::Refusal(refusal) = &packet.message
@@ -444,7 +446,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
         let step = state.leader_missing();
         reports = step.reports;
         if step.moves && has_other(inner, &state) {
-            // The callers resend what was refused.
+            // The callers resend the refused requests.
             state.next_address.get_or_insert(refused_hello(refusal));
         }
     }
@@ -470,7 +472,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             // The caller repeats the call at the new address when the outcome of the writes in
             // flight is known.
             let to = refused_hello(refusal);
-            if state.is_asked(packet.tag) {
+            if state.has_request(packet.tag) {
                 state.next_address.get_or_insert(to);
             }
         }
@@ -494,17 +496,17 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             ..
         } if packet.tag.is_empty() => state.marked(*settled, *created, lagging),
         Message::Ping => state.append(&Packet::tagged(packet.tag, Message::Pong)),
-        Message::ByeNotice => return Some(Broken::Again("the server said goodbye".into())),
+        Message::ByeNotice => return Some(Broken::Again("the server ends the connection".into())),
         _ if !packet.tag.is_empty() => state.deliver(packet.tag, bytes),
         _ => {}
     }
-    // Sends nothing more here until the connection is down.
+    // No more writes are sent to this server until the client reconnects.
     let moves = state.next_address.is_some() && state.writes.unanswered().next().is_none();
     drop(state);
     if reports && let Some(on_wait) = inner.options.on_wait {
         on_wait(WAITS_FOR_LEADER);
     }
-    moves.then(|| Broken::Again("sent elsewhere".to_owned()))
+    moves.then(|| Broken::Again("redirected".to_owned()))
 }
 
 /// Writes until the connection ends for good.
@@ -518,7 +520,7 @@ pub(super) fn write(inner: &Inner) {
         {
             std::mem::swap(&mut bytes, &mut state.out);
             drop(state);
-            inner.news.notify_all();
+            inner.changed.notify_all();
             if stream.write_all(&bytes).is_err() {
                 // The reading thread notices the end and reconnects.
                 stream.end();
@@ -528,7 +530,7 @@ pub(super) fn write(inner: &Inner) {
             state = inner.lock();
             continue;
         }
-        if state.dead.is_some() {
+        if state.final_error.is_some() {
             break;
         }
         state = inner.wait_for_work(state);
@@ -659,8 +661,8 @@ impl Input {
 }
 
 fn broken(error: &weir_protocol::FrameError) -> Broken {
-    let text = format!("the server sent what the protocol does not allow: {error}");
-    Broken::Dead(ErrorCode::Protocol, text)
+    let text = format!("the server broke the protocol: {error}");
+    Broken::Final(ErrorCode::Protocol, text)
 }
 
 #[cfg(test)]
@@ -669,7 +671,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asked_for_tls_keeps_it() {
+    fn a_redirect_from_tls_to_clear_text_is_a_downgrade() {
         let address = |text: &str| text.parse::<Address>().unwrap();
         let (tls, tcp) = (address("weirs://a:1"), address("weir://b:2"));
         assert!(is_downgrade(&tls, &tcp));

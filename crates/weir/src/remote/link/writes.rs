@@ -65,7 +65,7 @@ impl Link {
     /// Continues at a nonce, after the writes in flight have their outcomes.
     pub(crate) fn rewind(&self, nonce: u64) -> Result<(), StoreError> {
         let mut state = self.inner.lock();
-        while !state.calls.is_empty() && state.dead.is_none() {
+        while !state.calls.is_empty() && state.final_error.is_none() {
             state = self.pause(state)?;
         }
         state.rewound = Some(nonce);
@@ -237,8 +237,8 @@ impl State {
         }
     }
 
-    /// Fails the writes in flight: their outcomes cannot be learned any more.
-    pub(super) fn lose(&mut self, why: &str) {
+    /// Fails the writes in flight. Their outcomes remain unknown.
+    pub(super) fn fail_in_flight(&mut self, why: &str) {
         let lost = self.writes.drop_all();
         self.hold = None;
         self.fail_calls(lost.end - lost.start, |_| {
@@ -285,7 +285,7 @@ impl State {
         let mut left = new;
         while left > 0 {
             let Some(call) = self.calls.front_mut() else {
-                return Err("an answer that nobody waits for");
+                return Err("the server sent a response that no call waits for");
             };
             let count = left.min(call.count - call.done);
             call.outcomes.push_run(OutcomeRun {
@@ -327,9 +327,9 @@ impl State {
             return;
         }
         let chains = self.facts.as_ref().is_some_and(|facts| facts.chains);
-        let echo = session && code == ErrorCode::NonceGap && self.hold.is_some();
-        let passes = is_retryable(code) && (session || alone || chains);
-        if echo || (passes && self.holds(front, refusal, patience)) {
+        let is_follow_up = session && code == ErrorCode::NonceGap && self.hold.is_some();
+        let may_retry = is_retryable(code) && (session || alone || chains);
+        if is_follow_up || (may_retry && self.hold_write(front, refusal, patience)) {
             self.writes.hold_refused();
             return;
         }
@@ -340,10 +340,10 @@ impl State {
         }
     }
 
-    /// Whether the write with number `first` may wait to be resent. A later write that was refused
-    /// waits with an earlier one.
-    fn holds(&mut self, first: u64, refusal: &RefusalMessage<'_>, patience: Duration) -> bool {
-        let leads = self.writes.held().is_none_or(|held| first < held.first);
+    /// Sets the pause before the write with number `first` is resent. Returns `false` if the pause
+    /// would exceed the patience. If an earlier write is held, this write waits with it.
+    fn hold_write(&mut self, first: u64, refusal: &RefusalMessage<'_>, patience: Duration) -> bool {
+        let is_oldest = self.writes.held().is_none_or(|held| first < held.first);
         let now = Instant::now();
         let hold = self.hold.get_or_insert(Hold {
             since: now,
@@ -351,7 +351,7 @@ impl State {
             pause: PAUSE_FIRST,
             refusals: 0,
         });
-        if !leads {
+        if !is_oldest {
             return true;
         }
         let asked = refusal.retry_ms.map(Duration::from_millis);
