@@ -1,6 +1,6 @@
 //! Measures the cost of one PUT in the machine alone: nanoseconds per intention, for batches of
-//! several sizes and keys of several kinds. The records are discarded. A sanity check after a
-//! change of the machine; experiments make comparisons.
+//! several sizes and keys of several kinds. The records are discarded. This is a sanity check after
+//! a change of the machine; comparisons belong to the experiments.
 //!
 //! `cargo run --release -p weir-core --example apply [KIND [BATCH]]`
 #![allow(
@@ -93,7 +93,7 @@ fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let is = |at: usize, name: &str| wanted.get(at).is_none_or(|wanted| wanted == name);
     if cfg!(debug_assertions) {
-        println!("a debug build: the figures mean nothing");
+        println!("this is a debug build: ignore the figures");
     }
     for (client, session) in [
         (ClientId::NONE, "no session"),
@@ -140,7 +140,7 @@ fn round(all: &[Vec<u8>]) -> f64 {
 /// does not report it, the elapsed time.
 fn busy_ns() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let told = std::fs::read_to_string("/proc/self/schedstat").ok();
-    let told = told.and_then(|told| told.split(' ').next()?.parse().ok());
-    told.unwrap_or_else(|| u64::try_from(START.elapsed().as_nanos()).unwrap())
+    let text = std::fs::read_to_string("/proc/self/schedstat").ok();
+    let busy = text.and_then(|text| text.split(' ').next()?.parse().ok());
+    busy.unwrap_or_else(|| u64::try_from(START.elapsed().as_nanos()).unwrap())
 }

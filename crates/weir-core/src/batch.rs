@@ -382,7 +382,7 @@ fn at_most(what: &'static str, actual: usize, max: usize) -> Result<(), Intentio
     }
 }
 
-fn not_taken(
+fn must_be_absent(
     operation: &'static str,
     what: &'static str,
     absent: bool,
@@ -390,7 +390,7 @@ fn not_taken(
     if absent {
         Ok(())
     } else {
-        Err(IntentionError::NotTaken { operation, what })
+        Err(IntentionError::Unsupported { operation, what })
     }
 }
 
@@ -461,7 +461,7 @@ fn check(
                     max: TXN_OPS_MAX,
                 });
             }
-            not_taken("a transaction", "metadata", intention.meta.is_empty())?;
+            must_be_absent("a transaction", "metadata", intention.meta.is_empty())?;
             // Checked before anything is copied: several steps may refer to one large value.
             let mut bytes = 0;
             for op in *ops {
@@ -477,15 +477,15 @@ fn check(
         Operation::Destroy | Operation::Quarantine { .. } | Operation::Trim { .. } => {}
         Operation::Cursor { group, step } => {
             let operation = "a step of a group";
-            not_taken(operation, "condition", intention.expect.is_empty())?;
-            not_taken(operation, "metadata", intention.meta.is_empty())?;
+            must_be_absent(operation, "condition", intention.expect.is_empty())?;
+            must_be_absent(operation, "metadata", intention.meta.is_empty())?;
             group::check(intention.topic, group, step).map_err(IntentionError::Group)?;
         }
         Operation::ExpireSessions { .. } => {
             let operation = "housekeeping";
-            not_taken(operation, "topic", intention.topic.is_empty())?;
-            not_taken(operation, "condition", intention.expect.is_empty())?;
-            return not_taken(operation, "metadata", intention.meta.is_empty());
+            must_be_absent(operation, "topic", intention.topic.is_empty())?;
+            must_be_absent(operation, "condition", intention.expect.is_empty())?;
+            return must_be_absent(operation, "metadata", intention.meta.is_empty());
         }
     }
     match author {
@@ -727,7 +727,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Reads the items of a batch; ends after the last one or the first error.
+/// Reads the items of a batch; ends after the last item or the first error.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     reader: Reader<'a>,
@@ -942,7 +942,7 @@ fn read_action<'a>(r: &mut Reader<'a>, number: u8) -> Result<Action<'a>, &'stati
             stopped: match r.u8() {
                 Ok(0) => false,
                 Ok(1) => true,
-                _ => return Err("0 to go on or 1 to stop"),
+                _ => return Err("0 to resume or 1 to stop"),
             },
         },
         op::TRIM => Action::Trim {

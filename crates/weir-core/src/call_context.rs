@@ -142,7 +142,7 @@ impl CallContext {
     }
 
     /// Starts an intention. Its first record would have this offset.
-    pub(crate) fn open(&mut self, first: ConsequenceOffset) {
+    pub(crate) fn begin_intention(&mut self, first: ConsequenceOffset) {
         self.first = first;
         self.emits.clear();
         self.arena.clear();
@@ -225,7 +225,7 @@ impl CallContext {
         &mut self.image
     }
 
-    pub(crate) fn keep(&mut self) {
+    pub(crate) fn commit(&mut self) {
         self.state.commit();
         if let Some(keys) = &mut self.keys {
             keys.commit();
@@ -286,7 +286,7 @@ impl CallContext {
         &self.image
     }
 
-    /// Name of the topic whose program judges.
+    /// Name of the topic of the program.
     #[must_use]
     pub fn topic(&self) -> &Arc<str> {
         &self.topic
@@ -311,7 +311,7 @@ impl CallContext {
     }
 
     /// Adds to the fuel of the intention.
-    pub fn burn(&mut self, fuel: u64) {
+    pub fn consume_fuel(&mut self, fuel: u64) {
         self.fuel = self.fuel.saturating_add(fuel);
     }
 
@@ -373,16 +373,16 @@ impl CallContext {
         Ok(bytes.get(from..).unwrap_or(&[]))
     }
 
-    /// Requests a PUT record. Before anything is copied, `pay` is called with the bytes of keys and
-    /// values that will be saved for a revert. If `pay` fails, nothing changes. All methods with
-    /// `pay` work like this.
+    /// Requests a PUT record. Before it copies anything, the method calls `charge` with the bytes
+    /// of keys and values that it will save for a revert. If `charge` fails, nothing changes. This
+    /// holds for all methods with `charge`.
     pub fn emit_put(
         &mut self,
         key: &[u8],
         value: &[u8],
-        pay: impl FnOnce(usize) -> Result<(), Stop>,
+        charge: impl FnOnce(usize) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
-        pay(self.may_put(key, value.len())?)?;
+        charge(self.may_put(key, value.len())?)?;
         let source = self.store(key);
         let value_source = self.store(value);
         self.fold = mix(mix(mix(self.fold, 1), hash(0, key)), hash(1, value));
@@ -391,17 +391,17 @@ impl CallContext {
         Ok(())
     }
 
-    /// Requests a DELETE record; `pay` as for [`emit_put`](Self::emit_put).
+    /// Requests a DELETE record; `charge` as for [`emit_put`](Self::emit_put).
     pub fn emit_delete(
         &mut self,
         key: &[u8],
-        pay: impl FnOnce(usize) -> Result<(), Stop>,
+        charge: impl FnOnce(usize) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         if key.is_empty() {
             return Err(Stop::Trap(TrapKind::Argument));
         }
         self.may_emit(key.len(), 0)?;
-        pay(self.undo_bytes_of_delete(key))?;
+        charge(self.undo_bytes_of_delete(key))?;
         let source = self.store(key);
         self.fold = mix(mix(self.fold, 2), hash(0, key));
         if let Some(keys) = &mut self.keys {
@@ -411,9 +411,12 @@ impl CallContext {
         Ok(())
     }
 
-    /// Requests the operation itself as a record. `pay` gets the sum of the bytes of its key and
+    /// Requests the operation itself as a record. `charge` gets the sum of the bytes of its key and
     /// value and of the bytes that will be saved for a revert.
-    pub fn emit_input(&mut self, pay: impl FnOnce(usize) -> Result<(), Stop>) -> Result<(), Stop> {
+    pub fn emit_input(
+        &mut self,
+        charge: impl FnOnce(usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let delete = match self.info.op {
             op::PUT => false,
             op::DELETE => true,
@@ -422,15 +425,15 @@ impl CallContext {
         let bytes = self.key_bytes + self.value_bytes;
         if self.keys.is_none() {
             self.may_emit(self.key_bytes, self.value_bytes)?;
-            pay(bytes)?;
+            charge(bytes)?;
         } else {
             // The input was copied, because the context keeps the topic's keys.
             let (key, value) = (
                 std::mem::take(&mut self.key),
                 std::mem::take(&mut self.value),
             );
-            let pay = |undo_bytes| pay(bytes + undo_bytes);
-            let done = self.track_input(delete, &key, &value, pay);
+            let charge = |undo_bytes| charge(bytes + undo_bytes);
+            let done = self.track_input(delete, &key, &value, charge);
             (self.key, self.value) = (key, value);
             done?;
         }
@@ -439,14 +442,14 @@ impl CallContext {
         Ok(())
     }
 
-    /// Requests a PUT record with a part of the operation's value; `pay` as for
+    /// Requests a PUT record with a part of the operation's value; `charge` as for
     /// [`emit_put`](Self::emit_put).
     pub fn emit_value(
         &mut self,
         key: &[u8],
         from: usize,
         len: usize,
-        pay: impl FnOnce(usize) -> Result<(), Stop>,
+        charge: impl FnOnce(usize) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         if from
             .checked_add(len)
@@ -454,7 +457,7 @@ impl CallContext {
         {
             return Err(Stop::Trap(TrapKind::Pointer));
         }
-        pay(self.may_put(key, len)?)?;
+        charge(self.may_put(key, len)?)?;
         let source = self.store(key);
         let place = mix(from as u64, len as u64);
         self.fold = mix(mix(mix(self.fold, 4), hash(0, key)), place);
@@ -526,15 +529,15 @@ impl CallContext {
         delete: bool,
         key: &[u8],
         value: &[u8],
-        pay: impl FnOnce(usize) -> Result<(), Stop>,
+        charge: impl FnOnce(usize) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         if !delete {
-            pay(self.may_put(key, value.len())?)?;
+            charge(self.may_put(key, value.len())?)?;
             self.track_put(key, value);
             return Ok(());
         }
         self.may_emit(key.len(), 0)?;
-        pay(self.undo_bytes_of_delete(key))?;
+        charge(self.undo_bytes_of_delete(key))?;
         if let Some(keys) = &mut self.keys {
             keys.delete(key);
         }
@@ -590,12 +593,12 @@ impl CallContext {
         Ok(self.state.get(key))
     }
 
-    /// Sets the value of a key of the state; `pay` as for [`emit_put`](Self::emit_put).
+    /// Sets the value of a key of the state; `charge` as for [`emit_put`](Self::emit_put).
     pub fn state_put(
         &mut self,
         key: &[u8],
         value: &[u8],
-        pay: impl FnOnce(usize) -> Result<(), Stop>,
+        charge: impl FnOnce(usize) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         self.in_kv()?;
         let limits = &self.limits;
@@ -615,7 +618,7 @@ impl CallContext {
         }
         let undo_bytes = key.len() + old.map_or(0, <[u8]>::len);
         self.check_undo(undo_bytes)?;
-        pay(undo_bytes)?;
+        charge(undo_bytes)?;
         self.fold = mix(mix(mix(self.fold, 5), hash(0, key)), hash(1, value));
         self.state.put(key, [value, &[]]);
         Ok(())
@@ -630,16 +633,16 @@ impl CallContext {
         Ok(())
     }
 
-    /// Removes a key of the state; `pay` as for [`emit_put`](Self::emit_put).
+    /// Removes a key of the state; `charge` as for [`emit_put`](Self::emit_put).
     pub fn state_delete(
         &mut self,
         key: &[u8],
-        pay: impl FnOnce(usize) -> Result<(), Stop>,
+        charge: impl FnOnce(usize) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         self.in_kv()?;
         let old = self.state.get(key).map(<[u8]>::len);
         self.check_undo(key.len() + old.unwrap_or(0))?;
-        pay(old.map_or(0, |old| key.len() + old))?;
+        charge(old.map_or(0, |old| key.len() + old))?;
         self.fold = mix(mix(self.fold, 6), hash(0, key));
         self.state.delete(key);
         Ok(())
@@ -679,7 +682,7 @@ impl CallContext {
         );
         let pages = memory.chunks(IMAGE_PAGE_BYTES).enumerate();
         for (number, new) in pages.take(end).skip(first) {
-            if self.image.memory.keep(number, new) {
+            if self.image.memory.set_page(number, new) {
                 self.fold = mix(mix(self.fold, number as u64), hash(2, new));
             }
         }
@@ -704,7 +707,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_context_between_calls_holds_little_memory() {
+    fn a_context_between_calls_uses_little_memory() {
         let mut context = CallContext::default();
         context.set_input(CallInfo::default(), b"k", &vec![1; 4 << 20], true);
         context.arena = vec![1; 4 << 20];
@@ -712,7 +715,7 @@ mod tests {
         for n in 0..100_000_u32 {
             context.state.put(&n.to_le_bytes(), [b"v", b""]);
         }
-        context.keep();
+        context.commit();
         context.release_memory();
         let held = context.value.capacity() + context.arena.capacity();
         assert!(held <= 2 * KEEP_BYTES, "{held}");
@@ -721,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_written_is_looked_at() {
+    fn only_written_ranges_are_compared() {
         let mut context = CallContext::default();
         let mut memory = vec![0; 8 * IMAGE_PAGE_BYTES];
         memory[5] = 1;

@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads from byte `at` of `bytes`, or from their end if there are fewer.
+    /// Reads from byte `at` of `bytes`, or from their end if there are fewer bytes.
     pub fn after(bytes: &'a [u8], at: usize) -> Self {
         Self {
             rest: bytes.get(at..).unwrap_or_default(),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_come_back_and_only_in_their_shortest_form() {
+    fn varints_round_trip_only_in_their_shortest_form() {
         for value in [0, 1, 127, 128, 300, 1 << 35, u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);

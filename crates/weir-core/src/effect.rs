@@ -5,7 +5,7 @@ use crate::error_code::{Class, ErrorCode};
 use crate::ids::{ConsequenceOffset, IntentionOffset};
 use std::sync::Arc;
 
-/// The verdict on an intention. Every node computes the same one.
+/// The verdict on an intention. Every node computes an equal verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Effect {
@@ -103,7 +103,7 @@ impl Rejection {
     }
 }
 
-/// Final outcome of one intention, or of the first one of a run.
+/// Final outcome of one intention, or of the first intention of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// Nonce of the intention; 0 without session.
@@ -141,7 +141,7 @@ impl Commit {
 
     /// Whether `next` equals `self.nth(n)`, so that one run can contain both.
     #[inline]
-    pub fn runs_into(&self, next: &Self, n: u64) -> bool {
+    pub fn precedes_in_run(&self, next: &Self, n: u64) -> bool {
         next.effect == self.effect
             && next.intention.0 == self.intention.0 + n
             && next.reason == self.reason
@@ -273,7 +273,7 @@ impl Outcomes {
         };
         if let Some(run) = last
             && let (Outcome::Committed(first), Outcome::Committed(next)) = (&run.outcome, &outcome)
-            && first.runs_into(next, u64::from(run.count))
+            && first.precedes_in_run(next, u64::from(run.count))
         {
             run.count += 1;
             return;

@@ -6,7 +6,7 @@
 
 macro_rules! conversions {
     ($($name:ident $to:ident $what:literal,)*) => {$(
-        #[doc = concat!("`number` as `", stringify!($to), "`. `why` says what makes it fit.")]
+        #[doc = concat!("`number` as `", stringify!($to), "`. `why` names that limit.")]
         ///
         /// # Panics
         /// If the number does not fit.

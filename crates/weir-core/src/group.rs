@@ -389,14 +389,14 @@ pub(crate) fn check(topic: &str, group: &str, step: &GroupStep<'_>) -> Result<()
     if GroupName::new(group).is_none() {
         return Err("name of a group");
     }
-    let either = |fine: bool, what| if fine { Ok(()) } else { Err(what) };
+    let require = |is_valid: bool, what| if is_valid { Ok(()) } else { Err(what) };
     let lease = |ms: u64, least: u64| {
-        let fine = (least..=GROUP_LEASE_MS_MAX).contains(&ms);
-        either(fine, "number of milliseconds")
+        let is_valid = (least..=GROUP_LEASE_MS_MAX).contains(&ms);
+        require(is_valid, "number of milliseconds")
     };
     let named = |member: &[u8]| {
-        let fine = (1..=GROUP_MEMBER_BYTES_MAX).contains(&member.len());
-        either(fine, "name of a member")
+        let is_valid = (1..=GROUP_MEMBER_BYTES_MAX).contains(&member.len());
+        require(is_valid, "name of a member")
     };
     match step {
         GroupStep::Open(setup) => {
@@ -651,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_come_back_and_have_one_form() {
+    fn lists_round_trip_and_have_one_encoding() {
         let list = [1, 2, 9, u64::MAX];
         let mut bytes = Vec::new();
         Offsets::Plain(&list).put(&mut bytes);

@@ -15,7 +15,7 @@ macro_rules! number {
         pub struct $name(pub u64);
 
         impl $name {
-            /// 0, the number before the first one.
+            /// 0, the number before the first.
             pub const ZERO: Self = Self(0);
 
             /// The number `n` after this one.
@@ -86,7 +86,7 @@ pub enum NameError {
     #[error("a topic name must not be empty")]
     Empty,
     /// Longer than [`TOPIC_NAME_BYTES_MAX`].
-    #[error("a topic name has at most {TOPIC_NAME_BYTES_MAX} bytes, this one has {0}")]
+    #[error("a topic name has at most {TOPIC_NAME_BYTES_MAX} bytes, this name has {0}")]
     TooLong(usize),
     /// A byte outside `A-Z a-z 0-9 . _ -`.
     #[error("byte {at} of the topic name is {byte:#04x}; allowed are A-Z a-z 0-9 . _ -")]

@@ -88,7 +88,7 @@ impl ImageMemory {
     }
 
     /// Stores a page. Returns whether it differs from the old one.
-    pub fn keep(&mut self, number: usize, new: &[u8]) -> bool {
+    pub fn set_page(&mut self, number: usize, new: &[u8]) -> bool {
         let Some(page) = self.pages.get_mut(number) else {
             return false;
         };
@@ -112,17 +112,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_zeros_are_not_kept_and_clones_stay_as_they_were() {
+    fn pages_of_zeros_are_not_stored_and_clones_do_not_change() {
         let (zeros, ones) = ([0; IMAGE_PAGE_BYTES], [1; IMAGE_PAGE_BYTES]);
         let mut memory = ImageMemory::zeros(4 * IMAGE_PAGE_BYTES);
-        assert!(!memory.keep(1, &zeros), "it is that already");
-        assert!(memory.keep(1, &ones) && memory.keep(3, &ones));
-        assert!(!memory.keep(1, &ones));
+        assert!(!memory.set_page(1, &zeros), "the page is already zero");
+        assert!(memory.set_page(1, &ones) && memory.set_page(3, &ones));
+        assert!(!memory.set_page(1, &ones));
         let before = memory.clone();
-        assert!(memory.keep(3, &zeros) && memory.keep(1, &[2; IMAGE_PAGE_BYTES]));
+        assert!(memory.set_page(3, &zeros) && memory.set_page(1, &[2; IMAGE_PAGE_BYTES]));
         assert!(before.pages().eq([(1, &ones[..]), (3, &ones[..])]));
         assert_eq!(memory.pages().count(), 1);
-        assert!(!memory.keep(4, &ones), "there is no such page");
+        assert!(!memory.set_page(4, &ones), "there is no such page");
         let mut bytes = vec![9; 4 * IMAGE_PAGE_BYTES];
         before.restore(4000..8200, &mut bytes);
         assert!(bytes[..4000].iter().all(|byte| *byte == 9));

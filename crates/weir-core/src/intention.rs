@@ -156,8 +156,8 @@ pub struct Intention<'a> {
     pub meta: &'a [u8],
     /// Name of the authenticated principal; empty when there is none.
     pub principal: &'a [u8],
-    /// Identity of the request beyond its content, for an edge that must detect one idempotency key
-    /// on two requests. `None`: the hash of the content is used.
+    /// Identity of the request beyond its content, for an edge that must detect two requests with
+    /// one idempotency key. `None`: the hash of the content is used.
     pub fingerprint: Option<u64>,
 }
 
@@ -251,8 +251,8 @@ pub enum IntentionError {
     #[error("{0} needs a key")]
     KeyMissing(&'static str),
     /// A field that this operation does not support and would ignore.
-    #[error("{operation} takes no {what}")]
-    NotTaken {
+    #[error("{operation} accepts no {what}")]
+    Unsupported {
         /// The operation.
         operation: &'static str,
         /// The field: "topic", "condition" or "metadata".
@@ -271,7 +271,10 @@ pub enum IntentionError {
     #[error("topic option {0} is out of its range")]
     Option(&'static str),
     /// The nonces of a session start at 1; without session the nonce must be 0.
-    #[error("nonce {0} does not fit the client id: sessions count from 1, no session has 0")]
+    #[error(
+        "nonce {0} does not match the client id: the first nonce of a session is 1, without a \
+         session the nonce is 0"
+    )]
     Nonce(u64),
 }
 

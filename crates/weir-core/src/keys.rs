@@ -4,8 +4,8 @@
 //! sorted view and request only the new slots. A deleted key keeps its slot until a rebuild.
 //! Nothing depends on the order of the hash table, which is searched but never iterated.
 //!
-//! The cost of an operation is its cache misses: a new key touches one random place (the table), a
-//! known key touches three (table, slot, key).
+//! The cost of an operation is its cache misses: one for a new key (in the table), three for a
+//! known key (in the table, the slot and the key).
 //!
 //! A snapshot shares nearly all of the index (`freeze`), because writers wait while the snapshot is
 //! taken.
@@ -28,7 +28,7 @@ const DEAD_SLOTS_MIN: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// Chunk (24 bits), byte in chunk (24 bits), length (16 bits).
-    place: u64,
+    location: u64,
     /// Offset of the record with the value; 0: no value.
     offset: u64,
 }
@@ -95,23 +95,25 @@ impl KeyIndex {
     pub fn slot(&self, number: u32) -> Option<(&[u8], Option<ConsequenceOffset>)> {
         let slot = self.slots.get(number as usize)?;
         let offset = (slot.offset != 0).then_some(ConsequenceOffset(slot.offset));
-        Some((self.keys.get(slot.place), offset))
+        Some((self.keys.get(slot.location), offset))
     }
 
     /// Offset of the record with the key's current value.
     #[inline]
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<ConsequenceOffset> {
-        let number = self.table.find(half(self.seed, key), |n| self.is(n, key))?;
+        let number = self
+            .table
+            .find(half(self.seed, key), |n| self.has_key(n, key))?;
         let offset = self.slots.get(number as usize)?.offset;
         (offset != 0).then_some(ConsequenceOffset(offset))
     }
 
     #[inline]
-    fn is(&self, number: u32, key: &[u8]) -> bool {
+    fn has_key(&self, number: u32, key: &[u8]) -> bool {
         self.slots
             .get(number as usize)
-            .is_some_and(|slot| self.keys.get(slot.place) == key)
+            .is_some_and(|slot| self.keys.get(slot.location) == key)
     }
 
     /// Sets the offset of the record that holds the key's value.
@@ -119,7 +121,7 @@ impl KeyIndex {
     pub fn set(&mut self, key: &[u8], offset: ConsequenceOffset) {
         assert!(offset.0 != 0, "offsets start at 1");
         let half = half(self.seed, key);
-        if let Some(number) = self.table.find(half, |n| self.is(n, key)) {
+        if let Some(number) = self.table.find(half, |n| self.has_key(n, key)) {
             if let Some(slot) = self.slots.get_mut(number as usize) {
                 self.live += usize::from(slot.offset == 0);
                 slot.offset = offset.0;
@@ -127,9 +129,9 @@ impl KeyIndex {
             return;
         }
         let number = count(self.slots.len());
-        let place = self.keys.store(key);
+        let location = self.keys.store(key);
         self.slots.push(Slot {
-            place,
+            location,
             offset: offset.0,
         });
         self.table.insert(half, number);
@@ -139,7 +141,7 @@ impl KeyIndex {
     /// Removes the key. Returns whether it had a value.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let half = half(self.seed, key);
-        let Some(number) = self.table.find(half, |n| self.is(n, key)) else {
+        let Some(number) = self.table.find(half, |n| self.has_key(n, key)) else {
             return false;
         };
         let had = match self.slots.get_mut(number as usize) {
@@ -158,7 +160,7 @@ impl KeyIndex {
         let mut fresh = Self::new(self.seed);
         fresh.generation = self.generation + 1;
         for slot in self.slots.iter().filter(|slot| slot.offset != 0) {
-            fresh.set(self.keys.get(slot.place), ConsequenceOffset(slot.offset));
+            fresh.set(self.keys.get(slot.location), ConsequenceOffset(slot.offset));
         }
         *self = fresh;
     }
@@ -168,7 +170,7 @@ impl KeyIndex {
     pub fn sorted(&self) -> Vec<(&[u8], ConsequenceOffset)> {
         let live = self.slots.iter().filter(|slot| slot.offset != 0);
         let mut keys: Vec<_> = live
-            .map(|slot| (self.keys.get(slot.place), ConsequenceOffset(slot.offset)))
+            .map(|slot| (self.keys.get(slot.location), ConsequenceOffset(slot.offset)))
             .collect();
         keys.sort_unstable();
         keys
@@ -198,11 +200,11 @@ struct Keys {
 impl Keys {
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "fields of a packed word")]
-    fn get(&self, place: u64) -> &[u8] {
+    fn get(&self, location: u64) -> &[u8] {
         let (chunk, at, len) = (
-            (place >> 40) as usize,
-            (place >> 16 & 0xff_ffff) as usize,
-            (place & 0xffff) as usize,
+            (location >> 40) as usize,
+            (location >> 16 & 0xff_ffff) as usize,
+            (location & 0xffff) as usize,
         );
         let chunk = self.full.get(chunk).map_or(&self.last[..], |full| full);
         chunk.get(at..at + len).unwrap_or(&[])
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_stays_as_it_was_and_so_does_what_it_was_made_of() {
+    fn a_clone_and_its_original_are_independent() {
         let key = |n: u64| format!("{n:040}").into_bytes();
         let mut index = KeyIndex::new(3);
         for n in 0..100_000 {
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn long_keys_and_short_ones_share_the_chunks() {
+    fn long_and_short_keys_share_the_chunks() {
         let mut index = KeyIndex::new(0);
         let keys: Vec<Vec<u8>> = (0..200_u8)
             .map(|n| vec![n; if n % 2 == 0 { 0xffff } else { 1 }])

@@ -1,7 +1,7 @@
 //! An ordered map that can revert all changes since the last commit.
 //!
-//! Changes are made in place, and the old values are saved in an undo log. In the common case a
-//! call is committed, which needs no merge. A change of an existing key needs no allocation.
+//! Changes apply in place, and an undo log saves the old values. A commit, the common case, needs
+//! no merge. A change of an existing key needs no allocation.
 
 mod key_prefixes;
 mod node;
@@ -168,7 +168,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn rollback_gives_back_exactly_what_was_before() {
+    fn rollback_restores_the_last_commit() {
         let mut map = KvMap::default();
         let mut seed = 9_u64;
         let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();

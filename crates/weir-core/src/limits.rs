@@ -41,7 +41,7 @@ pub const DETAIL_TEXT_BYTES_MAX: usize = 1024;
 pub const FUEL_DEFAULT: u64 = 2_000_000;
 /// Maximum fuel of one call in topic options, unless the operator of the store allows more: about
 /// 2.5 ms. Other topics wait while a call runs.
-pub const FUEL_ASKED_DEFAULT: u64 = 10_000_000;
+pub const FUEL_OPTION_MAX_DEFAULT: u64 = 10_000_000;
 /// Fuel of a start, of an upgrade, and of all steps of a transaction together; the fuel of one call
 /// if that is more.
 pub const START_FUEL: u64 = 100_000_000;
@@ -60,15 +60,16 @@ pub const EMIT_BYTES_MAX: u64 = 16 << 20;
 pub const STATE_ENTRIES_DEFAULT: u64 = 1_000_000;
 /// Entries of a program's state: the maximum in topic options.
 pub const STATE_ENTRIES_MAX: u64 = 16_000_000;
-/// Default maximum of the bytes of a program's state. If the program reads the topic's keys, these
-/// have a separate limit of the same size.
+/// Default maximum of the bytes of a program's state. If the program reads the topic's keys, a
+/// second limit of this size applies to the keys.
 pub const STATE_BYTES_DEFAULT: u64 = 64 << 20;
 /// Bytes of a program's state: the maximum in topic options.
 pub const STATE_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of old keys and values that one intention may replace in the state of a program. If twice
-/// the limit of the state is more, that is the limit.
+/// Bytes of old keys and values that one intention may replace in the state of a program. The limit
+/// is twice the limit of the state if that is more.
 pub const UNDO_BYTES_MIN: u64 = 64 << 20;
-/// Bytes that each change of an entry adds to this sum, besides those of its key and its old value.
+/// Bytes that each change of an entry adds to the sum that [`UNDO_BYTES_MIN`] limits, besides those
+/// of its key and its old value.
 pub const UNDO_ENTRY_BYTES: u64 = 40;
 /// Default maximum of the bytes of a program's memory.
 pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 20;
@@ -79,8 +80,9 @@ pub const STATES_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the state of the programs of one principal's topics. The principal is that of the
 /// CREATE. A topic without principal counts only for the store.
 pub const PRINCIPAL_STATES_BYTES_MAX: u64 = 256 << 20;
-/// Bytes that each entry adds to these sums, besides those of its key and value. In mode `memory`,
-/// the maximum size of the module's memory counts, from the CREATE on.
+/// Bytes that each entry of a state adds to the sums that [`STATES_BYTES_MAX`] and
+/// [`PRINCIPAL_STATES_BYTES_MAX`] limit, besides those of its key and value. In mode `memory`, the
+/// maximum size of the module's memory counts, from the CREATE on.
 pub const STATE_ENTRY_BYTES: u64 = 64;
 /// Mutable globals of a module.
 pub const GLOBALS_MAX: usize = 1000;
@@ -94,14 +96,15 @@ pub const BATCH_ITEMS_MAX: usize = 65_536;
 pub const CALL_ITEMS_MAX: usize = 10_000;
 /// Bytes of the items of one batch. A single intention may exceed it.
 pub const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Bytes of the items of one batch without exception.
+/// Bytes of the items of one batch, also if it contains a single intention.
 pub const BATCH_BYTES_HARD_MAX: usize = 80 << 20;
 /// Bytes of one encoded intention: the largest transaction, or the largest value with its key,
 /// metadata and head.
 pub const ITEM_BYTES_MAX: usize = VALUE_BYTES_MAX + (1 << 20);
 /// Number of outcomes that a session stores, those of its newest nonces.
 pub const SESSION_WINDOW: u64 = 10_000;
-/// Bytes of texts in these outcomes. The oldest outcomes lose their text and keep their code.
+/// Bytes of texts in the outcomes that a session stores. Beyond this limit, the oldest outcomes
+/// lose their text and keep their code.
 pub const SESSION_TEXT_BYTES_MAX: u64 = 64 << 10;
 /// Number of sessions in the table. If the table is full, a new session evicts the one that was
 /// used longest ago, provided that it is older than [`SESSION_TTL_MS`]. Otherwise the new session
@@ -112,13 +115,13 @@ pub const SESSION_TTL_MS: u64 = 24 * 60 * 60 * 1000;
 /// Number of stored ids that are used for one intention only ([`ONCE`](crate::intention::ONCE)).
 /// One id takes less than 500 bytes of memory, its text included.
 pub const ONCE_IDS_MAX: usize = 1 << 18;
-/// Bytes of the text of a verdict that are stored with such an id. The text of a replayed outcome
-/// is cut to this length, at the end of a character.
+/// Bytes of the text of a verdict that are stored with an id that is used once. The text of a
+/// replayed outcome is cut to this length, at the end of a character.
 pub const ONCE_TEXT_BYTES_MAX: usize = 128;
-/// Milliseconds of log time for which such an id is always kept. If the table is full and the
-/// oldest id is younger, a new id is refused.
+/// Milliseconds of log time for which an id that is used once is always kept. If the table is full
+/// and the oldest id is younger, a new id is refused.
 pub const ONCE_MS_MIN: u64 = 15 * 60 * 1000;
-/// Milliseconds of log time after which such an id expires.
+/// Milliseconds of log time after which an id that is used once expires.
 pub const ONCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Bytes of a group's name.
 pub const GROUP_NAME_BYTES_MAX: usize = 64;
@@ -133,8 +136,8 @@ pub const GROUP_LEASE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Number of deliveries of a record: the maximum in the settings of a group.
 pub const GROUP_ATTEMPTS_MAX: u32 = 1_000_000;
 /// Default maximum of the entries of a group (records that members have, or that wait for another
-/// delivery), and of the acknowledged records above the first entry. Delivery of new records pauses
-/// at this maximum.
+/// delivery). Also the default maximum of the acknowledged records above the first entry. Delivery
+/// of new records pauses at this maximum.
 pub const GROUP_PENDING_DEFAULT: u32 = 100_000;
 /// The largest `pending_max` in the settings of a group.
 pub const GROUP_PENDING_MAX: u32 = 1_000_000;
@@ -150,7 +153,8 @@ pub const HOLD_GROUPS_MAX: usize = 16;
 /// Topic names that a store can ever have.
 pub const TOPICS_MAX: usize = 1 << 20;
 
-const _: () = assert!(FUEL_DEFAULT <= FUEL_ASKED_DEFAULT && FUEL_ASKED_DEFAULT <= FUEL_MAX);
+const _: () =
+    assert!(FUEL_DEFAULT <= FUEL_OPTION_MAX_DEFAULT && FUEL_OPTION_MAX_DEFAULT <= FUEL_MAX);
 const _: () = assert!(BATCH_BYTES_MAX + ITEM_BYTES_MAX <= BATCH_BYTES_HARD_MAX);
 const _: () = assert!(CALL_ITEMS_MAX <= BATCH_ITEMS_MAX);
 const _: () = assert!(KEY_BYTES_DEFAULT <= KEY_BYTES_MAX);

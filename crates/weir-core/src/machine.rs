@@ -245,16 +245,16 @@ impl Machine {
     ) -> Result<(), ApplyError> {
         let host = self.host.clone().filter(|_| self.has_programs());
         let Some(host) = host else {
-            return self.apply_here(batch, items, portion, sink, outcomes);
+            return self.apply_on_this_stack(batch, items, portion, sink, outcomes);
         };
         let mut applied = Ok(());
         host.on_deep_stack(&mut || {
-            applied = self.apply_here(batch, items, portion, sink, outcomes);
+            applied = self.apply_on_this_stack(batch, items, portion, sink, outcomes);
         });
         applied
     }
 
-    fn apply_here<S: ConsequenceSink + ?Sized>(
+    fn apply_on_this_stack<S: ConsequenceSink + ?Sized>(
         &mut self,
         batch: &Batch<'_>,
         items: &mut Items<'_>,
@@ -389,8 +389,8 @@ impl Machine {
             }
             _ => {}
         }
-        if let Err(no) = self.check_preconditions(item, topic) {
-            return Ok(Err(no));
+        if let Err(rejection) = self.check_preconditions(item, topic) {
+            return Ok(Err(rejection));
         }
         if let Action::Trim { through } = item.action {
             self.trim(topic, ConsequenceOffset(through), sink);
@@ -399,7 +399,7 @@ impl Machine {
         if start::is_start(&item.action) {
             let mut start = match self.begin(item, topic, stamp)? {
                 Ok(start) => start,
-                Err(no) => return Ok(Err(no)),
+                Err(rejection) => return Ok(Err(rejection)),
             };
             let judged = start.run(item, stamp);
             return self.finish_start(start, judged, (item, topic, stamp), sink);
@@ -416,7 +416,7 @@ impl Machine {
                 return programs::write(id, topic, &mut self.states, item, stamp, sink);
             }
             if matches!(item.action, Action::Destroy) {
-                self.codes.release(running.code);
+                self.codes.remove_topic(running.code);
                 self.states.release(&running.owner, running.charged);
             }
         }
@@ -479,7 +479,7 @@ impl Machine {
         let id = match known {
             Some(id) => id,
             None if self.topics.len() >= TOPICS_MAX => return Ok(Err(full)),
-            None => self.name(item.topic, sink)?,
+            None => self.assign_id(item.topic, sink)?,
         };
         let seed = self.seed;
         let Some(topic) = self.topics.get_mut(id.index()) else {
@@ -509,7 +509,7 @@ impl Machine {
         Ok(Ok((offset, 1)))
     }
 
-    fn name<S: ConsequenceSink + ?Sized>(
+    fn assign_id<S: ConsequenceSink + ?Sized>(
         &mut self,
         name: &[u8],
         sink: &mut S,

@@ -52,8 +52,8 @@ pub struct Facts {
     pub has_init: bool,
     /// Whether it exports a function that runs at the REPLACE of another program.
     pub has_upgrade: bool,
-    /// Version of the layout of its state, 0 if the module declares none. A program can replace one
-    /// of another version only if it has `has_upgrade`.
+    /// Version of the layout of its state; 0 if the module declares none. A program without
+    /// `has_upgrade` cannot replace a program of another version.
     pub state_version: i32,
     /// Maximum bytes of its linear memory.
     pub memory_bytes_max: u64,
@@ -66,9 +66,9 @@ pub trait ProgramHost: Send + Sync + fmt::Debug {
     /// SHA-256 of the bytes.
     fn hash(&self, code: &[u8]) -> CodeHash;
 
-    /// Returns a program for one topic. A host caches results, refusals included, so a second call
-    /// for the same code returns at once. An unknown meter is [`Refusal::Unable`], because another
-    /// meter would produce a different history.
+    /// Returns a program for one topic. A host caches results, refusals included, so that a second
+    /// call with equal code returns at once. An unknown meter is [`Refusal::Unable`], because
+    /// another meter would produce a different history.
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal>;
 
     /// As `admit`, for code in a snapshot that was admitted before. The code is checked again, but
@@ -88,13 +88,13 @@ pub trait ProgramHost: Send + Sync + fmt::Debug {
 
     /// Whether the compilation of this module is deferred to
     /// [`compile_restored`](Self::compile_restored).
-    fn is_put_off(&self, code: CodeHash) -> bool {
+    fn is_deferred(&self, code: CodeHash) -> bool {
         let _ = code;
         false
     }
 
-    /// Runs `work` on a stack that is large enough for any call, so that no call must allocate one.
-    /// For threads that make many calls.
+    /// Runs `work` on a stack that is large enough for any call of a program, so that the calls
+    /// allocate no stack. For threads with many calls.
     fn on_deep_stack(&self, work: &mut dyn FnMut()) {
         work();
     }
@@ -134,7 +134,7 @@ pub trait Program: Send + Sync {
 
     /// Ends the intention. With `kept`, the memory after its last call is the new state (mode
     /// `memory`); otherwise the memory before the intention is restored.
-    fn settle(&mut self, kept: bool, context: &mut CallContext);
+    fn end_intention(&mut self, kept: bool, context: &mut CallContext);
 
     /// Returns another program of the same module, for another topic or for a copy of this topic.
     fn fork(&self) -> Box<dyn Program>;

@@ -1,7 +1,7 @@
 //! Client sessions: the nonces that were executed, and their outcomes.
 //!
-//! The table makes retries harmless: the decisive nonce check is done here, on apply, against state
-//! that is part of the machine. The limits (I6):
+//! The table makes retries harmless: apply checks each nonce against state that is part of the
+//! machine. The limits (I6):
 //! - at most [`SESSIONS_MAX`] sessions
 //! - the outcomes of the last [`SESSION_WINDOW`] nonces of each session, run-length coded
 //! - a limited number of bytes of the texts in these outcomes (`texts`)
@@ -98,7 +98,7 @@ impl Session {
         self.used_ms = time_ms;
         self.fingerprints.push_back(fingerprint);
         match self.runs.back_mut() {
-            Some(run) if run.commit.runs_into(commit, run.count) => run.count += 1,
+            Some(run) if run.commit.precedes_in_run(commit, run.count) => run.count += 1,
             _ => self.push(Run {
                 count: 1,
                 commit: commit.clone(),
@@ -133,7 +133,7 @@ pub struct SessionTable {
     sessions: BTreeMap<ClientId, Session>,
     /// Clients by their last use at the time of the last sort, oldest first. A client used since
     /// then is younger than every client in this list. The first client whose listed use is still
-    /// its last one is therefore the oldest. Derived from `sessions`; avoids a scan of a full table
+    /// its last use is therefore the oldest. Derived from `sessions`; avoids a scan of a full table
     /// for each new client.
     ages: VecDeque<(IntentionOffset, ClientId)>,
     once: OnceTable,
@@ -254,10 +254,10 @@ impl SessionTable {
     }
 
     /// Drops the sessions that were last used before `before_ms`, except that of the client
-    /// `asking`, which is in use.
-    pub(crate) fn expire(&mut self, before_ms: u64, asking: ClientId) {
+    /// `current`, which is in use.
+    pub(crate) fn expire(&mut self, before_ms: u64, current: ClientId) {
         self.sessions
-            .retain(|client, session| session.used_ms >= before_ms || *client == asking);
+            .retain(|client, session| session.used_ms >= before_ms || *client == current);
         self.once.expire(before_ms);
     }
 
@@ -273,7 +273,7 @@ impl SessionTable {
 
     pub(crate) fn save(&self, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
         let has_once = self.once.len() > 0;
-        out.number(self.sessions.len() as u64 + if has_once { MORE } else { 0 })?;
+        out.number(self.sessions.len() as u64 + if has_once { ONCE_TABLE_FOLLOWS } else { 0 })?;
         for (id, session) in &self.sessions {
             out.bytes(&id.0)?;
             out.number(session.last)?;
@@ -303,8 +303,8 @@ impl SessionTable {
         let mut table = Self::default();
         let mut before = ClientId::NONE;
         let what = "at most 4,096 sessions";
-        let count = input.count(MORE + SESSIONS_MAX as u64, what)?;
-        for _ in 0..count.checked_sub(MORE).unwrap_or(count) {
+        let count = input.count(ONCE_TABLE_FOLLOWS + SESSIONS_MAX as u64, what)?;
+        for _ in 0..count.checked_sub(ONCE_TABLE_FOLLOWS).unwrap_or(count) {
             let id = ClientId(input.array()?);
             if id <= before {
                 return Err(SnapshotError::Malformed("client ids in ascending order"));
@@ -312,19 +312,21 @@ impl SessionTable {
             table.sessions.insert(id, load_session(input, applied)?);
             before = id;
         }
-        if count >= MORE {
+        if count >= ONCE_TABLE_FOLLOWS {
             table.once = OnceTable::load(input, applied)?;
             if table.sessions.keys().any(|id| table.once.contains(*id)) {
-                return Err(SnapshotError::Malformed("an id for one purpose"));
+                return Err(SnapshotError::Malformed(
+                    "no session with an id that is used once",
+                ));
             }
         }
         Ok(table)
     }
 }
 
-/// Added to the number of sessions in a snapshot if ids that are used once follow the sessions. The
-/// encoding of states without such ids did not change.
-const MORE: u64 = SESSIONS_MAX as u64 + 1;
+/// Added to the number of sessions in a snapshot if ids that are used once follow the sessions.
+/// States without such ids have the encoding of earlier versions.
+const ONCE_TABLE_FOLLOWS: u64 = SESSIONS_MAX as u64 + 1;
 
 fn load_session(input: &mut Input<'_>, applied: IntentionOffset) -> Result<Session, SnapshotError> {
     let mut session = Session {
@@ -347,7 +349,7 @@ fn load_session(input: &mut Input<'_>, applied: IntentionOffset) -> Result<Sessi
         let count = input.count(session.last + 1 - nonce, "no more outcomes than nonces")?;
         let commit = load_commit(input)?;
         let before = session.runs.back();
-        let longer = before.is_some_and(|run| run.commit.runs_into(&commit, run.count));
+        let longer = before.is_some_and(|run| run.commit.precedes_in_run(&commit, run.count));
         let one_by_one = count == 1 || (count > 1 && commit.records <= 1);
         if !one_by_one || longer || commit.nonce != nonce || commit.intention.0 <= newest {
             return Err(SnapshotError::Malformed("a run that continues the window"));
@@ -431,7 +433,7 @@ fn load_commit(input: &mut Input<'_>) -> Result<Commit, SnapshotError> {
             reason: code(reason)?,
         },
         (REJECTED, a, 0) => Detail::Rejected {
-            code: u16::try_from(a).map_err(|_| SnapshotError::Malformed("a reject"))?,
+            code: u16::try_from(a).map_err(|_| SnapshotError::Malformed("a code of 16 bits"))?,
             text: Arc::default(),
         },
         (TRAPPED, a, 0) => {
@@ -462,6 +464,6 @@ fn load_commit(input: &mut Input<'_>) -> Result<Commit, SnapshotError> {
     if plain && numbered && explained {
         Ok(commit)
     } else {
-        Err(SnapshotError::Malformed("an outcome that can be"))
+        Err(SnapshotError::Malformed("a consistent outcome"))
     }
 }

@@ -348,7 +348,7 @@ impl Program for RunningProgram {
         let left = store.get_fuel().map_err(|error| unable(&error))?;
         match returned {
             Ok(code) => {
-                context.burn(fuel - left.min(fuel));
+                context.consume_fuel(fuel - left.min(fuel));
                 self.live = match self.mode {
                     StateMode::Memory => Some(live),
                     StateMode::None | StateMode::Kv => self.reset(live).and_then(keep_if_allowed),
@@ -362,7 +362,7 @@ impl Program for RunningProgram {
                 let units = room.and_then(|room| room.get(&*store).i32());
                 let overflowed = units.is_some_and(|units| units < 0);
                 let trap = why(&error, store.data().stop, overflowed);
-                context.burn(match trap {
+                context.consume_fuel(match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
                 });
@@ -371,7 +371,7 @@ impl Program for RunningProgram {
         }
     }
 
-    fn settle(&mut self, kept: bool, context: &mut CallContext) {
+    fn end_intention(&mut self, kept: bool, context: &mut CallContext) {
         if self.mode != StateMode::Memory {
             return;
         }

@@ -321,7 +321,7 @@ impl ProgramHost for WasmtimeHost {
         self.restored.compile_next(first)
     }
 
-    fn is_put_off(&self, code: CodeHash) -> bool {
+    fn is_deferred(&self, code: CodeHash) -> bool {
         self.restored.has(code)
     }
 
@@ -457,7 +457,7 @@ impl RunningProgram {
             return None;
         }
         let written = live.take_marks();
-        context.burn(fresh::restore_fuel(fresh::bytes_of(written.clone())));
+        context.consume_fuel(fresh::restore_fuel(fresh::bytes_of(written.clone())));
         let memory = live.memory.data_mut(&mut live.store);
         written.for_each(|part| first.restore(part, memory));
         let LiveInstance { store, globals, .. } = &mut *live;
@@ -472,7 +472,7 @@ impl RunningProgram {
         let written = fresh::bytes_of(live.take_marks());
         let kept = context.image().memory.pages().count() as u64;
         let report = self.code.report();
-        context.burn(fresh::renewal(report, used, memory, written, kept));
+        context.consume_fuel(fresh::renewal(report, used, memory, written, kept));
     }
 }
 
@@ -632,10 +632,10 @@ impl Program for RunningProgram {
         match returned {
             Ok(code) => {
                 let used = fuel - left.min(fuel);
-                context.burn(used);
+                context.consume_fuel(used);
                 self.live = if self.mode == StateMode::Memory {
                     if code == 0 || live.is_like(context.image()) {
-                        context.burn(fresh::restore_fuel(live.unpaid()));
+                        context.consume_fuel(fresh::restore_fuel(live.unpaid()));
                         Some(live)
                     } else {
                         // The changes of the call are not kept and cannot be undone.
@@ -658,14 +658,14 @@ impl Program for RunningProgram {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
                 };
-                context.burn(used);
+                context.consume_fuel(used);
                 self.pay_for_another(&mut live, used, context);
                 Err(trap)
             }
         }
     }
 
-    fn settle(&mut self, kept: bool, context: &mut CallContext) {
+    fn end_intention(&mut self, kept: bool, context: &mut CallContext) {
         if self.mode != StateMode::Memory {
             return;
         }

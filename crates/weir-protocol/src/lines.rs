@@ -57,7 +57,7 @@ pub fn join_runs(run: &mut OutcomeRun, next: &OutcomeRun) -> bool {
     let Some(count) = run.count.checked_add(next.count) else {
         return false;
     };
-    let joined = first.runs_into(second, u64::from(run.count));
+    let joined = first.precedes_in_run(second, u64::from(run.count));
     if joined {
         run.count = count;
     }

@@ -203,11 +203,11 @@ impl Committer {
             })
             .collect();
         drop(machine);
-        let is_put_off = |code| {
+        let is_deferred = |code| {
             let host = self.engine.host.as_ref();
-            host.is_some_and(|host| host.is_put_off(code))
+            host.is_some_and(|host| host.is_deferred(code))
         };
-        self.engine.queue.restored(&programs, is_put_off);
+        self.engine.queue.restored(&programs, is_deferred);
     }
 
     fn apply_ready(&mut self) {

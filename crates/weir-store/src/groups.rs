@@ -109,7 +109,7 @@ pub struct Claimed {
 struct Plan {
     mode: GroupMode,
     frontier: u64,
-    takes_new: bool,
+    admits_new: bool,
     again: Vec<u64>,
     /// Key hash of each offset in `again`.
     again_keys: Vec<u64>,
@@ -326,7 +326,7 @@ impl Store {
         };
         let fits = request.bytes_max == usize::MAX
             || self.read_seen(topic, request.bytes_max, &mut plan, &mut fresh)?;
-        if fits && plan.takes_new && plan.count < max {
+        if fits && plan.admits_new && plan.count < max {
             self.find_new(topic, group, request, (max, now_ms), &plan, &mut fresh)?;
         }
         let mut claimed = Claimed {
@@ -464,7 +464,7 @@ impl Store {
             let entry = |offset: &u64| {
                 let entry = found?.entry(*offset)?;
                 let own =
-                    matches!(entry.place, EntryState::Leased { claim: by, .. } if by == claim);
+                    matches!(entry.state, EntryState::Leased { claim: by, .. } if by == claim);
                 own.then_some((*offset, entry.attempts))
             };
             offsets.iter().filter_map(entry).collect()
@@ -563,7 +563,7 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
     Plan {
         mode: group.mode(),
         frontier: group.frontier(),
-        takes_new: group.takes_new(),
+        admits_new: group.admits_new(),
         again,
         again_keys,
         count,
@@ -575,7 +575,7 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
 /// or requests it in this claim.
 fn is_free(group: &Group, key: u64, member: &[u8], now_ms: u64, again: &BTreeSet<u64>) -> bool {
     group.of_key(key).all(|offset| {
-        let held = group.entry(offset).and_then(|entry| match entry.place {
+        let held = group.entry(offset).and_then(|entry| match entry.state {
             EntryState::Leased { claim, until_ms } if until_ms > now_ms => Some(claim),
             _ => None,
         });

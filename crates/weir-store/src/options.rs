@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_core::ProgramHost;
 use weir_core::intention::IntentionLimits;
-use weir_core::limits::FUEL_ASKED_DEFAULT;
+use weir_core::limits::FUEL_OPTION_MAX_DEFAULT;
 #[cfg(doc)]
 use weir_core::limits::FUEL_DEFAULT;
 
@@ -117,7 +117,7 @@ pub struct OpenOptions {
     /// [`CLOSED_MS_MAX`](crate::clock::CLOSED_MS_MAX) ahead of the newest stamp; default `false`.
     pub believe_clock: bool,
     /// Maximum fuel of one call that the options of a topic may request (`fuel_max`); default
-    /// [`FUEL_ASKED_DEFAULT`]. Values below [`FUEL_DEFAULT`], the fuel of topics that request
+    /// [`FUEL_OPTION_MAX_DEFAULT`]. Values below [`FUEL_DEFAULT`], the fuel of topics that request
     /// none, count as [`FUEL_DEFAULT`]. The maximum is checked only when the options are
     /// submitted: a topic that already has more keeps it, and a replay does not check it.
     pub program_fuel_max: u64,
@@ -200,7 +200,7 @@ impl Default for OpenOptions {
             retention_every: Some(Duration::from_mins(1)),
             scrub: None,
             host: None,
-            program_fuel_max: FUEL_ASKED_DEFAULT,
+            program_fuel_max: FUEL_OPTION_MAX_DEFAULT,
             on_progress: None,
             clock: Arc::new(SystemClock),
             believe_clock: false,

@@ -678,19 +678,19 @@ impl Queue {
     }
 
     /// Registers the programs of topics after an open, each with the fuel limit of a call. If a
-    /// thread compiles restored modules, calls of a program for which `is_put_off` is true wait
+    /// thread compiles restored modules, calls of a program for which `is_deferred` is true wait
     /// until the program is compiled.
     pub(crate) fn restored(
         &self,
         programs: &[(TopicName, u64, CodeHash)],
-        is_put_off: impl Fn(CodeHash) -> bool,
+        is_deferred: impl Fn(CodeHash) -> bool,
     ) {
         let mut inner = self.inner.lock();
         inner.release(|_, _| true);
         for (topic, fuel_max, code) in programs {
             inner.costs.started(topic.as_str(), *fuel_max);
-            // Call `is_put_off` under the lock, so that a concurrent `compiled` is not missed.
-            if inner.compilers > 0 && is_put_off(*code) {
+            // Call `is_deferred` under the lock, so that a concurrent `compiled` is not missed.
+            if inner.compilers > 0 && is_deferred(*code) {
                 inner.slow.hold(topic.as_str());
                 inner.uncompiled.insert(Box::from(topic.as_str()), *code);
             }

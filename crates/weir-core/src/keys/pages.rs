@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shared_stays_as_it_was_on_both_sides() {
+    fn a_change_of_one_clone_does_not_change_another() {
         let mut pages = Pages::default();
         for n in 0..5 * PAGE + 7 {
             pages.push(n);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_nobody_else_has_is_not_copied() {
+    fn a_page_without_other_references_is_not_copied() {
         let mut pages = Pages::filled(7_u64, 3 * PAGE);
         let place = |pages: &Pages<u64>, at: usize| std::ptr::from_ref(pages.get(at).unwrap());
         let before = [place(&pages, 0), place(&pages, PAGE)];

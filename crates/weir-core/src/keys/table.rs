@@ -28,7 +28,7 @@ impl Table {
     /// The slot number with this half hash for which `same` returns true.
     #[inline]
     pub(super) fn find(&self, half: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
-        let mut at = self.place(half);
+        let mut at = self.start_index(half);
         loop {
             let entry = *self.entries.get(at)?;
             if entry == 0 {
@@ -38,7 +38,7 @@ impl Table {
             if found == half && same(number) {
                 return Some(number);
             }
-            at = self.after(at);
+            at = self.next_index(at);
         }
     }
 
@@ -54,13 +54,13 @@ impl Table {
 
     #[inline]
     fn put(&mut self, half: u32, entry: u64) {
-        let mut at = self.place(half);
+        let mut at = self.start_index(half);
         // `get` copies no page, unlike `get_mut`.
-        while self.entries.get(at).is_some_and(|taken| *taken != 0) {
-            at = self.after(at);
+        while self.entries.get(at).is_some_and(|used| *used != 0) {
+            at = self.next_index(at);
         }
-        if let Some(free) = self.entries.get_mut(at) {
-            *free = entry;
+        if let Some(unused) = self.entries.get_mut(at) {
+            *unused = entry;
         }
     }
 
@@ -79,14 +79,14 @@ impl Table {
         clippy::cast_possible_truncation,
         reason = "below the number of entries"
     )]
-    fn place(&self, half: u32) -> usize {
+    fn start_index(&self, half: u32) -> usize {
         let spread = u64::from(half).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let bits = self.entries.len().trailing_zeros();
         (spread >> 1 >> (63 - bits.min(63))) as usize
     }
 
     #[inline]
-    fn after(&self, at: usize) -> usize {
+    fn next_index(&self, at: usize) -> usize {
         (at + 1) & (self.entries.len() - 1)
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_found_through_all_growth_and_equal_halves() {
+    fn numbers_are_found_after_growth_and_with_equal_half_hashes() {
         let mut table = Table::default();
         assert_eq!(table.find(1, |_| true), None);
         // 16 keys share each half hash.

@@ -1,5 +1,5 @@
-//! A summary of the keys of a node: the bytes that all of them begin with, and the next four bytes
-//! of each key. Those four bytes are a number that sorts as the keys do.
+//! A summary of the keys of a node: the bytes that all keys begin with, and the next four bytes of
+//! each key as a number that sorts as the keys do.
 //!
 //! A search reads one piece of memory for each node, instead of one for each key that it compares.
 //!
@@ -10,14 +10,14 @@ use std::ops::Range;
 
 /// Maximum number of keys of a node.
 pub(super) const PREFIXES_MAX: usize = 32;
-/// Maximum number of common bytes that are stored. If keys share more, their prefixes are only
-/// equal more often.
+/// Maximum number of common bytes that are stored. If keys share more bytes, more of their prefixes
+/// are equal.
 const PREFIX_BYTES: usize = 22;
 
 /// The prefixes of up to [`PREFIXES_MAX`] keys in ascending order.
 #[derive(Clone, Debug)]
 pub(super) struct KeyPrefixes {
-    /// Slots without a key have the greatest value, so that none is smaller than the searched key.
+    /// Slots without a key have the greatest value, so that no slot is smaller than a searched key.
     words: [u32; PREFIXES_MAX],
     len: u8,
     skip: u8,
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_where_its_heads_say() {
+    fn the_range_contains_the_position_of_a_key() {
         let words: [&[u8]; 12] = [
             b"",
             b"a",

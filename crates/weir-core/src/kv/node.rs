@@ -159,9 +159,9 @@ impl Node {
         let at = match &mut self.body {
             Body::Leaf(entries) => {
                 let (Ok(at) | Err(at)) = entry_of(&self.key_prefixes, entries, new.key());
-                let noted = self.key_prefixes.insert(at, new.key());
+                let has_prefix = self.key_prefixes.insert(at, new.key());
                 entries.insert(at, new);
-                if noted && entries.len() <= ENTRIES_MAX {
+                if has_prefix && entries.len() <= ENTRIES_MAX {
                     return None;
                 }
                 at
@@ -233,7 +233,7 @@ fn join(children: &mut Vec<Child>, at: usize) {
             }
             children.extend(more);
         }
-        _ => unreachable!("nodes beside each other have one height"),
+        _ => unreachable!("neighbours have equal heights"),
     }
     left.key_prefixes = left.body.key_prefixes();
 }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_shrinks_gives_its_room_back() {
+    fn a_value_that_shrinks_frees_memory() {
         let mut entry = Entry::new(b"key", [b"1", b""]);
         for len in [1_000_000, 1, 100, 5_000, 4_000, 30, 0] {
             entry.set([&vec![7; len], b"x"]);

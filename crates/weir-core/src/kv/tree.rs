@@ -50,7 +50,7 @@ impl Tree {
 
     /// The entry of a key, if the search that ran last found it.
     #[inline]
-    fn again(&self, key: &[u8]) -> Option<&Entry> {
+    fn find_at_hint(&self, key: &[u8]) -> Option<&Entry> {
         let mut node = self.root.as_ref();
         for at in self.last.get() {
             match &node.body {
@@ -65,7 +65,7 @@ impl Tree {
     }
 
     fn find(&self, key: &[u8]) -> Option<&Entry> {
-        if let Some(entry) = self.again(key) {
+        if let Some(entry) = self.find_at_hint(key) {
             return Some(entry);
         }
         let mut node = self.root.as_ref();
@@ -170,7 +170,7 @@ impl Tree {
     pub(super) fn iter(&self) -> Iter<'_> {
         let mut iter = Iter {
             entries: [].iter(),
-            ways: Vec::new(),
+            levels: Vec::new(),
         };
         iter.down(&self.root);
         iter
@@ -180,7 +180,7 @@ impl Tree {
 /// Entries in order.
 pub(super) struct Iter<'a> {
     entries: std::slice::Iter<'a, Entry>,
-    ways: Vec<std::slice::Iter<'a, Child>>,
+    levels: Vec<std::slice::Iter<'a, Child>>,
 }
 
 impl<'a> Iter<'a> {
@@ -197,7 +197,7 @@ impl<'a> Iter<'a> {
                     let Some((_, child)) = path.next() else {
                         return;
                     };
-                    self.ways.push(path);
+                    self.levels.push(path);
                     node = child;
                 }
             }
@@ -213,10 +213,10 @@ impl<'a> Iterator for Iter<'a> {
             if let Some(entry) = self.entries.next() {
                 return Some((entry.key(), entry.value()));
             }
-            match self.ways.last_mut()?.next() {
+            match self.levels.last_mut()?.next() {
                 Some((_, child)) => self.down(child),
                 None => {
-                    self.ways.pop();
+                    self.levels.pop();
                 }
             }
         }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_map_and_a_clone_stays_as_it_was() {
+    fn a_tree_behaves_like_a_map_and_its_clones_do_not_change() {
         let (mut tree, mut model) = (Tree::default(), BTreeMap::<Vec<u8>, Vec<u8>>::new());
         let mut clones = Vec::new();
         let mut seed = 5_u64;
@@ -313,7 +313,7 @@ mod tests {
             put(&mut tree, &n.to_be_bytes(), b"");
         }
         assert!(leaves(&tree.root) <= 10_000 / ENTRIES_MAX + 1);
-        // With descending keys the nodes are at least half full, also the ones next to a full node.
+        // With descending keys all nodes are at least half full, also those next to a full node.
         let mut other = tree.clone();
         let last = &(3 * ENTRIES_MAX - 1).to_be_bytes()[size_of::<usize>() - 4..];
         for n in (0..10_000_u32).rev() {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_copies_only_the_way_to_it() {
+    fn a_change_copies_only_the_path_to_it() {
         let mut tree = Tree::default();
         for n in 0..10_000_u32 {
             put(&mut tree, &n.to_be_bytes(), b"");

@@ -2,9 +2,9 @@
 //!
 //! Between the cursor and the frontier, every record is acknowledged unless it has an entry. The
 //! entries are therefore the complement of the acknowledged offsets, and their number is limited by
-//! `pending_max`. The only clock is the stamp of the batch. A claim lists the records that it
-//! requests. This module decides which of them it gets, so two claims never have one record at a
-//! time.
+//! `pending_max`. The only clock is the time stamp of the batch. A claim lists the records that it
+//! requests. This module decides which of them the claim gets, so that no record belongs to two
+//! claims at a time.
 
 pub(super) mod saved;
 
@@ -66,7 +66,7 @@ pub struct Entry {
     /// Hash of its key in a keyed group; 0 for none.
     pub key: u64,
     /// Whether a member has the record.
-    pub place: EntryState,
+    pub state: EntryState,
 }
 
 /// State of an entry: whether a member has the record.
@@ -277,7 +277,7 @@ impl Group {
 
     /// Number of acknowledged offsets above the cursor.
     #[must_use]
-    pub fn done_above(&self) -> u64 {
+    pub fn acknowledged_above(&self) -> u64 {
         (self.frontier - self.cursor).saturating_sub(self.entries.len() as u64)
     }
 
@@ -342,9 +342,9 @@ impl Group {
 
     /// Whether the group admits claims of new records now.
     #[must_use]
-    pub fn takes_new(&self) -> bool {
+    pub fn admits_new(&self) -> bool {
         self.mode != GroupMode::Exclusive
-            && self.done_above() < u64::from(self.pending_max)
+            && self.acknowledged_above() < u64::from(self.pending_max)
             && self.entries.len() < self.pending_max as usize
     }
 
@@ -366,17 +366,17 @@ impl Group {
                 Ok(())
             }
             GroupStep::Join { member, takeover } => self.join(member, takeover, context),
-            GroupStep::Renew { generation } => self.owned(generation, context).map(drop),
+            GroupStep::Renew { generation } => self.check_owner(generation, context).map(drop),
             GroupStep::Leave { generation } => {
-                self.owned(generation, context)?;
+                self.check_owner(generation, context)?;
                 self.owner = None;
                 Ok(())
             }
             GroupStep::Move { generation, offset } => {
                 if generation == 0 {
-                    self.unowned(context)?;
+                    self.check_no_owner(context)?;
                 } else {
-                    self.owned(generation, context)?;
+                    self.check_owner(generation, context)?;
                 }
                 self.cursor = self.cursor.max(offset.min(context.last));
                 self.frontier = self.cursor;
@@ -406,7 +406,7 @@ impl Group {
                 Ok(())
             }
             GroupStep::Ack { claim, offsets } => {
-                self.all_leased(claim, offsets, true)?;
+                self.check_leases(claim, offsets, true)?;
                 for offset in offsets.iter() {
                     self.remove(offset);
                 }
@@ -419,7 +419,7 @@ impl Group {
                 reason,
                 offsets,
             } => {
-                self.all_leased(claim, offsets, true)?;
+                self.check_leases(claim, offsets, true)?;
                 for offset in offsets.iter() {
                     self.nack_record(offset, delay_ms, reason, context);
                 }
@@ -431,10 +431,10 @@ impl Group {
                 lease_ms,
                 offsets,
             } => {
-                self.all_leased(claim, offsets, false)?;
+                self.check_leases(claim, offsets, false)?;
                 let until_ms = context.time_ms.saturating_add(lease_ms);
                 for offset in offsets.iter() {
-                    self.put_at(offset, EntryState::Leased { claim, until_ms });
+                    self.set_state(offset, EntryState::Leased { claim, until_ms });
                 }
                 Ok(())
             }
@@ -486,7 +486,7 @@ impl Group {
     }
 
     /// Checks the owner of an exclusive group and renews its lease.
-    fn owned(&mut self, generation: u64, context: &StepContext) -> Result<(), Rejection> {
+    fn check_owner(&mut self, generation: u64, context: &StepContext) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
             return Err(Rejection::bare(ErrorCode::GroupMode));
         }
@@ -504,7 +504,7 @@ impl Group {
     }
 
     /// Checks that an exclusive group has no owner. Removes an owner whose lease has expired.
-    fn unowned(&mut self, context: &StepContext) -> Result<(), Rejection> {
+    fn check_no_owner(&mut self, context: &StepContext) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
             return Err(Rejection::bare(ErrorCode::GroupMode));
         }
@@ -517,18 +517,23 @@ impl Group {
         Ok(())
     }
 
-    /// Checks that the claim has leases of all these offsets. With `done`, acknowledged offsets
-    /// pass too: the response to an earlier request may have been lost.
-    fn all_leased(&self, claim: u64, offsets: Offsets<'_>, done: bool) -> Result<(), Rejection> {
+    /// Checks that the claim has leases of all these offsets. With `or_acknowledged`, acknowledged
+    /// offsets pass too: the response to an earlier request may have been lost.
+    fn check_leases(
+        &self,
+        claim: u64,
+        offsets: Offsets<'_>,
+        or_acknowledged: bool,
+    ) -> Result<(), Rejection> {
         if self.mode == GroupMode::Exclusive {
             return Err(Rejection::bare(ErrorCode::GroupMode));
         }
-        let fine = |offset: &u64| match self.entries.get(offset).map(|entry| entry.place) {
+        let is_valid = |offset: &u64| match self.entries.get(offset).map(|entry| entry.state) {
             Some(EntryState::Leased { claim: holder, .. }) => holder == claim,
             Some(EntryState::Waiting { .. }) => false,
-            None => done && *offset <= self.frontier,
+            None => or_acknowledged && *offset <= self.frontier,
         };
-        match offsets.iter().find(|offset| !fine(offset)) {
+        match offsets.iter().find(|offset| !is_valid(offset)) {
             Some(offset) => Err(conflict(ErrorCode::NotOwner, offset)),
             None => Ok(()),
         }
@@ -544,13 +549,13 @@ impl Group {
     ) {
         let start = self.frontier;
         let mut through = through.min(context.last).max(start);
-        let paused = self.done_above() >= u64::from(self.pending_max);
+        let paused = self.acknowledged_above() >= u64::from(self.pending_max);
         if paused {
             through = start;
         }
         // All groups together may add at most `context.entries_free` entries.
-        let full = self.entries.len().saturating_add(context.entries_free);
-        let full = full.min(self.pending_max as usize);
+        let entries_max = self.entries.len().saturating_add(context.entries_free);
+        let entries_max = entries_max.min(self.pending_max as usize);
         self.claims.insert(
             context.intention,
             Claim {
@@ -571,7 +576,7 @@ impl Group {
                 }
             };
             if offset > start {
-                if paused || self.entries.len() >= full || offset > context.last {
+                if paused || self.entries.len() >= entries_max || offset > context.last {
                     through = through.min(offset - 1);
                     break;
                 }
@@ -581,7 +586,7 @@ impl Group {
             let Some(entry) = self.entries.get(&offset).copied() else {
                 continue; // acknowledged
             };
-            if entry.place.due_ms() > context.time_ms {
+            if entry.state.due_ms() > context.time_ms {
                 continue;
             }
             if self.attempts_max > 0
@@ -604,8 +609,8 @@ impl Group {
     }
 
     /// Whether the member may get a record of this key. No other member may have a record of the
-    /// key, and the member must have every earlier record that is not acknowledged. Must be called
-    /// in ascending order of offsets.
+    /// key, and the member must have every earlier record of the key that is not acknowledged. Must
+    /// be called in ascending order of offsets.
     #[must_use]
     pub fn admits(
         &self,
@@ -621,7 +626,7 @@ impl Group {
         let (Some(all), gate) = (self.by_key.get(&key), &mut gate.0) else {
             return true;
         };
-        let lease = |offset: &u64| match self.entries.get(offset)?.place {
+        let lease = |offset: &u64| match self.entries.get(offset)?.state {
             EntryState::Leased { claim, until_ms } if until_ms > time_ms => self.claims.get(&claim),
             _ => None,
         };
@@ -639,11 +644,11 @@ impl Group {
     }
 
     fn insert(&mut self, offset: u64, key: u64) {
-        let place = EntryState::Waiting { from_ms: 0 };
+        let state = EntryState::Waiting { from_ms: 0 };
         let entry = Entry {
             attempts: 0,
             key,
-            place,
+            state,
         };
         self.entries.insert(offset, entry);
         self.due.insert((0, offset));
@@ -658,18 +663,18 @@ impl Group {
         };
         entry.attempts = entry.attempts.saturating_add(1);
         self.redeliveries += u64::from(entry.attempts > 1);
-        self.put_at(offset, EntryState::Leased { claim, until_ms });
+        self.set_state(offset, EntryState::Leased { claim, until_ms });
     }
 
     /// Changes the state of an entry, and updates the data derived from it.
-    fn put_at(&mut self, offset: u64, place: EntryState) {
+    fn set_state(&mut self, offset: u64, state: EntryState) {
         let Some(entry) = self.entries.get_mut(&offset) else {
             return;
         };
-        let before = std::mem::replace(&mut entry.place, place);
+        let before = std::mem::replace(&mut entry.state, state);
         self.due.remove(&(before.due_ms(), offset));
-        self.due.insert((place.due_ms(), offset));
-        if let EntryState::Leased { claim, .. } = place
+        self.due.insert((state.due_ms(), offset));
+        if let EntryState::Leased { claim, .. } = state
             && let Some(claim) = self.claims.get_mut(&claim)
         {
             claim.leases += 1;
@@ -678,8 +683,8 @@ impl Group {
     }
 
     /// Removes a lease from the claim of this state. Removes the claim with its last lease.
-    fn release(&mut self, place: EntryState) {
-        if let EntryState::Leased { claim, .. } = place
+    fn release(&mut self, state: EntryState) {
+        if let EntryState::Leased { claim, .. } = state
             && let Slot::Occupied(mut slot) = self.claims.entry(claim)
         {
             slot.get_mut().leases -= 1;
@@ -691,14 +696,14 @@ impl Group {
 
     fn remove(&mut self, offset: u64) -> Option<Entry> {
         let entry = self.entries.remove(&offset)?;
-        self.due.remove(&(entry.place.due_ms(), offset));
+        self.due.remove(&(entry.state.due_ms(), offset));
         if let Slot::Occupied(mut slot) = self.by_key.entry(entry.key) {
             slot.get_mut().remove(&offset);
             if slot.get().is_empty() {
                 slot.remove();
             }
         }
-        self.release(entry.place);
+        self.release(entry.state);
         Some(entry)
     }
 
@@ -711,11 +716,11 @@ impl Group {
             return;
         }
         let from_ms = context.time_ms.saturating_add(delay_ms);
-        self.put_at(offset, EntryState::Waiting { from_ms });
+        self.set_state(offset, EntryState::Waiting { from_ms });
     }
 
-    /// Makes a record a dead letter if the table of dead letters is not full. Returns whether it
-    /// did.
+    /// Turns a record into a dead letter if the table of dead letters is not full. Returns whether
+    /// it did.
     fn dead_letter(&mut self, offset: u64, reason: &str, context: &StepContext) -> bool {
         if self.unwritten_dead_letters.len() >= GROUP_DEAD_LETTERS_MAX {
             return false;

@@ -16,8 +16,9 @@ impl Machine {
         Some(Arc::clone(&code.bytes))
     }
 
-    /// The names, ever created, that start with a prefix and are greater than `after`, in byte
-    /// order. The cost is linear in the number of names that the caller reads.
+    /// All topics that were ever created and whose names start with `prefix` and are greater than
+    /// `after`, in byte order of names. The cost is linear in the number of topics that the caller
+    /// reads.
     pub fn topics_by_name<'a>(
         &'a self,
         after: &str,

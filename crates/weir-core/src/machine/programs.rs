@@ -76,11 +76,11 @@ impl Codes {
         self.by_hash.get_mut(&hash)
     }
 
-    pub(super) fn take(&mut self, hash: CodeHash, bytes: Arc<[u8]>) {
+    pub(super) fn add_topic(&mut self, hash: CodeHash, bytes: Arc<[u8]>) {
         self.insert(hash, bytes).topics += 1;
     }
 
-    pub(super) fn release(&mut self, hash: CodeHash) {
+    pub(super) fn remove_topic(&mut self, hash: CodeHash) {
         let Some(code) = self.by_hash.get_mut(&hash).filter(|code| code.topics > 0) else {
             unreachable!("a module is kept while a topic runs it");
         };
@@ -133,13 +133,13 @@ pub(super) fn write<S: ConsequenceSink + ?Sized>(
     let Some(mut running) = live.program.take() else {
         return absent();
     };
-    running.open(first, item);
+    running.begin_intention(first, item);
     let judged = judge(&mut running, live.bounds(), item, stamp);
-    settle((id, topic), states, running, judged, (item, stamp), sink)
+    commit_or_revert((id, topic), states, running, judged, (item, stamp), sink)
 }
 
 /// Commits or reverts the calls of an intention, according to the verdict of the program.
-pub(super) fn settle<S: ConsequenceSink + ?Sized>(
+pub(super) fn commit_or_revert<S: ConsequenceSink + ?Sized>(
     (id, topic): (TopicId, &mut Topic),
     states: &mut States,
     mut running: Box<RunningProgram>,
@@ -154,8 +154,8 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
         None => Err(Rejection::bare(ErrorCode::NoTopic)),
     });
     let judged = judged.and_then(|()| running.charge(states));
-    running.settle(judged.is_ok());
-    // Read after `settle`, which may use fuel itself.
+    running.end_intention(judged.is_ok());
+    // Read after `end_intention`, which may use fuel itself.
     stamp.fuel.set(running.context.fuel());
     let verdict = judged.map(|()| {
         topic.digest = topic.digest.fold(running.context.folded());
@@ -168,12 +168,12 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
         };
         (first, to_u32(count, "the records of a call are limited"))
     });
-    if let Err(no) = &verdict {
-        topic.digest = topic.digest.fold(detail_word(&no.detail));
+    if let Err(rejection) = &verdict {
+        topic.digest = topic.digest.fold(detail_word(&rejection.detail));
     }
     running
         .verdicts
-        .count(verdict.as_ref().err().map(|no| no.reason));
+        .count(verdict.as_ref().err().map(|rejection| rejection.reason));
     running.context.release_memory();
     if let Some(live) = topic.live.as_mut() {
         live.program = Some(running);
@@ -203,11 +203,11 @@ pub(super) fn judge(
     match item.action {
         Action::Put { key, value } => match bounds.admit(key, Some(value)) {
             Ok(()) => running.call(apply, info(stamp, op::PUT), (key, value)),
-            Err(no) => Ok(Err(no)),
+            Err(rejection) => Ok(Err(rejection)),
         },
         Action::Delete { key } => match bounds.admit(key, None) {
             Ok(()) => running.call(apply, info(stamp, op::DELETE), (key, &[])),
-            Err(no) => Ok(Err(no)),
+            Err(rejection) => Ok(Err(rejection)),
         },
         Action::Txn(steps) => {
             for (index, step) in (0_u32..).zip(steps.iter()) {
@@ -219,10 +219,10 @@ pub(super) fn judge(
                 (about.txn, about.op_index, about.op_count) = (true, index, steps.len());
                 let judged = match bounds.admit(key, value) {
                     Ok(()) => running.call(apply, about, (key, value.unwrap_or(&[])))?,
-                    Err(no) => Err(no),
+                    Err(rejection) => Err(rejection),
                 };
-                if let Err(no) = judged {
-                    return Ok(Err(aborted(index, &no)));
+                if let Err(rejection) = judged {
+                    return Ok(Err(aborted(index, &rejection)));
                 }
             }
             Ok(Ok(()))
@@ -231,12 +231,12 @@ pub(super) fn judge(
     }
 }
 
-fn aborted(index: u32, no: &Rejection) -> Rejection {
+fn aborted(index: u32, rejection: &Rejection) -> Rejection {
     Rejection {
         reason: ErrorCode::TxnAborted,
         detail: Detail::Operation {
             index,
-            reason: no.reason,
+            reason: rejection.reason,
         },
     }
 }
@@ -261,13 +261,14 @@ pub(super) fn within_quota(
             TxnOp::Put { key, value, meta }
         }
     });
-    live.admits_all(steps).map_err(|no| match no.detail {
-        Detail::Operation { reason, .. } => Rejection {
-            reason,
-            detail: Detail::Limit(keys_max),
-        },
-        _ => no,
-    })
+    live.admits_all(steps)
+        .map_err(|rejection| match rejection.detail {
+            Detail::Operation { reason, .. } => Rejection {
+                reason,
+                detail: Detail::Limit(keys_max),
+            },
+            _ => rejection,
+        })
 }
 
 /// Key, value and metadata of each operation. Must be read in ascending order of indexes.
@@ -399,15 +400,15 @@ mod tests {
         let mut codes = Codes::default();
         let one: Arc<[u8]> = Arc::from([1; 60]);
         let hash = First.hash(&one);
-        codes.take(hash, Arc::clone(&one));
-        codes.take(hash, Arc::clone(&one));
+        codes.add_topic(hash, Arc::clone(&one));
+        codes.add_topic(hash, Arc::clone(&one));
         let has_room = |codes: &Codes, code: &[u8]| codes.has_room(&First, code, 100);
         assert!(has_room(&codes, &[2; 40]));
         assert!(has_room(&codes, &one), "kept already");
         assert!(!has_room(&codes, &[2; 41]));
-        codes.release(hash);
+        codes.remove_topic(hash);
         assert!(!has_room(&codes, &[2; 41]), "one topic left");
-        codes.release(hash);
+        codes.remove_topic(hash);
         assert!(has_room(&codes, &[2; 100]) && !has_room(&codes, &[2; 101]));
         assert!(codes.is_empty());
     }

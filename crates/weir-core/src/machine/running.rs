@@ -99,11 +99,11 @@ impl RunningProgram {
         let copies = self.facts.reads_input || self.tracks_keys;
         self.context.set_input(info, key, value, copies);
         // All calls of a transaction together may use at most the fuel of one start.
-        let most = self.context.limits().fuel_max.max(START_FUEL);
-        let left = most.saturating_sub(self.context.fuel());
+        let intention_fuel_max = self.context.limits().fuel_max.max(START_FUEL);
+        let left = intention_fuel_max.saturating_sub(self.context.fuel());
         let fuel = match entry {
             Entry::Apply => self.context.limits().fuel_max.min(left),
-            Entry::Init | Entry::Upgrade => most,
+            Entry::Init | Entry::Upgrade => intention_fuel_max,
         };
         let reason = |reason, detail| Ok(Err(Rejection { reason, detail }));
         let before = self.context.fuel();
@@ -133,16 +133,16 @@ impl RunningProgram {
     }
 
     /// Prepares for an intention whose first record gets the offset `first`.
-    pub(super) fn open(&mut self, first: ConsequenceOffset, item: &Item<'_>) {
-        self.context.open(first);
+    pub(super) fn begin_intention(&mut self, first: ConsequenceOffset, item: &Item<'_>) {
+        self.context.begin_intention(first);
         self.context.set_principal(item.principal);
     }
 
     /// Commits the changes of an intention's calls if `kept`, otherwise reverts them.
-    pub(super) fn settle(&mut self, kept: bool) {
-        self.program.settle(kept, &mut self.context);
+    pub(super) fn end_intention(&mut self, kept: bool) {
+        self.program.end_intention(kept, &mut self.context);
         if kept {
-            self.context.keep();
+            self.context.commit();
         } else {
             self.context.revert();
         }

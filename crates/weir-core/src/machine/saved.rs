@@ -31,7 +31,7 @@ const BROKEN: SnapshotError = SnapshotError::Malformed("the state of a program")
 
 /// Content of a topic's section, before its module is loaded.
 #[derive(Debug)]
-pub(super) struct Saved {
+pub(super) struct SavedProgram {
     code: CodeHash,
     meter: u32,
     args: Arc<[u8]>,
@@ -85,12 +85,12 @@ pub(super) fn load(
     input: &mut Input<'_>,
     options: &TopicOptions,
     index: &KeyIndex,
-) -> Result<Saved, SnapshotError> {
+) -> Result<SavedProgram, SnapshotError> {
     let bytes = input.section(SECTION_BYTES_MAX, "a section of at most 2 GiB")?;
     read(&bytes, options, index).map_err(|Short| BROKEN)
 }
 
-fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved, Short> {
+fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<SavedProgram, Short> {
     let mut r = Reader::new(bytes);
     let code = CodeHash(r.array()?);
     let meter = u32::try_from(r.varint()?).map_err(|_| Short)?;
@@ -124,7 +124,7 @@ fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved,
     if !r.is_empty() {
         return Err(Short);
     }
-    Ok(Saved {
+    Ok(SavedProgram {
         code,
         meter,
         args,
@@ -161,7 +161,7 @@ fn image(r: &mut Reader<'_>) -> Result<Image, Short> {
     for _ in 0..r.varint()? {
         let number = usize::try_from(r.varint()?).map_err(|_| Short)?;
         // Pages must be in ascending order, within the memory, and not all zeros.
-        if number < next || !memory.keep(number, r.take(IMAGE_PAGE_BYTES)?) {
+        if number < next || !memory.set_page(number, r.take(IMAGE_PAGE_BYTES)?) {
             return Err(Short);
         }
         next = number + 1;
@@ -208,9 +208,9 @@ pub(super) fn load_codes(
 }
 
 /// Restores the program of a topic.
-pub(super) fn revive(
+pub(super) fn restore_program(
     topic: &mut Topic,
-    saved: Saved,
+    saved: SavedProgram,
     (codes, states): (&mut Codes, &mut States),
     host: &dyn ProgramHost,
 ) -> Result<(), SnapshotError> {

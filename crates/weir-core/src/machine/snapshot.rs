@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::saved::{self, Saved};
+use super::saved::{self, SavedProgram};
 use super::topic::{LiveTopic, Topic};
 use super::{Machine, groups};
 use crate::digest::{Digest, hash};
@@ -97,7 +97,7 @@ impl Machine {
             machine.codes = saved::load_codes(&mut input, &*host)?;
             for (id, program) in programs {
                 if let Some(topic) = machine.topics.get_mut(id.index()) {
-                    saved::revive(
+                    saved::restore_program(
                         topic,
                         program,
                         (&mut machine.codes, &mut machine.states),
@@ -170,7 +170,7 @@ fn load_topic(
     input: &mut Input<'_>,
     seed: u64,
     applied: IntentionOffset,
-) -> Result<(Topic, Option<Saved>), SnapshotError> {
+) -> Result<(Topic, Option<SavedProgram>), SnapshotError> {
     let what = "a topic name of at most 255 bytes";
     let name = String::from_utf8(input.bytes(TOPIC_NAME_BYTES_MAX, what)?).ok();
     let name = name.and_then(|name| TopicName::any(&name).ok());
@@ -233,7 +233,7 @@ fn load_sections(
     topic: &mut Topic,
     applied: IntentionOffset,
     live: Option<(&TopicOptions, &KeyIndex)>,
-) -> Result<(Option<Saved>, bool), SnapshotError> {
+) -> Result<(Option<SavedProgram>, bool), SnapshotError> {
     let (mut program, mut stopped) = (None, false);
     let mut before = 0;
     for _ in 0..input.count(4, SECTIONS)? {

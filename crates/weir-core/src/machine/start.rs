@@ -45,7 +45,7 @@ pub(super) struct Start {
     last: ConsequenceOffset,
     /// Whether its module is stored already, or fits.
     has_room: bool,
-    place: Target,
+    target: Target,
     started: Option<StartedProgram>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Start {
 enum Target {
     /// In a new topic.
     New(Box<LiveTopic>),
-    /// In place of another program.
+    /// In target of another program.
     Replaced(Box<ReplacedProgram>),
 }
 
@@ -90,14 +90,14 @@ impl Start {
         else {
             return Ok(Err(Rejection::bare(ErrorCode::NoTopic)));
         };
-        let mode = match &self.place {
+        let mode = match &self.target {
             Target::New(live) => live.options.program.state,
             Target::Replaced(old) => old.running.mode,
         };
         let setup = setup(&self.options, mode, meter);
         let program = match admit(&*self.host, code, &setup, stamp)? {
             Ok(program) => program,
-            Err(no) => return Ok(Err(no)),
+            Err(rejection) => return Ok(Err(rejection)),
         };
         if !self.has_room {
             return Ok(Err(limited(CODES_BYTES_MAX)));
@@ -109,9 +109,9 @@ impl Start {
             program,
             first: self.last.plus(2),
         };
-        let started = match &mut self.place {
+        let started = match &mut self.target {
             Target::New(live) => module.begin(live, item, stamp)?,
-            Target::Replaced(old) => module.take_over(old, item, stamp)?,
+            Target::Replaced(old) => module.start_with_state(old, item, stamp)?,
         };
         Ok(started.map(|running| {
             let code = Arc::from(code);
@@ -151,22 +151,22 @@ impl AdmittedModule {
             facts.reads_keys,
             Arc::from(item.principal),
         );
-        running.open(self.first, item);
+        running.begin_intention(self.first, item);
         if facts.has_init {
             let verdict = running.call(Entry::Init, info(stamp, op::INIT), (&[], &[]))?;
             let verdict = verdict.and_then(|()| within_quota(&running.context, live, item));
             stamp.fuel.set(running.context.fuel());
-            if let Err(no) = verdict {
-                return Ok(Err(no));
+            if let Err(rejection) = verdict {
+                return Ok(Err(rejection));
             }
         }
-        running.settle(true);
+        running.end_intention(true);
         Ok(Ok(Box::new(running)))
     }
 
-    /// Starts the new program with the state of the old one. If the start is rejected, the old
-    /// program gets its state back.
-    fn take_over(
+    /// Starts the new program with the state of the old program. If the start is rejected, restores
+    /// the state of the old program.
+    fn start_with_state(
         self,
         old: &mut ReplacedProgram,
         item: &Item<'_>,
@@ -178,10 +178,10 @@ impl AdmittedModule {
                 "a program of state mode memory can only be replaced by one that exports weir_upgrade",
             )));
         }
-        let (was, now) = (old.running.facts.state_version, facts.state_version);
-        if self.mode == StateMode::Kv && was != now && !facts.has_upgrade {
+        let (old_version, version) = (old.running.facts.state_version, facts.state_version);
+        if self.mode == StateMode::Kv && old_version != version && !facts.has_upgrade {
             return Ok(Err(bad(&format!(
-                "the state of the topic has version {was}, that of the program is {now}: it has to export weir_upgrade",
+                "the state of the topic has version {old_version}, that of the program is {version}: it has to export weir_upgrade",
             ))));
         }
         let had_keys = old.running.tracks_keys;
@@ -210,16 +210,16 @@ impl AdmittedModule {
         );
         (running.counts, running.verdicts) = (old.running.counts, old.running.verdicts);
         running.charged = old.running.charged;
-        running.open(self.first, item);
+        running.begin_intention(self.first, item);
         let verdict = if facts.has_upgrade {
             running.call(Entry::Upgrade, info(stamp, op::UPGRADE), (&[], &[]))?
         } else {
             Ok(())
         };
         stamp.fuel.set(running.context.fuel());
-        if let Err(no) = verdict {
+        if let Err(rejection) = verdict {
             old.restore_old(running);
-            return Ok(Err(no));
+            return Ok(Err(rejection));
         }
         Ok(Ok(Box::new(running)))
     }
@@ -227,9 +227,9 @@ impl AdmittedModule {
 
 impl ReplacedProgram {
     /// Reverts the changes of a new program that was rejected, and restores the state of the old
-    /// one.
+    /// program.
     fn restore_old(&mut self, mut new: RunningProgram) {
-        new.settle(false);
+        new.end_intention(false);
         let mut context = new.context;
         context.set_old_code(None);
         context.set_args(Arc::clone(&self.running.args));
@@ -244,7 +244,8 @@ impl ReplacedProgram {
 
 impl Machine {
     /// Checks a CREATE with a program, or a REPLACE, as far as possible without the program. A
-    /// REPLACE takes the program out of the topic until [`finish_start`](Self::finish_start) returns.
+    /// REPLACE takes the program out of the topic until [`finish_start`](Self::finish_start)
+    /// returns.
     pub(super) fn begin(
         &mut self,
         item: &Item<'_>,
@@ -257,7 +258,7 @@ impl Machine {
         let known = topic.and_then(|id| self.topics.get(id.index()));
         let last = known.map_or(ConsequenceOffset::ZERO, |topic| topic.last);
         let too_long = |args: &[u8]| args.len() > ARGUMENT_BYTES_MAX;
-        let (options, has_room, place) = match item.action {
+        let (options, has_room, target) = match item.action {
             Action::Create {
                 options,
                 code,
@@ -295,16 +296,16 @@ impl Machine {
                 let Some(running) = live.program.take() else {
                     return Ok(Err(bad("the topic has no program to replace")));
                 };
-                let no = match expected.filter(|hash| *hash != running.code) {
+                let rejection = match expected.filter(|hash| *hash != running.code) {
                     Some(_) => Some(Rejection {
                         reason: ErrorCode::Conflict,
                         detail: Detail::Text(Arc::from(format!("the topic runs {}", running.code))),
                     }),
                     None => too_long(args).then(|| limited(ARGUMENT_BYTES_MAX as u64)),
                 };
-                if let Some(no) = no {
+                if let Some(rejection) = rejection {
                     live.program = Some(running);
-                    return Ok(Err(no));
+                    return Ok(Err(rejection));
                 }
                 let old = Box::new(ReplacedProgram {
                     running,
@@ -320,14 +321,14 @@ impl Machine {
             options,
             last,
             has_room,
-            place,
+            target,
             started: None,
         }))
     }
 
     /// Executes the result of a start. A topic is created only if the start of its program
-    /// succeeded (T2). In a REPLACE, the new program takes over the state, or the old program
-    /// stays.
+    /// succeeded (T2). In a REPLACE, either the new program gets the state, or the old program
+    /// remains.
     pub(super) fn finish_start<S: ConsequenceSink + ?Sized>(
         &mut self,
         start: Start,
@@ -336,24 +337,24 @@ impl Machine {
         sink: &mut S,
     ) -> Result<Result<RecordRange, Rejection>, ApplyError> {
         let verdict = verdict?;
-        match (start.place, topic) {
+        match (start.target, topic) {
             (Target::New(live), known) => {
                 let (Ok(()), Some(mut started)) = (&verdict, start.started) else {
                     return Ok(Err(verdict
                         .err()
                         .unwrap_or(Rejection::bare(ErrorCode::NoTopic))));
                 };
-                if let Err(no) = started.running.charge(&mut self.states) {
-                    return Ok(Err(no));
+                if let Err(rejection) = started.running.charge(&mut self.states) {
+                    return Ok(Err(rejection));
                 }
                 let id = match known {
                     Some(id) => id,
-                    None => self.name(item.topic, sink)?,
+                    None => self.assign_id(item.topic, sink)?,
                 };
                 let Some(topic) = self.topics.get_mut(id.index()) else {
                     return Ok(Err(limited(TOPICS_MAX as u64)));
                 };
-                self.codes.take(started.running.code, started.code);
+                self.codes.add_topic(started.running.code, started.code);
                 self.newest = self.newest.max(stamp.intention);
                 topic.live = Some(*live);
                 let kind = RecordKind::Create;
@@ -380,9 +381,9 @@ impl Machine {
                             .and_then(|()| started.running.charge(&mut self.states));
                         match verdict {
                             Ok(()) => Ok(started),
-                            Err(no) => {
+                            Err(rejection) => {
                                 old.restore_old(*started.running);
-                                Err(no)
+                                Err(rejection)
                             }
                         }
                     }
@@ -390,16 +391,16 @@ impl Machine {
                 };
                 let mut started = match verdict {
                     Ok(started) => started,
-                    Err(no) => {
+                    Err(rejection) => {
                         live.program = Some(old.running);
-                        return Ok(Err(no));
+                        return Ok(Err(rejection));
                     }
                 };
-                started.running.settle(true);
+                started.running.end_intention(true);
                 started.running.context.set_old_code(None);
                 live.stopped = false;
-                self.codes.take(started.running.code, started.code);
-                self.codes.release(old.running.code);
+                self.codes.add_topic(started.running.code, started.code);
+                self.codes.remove_topic(old.running.code);
                 sink.discard(old);
                 let kind = RecordKind::Replace;
                 Ok(Ok(announce(

@@ -47,7 +47,8 @@ impl States {
         Ok(())
     }
 
-    /// Charges state that exists already, without a check: a snapshot is not a request.
+    /// Charges the state of a program from a snapshot. Checks no limit, because the state was
+    /// accepted before.
     pub(super) fn add(&mut self, principal: &Arc<[u8]>, bytes: u64) {
         let own = self.principal(principal);
         self.set(principal, self.total + bytes, own + bytes);
@@ -59,7 +60,7 @@ impl States {
         let is_charged = principal.is_empty() || bytes <= own;
         assert!(
             bytes <= self.total && is_charged,
-            "what is released was charged"
+            "a release is not larger than the charge"
         );
         // An empty principal has no sum of its own: only the store is charged.
         let own = if principal.is_empty() { 0 } else { own - bytes };

@@ -171,7 +171,8 @@ impl LiveTopic {
                 reason: ErrorCode::TxnAborted,
                 detail: Detail::Operation { index, reason },
             };
-            self.admits(key, value).map_err(|no| aborted(no.reason))?;
+            self.admits(key, value)
+                .map_err(|rejection| aborted(rejection.reason))?;
             let Some(max) = self.options.keys_max else {
                 continue;
             };

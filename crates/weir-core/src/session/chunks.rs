@@ -1,32 +1,32 @@
 //! A queue and an index that are cheap to clone, because a snapshot copies the machine while
-//! writers wait. Clones share the pieces that neither side has changed since; a change copies one
-//! piece.
+//! writers wait. Clones share the chunks that neither side has changed since; a change copies one
+//! chunk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::ids::ClientId;
 
-/// Entries of a piece of the queue.
-const PIECE: usize = 512;
+/// Entries of a full chunk of the queue.
+const CHUNK_ENTRIES: usize = 512;
 /// Number of parts of the index.
 const PARTS: usize = 256;
 
 /// A queue with access by index.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
-    /// All pieces except the last are full.
-    pieces: VecDeque<Arc<Vec<T>>>,
-    /// Number of removed entries of the first piece; fewer than it has.
-    gone: usize,
+    /// All chunks except the last are full.
+    chunks: VecDeque<Arc<Vec<T>>>,
+    /// Number of removed entries of the first chunk; fewer than it has.
+    removed: usize,
     len: usize,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self {
-            pieces: VecDeque::new(),
-            gone: 0,
+            chunks: VecDeque::new(),
+            removed: 0,
             len: 0,
         }
     }
@@ -38,8 +38,8 @@ impl<T: Clone> Queue<T> {
     }
 
     pub(super) fn get(&self, at: usize) -> Option<&T> {
-        let at = self.gone + at;
-        self.pieces.get(at / PIECE)?.get(at % PIECE)
+        let at = self.removed + at;
+        self.chunks.get(at / CHUNK_ENTRIES)?.get(at % CHUNK_ENTRIES)
     }
 
     pub(super) fn front(&self) -> Option<&T> {
@@ -47,32 +47,37 @@ impl<T: Clone> Queue<T> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.pieces
+        self.chunks
             .iter()
-            .flat_map(|piece| piece.iter())
-            .skip(self.gone)
+            .flat_map(|chunk| chunk.iter())
+            .skip(self.removed)
     }
 
     pub(super) fn push_back(&mut self, entry: T) {
-        if self.pieces.back().is_none_or(|last| last.len() == PIECE) {
-            self.pieces.push_back(Arc::new(Vec::with_capacity(PIECE)));
+        if self
+            .chunks
+            .back()
+            .is_none_or(|last| last.len() == CHUNK_ENTRIES)
+        {
+            self.chunks
+                .push_back(Arc::new(Vec::with_capacity(CHUNK_ENTRIES)));
         }
-        if let Some(last) = self.pieces.back_mut() {
+        if let Some(last) = self.chunks.back_mut() {
             Arc::make_mut(last).push(entry);
             self.len += 1;
         }
     }
 
-    /// Removes the first entry. Its memory is freed with the whole piece.
+    /// Removes the first entry. Its memory is freed with the whole chunk.
     pub(super) fn drop_front(&mut self) {
         if self.len == 0 {
             return;
         }
         self.len -= 1;
-        self.gone += 1;
-        if self.gone == PIECE || self.len == 0 {
-            self.pieces.pop_front();
-            self.gone = 0;
+        self.removed += 1;
+        if self.removed == CHUNK_ENTRIES || self.len == 0 {
+            self.chunks.pop_front();
+            self.removed = 0;
         }
     }
 }
@@ -113,12 +118,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_is_one_whatever_comes_and_goes() {
+    fn a_queue_behaves_like_a_deque() {
         let (mut queue, mut model) = (Queue::default(), VecDeque::new());
         let mut state = 1_u32;
         for n in 0..20_000_u32 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // The queue grows for a while, then shrinks to nothing, and so on.
+            // The queue grows and shrinks to nothing in turn.
             let grows = n / 4_000 % 2 == 0;
             if (state >> 16).is_multiple_of(4) || !grows {
                 queue.drop_front();
@@ -136,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_stays_as_it_was() {
+    fn a_clone_does_not_change() {
         let (mut queue, mut index) = (Queue::default(), Index::default());
         let id = |n: u64| ClientId(u128::from(n).to_be_bytes());
         for n in 0..2_000 {

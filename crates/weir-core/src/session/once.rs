@@ -8,7 +8,7 @@
 //! [`ONCE_MS_MIN`]; otherwise a new id is refused. A lookup does not renew an id.
 //!
 //! Invariants:
-//! - No id is forgotten before [`ONCE_MS_MIN`].
+//! - No id is removed before [`ONCE_MS_MIN`].
 //! - Every id in the index is in the queue.
 
 use super::chunks::{Index, Queue};
@@ -66,10 +66,10 @@ impl OnceTable {
     }
 
     fn find(&self, client: ClientId) -> Option<&Entry> {
-        self.entries.get(self.place(client)?)
+        self.entries.get(self.position(client)?)
     }
 
-    fn place(&self, client: ClientId) -> Option<usize> {
+    fn position(&self, client: ClientId) -> Option<usize> {
         let at = self.index.get(client)?.checked_sub(self.first_number)?;
         usize::try_from(at).ok()
     }
@@ -81,7 +81,7 @@ impl OnceTable {
     /// Checks an id. Changes nothing.
     pub(crate) fn check(&self, client: ClientId, fingerprint: u64, time_ms: u64) -> NonceCheck {
         if let Some(entry) = self.find(client)
-            && !is_over(entry, time_ms, ONCE_MS_MAX)
+            && !is_expired(entry, time_ms, ONCE_MS_MAX)
         {
             return if entry.fingerprint == fingerprint {
                 NonceCheck::Before(entry.commit.clone())
@@ -91,7 +91,7 @@ impl OnceTable {
         }
         let oldest = self.entries.front();
         let has_room = self.len() < ONCE_IDS_MAX
-            || oldest.is_none_or(|entry| is_over(entry, time_ms, ONCE_MS_MIN));
+            || oldest.is_none_or(|entry| is_expired(entry, time_ms, ONCE_MS_MIN));
         if has_room {
             NonceCheck::New
         } else {
@@ -116,10 +116,10 @@ impl OnceTable {
         while let Some(oldest) = self.entries.front() {
             let full = self.len() >= ONCE_IDS_MAX;
             let age = if full { ONCE_MS_MIN } else { ONCE_MS_MAX };
-            if !is_over(oldest, time_ms, age) {
+            if !is_expired(oldest, time_ms, age) {
                 break;
             }
-            self.forget_oldest();
+            self.remove_oldest();
         }
         self.add(entry);
     }
@@ -131,7 +131,7 @@ impl OnceTable {
         self.entries.push_back(entry);
     }
 
-    fn forget_oldest(&mut self) {
+    fn remove_oldest(&mut self) {
         if let Some(entry) = self.entries.front() {
             self.index.remove(entry.client);
             self.first_number += 1;
@@ -142,7 +142,7 @@ impl OnceTable {
     /// Drops the ids that were executed before `before_ms`.
     pub(crate) fn expire(&mut self, before_ms: u64) {
         while (self.entries.front()).is_some_and(|entry| entry.time_ms < before_ms) {
-            self.forget_oldest();
+            self.remove_oldest();
         }
     }
 
@@ -179,9 +179,12 @@ impl OnceTable {
         let wrong = |what| Err(SnapshotError::Malformed(what));
         let mut table = Self::default();
         let (mut time_ms, mut newest) = (0_u64, IntentionOffset::ZERO);
-        let count = input.count(ONCE_IDS_MAX as u64, "no more ids than are kept")?;
+        let count = input.count(
+            ONCE_IDS_MAX as u64,
+            "at most 262,144 ids that are used once",
+        )?;
         if count == 0 {
-            return wrong("at least one id that is good for one intention");
+            return wrong("at least one id that is used once");
         }
         for _ in 0..count {
             let client = ClientId(input.array()?);
@@ -197,10 +200,10 @@ impl OnceTable {
             commit.nonce = ONCE;
             newest = commit.intention;
             if client.is_none() || table.contains(client) {
-                return wrong("an id once");
+                return wrong("each id that is used once only once");
             }
             if !is_text_short(&commit) {
-                return wrong("a text that an id may have");
+                return wrong("a text of at most 128 bytes");
             }
             table.add(Entry {
                 client,
@@ -213,7 +216,7 @@ impl OnceTable {
     }
 }
 
-fn is_over(entry: &Entry, time_ms: u64, age_ms: u64) -> bool {
+fn is_expired(entry: &Entry, time_ms: u64, age_ms: u64) -> bool {
     time_ms.saturating_sub(entry.time_ms) >= age_ms
 }
 
@@ -232,12 +235,16 @@ mod tests {
     }
 
     fn commit(n: u64, text: usize) -> Commit {
-        let no = text > 0;
+        let rejected = text > 0;
         Commit {
             nonce: ONCE,
-            effect: if no { Effect::Invalid } else { Effect::Valid },
-            reason: no.then_some(ErrorCode::Rejected),
-            detail: if no {
+            effect: if rejected {
+                Effect::Invalid
+            } else {
+                Effect::Valid
+            },
+            reason: rejected.then_some(ErrorCode::Rejected),
+            detail: if rejected {
                 Detail::Rejected {
                     code: 1,
                     text: "x".repeat(text).into(),
@@ -246,8 +253,8 @@ mod tests {
                 Detail::None
             },
             intention: IntentionOffset(n),
-            first: ConsequenceOffset(if no { 0 } else { n }),
-            records: u32::from(!no),
+            first: ConsequenceOffset(if rejected { 0 } else { n }),
+            records: u32::from(!rejected),
             fuel: 0,
         }
     }
@@ -263,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_forgets_what_is_old_enough_and_nothing_younger() {
+    fn a_full_table_evicts_only_ids_that_are_old_enough() {
         let mut table = OnceTable::default();
         let next = fill(&mut table, 1, 1_000, 0);
         assert_eq!(next - 1, ONCE_IDS_MAX as u64);
@@ -289,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_and_everything_else_stays() {
+    fn only_the_text_is_truncated() {
         let mut table = OnceTable::default();
         for (n, len) in [(1, 127), (2, 128), (3, 129), (4, 256)] {
             table.executed(id(n), &commit(n, len), n, 1);
@@ -299,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_later_an_id_is_new() {
+    fn an_id_expires_after_a_day() {
         let mut table = OnceTable::default();
         table.executed(id(1), &commit(1, 0), 1, 5);
         assert!(matches!(

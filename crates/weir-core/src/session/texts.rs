@@ -5,8 +5,8 @@
 //! text of a run only once. Beyond this limit the oldest texts are dropped; effect, reason and code
 //! remain.
 //!
-//! Invariant: runs are as long as possible, also if outcomes differed only in texts that were
-//! dropped. Equal histories give equal sessions.
+//! Invariant: runs are as long as possible, also where outcomes differed only in texts that were
+//! dropped. Therefore equal histories give equal sessions.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ impl Session {
         let (Some(one), Some(next)) = (self.runs.get(before), self.runs.get(at)) else {
             return;
         };
-        if !one.commit.runs_into(&next.commit, one.count) {
+        if !one.commit.precedes_in_run(&next.commit, one.count) {
             return;
         }
         let Some(Run { count, .. }) = self.runs.remove(at) else {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_texts_go_and_their_codes_stay() {
+    fn the_oldest_texts_are_dropped_and_their_codes_kept() {
         // Bytes of the last text, and the expected bytes of the first text.
         let most = REJECT_TEXT_BYTES_MAX as u64;
         for (last, first) in [(most - 1, most), (most, most), (most + 1, 0)] {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_makes_no_difference() {
+    fn a_reloaded_table_continues_like_the_original() {
         for gap in [1, 2] {
             let (mut one, mut other) = (RejectionHistory::new(gap), RejectionHistory::new(gap));
             for n in 0..2 * SESSION_WINDOW {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_with_more_is_refused() {
+    fn a_snapshot_with_too_many_bytes_of_texts_is_refused() {
         let mut history = RejectionHistory::new(2);
         for _ in 0..FULL {
             history.reject(REJECT_TEXT_BYTES_MAX);

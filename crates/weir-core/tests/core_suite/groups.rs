@@ -243,8 +243,8 @@ impl World {
     /// The rules of a claim, applied to one record at a time without an index.
     fn expect_claim(&mut self, member: usize, list: &[u64], through: usize, claim: u64) {
         let start = self.frontier;
-        let done_above = start - self.cursor() - self.open().len();
-        let pauses = done_above >= self.pending;
+        let acknowledged_above = start - self.cursor() - self.open().len();
+        let pauses = acknowledged_above >= self.pending;
         let mut frontier = if pauses { start } else { through.max(start) };
         for at in list {
             if usize::try_from(*at).unwrap() > start {
@@ -388,7 +388,7 @@ impl World {
         let open = self.open();
         assert_eq!(group.entries().map(|(at, _)| at).collect::<Vec<_>>(), open);
         for (at, entry) in group.entries() {
-            let found = match entry.place {
+            let found = match entry.state {
                 EntryState::Waiting { from_ms } => RecordState::Waits(from_ms, entry.attempts),
                 EntryState::Leased { claim, until_ms } => {
                     let name = group.claims().find(|(id, ..)| *id == claim).unwrap().1;

@@ -71,7 +71,7 @@ impl Program for Counting {
             .first()
             .copied()
             .unwrap_or(0);
-        context.burn(if kind >= 100 { 1_000 } else { 10 });
+        context.consume_fuel(if kind >= 100 { 1_000 } else { 10 });
         let count = context.state_get(b"n").unwrap().map_or(0, |n| n[0]);
         let free = |_| Ok(());
         context
@@ -91,7 +91,7 @@ impl Program for Counting {
         Ok(Decision::Accept)
     }
 
-    fn settle(&mut self, _: bool, _: &mut CallContext) {}
+    fn end_intention(&mut self, _: bool, _: &mut CallContext) {}
 
     fn fork(&self) -> Box<dyn Program> {
         Box::new(Self)

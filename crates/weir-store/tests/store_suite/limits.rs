@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_core::intention::{Intention, IntentionError, IntentionLimits, Operation};
 use weir_core::limits::{
-    BATCH_BYTES_HARD_MAX, CALL_ITEMS_MAX, FUEL_ASKED_DEFAULT, FUEL_DEFAULT, FUEL_MAX,
+    BATCH_BYTES_HARD_MAX, CALL_ITEMS_MAX, FUEL_OPTION_MAX_DEFAULT, FUEL_DEFAULT, FUEL_MAX,
     KEY_BYTES_DEFAULT, KEY_BYTES_MAX, META_BYTES_MAX, TOPIC_NAME_BYTES_MAX, VALUE_BYTES_DEFAULT,
     VALUE_BYTES_MAX,
 };
@@ -74,7 +74,7 @@ fn fuel_that_topics_may_ask_for() {
     store.close().unwrap();
     // The limit of the operator cannot be below the default fuel of a topic.
     let usual = options().program_fuel_max;
-    assert_eq!(usual, FUEL_ASKED_DEFAULT);
+    assert_eq!(usual, FUEL_OPTION_MAX_DEFAULT);
     for (cap, limit) in [(most, most), (usual, usual), (5, FUEL_DEFAULT)] {
         let capped = OpenOptions {
             program_fuel_max: cap,

@@ -59,12 +59,12 @@ impl Program for Burner {
         _: u64,
         context: &mut Box<CallContext>,
     ) -> Result<Decision, Trap> {
-        context.burn(CALL_FUEL);
+        context.consume_fuel(CALL_FUEL);
         context.emit_input(|_| Ok(())).unwrap();
         Ok(Decision::Accept)
     }
 
-    fn settle(&mut self, _: bool, _: &mut CallContext) {}
+    fn end_intention(&mut self, _: bool, _: &mut CallContext) {}
 
     fn fork(&self) -> Box<dyn Program> {
         Box::new(Self)
@@ -132,7 +132,7 @@ impl ProgramHost for Compiler {
         Some(hash)
     }
 
-    fn is_put_off(&self, code: CodeHash) -> bool {
+    fn is_deferred(&self, code: CodeHash) -> bool {
         let state = self.0.0.lock().unwrap();
         state.later.iter().any(|later| self.hash(later) == code)
     }
@@ -179,12 +179,12 @@ impl Program for Compiler {
             state.waited = true;
         }
         drop(state);
-        context.burn(1);
+        context.consume_fuel(1);
         context.emit_input(|_| Ok(())).unwrap();
         Ok(Decision::Accept)
     }
 
-    fn settle(&mut self, _: bool, _: &mut CallContext) {}
+    fn end_intention(&mut self, _: bool, _: &mut CallContext) {}
 
     fn fork(&self) -> Box<dyn Program> {
         Box::new(self.clone())

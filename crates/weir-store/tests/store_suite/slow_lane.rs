@@ -109,7 +109,7 @@ impl Program for Slow {
             b"die" => panic!("the test wants it"),
             _ => {}
         }
-        context.burn(match &value[..] {
+        context.consume_fuel(match &value[..] {
             b"cheap" => 1,
             b"loop" => LOOP_FUEL,
             _ => COSTLY_FUEL,
@@ -123,7 +123,7 @@ impl Program for Slow {
         Ok(Decision::Accept)
     }
 
-    fn settle(&mut self, _: bool, _: &mut CallContext) {}
+    fn end_intention(&mut self, _: bool, _: &mut CallContext) {}
 
     fn fork(&self) -> Box<dyn Program> {
         Box::new(self.clone())

@@ -56,7 +56,7 @@ fn put(group: &Group, out: &mut Vec<u8>) {
     for (offset, entry) in &group.entries {
         put_varint(out, offset - last);
         put_varint(out, u64::from(entry.attempts));
-        match entry.place {
+        match entry.state {
             EntryState::Waiting { from_ms } => {
                 put_varint(out, 0);
                 put_varint(out, from_ms);
@@ -213,7 +213,7 @@ fn read_entries(r: &mut Reader<'_>, group: &mut Group, applied: u64) -> Result<(
         offset = within(next, offset + 1, group.frontier)?;
         let attempts = small(r.varint()?)?;
         let (claim, time_ms) = (r.varint()?, r.varint()?);
-        let place = if claim == 0 {
+        let state = if claim == 0 {
             EntryState::Waiting { from_ms: time_ms }
         } else {
             let claims = group.claims.get_mut(&claim).filter(|_| attempts > 0);
@@ -230,10 +230,10 @@ fn read_entries(r: &mut Reader<'_>, group: &mut Group, applied: u64) -> Result<(
         let entry = Entry {
             attempts,
             key,
-            place,
+            state,
         };
         group.entries.insert(offset, entry);
-        group.due.insert((place.due_ms(), offset));
+        group.due.insert((state.due_ms(), offset));
         if key != 0 {
             group.by_key.entry(key).or_default().insert(offset);
         }

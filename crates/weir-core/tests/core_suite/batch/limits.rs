@@ -268,7 +268,7 @@ fn what_an_operation_has_no_place_for() {
 
     let expire = Intention::new("", Operation::ExpireSessions { idle_ms: u64::MAX });
     taken(&expire, &WIDE);
-    let not_taken = |what| IntentionError::NotTaken {
+    let unsupported = |what| IntentionError::Unsupported {
         operation: "housekeeping",
         what,
     };
@@ -276,10 +276,10 @@ fn what_an_operation_has_no_place_for() {
     for topic in ["t", &long] {
         let mut expire = expire;
         expire.topic = topic;
-        refused(&expire, &WIDE, &not_taken("topic"));
+        refused(&expire, &WIDE, &unsupported("topic"));
     }
     let expecting = expire.expecting(&[Expect::TopicEmpty]);
-    refused(&expecting, &WIDE, &not_taken("condition"));
+    refused(&expecting, &WIDE, &unsupported("condition"));
 
     let options = TopicOptions::default();
     for topic in ["t", "A.b_c-9"] {

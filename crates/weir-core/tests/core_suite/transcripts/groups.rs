@@ -143,7 +143,7 @@ fn print_group(name: &GroupName, group: &Group, out: &mut String) {
         let _ = write!(
             out,
             ", frontier {frontier}, {} done above",
-            group.done_above()
+            group.acknowledged_above()
         );
     }
     if group.redeliveries() > 0 {
@@ -160,7 +160,7 @@ fn print_group(name: &GroupName, group: &Group, out: &mut String) {
     }
     for (offset, entry) in group.entries() {
         let _ = write!(out, "  {offset} attempts {}", entry.attempts);
-        let _ = match entry.place {
+        let _ = match entry.state {
             EntryState::Waiting { from_ms } => writeln!(out, " waits from {from_ms}"),
             EntryState::Leased { claim, until_ms } => {
                 let mut claims = group.claims();
