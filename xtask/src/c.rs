@@ -93,7 +93,7 @@ fn programs(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyh
         served(place)?,
     );
     report_verdict(&format!("{link}: a leader is lost"), fails_over(place)?);
-    let done = finish(&mut Command::new(place.join("misuse")));
+    let done = finish(Command::new(place.join("misuse")).arg(place.join("misuse-store")));
     report_verdict(&format!("{link}: misuse"), verdict(&done));
     codec(place, link, report_verdict)?;
     let done = finish(Command::new(place.join("store")).arg(place.join("example-store")));

@@ -45,8 +45,8 @@ static int ask(weir *server, weir_error *error)
     weir_query *query;
     weir_page *page;
     int32_t kind;
-    weir_slice from = text("greetings");
-    weir_topics_options topics = {.struct_size = sizeof topics, .from = &from, .from_count = 1};
+    weir_slice pattern = text("greetings");
+    weir_topics_options topics = {.struct_size = sizeof topics, .topics = &pattern, .topic_count = 1};
     weir_query_options options = {.struct_size = sizeof options};
     options.where = text("$.n > 0");
     options.select = text("$.from");

@@ -1,6 +1,7 @@
 /*
  * A cluster loses its leader while a session writes and a reader listens. No write is lost or executed twice.
- * Then all nodes other than the leader are stopped: the server reports a write as received, but cannot commit it.
+ * Then all nodes other than the leader are stopped: the server reports a write as received, but cannot commit it,
+ * and only reads with the consistency LOCAL have an answer.
  * The argument is the address of the cluster. The test prints the requests `kill`, `stop` and `continue`, and
  * reads the answer to each from standard input.
  */
@@ -51,6 +52,22 @@ static void check_records(weir_reader *reader, uint64_t last, uint64_t to)
     check(last == to, "more records than were written", last);
 }
 
+/* Reads the key with a consistency, and checks its value. */
+static void check_value(weir *store, uint32_t consistency, const char *value)
+{
+    weir *reads;
+    weir_page *page;
+    size_t items;
+    ok_or_exit(weir_with_consistency(store, consistency, &reads, &error), "consistency");
+    check(ok_or_exit(weir_get(reads, slice("orders"), slice("k"), &page, &error), "get") == WEIR_OK, "no value",
+          consistency);
+    const weir_item *item = weir_page_items(page, &items);
+    check(items == 1 && item->len == strlen(value) && !memcmp(item->ptr, value, item->len), "another value",
+          consistency);
+    weir_page_release(page);
+    ok_or_exit(weir_close(reads, &error), "close");
+}
+
 static void request(const char *what)
 {
     puts(what);
@@ -92,7 +109,7 @@ int main(int count, char **words)
     weir_pending *pending;
     weir_reader *listener, *reader;
     weir_page *page;
-    weir_slice topic = slice("orders"), key = slice("k");
+    weir_slice topic = slice("orders");
     weir_read_options listening = {.struct_size = sizeof listening, .flags = WEIR_READ_AWAIT};
     weir_read_options reading = {.struct_size = sizeof reading};
     weir_connect_options options = {.struct_size = sizeof options, .flags = WEIR_CONNECT_RECEIVED};
@@ -117,13 +134,12 @@ int main(int count, char **words)
     check_records(reader, 0, END + 1);
     check(ok_or_exit(weir_reader_next(reader, 0, &page, &error), "next") == WEIR_TIMEOUT, "one more record",
           END);
-    check(ok_or_exit(weir_get(store, topic, key, &page, &error), "get") == WEIR_OK, "no value", END);
-    size_t items;
-    const weir_item *value = weir_page_items(page, &items);
-    check(items == 1 && value->len == 3 && !memcmp(value->ptr, "299", 3), "another value", END);
-    weir_page_release(page);
+    check_value(store, WEIR_CONSISTENCY_LINEAR, "299");
+    /* The connection moves to the leader, which stays reachable. */
+    check_value(store, WEIR_CONSISTENCY_LEADER, "299");
     request("stop");
     await_answer();
+    check_value(store, WEIR_CONSISTENCY_LOCAL, "299");
     pending = send_put(session, END);
     weir_verdict verdict;
     check(ok_or_exit(weir_pending_wait(pending, 0, &verdict, 1, NULL, &error), "wait") == WEIR_TIMEOUT,

@@ -49,6 +49,48 @@ static void null_and_stale(void)
     CHECK(garbage.source == WEIR_NO_SOURCE && strlen(garbage.message) > 0);
 }
 
+static void consistencies(weir *store)
+{
+    weir *reads = NULL;
+    weir_page *page;
+    weir_error error;
+    for (uint32_t consistency = WEIR_CONSISTENCY_LOCAL; consistency <= WEIR_CONSISTENCY_LINEAR; consistency++) {
+        CHECK(weir_with_consistency(store, consistency, &reads, &error) == WEIR_OK);
+        CHECK(weir_get(reads, slice("t"), slice("k"), &page, &error) == WEIR_ABSENT);
+        CHECK(weir_close(reads, &error) == WEIR_OK);
+        reads = NULL;
+    }
+    CHECK(weir_with_consistency(store, 4, &reads, &error) == WEIR_E_BAD_OPTION && !reads);
+    CHECK(strstr(error.message, "the consistency is 4"));
+}
+
+/* A query of the topic `t` with a position and a size of its structure. */
+static int32_t query_from(weir *store, uint32_t from, size_t size)
+{
+    weir_query *query;
+    weir_slice name = slice("t");
+    weir_topics_options topics = {
+        .struct_size = (uint32_t)size, .topics = &name, .topic_count = 1, .from = from, .value = UINT64_MAX};
+    int32_t result = weir_query_open_topics(store, &topics, NULL, &query, NULL);
+    if (result == WEIR_OK)
+        weir_query_free(query);
+    return result;
+}
+
+static void options_of_reads(const char *directory)
+{
+    weir *store;
+    weir_open_options memory = {.struct_size = sizeof memory, .durability = 4};
+    CHECK(weir_open(slice(directory), &memory, &store, NULL) == WEIR_OK);
+    CHECK(weir_topic_ensure(store, slice("t"), NULL, NULL, NULL) == WEIR_OK);
+    consistencies(store);
+    for (uint32_t from = WEIR_FROM_START; from <= WEIR_FROM_TIME; from++)
+        CHECK(query_from(store, from, sizeof(weir_topics_options)) == WEIR_OK);
+    CHECK(query_from(store, WEIR_FROM_TIME + 1, sizeof(weir_topics_options)) == WEIR_E_BAD_OPTION);
+    CHECK(query_from(store, WEIR_FROM_START, 56) == WEIR_E_BAD_STRUCT);
+    CHECK(weir_close(store, NULL) == WEIR_OK);
+}
+
 static void freed(void *user, const uint8_t *ptr, size_t len)
 {
     (void)len;
@@ -110,9 +152,13 @@ static void two_threads(void)
     weir_query_free(query);
 }
 
-int main(void)
+/* The argument is a directory for a store. */
+int main(int count, char **words)
 {
+    if (count != 2)
+        return 2;
     null_and_stale();
+    options_of_reads(words[1]);
     released_elsewhere();
     two_threads();
     CHECK(weir_handles_open() == 0);

@@ -44,7 +44,7 @@ extern "C" {
 #endif
 
 /* Version of this interface: major << 16 | minor. Minor versions only add. */
-#define WEIR_ABI_VERSION 0x00000006u
+#define WEIR_ABI_VERSION 0x00000007u
 
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 _Static_assert(sizeof(void *) == 8, "weir.h is for targets with 64-bit pointers");
@@ -275,13 +275,24 @@ int32_t weir_sync(weir *store, weir_error *error);
  * handle, in calls without a `timeout_ms`. WEIR_FOREVER: the limits of the first handle. A handle is cheap
  * enough for a single call. */
 int32_t weir_within(weir *store, uint64_t timeout_ms, weir **out, weir_error *error);
-/* Cancels a handle of weir_within, from any thread. All waiting and later calls through the handle, and
+enum {
+    WEIR_CONSISTENCY_LOCAL = 1,  /* the writes that the node has applied */
+    WEIR_CONSISTENCY_LEADER = 2, /* the writes that the leader has applied, while its lease is valid */
+    WEIR_CONSISTENCY_LINEAR = 3  /* all writes that were acknowledged anywhere before the read began */
+};
+/* A second handle to a store, as of weir_within without a timeout, with a consistency of its reads at a
+ * cluster (0.7). It also applies to readers, groups and queries that are opened through the handle. The
+ * default is LINEAR for keys, else LOCAL. For a directory or a single server, all values are equivalent.
+ * WEIR_E_BAD_OPTION for any other number. */
+int32_t weir_with_consistency(weir *store, uint32_t consistency, weir **out, weir_error *error);
+/* Cancels a handle of weir_within or weir_with_consistency, from any thread. All waiting and later calls through the handle, and
  * through handles that were opened through it, fail with WEIR_E_CANCELLED. A write that was already sent
  * fails with WEIR_E_INDETERMINATE. WEIR_E_UNSUPPORTED for a handle of weir_open or weir_connect. */
 int32_t weir_cancel(weir *store);
 /* Executes the queued writes and closes the store. Releases the handle, even if the call fails. Other
- * handles of the store remain valid, and their calls fail with WEIR_E_CLOSED. For a handle of weir_within,
- * only releases the handle: the store and the handles that were opened through it stay open. */
+ * handles of the store remain valid, and their calls fail with WEIR_E_CLOSED. For a handle of weir_within or
+ * weir_with_consistency, only releases the handle: the store and the handles that were opened through it
+ * stay open. */
 int32_t weir_close(weir *store, weir_error *error);
 
 /* ------------------------------------------------------------------ writing */
@@ -497,8 +508,8 @@ enum {
 };
 enum { WEIR_READ_AWAIT = 1 }; /* the topic may be created later */
 
-/* Parses a position, for `from` and `value` of weir_read_options, weir_group_options and weir_group_step.
- * A position is `start`, `end`, an offset (the first record to read), `-N` (the last N records), a
+/* Parses a position, for `from` and `value` of weir_read_options, weir_group_options, weir_group_step and
+ * weir_topics_options. A position is `start`, `end`, an offset (the first record to read), `-N` (the last N records), a
  * duration before now (`10m`, `2d`), `today`, `yesterday`, a date in UTC (`2026-11-01`) or a time of RFC
  * 3339. WEIR_E_BAD_OPTION for any other text. `from` and `value` must not be NULL. */
 int32_t weir_position(weir_slice text, uint32_t *from, uint64_t *value, weir_error *error);
@@ -673,15 +684,16 @@ enum {
 
 typedef struct weir_topics_options {
     uint32_t struct_size;
-    uint32_t view;          /* 0: all records; 1: the latest record of each key */
-    const weir_slice *from; /* names of topics, or patterns: `a.*` one more part, `a.**` one or more */
-    size_t from_count;
-    uint32_t end;           /* WEIR_END_... */
-    uint32_t kinds;         /* bits 1 << WEIR_RECORD_...: which records are items; 0: PUT */
-    uint64_t as_of;         /* of WEIR_END_AS_OF: an intention */
-    uint32_t flags;         /* WEIR_TOPICS_... */
-    uint32_t reserved;
-    uint64_t patience_ms;   /* longest wait for records that exist; 0: 30,000 */
+    uint32_t view;            /* 0: all records; 1: the latest record of each key */
+    const weir_slice *topics; /* names of topics, or patterns: `a.*` one more part, `a.**` one or more */
+    size_t topic_count;
+    uint32_t end;             /* WEIR_END_... */
+    uint32_t kinds;           /* bits 1 << WEIR_RECORD_...: which records are items; 0: PUT */
+    uint64_t as_of;           /* of WEIR_END_AS_OF: an intention */
+    uint32_t flags;           /* WEIR_TOPICS_... */
+    uint32_t from;            /* WEIR_FROM_...: the first record of each topic; WEIR_FROM_START with view 1 */
+    uint64_t patience_ms;     /* longest wait for records that exist; 0: 30,000 */
+    uint64_t value;           /* as `value` of weir_read_options */
 } weir_topics_options;
 
 enum {

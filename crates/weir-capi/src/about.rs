@@ -10,7 +10,7 @@ use crate::handle::{Caller, zeroed};
 use crate::raw;
 
 /// `WEIR_ABI_VERSION` of the header.
-pub(crate) const ABI_VERSION: u32 = 6;
+pub(crate) const ABI_VERSION: u32 = 7;
 
 static BUILD: LazyLock<String> = LazyLock::new(|| {
     let profile = if cfg!(debug_assertions) {

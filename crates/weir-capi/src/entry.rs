@@ -204,6 +204,8 @@ calls! {
     fn weir_sync(store: *mut Weir) = store::sync;
     /// Creates a handle with a deadline.
     fn weir_within(store: *mut Weir, timeout_ms: u64, out: *mut *mut Weir) = store::within;
+    /// Creates a handle with a consistency of reads.
+    fn weir_with_consistency(store: *mut Weir, consistency: u32, out: *mut *mut Weir) = store::with_consistency;
     /// Closes a store.
     fn weir_close(store: *mut Weir) = store::close;
 

@@ -640,9 +640,9 @@ pub struct TopicsOptions {
     /// 0: all records; 1: the latest record of each key.
     pub view: u32,
     /// Names of topics, or patterns: `a.*` one more part, `a.**` one or more.
-    pub from: *const Slice,
-    /// Number of elements of `from`.
-    pub from_count: usize,
+    pub topics: *const Slice,
+    /// Number of elements of `topics`.
+    pub topic_count: usize,
     /// `WEIR_END_...`.
     pub end: u32,
     /// Bits 1 << `WEIR_RECORD_...`: which records are items; 0: PUT.
@@ -651,10 +651,12 @@ pub struct TopicsOptions {
     pub as_of: u64,
     /// `WEIR_TOPICS_...`.
     pub flags: u32,
-    /// Reserved.
-    pub reserved: u32,
+    /// `WEIR_FROM_...`: the first record of each topic; `WEIR_FROM_START` with view 1.
+    pub from: u32,
     /// Longest wait for records that exist; 0: 30,000.
     pub patience_ms: u64,
+    /// As `value` of `weir_read_options`.
+    pub value: u64,
 }
 
 /// How a loan is returned: with a call of `release`, or by adding `cookie` to `loans`. Set exactly

@@ -11,6 +11,7 @@ use crate::error::{Fail, Kind};
 use crate::handle::Caller;
 use crate::page::bad_path;
 use crate::raw;
+use crate::read::position_of;
 use crate::store::known;
 
 /// Flags of `weir_query_options`.
@@ -115,10 +116,11 @@ pub(crate) fn topics(
     from: &raw::QueryOptions,
 ) -> Result<TopicQueryOptions, Fail> {
     known(topics.flags, RESET_EARLIEST | NO_PUSH_DOWN, "flags")?;
-    let names = c.array(topics.from, topics.from_count)?.iter();
+    let names = c.array(topics.topics, topics.topic_count)?.iter();
     let names = names.map(|name| c.text(*name, "a topic").map(str::to_owned));
     let names: Vec<String> = names.collect::<Result<_, _>>()?;
     let mut options = TopicQueryOptions::new(names).text(text(c, from)?);
+    options.from = position_of(topics.from, topics.value)?;
     options.view = match topics.view {
         0 => TopicView::Log,
         1 => TopicView::Latest,

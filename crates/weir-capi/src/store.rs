@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir::{
-    Compaction, ConnectOptions, ConsequenceOffset, Durability, ErrorCode, GroupName, OpenOptions,
-    StateMode, StoreError, TopicOptions, Weir, WeirError,
+    Compaction, ConnectOptions, ConsequenceOffset, Consistency, Durability, ErrorCode, GroupName,
+    OpenOptions, StateMode, StoreError, TopicOptions, Weir, WeirError,
 };
 
 use crate::error::{Fail, Kind};
@@ -28,7 +28,7 @@ const VALUES: u32 = 2;
 /// Number of keys of a scan whose caller sets no limit.
 const SCAN_KEYS: u64 = 1000;
 
-/// A store, as a handle of the caller: from an open, or from `weir_within`.
+/// A store, as a handle of the caller: from an open, or derived from another handle.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) weir: Weir,
@@ -47,8 +47,8 @@ impl Store {
     /// The waits of a call that begins now. If an open created the handle, they end when the store
     /// is closed.
     pub(crate) fn term(self: &Arc<Self>) -> WaitContext {
-        let within = self.scope.within;
-        let watch = within.then(|| -> Arc<dyn CancelSource> { Arc::<Self>::clone(self) });
+        let derived = self.scope.derived;
+        let watch = derived.then(|| -> Arc<dyn CancelSource> { Arc::<Self>::clone(self) });
         WaitContext::new(&self.scope, watch)
     }
 
@@ -250,7 +250,7 @@ pub(crate) fn close(_: &Caller, store: *mut raw::Weir) -> Result<Kind, Fail> {
     }
     let store = registry::remove::<Store, _>(store)?;
     store.freed.store(true, Ordering::Release);
-    if !store.scope.within {
+    if !store.scope.derived {
         store.closed.store(true, Ordering::Release);
         store.weir.clone().close()?;
     }
@@ -274,9 +274,37 @@ pub(crate) fn within(
         Some(limit) => store.weir.within(limit),
         None => store.weir.clone(),
     };
+    create_derived_handle(c, &store, (weir, scope), out)
+}
+
+pub(crate) fn with_consistency(
+    c: &Caller,
+    store: *mut raw::Weir,
+    consistency: u32,
+    out: *mut *mut raw::Weir,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    c.room(out, 1)?;
+    let consistency = match consistency {
+        1 => Consistency::Local,
+        2 => Consistency::Leader,
+        3 => Consistency::Linear,
+        other => return Err(Fail::option("the consistency", other)),
+    };
+    let scope = store.scope.within(None)?;
+    let weir = store.weir.with_consistency(consistency);
+    create_derived_handle(c, &store, (weir, scope), out)
+}
+
+fn create_derived_handle(
+    c: &Caller,
+    parent: &Store,
+    (weir, scope): (Weir, Scope),
+    out: *mut *mut raw::Weir,
+) -> Result<Kind, Fail> {
     let store = Store {
         weir,
-        closed: Arc::clone(&store.closed),
+        closed: Arc::clone(&parent.closed),
         scope: Arc::new(scope),
         freed: AtomicBool::new(false),
     };
@@ -286,8 +314,8 @@ pub(crate) fn within(
 
 pub(crate) fn cancel(store: *mut raw::Weir) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    if !store.scope.within {
-        let text = "only a handle of weir_within can be cancelled; this one can be closed";
+    if !store.scope.derived {
+        let text = "a handle of weir_open or weir_connect cannot be cancelled; close it";
         return Err(Fail::new(ErrorCode::Unsupported, text.to_owned()));
     }
     store.scope.cancelled.store(true, Ordering::Release);

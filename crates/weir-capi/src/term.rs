@@ -22,8 +22,8 @@ pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The deadline and cancellation of a handle of a store, and of everything opened through it.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// Whether `weir_within` created the handle.
-    pub(crate) within: bool,
+    /// Whether the handle is derived from another handle.
+    pub(crate) derived: bool,
     /// Longest wait of a call for a server.
     pub(crate) limit: Option<Duration>,
     /// Set when every wait must end.
@@ -32,18 +32,18 @@ pub(crate) struct Scope {
     above: Option<(Arc<Self>, usize)>,
 }
 
-/// Largest depth of nested handles of `weir_within`.
+/// Largest depth of handles that are derived from one another.
 const DEPTH_MAX: usize = 64;
 
 impl Scope {
-    /// The scope of a `weir_within` handle whose parent handle has this scope.
+    /// The scope of a handle that is derived from the handle with this scope.
     pub(crate) fn within(self: &Arc<Self>, limit: Option<Duration>) -> Result<Self, Fail> {
         let depth = self.above.as_ref().map_or(0, |(_, depth)| *depth) + 1;
         if depth > DEPTH_MAX {
             return Err(Fail::of(ErrorCode::TooManyHandles));
         }
         Ok(Self {
-            within: true,
+            derived: true,
             limit: [limit, self.limit].into_iter().flatten().min(),
             cancelled: AtomicBool::new(false),
             above: Some((Arc::clone(self), depth)),

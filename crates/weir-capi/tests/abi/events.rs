@@ -17,7 +17,7 @@ const DEADLINE: i32 = -502;
 fn follow(store: *mut weir_capi::raw::Weir) -> *mut Query {
     let names = [slice(b"t")];
     let mut topics = sized!(TopicsOptions);
-    (topics.from, topics.from_count) = (names.as_ptr(), 1);
+    (topics.topics, topics.topic_count) = (names.as_ptr(), 1);
     topics.end = 2;
     let (topics, options) = (&raw const topics, sized!(QueryOptions));
     let mut query = null_mut();
@@ -128,7 +128,7 @@ fn a_query_that_ends_is_readable_at_its_end_and_one_over_pages_has_no_descriptor
     let store = Store::new();
     let names = [slice(b"t")];
     let mut topics = sized!(TopicsOptions);
-    (topics.from, topics.from_count) = (names.as_ptr(), 1);
+    (topics.topics, topics.topic_count) = (names.as_ptr(), 1);
     let (topics, options) = (&raw const topics, sized!(QueryOptions));
     let (mut one, options) = (null_mut(), &raw const options);
     unsafe {
@@ -156,7 +156,7 @@ fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
     let server = SilentServer::with(true);
     let names = [slice(b"t")];
     let mut topics = sized!(TopicsOptions);
-    (topics.from, topics.from_count) = (names.as_ptr(), 1);
+    (topics.topics, topics.topic_count) = (names.as_ptr(), 1);
     topics.patience_ms = 500;
     let (topics, options) = (&raw const topics, sized!(QueryOptions));
     let (mut query, options) = (null_mut(), &raw const options);

@@ -98,7 +98,7 @@ fn a_query_keeps_its_page() {
     let store = filled();
     let (t, mut page, mut query) = (slice(b"t"), null_mut(), null_mut());
     let mut topics = sized!(TopicsOptions);
-    (topics.from, topics.from_count) = (&raw const t, 1);
+    (topics.topics, topics.topic_count) = (&raw const t, 1);
     let (topics, options) = (&raw const topics, sized!(QueryOptions));
     let options = &raw const options;
     unsafe {

@@ -29,6 +29,7 @@ fn at_each_entry() {
         weir_describe(null_mut(), null_mut(), null_mut());
         weir_sync(null_mut(), null_mut());
         weir_within(null_mut(), 0, null_mut(), null_mut());
+        weir_with_consistency(null_mut(), 0, null_mut(), null_mut());
         weir_cancel(null_mut());
         weir_close(null_mut(), null_mut());
         weir_submit(null_mut(), null_mut(), 0, null_mut(), null_mut(), null_mut());

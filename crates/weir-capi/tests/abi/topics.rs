@@ -18,17 +18,25 @@ fn put(store: &Store, value: &str) {
     assert_eq!((done, verdict.effect), (OK, 1));
 }
 
-fn open(store: &Store, from: &str, end: u32, fields: &QueryOptions) -> Result<*mut Query, i32> {
-    let names = [slice(from.as_bytes())];
+fn open(store: &Store, pattern: &str, end: u32, fields: &QueryOptions) -> Result<*mut Query, i32> {
+    let names = [slice(pattern.as_bytes())];
     let mut topics = sized!(TopicsOptions);
-    topics.from = names.as_ptr();
-    topics.from_count = 1;
+    topics.topics = names.as_ptr();
+    topics.topic_count = 1;
     topics.end = end;
+    open_with(store, &topics, fields)
+}
+
+fn open_with(
+    store: &Store,
+    topics: &TopicsOptions,
+    fields: &QueryOptions,
+) -> Result<*mut Query, i32> {
     let (mut query, mut error) = (null_mut(), zero::<Error>());
     let opened = unsafe {
         weir_query_open_topics(
             store.store,
-            &raw const topics,
+            &raw const *topics,
             &raw const *fields,
             &raw mut query,
             &raw mut error,
@@ -41,6 +49,20 @@ fn wait(query: *mut Query, timeout_ms: u64) -> (i32, *mut Page) {
     let mut page = null_mut();
     let kind = unsafe { weir_query_wait(query, timeout_ms, 0, 0, &raw mut page, null_mut()) };
     (kind, page)
+}
+
+/// The results of a query until its end.
+fn all(query: *mut Query) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    loop {
+        let (kind, page) = wait(query, 60_000);
+        if kind == DONE {
+            unsafe { weir_query_free(query) };
+            return found;
+        }
+        assert_eq!(kind, READY);
+        found.extend(items(page));
+    }
 }
 
 #[test]
@@ -72,6 +94,44 @@ fn records_are_filtered_ordered_and_named() {
         weir_query_free(query);
     }
     assert_eq!(open(&store, "nowhere", 0, &fields), Err(-316));
+}
+
+#[test]
+fn a_query_begins_at_its_position() {
+    let store = Store::new();
+    for value in ["1", "2", "3"] {
+        put(&store, value);
+    }
+    let fields = sized!(QueryOptions);
+    let name = slice(b"t");
+    let mut topics = sized!(TopicsOptions);
+    (topics.topics, topics.topic_count) = (&raw const name, 1);
+    // The topic begins with the record of its creation, so `2` has the offset 3.
+    let positions: [((u32, u64), &[&str]); 8] = [
+        ((0, 7), &["1", "2", "3"]),
+        ((1, 7), &[]),
+        ((2, 2), &["2", "3"]),
+        ((2, u64::MAX), &[]),
+        ((3, 1), &["3"]),
+        ((3, u64::MAX), &["1", "2", "3"]),
+        ((4, 0), &["1", "2", "3"]),
+        ((4, u64::MAX), &[]),
+    ];
+    for ((from, value), expected) in positions {
+        (topics.from, topics.value) = (from, value);
+        let found = all(open_with(&store, &topics, &fields).unwrap());
+        let expected: Vec<_> = expected.iter().map(|text| text.as_bytes()).collect();
+        assert_eq!(found, expected, "{from} {value}");
+    }
+
+    topics.from = 5;
+    assert_eq!(open_with(&store, &topics, &fields), Err(BAD_OPTION));
+    (topics.from, topics.view) = (1, 1);
+    assert_eq!(open_with(&store, &topics, &fields), Err(BAD_OPTION));
+    // The size that the structure had in version 0.6.
+    let mut topics = sized!(TopicsOptions);
+    topics.struct_size = 56;
+    assert_eq!(open_with(&store, &topics, &fields), Err(BAD_STRUCT));
 }
 
 #[test]

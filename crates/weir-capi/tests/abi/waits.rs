@@ -12,7 +12,9 @@ use weir_capi::raw::{
 };
 use weir_capi::*;
 use weir_core::GroupMode;
-use weir_protocol::{Deframer, Encoder, GroupLine, HelloOk, Message, Packet, write_group};
+use weir_protocol::{
+    Consistency, Deframer, Encoder, GroupLine, HelloOk, Message, Packet, write_group,
+};
 
 use crate::kit::*;
 
@@ -148,7 +150,7 @@ fn listen(mut stream: TcpStream, topic: bool, sender: &Sender<&'static str>) {
                     "topic"
                 }
                 Message::Empty => "",
-                Message::Get { .. } => "get",
+                Message::Get { .. } => packet.consistency.map_or("get", Consistency::name),
                 Message::Listen(_) => "listen",
                 Message::Write { .. } => "write",
                 Message::GroupClaim(_) => "claim",
@@ -295,7 +297,7 @@ fn a_call_through_a_handle_with_a_deadline_ends_with_it() {
             DEADLINE
         );
         let mut topics = sized!(TopicsOptions);
-        (topics.from, topics.from_count) = (&raw const topic, 1);
+        (topics.topics, topics.topic_count) = (&raw const topic, 1);
         let (topics, options) = (&raw const topics, sized!(QueryOptions));
         let options = &raw const options;
         let opened = weir_query_open_topics(short, topics, options, &raw mut query, none);
@@ -504,7 +506,53 @@ fn in_a_directory_the_answers_are_the_same_and_a_close_of_the_store_is_one_for_a
 }
 
 #[test]
-fn what_is_no_store_has_no_deadline() {
+fn reads_have_the_consistency_of_their_handle() {
+    let server = SilentServer::new();
+    // Keys are linear by default, so the packet does not name it.
+    for (number, heard) in [(1, "local"), (2, "leader"), (3, "get")] {
+        let mut handle = null_mut();
+        let (out, none) = (&raw mut handle, null_mut());
+        let made = unsafe { weir_with_consistency(server.store, number, out, none) };
+        assert_eq!(made, OK);
+        let short = within(handle, 20);
+        assert_eq!(get(short), DEADLINE);
+        server.heard(heard);
+        unsafe {
+            assert_eq!(weir_cancel(handle), OK);
+            assert_eq!(get(short), CANCELLED);
+            assert_eq!(weir_close(short, null_mut()), OK);
+            assert_eq!(weir_close(handle, null_mut()), OK);
+        }
+    }
+    let (mut handle, mut error) = (null_mut(), zero::<Error>());
+    for number in [0, 4, u32::MAX] {
+        let out = &raw mut handle;
+        let made = unsafe { weir_with_consistency(server.store, number, out, &raw mut error) };
+        assert_eq!((made, handle), (BAD_OPTION, null_mut()));
+        let wrong = format!("the consistency is {number}");
+        assert!(words(&error).ends_with(&wrong), "{}", words(&error));
+    }
+}
+
+#[test]
+fn a_directory_accepts_every_consistency() {
+    let store = Store::new();
+    assert_eq!(submit(store.store), OK);
+    for number in 1..=3 {
+        let mut handle = null_mut();
+        let (out, none) = (&raw mut handle, null_mut());
+        let made = unsafe { weir_with_consistency(store.store, number, out, none) };
+        assert_eq!((made, get(handle)), (OK, OK));
+        let reader = reader(handle);
+        unsafe { assert_eq!(weir_close(handle, null_mut()), OK) };
+        assert_eq!(read(reader, 0), READY);
+        unsafe { weir_reader_free(reader) };
+    }
+    assert_eq!(get(store.store), OK);
+}
+
+#[test]
+fn what_is_no_store_has_no_deadline_and_no_consistency() {
     let store = Store::new();
     let (other, _) = query("");
     let mut out = null_mut();
@@ -513,6 +561,18 @@ fn what_is_no_store_has_no_deadline() {
         assert_eq!(
             weir_within(nothing, 1, &raw mut out, nothing.cast()),
             NULL_POINTER
+        );
+        assert_eq!(
+            weir_with_consistency(nothing, 1, &raw mut out, nothing.cast()),
+            NULL_POINTER
+        );
+        assert_eq!(
+            weir_with_consistency(store.store, 1, null_mut(), null_mut()),
+            NULL_POINTER
+        );
+        assert_eq!(
+            weir_with_consistency(other.cast(), 1, &raw mut out, null_mut()),
+            BAD_HANDLE
         );
         assert_eq!(
             weir_within(store.store, 1, null_mut(), null_mut()),
