@@ -831,15 +831,21 @@ show the clocks that would be logged."
         tabulated-list-entries #'weir-jira--outbox-rows)
   (tabulated-list-init-header))
 
+(defvar-local weir-jira--only-conflicts nil "Whether the buffer shows only conflicts.")
+
 (defun weir-jira--outbox-rows ()
   "Return the rows of the outbox."
-  (mapcar (lambda (op)
-            (list op (vector (number-to-string (plist-get op :number))
-                             (plist-get op :state)
-                             (plist-get op :key)
-                             (weir--one-line (or (plist-get op :what) ""))
-                             (weir-jira--op-problem op))))
-          (weir--jira-outbox (weir-jira--site-handle weir-jira--site) nil)))
+  (let ((ops (weir--jira-outbox (weir-jira--site-handle weir-jira--site) nil)))
+    (mapcar (lambda (op)
+              (list op (vector (number-to-string (plist-get op :number))
+                               (plist-get op :state)
+                               (plist-get op :key)
+                               (weir--one-line (or (plist-get op :what) ""))
+                               (weir-jira--op-problem op))))
+            (if weir-jira--only-conflicts
+                (cl-remove "conflict" ops :key (lambda (op) (plist-get op :state))
+                           :test-not #'equal)
+              ops))))
 
 (defun weir-jira--conflict-texts (op field)
   "Return the base, local and remote text of FIELD, which is in conflict in OP."
@@ -864,23 +870,34 @@ show the clocks that would be logged."
                                               (weir--one-line (plist-get op :problem))))))
                  "; ")))
 
-;;;###autoload
-(defun weir-jira-outbox ()
-  "Show queued edits that the site has not executed yet, and conflicts."
-  (interactive)
+(defun weir-jira--show-outbox (only-conflicts)
+  "Show the outbox; with ONLY-CONFLICTS, only the changes in conflict."
   (weir-jira--open
    (weir-jira--default)
    (lambda (site)
      (let ((buffer (get-buffer-create "*jira outbox*")))
        (with-current-buffer buffer
          (weir-jira-outbox-mode)
-         (setq weir-jira--site site)
+         (setq weir-jira--site site
+               weir-jira--only-conflicts only-conflicts)
          (tabulated-list-print))
        (pop-to-buffer buffer)
        (message (substitute-command-keys
                  "\\<weir-jira-outbox-mode-map>\\[weir-jira-outbox-mine] takes yours, \
 \\[weir-jira-outbox-theirs] theirs, \\[weir-jira-outbox-edit] edits, \
 \\[weir-jira-outbox-retry] sends again, \\[weir-jira-outbox-drop] drops"))))))
+
+;;;###autoload
+(defun weir-jira-outbox ()
+  "Show the changes that the site has not executed yet, and their conflicts."
+  (interactive)
+  (weir-jira--show-outbox nil))
+
+;;;###autoload
+(defun weir-jira-conflicts ()
+  "Show only the changes that are in conflict with the site."
+  (interactive)
+  (weir-jira--show-outbox t))
 
 (defun weir-jira--op-here ()
   "Return the operation at point, or signal an error for the user."

@@ -7,7 +7,8 @@
 
 ;; `org-store-link' in an issue, or at a row of a list of issues, stores a link
 ;; weir-jira:SITE/KEY.  Links open in the replica, also without a network.
-;; `org-insert-link' completes the keys of the default site.
+;; `org-insert-link' completes the keys of the default site, and
+;; `weir-jira-org-insert-link' asks only for the key.
 ;;
 ;; `weir-jira-org-capture' captures a heading about the issue at point, and
 ;; `weir-jira-org-agenda' writes a list of issues to a file that org can show in
@@ -95,6 +96,14 @@ package does not change."
     (unless site
       (user-error "The replica of %s is not open; M-x weir-jira opens it" name))
     (weir-jira-org--link site (weir-jira--read-key site "Issue: "))))
+
+;;;###autoload
+(defun weir-jira-org-insert-link ()
+  "Ask for an issue of the default site, and insert a link to it at point.
+The description of the link is the key of the issue."
+  (interactive "*")
+  (let ((link (weir-jira-org-complete)))
+    (insert (org-link-make-string link (cadr (split-string link "/"))))))
 
 (org-link-set-parameters "weir-jira"
                          :follow #'weir-jira-org-follow

@@ -1563,18 +1563,30 @@ The current state includes the changes of the outbox.  Comments are omitted."
     (kill-new url)
     (message "%s" url)))
 
+(defun weir-jira--exported (format)
+  "Return the issues of the list as FORMAT; if issues are marked, only those."
+  (let ((handle (weir-jira--site-handle (weir-jira--here))))
+    (weir--jira-export
+     handle
+     (if weir-jira--marks
+         (weir--jira-set (mapcar (lambda (key) (plist-get (weir--jira-row handle key) :id))
+                                 (weir-jira--chosen)))
+       (or weir-jira--set (user-error "This is not a list of issues")))
+     format)))
+
 (defun weir-jira-export (format)
   "Show the issues of the list as FORMAT, csv, json, org or md, in a buffer.
 If issues are marked, only those."
   (interactive (list (completing-read "Format: " '("org" "csv" "md" "json") nil t)))
-  (let* ((handle (weir-jira--site-handle (weir-jira--here)))
-         (set (if weir-jira--marks
-                  (weir--jira-set (mapcar (lambda (key)
-                                            (plist-get (weir--jira-row handle key) :id))
-                                          (weir-jira--chosen)))
-                weir-jira--set))
-         (text (weir--jira-export handle set format)))
-    (pop-to-buffer (weir-jira--export-buffer text format))))
+  (pop-to-buffer (weir-jira--export-buffer (weir-jira--exported format) format)))
+
+(defun weir-jira-export-csv (file)
+  "Write the issues of the list to FILE as CSV; if issues are marked, only those.
+Ask before an existing file is replaced."
+  (interactive "FWrite CSV to: ")
+  (let ((text (weir-jira--exported "csv"))
+        (coding-system-for-write 'utf-8-unix))
+    (write-region text nil file nil nil nil t)))
 
 (defun weir-jira-org-export ()
   "Show the issue of the buffer as org text in a buffer."

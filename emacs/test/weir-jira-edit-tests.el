@@ -649,6 +649,17 @@ MINE is the local value, THEIRS is the value of another user."
         (weir-jira-outbox-theirs))
       (weir-jira-edit-tests-queued site 0)
       (weir-jira-edit-tests-conflict site key url "Mine" "Theirs 2")
+      ;; The conflicts are shown without the other changes.
+      (weir-jira--change site "edit" "AA-2" "summary" "No conflict")
+      (weir-jira-edit-tests-queued site 2)
+      (weir-jira-conflicts)
+      (set-buffer "*jira outbox*")
+      (should (= (weir-jira-tests-rows) 1))
+      (revert-buffer nil t)
+      (should (= (weir-jira-tests-rows) 1))
+      (weir-jira-outbox)
+      (should (= (weir-jira-tests-rows) 2))
+      (goto-char (point-min))
       (weir-jira-outbox-mine)
       (weir-tests-until
        (lambda () (not (equal (plist-get (car (weir-jira-edit-tests-ops site)) :state) "conflict"))))

@@ -412,6 +412,12 @@ Check that the rows are those of a list that is filled anew."
                    (cdr (assoc format '(("csv" . 6) ("org" . 7) ("md" . 7) ("json" . 5))))))
         (kill-buffer))
       (weir-jira-list "" site)
+      (let ((file (expand-file-name "issues.csv" weir-jira-directory)))
+        (weir-jira-export-csv file)
+        (with-temp-buffer
+          (insert-file-contents file)
+          (should (= (weir-jira-tests-rows) 6))
+          (should-error (weir-jira-export-csv file) :type 'user-error)))
       (should-error (weir-jira-export "pdf") :type 'weir-usage)
       (goto-char (point-min))
       (weir-jira-open-issue)
@@ -592,7 +598,9 @@ Check that the rows are those of a list that is filled anew."
                        key))
         (cl-letf (((symbol-function 'completing-read) (lambda (&rest _) key)))
           (with-temp-buffer
-            (should (equal (weir-jira-org-complete) link))))
+            (should (equal (weir-jira-org-complete) link))
+            (weir-jira-org-insert-link)
+            (should (equal (buffer-string) (format "[[%s][%s]]" link key)))))
         ;; A link that cannot be opened reports the reason; other buffers store
         ;; no link.
         (dolist (path (list key "" "none/AA-1" (concat name "/NO-1") (concat name "/a/b")))
