@@ -100,7 +100,7 @@ pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>
         }
         // The responses to the last reports contain the clocks of the other nodes. If this is the
         // first known wall clock, note it.
-        reports.note_clock();
+        reports.observe_clock();
         if is_ignored() {
             continue;
         }

@@ -103,9 +103,9 @@ impl Reports {
         self.is_removed.load(Ordering::Relaxed)
     }
 
-    /// See [`Replica::note_clock`].
-    pub(crate) fn note_clock(&self) {
-        self.replica.note_clock();
+    /// See [`Replica::observe_clock`].
+    pub(crate) fn observe_clock(&self) {
+        self.replica.observe_clock();
     }
 
     /// Number of this node.

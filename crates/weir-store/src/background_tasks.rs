@@ -39,13 +39,13 @@ type CursorEntry = (GroupKey, DeferredCursor);
 /// How many writes of deferred cursors were started, and how many have ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct WriteCounts {
-    begun: u64,
+    started: u64,
     ended: u64,
 }
 
 impl WriteCounts {
     fn is_running(self) -> bool {
-        self.begun > self.ended
+        self.started > self.ended
     }
 }
 
@@ -56,7 +56,7 @@ struct State {
     /// Writes of the thread (`writes`) and of callers of `flush` (`flushes`).
     writes: WriteCounts,
     flushes: WriteCounts,
-    stops: bool,
+    is_stopping: bool,
     started: bool,
 }
 
@@ -64,7 +64,7 @@ impl State {
     /// Puts rejected cursors back while the store is being closed: only the last write of `stop`
     /// still takes cursors then.
     fn put_back(&mut self, rejected: Vec<CursorEntry>) {
-        if self.stops {
+        if self.is_stopping {
             for (name, cursor) in rejected {
                 self.cursors.entry(name).or_insert(cursor);
             }
@@ -119,7 +119,7 @@ impl BackgroundTasks {
         offset: u64,
     ) -> bool {
         let mut state = self.shared.state.lock();
-        if state.stops {
+        if state.is_stopping {
             return false;
         }
         let key = (topic.to_owned(), group.to_owned());
@@ -167,15 +167,15 @@ impl BackgroundTasks {
             None => std::mem::take(&mut state.cursors).into_iter().collect(),
             Some(name) => state.cursors.remove_entry(name).into_iter().collect(),
         };
-        let begun = state.writes.begun;
-        state.flushes.begun += 1;
+        let started = state.writes.started;
+        state.flushes.started += 1;
         drop(state);
         let rejected = write(handle, &cursors, Notify::Now);
         let mut state = self.shared.state.lock();
         state.put_back(rejected);
         state.flushes.ended += 1;
         self.shared.changed.notify_all();
-        while state.writes.ended < begun {
+        while state.writes.ended < started {
             wait(&self.shared, &mut state, None);
         }
     }
@@ -204,7 +204,7 @@ impl BackgroundTasks {
 
     /// After this call, no cursor is deferred and no write starts.
     pub(crate) fn begin_stop(&self) {
-        self.shared.state.lock().stops = true;
+        self.shared.state.lock().is_stopping = true;
         self.shared.changed.notify_all();
     }
 
@@ -220,10 +220,10 @@ impl BackgroundTasks {
         while state.flushes.is_running() {
             wait(&self.shared, &mut state, None);
         }
-        let left = std::mem::take(&mut state.cursors);
+        let remaining = std::mem::take(&mut state.cursors);
         drop(state);
-        let left: Vec<CursorEntry> = left.into_iter().collect();
-        drop(write(handle, &left, Notify::Last));
+        let remaining: Vec<CursorEntry> = remaining.into_iter().collect();
+        drop(write(handle, &remaining, Notify::Last));
     }
 }
 
@@ -238,7 +238,7 @@ fn wait(shared: &Shared, state: &mut MutexGuard<'_, State>, until: Option<Instan
 
 fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
     let mut state = shared.state.lock();
-    while !state.stops {
+    while !state.is_stopping {
         let now = Instant::now();
         let due = |cursor: &DeferredCursor| cursor.due <= now;
         if state.cursors.values().any(due) {
@@ -252,7 +252,7 @@ fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
         if state.retention_due.is_some_and(|due| due <= now) {
             state.retention_due = every.and_then(|every| now.checked_add(every));
             drop(state);
-            // The next round retries what failed. A failed sync has poisoned the store.
+            // The next round retries failed steps. A failed sync has poisoned the store.
             drop(retention::retain(handle, None, || {
                 handle.maintenance.try_acquire()
             }));
@@ -272,7 +272,7 @@ fn write_due<'a>(
     mut state: MutexGuard<'a, State>,
     cursors: &[CursorEntry],
 ) -> MutexGuard<'a, State> {
-    state.writes.begun += 1;
+    state.writes.started += 1;
     drop(state);
     let rejected = write(handle, cursors, Notify::Now);
     let mut state = shared.state.lock();
@@ -290,9 +290,9 @@ fn intention(((topic, group), cursor): &CursorEntry) -> Intention<'_> {
     Intention::new(topic, Operation::Cursor { group, step })
 }
 
-/// Writes cursors as intentions and blocks until their verdicts return. A verdict other than VALID
-/// means that another member owns the group; it needs no action. Returns the cursors that the store
-/// rejected because it is being closed.
+/// Writes cursors as intentions and blocks until their verdicts are known. A verdict other than
+/// VALID means that another member owns the group; it needs no action. Returns the cursors that the
+/// store rejected because it is being closed.
 fn write(handle: &MaintenanceHandle, cursors: &[CursorEntry], notify: Notify) -> Vec<CursorEntry> {
     let parts = cursors.chunks(CALL_ITEMS_MAX);
     let sent: Vec<_> = parts

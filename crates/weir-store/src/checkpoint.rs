@@ -19,7 +19,7 @@ pub(crate) fn finish(
     checkpoint: &Checkpoint,
     _permit: &ExclusivePermit,
 ) -> Result<LogIndex, StoreError> {
-    let written = write_and_tidy(engine, disk, checkpoint);
+    let written = write_and_remove_old(engine, disk, checkpoint);
     match &written {
         Ok(_) => engine.checkpoint_succeeded(),
         Err(error) => engine.checkpoint_failed(error),
@@ -27,7 +27,7 @@ pub(crate) fn finish(
     written
 }
 
-fn write_and_tidy(
+fn write_and_remove_old(
     engine: &Engine,
     disk: &dyn Disk,
     checkpoint: &Checkpoint,
@@ -50,7 +50,7 @@ fn write_and_tidy(
     engine.counters.snapshots.add(1);
     assert!(
         engine.snapshot_index() <= index && index <= engine.applied_index(),
-        "snapshots follow what is applied, in its order (I3)"
+        "a snapshot covers only applied entries, and no fewer than the one before (I3)"
     );
     engine.counters.snapshot_index.set(index.0);
     for old in snapshot::list(disk)?.into_iter().skip(SNAPSHOTS_KEPT) {

@@ -145,16 +145,16 @@ impl StoreClock {
     }
 
     /// Moves the time to the wall clock, once, by the time for which the store was closed. Returns
-    /// `None` if this was done before, or if the wall clock is not known yet. `note` receives the
-    /// number of milliseconds, unless the caller trusts the wall clock; if it returns `false`, the
-    /// time is not moved.
+    /// `None` if this was done before, or if the wall clock is not known yet. `record_move` receives
+    /// the number of milliseconds, unless the caller trusts the wall clock; if it returns `false`,
+    /// the time is not moved.
     ///
     /// The open calls this, then only the thread that stamps, before it stamps. `newest_ms` is the
     /// newest stamp.
     pub(crate) fn start(
         &self,
         newest_ms: u64,
-        note: impl FnOnce(u64) -> bool,
+        record_move: impl FnOnce(u64) -> bool,
     ) -> Option<ClockReport> {
         let is_trusted = self.state.lock().start_ms_max? == u64::MAX;
         let (wall_ms, now) = (self.source.wall_ms(), self.source.monotonic());
@@ -166,7 +166,7 @@ impl StoreClock {
         };
         // Nothing expires in a store without stamps.
         let moved_ms = if has_stamps { start_ms - steady_ms } else { 0 };
-        let start_ms = if is_trusted || note(moved_ms) {
+        let start_ms = if is_trusted || record_move(moved_ms) {
             start_ms
         } else {
             steady_ms
@@ -181,7 +181,7 @@ impl StoreClock {
         })
     }
 
-    /// Whether no call of [`start`](Self::start) can move the time any more.
+    /// Whether the clock has started. Later calls of [`start`](Self::start) do not move the time.
     pub(crate) fn has_started(&self) -> bool {
         self.state.lock().start_ms_max.is_none()
     }
@@ -220,7 +220,7 @@ impl StoreClock {
         }
         let ahead_ms = wall_ms.saturating_sub(steady_ms);
         let time_ms = if ahead_ms <= TIME_AHEAD_MS_MAX {
-            // A wall clock that is not known says nothing about the jump.
+            // An unknown wall clock does not show whether the jump has ended.
             if wall_ms > 0 && state.jump.take().is_some() {
                 tracing::info!("the wall clock is back near the time of the store");
             }
@@ -318,12 +318,12 @@ mod tests {
 
     /// Both clocks, advanced by the test.
     #[derive(Debug, Default)]
-    struct ByHand {
+    struct ManualClock {
         wall_ms: AtomicU64,
         monotonic_ms: AtomicU64,
     }
 
-    impl ByHand {
+    impl ManualClock {
         fn new(wall_ms: u64) -> Arc<Self> {
             let clock = Self::default();
             clock.wall_ms.store(wall_ms, Ordering::SeqCst);
@@ -331,7 +331,7 @@ mod tests {
         }
 
         /// Advances both clocks, as real time does.
-        fn pass(&self, ms: u64) {
+        fn advance(&self, ms: u64) {
             self.wall_ms.fetch_add(ms, Ordering::SeqCst);
             self.monotonic_ms.fetch_add(ms, Ordering::SeqCst);
         }
@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    impl Clock for ByHand {
+    impl Clock for ManualClock {
         fn wall_ms(&self) -> u64 {
             self.wall_ms.load(Ordering::SeqCst)
         }
@@ -351,108 +351,112 @@ mod tests {
         }
     }
 
-    fn clock(
+    fn start_clock(
         newest_ms: u64,
         wall_ms: u64,
-        believe: bool,
-    ) -> (Arc<ByHand>, StoreClock, ClockReport) {
-        let source = ByHand::new(wall_ms);
-        let most = if believe { u64::MAX } else { CLOSED_MS_MAX };
+        trusts_wall_clock: bool,
+    ) -> (Arc<ManualClock>, StoreClock, ClockReport) {
+        let source = ManualClock::new(wall_ms);
+        let most = if trusts_wall_clock {
+            u64::MAX
+        } else {
+            CLOSED_MS_MAX
+        };
         let clock = StoreClock::new(Arc::clone(&source) as _, newest_ms, most);
         let report = clock.start(newest_ms, |_| true).unwrap();
         (source, clock, report)
     }
 
     #[test]
-    fn it_follows_a_wall_clock_that_is_right() {
-        let (source, clock, report) = clock(0, START_MS, false);
+    fn the_time_follows_a_correct_wall_clock() {
+        let (source, clock, report) = start_clock(0, START_MS, false);
         assert_eq!(report, ClockReport::default());
-        source.pass(5_000);
+        source.advance(5_000);
         assert_eq!(clock.now_ms(0), START_MS + 5_000);
         source.jump_to(START_MS + 5_000 + TIME_AHEAD_MS_MAX);
         assert_eq!(clock.now_ms(0), START_MS + 5_000 + TIME_AHEAD_MS_MAX);
     }
 
     #[test]
-    fn a_jump_forward_and_back_leaves_nothing() {
-        let (source, clock, _) = clock(0, START_MS, false);
-        source.pass(1_000);
+    fn a_jump_forward_and_back_does_not_change_the_time() {
+        let (source, clock, _) = start_clock(0, START_MS, false);
+        source.advance(1_000);
         source.jump_to(START_MS + 25 * HOUR_MS);
         assert_eq!(clock.now_ms(0), START_MS + 1_000);
         source.jump_to(START_MS + 1_000 + TIME_AHEAD_MS_MAX + 1);
         assert_eq!(clock.now_ms(0), START_MS + 1_000, "one past the bound");
         source.jump_to(START_MS + 1_000);
-        source.pass(1_000);
+        source.advance(1_000);
         assert_eq!(clock.now_ms(0), START_MS + 2_000);
     }
 
     #[test]
-    fn a_jump_back_does_not_stop_it() {
-        let (source, clock, _) = clock(0, START_MS, false);
+    fn a_jump_back_does_not_stop_the_time() {
+        let (source, clock, _) = start_clock(0, START_MS, false);
         source.jump_to(START_MS - 25 * HOUR_MS);
-        source.pass(1_500);
+        source.advance(1_500);
         assert_eq!(clock.now_ms(0), START_MS + 1_500);
     }
 
     #[test]
-    fn a_jump_that_lasts_is_believed_after_a_while() {
-        let (source, clock, _) = clock(0, START_MS, false);
+    fn a_jump_that_lasts_is_accepted_after_ten_minutes() {
+        let (source, clock, _) = start_clock(0, START_MS, false);
         source.jump_to(START_MS + 25 * HOUR_MS);
         assert_eq!(clock.now_ms(0), START_MS);
         let long = u64::try_from(ACCEPT_JUMP_AFTER.as_millis()).unwrap();
-        source.pass(long - 1);
+        source.advance(long - 1);
         assert_eq!(clock.now_ms(0), START_MS + long - 1);
-        source.pass(1);
+        source.advance(1);
         assert_eq!(clock.now_ms(0), START_MS + 25 * HOUR_MS + long);
     }
 
     #[test]
-    fn an_open_believes_half_of_the_life_of_a_session() {
-        let (_, clock_, report) = clock(START_MS, START_MS + CLOSED_MS_MAX, false);
+    fn an_open_adds_at_most_half_of_the_life_of_a_session() {
+        let (_, clock, report) = start_clock(START_MS, START_MS + CLOSED_MS_MAX, false);
         assert_eq!(
-            (clock_.now_ms(0), report.ahead_ms),
+            (clock.now_ms(0), report.ahead_ms),
             (START_MS + CLOSED_MS_MAX, 0)
         );
         let wall_ms = START_MS + 25 * HOUR_MS;
-        let (_, clock_, report) = clock(START_MS, wall_ms, false);
-        assert_eq!(clock_.now_ms(0), START_MS + CLOSED_MS_MAX);
+        let (_, clock, report) = start_clock(START_MS, wall_ms, false);
+        assert_eq!(clock.now_ms(0), START_MS + CLOSED_MS_MAX);
         assert_eq!(report.ahead_ms, 13 * HOUR_MS);
-        let (_, clock_, report) = clock(START_MS, wall_ms, true);
-        assert_eq!((clock_.now_ms(0), report.ahead_ms), (wall_ms, 0));
+        let (_, clock, report) = start_clock(START_MS, wall_ms, true);
+        assert_eq!((clock.now_ms(0), report.ahead_ms), (wall_ms, 0));
         // After an open with a wall clock that was wrong, the store continues from its newest
         // stamp.
-        let (source, clock_, report) = clock(START_MS, START_MS - HOUR_MS, true);
+        let (source, clock, report) = start_clock(START_MS, START_MS - HOUR_MS, true);
         assert_eq!(report.back_ms, HOUR_MS);
-        source.pass(1);
-        assert_eq!(clock_.now_ms(0), START_MS + 1);
+        source.advance(1);
+        assert_eq!(clock.now_ms(0), START_MS + 1);
     }
 
-    /// A node of a cluster knows its wall clock only when it has heard a majority.
+    /// A node of a cluster knows its wall clock only after a majority has reported its clocks.
     #[test]
-    fn a_wall_clock_that_is_not_known_moves_nothing() {
-        let source = ByHand::new(0);
+    fn an_unknown_wall_clock_does_not_move_the_time() {
+        let source = ManualClock::new(0);
         let clock = StoreClock::new(Arc::clone(&source) as _, START_MS, CLOSED_MS_MAX);
-        let pass = |ms| source.monotonic_ms.fetch_add(ms, Ordering::SeqCst);
-        pass(5_000);
+        let advance = |ms| source.monotonic_ms.fetch_add(ms, Ordering::SeqCst);
+        advance(5_000);
         assert_eq!(clock.start(0, |_| unreachable!()), None);
         assert_eq!(clock.now_ms(0), START_MS + 5_000);
         // A stamp of another leader; the time continues from it.
         let stamp_ms = START_MS + HOUR_MS;
         assert_eq!(clock.now_ms(stamp_ms), stamp_ms);
-        pass(5_000);
+        advance(5_000);
         assert_eq!(clock.now_ms(stamp_ms), stamp_ms + 5_000);
         // Readers see the time that the clock will start with.
         source.jump_to(START_MS + 25 * HOUR_MS);
         let start_ms = stamp_ms + 5_000 + CLOSED_MS_MAX;
         assert_eq!(clock.now_ms(stamp_ms), start_ms);
-        let mut noted_ms = 0;
+        let mut recorded_ms = 0;
         let report = clock.start(stamp_ms, |moved_ms| {
-            noted_ms = moved_ms;
+            recorded_ms = moved_ms;
             true
         });
-        assert_eq!(noted_ms, CLOSED_MS_MAX);
+        assert_eq!(recorded_ms, CLOSED_MS_MAX);
         assert_eq!(report.unwrap().ahead_ms, START_MS + 25 * HOUR_MS - start_ms);
-        pass(1);
+        advance(1);
         assert_eq!(clock.now_ms(stamp_ms), start_ms + 1);
         assert_eq!(clock.start(stamp_ms, |_| unreachable!()), None, "once");
     }
@@ -460,27 +464,27 @@ mod tests {
     /// The first known wall clock shows how long the store was closed.
     #[test]
     fn a_jump_before_the_first_stamp_is_not_time_that_the_store_was_closed() {
-        let source = ByHand::new(0);
+        let source = ManualClock::new(0);
         let clock = StoreClock::new(Arc::clone(&source) as _, START_MS, CLOSED_MS_MAX);
         source.jump_to(START_MS + HOUR_MS);
         assert_eq!(clock.now_ms(START_MS), START_MS + HOUR_MS);
         assert!(!clock.has_started(), "nothing was stamped yet");
-        source.pass(2 * HOUR_MS);
+        source.advance(2 * HOUR_MS);
         source.jump_to(START_MS + 10 * HOUR_MS);
-        let mut noted_ms = 0;
+        let mut recorded_ms = 0;
         let report = clock.start(START_MS, |moved_ms| {
-            noted_ms = moved_ms;
+            recorded_ms = moved_ms;
             true
         });
         let start_ms = START_MS + 3 * HOUR_MS;
-        assert_eq!((noted_ms, clock.now_ms(START_MS)), (HOUR_MS, start_ms));
+        assert_eq!((recorded_ms, clock.now_ms(START_MS)), (HOUR_MS, start_ms));
         assert_eq!(report.unwrap().ahead_ms, START_MS + 10 * HOUR_MS - start_ms);
     }
 
-    /// The allowance of a closed store is not for a jump while the node follows a leader.
+    /// The time that an open may add does not cover a jump while the node follows a leader.
     #[test]
     fn a_node_that_agrees_with_the_stamps_of_a_leader_has_started() {
-        let source = ByHand::new(0);
+        let source = ManualClock::new(0);
         let clock = StoreClock::new(Arc::clone(&source) as _, START_MS, CLOSED_MS_MAX);
         let stamp_ms = START_MS + HOUR_MS;
         source.jump_to(stamp_ms);
@@ -497,8 +501,8 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_outlasts_a_moment_without_a_wall_clock() {
-        let (source, clock, _) = clock(0, START_MS, false);
+    fn a_jump_is_remembered_while_the_wall_clock_is_unknown() {
+        let (source, clock, _) = start_clock(0, START_MS, false);
         let (jumped_ms, long) = (START_MS + 25 * HOUR_MS, ACCEPT_JUMP_AFTER.as_millis());
         let long = u64::try_from(long).unwrap();
         source.jump_to(jumped_ms);
@@ -506,15 +510,15 @@ mod tests {
         source.jump_to(0);
         assert_eq!(clock.now_ms(0), START_MS);
         source.jump_to(jumped_ms);
-        source.pass(long);
+        source.advance(long);
         assert_eq!(clock.now_ms(0), jumped_ms + long);
     }
 
     #[test]
     fn a_store_without_stamps_starts_with_any_wall_clock() {
-        let source = ByHand::new(0);
+        let source = ManualClock::new(0);
         let clock = StoreClock::new(Arc::clone(&source) as _, 0, 0);
-        source.pass(5_000);
+        source.advance(5_000);
         source.jump_to(START_MS);
         let report = clock.start(0, |moved_ms| moved_ms == 0);
         assert_eq!(report, Some(ClockReport::default()));
@@ -524,7 +528,7 @@ mod tests {
     /// Stamps of this clock are no reason to follow a wall clock that runs fast.
     #[test]
     fn own_stamps_do_not_move_the_time() {
-        let (source, clock, _) = clock(START_MS, START_MS, false);
+        let (source, clock, _) = start_clock(START_MS, START_MS, false);
         source.jump_to(START_MS + TIME_AHEAD_MS_MAX);
         let stamp_ms = clock.now_ms(START_MS);
         assert_eq!(stamp_ms, START_MS + TIME_AHEAD_MS_MAX);

@@ -15,7 +15,7 @@ use crate::log::build_file;
 pub(crate) const PATH: &str = "clock";
 /// Milliseconds by which an open may move the time without writing the file. A store that is
 /// restarted often therefore does not write the file each time.
-const UNNOTED_MS_MAX: u64 = 60_000;
+const UNRECORDED_MS_MAX: u64 = 60_000;
 /// Maximum size of the file in bytes.
 const BYTES_MAX: u64 = 64;
 
@@ -26,22 +26,22 @@ pub(crate) fn start(clock: &StoreClock, newest_ms: u64, disk: &dyn Disk) -> Opti
         if disk.is_read_only() {
             return true;
         }
-        let noted_ms = read(disk);
-        if moved_ms <= UNNOTED_MS_MAX {
-            if noted_ms > 0 {
+        let recorded_ms = read(disk);
+        if moved_ms <= UNRECORDED_MS_MAX {
+            if recorded_ms > 0 {
                 clock.await_confirmation();
             }
             return true;
         }
         clock.await_confirmation();
-        let noted = write(disk, noted_ms.saturating_add(moved_ms));
-        if let Err(error) = &noted {
+        let recorded = write(disk, recorded_ms.saturating_add(moved_ms));
+        if let Err(error) = &recorded {
             tracing::warn!(
                 %error,
                 "cannot write the file `clock`; the time of the store is not moved"
             );
         }
-        noted.is_ok()
+        recorded.is_ok()
     })
 }
 

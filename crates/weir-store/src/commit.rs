@@ -59,7 +59,7 @@ const LOCAL_TERM: u64 = 1;
 /// Work for the commit thread other than intentions. A task runs between two batches.
 pub(crate) type Task = Box<dyn FnOnce(&mut Committer) + Send>;
 
-/// Everything the commit thread owns.
+/// The state that the commit thread owns.
 pub(crate) struct Committer {
     pub(crate) engine: Arc<Engine>,
     /// Where tasks are sent. The queue counts the tasks and wakes the thread.
@@ -162,8 +162,8 @@ impl Committer {
             if !self.ready.is_empty() && !self.engine.queue.has_batches() {
                 self.apply_ready();
             }
-            let slow_in = self.slow_turn.due_in(Instant::now());
-            let work = self.engine.queue.take(self.sleep_max(), slow_in);
+            let slow_after = self.slow_turn.due_in(Instant::now());
+            let work = self.engine.queue.take(self.sleep_max(), slow_after);
             let idle = work.is_empty();
             if !work.batches.is_empty() {
                 self.commit(work.batches);
@@ -229,7 +229,7 @@ impl Committer {
             self.positions().assert_order();
         }
         let slow = std::mem::take(&mut self.applier.lock().slow_time);
-        self.slow_turn.used(slow, Instant::now());
+        self.slow_turn.record_apply(slow, Instant::now());
     }
 
     /// How long the thread may sleep without work; `None` has no limit.
@@ -263,7 +263,7 @@ impl Committer {
     }
 
     /// Poisons the store if the log is poisoned. An error that left the log unchanged (no space, no
-    /// descriptor) stops nothing: the next write may succeed.
+    /// descriptor) does not poison the store: the next write may succeed.
     pub(crate) fn fail(&self, error: StoreError) -> StoreError {
         match error {
             StoreError::Poisoned { .. } => self.poison(error),
@@ -311,9 +311,9 @@ impl Committer {
         Ok(())
     }
 
-    /// Starts the clock before the first stamp, if the open could not, and removes the record of
-    /// its moves when a run has confirmed the time.
-    fn keep_clock(&self, clock: &StoreClock) {
+    /// Starts the clock if the open could not start it. Removes the file of clock moves after a run
+    /// has confirmed the time.
+    fn update_clock(&self, clock: &StoreClock) {
         if !clock.has_started() {
             let mut newest_ms = self.engine.machine.read().time_ms();
             if let Some(replica) = &self.replica {
@@ -334,10 +334,10 @@ impl Committer {
 
     fn commit(&mut self, batches: VecDeque<Pending>) {
         if let Some(clock) = self.engine.clock.get() {
-            self.keep_clock(clock);
+            self.update_clock(clock);
         }
         if batches.iter().any(|pending| pending.slow.is_none()) {
-            self.slow_turn.others(Instant::now());
+            self.slow_turn.record_others(Instant::now());
         }
         for pending in &batches {
             self.engine.count_compile_time(&pending.prepared);
@@ -477,14 +477,14 @@ impl Committer {
         }
     }
 
-    /// Why no batch can be accepted: topics cannot be written, and the memory for their unwritten
-    /// blocks is bounded.
+    /// Returns the error if no batch can be accepted: topics cannot be written, and the memory for
+    /// their unwritten blocks is bounded.
     fn topics_stuck(&mut self) -> Option<StoreError> {
         let stuck = self.with_descriptors(|this| {
             let mut applier = this.applier.lock();
             let stuck = applier.topics.stuck_bytes();
-            let short = stuck.is_some() && applier.topics.lack_descriptors();
-            (stuck, short)
+            let lacks_descriptors = stuck.is_some() && applier.topics.lack_descriptors();
+            (stuck, lacks_descriptors)
         });
         // Memory is bounded, so the store rejects writes until topics can be written.
         let needed_bytes = stuck?;
@@ -530,8 +530,8 @@ impl Committer {
             );
             let appended = self.with_descriptors(|this| {
                 let appended = this.log.append(this.term, count, &[&head, items]);
-                let short = appended.as_ref().is_err_and(StoreError::lacks_descriptors);
-                (appended, short)
+                let lacks_descriptors = appended.as_ref().is_err_and(StoreError::lacks_descriptors);
+                (appended, lacks_descriptors)
             });
             if let Err(error) = appended {
                 return (done, Some(self.fail(error)));
@@ -549,8 +549,8 @@ impl Committer {
     pub(crate) fn with_descriptors<T>(&mut self, mut act: impl FnMut(&mut Self) -> (T, bool)) -> T {
         let mut since = None;
         loop {
-            let (done, short) = act(self);
-            if !short || self.engine.queue.is_shut() {
+            let (done, lacks_descriptors) = act(self);
+            if !lacks_descriptors || self.engine.queue.is_shut() {
                 if let Some(since) = since {
                     let waited_ms = Instant::now().saturating_duration_since(since).as_millis();
                     tracing::info!(waited_ms, "a file descriptor is free; writes resume");
@@ -568,8 +568,8 @@ impl Committer {
     /// Captures the state for a snapshot. Any thread can then write the snapshot while this thread
     /// continues.
     pub(crate) fn begin_checkpoint(&mut self) -> Result<Checkpoint, StoreError> {
-        let taken = self.take_checkpoint();
-        taken.inspect_err(|error| self.engine.checkpoint_failed(error))
+        let checkpoint = self.take_checkpoint();
+        checkpoint.inspect_err(|error| self.engine.checkpoint_failed(error))
     }
 
     fn take_checkpoint(&mut self) -> Result<Checkpoint, StoreError> {

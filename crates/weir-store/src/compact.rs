@@ -14,7 +14,7 @@
 //! - records that are younger than the lag;
 //! - records that a group has not passed, if compaction waits for the group.
 //!
-//! A retained record keeps its offset, so readers step over gaps.
+//! A retained record keeps its offset, so readers skip gaps.
 //!
 //! The calling thread writes the retained records to new segments while commits continue. The
 //! commit thread then swaps the block list in one step. The old segments are removed only when a
@@ -74,8 +74,8 @@ struct CompactionFilter<'a> {
 }
 
 impl Store {
-    /// Compacts a topic now, by its own options. Fails if compaction is off for the topic. Does not
-    /// block writes or reads.
+    /// Compacts a topic now, with the options of the topic. Fails if compaction is off for the
+    /// topic. Does not block writes or reads.
     pub fn compact_topic(&self, topic: &str) -> Result<TopicCompactReport, StoreError> {
         let permit = self.maintenance.acquire();
         let unknown = || StoreError::TopicUnknown {
@@ -108,7 +108,7 @@ impl Store {
                 && segment.number != removed
             {
                 removed = segment.number;
-                segment.cache.forget(&segment.path);
+                segment.cache.evict(&segment.path);
                 self.disk
                     .remove(&segment.path)
                     .map_err(StoreError::io(IoVerb::Remove, &segment.path))?;
@@ -179,14 +179,15 @@ impl Store {
             })?;
         }
         let mut out = Output::new(input);
-        let mut kept = 0;
+        let mut retained_intention = 0;
         for block in &input.blocks {
             each_record(&input.files, block, |record| {
                 // The last record of an intention is retained if another record of the intention is
                 // retained. A reader thus still sees where the intention ends.
-                let ends = record.flags.last() && kept == record.intention.0;
-                if ends || filter.retains(record) {
-                    kept = record.intention.0;
+                let is_last_of_retained =
+                    record.flags.last() && retained_intention == record.intention.0;
+                if is_last_of_retained || filter.retains(record) {
+                    retained_intention = record.intention.0;
                     report.records_after += 1;
                     out.push(record)?;
                 }
@@ -244,11 +245,11 @@ impl CompactionFilter<'_> {
         }
         match record.kind {
             RecordKind::Put if record.key.is_empty() => true,
-            RecordKind::Put => self.current(record.key) == Some(record.offset),
+            RecordKind::Put => self.current_offset(record.key) == Some(record.offset),
             RecordKind::Delete => {
-                let newest = self.deletes.get(record.key) == Some(&record.offset.0);
-                let fresh = options.tombstone_ttl_ms.is_none_or(|ttl| age_ms < ttl);
-                newest && fresh && self.current(record.key).is_none()
+                let is_newest = self.deletes.get(record.key) == Some(&record.offset.0);
+                let is_recent = options.tombstone_ttl_ms.is_none_or(|ttl| age_ms < ttl);
+                is_newest && is_recent && self.current_offset(record.key).is_none()
             }
             _ => true,
         }
@@ -256,7 +257,7 @@ impl CompactionFilter<'_> {
 
     /// Offset of the key's current value. If this offset is after the input, all records of the key
     /// in the input are older.
-    fn current(&self, key: &[u8]) -> Option<ConsequenceOffset> {
+    fn current_offset(&self, key: &[u8]) -> Option<ConsequenceOffset> {
         let machine = self.engine.machine.read();
         machine.topic_by_id(self.id)?.keys?.get(key)
     }
@@ -313,7 +314,7 @@ impl<'a> Output<'a> {
                 (segment, 0)
             }
         };
-        let header = raw.header(&self.input.files.place(&segment, position));
+        let header = raw.header(&self.input.files.location(&segment, position));
         let mut parts = [
             std::io::IoSlice::new(&header),
             std::io::IoSlice::new(&raw.bytes),

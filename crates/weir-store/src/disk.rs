@@ -64,7 +64,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// Bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
-    /// Fails if the path by which the directory was opened no longer leads to this directory.
+    /// Fails if the path by which the directory was opened no longer refers to this directory.
     fn check_directory(&self) -> io::Result<()> {
         Ok(())
     }

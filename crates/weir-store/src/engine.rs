@@ -191,7 +191,10 @@ impl Engine {
     /// before the batch is appended: a snapshot without the batch resets the counter.
     pub(crate) fn count_compile_time(&self, programs: &[Box<dyn Program>]) {
         // Modules that are already compiled count too, because another process will compile them.
-        let time_us: u64 = programs.iter().map(|one| one.facts().compile_us).sum();
+        let time_us: u64 = programs
+            .iter()
+            .map(|program| program.facts().compile_us)
+            .sum();
         if time_us > 0 {
             self.compile_us.fetch_add(time_us, Ordering::Relaxed);
         }
@@ -203,8 +206,8 @@ impl Engine {
     }
 
     /// Whether the current state rejects every program start among these intentions before its
-    /// program is called. The reason is that the topic already exists, or has no program to
-    /// replace. Such intentions need not wait in the slow lane.
+    /// program is called, because the topic already exists or has no program to replace. Such
+    /// intentions need not wait in the slow lane.
     pub(crate) fn refuses_starts(&self, intentions: &[Intention<'_>]) -> bool {
         let mut machine = None;
         intentions.iter().all(|intention| {
@@ -217,9 +220,9 @@ impl Engine {
             };
             let machine = machine.get_or_insert_with(|| self.machine.read());
             let topic = machine.topic(intention.topic);
-            let lives = topic.is_some_and(|topic| topic.incarnation.is_some());
-            let programmed = topic.is_some_and(|topic| topic.program.is_some());
-            if is_create { lives } else { !programmed }
+            let exists = topic.is_some_and(|topic| topic.incarnation.is_some());
+            let has_program = topic.is_some_and(|topic| topic.program.is_some());
+            if is_create { exists } else { !has_program }
         })
     }
 

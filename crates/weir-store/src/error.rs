@@ -105,7 +105,7 @@ pub enum StoreError {
         file: String,
         /// Format number found.
         found: u16,
-        /// Highest format number known here.
+        /// Highest format number that this program supports.
         supported: u16,
     },
     /// Bytes with a valid checksum that this format does not define; a later program wrote them.
@@ -132,7 +132,7 @@ pub enum StoreError {
     /// Another process has the store open.
     #[error("{directory} is in use by process {pid} ({program})")]
     Locked {
-        /// Directory as given by the caller.
+        /// Directory, as the caller specified it.
         directory: String,
         /// Process id of the holder; 0 if it could not be read.
         pid: u32,
@@ -197,7 +197,7 @@ pub enum StoreError {
     IndexOutOfRange {
         /// The purpose of the index.
         what: &'static str,
-        /// The index given.
+        /// The index of the call.
         index: u64,
         /// Lowest accepted index.
         low: u64,
@@ -272,8 +272,8 @@ pub enum StoreError {
         why: String,
     },
     /// The vote file of a node is missing or damaged. The node has forgotten whom it voted for and
-    /// what it acknowledged, so it must not take part in the cluster again, and is no store of its
-    /// own.
+    /// what it acknowledged, so it must not take part in the cluster again, and is not a separate
+    /// store.
     #[error(
         "the directory is a node of a cluster that has lost its vote (cluster/vote {what}): it has \
          forgotten its votes and what it acknowledged"
@@ -335,7 +335,7 @@ pub enum StoreError {
     /// The directory must be empty, but is not.
     #[error("{directory} is not empty")]
     NotEmpty {
-        /// Directory as given by the caller.
+        /// Directory, as the caller specified it.
         directory: String,
     },
     /// The operating system rejected an operation.

@@ -14,7 +14,7 @@ const READERS_WAIT_MAX: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct FairRwLock<T> {
     lock: RwLock<T>,
-    /// Readers that found the lock taken and do not have it yet.
+    /// Number of readers that wait for the lock.
     waiting: AtomicUsize,
 }
 

@@ -20,7 +20,7 @@ use crate::reader::{Page, TopicReader};
 use crate::store::Store;
 
 /// Maximum number of attempts of a claim that conflicts because the group was reset meanwhile.
-const TRIES: usize = 3;
+const ATTEMPTS_MAX: usize = 3;
 
 /// The current state of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +110,7 @@ struct Plan {
     mode: GroupMode,
     frontier: u64,
     admits_new: bool,
+    /// Offsets that were seen before and can be claimed now.
     again: Vec<u64>,
     /// Key hash of each offset in `again`.
     again_keys: Vec<u64>,
@@ -133,10 +134,10 @@ impl NewRecords {
     /// Counts a record. Returns `false`, and counts nothing, if the record exceeds `bytes_max`.
     fn fits(&mut self, record: &Record<'_>, bytes_max: usize) -> bool {
         let size = record.key.len() + record.value.len() + record.meta.len();
-        let then = self.bytes.saturating_add(size);
-        let fits = self.pages.is_empty() || then <= bytes_max;
+        let bytes = self.bytes.saturating_add(size);
+        let fits = self.pages.is_empty() || bytes <= bytes_max;
         if fits {
-            self.bytes = then;
+            self.bytes = bytes;
         }
         fits
     }
@@ -213,7 +214,7 @@ impl Store {
         None
     }
 
-    /// Executes one step of a group and blocks until the verdict returns.
+    /// Executes one step of a group and blocks until the verdict is known.
     pub fn group_step(
         &self,
         topic: &str,
@@ -228,7 +229,7 @@ impl Store {
         }
     }
 
-    /// Moves the cursor of an exclusive group forward, later and without returning the verdict. The
+    /// Schedules a move of the cursor of an exclusive group, and does not return the verdict. The
     /// cursor is written within [`OpenOptions::cursor_flush`](crate::OpenOptions), at most once per
     /// group in this time. [`flush_cursors`](Self::flush_cursors) and a close write it earlier.
     /// [`group_step`](Self::group_step) moves the cursor at once.
@@ -252,7 +253,7 @@ impl Store {
         self.group_step(topic, group, step).map(drop)
     }
 
-    /// Moves the cursor and blocks until the verdict returns. Discards a deferred cursor of this
+    /// Moves the cursor and blocks until the verdict is known. Discards a deferred cursor of this
     /// group.
     pub fn move_cursor_now(
         &self,
@@ -274,7 +275,7 @@ impl Store {
         self.background.flush(&self.maintenance_handle(), None);
     }
 
-    /// Like `flush_cursors`, for the cursor of one group. Does not wait for cursors of other
+    /// Like `flush_cursors`, for the cursor of one group. Does not write the cursors of other
     /// groups.
     pub fn flush_cursor(&self, topic: &str, group: &str) {
         self.background
@@ -293,7 +294,7 @@ impl Store {
         request: &ClaimRequest<'_>,
     ) -> Result<Claimed, StoreError> {
         let claim_guard = self.claim_locks.lock(topic, group);
-        for _ in 1..TRIES {
+        for _ in 1..ATTEMPTS_MAX {
             let claimed = self.claim_once(topic, group, request)?;
             let reason = claimed.commit.as_ref().and_then(|commit| commit.reason);
             if reason != Some(ErrorCode::Conflict) {
@@ -320,38 +321,52 @@ impl Store {
             let found = found.ok_or_else(|| no_group(topic, group))?;
             plan(found, request.member, max, now_ms.max(machine.time_ms()))
         };
-        let mut fresh = NewRecords {
+        let mut new_records = NewRecords {
             through: plan.frontier,
             ..NewRecords::default()
         };
         let fits = request.bytes_max == usize::MAX
-            || self.read_seen(topic, request.bytes_max, &mut plan, &mut fresh)?;
+            || self.read_seen(topic, request.bytes_max, &mut plan, &mut new_records)?;
         if fits && plan.admits_new && plan.count < max {
-            self.find_new(topic, group, request, (max, now_ms), &plan, &mut fresh)?;
+            self.find_new(
+                topic,
+                group,
+                request,
+                (max, now_ms),
+                &plan,
+                &mut new_records,
+            )?;
         }
         let mut claimed = Claimed {
             due_ms: plan.due_ms,
-            frontier: ConsequenceOffset(fresh.through),
+            frontier: ConsequenceOffset(new_records.through),
             ..Claimed::default()
         };
-        let empty = plan.again.is_empty() && fresh.through == plan.frontier;
+        let empty = plan.again.is_empty() && new_records.through == plan.frontier;
         if empty && plan.mode != GroupMode::Exclusive {
             return Ok(claimed);
         }
-        let offsets = [plan.again, fresh.offsets].concat();
-        let keys = [plan.again_keys, fresh.keys].concat();
+        let offsets = [plan.again, new_records.offsets].concat();
+        let keys = [plan.again_keys, new_records.keys].concat();
         let step = GroupStep::Claim {
             member: request.member,
             lease_ms: request.lease_ms,
             seen: plan.frontier,
-            through: fresh.through,
+            through: new_records.through,
             offsets: Offsets::Plain(&offsets),
             keys: (plan.mode == GroupMode::Keyed).then_some(Hashes::Plain(&keys)),
         };
         let commit = self.group_step(topic, group, step)?;
         let claim = commit.intention.0;
         claimed.commit = Some(commit);
-        self.fetch(topic, group, claim, &offsets, &fresh.pages, &mut claimed)?;
+        self.fetch(
+            topic,
+            group,
+            claim,
+            &offsets,
+            &new_records.pages,
+            &mut claimed,
+        )?;
         Ok(claimed)
     }
 
@@ -362,7 +377,7 @@ impl Store {
         topic: &str,
         bytes_max: usize,
         plan: &mut Plan,
-        fresh: &mut NewRecords,
+        new_records: &mut NewRecords,
     ) -> Result<bool, StoreError> {
         let mut last: Option<Page> = None;
         for (at, &offset) in plan.again.iter().enumerate() {
@@ -376,13 +391,13 @@ impl Store {
             };
             let Some(page) = page else { continue };
             if let Some(record) = page.iter().next().transpose()?
-                && !fresh.fits(&record, bytes_max)
+                && !new_records.fits(&record, bytes_max)
             {
                 plan.again.truncate(at);
                 plan.again_keys.truncate(at);
                 return Ok(false);
             }
-            fresh.pages.insert(offset.0, page.clone());
+            new_records.pages.insert(offset.0, page.clone());
             last = Some(page);
         }
         Ok(true)
@@ -396,7 +411,7 @@ impl Store {
         request: &ClaimRequest<'_>,
         (max, now_ms): (usize, u64),
         plan: &Plan,
-        fresh: &mut NewRecords,
+        new_records: &mut NewRecords,
     ) -> Result<(), StoreError> {
         let after = ConsequenceOffset(plan.frontier);
         let mut reader = self.read(topic, after)?.or_earliest();
@@ -406,26 +421,26 @@ impl Store {
         let list_max = GROUP_LIST_MAX - plan.again.len();
         let mut free: BTreeMap<u64, bool> = BTreeMap::new();
         let again: BTreeSet<u64> = plan.again.iter().copied().collect();
-        while left > 0 && fresh.offsets.len() < list_max {
+        while left > 0 && new_records.offsets.len() < list_max {
             let Some(page) = reader.next_page()? else {
-                fresh.through = fresh.through.max(end);
+                new_records.through = new_records.through.max(end);
                 return Ok(());
             };
             for record in &page {
                 let record = record?;
-                if left == 0 || fresh.offsets.len() >= list_max {
+                if left == 0 || new_records.offsets.len() >= list_max {
                     return Ok(());
                 }
                 let offset = record.offset.0;
                 if !delivers(record.kind) {
-                    fresh.through = offset;
+                    new_records.through = offset;
                     continue;
                 }
                 let key = match plan.mode {
                     GroupMode::Keyed => key_hash(record.key),
                     _ => 0,
                 };
-                let goes = key == 0
+                let is_claimable = key == 0
                     || *free.entry(key).or_insert_with(|| {
                         let machine = self.engine.machine.read();
                         let now_ms = now_ms.max(machine.time_ms());
@@ -433,15 +448,17 @@ impl Store {
                             .group(topic, group)
                             .is_none_or(|group| is_free(group, key, request.member, now_ms, &again))
                     });
-                if goes && !fresh.fits(&record, request.bytes_max) {
+                if is_claimable && !new_records.fits(&record, request.bytes_max) {
                     return Ok(());
                 }
-                fresh.through = offset;
-                left -= usize::from(goes);
-                fresh.offsets.push(offset);
-                fresh.keys.push(key);
-                if goes {
-                    fresh.pages.insert(offset, page.starting(record.offset));
+                new_records.through = offset;
+                left -= usize::from(is_claimable);
+                new_records.offsets.push(offset);
+                new_records.keys.push(key);
+                if is_claimable {
+                    new_records
+                        .pages
+                        .insert(offset, page.starting(record.offset));
                 }
             }
         }
@@ -458,19 +475,19 @@ impl Store {
         pages: &BTreeMap<u64, Page>,
         claimed: &mut Claimed,
     ) -> Result<(), StoreError> {
-        let got: Vec<(u64, u32)> = {
+        let leased: Vec<(u64, u32)> = {
             let machine = self.engine.machine.read();
             let found = machine.group(topic, group);
             let entry = |offset: &u64| {
                 let entry = found?.entry(*offset)?;
-                let own =
+                let is_own =
                     matches!(entry.state, EntryState::Leased { claim: by, .. } if by == claim);
-                own.then_some((*offset, entry.attempts))
+                is_own.then_some((*offset, entry.attempts))
             };
             offsets.iter().filter_map(entry).collect()
         };
         let mut missing = Vec::new();
-        for (offset, attempts) in got {
+        for (offset, attempts) in leased {
             let page = match pages.get(&offset) {
                 Some(page) => Some(page.clone()),
                 None => self.page_at(topic, ConsequenceOffset(offset))?,

@@ -120,15 +120,15 @@ pub enum Agreement {
 struct Collector {
     wanted: RangeInclusive<IntentionOffset>,
     records: Vec<OwnedRecord>,
-    /// The record to find. `found` becomes the intention that made it.
-    looked_for: Option<(TopicId, ConsequenceOffset)>,
+    /// The record to find. `found` becomes the intention that caused it.
+    target: Option<(TopicId, ConsequenceOffset)>,
     found: Option<IntentionOffset>,
     name: String,
 }
 
 impl ConsequenceSink for Collector {
     fn topic(&mut self, id: TopicId, name: &TopicName) {
-        if let Some((topic, _)) = &mut self.looked_for
+        if let Some((topic, _)) = &mut self.target
             && name.as_str() == self.name
         {
             *topic = id;
@@ -139,14 +139,14 @@ impl ConsequenceSink for Collector {
         if self.wanted.contains(&record.intention) {
             self.records.push(OwnedRecord::of(id, record));
         }
-        if self.looked_for == Some((id, record.offset)) {
+        if self.target == Some((id, record.offset)) {
             self.found = Some(record.intention);
         }
     }
 }
 
 /// A number that no topic has.
-const NOWHERE: TopicId = TopicId(u32::MAX);
+const NO_TOPIC: TopicId = TopicId(u32::MAX);
 
 impl History {
     /// Opens the history of the store in `directory`; `host` runs its programs.
@@ -216,7 +216,7 @@ impl History {
         let mut sink = Collector {
             wanted: wanted.clone(),
             records: Vec::new(),
-            looked_for: None,
+            target: None,
             found: None,
             name: String::new(),
         };
@@ -235,7 +235,7 @@ impl History {
         Ok(machine.applied())
     }
 
-    /// Returns the intention that made a record; `None` if the record does not exist.
+    /// Returns the intention that caused a record; `None` if the record does not exist.
     ///
     /// # Errors
     /// `Gone` if that part of the log was purged.
@@ -249,11 +249,11 @@ impl History {
         let Ok((mut machine, mut log)) = self.start(&old_enough)? else {
             return Ok(None);
         };
-        let known = id(&machine).map_or(NOWHERE, |(id, _)| id);
+        let id = id(&machine).map_or(NO_TOPIC, |(id, _)| id);
         let mut sink = Collector {
             wanted: IntentionOffset(1)..=IntentionOffset(0),
             records: Vec::new(),
-            looked_for: Some((known, offset)),
+            target: Some((id, offset)),
             found: None,
             name: topic.to_owned(),
         };
@@ -329,17 +329,17 @@ impl History {
         let same = |a: &OwnedRecord, b: &OwnedRecord| {
             (a.offset, a.kind, &a.key, &a.value) == (b.offset, b.kind, &b.key, &b.value)
         };
-        let made: Vec<&OwnedRecord> = wanted
+        let matching: Vec<&OwnedRecord> = wanted
             .iter()
             .filter(|record| stored.records.iter().any(|kept| same(kept, record)))
             .collect();
-        if stored.records.len() > made.len() {
+        if stored.records.len() > matching.len() {
             return Ok(Agreement::Differs);
         }
         let proven = if commit.records == 0 {
             stored.reaches_after
         } else {
-            !made.is_empty()
+            !matching.is_empty()
         };
         Ok(if proven {
             Agreement::Equal
@@ -408,7 +408,7 @@ impl History {
         let mut position = 0;
         while len - position >= HEADER_BYTES as u64 {
             let mut header = [0; HEADER_BYTES];
-            let place = BlockLocation {
+            let location = BlockLocation {
                 store_tag: self.identity.tag(),
                 topic,
                 segment,
@@ -416,7 +416,7 @@ impl History {
             };
             file.read_exact_at(&mut header, position)
                 .map_err(StoreError::io(IoVerb::Read, &path))?;
-            let Ok(header) = Header::read(&header, &place) else {
+            let Ok(header) = Header::read(&header, &location) else {
                 return Ok(());
             };
             let at = position + HEADER_BYTES as u64;
@@ -466,12 +466,12 @@ fn report_items(
         if !sink.wanted.contains(&commit.intention) {
             continue;
         }
-        let of = |record: &&OwnedRecord| record.intention == commit.intention;
-        let records: Vec<OwnedRecord> = sink.records.iter().filter(of).cloned().collect();
+        let is_of_commit = |record: &&OwnedRecord| record.intention == commit.intention;
+        let records: Vec<OwnedRecord> = sink.records.iter().filter(is_of_commit).cloned().collect();
         let Ok(topic) = std::str::from_utf8(item.topic) else {
             unreachable!("an intention is committed for a topic, whose name is ASCII");
         };
-        let (operation, key, value, steps) = described(&item);
+        let (operation, key, value, steps) = describe(&item);
         let code = match item.action {
             Action::Create { code, .. } | Action::Replace { code, .. } => code,
             _ => &[],
@@ -493,7 +493,7 @@ fn report_items(
     }
 }
 
-fn described<'a>(item: &Item<'a>) -> (&'static str, &'a [u8], &'a [u8], u32) {
+fn describe<'a>(item: &Item<'a>) -> (&'static str, &'a [u8], &'a [u8], u32) {
     match item.action {
         Action::Create { .. } => ("CREATE", &[], &[], 0),
         Action::Destroy => ("DESTROY", &[], &[], 0),

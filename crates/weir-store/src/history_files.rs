@@ -45,7 +45,7 @@ impl HistoryPath {
 }
 
 impl Store {
-    /// The history of this store, read from its files; programs run on `host`.
+    /// Returns the history of this store, read from its files; programs run on `host`.
     ///
     /// # Errors
     /// As for [`History::open`].
@@ -53,14 +53,14 @@ impl Store {
         History::on(Arc::clone(&self.disk), host)
     }
 
-    /// Names of the files in a directory of a history; empty if the directory does not exist.
+    /// Returns the names of the files in a directory of a history; none if the directory is missing.
     pub fn history_names(&self, directory: &HistoryPath) -> Result<Vec<String>, StoreError> {
         let path = directory.0.as_str();
         let names = self.disk.list(path);
         names.map_err(StoreError::io(IoVerb::List, path))
     }
 
-    /// The length of a file of a history, and at most `bytes` of its bytes from offset `at`. `None`
+    /// Returns the length of a file of a history, and at most `bytes` bytes of it from `at`. `None`
     /// if the file does not exist.
     pub fn history_part(
         &self,
@@ -78,8 +78,8 @@ impl Store {
         let length = file.len().map_err(read)?;
         let mut part = Vec::new();
         if at < length {
-            let there = usize::try_from(length - at);
-            part.resize(there.map_or(bytes, |there| there.min(bytes)), 0);
+            let remaining = usize::try_from(length - at);
+            part.resize(remaining.map_or(bytes, |remaining| remaining.min(bytes)), 0);
             file.read_exact_at(&mut part, at).map_err(read)?;
         }
         Ok(Some((length, part)))
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_is_read_from_its_files_alone() {
+    fn only_paths_of_a_history_are_accepted() {
         for path in [
             "",
             "weir.id",

@@ -60,7 +60,7 @@ impl Identity {
             return Err(StoreError::damage(
                 path,
                 len.min(BYTES as u64),
-                "512 bytes",
+                "the identity does not have 512 bytes",
                 0,
             ));
         }
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flipped_bit_of_the_identity_is_noticed() {
+    fn every_flipped_bit_of_the_identity_is_detected() {
         let identity = Identity {
             store_id: [0xab; 16],
             created_ms: 1_790_000_000_000,

@@ -38,7 +38,7 @@ enum Phase {
     Move = 2,
 }
 
-/// Which snapshot is being installed.
+/// Identifies the snapshot that is being installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) index: LogIndex,
@@ -105,7 +105,7 @@ impl Manifest {
 
     /// Writes the manifest durably.
     fn write(self, disk: &dyn Disk, phase: Phase, store_id: &[u8; 16]) -> Result<(), StoreError> {
-        remove_if_there(disk, STAGED, "manifest.new")?;
+        remove_if_present(disk, STAGED, "manifest.new")?;
         let file = disk
             .open(MANIFEST_NEW, OpenMode::CreateNew)
             .map_err(StoreError::io(IoVerb::Open, MANIFEST_NEW))?;
@@ -156,7 +156,7 @@ fn remove(disk: &dyn Disk, path: &str) -> Result<(), StoreError> {
         .map_err(StoreError::io(IoVerb::Remove, path))
 }
 
-fn remove_if_there(disk: &dyn Disk, dir: &str, name: &str) -> Result<(), StoreError> {
+fn remove_if_present(disk: &dyn Disk, dir: &str, name: &str) -> Result<(), StoreError> {
     if names(disk, dir)?.iter().any(|found| found == name) {
         remove(disk, &format!("{dir}/{name}"))?;
     }
@@ -164,13 +164,17 @@ fn remove_if_there(disk: &dyn Disk, dir: &str, name: &str) -> Result<(), StoreEr
 }
 
 /// Removes the files in a directory, durably.
-fn empty(disk: &dyn Disk, dir: &str, is_ours: impl Fn(&str) -> bool) -> Result<(), StoreError> {
+fn remove_files(
+    disk: &dyn Disk,
+    dir: &str,
+    matches: impl Fn(&str) -> bool,
+) -> Result<(), StoreError> {
     let names: Vec<String> = names(disk, dir)?;
-    let ours: Vec<_> = names.iter().filter(|name| is_ours(name)).collect();
-    for name in &ours {
+    let removed: Vec<_> = names.iter().filter(|name| matches(name)).collect();
+    for name in &removed {
         remove(disk, &format!("{dir}/{name}"))?;
     }
-    if ours.is_empty() {
+    if removed.is_empty() {
         Ok(())
     } else {
         sync(disk, dir)
@@ -205,26 +209,26 @@ pub(crate) fn clear_staged(disk: &dyn Disk) -> Result<(), StoreError> {
     };
     for name in topic_directories(disk, "staged/")? {
         let dir = format!("staged/topics/{name}");
-        empty(disk, &dir, |_| true)?;
+        remove_files(disk, &dir, |_| true)?;
         remove_dir(&dir)?;
     }
-    empty(disk, "staged/snapshots", |_| true)?;
+    remove_files(disk, "staged/snapshots", |_| true)?;
     for dir in ["topics", snapshot::DIRECTORY] {
         if found.iter().any(|name| name == dir) {
             remove_dir(&format!("staged/{dir}"))?;
         }
     }
-    remove_if_there(disk, STAGED, "manifest.new")
+    remove_if_present(disk, STAGED, "manifest.new")
 }
 
 /// An unfinished switch, for callers that only read.
-pub(crate) struct Pending {
+pub(crate) struct PendingInstall {
     /// The disk as it will be after the switch.
     pub(crate) disk: Arc<dyn Disk>,
     manifest: Manifest,
 }
 
-impl Pending {
+impl PendingInstall {
     /// The switch that the next open of the node will complete, if there is one.
     pub(crate) fn find(
         disk: &Arc<dyn Disk>,
@@ -233,12 +237,16 @@ impl Pending {
         let Some((manifest, phase)) = Manifest::read(&**disk, store_id)? else {
             return Ok(None);
         };
-        let old_remain = phase == Phase::Clear;
-        let disk = Arc::new(SwitchedDisk::new(Arc::clone(disk), STAGED, old_remain));
+        let old_files_remain = phase == Phase::Clear;
+        let disk = Arc::new(SwitchedDisk::new(
+            Arc::clone(disk),
+            STAGED,
+            old_files_remain,
+        ));
         Ok(Some(Self { disk, manifest }))
     }
 
-    /// Gives the log the bounds that it will have after the switch.
+    /// Sets the bounds of the log to those after the switch.
     pub(crate) fn switch_log(&self, log: &LogReaders) {
         let Manifest { index, term } = self.manifest;
         if is_replaced(log.last_index(), log.term_at(index), self.manifest) {
@@ -254,7 +262,7 @@ fn is_replaced(last: LogIndex, term: Option<u64>, manifest: Manifest) -> bool {
 }
 
 /// Completes an unfinished switch, or removes staged files that have no manifest. Afterwards, `log`
-/// reaches the snapshot.
+/// ends at or after the snapshot.
 pub(crate) fn resume(
     disk: &dyn Disk,
     log: &mut Log,
@@ -278,9 +286,9 @@ fn switch(
     phase: Phase,
 ) -> Result<(), StoreError> {
     if phase == Phase::Clear {
-        empty(disk, snapshot::DIRECTORY, is_snapshot)?;
+        remove_files(disk, snapshot::DIRECTORY, is_snapshot)?;
         for name in topic_directories(disk, "")? {
-            empty(disk, &format!("topics/{name}"), is_segment)?;
+            remove_files(disk, &format!("topics/{name}"), is_segment)?;
         }
         manifest.write(disk, Phase::Move, store_id)?;
     }
@@ -344,7 +352,7 @@ impl Committer {
             term: snapshot.term,
         };
         // Steps after the manifest free space, except creating the new log.
-        self.log.check_room_for_reset()?;
+        self.log.check_space_for_reset()?;
         if let Err(error) = manifest.write(&*self.disk, Phase::Clear, &store_id) {
             // A manifest that was written would be found by the next open.
             let is_absent = names(&*self.disk, STAGED)
@@ -363,7 +371,7 @@ impl Committer {
             manifest,
             Phase::Clear,
         );
-        cache.forget_all();
+        cache.evict_all();
         let writers =
             switched.and_then(|()| attached(cache, self.engine.identity.tag(), &snapshot));
         let writers = writers.map_err(|error| self.engine.poison(error))?;
@@ -375,11 +383,11 @@ impl Committer {
             ..
         } = snapshot;
         let newest_ms = machine.time_ms();
-        let mut live = self.engine.machine.write();
+        let mut current = self.engine.machine.write();
         applier.topics.replace(writers);
-        *live = machine;
+        *current = machine;
         self.engine.counters.installs.add(1);
-        drop(live);
+        drop(current);
         drop(guard);
         applier.applied = index;
         applier.term = term;
@@ -389,13 +397,13 @@ impl Committer {
         counters.applied_index.set(index.0);
         counters.snapshot_index.set(index.0);
         counters.durable_index.set(self.log.durable_index().0);
-        self.note_synced();
+        self.publish_synced();
         counters.purged_index.set(self.log.first_index().0 - 1);
         counters.log_bytes.set(self.log.stats().bytes);
         applier.topics.notify_all();
         drop(applier);
         self.engine.topic_created.notify();
-        self.installed(permit);
+        self.reset_maintenance(permit);
         if let Some(replica) = &mut self.replica {
             replica.stamp_ms = replica.stamp_ms.max(newest_ms);
             let mut committed = replica.shared.committed.lock();
@@ -414,13 +422,13 @@ impl Committer {
     }
 
     /// Fails with `DiskFull` if a staged snapshot cannot be installed.
-    pub(crate) fn check_room_for_install(&self) -> Result<(), StoreError> {
-        self.log.check_room_for_reset()
+    pub(crate) fn check_space_for_install(&self) -> Result<(), StoreError> {
+        self.log.check_space_for_reset()
     }
 
     /// Resets the maintenance state, which refers to removed files.
-    fn installed(&mut self, _permit: &ExclusivePermit) {
-        self.read_back.marks.lock().clear();
+    fn reset_maintenance(&mut self, _permit: &ExclusivePermit) {
+        self.read_back.positions.lock().clear();
         self.replayed_bytes = 0;
         self.snapshot_at = self.log.stats().batch_bytes;
         self.register_programs();
@@ -440,7 +448,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flipped_bit_of_a_manifest_is_noticed() {
+    fn every_flipped_bit_of_a_manifest_is_detected() {
         let manifest = Manifest {
             index: LogIndex(7),
             term: 3,

@@ -1,7 +1,7 @@
 //! The lock of a store directory: one process writes to the directory at a time.
 //!
 //! The lock is an advisory `flock` on `DIR/LOCK`, which the system releases when the process ends.
-//! The text in the file tells other processes which process holds the lock.
+//! The text in the file shows other processes which process holds the lock.
 //!
 //! Invariants:
 //! - No decision depends on the text in the file.
@@ -37,14 +37,14 @@ pub struct DirLock {
     /// Closing the file releases the lock.
     file: File,
     /// Whether this process has written its text to the file.
-    named: bool,
+    has_text: bool,
 }
 
 impl Drop for DirLock {
     fn drop(&mut self) {
         // The next process that fails to get the lock must not report a process that has ended. If
         // the file cannot be emptied, only its text is stale.
-        if self.named {
+        if self.has_text {
             drop(self.file.set_len(0));
         }
     }
@@ -76,12 +76,12 @@ impl DirLock {
         wait: Duration,
         on_locked: Option<&OnLocked>,
     ) -> Result<Self, StoreError> {
-        let shown = directory.display().to_string();
+        let text = directory.display().to_string();
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
-            .map_err(StoreError::io(IoVerb::Open, &shown))?;
+            .map_err(StoreError::io(IoVerb::Open, &text))?;
         let path = directory.join(LOCK_FILE);
         let subject = path.display().to_string();
         let mut file = OpenOptions::new()
@@ -93,7 +93,7 @@ impl DirLock {
             .custom_flags(no_follow())
             .open(&path)
             .map_err(StoreError::io(IoVerb::Open, &subject))?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut announced = None;
         loop {
             match file.try_lock() {
@@ -107,7 +107,7 @@ impl DirLock {
                 }
             }
             let holder = LockHolder::read(&mut file, directory);
-            let passed = begun.elapsed();
+            let passed = started.elapsed();
             if holder.pid != 0 || passed >= WAIT_FOR_TEXT {
                 let mut waits = passed < wait;
                 if let Some(on_locked) = on_locked
@@ -117,13 +117,16 @@ impl DirLock {
                     waits &= on_locked.call(&holder);
                 }
                 if !waits {
-                    return Err(holder.refuses(shown));
+                    return Err(holder.into_error(text));
                 }
             }
             std::thread::sleep(PAUSE);
         }
         write_holder(&mut file, program).map_err(StoreError::io(IoVerb::Write, &subject))?;
-        Ok(Self { file, named: true })
+        Ok(Self {
+            file,
+            has_text: true,
+        })
     }
 
     /// Makes sure that no process writes to `directory`, without changing it. Returns `None` if
@@ -151,10 +154,13 @@ impl DirLock {
             Err(error) => return Err(StoreError::io(IoVerb::Open, &subject)(error)),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(Some(Self { file, named: false })),
+            Ok(()) => Ok(Some(Self {
+                file,
+                has_text: false,
+            })),
             Err(TryLockError::WouldBlock) => {
-                let shown = directory.display().to_string();
-                Err(LockHolder::read(&mut file, directory).refuses(shown))
+                let text = directory.display().to_string();
+                Err(LockHolder::read(&mut file, directory).into_error(text))
             }
             Err(TryLockError::Error(error)) => Err(StoreError::io(IoVerb::Lock, &subject)(error)),
         }
@@ -190,7 +196,7 @@ impl LockHolder {
         }
     }
 
-    fn refuses(self, directory: String) -> StoreError {
+    fn into_error(self, directory: String) -> StoreError {
         StoreError::Locked {
             directory,
             pid: self.pid,

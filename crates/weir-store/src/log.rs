@@ -58,7 +58,7 @@ pub(crate) fn batch_bytes(payload: usize) -> u64 {
 }
 
 /// Bytes at the end of a segment that are reserved for marks.
-const MARK_ROOM: u64 = 8 * SECTOR_BYTES;
+const MARK_RESERVE_BYTES: u64 = 8 * SECTOR_BYTES;
 /// Number of masks that are tried for a payload; one is nearly always enough.
 const MASKS_TRIED: u64 = 64;
 /// Zeros ahead save time only if many syncs fall into them. A batch longer than `zero_ahead_bytes`
@@ -88,7 +88,7 @@ pub struct LogStats {
     /// Data syncs of segment files.
     pub syncs: u64,
     /// Segments created.
-    pub segments_made: u64,
+    pub segments_created: u64,
     /// Payloads stored under a mask.
     pub masked: u64,
 }
@@ -258,7 +258,7 @@ impl Log {
         let Some(extent) = extent_bytes(payload_bytes) else {
             unreachable!("a payload of at most PAYLOAD_BYTES_MAX bytes has an extent");
         };
-        self.make_room(extent, MARK_ROOM)?;
+        self.ensure_space(extent, MARK_RESERVE_BYTES)?;
         let index = self.last_index + 1;
         let batch = BatchFields {
             kind: Kind::Data,
@@ -360,7 +360,7 @@ impl Log {
         if self.open_mark_due {
             self.write_open_mark()?;
         }
-        self.make_room(SECTOR_BYTES, SECTOR_BYTES)?;
+        self.ensure_space(SECTOR_BYTES, SECTOR_BYTES)?;
         let epoch = self.epoch + 1;
         let batch = BatchFields {
             kind: Kind::Truncate,
@@ -417,13 +417,13 @@ impl Log {
         };
         self.poison_on_failure(|log| write_start(&*log.disk, &start))?;
         self.start = start;
-        let gone = {
+        let removed = {
             let mut view = self.shared.write();
             view.purged_index = index.0;
             view.purged_term = term;
             view.drop_front(count)
         };
-        self.remove_segments(&gone)
+        self.remove_segments(&removed)
     }
 
     /// Highest index up to `limit` that a purge can remove while it retains the newest `keep_bytes`
@@ -445,8 +445,8 @@ impl Log {
             through = segment.header.next_index - 1;
         }
         let through = through.min(limit.0).min(self.durable_index);
-        let goes = through > view.purged_index && view.purgeable(through) > 0;
-        goes.then_some(LogIndex(through))
+        let removes_segment = through > view.purged_index && view.purgeable(through) > 0;
+        removes_segment.then_some(LogIndex(through))
     }
 
     /// Removes every entry. The next entry will have index `next_index`, after an entry of term
@@ -514,20 +514,20 @@ impl Log {
         self.durable_index = last_index;
         self.last_term = term;
         self.last_kind = Some(Kind::Reset);
-        let gone = {
+        let removed = {
             let mut view = self.shared.write();
             view.reset(last_index, term);
             let before = view.segments.len().saturating_sub(1);
             view.drop_front(before)
         };
         self.shared.raise_generation();
-        self.remove_segments(&gone)
+        self.remove_segments(&removed)
     }
 
     /// Size in bytes of the segment that a reset creates.
     fn reset_bytes(&self) -> u64 {
         let first = self.options.segment_bytes_first;
-        next_segment_bytes(0, first, self.options.segment_bytes_max, MARK_ROOM)
+        next_segment_bytes(0, first, self.options.segment_bytes_max, MARK_RESERVE_BYTES)
     }
 
     /// Bytes that must be free for a reset, including the reserve.
@@ -537,7 +537,7 @@ impl Log {
     }
 
     /// Fails with `DiskFull` if there is not enough space for a reset.
-    pub(crate) fn check_room_for_reset(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_space_for_reset(&self) -> Result<(), StoreError> {
         self.enough_space(self.reset_bytes())
     }
 
@@ -545,10 +545,10 @@ impl Log {
     /// idle. A no-op if no entry was written since the last seal.
     pub fn seal(&mut self) -> Result<(), StoreError> {
         self.sync()?;
-        let due = self.last_kind.is_some_and(Kind::matters);
-        // A seal is not worth a new segment, or the last room for marks.
-        let room = self.position + MARK_ROOM / 2 <= self.segment.header.file_bytes;
-        if !due || !room {
+        let is_due = self.last_kind.is_some_and(Kind::changes_entries);
+        // A seal does not justify a new segment, and must not use the last space for marks.
+        let has_space = self.position + MARK_RESERVE_BYTES / 2 <= self.segment.header.file_bytes;
+        if !is_due || !has_space {
             return Ok(());
         }
         self.write_mark(Kind::Seal, self.epoch)?;
@@ -558,7 +558,7 @@ impl Log {
     /// Closes the log cleanly: makes everything durable and writes the clean mark.
     pub fn close(mut self) -> Result<(), StoreError> {
         self.sync()?;
-        match self.make_room(SECTOR_BYTES, SECTOR_BYTES) {
+        match self.ensure_space(SECTOR_BYTES, SECTOR_BYTES) {
             // All entries are durable. Without the mark, the next open only checks more.
             Err(StoreError::DiskFull { .. }) => return Ok(()),
             Err(error) if error.lacks_descriptors() => return Ok(()),
@@ -634,25 +634,25 @@ impl Log {
 
     /// Waits for the background sync, if one is running.
     fn join_background_sync(&mut self) -> Result<(), StoreError> {
-        let Some(under_way) = self.background_sync.take() else {
+        let Some(running) = self.background_sync.take() else {
             return Ok(());
         };
-        let result = under_way
+        let result = running
             .thread
             .join()
             .unwrap_or_else(|_| Err(std::io::Error::other("the sync thread panicked")));
         result
-            .map_err(StoreError::io(IoVerb::Sync, &under_way.path))
+            .map_err(StoreError::io(IoVerb::Sync, &running.path))
             .map_err(|error| self.poison(error))?;
-        if self.durable_sequence < under_way.sequence {
-            self.durable_sequence = under_way.sequence;
-            self.durable_index = self.durable_index.max(under_way.index.min(self.last_index));
+        if self.durable_sequence < running.sequence {
+            self.durable_sequence = running.sequence;
+            self.durable_index = self.durable_index.max(running.index.min(self.last_index));
         }
         Ok(())
     }
 
-    /// Writes one batch at the end and returns its position. Of the log's state, only the position
-    /// and the sequence change.
+    /// Writes one batch at the end and returns its position. Changes only the position and the
+    /// sequence of the state of the log.
     fn write_batch(
         &mut self,
         fields: &BatchFields,
@@ -662,14 +662,14 @@ impl Log {
         let segment = Arc::clone(&self.segment);
         let position = self.position;
         let sequence = self.sequence + 1;
-        let place = &segment.header;
+        let segment_header = &segment.header;
         let mut header = BatchHeader {
             payload_bytes,
             count: fields.count,
             durable_before: self.durable_sequence,
             payload_crc: crc_parts(parts),
             ..mark_header(
-                place,
+                segment_header,
                 fields.kind,
                 position,
                 sequence,
@@ -689,7 +689,7 @@ impl Log {
         if counted.one_bit > 0 {
             masked = parts.concat();
             for number in 1..=MASKS_TRIED {
-                let mask = mask_to_try(place.salt, sequence, number);
+                let mask = mask_to_try(segment_header.salt, sequence, number);
                 apply_mask(&mut masked, header.mask ^ mask, 0);
                 header.mask = mask;
                 counted = count(&[&masked]);
@@ -700,7 +700,7 @@ impl Log {
             self.stats.masked += 1;
         }
         header.zero_sectors = counted.zero;
-        let bytes = header.encode(place.salt);
+        let bytes = header.encode(segment_header.salt);
         let end = header.end();
         let stored = [&masked[..]];
         let stored = if header.mask == 0 { parts } else { &stored };
@@ -727,9 +727,9 @@ impl Log {
         payload_bytes: u64,
     ) -> Result<(), StoreError> {
         let step = self.options.zero_ahead_bytes;
-        let short = end - position <= step / ZERO_AHEAD_PART;
+        let is_short = end - position <= step / ZERO_AHEAD_PART;
         let mut written_end = end;
-        if !short {
+        if !is_short {
             self.ahead_bytes = step / ZERO_AHEAD_PART;
         } else if end > self.zeroed && self.ahead_bytes > 0 {
             written_end = end
@@ -756,7 +756,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a mark. The caller must have made room for it.
+    /// Writes a mark. The caller must have called `ensure_space`.
     fn write_mark(&mut self, kind: Kind, epoch: u64) -> Result<(), StoreError> {
         let (index, term) = (self.last_index, self.last_term);
         self.write_batch(
@@ -776,7 +776,7 @@ impl Log {
     }
 
     fn write_open_mark(&mut self) -> Result<(), StoreError> {
-        self.make_room(SECTOR_BYTES, SECTOR_BYTES)?;
+        self.ensure_space(SECTOR_BYTES, SECTOR_BYTES)?;
         self.write_mark(Kind::Open, self.epoch + 1)?;
         self.open_mark_due = false;
         self.sync()
@@ -803,10 +803,10 @@ impl Log {
         })
     }
 
-    /// Makes sure that a batch of `extent` bytes and `room` more bytes fit into the current
+    /// Ensures that a batch of `extent` bytes and `reserve` more bytes fit into the current
     /// segment. Switches to the next segment if they do not fit.
-    fn make_room(&mut self, extent: u64, room: u64) -> Result<(), StoreError> {
-        let end = self.position.saturating_add(extent).saturating_add(room);
+    fn ensure_space(&mut self, extent: u64, reserve: u64) -> Result<(), StoreError> {
+        let end = self.position.saturating_add(extent).saturating_add(reserve);
         if end <= self.segment.header.file_bytes {
             Ok(())
         } else {
@@ -829,8 +829,9 @@ impl Log {
             self.options.segment_bytes_first,
             self.options.segment_bytes_max,
         );
-        let least = next_segment_bytes(0, 0, 0, extent.saturating_add(MARK_ROOM));
-        let usual = next_segment_bytes(total, first, max, extent.saturating_add(MARK_ROOM));
+        let marked = extent.saturating_add(MARK_RESERVE_BYTES);
+        let least = next_segment_bytes(0, 0, 0, marked);
+        let usual = next_segment_bytes(total, first, max, marked);
         let file_bytes = if self.enough_space(usual).is_ok() {
             usual
         } else {
@@ -869,8 +870,7 @@ impl Log {
         Ok(())
     }
 
-    /// Header of the segment after the current one. The next batch is the roll mark of the current
-    /// one.
+    /// Header of the next segment. The next batch is the roll mark of the current segment.
     fn next_header(&self, file_bytes: u64) -> SegmentHeader {
         SegmentHeader {
             repair: false,
@@ -899,7 +899,7 @@ impl Log {
         self.next_segment_id += 1;
         self.position = FIRST_POSITION;
         self.zeroed = FIRST_POSITION;
-        self.stats.segments_made += 1;
+        self.stats.segments_created += 1;
     }
 
     fn enough_space(&self, bytes: u64) -> Result<(), StoreError> {
@@ -917,12 +917,12 @@ impl Log {
         Ok(())
     }
 
-    fn remove_segments(&mut self, gone: &[Arc<SegmentView>]) -> Result<(), StoreError> {
-        if gone.is_empty() {
+    fn remove_segments(&mut self, removed: &[Arc<SegmentView>]) -> Result<(), StoreError> {
+        if removed.is_empty() {
             return Ok(());
         }
         self.poison_on_failure(|log| {
-            for segment in gone {
+            for segment in removed {
                 log.disk
                     .remove(&segment.path)
                     .map_err(StoreError::io(IoVerb::Remove, &segment.path))?;

@@ -24,6 +24,7 @@ use crate::topic::files::path as segment_path;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
+
 /// The contents of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupReport {
@@ -126,7 +127,7 @@ impl Store {
     /// no incomplete copy at `target`.
     pub fn backup(&self, target: &Path) -> Result<BackupReport, StoreError> {
         let permit = self.maintenance.acquire();
-        empty(target)?;
+        check_empty(target)?;
         let index = self.checkpoint_under(&permit)?;
         self.maintenance_handle().read_back(index, &permit)?;
         let mut report = build_and_rename(target, &self.engine.identity, |copy| {
@@ -139,7 +140,7 @@ impl Store {
 }
 
 /// Checks that a directory is empty or does not exist.
-fn empty(target: &Path) -> Result<(), StoreError> {
+fn check_empty(target: &Path) -> Result<(), StoreError> {
     let text = target.display().to_string();
     let mut names = match target.read_dir() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -158,7 +159,7 @@ pub(crate) fn build_and_rename<T>(
     identity: &Identity,
     build: impl FnOnce(&Arc<dyn Disk>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    empty(target)?;
+    check_empty(target)?;
     let text = target.display().to_string();
     let io = |verb| StoreError::io(verb, &text);
     let partial = partial_name(target, identity);
@@ -170,12 +171,12 @@ pub(crate) fn build_and_rename<T>(
         std::fs::remove_dir_all(&partial).map_err(io(IoVerb::Remove))?;
     }
     let copy = FileDisk::open(&partial).map_err(io(IoVerb::Open))?;
-    let made = build(&(Arc::new(copy) as Arc<dyn Disk>));
-    if made.is_err() {
+    let built = build(&(Arc::new(copy) as Arc<dyn Disk>));
+    if built.is_err() {
         // Remove an incomplete copy: the failure may have been a lack of space.
         drop(std::fs::remove_dir_all(&partial));
     }
-    let made = made?;
+    let built = built?;
     if target.exists() {
         std::fs::remove_dir(target).map_err(io(IoVerb::Remove))?;
     }
@@ -185,7 +186,7 @@ pub(crate) fn build_and_rename<T>(
         .filter(|parent| !parent.as_os_str().is_empty());
     let parent = FileDisk::open(parent.unwrap_or(Path::new("."))).map_err(io(IoVerb::Open))?;
     parent.sync_dir("").map_err(io(IoVerb::Sync))?;
-    Ok(made)
+    Ok(built)
 }
 
 /// Name of the directory in which a backup is built. It is beside its target, and unique to this
@@ -197,8 +198,8 @@ fn partial_name(target: &Path, identity: &Identity) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copies the identity, snapshot and segments, and creates an empty log after them. The copy is no
-/// node: its snapshot has no members of a cluster.
+/// Copies the identity, snapshot and segments, and creates an empty log after them. The copy is not
+/// a node of a cluster: its snapshot has no members.
 fn copy_state(
     from: &dyn Disk,
     to: &Arc<dyn Disk>,
@@ -213,15 +214,15 @@ fn copy_state(
     let store_id = engine.identity.store_id;
     let mut state = Snapshot::read(from, store_id, index, 0, engine.host.as_ref())?;
     state.membership = None;
-    let make = |dir: &str| {
+    let create_dir = |dir: &str| {
         to.create_dir(dir)
             .map_err(StoreError::io(IoVerb::Open, dir))
     };
     engine.identity.prepare(&**to)?;
-    make("topics")?;
+    create_dir("topics")?;
     for (id, list) in &state.topics {
         let dir = crate::topic::files::directory(*id);
-        make(&dir)?;
+        create_dir(&dir)?;
         for entry in &list.segments {
             let path = segment_path(*id, entry.number);
             report.bytes += copy(from, &**to, &path, entry.bytes)?;
@@ -230,7 +231,7 @@ fn copy_state(
         to.sync_dir(&dir)
             .map_err(StoreError::io(IoVerb::Sync, &dir))?;
     }
-    make(snapshot::DIRECTORY)?;
+    create_dir(snapshot::DIRECTORY)?;
     report.bytes += state.write(&**to, store_id)?;
     report.files += 1;
     for dir in ["topics", snapshot::DIRECTORY] {

@@ -49,7 +49,7 @@ impl MaintenanceHandle {
     ) -> Result<T, StoreError> {
         let (sender, answer) = mpsc::sync_channel(1);
         self.send(move |committer: &mut Committer| {
-            // The send fails if the caller has gone; the result is then not needed.
+            // The send fails if the caller no longer waits; the result is then not needed.
             drop(sender.send(work(committer)));
         })?;
         answer.recv().map_err(|_| StoreError::Closed)

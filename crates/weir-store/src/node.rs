@@ -139,7 +139,7 @@ pub(crate) struct NodeFiles {
 }
 
 /// The error for an open that does not name the node of the directory.
-pub(crate) fn refuse_node(node: u64) -> StoreError {
+pub(crate) fn node_refused(node: u64) -> StoreError {
     let why = format!(
         "this directory is node {node} of a cluster; open it as that node, or read it with \
          `weir verify`"
@@ -186,7 +186,7 @@ pub(crate) fn node_files(
         }
     };
     if vote.node != options.node {
-        return Err(refuse_node(vote.node));
+        return Err(node_refused(vote.node));
     }
     if ![0, vote.incarnation].contains(&options.incarnation) {
         let why = format!(

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use weir_core::ProgramHost;
 use weir_core::intention::IntentionLimits;
-use weir_core::limits::FUEL_OPTION_MAX_DEFAULT;
 #[cfg(doc)]
 use weir_core::limits::FUEL_DEFAULT;
+use weir_core::limits::FUEL_OPTION_MAX_DEFAULT;
 
 use crate::clock::{Clock, SystemClock};
 use crate::lock::OnLocked;
@@ -26,7 +26,7 @@ pub enum Durability {
     /// loses at most the writes of this time.
     Interval(Duration),
     /// Acknowledged after the write of its batch. The log is not synced before the store is closed.
-    /// A power cut can lose all writes since the open; the death of the process loses none.
+    /// A power cut can lose all writes since the open; a killed process loses none.
     Memory,
 }
 

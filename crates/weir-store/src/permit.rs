@@ -12,7 +12,7 @@ pub(crate) struct Exclusive {
     free: Condvar,
 }
 
-/// The permit; dropping it releases it.
+/// The permit. Dropping this value releases the permit.
 #[derive(Debug)]
 pub(crate) struct ExclusivePermit(Arc<Exclusive>);
 

@@ -102,7 +102,7 @@ impl Waiters {
                 .report_fuel(&engine.machine, &pending, time_ms, outcomes);
             complete_waiters(outcomes, &mut pending.waiters);
             engine.queue.recycle(pending);
-            engine.queue.concluded();
+            engine.queue.completed();
         }
     }
 
@@ -135,7 +135,7 @@ impl Waiters {
                 slot.complete(Err(error()));
             }
             engine.queue.recycle(pending);
-            engine.queue.concluded();
+            engine.queue.completed();
         }
     }
 }

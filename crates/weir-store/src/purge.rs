@@ -99,13 +99,13 @@ impl MaintenanceHandle {
     /// Returns the bytes of the blocks that were not read back yet.
     fn unread_bytes(&self) -> u64 {
         let topics = self.engine.topics.read().clone();
-        let marks = self.read_back.marks.lock();
+        let positions = self.read_back.positions.lock();
         let mut bytes = 0;
         for files in &topics {
             let contents = files.contents.read();
             let unread = contents.blocks.iter().filter(|block| {
                 end_of(files, block).is_some_and(|(segment, end)| {
-                    marks.get(&segment).is_none_or(|before| *before < end)
+                    positions.get(&segment).is_none_or(|before| *before < end)
                 })
             });
             bytes += unread.map(|block| u64::from(block.bytes)).sum::<u64>();
@@ -142,7 +142,7 @@ impl MaintenanceHandle {
                 let Some((segment, end)) = end_of(files, block) else {
                     continue;
                 };
-                let before = self.read_back.marks.lock().get(&segment).copied();
+                let before = self.read_back.positions.lock().get(&segment).copied();
                 if before.is_some_and(|before| before >= end) {
                     continue;
                 }
@@ -152,7 +152,7 @@ impl MaintenanceHandle {
                 if checked.is_err() {
                     files.wait_installed();
                 }
-                let mut marks = self.read_back.marks.lock();
+                let mut positions = self.read_back.positions.lock();
                 if !self.engine.has_installed(installs) {
                     return Ok(false);
                 }
@@ -161,8 +161,8 @@ impl MaintenanceHandle {
                     Err(_) if files.is_replaced(block) => continue,
                     checked => drop(checked?),
                 }
-                marks.insert(segment, end);
-                drop(marks);
+                positions.insert(segment, end);
+                drop(positions);
                 bytes += u64::from(block.bytes);
                 if self.engine.queue.is_shut() || !self.read_back.pause(start, bytes) {
                     return Ok(false);
@@ -182,14 +182,14 @@ impl MaintenanceHandle {
                 let Some((segment, end)) = end_of(files, block) else {
                     continue;
                 };
-                let before = self.read_back.marks.lock().get(&segment).copied();
+                let before = self.read_back.positions.lock().get(&segment).copied();
                 if before.is_none_or(|before| before < end) {
                     files.load(block)?;
                 }
                 found.insert(segment, end);
             }
         }
-        *self.read_back.marks.lock() = found;
+        *self.read_back.positions.lock() = found;
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl MaintenanceHandle {
         permit: &ExclusivePermit,
     ) -> Result<(), StoreError> {
         snapshot::check(&*self.disk, self.engine.identity.store_id, index)?;
-        self.read_back.marks.lock().clear();
+        self.read_back.positions.lock().clear();
         self.read_back_blocks(permit)
     }
 }

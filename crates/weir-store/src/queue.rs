@@ -135,7 +135,7 @@ struct Inner {
 pub(crate) struct Queue {
     inner: Mutex<Inner>,
     work: Condvar,
-    room: Condvar,
+    space: Condvar,
     limits: IntentionLimits,
     /// Maximum number of batches that a log provider has at a time. Unbounded without a provider.
     in_flight_max: AtomicUsize,
@@ -345,7 +345,7 @@ impl Queue {
         Self {
             inner,
             work: Condvar::new(),
-            room: Condvar::new(),
+            space: Condvar::new(),
             limits,
             in_flight_max: AtomicUsize::new(usize::MAX),
             one_call_per_batch,
@@ -392,7 +392,7 @@ impl Queue {
                 // Deferred calls have not woken the thread; it must take them to free space.
                 self.work.notify_one();
             }
-            self.room.wait(&mut inner);
+            self.space.wait(&mut inner);
         };
         if let Some(shut) = inner.refuses(notify) {
             return Err(shut.error());
@@ -430,8 +430,8 @@ impl Queue {
                 && last.calls + plan.calls <= QUICK_CALLS_MAX
         });
         if !fits {
-            let fresh = inner.spare();
-            inner.batches.push_back(fresh);
+            let batch = inner.spare();
+            inner.batches.push_back(batch);
         }
         let Some(last) = inner.batches.back_mut() else {
             unreachable!("a batch was just pushed");
@@ -472,7 +472,7 @@ impl Queue {
             parts.push(Part::new(&inner.slow, part.0, costs.0));
             rest = (part.1, costs.1);
         }
-        let begins: Vec<(&str, u64)> = intentions
+        let starts: Vec<(&str, u64)> = intentions
             .iter()
             .zip(&costs)
             .filter(|(_, cost)| cost.is_slow)
@@ -521,15 +521,15 @@ impl Queue {
         if let Some((last, _)) = batches.last_mut() {
             last.prepared.extend(prepared.programs);
         }
-        let whole = (batches.len() > 1).then(|| inner.slow.divide());
+        let divided_call = (batches.len() > 1).then(|| inner.slow.divide());
         let answers = answer.split(batches.len());
         for ((mut pending, mut part), answer) in batches.into_iter().zip(answers) {
-            part.names.whole = whole;
+            part.names.divided_call = divided_call;
             pending.waiters.push((count(part.intentions), answer));
             inner.slow_bytes += pending.builder.bytes();
             inner.slow.push(pending, part.names, part.flow, part.fuel);
         }
-        for (topic, fuel_max) in begins {
+        for (topic, fuel_max) in starts {
             inner.costs.starting(topic, fuel_max);
         }
         Ok(())
@@ -584,9 +584,9 @@ impl Queue {
     }
 
     /// Takes everything in the quick lane, with at most [`QUICK_CALLS_MAX`] calls of programs.
-    /// After `slow_in`, also takes batches of the slow lane for one sync. Blocks up to `patience`
-    /// while there is no work; `None` is no limit.
-    pub(crate) fn take(&self, patience: Option<Duration>, slow_in: Duration) -> Work {
+    /// After `slow_after`, also takes batches of the slow lane for one sync. Blocks up to
+    /// `patience` while there is no work; `None` is no limit.
+    pub(crate) fn take(&self, patience: Option<Duration>, slow_after: Duration) -> Work {
         let since = Instant::now();
         let mut inner = self.inner.lock();
         let in_flight_max = self.in_flight_max.load(Ordering::Relaxed);
@@ -595,20 +595,20 @@ impl Queue {
         let slow_is_due = |inner: &Inner| {
             inner.slow.is_ready()
                 && !is_held(inner)
-                && (inner.shut.is_some() || since.elapsed() >= slow_in)
+                && (inner.shut.is_some() || since.elapsed() >= slow_after)
         };
         while (inner.batches.is_empty() || is_held(&inner))
             && inner.tasks == 0
             && !slow_is_due(&inner)
             && !inner.shut.as_ref().is_some_and(ShutReason::is_closed)
         {
-            let slow_in = (inner.slow.is_ready() && !is_held(&inner)).then_some(slow_in);
+            let slow_after = (inner.slow.is_ready() && !is_held(&inner)).then_some(slow_after);
             let passed = since.elapsed();
             let is_over = patience.is_some_and(|patience| passed >= patience);
             if is_over {
                 break;
             }
-            let time = [patience, slow_in].into_iter().flatten().min();
+            let time = [patience, slow_after].into_iter().flatten().min();
             inner.asleep = true;
             match time {
                 None => self.work.wait(&mut inner),
@@ -641,7 +641,7 @@ impl Queue {
             shut: inner.shut.clone(),
         };
         drop(inner);
-        self.room.notify_all();
+        self.space.notify_all();
         work
     }
 
@@ -656,7 +656,7 @@ impl Queue {
     }
 
     /// Counts a batch that a log provider has completed.
-    pub(crate) fn concluded(&self) {
+    pub(crate) fn completed(&self) {
         let mut inner = self.inner.lock();
         assert!(inner.in_flight > 0, "each admitted batch is answered once");
         inner.in_flight -= 1;
@@ -733,7 +733,7 @@ impl Queue {
         let batches = std::mem::take(&mut inner.batches);
         let slow = inner.refuse_slow(true);
         drop(inner);
-        self.room.notify_all();
+        self.space.notify_all();
         refuse(batches, why);
         refuse(slow, why);
     }
@@ -748,7 +748,7 @@ impl Queue {
         let slow = inner.refuse_slow(false);
         drop(inner);
         refuse(slow, &ShutReason::Closed);
-        self.room.notify_all();
+        self.space.notify_all();
     }
 
     /// Whether calls are rejected.
@@ -768,7 +768,7 @@ impl Queue {
         drop(inner);
         refuse(slow, why);
         self.work.notify_one();
-        self.room.notify_all();
+        self.space.notify_all();
     }
 }
 

@@ -17,7 +17,7 @@ const BYTES_PER_S: u64 = 64 << 20;
 /// positions stay valid: segments are append-only, and segment numbers are never reused.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBack {
-    pub(crate) marks: Mutex<BTreeMap<(TopicId, u32), u64>>,
+    pub(crate) positions: Mutex<BTreeMap<(TopicId, u32), u64>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stopped: Mutex<bool>,
     changed: Condvar,
@@ -27,8 +27,8 @@ impl ReadBack {
     /// Runs `work` on a new thread. A no-op if the thread already runs, or after `stop`.
     pub(crate) fn begin(&self, work: impl FnOnce() + Send + 'static) {
         let mut thread = self.thread.lock();
-        let runs = thread.as_ref().is_some_and(|thread| !thread.is_finished());
-        if runs || *self.stopped.lock() {
+        let is_running = thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        if is_running || *self.stopped.lock() {
             return;
         }
         let name = "weir-read-back".to_owned();

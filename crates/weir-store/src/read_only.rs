@@ -23,7 +23,7 @@ use crate::disk::{Disk, ReadOnlyDisk};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::identity::{self, Identity};
-use crate::install::Pending;
+use crate::install::PendingInstall;
 use crate::log::LogReaders;
 use crate::options::OpenOptions;
 use crate::recovery::{self, OpenReport};
@@ -47,7 +47,7 @@ pub(crate) struct Parts {
 /// Reads the state of the store on `disk`. Another process may write to the disk.
 pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts, StoreError> {
     let mut same = 0;
-    let mut before = String::new();
+    let mut previous = String::new();
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -57,8 +57,8 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts,
             Err(error) => return Err(error),
         };
         let text = error.to_string();
-        same = if text == before { same + 1 } else { 1 };
-        before = text;
+        same = if text == previous { same + 1 } else { 1 };
+        previous = text;
         if same == SAME_MAX {
             return Err(error);
         }
@@ -74,7 +74,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts,
 fn attempt(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Parts, StoreError> {
     let missing = || StoreError::Missing { what: "store" };
     let identity = Identity::read(&**disk, identity::PATH)?.ok_or_else(missing)?;
-    let pending = Pending::find(disk, &identity.store_id)?;
+    let pending = PendingInstall::find(disk, &identity.store_id)?;
     let disk = pending.as_ref().map_or(disk, |pending| &pending.disk);
     let disk = Arc::new(ReadOnlyDisk::new(Arc::clone(disk)));
     let files = Arc::new(FileCache::new(disk));

@@ -266,8 +266,8 @@ impl TopicReader {
         };
         self.next = from.max(1);
         loop {
-            let mut at = self.clone().or_earliest();
-            let Some(page) = at.next_page()? else {
+            let mut reader = self.clone().or_earliest();
+            let Some(page) = reader.next_page()? else {
                 return Ok(());
             };
             for record in &page {
@@ -277,7 +277,7 @@ impl TopicReader {
                     return Ok(());
                 }
             }
-            self.next = at.next;
+            self.next = reader.next;
         }
     }
 }
@@ -300,7 +300,7 @@ enum WaitSource {
 impl fmt::Debug for WaitSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TopicCreated(_) => "arrivals",
+            Self::TopicCreated(_) => "topic created",
             Self::Topic(_) => "topic",
         })
     }
@@ -317,8 +317,8 @@ impl WaitSource {
 
 impl Changed {
     fn unregister(&mut self) {
-        if let Some((place, id)) = self.registration.take() {
-            place.signal().forget(id);
+        if let Some((source, id)) = self.registration.take() {
+            source.signal().cancel(id);
         }
     }
 }
@@ -334,7 +334,7 @@ impl Future for Changed {
             match engine.topic_created.watch(found, context.waker()) {
                 Registration::Found => {}
                 Registration::Closed => return Poll::Ready(false),
-                Registration::Waits(id) => {
+                Registration::Registered(id) => {
                     self.registration = Some((WaitSource::TopicCreated(engine), id));
                     return Poll::Pending;
                 }
@@ -346,7 +346,7 @@ impl Future for Changed {
         match files.watch_past(self.after, context.waker()) {
             Registration::Found => Poll::Ready(true),
             Registration::Closed => Poll::Ready(false),
-            Registration::Waits(id) => {
+            Registration::Registered(id) => {
                 self.registration = Some((WaitSource::Topic(files), id));
                 Poll::Pending
             }

@@ -2,7 +2,7 @@
 //! snapshot.
 //!
 //! The log determines which writes were acknowledged. A damaged snapshot or topic segment is set
-//! aside and reported, if the log reaches back far enough to derive the state without it. If the
+//! aside and reported, if the log has enough entries to derive the state without it. If the
 //! log was purged, the snapshot is the only copy, and the open fails.
 //!
 //! Invariant: no file is deleted because another one is missing.
@@ -28,10 +28,10 @@ use crate::engine::{Counters, Engine, Positions};
 use crate::error::{IoVerb, StoreError};
 use crate::fair_lock::FairRwLock;
 use crate::identity::{self, Identity};
-use crate::install::{self, Pending};
+use crate::install::{self, PendingInstall};
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders, Recovery, batch_bytes};
 use crate::node::files::CommittedFile;
-use crate::node::{NodeFiles, NodeOptions, files, node_files, refuse_node};
+use crate::node::{NodeFiles, NodeOptions, files, node_files, node_refused};
 use crate::options::{Durability, OpenOptions, OpenProgress};
 use crate::queue::{Queue, fuel_of};
 use crate::replay::{Ahead, AppliedMembership, Replay, compile_restored};
@@ -67,7 +67,7 @@ pub struct OpenReport {
     pub clock: ClockReport,
 }
 
-/// Derives the state of a directory, and creates everything that the commit thread owns.
+/// Derives the state of a directory, and creates the state that the commit thread owns.
 ///
 /// With `node`, opens the directory as this node of a cluster, and returns the files of the node.
 pub(crate) fn recover(
@@ -82,7 +82,7 @@ pub(crate) fn recover(
     if node.is_none()
         && let Some((node, _)) = files::node_of(&*disk, identity.store_id)?
     {
-        return Err(refuse_node(node));
+        return Err(node_refused(node));
     }
     let defaults = LogOptions::default();
     let synced = options.durability.is_synced();
@@ -120,15 +120,15 @@ pub(crate) fn recover(
     let mut start = base.start(&mut report)?;
     let found = segments_on_disk(&*disk)?;
     start.skip_numbers(&found);
-    let begun = Instant::now();
+    let started = Instant::now();
     let through = match &node_files {
         Some(files) => committed_through(&readers, files.committed.newest)?.max(start.index),
         None => log.last_index(),
     };
     let replayed_bytes = replay(&readers, &mut start, through, &mut report, options)?;
     let mut replayed = ReplayCost::default();
-    replayed.add(report.replayed_fuel, begun.elapsed());
-    sweep(&*disk, &start.lists, &found, &report)?;
+    replayed.add(report.replayed_fuel, started.elapsed());
+    remove_unneeded_files(&*disk, &start.lists, &found, &report)?;
     let Start {
         engine,
         topics,
@@ -137,7 +137,7 @@ pub(crate) fn recover(
     } = start;
     start_clock(&engine, &*disk, options, &mut report);
     let term = match node {
-        // The log knows this term: the entry is in the log, or is the newest purged entry. A
+        // The log has this term: the entry is in the log, or is the newest purged entry. A
         // snapshot outside of the log was rejected.
         Some(_) => log.term_at(through).ok_or_else(|| {
             let what = "the term of the newest applied entry is missing";
@@ -178,7 +178,7 @@ fn committed_through(
 pub(crate) fn read(
     files: &Arc<FileCache>,
     identity: &Identity,
-    pending: Option<&Pending>,
+    pending: Option<&PendingInstall>,
     options: &OpenOptions,
 ) -> Result<(Arc<Engine>, LogReaders, OpenReport), StoreError> {
     let disk: &Arc<dyn Disk> = &(Arc::clone(files) as Arc<dyn Disk>);
@@ -211,14 +211,14 @@ pub(crate) fn read(
 /// Creates the clock, and starts it if its wall clock is known.
 fn start_clock(engine: &Engine, disk: &dyn Disk, options: &OpenOptions, report: &mut OpenReport) {
     let newest_ms = engine.machine.read().time_ms();
-    let noted_ms = clock_moves::read(disk);
+    let recorded_ms = clock_moves::read(disk);
     let start_ms_max = if options.believe_clock {
-        if noted_ms > 0 && !disk.is_read_only() {
+        if recorded_ms > 0 && !disk.is_read_only() {
             clock_moves::remove(disk);
         }
         u64::MAX
     } else {
-        CLOSED_MS_MAX.saturating_sub(noted_ms)
+        CLOSED_MS_MAX.saturating_sub(recorded_ms)
     };
     let clock = StoreClock::new(Arc::clone(&options.clock), newest_ms, start_ms_max);
     report.clock = clock_moves::start(&clock, newest_ms, disk).unwrap_or_default();
@@ -303,9 +303,9 @@ impl RecoveryInputs<'_> {
         let seed = options
             .seed
             .unwrap_or_else(|| RandomState::new().build_hasher().finish());
-        let whole = log.first_index() <= LogIndex(1);
-        let marks = disk.list("").map_err(StoreError::io(IoVerb::List, "."))?;
-        let rebuild = whole && marks.iter().any(|name| name == REBUILD_MARK);
+        let log_is_complete = log.first_index() <= LogIndex(1);
+        let names = disk.list("").map_err(StoreError::io(IoVerb::List, "."))?;
+        let rebuild = log_is_complete && names.iter().any(|name| name == REBUILD_MARK);
         for index in self.snapshots.iter().copied() {
             if index > log.last_index() {
                 // The log was synced before the snapshot was written, so the log lost entries.
@@ -338,7 +338,7 @@ impl RecoveryInputs<'_> {
                 Err(error) => return Err(error),
             }
         }
-        if !whole {
+        if !log_is_complete {
             let file = snapshot::path(LogIndex(log.first_index().0 - 1));
             let missing =
                 StoreError::damage(&file, 0, "there is no snapshot at the start of the log", 0);
@@ -413,7 +413,12 @@ fn attach(
     for (id, list) in &snapshot.topics {
         let writer = topics.writers.get_mut(id.index()).ok_or_else(|| {
             let file = snapshot::path(snapshot.index);
-            StoreError::damage(&file, 512, "a topic of the machine", 0)
+            StoreError::damage(
+                &file,
+                512,
+                "the list of segments has a topic that the machine lacks",
+                0,
+            )
         })?;
         writer.attach(list)?;
     }
@@ -455,7 +460,7 @@ fn segments_on_disk(disk: &dyn Disk) -> Result<Vec<(TopicId, u32)>, StoreError> 
 /// Removes files that the state does not need: segments that existed before the replay and are not
 /// listed, unfinished snapshots, and the rebuild mark. Moves the snapshots that were set aside to
 /// `cut/`. Called only after a successful replay.
-fn sweep(
+fn remove_unneeded_files(
     disk: &dyn Disk,
     lists: &[(TopicId, SegmentList)],
     found: &[(TopicId, u32)],
@@ -495,8 +500,8 @@ fn sweep(
         disk.create_dir("cut")
             .map_err(StoreError::io(IoVerb::Open, "cut"))?;
         let name = path.rsplit('/').next().unwrap_or(path);
-        let kept = format!("cut/{name}");
-        disk.rename(path, &kept)
+        let target = format!("cut/{name}");
+        disk.rename(path, &target)
             .map_err(StoreError::io(IoVerb::Rename, path))?;
     }
     let root = disk.list("").map_err(StoreError::io(IoVerb::List, "."))?;

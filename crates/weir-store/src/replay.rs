@@ -33,8 +33,8 @@ impl<'a> Content<'a> {
     /// Decodes the payload of an entry, but not the items of a batch.
     ///
     /// # Errors
-    /// `NewerFormat` for a payload of a kind that only later versions know. `Damage` or `Apply` for
-    /// an invalid payload.
+    /// `NewerFormat` for a payload of a kind that this version does not support. `Damage` or `Apply`
+    /// for an invalid payload.
     pub(crate) fn read(
         payload: &'a [u8],
         index: LogIndex,
@@ -47,7 +47,7 @@ impl<'a> Content<'a> {
             let is_zero = head.is_some_and(|rest| rest.iter().all(|byte| *byte == 0));
             let fits = kind == MEMBERSHIP || payload.len() == ENTRY_HEAD_BYTES;
             if !is_zero || !fits || count != 0 {
-                let what = "an entry of the consensus is not as written";
+                let what = "a blank or membership entry is not as written";
                 return Err(StoreError::damage(&file(), 0, what, 0));
             }
             return Ok(if kind == BLANK {

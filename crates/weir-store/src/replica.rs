@@ -208,7 +208,7 @@ impl Store {
         Self::open_node_on(Arc::new(disk), options, node, provider, Some(lock))
     }
 
-    /// As `open_node`, on a disk that no one else uses.
+    /// As `open_node`, on a disk that no other user accesses.
     pub fn open_node_disk(
         disk: Arc<dyn Disk>,
         options: &OpenOptions,
@@ -261,7 +261,7 @@ impl Store {
     /// Makes the directory of this store the first node of a cluster, and closes the store. Appends
     /// a membership entry to the log, and creates a vote file with a vote for `node`. Converts no
     /// data. If the store has a membership of another cluster, writes a snapshot with the new
-    /// membership, because a node that joins would believe the old one. Returns the id of the
+    /// membership, because a node that joins would use the old one. Returns the id of the
     /// membership entry.
     pub fn into_node(
         self,
@@ -357,7 +357,7 @@ impl Replica {
 
     /// Reads the clock before the first stamp of the process. The first known wall clock shows how
     /// long the store was closed; a later one may have jumped.
-    pub fn note_clock(&self) {
+    pub fn observe_clock(&self) {
         let engine = &self.handle.engine;
         if engine.clock.get().is_some_and(|clock| !clock.has_started()) {
             engine.now_ms();
@@ -450,7 +450,7 @@ impl Replica {
                 let result = committer.log.truncate_after(index);
                 result.map_err(|error| committer.fail(error))
             };
-            committer.note_synced();
+            committer.publish_synced();
             done(result);
         });
     }
@@ -502,11 +502,11 @@ impl Replica {
                 high: next.0,
             });
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let (count, payload) = entry.body.into_payload();
-        let fed = applier.apply_committed(index, entry.id.term, count, &payload);
-        let outcomes = fed.map_err(|error| engine.poison(error))?;
-        applier.add_cost(&outcomes, begun.elapsed());
+        let applied = applier.apply_committed(index, entry.id.term, count, &payload);
+        let outcomes = applied.map_err(|error| engine.poison(error))?;
+        applier.add_cost(&outcomes, started.elapsed());
         Ok(outcomes)
     }
 
@@ -645,9 +645,9 @@ impl Committer {
         for entry in entries {
             let EntryId { term, index } = entry.id;
             let next = self.log.last_index().next();
-            let is_fresh = next == self.log.first_index();
+            let is_empty = next == self.log.first_index();
             let allow_gaps = self.replica.as_ref().is_some_and(|r| r.shared.allow_gaps);
-            if allow_gaps && is_fresh && index > next {
+            if allow_gaps && is_empty && index > next {
                 self.log.reset(index, 0)?;
             } else if index != next {
                 return Err(StoreError::IndexOutOfRange {
@@ -664,8 +664,8 @@ impl Committer {
             }
             let appended = self.with_descriptors(|this| {
                 let appended = this.log.append(term, count, &[&payload]);
-                let short = appended.as_ref().is_err_and(StoreError::lacks_descriptors);
-                (appended, short)
+                let lacks_descriptors = appended.as_ref().is_err_and(StoreError::lacks_descriptors);
+                (appended, lacks_descriptors)
             });
             appended.map_err(|error| self.fail(error))?;
             self.unsynced = true;
@@ -716,7 +716,7 @@ impl Committer {
     }
 
     /// Publishes the index up to which the log is synced.
-    pub(crate) fn note_synced(&self) {
+    pub(crate) fn publish_synced(&self) {
         if let Some(replica) = &self.replica {
             let synced = self.log.durable_index().0;
             replica.shared.synced.store(synced, Ordering::SeqCst);
@@ -732,15 +732,15 @@ impl Committer {
         if flushes.is_empty() {
             return;
         }
-        let placed = self.ensure_directory_when_due();
-        let synced = placed.and_then(|()| {
+        let checked = self.ensure_directory_when_due();
+        let synced = checked.and_then(|()| {
             if self.engine.durability.is_synced() {
                 self.sync()
             } else {
                 self.engine.writable()
             }
         });
-        self.note_synced();
+        self.publish_synced();
         for done in flushes {
             done(match &synced {
                 Ok(()) => Ok(()),

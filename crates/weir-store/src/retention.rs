@@ -169,7 +169,7 @@ fn remove(
     let disk = &*handle.disk;
     snapshot::remove_before(disk, index)?;
     for segment in &segments {
-        segment.cache.forget(&segment.path);
+        segment.cache.evict(&segment.path);
         let removed = disk.remove(&segment.path);
         removed.map_err(StoreError::io(IoVerb::Remove, &segment.path))?;
     }
@@ -249,11 +249,11 @@ fn should_close(topic: &Candidate) -> bool {
         limit.is_some_and(|limit| actual >= limit / SEGMENTS_PER_LIMIT)
     };
     let limits = &topic.retention;
-    let over = over(limits.records, run.records)
+    let is_over = over(limits.records, run.records)
         || over(limits.bytes, run.bytes)
         || over(limits.age_ms, age_ms);
-    let passed = topic.held.is_none_or(|held| last.last <= held);
-    over && (passed || run.bytes >= HELD_BYTES_MIN)
+    let is_passed = topic.held.is_none_or(|held| last.last <= held);
+    is_over && (is_passed || run.bytes >= HELD_BYTES_MIN)
 }
 
 /// Returns the offset up to which whole segments may be removed; 0 for none.
@@ -272,7 +272,7 @@ fn through(topic: &Candidate) -> Result<u64, StoreError> {
         records -= run.records;
         bytes -= run.bytes;
         let next = all.peek().and_then(|run| run.blocks.first());
-        let old = match limits.age_ms {
+        let is_expired = match limits.age_ms {
             None => false,
             Some(age_ms) => {
                 let newest_ms = match next {
@@ -282,10 +282,10 @@ fn through(topic: &Candidate) -> Result<u64, StoreError> {
                 topic.now_ms.saturating_sub(newest_ms) >= age_ms
             }
         };
-        let goes = old
-            || limits.records.is_some_and(|stay| records >= stay)
-            || limits.bytes.is_some_and(|stay| bytes >= stay);
-        if !goes || topic.held.is_some_and(|held| last.last > held) {
+        let is_removable = is_expired
+            || limits.records.is_some_and(|limit| records >= limit)
+            || limits.bytes.is_some_and(|limit| bytes >= limit);
+        if !is_removable || topic.held.is_some_and(|held| last.last > held) {
             break;
         }
         through = last.last;
@@ -316,9 +316,9 @@ fn remove_trimmed_segments(
     let mut report = RetainReport::default();
     let writers = applier.topics.writers.iter_mut();
     for writer in writers.filter(|writer| only.is_none_or(|only| only == writer.files.id)) {
-        let gone = writer.drop_front();
-        report.topics += u64::from(!gone.is_empty());
-        for run in runs(&gone) {
+        let removed = writer.drop_front();
+        report.topics += u64::from(!removed.is_empty());
+        for run in runs(&removed) {
             report.segments += 1;
             report.records += run.records;
             report.bytes += run.bytes;

@@ -3,7 +3,7 @@
 //!
 //! The damaged store is only read. There are two cases:
 //!
-//! - The log reaches back to its first entry. The new store has this log up to its first damage.
+//! - The log still has its first entry. The new store has this log up to its first damage.
 //!   All topics are derived again from the log.
 //! - The log was purged. The new store has the newest readable snapshot, the readable blocks of
 //!   topics, and the log after the snapshot up to its first damage. A topic with damaged blocks
@@ -94,7 +94,7 @@ impl SalvageReport {
     }
 
     /// Adds damage to the findings, and returns `None` for it. Returns every other error.
-    fn damage<T>(
+    fn add_error<T>(
         &mut self,
         file: &str,
         result: Result<T, StoreError>,
@@ -178,12 +178,12 @@ fn find_inputs(
     host: Option<&Arc<dyn ProgramHost>>,
     report: &mut SalvageReport,
 ) -> Result<Source, StoreError> {
-    let read = report.damage("log", log::readable(from, &identity.store_id))?;
+    let read = report.add_error("log", log::readable(from, &identity.store_id))?;
     let readers = match read.flatten() {
         Some((readers, damage)) => {
             report.log_complete = damage.is_none();
             if let Some(damage) = damage {
-                report.damage::<()>("log", Err(damage))?;
+                report.add_error::<()>("log", Err(damage))?;
             }
             Some(readers)
         }
@@ -192,16 +192,16 @@ fn find_inputs(
     let mut base = None;
     for index in snapshot::list(&**from)? {
         let read = Snapshot::read(&**from, identity.store_id, index, 0, host);
-        base = report.damage(&snapshot::path(index), read)?;
+        base = report.add_error(&snapshot::path(index), read)?;
         if base.is_some() {
             break;
         }
     }
     let at = base.as_ref().map_or(LogIndex::ZERO, |base| base.index);
-    let whole = readers
+    let log_is_complete = readers
         .as_ref()
         .is_some_and(|readers| readers.first_index() <= LogIndex(1) && readers.last_index() >= at);
-    if whole {
+    if log_is_complete {
         return Ok(Source {
             base: None,
             readers,
@@ -212,11 +212,11 @@ fn find_inputs(
         return Err(StoreError::damage(snapshot::DIRECTORY, 0, what, 0));
     }
     // With a gap, entries between the snapshot and the beginning of the log are missing.
-    let gap = readers
+    let has_gap = readers
         .as_ref()
         .is_some_and(|readers| readers.first_index() > at.next());
-    report.log_complete &= !gap;
-    let readers = readers.filter(|readers| !gap && readers.last_index() > at);
+    report.log_complete &= !has_gap;
+    let readers = readers.filter(|readers| !has_gap && readers.last_index() > at);
     Ok(Source { base, readers })
 }
 
@@ -395,20 +395,20 @@ fn newest_offsets(
             let Ok(file) = from.open(&segment_path(id, number), OpenMode::Read) else {
                 continue;
             };
-            let mut place = BlockLocation {
+            let mut location = BlockLocation {
                 store_tag: identity.tag(),
                 topic: id,
                 segment: number,
                 position: 0,
             };
             let mut header = [0; HEADER_BYTES];
-            while file.read_exact_at(&mut header, place.position).is_ok() {
-                let Ok(header) = Header::read(&header, &place) else {
+            while file.read_exact_at(&mut header, location.position).is_ok() {
+                let Ok(header) = Header::read(&header, &location) else {
                     break;
                 };
                 let offset = newest.entry(id).or_insert(0);
                 *offset = header.last.max(*offset);
-                place.position += HEADER_BYTES as u64 + u64::from(header.bytes);
+                location.position += HEADER_BYTES as u64 + u64::from(header.bytes);
             }
         }
     }
@@ -439,7 +439,7 @@ fn topics(
         for entry in &list.segments {
             let mut segment = SegmentCopy {
                 to,
-                place: BlockLocation {
+                location: BlockLocation {
                     store_tag: identity.tag(),
                     topic: *id,
                     segment: entry.number,
@@ -478,7 +478,7 @@ struct SegmentCopy<'a> {
     /// `None`: nothing is written.
     to: Option<&'a dyn Disk>,
     /// The location of the next block in the copy.
-    place: BlockLocation,
+    location: BlockLocation,
     path: String,
     file: Option<Arc<dyn DiskFile>>,
     /// The list entry of the copied blocks.
@@ -495,13 +495,13 @@ impl SegmentCopy<'_> {
     ) -> Result<(), StoreError> {
         let (mut position, mut next) = (0, listed.first);
         while position < listed.bytes {
-            let read = report.damage(&self.path, self.read(from, position))?;
+            let read = report.add_error(&self.path, self.read(from, position))?;
             // Without a valid header, the start of the next block is unknown.
             let Some((header, records)) = read else { break };
             match records {
                 Ok(records) => self.write(&header, records)?,
                 Err(damage) => {
-                    report.damage::<()>(&self.path, Err(damage))?;
+                    report.add_error::<()>(&self.path, Err(damage))?;
                     self.lost.push((header.base.first, header.last));
                 }
             }
@@ -539,12 +539,12 @@ impl SegmentCopy<'_> {
         let mut header = [0; HEADER_BYTES];
         file.read_exact_at(&mut header, position)
             .map_err(StoreError::io(IoVerb::Read, &self.path))?;
-        let place = BlockLocation {
+        let location = BlockLocation {
             position,
-            ..self.place
+            ..self.location
         };
-        let header =
-            Header::read(&header, &place).map_err(|_| damage("a block header is incomplete"))?;
+        let header = Header::read(&header, &location)
+            .map_err(|_| damage("a block header is not as written"))?;
         let at = position + HEADER_BYTES as u64;
         if u64::from(header.bytes) > len - at {
             return Ok((header, Err(damage("a block ends after its segment"))));
@@ -561,8 +561,8 @@ impl SegmentCopy<'_> {
 
     fn write(&mut self, header: &Header, records: Vec<u8>) -> Result<(), StoreError> {
         if let (None, Some(to)) = (&self.file, self.to) {
-            let made = to.open(&self.path, OpenMode::CreateNew);
-            self.file = Some(made.map_err(StoreError::io(IoVerb::Open, &self.path))?);
+            let created = to.open(&self.path, OpenMode::CreateNew);
+            self.file = Some(created.map_err(StoreError::io(IoVerb::Open, &self.path))?);
         }
         let block = RawBlock {
             base: header.base,
@@ -570,22 +570,22 @@ impl SegmentCopy<'_> {
             records: header.records,
             bytes: records.into(),
         };
-        let bytes = block.header(&self.place);
+        let bytes = block.header(&self.location);
         if let Some(file) = &self.file {
             let mut parts = [IoSlice::new(&bytes), IoSlice::new(&block.bytes)];
-            file.write_all_at(&mut parts, self.place.position)
+            file.write_all_at(&mut parts, self.location.position)
                 .map_err(StoreError::io(IoVerb::Write, &self.path))?;
         }
-        self.place.position += HEADER_BYTES as u64 + block.bytes.len() as u64;
+        self.location.position += HEADER_BYTES as u64 + block.bytes.len() as u64;
         let entry = self.entry.unwrap_or(SegmentEntry {
-            number: self.place.segment,
+            number: self.location.segment,
             bytes: 0,
             first: header.base.first,
             last: 0,
             chain: 0,
         });
         let own_crc = RawBlock::own_crc(&bytes);
-        self.entry = Some(entry.with_block(self.place.position, header.last, own_crc));
+        self.entry = Some(entry.with_block(self.location.position, header.last, own_crc));
         Ok(())
     }
 }

@@ -157,16 +157,16 @@ impl Store {
         let order = self.order(id);
         let mut order = order.lock();
         let machine = loop {
-            self.catch_up(id, &mut order);
+            self.update_order(id, &mut order);
             let machine = self.engine.machine.read();
             let view = machine.topic_by_id(id);
             let now = view.and_then(|v| Some((v.incarnation?.0, v.keys?.generation())));
             // The slots may have been renumbered while the machine was not locked.
-            let is_known = |now| {
+            let is_current = |now| {
                 now == (order.incarnation, order.generation)
                     && self.engine.has_installed(order.installs)
             };
-            if now.is_none_or(is_known) {
+            if now.is_none_or(is_current) {
                 break machine;
             }
         };
@@ -224,8 +224,8 @@ impl Store {
     }
 
     /// Copies the new keys while the machine is locked, and sorts them after the lock is released.
-    fn catch_up(&self, id: TopicId, order: &mut KeyOrder) {
-        let mut fresh = Vec::new();
+    fn update_order(&self, id: TopicId, order: &mut KeyOrder) {
+        let mut new_keys = Vec::new();
         {
             let machine = self.engine.machine.read();
             let Some(view) = machine.topic_by_id(id) else {
@@ -246,19 +246,19 @@ impl Store {
             }
             for slot in order.slots..keys.slots() {
                 if let Some((key, _)) = keys.slot(slot) {
-                    fresh.push((Box::from(key), slot));
+                    new_keys.push((Box::from(key), slot));
                 }
             }
             order.slots = keys.slots();
         }
-        if fresh.is_empty() {
+        if new_keys.is_empty() {
             return;
         }
-        fresh.sort_unstable();
+        new_keys.sort_unstable();
         let old = std::mem::take(&mut order.keys);
-        order.keys.reserve(old.len() + fresh.len());
+        order.keys.reserve(old.len() + new_keys.len());
         let mut old = old.into_iter().peekable();
-        for key in fresh {
+        for key in new_keys {
             while let Some(before) = old.next_if(|before| before.0 < key.0) {
                 order.keys.push(before);
             }

@@ -126,7 +126,7 @@ struct ScrubRound<'a> {
 
 impl ScrubRound<'_> {
     /// Adds the error of a read to the findings.
-    fn take(&mut self, file: &str, error: &StoreError) {
+    fn add_error(&mut self, file: &str, error: &StoreError) {
         // Maintenance may have removed the file since it was listed.
         if error.is_missing_file() {
             return;
@@ -168,7 +168,7 @@ impl ScrubRound<'_> {
                     reader = self.readers.reader(self.readers.first_index());
                 }
                 Err(error) => {
-                    self.take("log", &error);
+                    self.add_error("log", &error);
                     return true;
                 }
             }
@@ -180,21 +180,21 @@ impl ScrubRound<'_> {
         let listed = match snapshot::list(disk) {
             Ok(listed) => listed,
             Err(error) => {
-                self.take(snapshot::DIRECTORY, &error);
+                self.add_error(snapshot::DIRECTORY, &error);
                 return true;
             }
         };
         for index in listed {
-            let mut goes_on = true;
+            let mut continues = true;
             let checked = snapshot::check_watched(disk, store_id, index, &mut |bytes| {
-                goes_on = self.limiter.add(bytes);
-                goes_on
+                continues = self.limiter.add(bytes);
+                continues
             });
-            if !goes_on {
+            if !continues {
                 return false;
             }
             if let Err(error) = checked {
-                self.take(&snapshot::path(index), &error);
+                self.add_error(&snapshot::path(index), &error);
             }
         }
         true
@@ -209,7 +209,7 @@ impl ScrubRound<'_> {
                     continue;
                 }
                 if let Err(error) = files.check(&block) {
-                    self.take(&directory(files.id), &error);
+                    self.add_error(&directory(files.id), &error);
                 }
                 if !self
                     .limiter
@@ -252,11 +252,11 @@ pub(crate) fn round(
     let engine = &handle.engine;
     engine.counters.scrubbed_bytes.add(report.bytes);
     engine.counters.scrub_rounds.add(u64::from(complete));
-    let mut known = engine.damage.lock();
+    let mut damage = engine.damage.lock();
     for finding in &report.findings {
-        let again =
+        let is_same =
             |other: &Finding| (&other.file, other.position) == (&finding.file, finding.position);
-        if known.len() >= DAMAGE_MAX || known.iter().any(again) {
+        if damage.len() >= DAMAGE_MAX || damage.iter().any(is_same) {
             continue;
         }
         tracing::error!(
@@ -266,9 +266,9 @@ pub(crate) fn round(
             "the scrub found damage"
         );
         engine.counters.damage.add(1);
-        known.push(finding.clone());
+        damage.push(finding.clone());
     }
-    drop(known);
+    drop(damage);
     report
 }
 
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_slow_disk_owes_is_not_caught_up_with() {
+    fn reads_after_a_slow_disk_do_not_exceed_the_rate() {
         let stop = Stop::default();
         let start = Instant::now();
         let mut limiter = RateLimiter {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_time() {
+    fn a_rate_gives_the_time_of_a_read() {
         assert_eq!(time_for(8_000_000, 8_000_000), Duration::from_secs(1));
         assert_eq!(time_for(1, u64::MAX), Duration::ZERO);
         assert_eq!(time_for(3, 2), Duration::from_millis(1_500));

@@ -73,7 +73,7 @@ fn path(file: &SnapshotFile, index: LogIndex) -> String {
 
 /// Returns the files of a snapshot: the snapshot file, then the segments.
 fn files_of(description: &Description) -> Vec<SnapshotFile> {
-    let itself = SnapshotFile {
+    let snapshot_file = SnapshotFile {
         segment: None,
         bytes: description.bytes,
     };
@@ -83,7 +83,7 @@ fn files_of(description: &Description) -> Vec<SnapshotFile> {
             bytes: entry.bytes,
         })
     });
-    std::iter::once(itself).chain(segments).collect()
+    std::iter::once(snapshot_file).chain(segments).collect()
 }
 
 fn membership_of(membership: Option<AppliedMembership>) -> Option<(EntryId, Bytes)> {
@@ -130,21 +130,21 @@ impl StagedSnapshot {
     /// `IndexOutOfRange` for bytes that are not the next ones of the file.
     pub fn write(&mut self, file: usize, at: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let index = self.id.index;
-        let strange = |high| StoreError::IndexOutOfRange {
+        let out_of_range = |high| StoreError::IndexOutOfRange {
             what: "the position of a part of a snapshot",
             index: at,
             low: 0,
             high,
         };
-        let (file, written) = self.files.get_mut(file).ok_or_else(|| strange(0))?;
+        let (file, written) = self.files.get_mut(file).ok_or_else(|| out_of_range(0))?;
         if at != *written || bytes.len() as u64 > file.bytes - *written {
-            return Err(strange(*written));
+            return Err(out_of_range(*written));
         }
         let path = path(file, index);
         let mode = if at == 0 {
             if let Some((dir, _)) = path.rsplit_once('/') {
-                let made = self.staging.create_dir(dir);
-                made.map_err(StoreError::io(IoVerb::Open, dir))?;
+                let created = self.staging.create_dir(dir);
+                created.map_err(StoreError::io(IoVerb::Open, dir))?;
             }
             OpenMode::CreateNew
         } else {
@@ -304,7 +304,7 @@ impl Replica {
             staged.checked = Some(Box::new(self.check_staged(staged)?));
         }
         self.handle
-            .run_on_commit_thread(|committer| committer.check_room_for_install())?
+            .run_on_commit_thread(|committer| committer.check_space_for_install())?
     }
 
     fn checked(&self, staged: &mut StagedSnapshot) -> Result<Snapshot, StoreError> {
@@ -321,7 +321,7 @@ impl Replica {
     /// last applied entry, and `DiskFull`. After these errors, the state is unchanged.
     pub fn install(&self, mut staged: StagedSnapshot) -> Result<(), StoreError> {
         let snapshot = self.checked(&mut staged)?;
-        self.put_in_place(staged, snapshot)
+        self.install_checked(staged, snapshot)
     }
 
     /// As [`install`](Self::install), for a snapshot at the last applied entry of this node, to
@@ -349,13 +349,13 @@ impl Replica {
             let names = names.into_iter().filter(differs);
             names.map(str::to_owned).collect()
         };
-        self.put_in_place(staged, snapshot)?;
+        self.install_checked(staged, snapshot)?;
         // The samples are digests of the replaced state.
         self.handle.engine.samples.clear();
         Ok(differing)
     }
 
-    fn put_in_place(
+    fn install_checked(
         &self,
         mut staged: StagedSnapshot,
         snapshot: Snapshot,
@@ -378,13 +378,13 @@ impl Replica {
         let engine = &self.handle.engine;
         let index = staged.id.index;
         let name = snapshot::path(index);
-        let strange = |what| StoreError::damage(&name, 32, what, 0);
+        let damage = |what| StoreError::damage(&name, 32, what, 0);
         let store_id = engine.identity.store_id;
         let disk = Arc::clone(&staged.staging) as Arc<dyn Disk>;
         let description = snapshot::describe(&*disk, store_id, index)?;
         let files: Vec<_> = staged.files.iter().map(|(file, _)| *file).collect();
         if description.term != staged.id.term || files != files_of(&description) {
-            return Err(strange("the files differ from those in the snapshot"));
+            return Err(damage("the files differ from those in the snapshot"));
         }
         let seed = self
             .seed

@@ -116,7 +116,7 @@ impl Checkpoint {
         disk.create_dir(DIRECTORY)
             .map_err(StoreError::io(IoVerb::Open, DIRECTORY))?;
         sync_dir("")?;
-        // Not earlier: if a step above fails, the next checkpoint must repeat all steps.
+        // Not marked earlier: if a step above fails, the next checkpoint must repeat all steps.
         for (segment, written) in durable {
             segment.mark_durable(written);
         }
@@ -126,8 +126,8 @@ impl Checkpoint {
 }
 
 impl Snapshot {
-    /// Writes the file and gives it its name. The name is not durable yet. Returns the bytes of the
-    /// file.
+    /// Writes the file and renames it to its final name. The name is not durable yet. Returns the
+    /// bytes of the file.
     pub(crate) fn write(&self, disk: &dyn Disk, store_id: [u8; 16]) -> Result<u64, StoreError> {
         let name = path(self.index);
         let new = format!("{name}.new");
@@ -619,18 +619,18 @@ impl<'a> Chunks<'a> {
 
     fn read_exact(&mut self, mut buffer: &mut [u8]) -> Result<(), StoreError> {
         while !buffer.is_empty() {
-            let there = &self.chunk[self.returned..];
-            if there.is_empty() {
+            let available = &self.chunk[self.returned..];
+            if available.is_empty() {
                 if !self.advance()? {
                     return Err(self.damage("the snapshot ends too early"));
                 }
                 continue;
             }
-            let len = there.len().min(buffer.len());
-            let (now, later) = buffer.split_at_mut(len);
-            now.copy_from_slice(&there[..len]);
+            let len = available.len().min(buffer.len());
+            let (filled, rest) = buffer.split_at_mut(len);
+            filled.copy_from_slice(&available[..len]);
             self.returned += len;
-            buffer = later;
+            buffer = rest;
         }
         Ok(())
     }
@@ -653,7 +653,7 @@ impl<'a> Chunks<'a> {
         }
         let len = usize::try_from(len).map_err(|_| self.damage("a length is not as written"))?;
         let mut bytes = Vec::new();
-        // In steps, so that a wrong length does not allocate more memory than the file has bytes.
+        // Grow in steps: a wrong length must not allocate more memory than the file has bytes.
         while bytes.len() < len {
             let filled = bytes.len();
             bytes.resize(len.min(filled + CHUNK_BYTES), 0);

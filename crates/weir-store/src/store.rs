@@ -192,8 +192,8 @@ impl Store {
         Self::open_on(Arc::new(disk), options, Some(lock))
     }
 
-    /// Opens the store on a disk that no one else uses. During a read-only open, one other user may
-    /// write to the disk.
+    /// Opens the store on a disk that no other user accesses. During a read-only open, one other
+    /// user may write to the disk.
     pub fn open_disk(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self, StoreError> {
         if options.read_only {
             return Ok(Self::read_only(read_only::open(&disk, options)?, options));
@@ -211,7 +211,7 @@ impl Store {
         } = parts;
         engine.queue.fail_all(&ShutReason::ReadOnly);
         let background = BackgroundTasks::new(options.cursor_flush, None);
-        // So that cursors are rejected at once, and not after they were accepted.
+        // Otherwise the store would accept cursors and reject them later.
         background.begin_stop();
         Self {
             engine,
@@ -412,8 +412,8 @@ impl Store {
     /// no deadline), or until the store is closed. Returns whether `intention` is applied.
     #[must_use]
     pub fn wait_applied(&self, intention: IntentionOffset, deadline: Option<Instant>) -> bool {
-        let there = || self.applied() >= intention;
-        self.engine.topic_created.wait(there, deadline)
+        let is_applied = || self.applied() >= intention;
+        self.engine.topic_created.wait(is_applied, deadline)
     }
 
     /// Returns the program of a topic; `None` if the topic has no program or does not exist.

@@ -17,7 +17,7 @@ use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::finding::{Finding, Severity};
 use crate::identity::{self, Identity};
-use crate::install::{MANIFEST, Pending, STAGED};
+use crate::install::{MANIFEST, PendingInstall, STAGED};
 use crate::lock::{DirLock, SOCKET_FILE};
 use crate::log::{self, LogIndex, LogReaders};
 use crate::node::files::{CommittedFile, VOTE};
@@ -86,15 +86,18 @@ impl VerifyReport {
             return;
         }
         self.left_out += 1;
-        let least = self.findings.iter_mut().min_by_key(|known| known.severity);
-        if let Some(least) = least.filter(|known| known.severity < severity) {
+        let least = self
+            .findings
+            .iter_mut()
+            .min_by_key(|finding| finding.severity);
+        if let Some(least) = least.filter(|finding| finding.severity < severity) {
             *least = finding;
         }
     }
 
     /// Adds an error about the content of a file to the findings, and returns `None` for it.
     /// Returns every other error.
-    fn take<T>(
+    fn add_error<T>(
         &mut self,
         severity: Severity,
         file: &str,
@@ -166,17 +169,17 @@ impl ProgressMeter<'_> {
 }
 
 /// Checks a store whose topics may have programs, which run on `host`. Calls
-/// `watch` about once for each MiB that was checked.
+/// `on_progress` about once for each MiB that was checked.
 ///
 /// # Errors
 /// As [`verify`]; `ProgramsOff` without a host.
 pub fn verify_with(
     directory: &Path,
     host: Option<&Arc<dyn ProgramHost>>,
-    watch: &mut dyn FnMut(VerifyProgress),
+    on_progress: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport, StoreError> {
     let (disk, _lock) = open_closed(directory, "weir verify")?;
-    verify_disk_with(&disk, host, watch)
+    verify_disk_with(&disk, host, on_progress)
 }
 
 /// Opens the disk of a closed store for reading, and acquires its lock. In a directory that this
@@ -242,7 +245,7 @@ fn verify_disk_with(
 ) -> Result<VerifyReport, StoreError> {
     let mut report = VerifyReport::default();
     let read = Identity::read(&**disk, identity::PATH);
-    let Some(found) = report.take(Severity::Damage, identity::PATH, read)? else {
+    let Some(found) = report.add_error(Severity::Damage, identity::PATH, read)? else {
         return Ok(report);
     };
     let Some(identity) = found else {
@@ -250,14 +253,16 @@ fn verify_disk_with(
         return Ok(report);
     };
     report.files += 1;
-    let pending = Pending::find(disk, &identity.store_id);
-    let pending = report.take(Severity::Damage, MANIFEST, pending)?.flatten();
+    let pending = PendingInstall::find(disk, &identity.store_id);
+    let pending = report
+        .add_error(Severity::Damage, MANIFEST, pending)?
+        .flatten();
     if pending.is_some() {
         let what = "the installation of a snapshot was interrupted; the next open of the node completes it";
         report.add(Severity::Note, MANIFEST, 0, what);
     }
     let disk = pending.as_ref().map_or(disk, |pending| &pending.disk);
-    let mut watch = ProgressMeter {
+    let mut meter = ProgressMeter {
         progress: VerifyProgress {
             done_bytes: 0,
             total_bytes: total_bytes(&**disk)?,
@@ -265,7 +270,7 @@ fn verify_disk_with(
         reported_bytes: 0,
         each,
     };
-    let log = log::verify_watched(disk, &identity.store_id, &mut |bytes| watch.add(bytes))?;
+    let log = log::verify_watched(disk, &identity.store_id, &mut |bytes| meter.add(bytes))?;
     report.left_out += log.left_out;
     report.files += log.segments + 1;
     report.bytes += log.bytes;
@@ -281,21 +286,23 @@ fn verify_disk_with(
         };
         report.add(severity, &finding.file, finding.position, finding.what);
     }
-    let readers = report.take(Severity::Damage, "log", readers)?.flatten();
+    let readers = report
+        .add_error(Severity::Damage, "log", readers)?
+        .flatten();
     if let (Some(pending), Some(readers)) = (&pending, &readers) {
         pending.switch_log(readers);
     }
-    // If the log reaches back to its first entry, everything else can be derived from it.
-    let whole = readers
+    // If the log still has its first entry, everything else can be derived from the log.
+    let log_is_complete = readers
         .as_ref()
         .is_none_or(|readers| readers.first_index() <= LogIndex(1));
-    let derived = if whole {
+    let derived = if log_is_complete {
         Severity::Derived
     } else {
         Severity::Damage
     };
-    let snapshots = read_snapshots(&**disk, &identity, derived, host, &mut report, &mut watch)?;
-    if let Some(readers) = readers.as_ref().filter(|_| !whole)
+    let snapshots = read_snapshots(&**disk, &identity, derived, host, &mut report, &mut meter)?;
+    if let Some(readers) = readers.as_ref().filter(|_| !log_is_complete)
         && !snapshots
             .iter()
             .any(|snapshot| snapshot.index.next() >= readers.first_index())
@@ -309,12 +316,12 @@ fn verify_disk_with(
         );
     }
     let newest = snapshots.first();
-    topics(&**disk, &identity, newest, derived, &mut report, &mut watch)?;
+    topics(&**disk, &identity, newest, derived, &mut report, &mut meter)?;
     if let Some(readers) = &readers {
         let base = (&**disk, identity.store_id, host);
-        replay(base, &snapshots, readers, &mut report, &mut watch)?;
+        replay(base, &snapshots, readers, &mut report, &mut meter)?;
     }
-    (watch.each)(watch.progress);
+    (meter.each)(meter.progress);
     report
         .findings
         .sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -335,7 +342,7 @@ fn read_snapshots(
     derived: Severity,
     host: Option<&Arc<dyn ProgramHost>>,
     report: &mut VerifyReport,
-    watch: &mut ProgressMeter<'_>,
+    meter: &mut ProgressMeter<'_>,
 ) -> Result<Vec<CheckedSnapshot>, StoreError> {
     let mut found = Vec::new();
     for (age, index) in snapshot::list(disk)?.into_iter().enumerate() {
@@ -345,8 +352,8 @@ fn read_snapshots(
         let path = snapshot::path(index);
         let read = Snapshot::read(disk, identity.store_id, index, 0, host);
         let file = disk.open(&path, OpenMode::Read);
-        watch.add(file.and_then(|file| file.len()).unwrap_or(0));
-        let Some(snapshot) = report.take(severity, &path, read)? else {
+        meter.add(file.and_then(|file| file.len()).unwrap_or(0));
+        let Some(snapshot) = report.add_error(severity, &path, read)? else {
             continue;
         };
         found.push(CheckedSnapshot {
@@ -370,7 +377,7 @@ fn topics(
     snapshot: Option<&CheckedSnapshot>,
     derived: Severity,
     report: &mut VerifyReport,
-    watch: &mut ProgressMeter<'_>,
+    meter: &mut ProgressMeter<'_>,
 ) -> Result<(), StoreError> {
     let mut listed = BTreeMap::new();
     for (id, list) in snapshot.map(|s| s.topics.as_slice()).unwrap_or_default() {
@@ -381,8 +388,8 @@ fn topics(
         );
     }
     for ((id, number), entry) in &listed {
-        let read = segment(disk, identity, (*id, *number), Some(entry), report, watch);
-        report.take(derived, &segment_path(*id, *number), read)?;
+        let read = segment(disk, identity, (*id, *number), Some(entry), report, meter);
+        report.add_error(derived, &segment_path(*id, *number), read)?;
     }
     let list = |dir: &str| disk.list(dir).map_err(StoreError::io(IoVerb::List, dir));
     let stray = "not a file of the store";
@@ -397,8 +404,8 @@ fn topics(
                 continue;
             };
             if !listed.contains_key(&(id, number)) {
-                let read = segment(disk, identity, (id, number), None, report, watch);
-                report.take(Severity::Derived, &segment_path(id, number), read)?;
+                let read = segment(disk, identity, (id, number), None, report, meter);
+                report.add_error(Severity::Derived, &segment_path(id, number), read)?;
             }
         }
     }
@@ -438,7 +445,7 @@ fn segment(
     (id, number): (TopicId, u32),
     listed: Option<&SegmentEntry>,
     report: &mut VerifyReport,
-    watch: &mut ProgressMeter<'_>,
+    meter: &mut ProgressMeter<'_>,
 ) -> Result<(), StoreError> {
     let path = segment_path(id, number);
     let file = disk
@@ -452,7 +459,7 @@ fn segment(
     while position < len && (listed.is_none() || seen != listed.copied()) {
         let damage = |what| StoreError::damage(&path, position, what, 0);
         let mut header = [0; HEADER_BYTES];
-        let place = BlockLocation {
+        let location = BlockLocation {
             store_tag: identity.tag(),
             topic: id,
             segment: number,
@@ -463,7 +470,7 @@ fn segment(
         }
         let read = file.read_exact_at(&mut header, position);
         read.map_err(StoreError::io(IoVerb::Read, &path))?;
-        let header = Header::read(&header, &place).map_err(|bad| bad.error(&path, position))?;
+        let header = Header::read(&header, &location).map_err(|bad| bad.error(&path, position))?;
         let at = position + HEADER_BYTES as u64;
         if u64::from(header.bytes) > len - at {
             return Err(damage("a block ends after its segment"));
@@ -485,7 +492,7 @@ fn segment(
         if last != header.last {
             return Err(damage("the offset of the last record of a block is wrong"));
         }
-        watch.add(HEADER_BYTES as u64 + u64::from(header.bytes));
+        meter.add(HEADER_BYTES as u64 + u64::from(header.bytes));
         position = at + u64::from(header.bytes);
         let entry = seen.unwrap_or(SegmentEntry {
             number,
@@ -521,17 +528,17 @@ fn replay(
     snapshots: &[CheckedSnapshot],
     readers: &LogReaders,
     report: &mut VerifyReport,
-    watch: &mut ProgressMeter<'_>,
+    meter: &mut ProgressMeter<'_>,
 ) -> Result<(), StoreError> {
-    struct Nothing;
-    impl ConsequenceSink for Nothing {
+    struct DiscardSink;
+    impl ConsequenceSink for DiscardSink {
         fn topic(&mut self, _: TopicId, _: &TopicName) {}
         fn record(&mut self, _: TopicId, _: &Record<'_>) {}
     }
     let first = readers.first_index();
     let mut last = readers.last_index();
     let committed = CommittedFile::peek(disk, store_id);
-    let committed = report.take(Severity::Damage, VOTE, committed)?;
+    let committed = report.add_error(Severity::Damage, VOTE, committed)?;
     if let Some(committed) = committed.flatten() {
         // Later entries are not committed and may still be truncated.
         let newest = snapshots
@@ -556,15 +563,15 @@ fn replay(
         if let Some(snapshot) = snapshots.iter().find(|snapshot| snapshot.index == index)
             && snapshot.digest != machine.digest()
         {
-            let what = "the snapshot differs from the state that the log gives";
+            let what = "the snapshot differs from the state that the log produces";
             report.add(Severity::Damage, &snapshot::path(index), 512, what);
         }
-        let next = replay.next(&mut machine, &mut Nothing);
-        let Some(Some(entry)) = report.take(Severity::Damage, "log", next)? else {
+        let next = replay.next(&mut machine, &mut DiscardSink);
+        let Some(Some(entry)) = report.add_error(Severity::Damage, "log", next)? else {
             break;
         };
         report.entries += 1;
-        watch.add(log::batch_bytes(entry.payload.len()));
+        meter.add(log::batch_bytes(entry.payload.len()));
         index = entry.index;
     }
     if index == last {

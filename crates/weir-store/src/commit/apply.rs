@@ -45,7 +45,7 @@ pub(crate) struct Applier {
     pub(crate) membership: Option<AppliedMembership>,
     /// Time that batches of the slow lane took since this field was last read.
     pub(super) slow_time: Duration,
-    /// What a replay from the newest snapshot would cost.
+    /// The cost of a replay from the newest snapshot.
     pub(crate) cost: ReplayCost,
 }
 

@@ -19,7 +19,7 @@ struct Job {
 impl Job {
     fn run(self) {
         let applied = self.applier.lock().apply_all(self.batches);
-        // The send fails if the commit thread has died.
+        // The send fails if the commit thread has ended.
         drop(self.done.send(applied));
     }
 }
@@ -72,7 +72,7 @@ impl Helper {
     pub(super) fn end(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
             drop(sender);
-            // The thread has no job; a panic was returned as the result of its last one.
+            // The thread has no job. A panic was already returned as the result of its last job.
             drop(thread.join());
         }
     }

@@ -1,4 +1,5 @@
-//! What it would cost the next open to replay the intentions since the newest snapshot.
+//! Estimates how much the next open would cost, which replays the intentions since the newest
+//! snapshot.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ const CLOSE_FUEL_MAX: u64 = 1_000_000_000;
 /// Time of applies and compilations after which a close writes a snapshot.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The cost since the newest snapshot; see the module.
+/// The cost of a replay of the intentions since the newest snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReplayCost {
     /// Fuel that programs used.

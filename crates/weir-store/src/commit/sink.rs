@@ -47,7 +47,12 @@ pub(crate) fn attached(
     for (id, list) in &snapshot.topics {
         let writer = writers.get_mut(id.index()).ok_or_else(|| {
             let file = snapshot::path(snapshot.index);
-            StoreError::damage(&file, 512, "a topic of the machine", 0)
+            StoreError::damage(
+                &file,
+                512,
+                "the list of segments has a topic that the machine lacks",
+                0,
+            )
         })?;
         writer.attach(list)?;
     }
@@ -155,7 +160,7 @@ impl Topics {
     #[inline]
     fn touch(&mut self, id: TopicId) -> &mut TopicWriter {
         let Some(writer) = self.writers.get_mut(id.index()) else {
-            unreachable!("every topic is announced before its first record")
+            unreachable!("every topic is created before its first record")
         };
         if !writer.touched {
             writer.touched = true;
@@ -193,20 +198,20 @@ impl Topics {
     pub(crate) fn write_out(&mut self) {
         let all = self.unwritten_bytes > UNWRITTEN_BYTES_MAX;
         let full = std::mem::take(&mut self.full);
-        let mut lack = false;
+        let mut lacks_descriptors = false;
         for id in &full {
             if let Some(writer) = self.writers.get_mut(id.index()) {
-                lack |= flush(&self.engine, writer, &mut self.unwritten_bytes);
+                lacks_descriptors |= flush(&self.engine, writer, &mut self.unwritten_bytes);
             }
         }
         self.full = full;
         self.full.clear();
         if all {
             for writer in &mut self.writers {
-                lack |= flush(&self.engine, writer, &mut self.unwritten_bytes);
+                lacks_descriptors |= flush(&self.engine, writer, &mut self.unwritten_bytes);
             }
         }
-        self.lack_descriptors = lack;
+        self.lack_descriptors = lacks_descriptors;
     }
 
     /// Retries the writes. Returns the number of unwritten bytes if there are still too many to

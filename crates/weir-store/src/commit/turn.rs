@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const SLOW_SHARE_PERCENT: u32 = 25;
 /// Other callers count as waiting for this long after their last batch, because a caller needs a
 /// moment before its next call.
-const OTHERS_FOR: Duration = Duration::from_millis(10);
+const OTHERS_ACTIVE_FOR: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
 pub(super) struct SlowTurn {
@@ -19,12 +19,12 @@ pub(super) struct SlowTurn {
 
 impl SlowTurn {
     /// Records that a batch of the quick lane was taken.
-    pub(super) fn others(&mut self, now: Instant) {
-        self.others_until = now.checked_add(OTHERS_FOR);
+    pub(super) fn record_others(&mut self, now: Instant) {
+        self.others_until = now.checked_add(OTHERS_ACTIVE_FOR);
     }
 
     /// Records that applying batches of the slow lane took `time`.
-    pub(super) fn used(&mut self, time: Duration, now: Instant) {
+    pub(super) fn record_apply(&mut self, time: Duration, now: Instant) {
         if !time.is_zero() {
             let pause = time * (100 - SLOW_SHARE_PERCENT) / SLOW_SHARE_PERCENT;
             self.due = now.checked_add(pause);
@@ -43,18 +43,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slow_lane_pauses_for_others_and_only_for_them() {
+    fn the_slow_lane_pauses_only_while_others_are_active() {
         let ms = Duration::from_millis;
         let start = Instant::now();
         let mut turn = SlowTurn::default();
         assert_eq!(turn.due_in(start), ms(0));
-        turn.used(ms(2), start);
-        assert_eq!(turn.due_in(start), ms(0), "nobody else is there");
-        turn.others(start);
+        turn.record_apply(ms(2), start);
+        assert_eq!(turn.due_in(start), ms(0), "no other caller is active");
+        turn.record_others(start);
         assert_eq!(turn.due_in(start), ms(6), "three times as long as it took");
         assert_eq!(turn.due_in(start + ms(4)), ms(2));
-        turn.used(ms(50), start);
-        assert_eq!(turn.due_in(start + ms(4)), ms(6), "the others have gone");
+        turn.record_apply(ms(50), start);
+        assert_eq!(
+            turn.due_in(start + ms(4)),
+            ms(6),
+            "the other callers are no longer active"
+        );
         assert_eq!(turn.due_in(start + ms(10)), ms(0));
     }
 }

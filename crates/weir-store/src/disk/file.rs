@@ -82,7 +82,7 @@ impl FileDisk {
         Ok(())
     }
 
-    /// The directory as given to [`open`](Self::open).
+    /// The directory, as passed to [`open`](Self::open).
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -179,19 +179,19 @@ impl Disk for FileDisk {
     }
 
     fn check_directory(&self) -> io::Result<()> {
-        let gone = |error: Errno| match error {
+        let replaced = |error: Errno| match error {
             Errno::NOENT | Errno::NOTDIR => io::Error::new(io::ErrorKind::NotFound, REPLACED),
             other => other.into(),
         };
         let opened = file_id(&rustix::fs::fstat(&self.root)?);
-        let named = rustix::fs::stat(&self.absolute).map_err(gone)?;
+        let named = rustix::fs::stat(&self.absolute).map_err(replaced)?;
         if file_id(&named) != opened {
-            return Err(gone(Errno::NOENT));
+            return Err(replaced(Errno::NOENT));
         }
         if let Some(lock) = self.lock.get() {
             let found = rustix::fs::statat(&self.root, LOCK_FILE, AtFlags::SYMLINK_NOFOLLOW);
-            if file_id(&found.map_err(gone)?) != *lock {
-                return Err(gone(Errno::NOENT));
+            if file_id(&found.map_err(replaced)?) != *lock {
+                return Err(replaced(Errno::NOENT));
             }
         }
         Ok(())
@@ -229,7 +229,7 @@ impl DiskFile for RealFile {
                     IoSliceMut::advance_slices(&mut rest, read);
                 }
                 Err(Errno::INTR) => {}
-                // Not in the page cache, or unknown, or an error. The blocking read reports an
+                // Not in the page cache, not supported, or an error. The blocking read reports an
                 // error again.
                 Ok(_) | Err(_) => return false,
             }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn more_slices_than_one_call_takes_are_all_written() {
+    fn more_slices_than_one_write_accepts_are_all_written() {
         let (_directory, disk) = disk();
         let file = disk.open("f", OpenMode::CreateNew).unwrap();
         let bytes: Vec<u8> = (0..10_000_u32)
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_come_with_their_parents_and_lists_are_sorted() {
+    fn directories_are_created_with_their_parents_and_lists_are_sorted() {
         let (_directory, disk) = disk();
         assert!(disk.list("a/b").unwrap().is_empty());
         disk.create_dir("a/b/c").unwrap();

@@ -45,7 +45,7 @@ impl ReadOnlyDisk {
 }
 
 impl Disk for ReadOnlyDisk {
-    /// Opens files of `base` for reading, whatever the mode.
+    /// Opens files of `base` for reading in every mode.
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut files = self.files.lock();
         if let Some(file) = files.get(path) {
@@ -126,7 +126,7 @@ impl Scratch {
         let file = if let Some(file) = self.file.get() {
             file
         } else {
-            let file = File::from(anonymous()?);
+            let file = File::from(anonymous_file()?);
             self.file.get_or_init(|| file)
         };
         let begin = *end;
@@ -146,7 +146,7 @@ impl Scratch {
 }
 
 /// A file without a name, on disk if possible.
-fn anonymous() -> io::Result<OwnedFd> {
+fn anonymous_file() -> io::Result<OwnedFd> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     if let Ok(file) = rustix::fs::open(std::env::temp_dir(), flags, mode) {
@@ -184,7 +184,7 @@ impl DiskFile for ScratchFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let extents = self.extents.lock();
         let first = extents.partition_point(|extent| extent.at + extent.bytes <= offset);
-        let mut places = Vec::new();
+        let mut ranges = Vec::new();
         let mut missing = buffer.len() as u64;
         let mut at = offset;
         for extent in extents.iter().skip(first) {
@@ -193,7 +193,7 @@ impl DiskFile for ScratchFile {
             }
             let skipped = at - extent.at;
             let bytes = missing.min(extent.bytes - skipped);
-            places.push((extent.scratch_at + skipped, bytes));
+            ranges.push((extent.scratch_at + skipped, bytes));
             at += bytes;
             missing -= bytes;
         }
@@ -202,12 +202,12 @@ impl DiskFile for ScratchFile {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut rest = buffer;
-        for (place, bytes) in places {
+        for (start, bytes) in ranges {
             // `bytes` is at most the length of the buffer.
             let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
-            let (now, later) = rest.split_at_mut(bytes);
-            self.scratch.read_exact_at(now, place)?;
-            rest = later;
+            let (part, remaining) = rest.split_at_mut(bytes);
+            self.scratch.read_exact_at(part, start)?;
+            rest = remaining;
         }
         Ok(())
     }
@@ -256,7 +256,7 @@ mod tests {
     use crate::disk::FileDisk;
 
     #[test]
-    fn files_share_the_scratch_and_the_base_stays_as_it_was() {
+    fn files_share_the_scratch_file_and_the_base_is_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("kept"), b"base").unwrap();
         let disk = ReadOnlyDisk::new(Arc::new(FileDisk::open(directory.path()).unwrap()));

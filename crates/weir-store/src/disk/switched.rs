@@ -17,15 +17,15 @@ pub(crate) struct SwitchedDisk {
     staged: &'static str,
     /// Whether files of the old state may still exist at their paths. If not, all files at these
     /// paths were staged.
-    old_remain: bool,
+    old_files_remain: bool,
 }
 
 impl SwitchedDisk {
-    pub(crate) fn new(base: Arc<dyn Disk>, staged: &'static str, old_remain: bool) -> Self {
+    pub(crate) fn new(base: Arc<dyn Disk>, staged: &'static str, old_files_remain: bool) -> Self {
         Self {
             base,
             staged,
-            old_remain,
+            old_files_remain,
         }
     }
 
@@ -41,14 +41,15 @@ fn refused() -> io::Error {
 }
 
 impl Disk for SwitchedDisk {
-    /// Opens a file for reading, whatever the mode.
+    /// Opens a file for reading in every mode.
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         if mode == OpenMode::CreateNew {
             return Err(refused());
         }
         if let Some(staged) = self.staged_path(path) {
             match self.base.open(&staged, OpenMode::Read) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !self.old_remain => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !self.old_files_remain => {
+                }
                 opened => return opened,
             }
         }
@@ -60,7 +61,7 @@ impl Disk for SwitchedDisk {
             return self.base.list(dir);
         };
         let mut names = self.base.list(&staged)?;
-        if !self.old_remain {
+        if !self.old_files_remain {
             names.extend(self.base.list(dir)?);
             names.sort_unstable();
             names.dedup();

@@ -180,7 +180,7 @@ impl SegmentHeader {
             previous_salt: fields.u64(),
             ..header
         };
-        let sane = flags & 0xFC == 0
+        let is_valid = flags & 0xFC == 0
             && header_bytes == 4096
             && sector_bytes == 512
             && fields.rest_is_zero(4)
@@ -188,7 +188,7 @@ impl SegmentHeader {
             && header.next_index > 0
             && header.file_bytes <= SEGMENT_BYTES_MAX
             && header.file_bytes.is_multiple_of(SECTOR_BYTES);
-        if sane {
+        if is_valid {
             Ok(header)
         } else {
             Err(Undecodable::Unknown)
@@ -224,7 +224,7 @@ impl Kind {
     }
 
     /// Whether a batch of this kind changes the set of entries.
-    pub(crate) fn matters(self) -> bool {
+    pub(crate) fn changes_entries(self) -> bool {
         matches!(self, Self::Data | Self::Truncate | Self::Reset)
     }
 }
@@ -306,11 +306,11 @@ impl BatchHeader {
             payload_crc: fields.u32(),
             mask: fields.u64(),
         };
-        let sane = flags == 0
+        let is_valid = flags == 0
             && fields.rest_is_zero(4)
             && (kind == Kind::Data || header.payload_bytes == 0)
             && header.extent_bytes().is_some();
-        if sane {
+        if is_valid {
             Ok(header)
         } else {
             Err(Undecodable::Unknown)
@@ -328,7 +328,7 @@ impl BatchHeader {
     /// If the payload has no extent; a decoded header always has one.
     pub(crate) fn end(&self) -> u64 {
         let Some(extent) = self.extent_bytes() else {
-            unreachable!("a header with a payload beyond all numbers is not decoded");
+            unreachable!("`decode` rejects a header whose extent overflows");
         };
         self.position.saturating_add(extent)
     }
@@ -412,7 +412,7 @@ pub(crate) struct CutHeader {
     pub(crate) segment_id: u64,
     pub(crate) position: u64,
     pub(crate) bytes: u64,
-    pub(crate) made_unix_s: u64,
+    pub(crate) created_unix_s: u64,
     pub(crate) content_crc: u32,
 }
 
@@ -430,7 +430,7 @@ impl CutHeader {
             .put(&self.segment_id.to_le_bytes())
             .put(&self.position.to_le_bytes())
             .put(&self.bytes.to_le_bytes())
-            .put(&self.made_unix_s.to_le_bytes())
+            .put(&self.created_unix_s.to_le_bytes())
             .put(&self.content_crc.to_le_bytes());
         fill.seal();
         bytes
@@ -450,7 +450,7 @@ impl CutHeader {
             segment_id: fields.u64(),
             position: fields.u64(),
             bytes: fields.u64(),
-            made_unix_s: fields.u64(),
+            created_unix_s: fields.u64(),
             content_crc: fields.u32(),
         };
         if fields.rest_is_zero(4) {
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_header_stands_as_in_the_table() {
+    fn batch_header_has_the_documented_bytes() {
         let bytes = batch().encode(SALT);
         assert_eq!(&bytes[..8], b"WBAT\x01\0\x01\0");
         assert_eq!(&bytes[8..24], b"0123456789abcdef");
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_every_header_is_refused() {
+    fn every_flipped_bit_of_every_header_is_detected() {
         let mut bytes = batch().encode(SALT);
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_from_damage() {
+    fn a_newer_format_is_not_reported_as_damage() {
         for (at, value, expected) in [
             (4, 2, Undecodable::Newer(2)),
             (6, 9, Undecodable::Unknown),
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_all_numbers_is_refused() {
+    fn a_payload_length_that_overflows_is_rejected() {
         let header = BatchHeader {
             payload_bytes: u64::MAX - 200,
             ..batch()

@@ -13,9 +13,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::LogIndex;
 use super::format::{BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, Undecodable};
-use super::scan::later_error;
+use super::scan::unsupported;
 use super::sectors::{apply_mask, crc, is_payload};
-use super::view::{SegmentView, Shared, Truncation, still_counts};
+use super::view::{SegmentView, Shared, Truncation, is_valid_entry};
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
@@ -27,9 +27,9 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub struct Entry {
     /// Its index.
     pub index: LogIndex,
-    /// The term given at append.
+    /// The term that was passed to the append.
     pub term: u64,
-    /// The item count given at append.
+    /// The item count that was passed to the append.
     pub count: u32,
     /// Sequence of its batch; see `docs/formats/log.md`, section 2.
     pub sequence: u64,
@@ -100,7 +100,7 @@ pub struct LogReader {
     shared: Arc<Shared>,
     /// Index of the next entry to return.
     next: u64,
-    place: Option<Cursor>,
+    cursor: Option<Cursor>,
     generation: u64,
     truncations: Vec<Truncation>,
 }
@@ -122,7 +122,7 @@ impl LogReader {
         Self {
             shared,
             next: from.0,
-            place: None,
+            cursor: None,
             generation,
             truncations: Vec::new(),
         }
@@ -146,23 +146,23 @@ impl LogReader {
         }
         let result = self.advance();
         if result.is_err() {
-            self.place = None;
+            self.cursor = None;
         }
         result
     }
 
     fn advance(&mut self) -> Result<Option<Entry>, StoreError> {
-        let placed = self.place.is_some() && self.generation == self.shared.generation();
-        if !placed && !self.locate()? {
+        let is_located = self.cursor.is_some() && self.generation == self.shared.generation();
+        if !is_located && !self.locate()? {
             return Ok(None);
         }
         loop {
-            let Some(place) = self.place.as_mut() else {
+            let Some(cursor) = self.cursor.as_mut() else {
                 return Ok(None);
             };
-            if place.position >= place.segment.end() {
+            if cursor.position >= cursor.segment.end() {
                 let view = self.shared.read();
-                let first_sequence = place.segment.header.first_sequence;
+                let first_sequence = cursor.segment.header.first_sequence;
                 let after = view.segment_after(first_sequence).map(Arc::clone);
                 drop(view);
                 let Some(after) = after else {
@@ -170,21 +170,21 @@ impl LogReader {
                 };
                 // A segment gets a successor only after its last batch was published. That batch
                 // may have been published since the check above.
-                if place.position >= place.segment.end() {
+                if cursor.position >= cursor.segment.end() {
                     self.enter(after, FIRST_POSITION)?;
                 }
                 continue;
             }
-            let header = place.header()?;
+            let header = cursor.header()?;
             let wanted = header.kind == Kind::Data
                 && header.index == self.next
-                && still_counts(&self.truncations, header.index, header.sequence);
+                && is_valid_entry(&self.truncations, header.index, header.sequence);
             if !wanted {
-                place.position = header.end();
+                cursor.position = header.end();
                 continue;
             }
-            let payload = place.payload(&header)?;
-            place.position = header.end();
+            let payload = cursor.payload(&header)?;
+            cursor.position = header.end();
             self.next += 1;
             return Ok(Some(Entry {
                 index: LogIndex(header.index),
@@ -206,7 +206,7 @@ impl LogReader {
         self.not_purged()?;
         let view = self.shared.read();
         if self.next > view.last_index {
-            self.place = None;
+            self.cursor = None;
             return Ok(false);
         }
         let found = view.locate(self.next).and_then(|at| {
@@ -232,12 +232,12 @@ impl LogReader {
     fn enter(&mut self, segment: Arc<SegmentView>, position: u64) -> Result<(), StoreError> {
         match self.shared.disk.open(&segment.path, OpenMode::Read) {
             Ok(file) => {
-                self.place = Some(Cursor::at(segment, file, position));
+                self.cursor = Some(Cursor::at(segment, file, position));
                 Ok(())
             }
             Err(error) => {
                 // A purge or reset may have removed the file meanwhile.
-                self.place = None;
+                self.cursor = None;
                 self.not_purged()?;
                 Err(StoreError::io(IoVerb::Open, &segment.path)(error))
             }
@@ -281,12 +281,12 @@ impl Cursor {
         {
             return Ok(offset);
         }
-        let there = self.segment.end().saturating_sub(self.position);
-        let there = usize::try_from(there).unwrap_or(usize::MAX);
-        if bytes > there {
+        let available = self.segment.end().saturating_sub(self.position);
+        let available = usize::try_from(available).unwrap_or(usize::MAX);
+        if bytes > available {
             return Err(self.damage("a batch ends after the written bytes", 0));
         }
-        let want = there.min(CHUNK_BYTES).max(bytes);
+        let want = available.min(CHUNK_BYTES).max(bytes);
         // Reuse the buffer if no slice of it is in use.
         let old = std::mem::take(&mut self.buffer);
         let mut buffer = match old.try_into_mut() {
@@ -319,7 +319,7 @@ impl Cursor {
             }
             Ok(_) => Err(self.damage("a batch header belongs to another position", 0)),
             Err(Undecodable::Bad) => Err(self.damage("a batch header is not as written", 0)),
-            Err(later) => Err(later_error(&self.segment.path, self.position, later)),
+            Err(other) => Err(unsupported(&self.segment.path, self.position, other)),
         }
     }
 

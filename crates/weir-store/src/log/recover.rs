@@ -1,7 +1,7 @@
 //! Recovers the log from any state of the directory (`docs/formats/log.md`, section 7).
 //!
 //! Recovery has two phases. First, it lists and analyses the files without changing anything. Then
-//! it acts on the findings, in an order in which a crash at any step leads to the same conclusion
+//! it acts on the findings, in an order in which a crash at any step leads to the same result
 //! at the next open.
 //!
 //! Invariants:
@@ -46,12 +46,12 @@ pub struct Recovery {
     pub repaired: bool,
     /// The start file had one bad copy and was rewritten.
     pub start_rewritten: bool,
-    /// Number of removed files without meaning: remains of purges and repairs, unfinished files,
+    /// Number of removed files: remains of purges and repairs, unfinished files,
     /// and expired cut files.
     pub removed_files: u64,
     /// Batches read, including marks.
     pub batches: u64,
-    /// Bytes of those batches.
+    /// Bytes of the batches that were read.
     pub bytes: u64,
 }
 
@@ -120,8 +120,8 @@ pub(crate) fn recover(
     ))
 }
 
-/// Syncs the directories, because the previous process may have died between a rename and the sync
-/// of its directory. No conclusion is drawn from a file name before this call.
+/// Syncs the directories, because the previous process may have ended between a rename and the sync
+/// of its directory. No file name is read before this call.
 fn sync_directories(disk: &dyn Disk) -> Result<(), StoreError> {
     for directory in ["", LOG_DIR, CUT_DIR] {
         match disk.sync_dir(directory) {
@@ -197,16 +197,16 @@ fn tidy(
         write_start(disk, &start)?;
         report.start_rewritten = files.start_has_bad_copy;
     }
-    let gone = files
+    let removable = files
         .leftovers
         .iter()
         .chain(&files.before_reset)
         .chain(&files.replaced);
     let mut removed = 0;
-    for path in gone {
+    for path in removable {
         match disk.remove(path) {
             Ok(()) => removed += 1,
-            // Writing the start file has replaced an unfinished one of this name.
+            // Writing the start file already replaced the unfinished file of this name.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(StoreError::io(IoVerb::Remove, path)(error)),
         }

@@ -1,6 +1,6 @@
 //! Scans the batches of one segment file in order.
 //!
-//! The scan reports the contents of each position and draws no conclusions. Invariants: it never
+//! The scan reports the contents of each position and does not interpret them. Invariants: it never
 //! writes; its memory use does not depend on a length that it read.
 
 use super::format::{BATCH_HEADER, BatchHeader, FORMAT, SegmentHeader, Undecodable};
@@ -37,11 +37,11 @@ impl<'a> Window<'a> {
     /// file.
     pub(crate) fn get(&mut self, position: u64, bytes: usize) -> Result<&[u8], StoreError> {
         let bytes = bytes.min(WINDOW_BYTES).min(left(self.len, position));
-        let held = position
+        let buffered = position
             .checked_sub(self.start)
             .and_then(|offset| usize::try_from(offset).ok())
             .filter(|offset| offset.saturating_add(bytes) <= self.buffer.len());
-        if let Some(offset) = held {
+        if let Some(offset) = buffered {
             return Ok(&self.buffer[offset..offset + bytes]);
         }
         let want = WINDOW_BYTES.min(left(self.len, position));
@@ -110,8 +110,8 @@ pub(crate) enum Probe {
     Zero,
     /// A sector that is not zero, and not a header for this position.
     BadHeader,
-    /// A header of a later format or program for this position.
-    Later(Undecodable),
+    /// A header for this position that a newer program wrote.
+    Unsupported(Undecodable),
     /// A header for this position whose extent ends after the end of the file.
     TooLong(BatchHeader),
     /// A valid header with a payload that does not match the checksum.
@@ -165,7 +165,7 @@ pub(crate) fn probe(
     let header = match header_at(window, segment, position)? {
         Ok(header) => header,
         Err(Undecodable::Bad) => return Ok(Probe::BadHeader),
-        Err(later) => return Ok(Probe::Later(later)),
+        Err(cause) => return Ok(Probe::Unsupported(cause)),
     };
     let end = header.end();
     if end > window.len {
@@ -179,9 +179,11 @@ pub(crate) fn probe(
     if !is_payload(sum.finish(), header.payload_crc) {
         return Ok(Probe::BadPayload(header));
     }
-    let mut clean = true;
-    window.pieces(payload_end, end, |_, piece| clean = clean && is_zero(piece))?;
-    Ok(if clean {
+    let mut padding_is_zero = true;
+    window.pieces(payload_end, end, |_, piece| {
+        padding_is_zero = padding_is_zero && is_zero(piece);
+    })?;
+    Ok(if padding_is_zero {
         Probe::Batch(header)
     } else {
         Probe::BadPadding(header)
@@ -192,7 +194,7 @@ pub(crate) fn probe(
 pub(crate) struct PayloadSum {
     mask: u64,
     offset: u64,
-    one: Option<u32>,
+    single: Option<u32>,
     stream: Option<CrcStream>,
     plain: Vec<u8>,
 }
@@ -203,7 +205,7 @@ impl PayloadSum {
         Self {
             mask: header.mask,
             offset: 0,
-            one: None,
+            single: None,
             stream,
             plain: Vec::new(),
         }
@@ -223,14 +225,14 @@ impl PayloadSum {
         self.offset += stored.len() as u64;
         match &mut self.stream {
             Some(stream) => stream.update(bytes),
-            None => self.one = Some(crc(bytes)),
+            None => self.single = Some(crc(bytes)),
         }
     }
 
     pub(crate) fn finish(&self) -> u32 {
         self.stream
             .as_ref()
-            .map_or(self.one.unwrap_or(0), CrcStream::finish)
+            .map_or(self.single.unwrap_or(0), CrcStream::finish)
     }
 }
 
@@ -250,8 +252,8 @@ pub(crate) fn lacks_a_sector(
     Ok(zero > u64::from(header.zero_sectors))
 }
 
-/// Returns the error for content of a later program.
-pub(crate) fn later_error(path: &str, position: u64, found: Undecodable) -> StoreError {
+/// Returns the error for content that a newer program wrote.
+pub(crate) fn unsupported(path: &str, position: u64, found: Undecodable) -> StoreError {
     match found {
         Undecodable::Newer(found) => StoreError::NewerFormat {
             file: path.to_owned(),

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_goes_on_and_off_in_pieces() {
+    fn a_mask_can_be_applied_and_removed_in_pieces() {
         let plain: Vec<u8> = (0..=255).cycle().take(3001).collect();
         let mask = mask_to_try(3, 9, 1);
         let mut masked = plain.clone();

@@ -70,7 +70,7 @@ pub(crate) fn build_file(
     let file = disk
         .open(&working, OpenMode::CreateNew)
         .map_err(StoreError::io(IoVerb::Open, &working))?;
-    let made = (|| {
+    let written = (|| {
         if reserve_bytes > 0 {
             file.allocate(reserve_bytes)
                 .map_err(StoreError::io(IoVerb::Resize, &working))?;
@@ -81,7 +81,7 @@ pub(crate) fn build_file(
         disk.rename(&working, path)
             .map_err(StoreError::io(IoVerb::Rename, path))
     })();
-    if let Err(error) = made {
+    if let Err(error) = written {
         // Removing the file frees its space now; otherwise the next open removes it.
         let _ = disk.remove(&working);
         return Err(if is_full(&error) {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segment_names_go_both_ways() {
+    fn segment_names_are_parsed_as_they_are_rendered() {
         assert_eq!(segment_path(7), "log/00000000000000000007.log");
         assert_eq!(parse_segment_name("00000000000000000007.log"), Some(7));
         for bad in [
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_grow_with_the_log_and_hold_what_they_must() {
+    fn segments_grow_with_the_log_and_fit_the_extent() {
         assert_eq!(next_segment_bytes(0, 4 << 20, 64 << 20, 512), 4 << 20);
         assert_eq!(next_segment_bytes(9 << 20, 4 << 20, 64 << 20, 512), 9 << 20);
         assert_eq!(

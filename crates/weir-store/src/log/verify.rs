@@ -18,7 +18,7 @@ use super::view::Shared;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
-/// Maximum number of findings in a report; further findings are only counted.
+/// Maximum number of findings in a report; further findings are only valid.
 const FINDINGS_MAX: usize = 1_000;
 
 /// Severity of a finding.
@@ -74,8 +74,8 @@ impl VerifyReport {
             what,
             severity,
         };
-        let known = |other: &LogFinding| other.file == file && other.position == position;
-        if self.findings.iter().any(known) {
+        let is_same = |other: &LogFinding| other.file == file && other.position == position;
+        if self.findings.iter().any(is_same) {
             return;
         }
         if self.findings.len() < FINDINGS_MAX {
@@ -84,14 +84,14 @@ impl VerifyReport {
         }
         self.left_out += 1;
         let mut notes = self.findings.iter_mut();
-        let note = notes.find(|known| known.severity == LogSeverity::Note);
+        let note = notes.find(|finding| finding.severity == LogSeverity::Note);
         if let Some(note) = note.filter(|_| severity == LogSeverity::Damage) {
             *note = finding;
         }
     }
 
     /// Records an error about content as a finding. Returns other errors.
-    fn take<T>(&mut self, result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    fn add_error<T>(&mut self, result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(StoreError::Damage {
@@ -131,18 +131,18 @@ pub fn verify(disk: &Arc<dyn Disk>, store_id: &[u8; 16]) -> Result<VerifyReport,
     verify_watched(disk, store_id, &mut |_| {})
 }
 
-/// Like `verify`; `watch` is called with the size in bytes of each checked segment.
+/// Like `verify`; `on_segment` is called with the size in bytes of each checked segment.
 pub(crate) fn verify_watched(
     disk: &Arc<dyn Disk>,
     store_id: &[u8; 16],
-    watch: &mut dyn FnMut(u64),
+    on_segment: &mut dyn FnMut(u64),
 ) -> Result<VerifyReport, StoreError> {
     let disk = &**disk;
     let mut report = VerifyReport::default();
-    let files = report.take(classify(disk, store_id))?.flatten();
+    let files = report.add_error(classify(disk, store_id))?.flatten();
     let mut torn = None;
     if let Some(files) = &files
-        && let Some(analysis) = report.take(Analysis::to_read(disk, files))?
+        && let Some(analysis) = report.add_error(Analysis::to_read(disk, files))?
     {
         torn = analysis.cuts.first().and_then(|cut| {
             let segment = files.segments.get(cut.segment)?;
@@ -155,7 +155,7 @@ pub(crate) fn verify_watched(
             Some((segment.header.first_sequence, cut.from))
         });
     }
-    let counted: Vec<SegmentHeader> = files
+    let valid: Vec<SegmentHeader> = files
         .iter()
         .flat_map(|files| &files.segments)
         .map(|segment| segment.header)
@@ -168,11 +168,7 @@ pub(crate) fn verify_watched(
         if name == "start" {
             check_start(disk, &mut report)?;
         } else if let Some(sequence) = parse_segment_name(&name) {
-            if files.is_some()
-                && !counted
-                    .iter()
-                    .any(|header| header.first_sequence == sequence)
-            {
+            if files.is_some() && !valid.iter().any(|header| header.first_sequence == sequence) {
                 report.add(
                     LogSeverity::Note,
                     &path,
@@ -181,10 +177,10 @@ pub(crate) fn verify_watched(
                 );
                 continue;
             }
-            if let Some(segment) = report.take(open_segment(disk, sequence, store_id))? {
-                let after = counted.iter().find(|other| other.first_sequence > sequence);
+            if let Some(segment) = report.add_error(open_segment(disk, sequence, store_id))? {
+                let after = valid.iter().find(|other| other.first_sequence > sequence);
                 check_segment(disk, &segment, after, torn, &mut report)?;
-                watch(segment.len);
+                on_segment(segment.len);
             }
         } else if name.ends_with(BUILDING) {
             report.add(
@@ -313,7 +309,7 @@ fn check_segment(
                 Some(_) => ("bytes are not zero, or a header is lost", SECTOR_BYTES),
             },
             Probe::BadHeader => ("a batch header is not as written", SECTOR_BYTES),
-            Probe::Later(_) => ("written by a newer program", SECTOR_BYTES),
+            Probe::Unsupported(_) => ("written by a newer program", SECTOR_BYTES),
             Probe::TooLong(_) => ("a batch ends after its file", SECTOR_BYTES),
             Probe::BadPayload(header) => ("a payload is not as written", header.end() - position),
             Probe::BadPadding(header) => ("padding is not zero", header.end() - position),
@@ -354,7 +350,7 @@ fn next_header(
     let mut position = from;
     while position < segment.len {
         match probe(window, &segment.header, position)? {
-            Probe::Zero | Probe::BadHeader | Probe::Later(_) => position += SECTOR_BYTES,
+            Probe::Zero | Probe::BadHeader | Probe::Unsupported(_) => position += SECTOR_BYTES,
             _ => return Ok(position),
         }
     }

@@ -81,10 +81,10 @@ impl View {
         if self.terms.last().is_none_or(|(_, last)| *last != term) {
             self.terms.push((index, term));
         }
-        let near = self.checkpoints.last().is_some_and(|last| {
+        let is_near = self.checkpoints.last().is_some_and(|last| {
             last.segment == segment && position < last.position + CHECKPOINT_EVERY_BYTES
         });
-        if !near {
+        if !is_near {
             self.checkpoints.push(Checkpoint {
                 index,
                 segment,
@@ -128,8 +128,8 @@ impl View {
     }
 
     /// Whether the entry `index`, written in the batch `sequence`, is still valid (not truncated).
-    pub(crate) fn counts(&self, index: u64, sequence: u64) -> bool {
-        still_counts(&self.truncations, index, sequence)
+    pub(crate) fn is_valid(&self, index: u64, sequence: u64) -> bool {
+        is_valid_entry(&self.truncations, index, sequence)
     }
 
     pub(crate) fn truncations(&self) -> &[Truncation] {
@@ -170,7 +170,7 @@ impl View {
 
     /// Removes the first `count` segments and their entries.
     pub(crate) fn drop_front(&mut self, count: usize) -> Vec<Arc<SegmentView>> {
-        let gone: Vec<_> = self.segments.drain(..count).collect();
+        let removed: Vec<_> = self.segments.drain(..count).collect();
         if let Some(first) = self
             .segments
             .first()
@@ -180,7 +180,7 @@ impl View {
             self.checkpoints.drain(..at);
             self.truncations.retain(|at| at.sequence >= first);
         }
-        gone
+        removed
     }
 
     /// The segment whose first sequence is `first_sequence`.
@@ -201,9 +201,9 @@ impl View {
     }
 }
 
-/// Like [`View::counts`], on a copy of the truncations. Both numbers of the truncations ascend, so
-/// the first truncation after `sequence` has the lowest `keep`.
-pub(crate) fn still_counts(truncations: &[Truncation], index: u64, sequence: u64) -> bool {
+/// Like [`View::is_valid`], on a copy of the truncations. Both numbers of the truncations ascend,
+/// so the first truncation after `sequence` has the lowest `keep`.
+pub(crate) fn is_valid_entry(truncations: &[Truncation], index: u64, sequence: u64) -> bool {
     let after = truncations.partition_point(|at| at.sequence <= sequence);
     truncations.get(after).is_none_or(|at| index <= at.keep)
 }
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_on_an_index_counts() {
+    fn the_newest_entry_of_an_index_is_valid() {
         let mut view = View::default();
         for index in 1..=10 {
             view.add(index, 1, 1, index * 512);
@@ -260,14 +260,14 @@ mod tests {
         view.add(9, 2, 1, 13 * 512);
         view.truncate(8, 14); // batch 13 is truncated
         view.add(9, 3, 1, 15 * 512);
-        assert!(view.counts(7, 7) && !view.counts(8, 8) && !view.counts(10, 10));
-        assert!(view.counts(8, 12) && !view.counts(9, 13) && view.counts(9, 15));
+        assert!(view.is_valid(7, 7) && !view.is_valid(8, 8) && !view.is_valid(10, 10));
+        assert!(view.is_valid(8, 12) && !view.is_valid(9, 13) && view.is_valid(9, 15));
         assert_eq!(
             [7, 8, 9].map(|index| view.term_at(index)),
             [Some(1), Some(2), Some(3)]
         );
         assert_eq!(view.term_at(10), None);
         view.truncate(3, 16);
-        assert!(!view.counts(8, 12) && view.counts(3, 3) && !view.counts(4, 4));
+        assert!(!view.is_valid(8, 12) && view.is_valid(3, 3) && !view.is_valid(4, 4));
     }
 }

@@ -463,7 +463,7 @@ fn encode_seen(
     bytes[..8].copy_from_slice(&SEEN_MAGIC);
     bytes[8..10].copy_from_slice(&FORMAT.to_le_bytes());
     let Ok(count) = u16::try_from(nodes.len()) else {
-        unreachable!("the file has room for 64 records");
+        unreachable!("the list is limited to 64 records");
     };
     bytes[10..12].copy_from_slice(&count.to_le_bytes());
     bytes[16..32].copy_from_slice(store_id);
@@ -526,7 +526,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_has_the_documented_bytes() {
+    fn the_seen_file_has_the_documented_bytes() {
         let report = DirectoryReport {
             incarnation: 7,
             generation: 8,
@@ -536,11 +536,11 @@ mod tests {
                 index: LogIndex(10),
             }),
         };
-        let nothing = DirectoryReport {
+        let without_newest = DirectoryReport {
             newest: None,
             ..report
         };
-        let nodes = vec![(2, report), (5, nothing)];
+        let nodes = vec![(2, report), (5, without_newest)];
         let bytes = encode_seen(3, &nodes, &[7; 16]);
         let mut expected = b"WEIRSEEN\x01\x00\x02\x00\x00\x00\x00\x00".to_vec();
         expected.extend_from_slice(&[7; 16]);
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_copy_is_noticed() {
+    fn every_flipped_bit_of_a_copy_is_detected() {
         let sector = Sector {
             flags: HAS_VOTE,
             generation: 3,

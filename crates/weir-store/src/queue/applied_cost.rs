@@ -14,7 +14,7 @@ use crate::fair_lock::FairRwLock;
 enum Change {
     None,
     /// The topic was destroyed, or an attempt to start a program was rejected.
-    Tried,
+    Attempted,
     /// The topic was created, or its program replaced.
     Program,
 }
@@ -143,7 +143,7 @@ fn applied_costs<'a>(batch: &Batch<'a>, outcomes: &Outcomes) -> Vec<AppliedCost<
         };
         let change = match item.action {
             Action::Create { .. } | Action::Replace { .. } if is_valid => Change::Program,
-            Action::Create { .. } | Action::Replace { .. } | Action::Destroy => Change::Tried,
+            Action::Create { .. } | Action::Replace { .. } | Action::Destroy => Change::Attempted,
             _ => Change::None,
         };
         let Ok(topic) = std::str::from_utf8(item.topic) else {

@@ -33,7 +33,7 @@ struct Cost {
     /// How often a call of the topic outside the slow lane was costly.
     misjudged_calls: u8,
     /// Whether the topic has a program. A topic without a program retains `misjudged_calls`.
-    is_live: bool,
+    has_program: bool,
 }
 
 impl Cost {
@@ -84,7 +84,7 @@ impl CostModel {
                     && self
                         .topics
                         .get(intention.topic)
-                        .is_some_and(|cost| cost.is_live);
+                        .is_some_and(|cost| cost.has_program);
                 if !may_start && !is_known {
                     return refused;
                 }
@@ -99,7 +99,11 @@ impl CostModel {
             Operation::Txn { ops } => ops.len(),
             _ => return plain,
         };
-        let Some(cost) = self.topics.get(intention.topic).filter(|cost| cost.is_live) else {
+        let Some(cost) = self
+            .topics
+            .get(intention.topic)
+            .filter(|cost| cost.has_program)
+        else {
             return plain;
         };
         let fuel = cost.fuel.saturating_mul(steps as u64).min(START_FUEL);
@@ -113,7 +117,7 @@ impl CostModel {
     /// Registers a queued program start in a topic. Keeps the estimate if the topic has a program.
     pub(super) fn starting(&mut self, topic: &str, fuel_max: u64) {
         match self.topics.get_mut(topic) {
-            Some(cost) if cost.is_live => {}
+            Some(cost) if cost.has_program => {}
             _ => self.started(topic, fuel_max),
         }
     }
@@ -128,7 +132,7 @@ impl CostModel {
             fuel: fuel_max,
             cheap: 0,
             misjudged_calls,
-            is_live: true,
+            has_program: true,
         };
         self.topics.insert(Box::from(topic), cost);
     }
@@ -136,7 +140,7 @@ impl CostModel {
     /// Registers that a topic has no program any more.
     pub(super) fn ended(&mut self, topic: &str) {
         if let Some(cost) = self.topics.get_mut(topic) {
-            cost.is_live = false;
+            cost.has_program = false;
             if cost.misjudged_calls == 0 {
                 self.topics.remove(topic);
             }
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_slow_until_its_calls_were_cheap() {
+    fn a_program_is_slow_until_enough_calls_were_cheap() {
         let mut model = CostModel::default();
         assert!(!put(&model).is_slow, "no program");
         model.started("t", 1_000_000);
@@ -216,7 +220,7 @@ mod tests {
             model.update("t", used(1, COSTLY_FUEL));
             assert!(put(&model).is_slow);
             assert!(put(&model).fuel >= COSTLY_FUEL);
-            // The misjudged calls survive another program and another topic with the same name.
+            // The misjudged calls remain for another program and another topic with the same name.
             model.ended("t");
             assert!(!put(&model).is_slow);
             model.started("t", 1_000_000);
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_counts_with_its_module_and_a_refused_one_does_not() {
+    fn a_start_costs_its_module_unless_it_will_be_rejected() {
         let model = CostModel::default();
         let code = [0; 2_000];
         let operation = Operation::Replace {

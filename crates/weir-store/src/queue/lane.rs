@@ -26,7 +26,7 @@ pub(super) struct Names {
     /// Topics for which the call starts a program.
     pub(super) starts: BTreeSet<Box<str>>,
     /// Number of the divided call, if this is a part of one.
-    pub(super) whole: Option<u64>,
+    pub(super) divided_call: Option<u64>,
 }
 
 /// The calls that share one topic, client or divided call, in order, and the number of calls among
@@ -63,7 +63,7 @@ pub(super) struct Lane<T> {
     /// The earliest start tag of the next call of each flow.
     finish: HashMap<Box<str>, u64>,
     /// The largest start tag of a call that was returned.
-    clock: u64,
+    virtual_time: u64,
 }
 
 impl<T> Default for Lane<T> {
@@ -78,7 +78,7 @@ impl<T> Default for Lane<T> {
             divided: 0,
             ready: BTreeSet::new(),
             finish: HashMap::new(),
-            clock: 0,
+            virtual_time: 0,
         }
     }
 }
@@ -114,8 +114,8 @@ impl<T> Lane<T> {
     /// `cost_max`. `None` if the new call starts a program, or would make the waiting call wait for
     /// a held topic.
     pub(super) fn joinable(&mut self, names: &Names, cost: u64, cost_max: u64) -> Option<u64> {
-        let held_anew = |name: &str| self.held.contains(name) && !self.has_topic(name);
-        if !names.starts.is_empty() || names.topics.iter().any(|name| held_anew(name)) {
+        let is_newly_held = |name: &str| self.held.contains(name) && !self.has_topic(name);
+        if !names.starts.is_empty() || names.topics.iter().any(|name| is_newly_held(name)) {
             return None;
         }
         let topics = names.topics.iter().filter_map(|name| self.topics.get(name));
@@ -141,7 +141,7 @@ impl<T> Lane<T> {
     pub(super) fn join(&mut self, number: u64, names: &Names, flow: &str, cost: u64) {
         let finish = self.finish.entry(Box::from(flow)).or_default();
         *finish = finish.saturating_add(cost);
-        self.enter(number, names);
+        self.add_to_lists(number, names);
         let entry = self.entry(number);
         entry.cost = entry.cost.saturating_add(cost);
         entry.names.topics.extend(names.topics.iter().cloned());
@@ -153,10 +153,10 @@ impl<T> Lane<T> {
         let number = self.next;
         self.next += 1;
         let finish = self.finish.entry(Box::from(flow)).or_default();
-        let start = self.clock.max(*finish);
+        let start = self.virtual_time.max(*finish);
         *finish = start.saturating_add(cost);
         let held = names.topics.intersection(&self.held).count();
-        let blocked = self.enter(number, &names) + held;
+        let blocked = self.add_to_lists(number, &names) + held;
         if blocked == 0 {
             self.ready.insert((start, number));
         }
@@ -172,9 +172,9 @@ impl<T> Lane<T> {
 
     /// Adds a call at the end of its lists. Returns the number of lists in which another call is
     /// before it.
-    fn enter(&mut self, number: u64, names: &Names) -> usize {
+    fn add_to_lists(&mut self, number: u64, names: &Names) -> usize {
         let mut blocked = 0;
-        let mut enter = |list: &mut WaitList| {
+        let mut add = |list: &mut WaitList| {
             if list.calls.back() != Some(&number) {
                 list.calls.push_back(number);
             }
@@ -182,14 +182,14 @@ impl<T> Lane<T> {
         };
         for topic in &names.topics {
             let list = self.topics.entry(topic.clone()).or_default();
-            enter(list);
+            add(list);
             list.starts += usize::from(names.starts.contains(topic));
         }
         for client in &names.clients {
-            enter(self.clients.entry(*client).or_default());
+            add(self.clients.entry(*client).or_default());
         }
-        if let Some(whole) = names.whole {
-            enter(self.divided_calls.entry(whole).or_default());
+        if let Some(divided_call) = names.divided_call {
+            add(self.divided_calls.entry(divided_call).or_default());
         }
         blocked
     }
@@ -260,12 +260,12 @@ impl<T> Lane<T> {
     /// Removes and returns the next call in the fair order.
     pub(super) fn pop(&mut self) -> Option<T> {
         let (start, number) = self.ready.first().copied()?;
-        self.clock = self.clock.max(start);
+        self.virtual_time = self.virtual_time.max(start);
         let work = self.remove(number)?;
         let is_large = self.finish.len() > 2 * self.entries.len() + IDLE_FLOWS_MAX;
         if is_large {
-            let clock = self.clock;
-            self.finish.retain(|_, finish| *finish > clock);
+            let virtual_time = self.virtual_time;
+            self.finish.retain(|_, finish| *finish > virtual_time);
         }
         Some(work)
     }
@@ -284,7 +284,7 @@ impl<T> Lane<T> {
         let entry = self.entries.remove(&number)?;
         self.ready.remove(&(entry.start, number));
         let mut unblocked = Vec::new();
-        let mut leave = |list: &mut WaitList| {
+        let mut remove_from = |list: &mut WaitList| {
             if list.calls.front() == Some(&number) {
                 list.calls.pop_front();
                 unblocked.extend(list.calls.front().copied());
@@ -296,20 +296,23 @@ impl<T> Lane<T> {
         for topic in &entry.names.topics {
             if let Some(list) = self.topics.get_mut(topic) {
                 list.starts -= usize::from(entry.names.starts.contains(topic));
-                if leave(list) {
+                if remove_from(list) {
                     self.topics.remove(topic);
                 }
             }
         }
         for client in &entry.names.clients {
-            if self.clients.get_mut(client).is_some_and(&mut leave) {
+            if self.clients.get_mut(client).is_some_and(&mut remove_from) {
                 self.clients.remove(client);
             }
         }
-        if let Some(whole) = &entry.names.whole
-            && self.divided_calls.get_mut(whole).is_some_and(&mut leave)
+        if let Some(divided_call) = &entry.names.divided_call
+            && self
+                .divided_calls
+                .get_mut(divided_call)
+                .is_some_and(&mut remove_from)
         {
-            self.divided_calls.remove(whole);
+            self.divided_calls.remove(divided_call);
         }
         for number in unblocked {
             if let Some(entry) = self.entries.get_mut(&number) {
@@ -357,26 +360,29 @@ mod tests {
         lane.push("start", names(&["fresh"], &[]), "fresh", 1_500_000);
         lane.push("write", names(&["fresh"], &[]), "fresh", 1_000);
         let order = order(&mut lane);
-        let place = |what| order.iter().position(|one| *one == what).unwrap();
-        assert!(place("start") <= 1, "{}", place("start"));
-        assert!(place("write") <= 4, "{}", place("write"));
+        let position = |what| order.iter().position(|one| *one == what).unwrap();
+        assert!(position("start") <= 1, "{}", position("start"));
+        assert!(position("write") <= 4, "{}", position("write"));
         assert_eq!(order.len(), 302);
     }
 
     #[test]
-    fn each_flow_gets_the_same_fuel_whatever_its_calls_cost() {
+    fn each_flow_gets_an_equal_share_of_fuel() {
         let mut lane = Lane::default();
         for _ in 0..100 {
-            lane.push("dear", names(&["dear"], &[]), "dear", 900);
+            lane.push("costly", names(&["costly"], &[]), "costly", 900);
             lane.push("cheap", names(&["cheap"], &[]), "cheap", 100);
         }
         let first: Vec<_> = std::iter::from_fn(|| lane.pop()).take(50).collect();
-        let dear = first.iter().filter(|one| **one == "dear").count();
-        assert_eq!(dear, 5, "nine cheap ones for each dear one: {first:?}");
+        let costly = first.iter().filter(|one| **one == "costly").count();
+        assert_eq!(
+            costly, 5,
+            "nine cheap calls for each costly call: {first:?}"
+        );
     }
 
     #[test]
-    fn a_flow_that_used_less_than_expected_gets_the_rest_back() {
+    fn a_flow_that_used_less_than_expected_gets_its_unused_share_back() {
         let mut lane = Lane::default();
         lane.push("refused", names(&["a"], &[]), "a", 1_000);
         assert_eq!(lane.pop(), Some("refused"));
@@ -388,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_a_topic_or_a_client_keeps_its_order() {
+    fn calls_that_share_a_topic_or_a_client_keep_their_order() {
         let mut lane = Lane::default();
         lane.push("0", names(&["z"], &[]), "a", 1_000);
         lane.push("1", names(&["a"], &[1]), "a", 1_000);
@@ -405,10 +411,10 @@ mod tests {
     fn the_parts_of_a_call_keep_their_order() {
         let mut lane = Lane::default();
         lane.push("before", names(&["a"], &[]), "a", 1_000);
-        let whole = Some(lane.divide());
+        let divided_call = Some(lane.divide());
         for (part, topic) in [("first", "a"), ("second", "b"), ("third", "c")] {
             let names = Names {
-                whole,
+                divided_call,
                 ..names(&[topic], &[])
             };
             lane.push(part, names, topic, 10);
@@ -463,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_lets_the_calls_after_it_go() {
+    fn removing_a_call_unblocks_the_calls_after_it() {
         let mut lane = Lane::default();
         lane.push("1", names(&["a"], &[]), "a", 1);
         lane.push("2", names(&["a"], &[]), "a", 1);

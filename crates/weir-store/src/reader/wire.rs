@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_comes_back_and_any_flipped_bit_is_noticed() {
+    fn a_page_is_decoded_as_encoded_and_any_flipped_bit_is_detected() {
         let mut builder = PageBuilder::default();
         for (offset, value) in [(3, &b"one"[..]), (4, b""), (9, b"three")] {
             builder.push(&record(offset, value));

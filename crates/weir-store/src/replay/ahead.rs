@@ -23,7 +23,7 @@ use crate::log::{LogIndex, LogReader};
 const MODULES_MAX: usize = 8;
 /// The first bytes of every module.
 const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
-/// A position that tells the thread to end.
+/// A position that requests the end of the thread.
 const ENDED: u64 = u64::MAX;
 
 type Compiled = (LogIndex, Box<dyn Program>);
@@ -131,11 +131,11 @@ fn compile(
         if entry.index.0 <= applied {
             continue;
         }
-        let mut is_over = false;
+        let mut is_ended = false;
         admit_all(&batch, host, |program| {
-            is_over |= sender.send((entry.index, program)).is_err();
+            is_ended |= sender.send((entry.index, program)).is_err();
         });
-        if is_over {
+        if is_ended {
             return;
         }
     }

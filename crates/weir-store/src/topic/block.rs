@@ -75,7 +75,7 @@ impl PreviousRecord {
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     base: DeltaBase,
-    running: PreviousRecord,
+    previous: PreviousRecord,
     bytes: Vec<u8>,
     records: u32,
 }
@@ -85,7 +85,7 @@ impl BlockBuilder {
         let base = DeltaBase::default();
         Self {
             base,
-            running: PreviousRecord::new(&base),
+            previous: PreviousRecord::new(&base),
             bytes: Vec::new(),
             records: 0,
         }
@@ -104,7 +104,7 @@ impl BlockBuilder {
     }
 
     pub(crate) fn last(&self) -> u64 {
-        self.running.offset
+        self.previous.offset
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -124,9 +124,9 @@ impl BlockBuilder {
                 time_ms: record.time_ms,
                 term: record.term,
             };
-            self.running = PreviousRecord::new(&self.base);
+            self.previous = PreviousRecord::new(&self.base);
         }
-        let before = &self.running;
+        let before = &self.previous;
         assert!(
             record.offset.0 > before.offset && record.intention.0 >= before.intention,
             "records of a block ascend (I1)"
@@ -178,7 +178,7 @@ impl BlockBuilder {
         }
         put_bytes(out, record.key);
         put_bytes(out, record.value);
-        self.running = PreviousRecord {
+        self.previous = PreviousRecord {
             offset: record.offset.0,
             intention: record.intention.0,
             time_ms: record.time_ms,
@@ -193,7 +193,7 @@ impl BlockBuilder {
     pub(crate) fn take(&mut self) -> RawBlock {
         let raw = RawBlock {
             base: self.base,
-            last: self.running.offset,
+            last: self.previous.offset,
             records: self.records,
             bytes: Bytes::from(std::mem::take(&mut self.bytes)),
         };
@@ -263,8 +263,8 @@ impl RawBlock {
         u32::from_le_bytes(*crc)
     }
 
-    /// Returns the header of this block at `place`.
-    pub(crate) fn header(&self, place: &BlockLocation) -> [u8; HEADER_BYTES] {
+    /// Returns the header of this block at `location`.
+    pub(crate) fn header(&self, location: &BlockLocation) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
@@ -277,10 +277,10 @@ impl RawBlock {
         put(&MAGIC);
         put(&FORMAT.to_le_bytes());
         put(&[0; 2]);
-        put(&place.store_tag);
-        put(&place.topic.0.to_le_bytes());
-        put(&place.segment.to_le_bytes());
-        put(&place.position.to_le_bytes());
+        put(&location.store_tag);
+        put(&location.topic.0.to_le_bytes());
+        put(&location.segment.to_le_bytes());
+        put(&location.position.to_le_bytes());
         put(&self.base.first.to_le_bytes());
         put(&self.last.to_le_bytes());
         put(&self.base.intention.to_le_bytes());
@@ -296,10 +296,10 @@ impl RawBlock {
 }
 
 impl Header {
-    /// Decodes a header, and checks that it belongs to `place`.
+    /// Decodes a header, and checks that it belongs to `location`.
     pub(crate) fn read(
         bytes: &[u8; HEADER_BYTES],
-        place: &BlockLocation,
+        location: &BlockLocation,
     ) -> Result<Self, BadHeader> {
         let wrong = |what| Err(BadHeader::Wrong(what));
         let (body, crc) = bytes.split_at(HEADER_BYTES - 4);
@@ -330,7 +330,7 @@ impl Header {
             segment: small(word(4)),
             position: word(8),
         };
-        if found != *place {
+        if found != *location {
             return wrong("a block belongs to another position");
         }
         let first = word(8);
@@ -365,7 +365,7 @@ impl Header {
 /// Reads records from the bytes of a block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockCursor {
-    running: PreviousRecord,
+    previous: PreviousRecord,
     at: usize,
     left: u32,
 }
@@ -373,7 +373,7 @@ pub(crate) struct BlockCursor {
 impl BlockCursor {
     pub(crate) fn new(base: &DeltaBase, records: u32) -> Self {
         Self {
-            running: PreviousRecord::new(base),
+            previous: PreviousRecord::new(base),
             at: 0,
             left: records,
         }
@@ -402,34 +402,38 @@ impl BlockCursor {
         if more & !MORE_ALL != 0 || (head & HEAD_MORE != 0 && more == 0) {
             return Err(Short);
         }
-        let now = &mut self.running;
+        let current = &mut self.previous;
         if head & HEAD_CLIENT != 0 {
-            now.client = ClientId(rest.array()?);
+            current.client = ClientId(rest.array()?);
         }
         let gap = if head & HEAD_OFFSET != 0 {
             rest.varint()?
         } else {
             0
         };
-        now.offset = now.offset.wrapping_add(1).checked_add(gap).ok_or(Short)?;
+        current.offset = current
+            .offset
+            .wrapping_add(1)
+            .checked_add(gap)
+            .ok_or(Short)?;
         let step = if more & MORE_INTENTION != 0 {
             rest.varint()?
         } else {
             1
         };
-        now.intention = now.intention.wrapping_add(step);
+        current.intention = current.intention.wrapping_add(step);
         if more & MORE_TIME != 0 {
-            now.time_ms = now.time_ms.checked_add(rest.varint()?).ok_or(Short)?;
+            current.time_ms = current.time_ms.checked_add(rest.varint()?).ok_or(Short)?;
         }
         if more & MORE_TERM != 0 {
-            now.term = now.term.checked_add(rest.varint()?).ok_or(Short)?;
+            current.term = current.term.checked_add(rest.varint()?).ok_or(Short)?;
         }
-        now.nonce = if more & MORE_NONCE != 0 {
+        current.nonce = if more & MORE_NONCE != 0 {
             rest.varint()?
-        } else if now.client.is_none() {
+        } else if current.client.is_none() {
             0
         } else {
-            now.nonce.checked_add(1).ok_or(Short)?
+            current.nonce.checked_add(1).ok_or(Short)?
         };
         let meta = if more & MORE_META != 0 {
             rest.bytes()?
@@ -442,16 +446,16 @@ impl BlockCursor {
         if self.left == 1 && self.at != block.len() {
             return Err(Short);
         }
-        let mark = |bit: u8, flag: u8| if head & bit != 0 { flag } else { 0 };
+        let flag_if = |bit: u8, flag: u8| if head & bit != 0 { flag } else { 0 };
         Ok(Record {
-            offset: ConsequenceOffset(now.offset),
-            intention: IntentionOffset(now.intention),
-            term: now.term,
-            time_ms: now.time_ms,
-            client: now.client,
-            nonce: now.nonce,
+            offset: ConsequenceOffset(current.offset),
+            intention: IntentionOffset(current.intention),
+            term: current.term,
+            time_ms: current.time_ms,
+            client: current.client,
+            nonce: current.nonce,
             flags: RecordFlags(
-                mark(HEAD_LAST, RecordFlags::LAST) | mark(HEAD_TXN, RecordFlags::TXN),
+                flag_if(HEAD_LAST, RecordFlags::LAST) | flag_if(HEAD_TXN, RecordFlags::TXN),
             ),
             kind: RecordKind::from_number(head & 7).ok_or(Short)?,
             key,
@@ -490,21 +494,21 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_as_they_were_with_holes_and_changes() {
+    fn records_with_gaps_and_changes_are_decoded_as_encoded() {
         let offsets: Vec<u64> = (1..100).filter(|n| n % 13 != 0).collect();
         let mut builder = BlockBuilder::new();
         for n in &offsets {
             builder.push(&record(*n));
         }
         let block = builder.take();
-        let place = BlockLocation {
+        let location = BlockLocation {
             store_tag: [7; 8],
             topic: TopicId(3),
             segment: 2,
             position: 4096,
         };
-        let bytes = block.header(&place);
-        let header = Header::read(&bytes, &place);
+        let bytes = block.header(&location);
+        let header = Header::read(&bytes, &location);
         assert!(header.is_ok_and(|h| h.covers(&block.bytes) && h.last == 99 && h.records == 92));
         let mut cursor = BlockCursor::new(&block.base, block.records);
         for n in &offsets {
@@ -514,40 +518,40 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_header_and_every_other_place_is_noticed() {
+    fn every_flipped_bit_of_a_header_and_every_other_location_is_detected() {
         let mut builder = BlockBuilder::new();
         builder.push(&record(1));
         let block = builder.take();
-        let place = BlockLocation {
+        let location = BlockLocation {
             store_tag: [7; 8],
             topic: TopicId(3),
             segment: 2,
             position: 0,
         };
-        let good = block.header(&place);
+        let good = block.header(&location);
         for bit in 0..HEADER_BYTES * 8 {
             let mut bad = good;
             if let Some(byte) = bad.get_mut(bit / 8) {
                 *byte ^= 1 << (bit % 8);
             }
-            assert!(Header::read(&bad, &place).is_err(), "bit {bit}");
+            assert!(Header::read(&bad, &location).is_err(), "bit {bit}");
         }
         for other in [
             BlockLocation {
                 store_tag: [8; 8],
-                ..place
+                ..location
             },
             BlockLocation {
                 topic: TopicId(4),
-                ..place
+                ..location
             },
             BlockLocation {
                 segment: 3,
-                ..place
+                ..location
             },
             BlockLocation {
                 position: 88,
-                ..place
+                ..location
             },
         ] {
             assert!(Header::read(&good, &other).is_err());

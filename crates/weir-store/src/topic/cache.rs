@@ -29,7 +29,7 @@ const GROW_AFTER: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(crate) struct FileCache {
     disk: Arc<dyn Disk>,
-    open: Mutex<Open>,
+    open: Mutex<OpenFiles>,
     pins: Mutex<Pins>,
     /// Locked while a snapshot of another node replaces all files.
     installing: Mutex<()>,
@@ -44,7 +44,7 @@ struct Pins {
 }
 
 impl Pins {
-    fn holds(&self, path: &str) -> bool {
+    fn contains(&self, path: &str) -> bool {
         self.pinned.values().any(|paths| paths.contains(path))
     }
 }
@@ -63,7 +63,7 @@ impl Drop for Pin {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenFiles {
     files: HashMap<Box<str>, (Arc<dyn DiskFile>, u64)>,
     clock: u64,
     /// Number of replacements of all files. A file that was opened before the last replacement is
@@ -74,17 +74,17 @@ struct Open {
     /// The limit of cached files without a shortage of descriptors.
     ceiling: usize,
     /// The time of the last shortage, or of the last doubling of `files_max` after it.
-    short: Option<Instant>,
+    shortage: Option<Instant>,
 }
 
-impl Open {
+impl OpenFiles {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
     /// Evicts the least recently used files until at most `count` are left.
-    fn keep(&mut self, count: usize) {
+    fn evict_to(&mut self, count: usize) {
         while self.files.len() > count {
             let oldest = self.files.iter().min_by_key(|(_, (_, used))| *used);
             let Some(path) = oldest.map(|(path, _)| path.clone()) else {
@@ -96,12 +96,12 @@ impl Open {
 
     fn grow(&mut self) {
         if self
-            .short
+            .shortage
             .is_some_and(|since| since.elapsed() >= GROW_AFTER)
         {
             self.files_max = self.files_max.saturating_mul(2).min(self.ceiling);
             let grows = self.files_max < self.ceiling;
-            self.short = grows.then(Instant::now);
+            self.shortage = grows.then(Instant::now);
         }
     }
 }
@@ -116,13 +116,13 @@ fn ceiling(descriptors: Option<u64>) -> usize {
 impl FileCache {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         let ceiling = ceiling(getrlimit(Resource::Nofile).current);
-        let open = Open {
+        let open = OpenFiles {
             files: HashMap::new(),
             clock: 0,
             generation: 0,
             files_max: ceiling,
             ceiling,
-            short: None,
+            shortage: None,
         };
         Self {
             disk,
@@ -146,7 +146,7 @@ impl FileCache {
         let mut pins = self.pins.lock();
         pins.pinned.remove(&id);
         let deferred = std::mem::take(&mut pins.deferred);
-        let (kept, free) = deferred.into_iter().partition(|path| pins.holds(path));
+        let (kept, free) = deferred.into_iter().partition(|path| pins.contains(path));
         pins.deferred = kept;
         for path in free {
             // On an error, the next open removes the file.
@@ -161,12 +161,12 @@ impl FileCache {
     pub(crate) fn begin_install(&self) -> MutexGuard<'_, ()> {
         let guard = self.installing.lock();
         *self.pins.lock() = Pins::default();
-        self.forget_all();
+        self.evict_all();
         guard
     }
 
     /// Evicts every file. Files that are being opened at this time are not cached.
-    pub(crate) fn forget_all(&self) {
+    pub(crate) fn evict_all(&self) {
         let mut open = self.open.lock();
         open.generation += 1;
         open.files.clear();
@@ -190,9 +190,9 @@ impl FileCache {
             return false;
         }
         let half = open.files.len() / 2;
-        open.keep(half);
+        open.evict_to(half);
         open.files_max = half.max(OPEN_FILES_MIN);
-        open.short = Some(Instant::now());
+        open.shortage = Some(Instant::now());
         true
     }
 
@@ -213,7 +213,7 @@ impl FileCache {
         }
         let generation = self.open.lock().generation;
         let file = self.open(path, OpenMode::Write)?;
-        self.put_of(path, Arc::clone(&file), Some(generation));
+        self.put_at_generation(path, Arc::clone(&file), Some(generation));
         Ok(file)
     }
 
@@ -228,23 +228,23 @@ impl FileCache {
 
     /// Caches a file that was just created.
     pub(crate) fn put(&self, path: &str, file: Arc<dyn DiskFile>) {
-        self.put_of(path, file, None);
+        self.put_at_generation(path, file, None);
     }
 
-    fn put_of(&self, path: &str, file: Arc<dyn DiskFile>, generation: Option<u64>) {
+    fn put_at_generation(&self, path: &str, file: Arc<dyn DiskFile>, generation: Option<u64>) {
         let mut open = self.open.lock();
         if generation.is_some_and(|generation| generation != open.generation) {
             return;
         }
         open.grow();
         let count = open.files_max - 1;
-        open.keep(count);
+        open.evict_to(count);
         let now = open.tick();
         open.files.insert(path.into(), (file, now));
     }
 
     /// Evicts a file, before its removal.
-    pub(crate) fn forget(&self, path: &str) {
+    pub(crate) fn evict(&self, path: &str) {
         self.open.lock().files.remove(path);
     }
 }
@@ -268,7 +268,7 @@ impl Disk for FileCache {
 
     fn remove(&self, path: &str) -> io::Result<()> {
         let mut pins = self.pins.lock();
-        if pins.holds(path) {
+        if pins.contains(path) {
             pins.deferred.insert(path.to_owned());
             return Ok(());
         }
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cache_takes_a_part_of_the_descriptors() {
+    fn a_cache_uses_a_part_of_the_descriptors() {
         assert_eq!(ceiling(None), OPEN_FILES_MAX);
         assert_eq!(ceiling(Some(1024)), OPEN_FILES_MAX);
         assert_eq!(ceiling(Some(96)), 24);

@@ -17,7 +17,7 @@ use crate::error::{IoVerb, StoreError};
 
 /// Maximum bytes of a block for a read that must not block. A copy of a larger block takes long
 /// even from memory.
-const NOW_BYTES_MAX: usize = 256 << 10;
+const NONBLOCKING_BYTES_MAX: usize = 256 << 10;
 
 /// A segment file.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ pub(crate) fn parse_directory(name: &str) -> Option<TopicId> {
     let id = u32::from_str_radix(name, 16).ok().map(TopicId)?;
     directory(id)
         .strip_prefix("topics/")
-        .is_some_and(|given| given == name)
+        .is_some_and(|rendered| rendered == name)
         .then_some(id)
 }
 
@@ -311,7 +311,7 @@ impl TopicFiles {
     /// As `load_from`, but returns `Pending` for a long block, and if the read could block.
     pub(crate) fn try_load_from(&self, from: u64) -> Poll<Option<LoadedBlock>> {
         let contents = self.contents.read();
-        if contents.open.len() > NOW_BYTES_MAX {
+        if contents.open.len() > NONBLOCKING_BYTES_MAX {
             return Poll::Pending;
         }
         let found = contents.find(from);
@@ -321,7 +321,7 @@ impl TopicFiles {
             BlockLookup::Open(block) => return Poll::Ready(Some(block)),
             BlockLookup::Nothing => return Poll::Ready(None),
         };
-        if block.bytes as usize > NOW_BYTES_MAX {
+        if block.bytes as usize > NONBLOCKING_BYTES_MAX {
             return Poll::Pending;
         }
         let read = |segment: &Segment, buffer: &mut [u8], position| {
@@ -342,10 +342,13 @@ impl TopicFiles {
             return false;
         };
         let contents = self.contents.read();
-        !contents.blocks.iter().any(|now| match &now.storage {
-            BlockStorage::File(segment, _) => Arc::ptr_eq(segment, old),
-            BlockStorage::Memory(_) => false,
-        })
+        !contents
+            .blocks
+            .iter()
+            .any(|current| match &current.storage {
+                BlockStorage::File(segment, _) => Arc::ptr_eq(segment, old),
+                BlockStorage::Memory(_) => false,
+            })
     }
 
     /// Loads the records of a closed block, and checks them if they come from disk. Damage creates
@@ -366,7 +369,7 @@ impl TopicFiles {
     /// As `load`, but damage does not create the rebuild mark.
     pub(crate) fn check(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
         let read = |segment: &Segment, buffer: &mut [u8], position| {
-            let file = segment.file().map_err(|error| self.or_removed(error))?;
+            let file = segment.file().map_err(|error| self.map_removed(error))?;
             let read = file.read_exact_at(buffer, position);
             read.map_err(StoreError::io(IoVerb::Read, &segment.path))?;
             Ok(true)
@@ -377,7 +380,7 @@ impl TopicFiles {
 
     /// Converts the error of a missing file in a read-only store to `ChangedWhileRead`: retention
     /// or a compaction of the writing process has removed the file.
-    fn or_removed(&self, error: StoreError) -> StoreError {
+    fn map_removed(&self, error: StoreError) -> StoreError {
         if self.cache.disk().is_read_only() && error.is_missing_file() {
             let cause = Box::new(error);
             return StoreError::ChangedWhileRead { attempts: 1, cause };
@@ -412,7 +415,7 @@ impl TopicFiles {
         let header = bytes
             .first_chunk()
             .ok_or_else(|| damaged("a block header is incomplete"))?;
-        let header = Header::read(header, &self.place(segment, position))
+        let header = Header::read(header, &self.location(segment, position))
             .map_err(|bad| bad.error(&segment.path, position))?;
         if header.base != block.base || !header.covers(&records) {
             return Err(damaged("the checksum of a block is wrong"));
@@ -420,7 +423,7 @@ impl TopicFiles {
         Ok(Some(loaded(records)))
     }
 
-    pub(crate) fn place(&self, segment: &Segment, position: u64) -> BlockLocation {
+    pub(crate) fn location(&self, segment: &Segment, position: u64) -> BlockLocation {
         BlockLocation {
             store_tag: self.store_tag,
             topic: self.id,
@@ -453,7 +456,7 @@ impl TopicFiles {
             }
             let read = file.read_exact_at(&mut header, position);
             read.map_err(StoreError::io(IoVerb::Read, path))?;
-            let header = Header::read(&header, &self.place(&segment, position))
+            let header = Header::read(&header, &self.location(&segment, position))
                 .map_err(|bad| bad.error(path, position))?;
             let end = position + HEADER_BYTES as u64 + u64::from(header.bytes);
             if end > bytes {

@@ -31,8 +31,8 @@ pub(crate) enum Registration {
     Found,
     /// The signal is closed: the condition will not become true.
     Closed,
-    /// The waker will be called. [`Signal::forget`] with this number cancels the registration.
-    Waits(u64),
+    /// The waker will be called. [`Signal::cancel`] with this number cancels the registration.
+    Registered(u64),
 }
 
 impl Signal {
@@ -76,11 +76,11 @@ impl Signal {
         watchers.last += 1;
         let id = watchers.last;
         watchers.wakers.push((id, waker.clone()));
-        Registration::Waits(id)
+        Registration::Registered(id)
     }
 
     /// Cancels a registration of [`watch`](Self::watch).
-    pub(crate) fn forget(&self, id: u64) {
+    pub(crate) fn cancel(&self, id: u64) {
         let mut watchers = self.lock.lock();
         if let Ok(at) = watchers.wakers.binary_search_by_key(&id, |(id, _)| *id) {
             watchers.wakers.remove(at);

@@ -248,16 +248,16 @@ impl TopicWriter {
     pub(crate) fn flush(&mut self) -> Result<(), StoreError> {
         while !self.unwritten.is_empty() {
             let (segment, start) = self.segment()?;
-            let room = SEGMENT_BYTES.saturating_sub(start).min(WRITE_BYTES);
+            let space = SEGMENT_BYTES.saturating_sub(start).min(WRITE_BYTES);
             let mut end = start;
             let mut headers = Vec::new();
-            let mut places = Vec::new();
+            let mut positions = Vec::new();
             for raw in &self.unwritten {
-                if end > start && end - start >= room {
+                if end > start && end - start >= space {
                     break;
                 }
-                headers.push(raw.header(&self.files.place(&segment, end)));
-                places.push(end);
+                headers.push(raw.header(&self.files.location(&segment, end)));
+                positions.push(end);
                 end += (HEADER_BYTES + raw.bytes.len()) as u64;
             }
             let count = headers.len();
@@ -271,9 +271,9 @@ impl TopicWriter {
             drop(parts);
             let mut contents = self.files.contents.write();
             let first = contents.blocks.len() - self.unwritten.len();
-            let homes = &mut contents.blocks[first..];
-            for ((block, place), header) in homes.iter_mut().zip(places).zip(&headers) {
-                block.storage = BlockStorage::File(Arc::clone(&segment), place);
+            let refs = &mut contents.blocks[first..];
+            for ((block, position), header) in refs.iter_mut().zip(positions).zip(&headers) {
+                block.storage = BlockStorage::File(Arc::clone(&segment), position);
                 block.header_crc = RawBlock::own_crc(header);
             }
             drop(contents);
@@ -286,7 +286,7 @@ impl TopicWriter {
             if !self
                 .dirty
                 .iter()
-                .any(|known| known.number == segment.number)
+                .any(|other| other.number == segment.number)
             {
                 self.dirty.push(Arc::clone(&segment));
             }
@@ -352,12 +352,12 @@ impl TopicWriter {
     }
 
     /// Forgets the segments at the front that have only trimmed records, and returns their blocks.
-    /// The current segment stays.
+    /// Keeps the current segment.
     pub(crate) fn drop_front(&mut self) -> Vec<BlockRef> {
         let current = self.current.as_ref().map(|(segment, _)| segment.number);
         let mut contents = self.files.contents.write();
         let through = contents.trimmed;
-        let mut gone = 0;
+        let mut removed = 0;
         let mut blocks = contents.blocks.as_slice();
         while let Some(BlockStorage::File(segment, _)) = blocks.first().map(|block| &block.storage)
         {
@@ -368,10 +368,10 @@ impl TopicWriter {
             if current == Some(number) || own.last().is_none_or(|block| block.last > through) {
                 break;
             }
-            gone += count;
+            removed += count;
             blocks = rest;
         }
-        contents.blocks.drain(..gone).collect()
+        contents.blocks.drain(..removed).collect()
     }
 }
 

@@ -9,9 +9,9 @@ const SECTOR: usize = 512;
 
 /// A generator of pseudo-random numbers from a seed (splitmix).
 #[derive(Debug)]
-pub(super) struct Draw(pub(super) u64);
+pub(super) struct SplitMix(pub(super) u64);
 
-impl Draw {
+impl SplitMix {
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -42,7 +42,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn holding(content: Vec<u8>) -> Self {
+    pub(super) fn with_content(content: Vec<u8>) -> Self {
         let durable = Arc::new(content);
         Self {
             current: Arc::clone(&durable),
@@ -110,7 +110,7 @@ impl Node {
 
     /// Returns a content that a power cut could leave. On average, `likely` of 8 unsynced sectors
     /// get their latest content.
-    pub(super) fn after_cut(&self, draw: &mut Draw, likely: u64) -> Vec<u8> {
+    pub(super) fn after_cut(&self, draw: &mut SplitMix, likely: u64) -> Vec<u8> {
         let mut left = Vec::clone(&self.durable);
         if self.current.len() != left.len() && draw.chance(likely) {
             left.resize(self.current.len(), 0);
@@ -152,7 +152,7 @@ mod tests {
         node.write(&[2; 1024], 512);
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..200 {
-            let left = node.after_cut(&mut Draw(seed), 4);
+            let left = node.after_cut(&mut SplitMix(seed), 4);
             assert_eq!(left.len(), 2048);
             assert!(
                 left[..512]
@@ -171,17 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_sync_loses_what_was_dirty_and_the_next_one_says_nothing() {
+    fn a_failed_sync_loses_unsynced_data_and_the_next_sync_succeeds() {
         let mut node = Node::default();
         node.write(&[1; 512], 0);
         node.sync();
         node.write(&[2; 512], 0);
         node.lose_dirty();
         node.sync();
-        assert_eq!(node.current(), [2; 512], "reading goes on from the cache");
-        assert_eq!(node.after_cut(&mut Draw(1), 8), vec![1; 512]);
+        assert_eq!(node.current(), [2; 512], "reads return the cached bytes");
+        assert_eq!(node.after_cut(&mut SplitMix(1), 8), vec![1; 512]);
         node.write(&[3; 512], 0);
         node.sync();
-        assert_eq!(node.after_cut(&mut Draw(1), 0), vec![3; 512]);
+        assert_eq!(node.after_cut(&mut SplitMix(1), 0), vec![3; 512]);
     }
 }

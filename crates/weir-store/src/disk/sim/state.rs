@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::node::{Draw, Node};
+use super::node::{Node, SplitMix};
 use crate::disk::OpenMode;
 
 /// The kind of an operation, for scripted faults.
@@ -225,7 +225,7 @@ impl State {
             (Some(Entry::Dir), _) => Err(io::ErrorKind::IsADirectory.into()),
             (None, OpenMode::Read | OpenMode::Write) => Err(io::ErrorKind::NotFound.into()),
             (None, OpenMode::CreateNew) => {
-                self.need_dir(parent(path))?;
+                self.require_dir(parent(path))?;
                 let off = self.count_whole_op(SimOp::Create)?;
                 let node = self.next_node;
                 self.next_node += 1;
@@ -243,7 +243,7 @@ impl State {
         }
     }
 
-    fn need_dir(&self, dir: &str) -> io::Result<()> {
+    fn require_dir(&self, dir: &str) -> io::Result<()> {
         if dir.is_empty() || self.names.get(dir) == Some(&Entry::Dir) {
             Ok(())
         } else {
@@ -281,7 +281,7 @@ impl State {
         let Some(entry) = self.names.get(from).copied() else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        self.need_dir(parent(to))?;
+        self.require_dir(parent(to))?;
         let off = self.count_whole_op(SimOp::Rename)?;
         self.change_name(
             NameOp::Rename {
@@ -327,20 +327,20 @@ impl State {
     }
 
     pub(super) fn sync_dir(&mut self, dir: &str) -> io::Result<()> {
-        self.need_dir(dir)?;
+        self.require_dir(dir)?;
         if self.count_whole_op(SimOp::SyncDir)? {
             return Err(power_is_off());
         }
         let durable = &mut self.durable_names;
         self.pending.retain(|change| {
-            let here = match change {
+            let is_in_dir = match change {
                 NameOp::Set { path, .. } | NameOp::Unset { path } => parent(path) == dir,
                 NameOp::Rename { from, to, .. } => parent(from) == dir || parent(to) == dir,
             };
-            if here {
+            if is_in_dir {
                 apply(durable, change);
             }
-            !here
+            !is_in_dir
         });
         Ok(())
     }
@@ -421,7 +421,7 @@ impl State {
 
     /// See [`SimDisk::power_cut`](super::SimDisk::power_cut).
     pub(super) fn power_cut(&self, seed: u64) -> Self {
-        let mut draw = Draw(seed);
+        let mut draw = SplitMix(seed);
         // The probability ranges from 1/8 to 7/8, so that rare subsets of many sectors occur too.
         let likely = 1 + draw.next() % 7;
         let mut names = self.durable_names.clone();
@@ -430,10 +430,10 @@ impl State {
                 apply(&mut names, change);
             }
         }
-        let known = names.clone();
+        let all_names = names.clone();
         names.retain(|path, _| {
             let mut dir = parent(path);
-            while !dir.is_empty() && known.get(dir) == Some(&Entry::Dir) {
+            while !dir.is_empty() && all_names.get(dir) == Some(&Entry::Dir) {
                 dir = parent(dir);
             }
             dir.is_empty()
@@ -443,7 +443,10 @@ impl State {
             if let Entry::File(number) = entry
                 && let Some(node) = self.nodes.get(number)
             {
-                nodes.insert(*number, Node::holding(node.after_cut(&mut draw, likely)));
+                nodes.insert(
+                    *number,
+                    Node::with_content(node.after_cut(&mut draw, likely)),
+                );
             }
         }
         Self {
@@ -488,7 +491,7 @@ impl State {
     pub(super) fn put(&mut self, path: &str, content: Vec<u8>) {
         let node = self.next_node;
         self.next_node += 1;
-        self.nodes.insert(node, Node::holding(content));
+        self.nodes.insert(node, Node::with_content(content));
         for names in [&mut self.names, &mut self.durable_names] {
             let mut dir = parent(path);
             while !dir.is_empty() {
@@ -511,7 +514,7 @@ impl State {
             && let Some(Entry::File(node)) = self.names.get(path)
         {
             change(&mut content);
-            self.nodes.insert(*node, Node::holding(content));
+            self.nodes.insert(*node, Node::with_content(content));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::disk::{Disk, OpenMode};
 use crate::error::StoreError;
 use crate::log::format::{BatchHeader, FIRST_POSITION, Kind};
 use crate::log::scan::{
-    Evidence, Probe, Window, collect_headers, lacks_a_sector, later_error, probe,
+    Evidence, Probe, Window, collect_headers, lacks_a_sector, probe, unsupported,
 };
 use crate::log::sectors::SECTOR_BYTES;
 use crate::log::view::{SegmentView, View};
@@ -67,7 +67,7 @@ impl Analysis {
             || self
                 .unproven
                 .iter()
-                .any(|batch| batch.header.kind.matters())
+                .any(|batch| batch.header.kind.changes_entries())
     }
 
     /// Reads all segments, for a repair.
@@ -180,9 +180,9 @@ impl Analysis {
             if self.last_kind == Some(Kind::Roll) && position > FIRST_POSITION {
                 return Err(self.damage(segment, position, "the next segment is missing"));
             }
-            let spot = probe(&mut window, &segment.header, position)?;
-            let Probe::Batch(header) = spot else {
-                return self.classify_end(disk, segments, number, &mut window, position, spot);
+            let found = probe(&mut window, &segment.header, position)?;
+            let Probe::Batch(header) = found else {
+                return self.classify_end(disk, segments, number, &mut window, position, found);
             };
             self.check_order(segment, &header, position == FIRST_POSITION)?;
             self.accept(number, segment.header.first_sequence, &header);
@@ -214,7 +214,7 @@ impl Analysis {
         Ok(())
     }
 
-    /// Checks that a valid batch is the expected next one (row 4 of the table).
+    /// Checks that a valid batch is the expected next one (row 4 of the table in section 7.2).
     fn check_order(
         &self,
         segment: &SegmentFile,
@@ -275,7 +275,7 @@ impl Analysis {
             }
             Kind::Seal | Kind::Clean | Kind::Open | Kind::Roll => {}
         }
-        if header.kind.matters() {
+        if header.kind.changes_entries() {
             self.last_term = header.term;
         }
         self.raise_proven(header.durable_before);
@@ -293,7 +293,7 @@ impl Analysis {
         }
     }
 
-    /// Applies rows 1 to 9 of the table. Returns `false` if the log ends here.
+    /// Applies rows 1 to 9 of the table in section 7.2. Returns `false` if the log ends here.
     fn classify_end(
         &mut self,
         disk: &dyn Disk,
@@ -301,13 +301,13 @@ impl Analysis {
         number: usize,
         window: &mut Window<'_>,
         position: u64,
-        spot: Probe,
+        found: Probe,
     ) -> Result<bool, StoreError> {
         let Some(segment) = segments.get(number) else {
             return Ok(false);
         };
         let later = &segments[number + 1..];
-        if spot == Probe::End {
+        if found == Probe::End {
             // A segment always has a free sector, and its length was durable before its name. A
             // power cut therefore cannot cause this state.
             return Err(self.damage(
@@ -327,8 +327,8 @@ impl Analysis {
         let mut evidence = Evidence::default();
         // Evidence from the header of the bad batch, if the header can be read.
         let mut own = (0, 0);
-        let go_on = match spot {
-            Probe::Later(found) => return Err(later_error(&segment.path, position, found)),
+        let resume_at = match found {
+            Probe::Unsupported(cause) => return Err(unsupported(&segment.path, position, cause)),
             Probe::BadPayload(header) | Probe::BadPadding(header) | Probe::TooLong(header) => {
                 self.check_order(segment, &header, position == FIRST_POSITION)?;
                 own = (header.durable_before, header.epoch);
@@ -336,7 +336,7 @@ impl Analysis {
             }
             _ => position.saturating_add(SECTOR_BYTES),
         };
-        collect_headers(window, &segment.header, go_on, &mut evidence)?;
+        collect_headers(window, &segment.header, resume_at, &mut evidence)?;
         let batches_after = evidence.headers > 0;
         evidence.add(own.0, own.1);
         for segment in later {
@@ -351,7 +351,7 @@ impl Analysis {
         if self.last_kind == Some(Kind::Clean) && nonzero_end.is_some() && !batches_after {
             return Err(self.damage(segment, position, "bytes after a clean stop are not zero"));
         }
-        match spot {
+        match found {
             Probe::Zero => {}
             Probe::BadPayload(header) if lacks_a_sector(window, &header)? => {}
             Probe::BadPayload(..) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::log::format::{SEGMENT_HEADER, SegmentHeader, StartMark, Undecodable};
-use crate::log::scan::later_error;
+use crate::log::scan::unsupported;
 use crate::log::sectors::SECTOR;
 use crate::log::segment::{
     BUILDING, LOG_DIR, START_FILE, parse_segment_name, read_block, segment_path,
@@ -34,7 +34,7 @@ impl SegmentFile {
     }
 }
 
-/// The files of the log directory, by their meaning.
+/// The files of the log directory, classified.
 #[derive(Debug)]
 pub(crate) struct Files {
     /// The start file; `None` if the creation of the log was interrupted before it.
@@ -55,7 +55,7 @@ pub(crate) struct Files {
     pub(crate) epoch_seen: u64,
 }
 
-/// Determines the meaning of each file in the directory. `None` if there is no log.
+/// Classifies the files of the log directory. `None` if there is no log.
 pub(crate) fn classify(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Files>, StoreError> {
     let names = disk
         .list(LOG_DIR)
@@ -76,8 +76,8 @@ pub(crate) fn classify(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Fi
         return Ok(None);
     }
     let (start, start_has_bad_copy) = if has_start {
-        let (mark, worn) = read_start(disk, store_id)?;
-        (Some(mark), worn)
+        let (mark, must_rewrite) = read_start(disk, store_id)?;
+        (Some(mark), must_rewrite)
     } else {
         (None, false)
     };
@@ -98,11 +98,11 @@ pub(crate) fn classify(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Fi
         epoch_seen = epoch_seen.max(segment.header.epoch);
         segments.push(segment);
     }
-    let replaced = take_replaced(&mut segments);
+    let replaced = remove_replaced(&mut segments);
     let first_found = segments
         .first()
         .map(|segment| segment.header.first_sequence);
-    let before_reset = take_before_reset(&mut segments);
+    let before_reset = remove_before_reset(&mut segments);
     match first_found {
         Some(first) if first == lowest || !before_reset.is_empty() => {}
         _ => {
@@ -162,7 +162,7 @@ pub(crate) fn read_start(
                 }
             }
             Err(Undecodable::Bad) => bad += 1,
-            Err(later) => return Err(later_error(START_FILE, copy, later)),
+            Err(other) => return Err(unsupported(START_FILE, copy, other)),
         }
     }
     let Some(mark) = good else {
@@ -199,7 +199,7 @@ pub(crate) fn open_segment(
     let header = match SegmentHeader::decode(&read_block(&*file, &path, 0)?) {
         Ok(header) => header,
         Err(Undecodable::Bad) => return Err(damage(0, "a segment header is not as written")),
-        Err(later) => return Err(later_error(&path, 0, later)),
+        Err(other) => return Err(unsupported(&path, 0, other)),
     };
     if header.store_id != *store_id {
         return Err(StoreError::ForeignStore { file: path });
@@ -214,7 +214,7 @@ pub(crate) fn open_segment(
 }
 
 /// Removes from the list all segments before the newest reset, and returns their paths.
-fn take_before_reset(segments: &mut Vec<SegmentFile>) -> Vec<String> {
+fn remove_before_reset(segments: &mut Vec<SegmentFile>) -> Vec<String> {
     let first = segments
         .iter()
         .rposition(|segment| segment.header.reset)
@@ -227,16 +227,16 @@ fn take_before_reset(segments: &mut Vec<SegmentFile>) -> Vec<String> {
 
 /// Removes from the list every segment that follows a later-created segment, and returns their
 /// paths.
-fn take_replaced(segments: &mut Vec<SegmentFile>) -> Vec<String> {
+fn remove_replaced(segments: &mut Vec<SegmentFile>) -> Vec<String> {
     let mut newest = 0;
     let mut replaced = Vec::new();
     segments.retain(|segment| {
-        let counts = segment.header.segment_id > newest;
+        let is_current = segment.header.segment_id > newest;
         newest = newest.max(segment.header.segment_id);
-        if !counts {
+        if !is_current {
             replaced.push(segment.path.clone());
         }
-        counts
+        is_current
     });
     replaced
 }

@@ -108,7 +108,7 @@ impl Copies {
                     keep = header.index;
                     truncate = Some((header.index, header.term));
                 }
-                Kind::Data if analysis.view.counts(header.index, header.sequence) => {
+                Kind::Data if analysis.view.is_valid(header.index, header.sequence) => {
                     entries.push((batch.segment, header));
                 }
                 _ => {}
@@ -331,7 +331,7 @@ fn save_cut(
             segment_id: segment.header.segment_id,
             position: range.from,
             bytes,
-            made_unix_s: options.now_unix_s,
+            created_unix_s: options.now_unix_s,
             content_crc: stream.finish(),
         };
         file.write_all_at(&mut [IoSlice::new(&header.encode())], 0)
@@ -368,6 +368,6 @@ fn is_old(disk: &dyn Disk, path: &str, options: &LogOptions) -> bool {
         .and_then(|file| read_block::<SECTOR>(&*file, path, 0).ok())
         .and_then(|block| CutHeader::decode(&block).ok());
     header.is_some_and(|header| {
-        options.now_unix_s.saturating_sub(header.made_unix_s) > options.cut_keep_s
+        options.now_unix_s.saturating_sub(header.created_unix_s) > options.cut_keep_s
     })
 }
