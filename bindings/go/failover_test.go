@@ -93,6 +93,20 @@ func reads(ctx context.Context, t *testing.T, reader *weir.Reader, last, to uint
 	}
 }
 
+// checkValue checks the value of the key k, which it reads with a consistency.
+func checkValue(ctx context.Context, t *testing.T, store *weir.Store, consistency weir.Consistency, want string) {
+	t.Helper()
+	reads, err := store.WithConsistency(consistency)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reads.Close()
+	record, ok, err := reads.Topic("orders").Get(ctx, []byte("k"))
+	if err != nil || !ok || string(record.Value()) != want {
+		t.Fatal(consistency, ok, err)
+	}
+}
+
 func TestAKilledLeaderLosesNoWriteAndAWriteIsReceivedBeforeItIsCommitted(t *testing.T) {
 	const kill, dead, end = 100, 200, 300
 	started := cluster(t)
@@ -141,13 +155,14 @@ func TestAKilledLeaderLosesNoWriteAndAWriteIsReceivedBeforeItIsCommitted(t *test
 	if page, err := reader.TryNext(ctx); page != nil || err != nil {
 		t.Fatal("a record that was not written", err)
 	}
-	if record, ok, err := orders.Get(ctx, []byte("k")); !ok || string(record.Value()) != "299" {
-		t.Fatal(ok, err)
-	}
+	checkValue(ctx, t, store, weir.ConsistencyLinear, "299")
+	// The connection moves to the leader, which stays reachable.
+	checkValue(ctx, t, store, weir.ConsistencyLeader, "299")
 	started.request("stop")
 	if line := started.line(); line != "stopped" {
 		t.Fatal(line)
 	}
+	checkValue(ctx, t, store, weir.ConsistencyLocal, "299")
 	// No write can be committed now.
 	put := weir.Put([]byte("k"), fmt.Append(nil, end))
 	put.Topic = "orders"

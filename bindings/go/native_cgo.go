@@ -239,9 +239,11 @@ func nativeQueryOpenTopics(store storeHandle, t *TopicsOptions, o *QueryOptions)
 		as_of:       C.uint64_t(t.AsOf),
 		flags: flag(t.ResetEarliest, C.WEIR_TOPICS_RESET_EARLIEST) |
 			flag(t.NoPushDown, C.WEIR_TOPICS_NO_PUSH_DOWN),
+		from:        C.uint32_t(t.From.kind),
 		patience_ms: millis(t.Patience),
+		value:       C.uint64_t(t.From.value),
 	}
-	topics.from, topics.from_count = pin.texts(t.From)
+	topics.topics, topics.topic_count = pin.texts(t.Topics)
 	switch {
 	case t.Follow:
 		topics.end = C.WEIR_END_FOLLOW

@@ -106,6 +106,8 @@ func nativeSync(storeHandle) error { return errNoCgo }
 
 func nativeWithin(storeHandle, time.Duration) (storeHandle, error) { return nil, errNoCgo }
 
+func nativeWithConsistency(storeHandle, Consistency) (storeHandle, error) { return nil, errNoCgo }
+
 func nativeCancel(storeHandle) {}
 
 func nativeClose(storeHandle) error { return errNoCgo }

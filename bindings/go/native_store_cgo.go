@@ -13,6 +13,8 @@ package weir
 #cgo nocallback weir_sync
 #cgo noescape weir_within
 #cgo nocallback weir_within
+#cgo noescape weir_with_consistency
+#cgo nocallback weir_with_consistency
 #cgo noescape weir_cancel
 #cgo nocallback weir_cancel
 #cgo noescape weir_close
@@ -186,6 +188,14 @@ func nativeWithin(store storeHandle, limit time.Duration) (storeHandle, error) {
 	var own *C.weir
 	var callError C.weir_error
 	err := errorIfFailed(C.weir_within(store, time, &own, &callError), &callError)
+	return own, err
+}
+
+// nativeWithConsistency returns a second handle of a store.
+func nativeWithConsistency(store storeHandle, consistency Consistency) (storeHandle, error) {
+	var own *C.weir
+	var callError C.weir_error
+	err := errorIfFailed(C.weir_with_consistency(store, C.uint32_t(consistency), &own, &callError), &callError)
 	return own, err
 }
 

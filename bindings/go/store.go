@@ -21,6 +21,17 @@ const (
 	DurabilityMemory                     // after the write; not synced before the store is closed
 )
 
+// Consistency is which writes a read at a cluster sees. For a directory or a single
+// server, all values are equivalent.
+type Consistency uint32
+
+// Which writes a read at a cluster sees.
+const (
+	ConsistencyLocal  Consistency = 1 + iota // those that the node has applied
+	ConsistencyLeader                        // those that the leader has applied, while its lease is valid
+	ConsistencyLinear                        // all that were acknowledged anywhere before the read began
+)
+
 // OpenOptions are the options of [Open]; the zero value is the default of each.
 type OpenOptions struct {
 	// Durability is when a write is acknowledged. Interval applies to
@@ -70,6 +81,9 @@ type Store struct {
 	handle  atomic.Pointer[storeHandle]
 	remote  bool
 	cleanup runtime.Cleanup
+	// parent is the store from which this one is derived; nil for an opened store. The
+	// reference keeps the parent open.
+	parent *Store
 }
 
 // BuildInfo describes the build of the library: "name=value" pairs, separated by
@@ -159,6 +173,25 @@ func newStore(handle storeHandle, remote bool) *Store {
 		_ = nativeClose(handle)
 	}, handle)
 	return store
+}
+
+// WithConsistency returns a second handle of the store, whose reads have this
+// consistency. It also applies to readers, groups and queries that are opened through
+// the handle. Without it, reads of keys are linear and all other reads are local. Close
+// of the second handle only releases that handle.
+func (s *Store) WithConsistency(consistency Consistency) (*Store, error) {
+	defer runtime.KeepAlive(s)
+	handle, err := s.opened()
+	if err != nil {
+		return nil, err
+	}
+	own, err := nativeWithConsistency(handle, consistency)
+	if err != nil {
+		return nil, err
+	}
+	store := newStore(own, s.remote)
+	store.parent = s
+	return store, nil
 }
 
 // Close completes queued writes and closes the store, or the connection. Pages stay

@@ -512,7 +512,7 @@ func TestAQueryOverTopicsMergesFollowsAndResumes(t *testing.T) {
 				}
 			}
 		}
-		topics := weir.TopicsOptions{From: []string{"orders.*"}}
+		topics := weir.TopicsOptions{Topics: []string{"orders.*"}}
 		query, err := store.Query(ctx, topics, weir.QueryOptions{
 			Where: "@.n > 0", Order: "$.n desc, $.in", Select: "$.in",
 		})
@@ -594,6 +594,66 @@ func follow(
 		t.Fatal(err)
 	}
 	return token
+}
+
+func TestAQueryOverTopicsStartsAtAPosition(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
+		ctx := context.Background()
+		orders := topic(t, store, "orders")
+		for at := range 3 {
+			if _, err := orders.Append(ctx, fmt.Append(nil, at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		position, err := weir.ParseFrom("-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The topic begins with the record of its creation.
+		for want, from := range map[string]weir.From{
+			"012": {}, "12": weir.After(2), "2": position, "": weir.FromEnd(),
+		} {
+			topics := weir.TopicsOptions{Topics: []string{"orders"}, From: from}
+			query, err := store.Query(ctx, topics, weir.QueryOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for item, err := range query.Items(ctx) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += string(item.Bytes())
+			}
+			query.Close()
+			if got != want {
+				t.Fatalf("%q in place of %q", got, want)
+			}
+		}
+		latest := weir.TopicsOptions{Topics: []string{"orders"}, Latest: true, From: weir.FromEnd()}
+		if _, err := store.Query(ctx, latest, weir.QueryOptions{}); !errors.Is(err, weir.ErrBadOption) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestEveryConsistencyReadsTheSameWithoutACluster(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
+		ctx := context.Background()
+		orders := topic(t, store, "orders")
+		if _, err := orders.Put(ctx, []byte("k"), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+		for _, consistency := range []weir.Consistency{
+			weir.ConsistencyLocal, weir.ConsistencyLeader, weir.ConsistencyLinear,
+		} {
+			checkValue(ctx, t, store, consistency, "v")
+		}
+		_, err := store.WithConsistency(9)
+		if !errors.Is(err, weir.ErrBadOption) || !strings.Contains(err.Error(), "the consistency is 9") {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestAWriteIsReceivedAndThenCommitted(t *testing.T) {

@@ -8,9 +8,14 @@ import (
 
 // TopicsOptions select the records of a query over topics; see [Store.Query].
 type TopicsOptions struct {
-	// From are names of topics, or patterns: "orders.*" matches one more part,
+	// Topics are names of topics, or patterns: "orders.*" matches one more part,
 	// "orders.**" any number of parts.
-	From []string
+	Topics []string
+	// From is the first record of each topic; the zero value is the first retained
+	// record. A topic that is created after the query starts is read from its start.
+	// A query that resumes from a token ignores From. With Latest, From must be the
+	// zero value.
+	From From
 	// Latest makes the current value of each key an item; otherwise each record is an
 	// item.
 	Latest bool

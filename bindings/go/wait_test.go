@@ -176,7 +176,7 @@ func waitingCalls(t *testing.T, store *weir.Store) []waiting {
 		}, weir.ErrIndeterminate},
 		{"Session.Resume", func(ctx context.Context) error { return session.Resume(ctx, 1) }, weir.ErrCancelled},
 		{"Store.Query", func(ctx context.Context) error {
-			return none(store.Query(ctx, weir.TopicsOptions{From: []string{"t"}}, weir.QueryOptions{}))
+			return none(store.Query(ctx, weir.TopicsOptions{Topics: []string{"t"}}, weir.QueryOptions{}))
 		}, weir.ErrCancelled},
 	}
 }
@@ -272,7 +272,7 @@ func TestHandlesOutliveTheContextThatOpenedThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	query, err := store.Query(ctx, weir.TopicsOptions{From: []string{"t"}}, weir.QueryOptions{})
+	query, err := store.Query(ctx, weir.TopicsOptions{Topics: []string{"t"}}, weir.QueryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
