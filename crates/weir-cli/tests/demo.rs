@@ -428,7 +428,7 @@ mod readme_program {
         let unchanged = [Expect::KeyOffset(None, seen)];
         let paid = orders.put_if("4711", r#"{"state":"paid"}"#, &unchanged)?;
         let late = orders.put_if("4711", r#"{"state":"void"}"#, &unchanged)?;
-        assert!(paid.is_valid() && !late.is_valid()); // a "no" is a value and says why
+        assert!(paid.is_valid() && !late.is_valid()); // a rejection is a value with its reason
 
         for page in orders.pages(ReadFrom::Start)? {
             for record in &page? {
@@ -498,7 +498,7 @@ mod groups_program {
         };
         let mut worker = jobs.group_with("resize", &setup)?;
         loop {
-            // Blocks up to a second for the first record; empty when none came.
+            // Blocks up to a second for the first record; empty if none arrived.
             let work = worker.claim(10, Duration::from_secs(1))?;
             if work.is_empty() {
                 break;
@@ -647,13 +647,13 @@ fn first_steps(directory: &Path) -> Result<(), Box<dyn Error>> {
     use std::time::Duration;
     use weir::{ClientId, Expect, Intention, Operation, ReadFrom, TxnOp, Weir};
 
-    let weir = Weir::open(directory)?; // makes the store if there is none
+    let weir = Weir::open(directory)?; // creates the store if it does not exist
     let orders = weir.topic("orders")?;
-    orders.ensure()?; // makes the topic if it does not live
+    orders.ensure()?; // creates the topic if it does not exist
 
     let verdict = orders.put("4711", r#"{"state":"open"}"#)?;
     assert!(verdict.is_valid());
-    assert_eq!(verdict.offset().unwrap().0, 2); // 1 says that the topic was created
+    assert_eq!(verdict.offset().unwrap().0, 2); // record 1 is the creation of the topic
 
     let value = orders.get("4711")?.unwrap();
     assert_eq!(value.value(), br#"{"state":"open"}"#);
@@ -667,7 +667,7 @@ fn first_steps(directory: &Path) -> Result<(), Box<dyn Error>> {
     assert!(paid.is_valid());
     assert_eq!(late.effect().name(), "INVALID");
     assert_eq!(late.reason().unwrap().name(), "CONFLICT");
-    assert_eq!(late.detail(), weir::Detail::Actual(3)); // where the key is now
+    assert_eq!(late.detail(), weir::Detail::Actual(3)); // the current offset of the key
     // [end]
     // [listen]
     let patience = Duration::from_secs(10);
@@ -697,10 +697,10 @@ fn first_steps(directory: &Path) -> Result<(), Box<dyn Error>> {
             value: b"1",
         },
     );
-    let nonce = session.next_nonce(); // keep it where a crash does not reach it
+    let nonce = session.next_nonce(); // store it where it survives a crash
     let first = &session.execute(&[bill])?[0];
 
-    session.resume(nonce); // as if the answer had been lost
+    session.resume(nonce); // as after a lost answer
     let again = &session.execute(&[bill])?[0];
     assert!(again.is_replayed());
     assert_eq!(again.offset(), first.offset());
@@ -714,15 +714,15 @@ fn first_steps(directory: &Path) -> Result<(), Box<dyn Error>> {
     let steps = [put(b"stock", b"9"), put(b"4713", br#"{"state":"open"}"#)];
     let first_time = [Expect::KeyAbsent(Some(b"stock"))];
     let both = orders.txn(&steps, &first_time)?;
-    let later = orders.txn(&steps, &first_time)?; // now there is a stock
+    let later = orders.txn(&steps, &first_time)?; // `stock` has a value now
     assert_eq!((both.records(), later.records()), (2, 0));
     // [end]
     // [close]
     let digest = weir.store()?.digest();
-    drop((orders, session)); // they hold the store open too
+    drop((orders, session)); // they keep the store open too
     weir.close()?;
     let weir = Weir::open(directory)?;
-    assert_eq!(weir.store()?.digest(), digest); // the same history
+    assert_eq!(weir.store()?.digest(), digest); // an equal history
     // [end]
     Ok(())
 }
