@@ -65,6 +65,9 @@ pub enum ContenderError {
     /// The peer refused its input.
     #[error("the peer refused the input: {0}")]
     Refused(String),
+    /// A client wrote a reply with other bytes than expected, or at the wrong time.
+    #[error("the reply to packet {0} is not the expected one")]
+    WrongReply(usize),
     /// The lab sent a line that is not a request.
     #[error(transparent)]
     Protocol(#[from] Malformed),

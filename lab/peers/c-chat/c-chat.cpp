@@ -339,13 +339,27 @@ struct SimdJsonOnDemand final : Dialect {
         simdjson::padded_string_view bytes(packet.data(), packet.size(), packet.size() + simdjson::SIMDJSON_PADDING);
         simdjson::ondemand::object message;
         if (parser.iterate(bytes).get(document) || document.get_object().get(message)) return false;
+        /* The needed members, in the order in which servers write them. */
+        View type;
         Stanza stanza;
-        for (auto member : message) {
-            View key, value;
-            if (member.unescaped_key().get(key) || member.value().get_string().get(value)) return false;
-            json_member(stanza, key, value);
+        if (!find(message, "type", type) || !find(message, "from", stanza.from)) return false;
+        stanza.kind = json_kind(type);
+        switch (stanza.kind) {
+        case Stanza::PRESENCE: return find_optional(message, "show", stanza.show) && event_of(stanza, event);
+        case Stanza::GROUPCHAT: return find(message, "body", stanza.body) && event_of(stanza, event);
+        case Stanza::CHAT:
+            return find(message, "id", stanza.id) && find(message, "body", stanza.body) && event_of(stanza, event);
+        case Stanza::PING: return find(message, "id", stanza.id) && event_of(stanza, event);
+        case Stanza::NONE: break;
         }
-        return event_of(stanza, event);
+        return false;
+    }
+    static bool find(simdjson::ondemand::object &message, View key, View &value) {
+        return !message.find_field(key).get_string().get(value);
+    }
+    static bool find_optional(simdjson::ondemand::object &message, View key, View &value) {
+        simdjson::error_code error = message.find_field(key).get_string().get(value);
+        return !error || error == simdjson::NO_SUCH_FIELD;
     }
     void write(const Reply &reply, std::string &out) override { write_json(reply, out); }
 };
@@ -376,11 +390,15 @@ struct JsonC final : Dialect {
 
 #endif
 
+/* Start and length of each message of a file. */
+using Ranges = std::vector<std::pair<size_t, size_t>>;
+
 /* A session. */
 struct Session {
-    std::string bytes;                             /* of the file, with bytes after it for simdjson */
-    std::vector<std::pair<size_t, size_t>> places; /* start and length of each packet */
-    std::vector<char> plain, copy;                 /* each packet and a zero byte */
+    std::string bytes; /* of the file, with bytes after it for simdjson */
+    Ranges ranges;
+    std::vector<char> plain, copy;    /* each packet and a zero byte */
+    std::vector<std::string> replies; /* the expected reply to each packet; empty for none */
     Floor floor;
 };
 
@@ -395,22 +413,25 @@ void fresh(Session &session) {
     if (dialect->destroys()) memcpy(session.copy.data(), session.plain.data(), session.plain.size());
 }
 
-/* Processes a session, and calls `each` with each reply. */
+/* Processes a session, and calls `each` with the number of the packet and each reply, whose bytes
+ * are in `out`. */
 template <class Each> bool pass(Session &session, uint64_t &touch, Each each) {
     uint64_t sum = 0;
+    size_t number = 0;
     client.clear();
     if (only_client) {
         for (const Floor::Owned &owned : session.floor.events) {
             Event event = {owned.kind, owned.who, owned.availability, owned.id, owned.text};
             sum += touch_of(event);
             Reply reply = client.apply(event);
-            if (reply.kind != NO_REPLY) each(reply);
+            if (reply.kind != NO_REPLY) each(number, reply);
+            number++;
         }
         touch = sum;
         return true;
     }
     char *text = session.copy.data();
-    for (auto [start, length] : session.places) {
+    for (auto [start, length] : session.ranges) {
         Event event;
         if (!dialect->decode(View(session.bytes).substr(start, length), text, event)) return false;
         sum += touch_of(event);
@@ -418,17 +439,29 @@ template <class Each> bool pass(Session &session, uint64_t &touch, Each each) {
         if (reply.kind != NO_REPLY) {
             out.clear();
             dialect->write(reply, out);
-            each(reply);
+            each(number, reply);
             sum += peer_touch(out.data(), out.size());
         }
         text += length + 1;
+        number++;
     }
     touch = sum;
     return true;
 }
 
-bool read_packets(Session &session) {
-    View rest = session.bytes;
+bool read_file(const std::string &path, std::string &bytes) {
+    FILE *file = fopen(path.c_str(), "rb");
+    if (!file) return false;
+    char block[65536];
+    size_t got;
+    while ((got = fread(block, 1, sizeof block, file)) > 0) bytes.append(block, got);
+    bool good = !ferror(file);
+    fclose(file);
+    return good;
+}
+
+/* Finds the messages of a file. Each follows a line with its length in bytes. */
+bool find_messages(View rest, Ranges &ranges) {
     size_t at = 0;
     while (at < rest.size()) {
         size_t length = 0, digits = at;
@@ -437,13 +470,21 @@ bool read_packets(Session &session) {
         if (digits == at || digits >= rest.size() || rest[digits] != '\n') return false;
         at = digits + 1;
         if (length > rest.size() - at) return false;
-        session.places.emplace_back(at, length);
-        session.plain.insert(session.plain.end(), rest.begin() + long(at), rest.begin() + long(at + length));
-        session.plain.push_back(0);
+        ranges.emplace_back(at, length);
         at += length;
     }
-    session.copy = session.plain;
     return true;
+}
+
+/* The error for the first reply that is not the expected one, or NULL. */
+const char *verify(const Session &session, const std::vector<std::string> &written) {
+    static char wrong[80];
+    for (size_t i = 0; i < written.size(); i++) {
+        if (written[i] == session.replies[i]) continue;
+        snprintf(wrong, sizeof wrong, "the reply to packet %zu is not the expected one", i);
+        return wrong;
+    }
+    return nullptr;
 }
 
 } // namespace
@@ -451,18 +492,25 @@ bool read_packets(Session &session) {
 static const char *peer_load(unsigned input, const char *fields) {
     char path[4096];
     if (!peer_field(fields, "file", path, sizeof path)) return "parameter `file` is missing";
-    FILE *file = fopen(path, "rb");
-    if (!file) return "the file cannot be read";
     auto session = std::make_unique<Session>();
-    char block[65536];
-    size_t got;
-    while ((got = fread(block, 1, sizeof block, file)) > 0) session->bytes.append(block, got);
-    fclose(file);
-    if (!read_packets(*session)) return "the file is not a session";
+    std::string expected;
+    Ranges of_replies;
+    if (!read_file(path, session->bytes) || !read_file(std::string(path) + ".replies", expected))
+        return "a file of the session cannot be read";
+    if (!find_messages(session->bytes, session->ranges) || !find_messages(expected, of_replies) ||
+        session->ranges.size() != of_replies.size())
+        return "the file is not a session";
+    for (auto [start, length] : session->ranges) {
+        View packet = View(session->bytes).substr(start, length);
+        session->plain.insert(session->plain.end(), packet.begin(), packet.end());
+        session->plain.push_back(0);
+    }
+    session->copy = session->plain;
+    for (auto [start, length] : of_replies) session->replies.push_back(expected.substr(start, length));
     session->bytes.append(256, ' ');
     if (only_client) {
         char *text = session->copy.data();
-        for (auto [start, length] : session->places) {
+        for (auto [start, length] : session->ranges) {
             Event event;
             if (!dialect->decode(View(session->bytes).substr(start, length), text, event))
                 return "the peer refused the input";
@@ -478,14 +526,21 @@ static const char *peer_check(unsigned input, struct peer_answer *answer) {
     if (!sessions[input]) return "input was not loaded";
     Session &session = *sessions[input];
     uint64_t content = 0;
+    std::vector<std::string> written(session.replies.size());
     fresh(session);
-    if (!pass(session, answer->touch, [&content](const Reply &reply) { content += hash_of_reply(reply); }))
-        return "the peer refused the input";
+    bool good = pass(session, answer->touch, [&](size_t packet, const Reply &reply) {
+        content += hash_of_reply(reply);
+        written[packet] = out;
+    });
+    if (!good) return "the peer refused the input";
+    /* The floor does not write replies. */
+    const char *wrong = only_client ? nullptr : verify(session, written);
+    if (wrong) return wrong;
     answer->content = content + client.hash();
     fresh(session);
     uint64_t calls = peer_calls, bytes = peer_bytes;
     peer_counting = 1;
-    pass(session, answer->touch, [](const Reply &) {});
+    pass(session, answer->touch, [](size_t, const Reply &) {});
     peer_counting = 0;
     answer->allocations = peer_calls - calls;
     answer->bytes = peer_bytes - bytes;
@@ -499,7 +554,7 @@ static const char *peer_run(unsigned input, uint64_t iterations, struct peer_tim
         uint64_t touch = 0;
         fresh(session);
         uint64_t cpu = peer_cpu(), wall = peer_wall();
-        bool good = pass(session, touch, [](const Reply &) {});
+        bool good = pass(session, touch, [](size_t, const Reply &) {});
         timed->wall_ns += peer_wall() - wall;
         timed->cpu_ns += peer_cpu() - cpu;
         if (!good) return "the peer refused the input";

@@ -77,7 +77,7 @@ class Client {
         auto found = roster.find(who);
         return found == roster.end() ? roster[std::string(who)] : found->second;
     }
-    Reply hear(View who, View text) {
+    Reply room_message(View who, View text) {
         if (auto found = members.find(who); found != members.end()) found->second++;
         size_t place = messages++ % HISTORY;
         if (place < history.size()) history[place].assign(text);
@@ -103,7 +103,7 @@ public:
         case LEAVE:
             if (auto found = members.find(event.who); found != members.end()) members.erase(found);
             return {};
-        case PUBLIC: return hear(event.who, event.text);
+        case PUBLIC: return room_message(event.who, event.text);
         case PRIVATE: {
             Contact &from = contact(event.who);
             from.unread++;

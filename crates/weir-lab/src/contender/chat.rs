@@ -18,11 +18,12 @@ pub mod xml;
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
+use std::path::Path;
 
 use super::{Contender, ContenderError, parameter};
 use crate::alloc;
 use crate::clock::Stopwatch;
-use crate::inputs::chat_session::packets;
+use crate::inputs::chat_session::{packets, replies_path};
 use crate::protocol::{Answer, Fields, Timed};
 use client::{Client, OwnedEvent, hash_of_reply};
 
@@ -113,25 +114,54 @@ fn touch_of(event: &Event<'_>) -> u64 {
         .wrapping_add(super::wire::touch(event.text))
 }
 
-/// The bytes of a session, and the place of each packet.
+/// The packets of a session, and the reply that the client must write to each.
 #[derive(Debug)]
 struct Session {
     bytes: Vec<u8>,
-    places: Vec<Range<usize>>,
+    /// The range of each packet in `bytes`.
+    ranges: Vec<Range<usize>>,
+    /// Empty if the client must write none.
+    replies: Vec<Vec<u8>>,
 }
 
 impl Session {
     fn read(fields: &Fields) -> Result<Session, ContenderError> {
         let path: String = parameter(fields, "file")?;
-        let bytes = fs::read(&path).map_err(|source| ContenderError::Io { path, source })?;
-        let places = packets(&bytes).ok_or(ContenderError::Parameter("file"))?;
-        Ok(Session { bytes, places })
+        let (bytes, ranges) = read_messages(Path::new(&path))?;
+        let (expected, of_replies) = read_messages(&replies_path(Path::new(&path)))?;
+        let reply = |range: &Range<usize>| expected.get(range.clone()).map(<[u8]>::to_vec);
+        let replies = of_replies.iter().filter_map(reply).collect();
+        Ok(Session {
+            bytes,
+            ranges,
+            replies,
+        })
     }
 
     fn packets(&self) -> impl Iterator<Item = &[u8]> {
-        let packet = |place: &Range<usize>| self.bytes.get(place.clone());
-        self.places.iter().filter_map(packet)
+        let packet = |range: &Range<usize>| self.bytes.get(range.clone());
+        self.ranges.iter().filter_map(packet)
     }
+
+    /// Fails unless `written`, one reply for each packet or nothing, has the expected bytes.
+    fn verify(&self, written: &[Vec<u8>]) -> Result<(), ContenderError> {
+        if self.replies == written {
+            return Ok(());
+        }
+        let pairs = self.replies.iter().zip(written);
+        let equal = pairs.take_while(|(expected, written)| expected == written);
+        Err(ContenderError::WrongReply(equal.count()))
+    }
+}
+
+/// The bytes of a file of messages, and the range of each message.
+fn read_messages(path: &Path) -> Result<(Vec<u8>, Vec<Range<usize>>), ContenderError> {
+    let bytes = fs::read(path).map_err(|source| ContenderError::Io {
+        path: path.display().to_string(),
+        source,
+    })?;
+    let ranges = packets(&bytes).ok_or(ContenderError::Parameter("file"))?;
+    Ok((bytes, ranges))
 }
 
 /// Times `iterations` calls of `pass`, which return the touch.
@@ -173,11 +203,13 @@ impl<D: Dialect> Chat<D> {
         }
     }
 
-    /// Processes session `input`, and calls `each` with each reply. Returns the touch.
+    /// Processes session `input`. Calls `each` with each reply, and `written` with the bytes that
+    /// the client writes after each packet, which may be none. Returns the touch.
     fn pass(
         &mut self,
         input: usize,
         mut each: impl FnMut(&Reply<'_>),
+        mut written: impl FnMut(&[u8]),
     ) -> Result<u64, ContenderError> {
         let (client, out) = (&mut self.client, &mut self.out);
         let session = self.sessions.get(&input);
@@ -186,15 +218,16 @@ impl<D: Dialect> Chat<D> {
         client.clear();
         for packet in session.packets() {
             out.clear();
-            let mut written = Ok(());
+            let mut result = Ok(());
             self.dialect.decode(packet, |event| {
                 sum = sum.wrapping_add(touch_of(event));
                 if let Some(reply) = client.apply(event) {
                     each(&reply);
-                    written = D::write(&reply, out);
+                    result = D::write(&reply, out);
                 }
             })?;
-            written?;
+            result?;
+            written(out.as_slice());
             sum = sum.wrapping_add(super::wire::touch(out));
         }
         Ok(sum)
@@ -212,12 +245,19 @@ impl<D: Dialect> Contender for Chat<D> {
     }
 
     fn check(&mut self, input: usize) -> Result<Answer, ContenderError> {
-        let mut content = 0u64;
-        self.pass(input, |reply| {
-            content = content.wrapping_add(hash_of_reply(reply));
-        })?;
+        let (mut content, mut written) = (0u64, Vec::new());
+        self.pass(
+            input,
+            |reply| content = content.wrapping_add(hash_of_reply(reply)),
+            |bytes| written.push(bytes.to_vec()),
+        )?;
+        let session = self.sessions.get(&input);
+        session
+            .ok_or(ContenderError::NotLoaded(input))?
+            .verify(&written)?;
         let content = content.wrapping_add(self.client.hash());
-        let (touch, allocations, allocated_bytes) = alloc::count(|| self.pass(input, |_| ()));
+        let again = || self.pass(input, |_| (), |_| ());
+        let (touch, allocations, allocated_bytes) = alloc::count(again);
         Ok(Answer {
             content,
             touch: touch?,
@@ -227,7 +267,7 @@ impl<D: Dialect> Contender for Chat<D> {
     }
 
     fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError> {
-        timed(iterations, || self.pass(input, |_| ()))
+        timed(iterations, || self.pass(input, |_| (), |_| ()))
     }
 }
 
@@ -293,16 +333,20 @@ impl Contender for Floor {
 mod tests {
     use super::super::by_name;
     use super::*;
-    use crate::inputs::chat_session::session;
+    use crate::inputs::chat_session::files;
+
+    /// The parameters of a session of `size` packets below `dir`.
+    fn session(dir: &Path, size: u64, syntax: &str) -> Fields {
+        let path = files(dir, size).unwrap().remove(syntax).unwrap();
+        let path = path.to_str().unwrap().to_owned();
+        Fields::from([("file".to_owned(), path)])
+    }
 
     /// The answer of the contender `name` to a session of 400 packets.
     fn answer(name: &str, syntax: &str) -> Answer {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("session");
-        fs::write(&path, session(400, syntax).unwrap()).unwrap();
-        let path = path.to_str().unwrap().to_owned();
+        let fields = session(dir.path(), 400, syntax);
         let mut contender = by_name(name).unwrap();
-        let fields = Fields::from([("file".to_owned(), path)]);
         contender.load(7, &fields).unwrap();
         let answer = contender.check(7).unwrap();
         let timed = contender.run(7, 3).unwrap();
@@ -328,13 +372,38 @@ mod tests {
     #[test]
     fn a_session_of_another_syntax_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("session");
-        fs::write(&path, session(3, "xml").unwrap()).unwrap();
-        let fields = Fields::from([("file".to_owned(), path.to_str().unwrap().to_owned())]);
+        let fields = session(dir.path(), 3, "xml");
         for name in ["chat-psyc", "chat-psyc-lines", "chat-serde-json"] {
             let mut contender = by_name(name).unwrap();
             contender.load(0, &fields).unwrap();
             assert!(contender.check(0).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_reply_with_one_wrong_byte_is_an_error() {
+        for (name, syntax) in [
+            ("chat-psyc", "psyc"),
+            ("chat-psyc-compact", "psyc-c"),
+            ("chat-psyc-lines", "psyc"),
+            ("chat-quick-xml", "xml"),
+            ("chat-serde-json", "json"),
+            ("chat-serde-json-typed", "json"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let fields = session(dir.path(), 400, syntax);
+            let path = replies_path(Path::new(&fields["file"]));
+            let mut replies = fs::read(&path).unwrap();
+            let ranges = packets(&replies).unwrap();
+            let wrong = ranges.iter().rposition(|range| !range.is_empty()).unwrap();
+            replies[ranges[wrong].start] ^= 1;
+            fs::write(&path, replies).unwrap();
+            let mut contender = by_name(name).unwrap();
+            contender.load(0, &fields).unwrap();
+            match contender.check(0) {
+                Err(ContenderError::WrongReply(at)) => assert_eq!(at, wrong, "{name}"),
+                other => panic!("{name}: {other:?}"),
+            }
         }
     }
 }

@@ -6,9 +6,12 @@
 //! several lines, and some have characters that XML or JSON must escape.
 //!
 //! A file has its packets one after the other, each after a line with its length in bytes. So every
-//! client gets whole packets, as it does from a websocket.
+//! client gets whole packets, as it does from a websocket. A second file has the expected reply to
+//! each packet, which is empty if the client must not reply.
 //!
 //! Invariant: the packets of number K say the same in all syntaxes.
+
+mod replies;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,6 +20,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use weir_psyc::{Modifier, Packet, RenderError, Renderer};
+
+pub use replies::replies;
 
 use crate::error::{LabError, Result};
 use crate::rng::SplitMix64;
@@ -398,22 +403,29 @@ fn render(
 
 /// The session of `size` packets in `psyc`, `psyc-c`, `xml` or `json`; `None` for other words.
 pub fn session(size: u64, syntax: &str) -> Option<Vec<u8>> {
-    let mut file = Vec::new();
-    for line in lines(size) {
-        let packet = match syntax {
+    messages(size, |line| {
+        Some(match syntax {
             "psyc" => line.psyc(&LONG).ok()?,
             "psyc-c" => line.psyc(&COMPACT).ok()?,
             "xml" => line.xml().into_bytes(),
             "json" => line.json().into_bytes(),
             _ => return None,
-        };
-        file.extend_from_slice(format!("{}\n", packet.len()).as_bytes());
-        file.extend_from_slice(&packet);
+        })
+    })
+}
+
+/// A file with one message for each packet of the session of `size`.
+fn messages(size: u64, message: impl Fn(&Line) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let mut file = Vec::new();
+    for line in lines(size) {
+        let message = message(&line)?;
+        file.extend_from_slice(format!("{}\n", message.len()).as_bytes());
+        file.extend_from_slice(&message);
     }
     Some(file)
 }
 
-/// The places of the packets in the bytes of a file; `None` if they are not such a file.
+/// The ranges of the packets in the bytes of a file; `None` if they are not such a file.
 pub fn packets(file: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut packets = Vec::new();
     let mut at = 0;
@@ -431,8 +443,18 @@ pub fn packets(file: &[u8]) -> Option<Vec<Range<usize>>> {
     (at == file.len()).then_some(packets)
 }
 
-/// Writes the session of `size` in every syntax below `dir` if it does not exist there, and returns
-/// the paths by syntax.
+/// The file of the expected replies to the packets of the file `session`.
+pub fn replies_path(session: &Path) -> PathBuf {
+    let mut path = session.as_os_str().to_owned();
+    path.push(".replies");
+    PathBuf::from(path)
+}
+
+/// Generates a file from a size and a syntax.
+type Generate = fn(u64, &str) -> Option<Vec<u8>>;
+
+/// Writes the session of `size` and the expected replies in every syntax below `dir`, unless they
+/// exist there. Returns the paths of the sessions by syntax.
 pub fn files(dir: &Path, size: u64) -> Result<BTreeMap<String, PathBuf>> {
     let usage = |what: String| LabError::Usage { what };
     if size > PACKETS_MAX {
@@ -443,10 +465,14 @@ pub fn files(dir: &Path, size: u64) -> Result<BTreeMap<String, PathBuf>> {
     let mut files = BTreeMap::new();
     for syntax in ["psyc", "psyc-c", "xml", "json"] {
         let path = dir.join(format!("chat-{size}.{syntax}"));
-        if !path.exists() {
-            let bytes = session(size, syntax);
-            let bytes = bytes.ok_or_else(|| usage(format!("no session in {syntax}")))?;
-            super::write_whole(&path, &bytes)?;
+        let wanted: [(PathBuf, Generate); 2] =
+            [(path.clone(), session), (replies_path(&path), replies)];
+        for (path, generate) in wanted {
+            if !path.exists() {
+                let bytes = generate(size, syntax);
+                let bytes = bytes.ok_or_else(|| usage(format!("no session in {syntax}")))?;
+                super::write_whole(&path, &bytes)?;
+            }
         }
         files.insert(syntax.to_owned(), path);
     }
@@ -464,6 +490,9 @@ mod tests {
             let file = session(500, syntax).unwrap();
             let found = packets(&file).unwrap();
             assert_eq!(found.len(), 500, "{syntax}");
+            let replies = packets(&replies(500, syntax).unwrap()).unwrap();
+            assert_eq!(replies.len(), 500, "{syntax}");
+            assert!(replies.iter().any(|reply| !reply.is_empty()), "{syntax}");
             assert!(packets(&file[..file.len() - 1]).is_none(), "{syntax}");
         }
         assert!(session(1, "yaml").is_none());

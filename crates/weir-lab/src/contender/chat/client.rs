@@ -85,7 +85,7 @@ impl Client {
                 self.members.remove(who);
                 None
             }
-            Kind::Public => self.hear(who, event.text),
+            Kind::Public => self.room_message(who, event.text),
             Kind::Private => {
                 self.change(who, |contact| {
                     contact.unread += 1;
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// A message in the room. The client answers those that begin with its name.
-    fn hear(&mut self, who: &[u8], text: &[u8]) -> Option<Reply<'_>> {
+    fn room_message(&mut self, who: &[u8], text: &[u8]) -> Option<Reply<'_>> {
         if let Some(messages) = self.members.get_mut(who) {
             *messages += 1;
         }

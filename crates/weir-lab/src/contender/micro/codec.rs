@@ -1,13 +1,19 @@
 //! Operations of the codec, each on 1,000 different inputs, and the floor: a copy of the bytes that
 //! the operation reads, or writes.
+//!
+//! The answer of the floor is what the operation must find, computed without the codec. So the check
+//! compares every result of the codec with the expected one.
 
-use weir_psyc::{Dict, List, Method, Mode, Modifier, Packet, ParseStep, Parser, Renderer, Uniform};
+use weir_psyc::{
+    Dict, List, Method, Mode, Modifier, Packet, ParseStep, Parser, Renderer, Template, Uniform,
+};
 
 use super::{Timer, Work};
+use crate::contender::psyc::{PacketPart, scan};
 use crate::contender::wire::touch;
 use crate::contender::{ContenderError, parameter};
 use crate::protocol::Fields;
-use crate::rng::SplitMix64;
+use crate::rng::{SplitMix64, fnv1a64, fnv1a64_more};
 
 /// Number of inputs.
 pub const INPUTS: usize = 1_000;
@@ -16,43 +22,205 @@ const WORDS: [&str; 8] = [
     "north", "sluice", "gauge", "heron", "towpath", "mill", "otter", "level",
 ];
 
-/// The packets of `render` and `parse`.
-const ROUTING: [Modifier<'static>; 2] = [
-    Modifier::set(b"_source", b"psyc://lock.example/~heron"),
-    Modifier::set(b"_target", b"psyc://mill.example/~otter"),
-];
+/// The addresses and the method of the packets of `render` and `parse`.
+const SOURCE: &str = "psyc://lock.example/~heron";
+const TARGET: &str = "psyc://mill.example/~otter";
+const METHOD: &str = "_message_public";
 
-/// An operation on each input.
-struct Each<F> {
-    inputs: Vec<Vec<u8>>,
-    out: Vec<u8>,
-    operation: F,
+/// Receives what an operation finds or writes.
+trait Results {
+    fn bytes(&mut self, bytes: &[u8]);
+    fn number(&mut self, number: u64);
 }
 
-impl<F: FnMut(&[u8], &mut Vec<u8>) -> Option<u64>> Work for Each<F> {
-    fn pass(&mut self, timer: &mut Timer) -> Result<u64, ContenderError> {
-        let (inputs, out, operation) = (&self.inputs, &mut self.out, &mut self.operation);
-        let sum = timer.time(|| {
-            let mut sum = 0u64;
-            for input in inputs {
-                out.clear();
-                sum = sum.wrapping_add(operation(input, out)?);
-            }
-            Some(sum)
-        });
-        sum.ok_or_else(|| ContenderError::Refused("an input of the experiment".to_owned()))
+/// The touch, summed up in the timed part.
+struct Touched(u64);
+
+impl Results for Touched {
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(touch(bytes));
+    }
+
+    #[inline]
+    fn number(&mut self, number: u64) {
+        self.0 = self.0.wrapping_add(number);
     }
 }
 
-fn boxed<F>(inputs: Vec<Vec<u8>>, operation: F) -> Box<dyn Work>
-where
-    F: FnMut(&[u8], &mut Vec<u8>) -> Option<u64> + 'static,
-{
-    Box::new(Each {
-        inputs,
-        out: Vec::with_capacity(1 << 12),
-        operation,
-    })
+/// A hash of all results in order, for the check.
+struct Hash(u64);
+
+impl Hash {
+    fn new() -> Hash {
+        Hash(fnv1a64(b""))
+    }
+}
+
+impl Results for Hash {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0 = fnv1a64_more(self.0, bytes);
+    }
+
+    fn number(&mut self, number: u64) {
+        self.0 = fnv1a64_more(self.0, &number.to_le_bytes());
+    }
+}
+
+trait Operation {
+    /// Executes the operation on `input`. Returns `None` if it fails.
+    fn run(&mut self, input: &[u8], out: &mut Vec<u8>, results: &mut impl Results) -> Option<()>;
+}
+
+/// An operation and its inputs.
+struct Each<O> {
+    inputs: Vec<Vec<u8>>,
+    out: Vec<u8>,
+    operation: O,
+}
+
+impl<O: Operation> Each<O> {
+    fn new(inputs: Vec<Vec<u8>>, operation: O) -> Each<O> {
+        Each {
+            inputs,
+            out: Vec::with_capacity(1 << 12),
+            operation,
+        }
+    }
+
+    #[inline]
+    fn run(&mut self, results: &mut impl Results) -> Result<(), ContenderError> {
+        for input in &self.inputs {
+            self.out.clear();
+            let done = self.operation.run(input, &mut self.out, results);
+            done.ok_or_else(|| ContenderError::Refused("an input of the experiment".to_owned()))?;
+        }
+        Ok(())
+    }
+}
+
+impl<O: Operation> Work for Each<O> {
+    fn pass(&mut self, timer: &mut Timer) -> Result<u64, ContenderError> {
+        let mut results = Touched(0);
+        timer.time(|| self.run(&mut results))?;
+        Ok(results.0)
+    }
+
+    fn content(&mut self) -> Result<u64, ContenderError> {
+        let mut results = Hash::new();
+        self.run(&mut results)?;
+        Ok(results.0)
+    }
+}
+
+struct Parse(Parser);
+
+impl Operation for Parse {
+    #[inline]
+    fn run(&mut self, input: &[u8], _: &mut Vec<u8>, results: &mut impl Results) -> Option<()> {
+        loop {
+            match self.0.step(input) {
+                ParseStep::Routing(found) | ParseStep::Entity(found) => {
+                    results.bytes(found.name);
+                    results.bytes(found.value);
+                }
+                ParseStep::Body { method, data, .. } => {
+                    results.bytes(method);
+                    results.bytes(data);
+                }
+                ParseStep::Complete => break,
+                _ => return None,
+            }
+        }
+        self.0.release();
+        Some(())
+    }
+}
+
+/// Renders a message with the text `input`.
+struct Render;
+
+impl Operation for Render {
+    #[inline]
+    fn run(&mut self, input: &[u8], out: &mut Vec<u8>, results: &mut impl Results) -> Option<()> {
+        const ROUTING: [Modifier<'static>; 2] = [
+            Modifier::set(b"_source", SOURCE.as_bytes()),
+            Modifier::set(b"_target", TARGET.as_bytes()),
+        ];
+        let packet = Packet::new(&ROUTING, &[], METHOD.as_bytes(), input);
+        Renderer::new().append(&packet, out).ok()?;
+        results.bytes(out);
+        Some(())
+    }
+}
+
+struct Elements;
+
+impl Operation for Elements {
+    #[inline]
+    fn run(&mut self, input: &[u8], _: &mut Vec<u8>, results: &mut impl Results) -> Option<()> {
+        for element in List::new(input).elements() {
+            results.bytes(element.ok()?.value);
+        }
+        Some(())
+    }
+}
+
+struct Entries;
+
+impl Operation for Entries {
+    #[inline]
+    fn run(&mut self, input: &[u8], _: &mut Vec<u8>, results: &mut impl Results) -> Option<()> {
+        for entry in Dict::new(input).entries() {
+            let (key, element) = entry.ok()?;
+            results.bytes(key.key);
+            results.bytes(element.value);
+        }
+        Some(())
+    }
+}
+
+struct Address;
+
+impl Operation for Address {
+    #[inline]
+    fn run(&mut self, input: &[u8], _: &mut Vec<u8>, results: &mut impl Results) -> Option<()> {
+        let uniform = Uniform::parse(input).ok()?;
+        if let Some(port) = uniform.port_number() {
+            results.number(u64::from(port));
+        }
+        results.bytes(uniform.host());
+        results.bytes(uniform.nick());
+        Some(())
+    }
+}
+
+struct KnownMethod;
+
+impl Operation for KnownMethod {
+    #[inline]
+    fn run(&mut self, input: &[u8], _: &mut Vec<u8>, results: &mut impl Results) -> Option<()> {
+        results.bytes(Method::from_name(input)?.name.as_bytes());
+        Some(())
+    }
+}
+
+struct Substitute;
+
+impl Operation for Substitute {
+    #[inline]
+    fn run(&mut self, input: &[u8], out: &mut Vec<u8>, results: &mut impl Results) -> Option<()> {
+        let value = |name: &[u8]| match name {
+            b"_nick" => Some(input),
+            b"_context" => Some(b"the weir".as_slice()),
+            _ => None,
+        };
+        let template = Template::new(b"[_nick] has entered [_context] from [_source]");
+        template.render(value, out);
+        results.bytes(out);
+        Some(())
+    }
 }
 
 /// The operation `op`.
@@ -60,95 +228,110 @@ pub fn operation(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderEr
     let op: String = parameter(fields, "op")?;
     let inputs = inputs(&op).ok_or(ContenderError::Parameter("op"))?;
     Ok(match op.as_str() {
-        "parse" => {
-            let mut parser = Parser::new(Mode::Full);
-            boxed(inputs, move |input, _| {
-                let sum = parse(&mut parser, input);
-                parser.release();
-                sum
-            })
-        }
-        "render" => boxed(inputs, |input, out| {
-            render(input, out)?;
-            Some(touch(out))
-        }),
-        "list" => boxed(inputs, |input, _| {
-            List::new(input).elements().try_fold(0u64, |sum, element| {
-                Some(sum.wrapping_add(touch(element.ok()?.value)))
-            })
-        }),
-        "dict" => boxed(inputs, |input, _| {
-            Dict::new(input).entries().try_fold(0u64, |sum, entry| {
-                let (key, element) = entry.ok()?;
-                let sum = sum.wrapping_add(touch(key.key));
-                Some(sum.wrapping_add(touch(element.value)))
-            })
-        }),
-        "uniform" => boxed(inputs, |input, _| {
-            let uniform = Uniform::parse(input).ok()?;
-            let port = uniform.port_number().map_or(1, u64::from);
-            let sum = port.wrapping_add(touch(uniform.host()));
-            Some(sum.wrapping_add(touch(uniform.nick())))
-        }),
-        "method" => boxed(inputs, |input, _| {
-            let method = Method::from_name(input)?;
-            Some(u64::from(method.number) + u64::from(method.flags().bits()))
-        }),
-        _ => boxed(inputs, |input, out| {
-            let template =
-                weir_psyc::Template::new(b"[_nick] has entered [_context] from [_source]");
-            let value = |name: &[u8]| match name {
-                b"_nick" => Some(input),
-                b"_context" => Some(b"the weir".as_slice()),
-                _ => None,
-            };
-            template.render(value, out);
-            Some(touch(out))
-        }),
+        "parse" => Box::new(Each::new(inputs, Parse(Parser::new(Mode::Full)))),
+        "render" => Box::new(Each::new(inputs, Render)),
+        "list" => Box::new(Each::new(inputs, Elements)),
+        "dict" => Box::new(Each::new(inputs, Entries)),
+        "uniform" => Box::new(Each::new(inputs, Address)),
+        "method" => Box::new(Each::new(inputs, KnownMethod)),
+        _ => Box::new(Each::new(inputs, Substitute)),
     })
+}
+
+struct PlainCopy;
+
+impl Operation for PlainCopy {
+    #[inline]
+    fn run(&mut self, input: &[u8], out: &mut Vec<u8>, results: &mut impl Results) -> Option<()> {
+        out.extend_from_slice(input);
+        results.bytes(out);
+        Some(())
+    }
+}
+
+/// The floor, and the hash of the results that the operation must have.
+struct Floor {
+    copy: Each<PlainCopy>,
+    expected: u64,
+}
+
+impl Work for Floor {
+    fn pass(&mut self, timer: &mut Timer) -> Result<u64, ContenderError> {
+        self.copy.pass(timer)
+    }
+
+    fn content(&mut self) -> Result<u64, ContenderError> {
+        Ok(self.expected)
+    }
 }
 
 /// The floor: a copy of each input, or of each output of `render`.
 pub fn copy(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError> {
     let op: String = parameter(fields, "op")?;
     let mut inputs = inputs(&op).ok_or(ContenderError::Parameter("op"))?;
+    let mut results = Hash::new();
+    for input in &inputs {
+        expect(&op, input, &mut results).ok_or(ContenderError::Parameter("op"))?;
+    }
     if op == "render" {
         for input in &mut inputs {
-            let mut out = Vec::new();
-            render(input, &mut out).ok_or(ContenderError::Parameter("op"))?;
-            *input = out;
+            *input = message(input);
         }
     }
-    Ok(boxed(inputs, |input, out| {
-        out.extend_from_slice(input);
-        Some(touch(out))
+    Ok(Box::new(Floor {
+        copy: Each::new(inputs, PlainCopy),
+        expected: results.0,
     }))
 }
 
-#[inline]
-fn parse(parser: &mut Parser, packet: &[u8]) -> Option<u64> {
-    let mut sum = 0u64;
-    loop {
-        match parser.step(packet) {
-            ParseStep::Routing(found) | ParseStep::Entity(found) => {
-                sum = sum
-                    .wrapping_add(touch(found.name))
-                    .wrapping_add(touch(found.value));
+/// Finds the results of `op` on `input` without the codec.
+fn expect(op: &str, input: &[u8], results: &mut Hash) -> Option<()> {
+    let text = std::str::from_utf8(input).ok()?;
+    match op {
+        "parse" => scan(input, &mut |part| match part {
+            PacketPart::Variable { name, value, .. } => {
+                results.bytes(name);
+                results.bytes(value);
             }
-            ParseStep::Body { method, data, .. } => {
-                sum = sum.wrapping_add(touch(method)).wrapping_add(touch(data));
+            PacketPart::Method(bytes) | PacketPart::Data(bytes) => results.bytes(bytes),
+        })
+        .ok()?,
+        "render" => results.bytes(&message(input)),
+        "list" => {
+            let elements = text.split("| ").skip(1);
+            elements.for_each(|element| results.bytes(element.as_bytes()));
+        }
+        "dict" => {
+            for entry in text.split('{').skip(1) {
+                let (key, value) = entry.split_once("} ")?;
+                results.bytes(key.as_bytes());
+                results.bytes(value.as_bytes());
             }
-            ParseStep::Complete => return Some(sum),
-            _ => return None,
+        }
+        "uniform" => {
+            let (mut host, nick) = text.strip_prefix("psyc://")?.split_once("/~")?;
+            if let Some((before, port)) = host.split_once(':') {
+                results.number(port.parse().ok()?);
+                host = before;
+            }
+            results.bytes(host.as_bytes());
+            results.bytes(nick.as_bytes());
+        }
+        "method" => results.bytes(text.rsplit_once('_')?.0.as_bytes()),
+        _ => {
+            let text = format!("{text} has entered the weir from [_source]");
+            results.bytes(text.as_bytes());
         }
     }
+    Some(())
 }
 
-/// Renders a message with the text `data`.
-#[inline]
-fn render(data: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let packet = Packet::new(&ROUTING, &[], b"_message_public", data);
-    Renderer::new().append(&packet, out).ok()
+/// The packet of a message with the text `text`, which has more than 9 bytes, so that the codec
+/// writes the length of the content.
+fn message(text: &[u8]) -> Vec<u8> {
+    let length = METHOD.len() + text.len() + 2;
+    let start = format!(":_source\t{SOURCE}\n:_target\t{TARGET}\n{length}\n{METHOD}\n");
+    [start.as_bytes(), text, b"\n|\n"].concat()
 }
 
 /// Makes an input from random numbers and words.
@@ -201,9 +384,7 @@ fn inputs(op: &str) -> Option<Vec<Vec<u8>>> {
     let mut inputs: Vec<Vec<u8>> = texts.collect();
     if op == "parse" {
         for input in &mut inputs {
-            let mut packet = Vec::new();
-            render(input, &mut packet)?;
-            *input = packet;
+            *input = message(input);
         }
     }
     Some(inputs)

@@ -4,7 +4,7 @@
 //! Keys: `none`; `new`, another one for each put; `repeated`, each of 1,000 keys ten times;
 //! `conditional`, as `repeated`, and each put requires that the key exists.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use weir_core::batch::{Action, Batch, BatchBuilder};
 use weir_core::intention::{Expect, Intention, IntentionLimits};
@@ -12,7 +12,7 @@ use weir_core::record::ConsequenceSink;
 use weir_core::{Effect, Machine, Operation, Outcomes, Record, TopicId, TopicName, TopicOptions};
 
 use super::{Timer, Work, key, value};
-use crate::contender::wire::touch;
+use crate::contender::wire::{pair, touch};
 use crate::contender::{ContenderError, parameter};
 use crate::protocol::Fields;
 
@@ -85,6 +85,68 @@ impl Input {
     }
 }
 
+/// The puts that remain after a pass: the last one of each key, and each one without a key. The
+/// check compares them between the contenders.
+#[derive(Default)]
+struct Remaining {
+    puts: BTreeMap<Vec<u8>, (u64, Vec<u8>)>,
+    without_key: u64,
+}
+
+impl Remaining {
+    /// Adds put number `number`.
+    fn add(&mut self, number: u64, key: &[u8], value: &[u8]) {
+        if key.is_empty() {
+            let name = number.to_le_bytes();
+            self.without_key = self.without_key.wrapping_add(pair(b'n', &name, value));
+        } else {
+            self.puts.insert(key.to_vec(), (number, value.to_vec()));
+        }
+    }
+
+    /// Adds the puts of batches in order.
+    fn of_batches(batches: &[Vec<u8>]) -> Result<Remaining, ContenderError> {
+        let (mut remaining, mut number) = (Remaining::default(), 0);
+        for bytes in batches {
+            for item in Batch::read(bytes, 1).map_err(refused)?.items() {
+                let (key, value) = put_of(item.map_err(refused)?.action)?;
+                remaining.add(number, key, value);
+                number += 1;
+            }
+        }
+        Ok(remaining)
+    }
+
+    fn hash(&self) -> u64 {
+        self.puts
+            .iter()
+            .fold(self.without_key, |sum, (key, (number, value))| {
+                let put = [number.to_le_bytes().as_slice(), value].concat();
+                sum.wrapping_add(pair(b'k', key, &put))
+            })
+    }
+}
+
+/// Key and value of an item that must be a put.
+fn put_of(action: Action<'_>) -> Result<(&[u8], &[u8]), ContenderError> {
+    match action {
+        Action::Put { key, value } => Ok((key, value)),
+        _ => Err(refused("an item that is no put")),
+    }
+}
+
+/// Collects the records.
+#[derive(Default)]
+struct Collected(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl ConsequenceSink for Collected {
+    fn topic(&mut self, _: TopicId, _: &TopicName) {}
+
+    fn record(&mut self, _: TopicId, record: &Record<'_>) {
+        self.0.push((record.key.to_vec(), record.value.to_vec()));
+    }
+}
+
 /// Reads the records without storing them.
 #[derive(Default)]
 struct Sum(u64);
@@ -107,10 +169,11 @@ struct Apply {
     before: u64,
 }
 
-fn apply(
+/// Returns the number of VALID outcomes.
+fn apply<S: ConsequenceSink>(
     machine: &mut Machine,
     bytes: &[u8],
-    state: &mut (Sum, Outcomes),
+    state: &mut (S, Outcomes),
 ) -> Result<u64, ContenderError> {
     let (sink, outcomes) = state;
     outcomes.clear();
@@ -143,6 +206,21 @@ impl Work for Apply {
             PUTS => Ok(state.0.0),
             _ => Err(refused(format!("{valid} puts of {PUTS} were VALID"))),
         }
+    }
+
+    fn content(&mut self) -> Result<u64, ContenderError> {
+        let mut machine = Machine::new(9);
+        let mut state = (Collected::default(), Outcomes::default());
+        apply(&mut machine, &self.first, &mut state)?;
+        state.0.0.clear();
+        for bytes in &self.batches {
+            apply(&mut machine, bytes, &mut state)?;
+        }
+        let mut remaining = Remaining::default();
+        for (number, (key, value)) in (0..).zip(&state.0.0) {
+            remaining.add(number, key, value);
+        }
+        Ok(remaining.hash())
     }
 }
 
@@ -181,14 +259,16 @@ impl Work for Decode {
             let mut sum = 0u64;
             for bytes in batches {
                 for item in Batch::read(bytes, 1).map_err(refused)?.items() {
-                    let Action::Put { key, value } = item.map_err(refused)?.action else {
-                        return Err(refused("an item that is no put"));
-                    };
+                    let (key, value) = put_of(item.map_err(refused)?.action)?;
                     sum = sum.wrapping_add(touch(key)).wrapping_add(touch(value));
                 }
             }
             Ok(sum)
         })
+    }
+
+    fn content(&mut self) -> Result<u64, ContenderError> {
+        Ok(Remaining::of_batches(&self.0)?.hash())
     }
 }
 
@@ -212,6 +292,10 @@ impl Work for Encode {
             }
             Ok(sum)
         })
+    }
+
+    fn content(&mut self) -> Result<u64, ContenderError> {
+        Ok(Remaining::of_batches(&self.0.batches()?)?.hash())
     }
 }
 
@@ -237,6 +321,17 @@ impl Work for PlainCopy {
             sum
         }))
     }
+
+    fn content(&mut self) -> Result<u64, ContenderError> {
+        let out = &mut self.1;
+        let copy = |bytes: &Vec<u8>| {
+            out.clear();
+            out.extend_from_slice(bytes);
+            out.clone()
+        };
+        let copies: Vec<Vec<u8>> = self.0.iter().map(copy).collect();
+        Ok(Remaining::of_batches(&copies)?.hash())
+    }
 }
 
 /// Copies batches.
@@ -248,22 +343,39 @@ pub fn copied(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError
 /// The floor of keys: a hash table of the standard library gets each key with a number.
 struct Map(Vec<Put>);
 
+impl Map {
+    fn fill(&self) -> HashMap<Vec<u8>, u64> {
+        let mut map: HashMap<Vec<u8>, u64> = HashMap::new();
+        for (number, put) in (0u64..).zip(&self.0) {
+            if let Some(offset) = map.get_mut(&put.key) {
+                *offset = number;
+            } else {
+                map.insert(put.key.clone(), number);
+            }
+        }
+        map
+    }
+}
+
 impl Work for Map {
     fn pass(&mut self, timer: &mut Timer) -> Result<u64, ContenderError> {
-        let mut map: HashMap<Vec<u8>, u64> = HashMap::new();
-        let puts = &self.0;
-        timer.time(|| {
-            for (number, put) in (0u64..).zip(puts) {
-                if let Some(offset) = map.get_mut(&put.key) {
-                    *offset = number;
-                } else {
-                    map.insert(put.key.clone(), number);
-                }
-            }
-        });
+        let map = timer.time(|| self.fill());
         Ok(map
             .values()
             .fold(map.len() as u64, |sum, number| sum.wrapping_add(*number)))
+    }
+
+    fn content(&mut self) -> Result<u64, ContenderError> {
+        let mut remaining = Remaining::default();
+        for (key, number) in self.fill() {
+            let place = usize::try_from(number).map_err(refused)?;
+            let put = self
+                .0
+                .get(place)
+                .ok_or_else(|| refused("a number of no put"))?;
+            remaining.add(number, &key, &put.value);
+        }
+        Ok(remaining.hash())
     }
 }
 
