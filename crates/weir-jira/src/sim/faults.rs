@@ -104,14 +104,10 @@ pub(super) struct Rule {
 impl Rule {
     /// Fails if the fault does not exist.
     pub(super) fn check(self) -> Result<Self, String> {
-        if FAULTS.contains(&self.fault.name.as_str()) {
+        if self.fault.exists() {
             return Ok(self);
         }
-        let all = FAULTS.join(", ");
-        Err(format!(
-            "there is no fault {:?}; one of: {all}",
-            self.fault.name
-        ))
+        Err(self.fault.unknown())
     }
 
     /// The next number of the generator (splitmix64).
@@ -169,6 +165,16 @@ pub(super) fn choose(rules: &mut [Rule], request: &Request) -> Option<Fault> {
 }
 
 impl Fault {
+    fn exists(&self) -> bool {
+        FAULTS.contains(&self.name.as_str())
+    }
+
+    /// The error for a name that no fault has.
+    fn unknown(&self) -> String {
+        let all = FAULTS.join(", ");
+        format!("there is no fault {:?}; one of: {all}", self.name)
+    }
+
     /// The answer that replaces the execution of the request, if the fault has one.
     pub(super) fn replacement(&self) -> Option<Response> {
         let html = b"<html><body>Something went wrong</body></html>".to_vec();
@@ -202,6 +208,7 @@ impl Fault {
             "413" => (413, messages("The request is too large.")),
             "409" => (409, messages("The issue was changed meanwhile.")),
             "garbage-html" => (200, html),
+            _ if !self.exists() => (400, messages(&self.unknown())),
             _ => return None,
         };
         let mut headers = vec![("Content-Type", "application/json".to_owned())];

@@ -6,10 +6,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use weir_jira::JiraError;
 use weir_jira::client::Client;
+use weir_jira::index::Index;
 use weir_jira::pull::{PullReport, pull};
 use weir_jira::sim::SimOptions;
+use weir_jira::{JiraError, offline};
 
 use crate::world::{World, small};
 
@@ -60,11 +61,14 @@ fn limits_are_waited_for_as_long_as_the_server_says() {
         &json!({"name": "429", "retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}),
         1,
     );
-    let error = fails(&json!({"name": "429", "retry_after": "86400"}));
-    assert!(
-        matches!(error, JiraError::Status { status: 429, .. }),
-        "{error}"
-    );
+    // A limit that lasts longer than five minutes ends the pull.
+    for reason in ["jira-burst-based", "jira-quota-tenant-based"] {
+        let error = fails(&json!({"name": "429", "retry_after": "86400", "reason": reason}));
+        assert!(
+            matches!(error, JiraError::Status { status: 429, .. }),
+            "{error}"
+        );
+    }
 }
 
 #[test]
@@ -105,6 +109,7 @@ fn a_new_connection_takes_as_long_as_it_is_told() {
 fn failures_of_the_server_are_repeated_or_reported() {
     heals(&json!({"name": "502-html"}), 2);
     heals(&json!({"name": "503", "retry_after": "1"}), 2);
+    heals(&json!({"name": "503"}), 2);
     let error = fails(&json!({"name": "500"}));
     assert!(
         error
@@ -361,6 +366,17 @@ fn odd_forms_are_stored_as_they_are() {
         document.unwrap()["fields"]["description"]["content"][0]["attrs"]["depth"],
         3
     );
+    // Lists show an issue of a deleted user and without a priority.
+    let key = document.unwrap()["key"].as_str().unwrap();
+    let index = Index::load(&world.replica).unwrap();
+    let row = index.row(key).unwrap();
+    assert_eq!(
+        (row.assignee.as_str(), row.priority.as_str()),
+        ("unknown", "")
+    );
+    let found = offline::select(&world.replica, "assignee = unknown", world.now()).unwrap();
+    assert_eq!(found.len(), 10);
+    world.outbox().show(key).unwrap();
 }
 
 #[test]
@@ -556,6 +572,22 @@ fn an_unknown_fault_is_refused() {
         error.contains("nonsense") && error.contains("truncate"),
         "{error}"
     );
+}
+
+#[test]
+fn a_header_gives_one_request_a_fault() {
+    let world = World::new(small());
+    let config = ureq::Agent::config_builder().http_status_as_error(false);
+    let agent = ureq::Agent::new_with_config(config.build());
+    let url = format!("{}/rest/api/3/myself", world.sim.url());
+    let ask = |fault: &str| {
+        let request = ureq::http::Request::builder().uri(&url);
+        let request = request.header("X-Sim-Fault", fault).body(()).unwrap();
+        agent.run(request).unwrap().status().as_u16()
+    };
+    assert_eq!((ask("503"), ask("gone"), ask("nonsense")), (503, 410, 400));
+    let me: Value = world.client.get("myself").unwrap();
+    assert_eq!(me["accountId"], "user-0");
 }
 
 /// A server that answers each request with this status line and headers, and a body made from the

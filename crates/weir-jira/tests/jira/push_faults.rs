@@ -144,6 +144,26 @@ fn a_reset_after_the_execution_doubles_nothing() {
 }
 
 #[test]
+fn an_executed_write_with_a_broken_answer_is_not_sent_again() {
+    for name in [
+        "empty-object",
+        "endless",
+        "garbage-gzip",
+        "garbage-json",
+        "garbage-utf8",
+    ] {
+        let world = pulled();
+        queue(&world);
+        for path in ["issue", "issue/*/comment", "issue/*/worklog", "issueLink"] {
+            let path = format!("/rest/api/3/{path}");
+            world.fault("POST", &path, 1, 1, &json!({"name": name}));
+        }
+        world.push_all();
+        arrived(&world);
+    }
+}
+
+#[test]
 fn a_failure_of_the_server_is_looked_into() {
     for name in [
         "500",
