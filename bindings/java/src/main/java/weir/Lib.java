@@ -21,7 +21,7 @@ import java.util.List;
  */
 final class Lib {
     /** The version of the interface that this package needs. */
-    private static final int ABI_VERSION = 6;
+    private static final int ABI_VERSION = 7;
 
     static final int READY = 2;
     static final int NEED = 3;
@@ -56,6 +56,8 @@ final class Lib {
     static final MethodHandle DESCRIBE = call("weir_describe", JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle SYNC = call("weir_sync", JAVA_LONG, ADDRESS);
     static final MethodHandle WITHIN = call("weir_within", JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS);
+    static final MethodHandle WITH_CONSISTENCY =
+            call("weir_with_consistency", JAVA_LONG, JAVA_INT, ADDRESS, ADDRESS);
     static final MethodHandle CANCEL = call("weir_cancel", JAVA_LONG);
     static final MethodHandle CLOSE = call("weir_close", JAVA_LONG, ADDRESS);
     static final MethodHandle SUBMIT =

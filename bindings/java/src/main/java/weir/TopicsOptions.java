@@ -11,11 +11,12 @@ import java.util.List;
 
 /** Selects the records of a query over topics. */
 public final class TopicsOptions {
-    private static final long BYTES = 56;
+    private static final long BYTES = 64;
     private static final int AS_OF = 1;
     private static final int FOLLOW = 2;
 
-    private final List<String> from;
+    private final List<String> topics;
+    private From from = From.start();
     private boolean latest;
     private long asOf;
     private boolean follow;
@@ -24,8 +25,18 @@ public final class TopicsOptions {
     private Duration patience = Duration.ZERO;
 
     /** Topics by name or pattern: {@code orders.*} matches one more part, {@code orders.**} any number of parts. */
-    public TopicsOptions(String... from) {
-        this.from = List.of(from);
+    public TopicsOptions(String... topics) {
+        this.topics = List.of(topics);
+    }
+
+    /**
+     * The first record of each topic; by default the first retained record. A topic that is created after the
+     * query starts is read from its start. A query that resumes from a token ignores the position. Not with
+     * {@link #latest}.
+     */
+    public TopicsOptions from(From from) {
+        this.from = from;
+        return this;
     }
 
     /** Makes the current value of each key an item. By default, each record is an item. */
@@ -69,13 +80,15 @@ public final class TopicsOptions {
     MemorySegment fill(Arena call) {
         MemorySegment into = Lib.sized(call, BYTES);
         into.set(JAVA_INT, 4, latest ? 1 : 0);
-        into.set(ADDRESS, 8, Lib.texts(call, from));
-        into.set(JAVA_LONG, 16, from.size());
+        into.set(ADDRESS, 8, Lib.texts(call, topics));
+        into.set(JAVA_LONG, 16, topics.size());
         into.set(JAVA_INT, 24, follow ? FOLLOW : asOf != 0 ? AS_OF : 0);
         into.set(JAVA_INT, 28, kinds);
         into.set(JAVA_LONG, 32, asOf);
         into.set(JAVA_INT, 40, resetEarliest ? 1 : 0);
+        into.set(JAVA_INT, 44, from.kind);
         into.set(JAVA_LONG, 48, Weir.millis("patience", patience));
+        into.set(JAVA_LONG, 56, from.value);
         return into;
     }
 }

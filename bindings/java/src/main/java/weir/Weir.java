@@ -103,7 +103,22 @@ public final class Weir implements AutoCloseable {
     }
 
     /**
-     * For a handle that {@link #within} returned: ends the calls that wait through it or through its readers,
+     * Returns a second handle whose reads have this consistency. It also applies to readers, groups and queries
+     * of this handle. Without it, reads of keys are {@code LINEAR} and all other reads are {@code LOCAL}. Close
+     * it after use; the store stays open.
+     */
+    public Weir withConsistency(Consistency consistency) {
+        long store = handle();
+        int number = consistency.ordinal() + 1;
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            Lib.check(call, error -> (int) Lib.WITH_CONSISTENCY.invokeExact(store, number, out, error));
+            return new Weir(out.get(JAVA_LONG, 0), remote);
+        }
+    }
+
+    /**
+     * For a handle that {@link #within} or {@link #withConsistency} returned: ends the calls that wait through it or through its readers,
      * groups and queries. They, and all further calls, fail with CANCELLED. Any thread may call it.
      */
     public void cancel() {
@@ -238,7 +253,7 @@ public final class Weir implements AutoCloseable {
 
     /**
      * Completes queued writes and closes the store. Pages stay valid; other calls fail. Closing a handle that
-     * {@link #within} returned only releases the handle.
+     * {@link #within} or {@link #withConsistency} returned only releases the handle.
      */
     @Override
     public synchronized void close() {

@@ -72,7 +72,7 @@ class FailOverTest {
                     session.submit(List.of(put)).getFirst().orThrow();
                 }
                 checkRecords(listener, KILL + 1, END + 1);
-                checkReceived(session, lines, requests);
+                checkReceived(store, session, lines, requests);
             }
             try (Reader reader = topic.reader(From.start())) {
                 checkRecords(reader, 0, END + 2);
@@ -82,11 +82,24 @@ class FailOverTest {
         }
     }
 
+    /** Checks the value of the key, which it reads with a consistency. */
+    private static void checkValue(Weir store, Consistency consistency, String expected) {
+        try (Weir reads = store.withConsistency(consistency)) {
+            byte[] value = reads.topic("orders").get(bytes("k")).orElseThrow().value();
+            assertEquals(expected, new String(value, StandardCharsets.UTF_8));
+        }
+    }
+
     /** Sends a write that no majority can commit, until the stopped nodes continue. */
-    private static void checkReceived(Session session, BufferedReader lines, Writer requests) throws Exception {
+    private static void checkReceived(Weir store, Session session, BufferedReader lines, Writer requests)
+            throws Exception {
+        checkValue(store, Consistency.LINEAR, "299");
+        // The connection moves to the leader, which stays reachable.
+        checkValue(store, Consistency.LEADER, "299");
         requests.write("stop\n");
         requests.flush();
         assertEquals("stopped", lines.readLine());
+        checkValue(store, Consistency.LOCAL, "299");
         Intention put = Intention.put(bytes("k"), bytes(Integer.toString(END))).of("orders");
         try (Pending pending = session.send(List.of(put))) {
             assertTrue(pending.awaitReceived(Duration.ofMinutes(1)));

@@ -9,7 +9,9 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
@@ -65,6 +67,60 @@ class StoreTest {
             query.cancel();
             assertEquals(ErrorCode.CANCELLED, ended.get());
         }
+    }
+
+    @Test
+    void aQueryStartsAtAPositionInADirectory(@TempDir Path directory) throws Exception {
+        StoreServer.withLocalStore(directory, StoreTest::queryFrom);
+    }
+
+    @Test
+    void aQueryStartsAtAPositionAtAServer(@TempDir Path directory) throws Exception {
+        StoreServer.withRemoteStore(directory, StoreTest::queryFrom);
+    }
+
+    private static void queryFrom(Weir store) {
+        Topic topic = store.topic("orders");
+        assertTrue(topic.ensure());
+        for (int at = 0; at < 3; at++) {
+            topic.append(bytes(Integer.toString(at))).orThrow();
+        }
+        // The topic begins with the record of its creation.
+        Map<String, From> positions = Map.of("012", From.start(), "12", From.after(2), "2", From.parse("-1"), "",
+                From.end());
+        positions.forEach((expected, from) -> {
+            TopicsOptions topics = new TopicsOptions("orders").from(from);
+            try (Query query = store.query(topics, new QueryOptions()); Stream<Item> items = query.items()) {
+                assertEquals(expected, items.map(Item::text).collect(Collectors.joining()));
+            }
+        });
+        TopicsOptions latest = new TopicsOptions("orders").latest().from(From.end());
+        WeirException refused =
+                assertThrows(WeirException.class, () -> store.query(latest, new QueryOptions()).close());
+        assertEquals(ErrorCode.BAD_OPTION, refused.code());
+    }
+
+    @Test
+    void everyConsistencyReadsTheSameInADirectory(@TempDir Path directory) throws Exception {
+        StoreServer.withLocalStore(directory, StoreTest::readWithEachConsistency);
+    }
+
+    @Test
+    void everyConsistencyReadsTheSameAtAServer(@TempDir Path directory) throws Exception {
+        StoreServer.withRemoteStore(directory, StoreTest::readWithEachConsistency);
+    }
+
+    private static void readWithEachConsistency(Weir store) {
+        Topic topic = store.topic("orders");
+        assertTrue(topic.ensure());
+        topic.put(bytes("k"), bytes("v")).orThrow();
+        for (Consistency consistency : Consistency.values()) {
+            try (Weir reads = store.withConsistency(consistency)) {
+                byte[] value = reads.topic("orders").get(bytes("k")).orElseThrow().value();
+                assertEquals("v", new String(value, StandardCharsets.UTF_8));
+            }
+        }
+        assertTrue(topic.get(bytes("k")).isPresent());
     }
 
     @Test
