@@ -88,7 +88,7 @@ impl From<StoreError> for Failure {
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
         let mut failure = Self::new(error.code(), error.to_string());
-        let place = error.place();
+        let place = error.location();
         failure.field("source", place.source.map(|source| u64::from(source.0)));
         failure.field("page", place.page);
         failure.field("item", place.item);

@@ -84,7 +84,7 @@ impl From<NameError> for Failure {
 
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
-        let position = error.place();
+        let position = error.location();
         let name = String::from_utf8_lossy(&position.name).into_owned();
         Self {
             code: error.code(),

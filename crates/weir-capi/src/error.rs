@@ -137,7 +137,7 @@ pub(crate) fn number(code: ErrorCode) -> i32 {
 impl From<QueryError> for Fail {
     fn from(error: QueryError) -> Self {
         let mut fail = Self::new(error.code(), error.to_string());
-        let place = error.place();
+        let place = error.location();
         fail.source = place.source.map_or(u32::MAX, |source| source.0);
         fail.detail = place
             .item

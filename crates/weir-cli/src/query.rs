@@ -366,7 +366,7 @@ fn query(
     let printer = Printer::open(
         &caller.style,
         &plan.columns(),
-        text.makes_results(),
+        text.constructs_results(),
         args.raw_strings,
     )?;
     let Some(mut printer) = printer else {

@@ -132,7 +132,7 @@ struct WideSum {
 
 impl Sum {
     /// Returns whether a literal is in the range of a sum.
-    pub(crate) fn takes(literal: &[u8]) -> bool {
+    pub(crate) fn accepts(literal: &[u8]) -> bool {
         small(literal).is_some() || Self::in_range(&Number::parse(literal))
     }
 
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_are_written_alike() {
+    fn equal_numbers_have_equal_text() {
         let check = |literal: &str, expect: &str| {
             assert_eq!(text_of(literal), expect, "{literal}");
         };
@@ -486,9 +486,9 @@ mod tests {
         check("1e00000000000000000000000000002", "100");
     }
 
-    /// Writes a value with its point at any position, and the exponent to match.
+    /// Writes a value with its point at every position and the matching exponent.
     #[test]
-    fn numbers_of_any_size_are_written_alike_and_apart() {
+    fn numbers_of_any_size_have_equal_text_only_if_equal() {
         let mut power: i128 = 1;
         for step in 0..120_i128 {
             power = power * 7 + step;

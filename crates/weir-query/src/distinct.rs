@@ -24,12 +24,12 @@ fn hash_128(bytes: &[u8]) -> u128 {
 
 /// Returns a hash of the value at this span of a page: equal values have equal hashes. 0
 /// for an empty span.
-pub(crate) fn print(page: &[u8], span: Span) -> Result<u128, QueryError> {
+pub(crate) fn value_hash(page: &[u8], span: Span) -> Result<u128, QueryError> {
     if span.len == 0 {
         return Ok(0);
     }
     weir_scan::fingerprint(span.of(page), hash_128).map_err(|error| {
-        let what = "a value to compare is not JSON throughout";
+        let what = "a value to compare is not valid JSON";
         QueryError::new(ErrorCode::NotJson)
             .because(what)
             .at(span.offset as usize + error.offset)
@@ -37,15 +37,15 @@ pub(crate) fn print(page: &[u8], span: Span) -> Result<u128, QueryError> {
 }
 
 /// Returns a hash of several values, in their order.
-pub(crate) fn print_all(
+pub(crate) fn values_hash(
     page: &[u8],
     spans: impl Iterator<Item = Span>,
 ) -> Result<u128, QueryError> {
-    let mut prints = Vec::new();
+    let mut hashes = Vec::new();
     for span in spans {
-        prints.extend_from_slice(&print(page, span)?.to_le_bytes());
+        hashes.extend_from_slice(&value_hash(page, span)?.to_le_bytes());
     }
-    Ok(hash_128(&prints))
+    Ok(hash_128(&hashes))
 }
 
 impl Distinct {
@@ -58,11 +58,11 @@ impl Distinct {
     }
 
     /// Adds a hash. Returns whether it was not there before.
-    pub(crate) fn is_new(&mut self, print: u128) -> Result<bool, QueryError> {
+    pub(crate) fn is_new(&mut self, value_hash: u128) -> Result<bool, QueryError> {
         if self.in_order {
-            return Ok(self.last.replace(print) != Some(print));
+            return Ok(self.last.replace(value_hash) != Some(value_hash));
         }
-        let new = self.seen.insert(print);
+        let new = self.seen.insert(value_hash);
         if self.seen.len() > self.max {
             let (max, found) = (self.max as u64, self.seen.len() as u64);
             return Err(QueryError::limit(

@@ -84,11 +84,12 @@ pub(super) struct Flow {
     pub(super) sorter: Sorter,
     /// The source of each page in memory, in order of arrival.
     pub(super) arrivals: VecDeque<u32>,
-    /// Size in bytes of the largest page so far: the room that a page read ahead needs.
+    /// Size in bytes of the largest page so far. A page is read ahead only if this much space
+    /// is free.
     pub(super) page_seen: u64,
     /// Rank of the source whose turn it is.
     pub(super) turn: usize,
-    /// The source of the last item, if items come from one source after the other.
+    /// The source of the last item, in the mode `Sequential`.
     pub(super) used: Option<u32>,
     /// Keys and source of the last item that was passed on, after its page is dropped.
     pub(super) last: Option<Last>,
@@ -143,8 +144,10 @@ impl Query {
     #[must_use]
     pub fn new(plan: Arc<Plan>, budgets: Budgets) -> Self {
         let stages = Stages {
-            fold: plan.makes().then(|| Fold::new(&plan, budgets.groups_max)),
-            distinct: (plan.distinct && !plan.makes())
+            fold: plan
+                .constructs_results()
+                .then(|| Fold::new(&plan, budgets.groups_max)),
+            distinct: (plan.distinct && !plan.constructs_results())
                 .then(|| Distinct::new(plan.distinct_in_order(), budgets.distinct_max)),
             offset: plan.offset,
             limit: plan.limit,
@@ -198,7 +201,7 @@ impl Query {
     pub(super) fn source(&self, id: SourceId) -> Result<&Source, QueryError> {
         self.sources.get(id.index()).ok_or_else(|| {
             let mut error = QueryError::new(ErrorCode::UnknownSource);
-            error.place.source = Some(id);
+            error.location.source = Some(id);
             error
         })
     }
@@ -253,7 +256,7 @@ impl Query {
                 self.flow.arrivals.push_back(id.0);
             }
         }
-        self.join(id.0);
+        self.update_merge(id.0);
         Ok(())
     }
 
@@ -332,7 +335,7 @@ impl Query {
                 source.pages_left = Some(0);
             }
         }
-        self.join(id.0);
+        self.update_merge(id.0);
         Ok(())
     }
 
@@ -473,19 +476,19 @@ impl Query {
             if let Some(page) = from.pages.front() {
                 let row = page.next;
                 let added = fold.add(&self.plan, from, page, row, &mut constructed);
-                fault = added.map_err(|error| placed(error, id, from, page.number));
+                fault = added.map_err(|error| located(error, id, from, page.number));
             }
         } else if let Some(page) = from.pages.front_mut() {
             let row = page.next;
             let stages = &mut self.stages;
-            let taken = stages.take(&self.plan, page, row, id, out);
-            if let Err(error) = taken {
+            let applied = stages.apply(&self.plan, page, row, id, out);
+            if let Err(error) = applied {
                 let page = page.number;
-                return Err(placed(error, id, from, page));
+                return Err(located(error, id, from, page));
             }
         }
         if let Some(constructed) = constructed {
-            self.stages.take_constructed(&constructed, out);
+            self.stages.apply_constructed(&constructed, out);
         }
         fault?;
         self.advance(source);
@@ -504,15 +507,15 @@ impl Query {
         };
         if let Some(fold) = &mut self.stages.fold {
             let added = fold.add(&self.plan, from, page, row, &mut constructed);
-            fault = added.map_err(|error| placed(error, id, from, page.number));
+            fault = added.map_err(|error| located(error, id, from, page.number));
         } else {
-            let taken = self.stages.take(&self.plan, page, row, id, out);
+            let applied = self.stages.apply(&self.plan, page, row, id, out);
             let number = page.number;
-            taken.map_err(|error| placed(error, id, from, number))?;
+            applied.map_err(|error| located(error, id, from, number))?;
         }
         sorter.done();
         if let Some(constructed) = constructed {
-            self.stages.take_constructed(&constructed, out);
+            self.stages.apply_constructed(&constructed, out);
         }
         fault?;
         Ok(true)
@@ -525,22 +528,22 @@ impl Query {
             let Some(constructed) = fold.and_then(|fold| fold.drain(&self.plan)) else {
                 return false;
             };
-            self.stages.take_constructed(&constructed, out);
+            self.stages.apply_constructed(&constructed, out);
         }
         true
     }
 }
 
-pub(super) fn placed(error: QueryError, id: SourceId, from: &Source, page: u64) -> QueryError {
+pub(super) fn located(error: QueryError, id: SourceId, from: &Source, page: u64) -> QueryError {
     let mut error = error.of(id, &from.name);
-    error.place.page = Some(page);
+    error.location.page = Some(page);
     error
 }
 
 impl Stages {
     /// Applies distinct, offset, limit and select to an item.
     #[inline]
-    pub(super) fn take(
+    pub(super) fn apply(
         &mut self,
         plan: &Plan,
         page: &mut LoadedPage,
@@ -555,16 +558,16 @@ impl Stages {
         };
         let columns = plan.columns.iter();
         if let Some(distinct) = &mut self.distinct {
-            let print = match plan.select {
+            let value_hash = match plan.select {
                 Select::Columns => {
                     let spans = columns
                         .clone()
                         .map(|named| page.value(row, named.what).span);
-                    distinct::print_all(&page.buffer, spans)?
+                    distinct::values_hash(&page.buffer, spans)?
                 }
-                _ => distinct::print(&page.buffer, span)?,
+                _ => distinct::value_hash(&page.buffer, span)?,
             };
-            if !distinct.is_new(print)? {
+            if !distinct.is_new(value_hash)? {
                 return Ok(());
             }
         }
@@ -597,8 +600,8 @@ impl Stages {
         Ok(())
     }
 
-    /// As `take`, for a constructed result.
-    fn take_constructed(&mut self, constructed: &[u8], out: &mut PageBuilder) {
+    /// As `apply`, for a constructed result.
+    fn apply_constructed(&mut self, constructed: &[u8], out: &mut PageBuilder) {
         if self.offset > 0 {
             self.offset -= 1;
             return;
@@ -629,16 +632,16 @@ impl PageBuilder {
 
     /// Returns the index of a page among the buffers.
     fn buffer(&mut self, page: &mut LoadedPage) -> u32 {
-        if page.mark.0 != self.serial {
+        if page.result_buffer.0 != self.serial {
             let at = to_u32(
                 self.page.buffers.len(),
                 "a page of results has fewer than 2^32 buffers",
             );
             self.page.buffers.push(page.buffer.clone());
             self.page.pages.push(page.number);
-            page.mark = (self.serial, at);
+            page.result_buffer = (self.serial, at);
         }
-        page.mark.1
+        page.result_buffer.1
     }
 
     /// Returns the page, or `None` if it is empty.

@@ -13,7 +13,7 @@ use weir_core::error_code::ErrorCode;
 pub struct QueryError {
     pub(crate) code: ErrorCode,
     /// Boxed, so that a `Result` stays small.
-    pub(crate) place: Box<ErrorLocation>,
+    pub(crate) location: Box<ErrorLocation>,
     pub(crate) detail: Detail,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Detail {
     },
 }
 
-/// Most names that the text of an error lists.
+/// Maximum number of names that the text of an error lists.
 const NAMES_SHOWN_MAX: usize = 16;
 /// Explains `TOO_COMPLEX`. With the sentence of the code and the location, it fits the 240
 /// bytes of a message of the C interface.
@@ -80,7 +80,7 @@ impl QueryError {
     pub(crate) fn new(code: ErrorCode) -> Self {
         Self {
             code,
-            place: Box::default(),
+            location: Box::default(),
             detail: Detail::None,
         }
     }
@@ -93,7 +93,7 @@ impl QueryError {
         what: &'static str,
     ) -> Self {
         let mut error = Self::new(code).because(what).at(offset);
-        error.place.field = Some(field);
+        error.location.field = Some(field);
         error
     }
 
@@ -132,13 +132,13 @@ impl QueryError {
     }
 
     pub(crate) fn at(mut self, offset: usize) -> Self {
-        self.place.offset = Some(offset as u64);
+        self.location.offset = Some(offset as u64);
         self
     }
 
     pub(crate) fn of(mut self, source: SourceId, name: &[u8]) -> Self {
-        self.place.source = Some(source);
-        self.place.name = name.into();
+        self.location.source = Some(source);
+        self.location.name = name.into();
         self
     }
 
@@ -156,21 +156,21 @@ impl QueryError {
     /// records arrived.
     #[must_use]
     pub fn in_topic(mut self, topic: &str) -> Self {
-        self.place.name = topic.as_bytes().into();
-        self.place.page = None;
-        self.place.item = None;
-        self.place.offset = None;
+        self.location.name = topic.as_bytes().into();
+        self.location.page = None;
+        self.location.item = None;
+        self.location.offset = None;
         self
     }
 
     /// Changes the location to a record, instead of page and item.
     #[must_use]
     pub fn in_record(mut self, topic: &str, record: u64, byte: Option<u64>) -> Self {
-        self.place.name = topic.as_bytes().into();
-        self.place.page = None;
-        self.place.item = None;
-        self.place.record = Some(record);
-        self.place.offset = byte;
+        self.location.name = topic.as_bytes().into();
+        self.location.page = None;
+        self.location.item = None;
+        self.location.record = Some(record);
+        self.location.offset = byte;
         self
     }
 
@@ -182,8 +182,8 @@ impl QueryError {
 
     /// Returns the location of the error.
     #[must_use]
-    pub fn place(&self) -> &ErrorLocation {
-        &self.place
+    pub fn location(&self) -> &ErrorLocation {
+        &self.location
     }
 }
 
@@ -217,31 +217,31 @@ impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason())?;
         let mut separator = ", at";
-        if let Some(offset) = self.place.offset {
+        if let Some(offset) = self.location.offset {
             write!(f, "{separator} byte {offset}")?;
             separator = " of";
         }
-        if let Some(field) = self.place.field {
+        if let Some(field) = self.location.field {
             write!(f, "{separator} `{field}`")?;
             separator = " of";
         }
-        if let Some(item) = self.place.item {
+        if let Some(item) = self.location.item {
             write!(f, "{separator} item {item}")?;
             separator = " of";
         }
-        if let Some(record) = self.place.record {
-            let name = String::from_utf8_lossy(&self.place.name);
+        if let Some(record) = self.location.record {
+            let name = String::from_utf8_lossy(&self.location.name);
             return write!(f, "{separator} record {record} of topic {name}");
         }
-        if let Some(page) = self.place.page {
+        if let Some(page) = self.location.page {
             write!(f, "{separator} page {page}")?;
             separator = " of";
         }
-        if let Some(source) = self.place.source {
-            if self.place.name.is_empty() {
+        if let Some(source) = self.location.source {
+            if self.location.name.is_empty() {
                 write!(f, "{separator} source number {source}")?;
             } else {
-                let name = String::from_utf8_lossy(&self.place.name);
+                let name = String::from_utf8_lossy(&self.location.name);
                 write!(f, "{separator} source {name}")?;
             }
         }
@@ -273,11 +273,11 @@ pub(crate) fn path_error(
         PathErrorKind::Syntax(expected) => {
             let mut found = QueryError::new(ErrorCode::Syntax).at(at + error.offset);
             found = found.expected(expected);
-            found.place.field = Some(field);
+            found.location.field = Some(field);
             return found;
         }
         PathErrorKind::UnknownFunction => "unknown function",
-        PathErrorKind::WrongType => "wrong type for this place",
+        PathErrorKind::WrongType => "wrong type at this position",
         _ => "not understood",
     };
     QueryError::text(path_error_code(error.kind), field, at + error.offset, what)

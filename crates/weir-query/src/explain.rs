@@ -6,7 +6,7 @@ use crate::engine::Query;
 use crate::options::Mode;
 use crate::plan::{Column, Function, Select};
 
-/// The plan of a query, for people.
+/// The plan of a query, as text for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explain {
     /// Order of the results.
@@ -34,7 +34,7 @@ impl Query {
         let plan = &self.plan;
         let mode = self.planned_mode();
         let unordered_groups = !plan.group.is_empty() && !plan.groups_in_order();
-        let whole = plan.makes() && plan.group.is_empty();
+        let whole = plan.constructs_results() && plan.group.is_empty();
         let mut decoded = Vec::new();
         for key in &plan.keys {
             if let Column::Path(path) = key.column {
@@ -52,7 +52,7 @@ impl Query {
                 );
             }
         }
-        if plan.distinct && !plan.makes() {
+        if plan.distinct && !plan.constructs_results() {
             decoded.push(match plan.select {
                 Select::Path(path) => {
                     let path = plan.paths.get(path).map(ToString::to_string);
@@ -91,7 +91,7 @@ impl Query {
         let mut holds = vec![format!("pages: {} bytes", budgets.buffer_bytes_max)];
         if mode == Mode::Sort {
             holds.push(match plan.limit {
-                Some(limit) if !plan.makes() && !plan.distinct => format!(
+                Some(limit) if !plan.constructs_results() && !plan.distinct => format!(
                     "sort: pages of {} items, at most {} bytes",
                     limit.saturating_add(plan.offset),
                     budgets.sort_bytes_max
@@ -102,7 +102,7 @@ impl Query {
         if unordered_groups {
             holds.push(format!("groups: {}", budgets.groups_max));
         }
-        if plan.distinct && !plan.makes() && !plan.distinct_in_order() {
+        if plan.distinct && !plan.constructs_results() && !plan.distinct_in_order() {
             holds.push(format!(
                 "distinct values: {}, 16 bytes each",
                 budgets.distinct_max
@@ -123,9 +123,9 @@ impl fmt::Display for Explain {
         };
         writeln!(f, "mode        {}", self.mode.name())?;
         let streaming = if self.streaming {
-            "before all pages have come"
+            "before all pages have arrived"
         } else {
-            "once all pages have come"
+            "after all pages have arrived"
         };
         writeln!(f, "results     {streaming}")?;
         writeln!(f, "scanned     {}", list(&self.paths))?;

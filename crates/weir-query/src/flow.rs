@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use weir_core::exact::to_u32;
 
-use crate::engine::{Flow, Last, NextItem, PageBuilder, Query, placed};
+use crate::engine::{Flow, Last, NextItem, PageBuilder, Query, located};
 use crate::error::QueryError;
 use crate::input::{Need, SourceId};
 use crate::key::{OwnedKey, PREFIX, ReducedKey};
@@ -45,7 +45,7 @@ impl Query {
             self.flow.arrivals = VecDeque::new();
         }
         for at in 0..self.sources.len() {
-            self.join(to_u32(at, "a query has fewer than 2^32 sources"));
+            self.update_merge(to_u32(at, "a query has fewer than 2^32 sources"));
         }
         Ok(())
     }
@@ -65,7 +65,7 @@ impl Query {
     }
 
     /// Updates a source in the merge. To be called after each change of the source.
-    pub(super) fn join(&mut self, source: u32) {
+    pub(super) fn update_merge(&mut self, source: u32) {
         if self.mode == Some(Mode::Merge) {
             self.refresh(source);
         }
@@ -77,7 +77,7 @@ impl Query {
             Some(Mode::Merge) => self.pull_merged(),
             Some(Mode::Sort) => return self.pull_sorted(),
             Some(Mode::Arrival) => self.pull_arrived(),
-            Some(Mode::RoundRobin) => self.pull_turn(),
+            Some(Mode::RoundRobin) => self.pull_round_robin(),
             Some(Mode::Sequential) | None => self.pull_sequential(),
         })
     }
@@ -99,8 +99,8 @@ impl Query {
     }
 
     /// Returns a bound of key prefixes: the source stays on top of the merge while its keys
-    /// are below it. `None` if the source was not on top before: then the comparison is not
-    /// worth its cost.
+    /// are below the bound. `None` if the last item was not from this source: then finding
+    /// the bound costs more than it saves.
     fn reach(&mut self, source: u32) -> Option<u128> {
         let again = self.flow.streak == Some(source);
         self.flow.streak = Some(source);
@@ -132,10 +132,10 @@ impl Query {
         let began = page.next;
         loop {
             let row = page.next;
-            let taken = stages.take(&self.plan, page, row, SourceId(source), out);
-            if let Err(error) = taken {
+            let applied = stages.apply(&self.plan, page, row, SourceId(source), out);
+            if let Err(error) = applied {
                 let number = page.number;
-                let error = placed(error, SourceId(source), from, number);
+                let error = located(error, SourceId(source), from, number);
                 // The items before it were passed on.
                 if row > began {
                     flow.last_row = Some((source, row - 1));
@@ -200,7 +200,7 @@ impl Query {
         NextItem::End
     }
 
-    fn pull_turn(&mut self) -> NextItem {
+    fn pull_round_robin(&mut self) -> NextItem {
         for _ in 0..=self.order.len() {
             if self.flow.turn >= self.order.len() {
                 self.flow.turn = 0;
@@ -406,8 +406,8 @@ fn entry(plan: &Plan, sources: &[Source], source: u32) -> Option<Entry> {
     if from.ended {
         return None;
     }
-    let mark = from.watermark.as_ref().and_then(|keys| keys.first());
-    let key = mark.map_or(0, |key| key.reduced.in_direction(descending));
+    let bound = from.watermark.as_ref().and_then(|keys| keys.first());
+    let key = bound.map_or(0, |key| key.reduced.in_direction(descending));
     Some(Entry::new(key, source, true))
 }
 

@@ -63,9 +63,9 @@ impl AggregateState {
     }
 
     /// Returns whether the value can be added: a number may be out of range.
-    fn takes(&self, input: &Input<'_>) -> bool {
+    fn accepts(&self, input: &Input<'_>) -> bool {
         match self {
-            Self::Sum { .. } if input.kind == Kind::Number => Sum::takes(input.literal),
+            Self::Sum { .. } if input.kind == Kind::Number => Sum::accepts(input.literal),
             _ => true,
         }
     }
@@ -226,7 +226,7 @@ pub(crate) struct Fold {
     in_order: bool,
     groups_max: usize,
     groups: Vec<Group>,
-    places: BTreeMap<Box<[u8]>, usize>,
+    indexes: BTreeMap<Box<[u8]>, usize>,
     /// Number of groups returned after the end, if the items are not ordered by group.
     out: usize,
     /// Whether the groups are in the order of the results.
@@ -245,7 +245,7 @@ impl Fold {
             in_order: plan.groups_in_order(),
             groups_max,
             groups: Vec::new(),
-            places: BTreeMap::new(),
+            indexes: BTreeMap::new(),
             out: 0,
             sorted: plan.result_keys.is_empty(),
             parts: PathSet::new(&parts).ok(),
@@ -272,7 +272,7 @@ impl Fold {
             (0, false)
         } else {
             self.key(plan, source, page, row)?;
-            self.place(plan, complete)?
+            self.group_index(plan, complete)?
         };
         let Some(group) = self.groups.get_mut(at) else {
             return Ok(());
@@ -328,7 +328,7 @@ impl Fold {
 
     /// Returns the index of the group whose key is in the scratch buffer, and whether it is
     /// a new current group.
-    fn place(
+    fn group_index(
         &mut self,
         plan: &Plan,
         complete: &mut Option<Vec<u8>>,
@@ -341,7 +341,7 @@ impl Fold {
             }
             return Ok((0, !same));
         }
-        if let Some(at) = self.places.get(self.scratch.as_slice()) {
+        if let Some(at) = self.indexes.get(self.scratch.as_slice()) {
             return Ok((*at, false));
         }
         let at = self.groups.len();
@@ -354,14 +354,14 @@ impl Fold {
                 found,
             ));
         }
-        self.places.insert(self.scratch.as_slice().into(), at);
+        self.indexes.insert(self.scratch.as_slice().into(), at);
         self.groups.push(Group::new(plan, &self.scratch));
         Ok((at, false))
     }
 
     /// Returns the next group after the end of the items.
     pub(crate) fn drain(&mut self, plan: &Plan) -> Option<Vec<u8>> {
-        if self.places.is_empty() {
+        if self.indexes.is_empty() {
             // There is only the current group, and none after it.
             return self.groups.pop().and_then(|group| group.write(plan));
         }
@@ -461,7 +461,7 @@ impl Group {
     ) -> Option<Aggregate> {
         let many = self.states.len() > 1;
         let mut states = self.states.iter().zip(&plan.aggregates);
-        let refused = states.find(|(state, named)| many && !state.takes(&input(named.what)));
+        let refused = states.find(|(state, named)| many && !state.accepts(&input(named.what)));
         if let Some((_, named)) = refused {
             return Some(named.what);
         }
@@ -522,9 +522,9 @@ impl Group {
     fn result_keys(&self, plan: &Plan) -> Vec<OwnedKey> {
         let keys = plan.result_keys.iter().map(|key| {
             let mut written = Vec::new();
-            match key.place.checked_sub(plan.group.len()) {
+            match key.position.checked_sub(plan.group.len()) {
                 None => {
-                    let of_group = self.key.split(|byte| *byte == b'\n').nth(key.place);
+                    let of_group = self.key.split(|byte| *byte == b'\n').nth(key.position);
                     written.extend_from_slice(of_group.unwrap_or_default());
                 }
                 Some(at) => {
@@ -546,7 +546,7 @@ impl Group {
     fn write(&self, plan: &Plan) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let mut states = self.states.iter().zip(&plan.aggregates);
-        if plan.select == (Select::Made { bare: true }) {
+        if plan.select == (Select::Constructed { bare: true }) {
             let (state, named) = states.next()?;
             return state.write(named.what.function, &mut out).then_some(out);
         }

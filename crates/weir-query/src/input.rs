@@ -85,7 +85,7 @@ pub struct Need {
     pub source: SourceId,
     /// Continuation of the page; `None` for a first page without one.
     pub continuation: Option<Bytes>,
-    /// Whether the next result needs the page; else it is read ahead.
+    /// Whether the next result needs the page. Otherwise the page is read ahead.
     pub required: bool,
     /// Suggested size in bytes.
     pub bytes: u64,

@@ -566,8 +566,8 @@ mod tests {
             "{}",
         ];
         for (at, a) in list.iter().enumerate() {
-            for (place, b) in list.iter().enumerate() {
-                assert_eq!(compare(a, b, Strings::Scalar), at.cmp(&place), "{a} {b}");
+            for (other, b) in list.iter().enumerate() {
+                assert_eq!(compare(a, b, Strings::Scalar), at.cmp(&other), "{a} {b}");
             }
         }
     }
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_are_equal_however_written() {
+    fn equal_values_are_equal_in_every_notation() {
         let pairs = [
             ("1", "1.0"),
             ("1", "1e0"),
@@ -641,8 +641,8 @@ mod tests {
             "\"\u{ffff}\"",
         ];
         for (at, a) in list.iter().enumerate() {
-            for (place, b) in list.iter().enumerate() {
-                assert_eq!(compare(a, b, Strings::Utf16), at.cmp(&place), "{a} {b}");
+            for (other, b) in list.iter().enumerate() {
+                assert_eq!(compare(a, b, Strings::Utf16), at.cmp(&other), "{a} {b}");
             }
         }
     }

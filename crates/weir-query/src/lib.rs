@@ -41,7 +41,7 @@
 //! and resuming |
 //! | `records`, `pushdown`, `record_filter` | records of topics as items; the part of a
 //! query that runs at the records |
-//! | `explain` | the plan of a query, for people |
+//! | `explain` | the plan of a query, as text for users |
 //!
 //! Invariants:
 //! - The crate has no I/O, clock, thread or float.

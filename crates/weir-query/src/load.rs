@@ -54,7 +54,7 @@ struct RowBuilder<'a, 'b> {
     frames: Option<&'b Frames>,
     /// Number of items of the page that were read, including those without a value.
     raw: usize,
-    /// Whether the full values of the keys must be kept.
+    /// Whether the full values of the keys must be stored.
     whole: bool,
     /// The key, if there is exactly one and no item is dropped.
     simple: Option<OrderKey>,
@@ -64,23 +64,23 @@ struct RowBuilder<'a, 'b> {
 
 impl RowBuilder<'_, '_> {
     /// Adds a part of the items of the page.
-    fn part(&mut self, items: &Items) {
+    fn add_items(&mut self, items: &Items) {
         if self.raw == 0 && self.frames.is_none() {
-            self.expect(items.spans());
+            self.reserve_estimate(items.spans());
         }
         for (at, span) in items.spans().iter().enumerate() {
             // Items without a value, and bad items that were skipped.
             while let Some(frame) = self.frames.and_then(|frames| frames.spans.get(self.raw))
                 && frame != span
             {
-                self.missing(*frame);
+                self.add_frame_without_item(*frame);
             }
-            self.item(*span, items.values(at));
+            self.add_item(*span, items.values(at));
         }
     }
 
     /// Reserves rows for the page, estimated from the length of the first items.
-    fn expect(&mut self, first: &[Span]) {
+    fn reserve_estimate(&mut self, first: &[Span]) {
         let end = first.last().map_or(0, |last| last.end());
         let page = self.load.page.buffer.len();
         let count = first.len().saturating_mul(page) / end.max(1);
@@ -108,24 +108,24 @@ impl RowBuilder<'_, '_> {
     }
 
     /// Handles a frame without an item.
-    fn missing(&mut self, span: Span) {
+    fn add_frame_without_item(&mut self, span: Span) {
         if span.len == 0 {
-            self.item(span, &[]);
+            self.add_item(span, &[]);
         } else {
             self.raw += 1;
         }
     }
 
     /// Handles the frames after the last item.
-    fn rest(&mut self) {
+    fn add_remaining_frames(&mut self) {
         let frames = self.frames;
         while let Some(frame) = frames.and_then(|frames| frames.spans.get(self.raw)) {
-            self.missing(*frame);
+            self.add_frame_without_item(*frame);
         }
     }
 
     #[inline]
-    fn item(&mut self, span: Span, values: &[Value]) {
+    fn add_item(&mut self, span: Span, values: &[Value]) {
         let raw = self.raw;
         self.raw += 1;
         let metas = self.frames.map_or(&[][..], |frames| {
@@ -140,8 +140,8 @@ impl RowBuilder<'_, '_> {
             metas,
             texts: self.frames.map_or(&[], |frames| &frames.texts),
         };
-        if !self.simply(&found) {
-            self.any(&found);
+        if !self.add_simple_row(&found) {
+            self.add_row(&found);
         }
     }
 
@@ -149,7 +149,7 @@ impl RowBuilder<'_, '_> {
     /// larger than the key of the row before. Returns `false`, without a change, for any
     /// other row.
     #[inline]
-    fn simply(&mut self, found: &ItemValues<'_>) -> bool {
+    fn add_simple_row(&mut self, found: &ItemValues<'_>) -> bool {
         let Some(order) = self.simple else {
             return false;
         };
@@ -184,7 +184,7 @@ impl RowBuilder<'_, '_> {
         added
     }
 
-    fn any(&mut self, found: &ItemValues<'_>) {
+    fn add_row(&mut self, found: &ItemValues<'_>) {
         if self.fault.is_some() {
             return;
         }
@@ -221,7 +221,7 @@ impl Loader<'_> {
             next: 0,
             left_out: self.source.equal,
             run_before: 0,
-            mark: (0, 0),
+            result_buffer: (0, 0),
         };
         let mut load = Load {
             page,
@@ -233,7 +233,7 @@ impl Loader<'_> {
             last_row_dropped: false,
         };
         let plan = self.plan;
-        let whole = plan.makes() || !matches!(plan.select, Select::Item);
+        let whole = plan.constructs_results() || !matches!(plan.select, Select::Item);
         let whole = whole || self.source.tie.is_some();
         let all = !whole && plan.filter.is_none() && plan.missing == Missing::First;
         let all = all && self.source.skip == 0 && self.source.clip == Clip::No;
@@ -254,10 +254,10 @@ impl Loader<'_> {
             builder.reserve(frames.spans.len());
         }
         let scanned = self.scan(buffer, frames.as_ref(), scratch, &mut |items| {
-            builder.part(items);
+            builder.add_items(items);
         });
         scanned.map_err(|error| self.scan_error(&error))?;
-        builder.rest();
+        builder.add_remaining_frames();
         let (raw, fault) = (builder.raw, builder.fault);
         if let Some(fault) = fault {
             return Err(fault);
@@ -267,32 +267,32 @@ impl Loader<'_> {
         if let Some(frames) = frames {
             load.page.starts = frames.starts;
         }
-        self.end(&mut load);
+        self.finish_last_row(&mut load);
         self.check_watermark(&load)?;
-        self.runs(&mut load);
+        self.record_last_run(&mut load);
         load.page.shrink();
         Ok(load)
     }
 
     /// Checks that the frames fit the source, the query and a page of `bytes` bytes.
     fn check(&self, frames: Option<&Frames>, bytes: u64) -> Result<(), QueryError> {
-        let bad = |what| Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
+        let bad = |what| Err(self.locate(QueryError::new(ErrorCode::BadOption).because(what)));
         if self.source.framed != frames.is_some() {
             return bad("frames are required with the shape `framed`, and allowed with no other");
         }
         let metas = self.plan.metas.len();
         if frames.is_some_and(|frames| frames.meta.len() != metas * frames.spans.len()) {
-            return bad("a frame has another number of properties than the query selects");
+            return bad("the number of properties of a frame differs from that of the query");
         }
         let outside = |meta: &Meta| match meta {
             Meta::Bytes(span) => u64::from(span.offset) + u64::from(span.len) > bytes,
             _ => false,
         };
         if frames.is_some_and(|frames| frames.meta.iter().any(outside)) {
-            return bad("a property lies outside of the page");
+            return bad("a property is outside of the page");
         }
         if frames.is_some_and(|f| !f.starts.is_empty() && f.starts.len() != f.spans.len()) {
-            return bad("the number of names differs from the number of frames");
+            return bad("the number of continuations differs from the number of frames");
         }
         Ok(())
     }
@@ -323,7 +323,7 @@ impl Loader<'_> {
     }
 
     /// Records the keys of the last row, and whether the row is kept.
-    fn end(&self, load: &mut Load) {
+    fn finish_last_row(&self, load: &mut Load) {
         let Some(last) = load.page.heads.len().checked_sub(1) else {
             return;
         };
@@ -341,10 +341,10 @@ impl Loader<'_> {
         let page = &mut load.page;
         let at = page.heads.len();
         let (mut first, mut whole) = (ReducedKey::LEAST, whole);
-        for (place, key) in plan.keys.iter().enumerate() {
+        for (index, key) in plan.keys.iter().enumerate() {
             let reduced = self.reduce(found, key.column, &page.buffer)?;
             whole |= !reduced.is_exact();
-            if place > 0 {
+            if index > 0 {
                 page.keys.push(reduced);
             } else {
                 first = reduced;
@@ -352,7 +352,7 @@ impl Loader<'_> {
         }
         page.push(first, found, plan.metas.len(), whole);
         if self.source.sorted && !self.source.trust_order && !plan.keys.is_empty() {
-            self.sorted(at, found.raw, load)?;
+            self.check_order(at, found.raw, load)?;
         }
         if std::mem::take(&mut load.last_row_dropped) {
             load.page.remove(at - 1, plan);
@@ -376,8 +376,8 @@ impl Loader<'_> {
             if let Column::Path(path) = column {
                 error = error.at(found.value(path).span.offset as usize);
             }
-            error.place.item = Some(self.source.items_in + found.raw as u64);
-            return Err(self.place(error));
+            error.location.item = Some(self.source.items_in + found.raw as u64);
+            return Err(self.locate(error));
         }
         Ok(match number {
             Some(number) => ReducedKey::integer(number),
@@ -387,7 +387,7 @@ impl Loader<'_> {
 
     /// Checks that an item is not before its predecessor, even if the predecessor was
     /// dropped.
-    fn sorted(&self, at: usize, raw: usize, load: &Load) -> Result<(), QueryError> {
+    fn check_order(&self, at: usize, raw: usize, load: &Load) -> Result<(), QueryError> {
         let (plan, constants) = (self.plan, &self.source.constants);
         let page = &load.page;
         if let (Some(before), Some(key)) = (at.checked_sub(1), plan.keys.first()) {
@@ -429,8 +429,8 @@ impl Loader<'_> {
     fn unsorted(&self, at: usize, raw: usize, page: &LoadedPage) -> QueryError {
         let mut error = QueryError::new(ErrorCode::SourceNotSorted);
         error = error.at(page.head(at).span.offset as usize);
-        error.place.item = Some(self.source.items_in + raw as u64);
-        self.place(error)
+        error.location.item = Some(self.source.items_in + raw as u64);
+        self.locate(error)
     }
 
     /// Returns whether the item of the last row is kept.
@@ -476,7 +476,7 @@ impl Loader<'_> {
         match (passes, self.source.scan.bad_item()) {
             (Ok(passes), _) => Ok(passes),
             (Err(_), _) if row.is_stopped() => {
-                Err(self.place(QueryError::new(ErrorCode::Cancelled)))
+                Err(self.locate(QueryError::new(ErrorCode::Cancelled)))
             }
             (Err(_), BadItem::Skip) => {
                 load.skipped += 1;
@@ -485,8 +485,8 @@ impl Loader<'_> {
             (Err(_), BadItem::Undefined) => Ok(filter.matches_nothing(&row).unwrap_or(false)),
             (Err(_), BadItem::Error) => {
                 let mut error = QueryError::out_of_steps().at(found.span.offset as usize);
-                error.place.item = Some(self.source.items_in + found.raw as u64);
-                Err(self.place(error))
+                error.location.item = Some(self.source.items_in + found.raw as u64);
+                Err(self.locate(error))
             }
         }
     }
@@ -507,16 +507,16 @@ impl Loader<'_> {
             .map(|boundary| boundary.precedence.part.len())
             .max();
         // Only the first boundary applies to sources that it does not name.
-        let holds = |place: usize, boundary: &Boundary| {
+        let holds = |index: usize, boundary: &Boundary| {
             if precedence.is_in(&boundary.precedence) {
                 least.is_none_or(|least| boundary.precedence.part.len() >= least)
             } else {
-                place == 0
+                index == 0
             }
         };
         let mut boundaries = self.boundary.iter().zip(equal_used).enumerate().rev();
-        let after = boundaries.all(|(place, (boundary, used))| {
-            !holds(place, boundary) || self.is_after(boundary, at, page, used)
+        let after = boundaries.all(|(index, (boundary, used))| {
+            !holds(index, boundary) || self.is_after(boundary, at, page, used)
         });
         if !after
             && let Some(boundary) = Boundary::innermost(self.boundary, precedence)
@@ -557,7 +557,7 @@ impl Loader<'_> {
     }
 
     /// Records the last keys, and the number of consecutive items that have them.
-    fn runs(&self, load: &mut Load) {
+    fn record_last_run(&self, load: &mut Load) {
         let (plan, source) = (self.plan, self.source);
         if plan.keys.is_empty() || !source.sorted {
             return;
@@ -584,9 +584,9 @@ impl Loader<'_> {
         load.page.run_before = before;
     }
 
-    fn place(&self, error: QueryError) -> QueryError {
+    fn locate(&self, error: QueryError) -> QueryError {
         let mut error = error.of(self.id, &self.source.name);
-        error.place.page = Some(self.source.pages_in);
+        error.location.page = Some(self.source.pages_in);
         error
     }
 
@@ -604,7 +604,7 @@ impl Loader<'_> {
             _ => ErrorCode::NotJson,
         };
         let mut found = QueryError::new(code).at(error.offset);
-        found.place.item = Some(self.source.items_in + error.item as u64);
-        self.place(found)
+        found.location.item = Some(self.source.items_in + error.item as u64);
+        self.locate(found)
     }
 }

@@ -17,9 +17,9 @@ use crate::source::{Clip, Pages, Source};
 use crate::token::SourcePosition;
 use weir_core::error_code::ErrorCode;
 
-/// Most consecutive splits of a source without a page between them.
+/// Maximum number of consecutive splits of a source without a page between them.
 pub const SPLITS_MAX: u32 = 10;
-/// Most bytes in the name of a source.
+/// Maximum number of bytes in the name of a source.
 pub const SOURCE_NAME_BYTES_MAX: usize = 1024;
 
 impl Query {
@@ -36,12 +36,12 @@ impl Query {
     pub fn add_source(&mut self, options: SourceOptions) -> Result<SourceId, QueryError> {
         let name = self.name_of(&options, 0);
         let precedence = self.precedence_for(&name, &options)?;
-        let place = self.place_of(&precedence);
-        let bound = self.may_join(&options, place)?;
+        let rank = self.rank_of(&precedence);
+        let bound = self.may_join(&options, rank)?;
         let mut source = self.make(options, name, precedence)?;
         source.watermark = bound;
         self.apply_token(&mut source)?;
-        self.insert(source, place)
+        self.insert(source, rank)
     }
 
     /// Returns the name of a source, if `before` sources are created before it.
@@ -53,8 +53,8 @@ impl Query {
         }
     }
 
-    /// Returns the precedence of a source: that of the run before, else that of its
-    /// options, else one after all sources.
+    /// Returns the precedence of a source: that of the previous run, else that of its
+    /// options, else a precedence after all sources.
     fn precedence_for(
         &self,
         name: &[u8],
@@ -72,7 +72,7 @@ impl Query {
             };
         }
         let known = self.resumed.iter().flat_map(|token| &token.sources);
-        let known = known.map(|mark| &mark.precedence);
+        let known = known.map(|point| &point.precedence);
         let highest = precedences
             .clone()
             .chain(known)
@@ -87,7 +87,7 @@ impl Query {
     }
 
     /// Returns the position of a precedence among all sources.
-    fn place_of(&self, precedence: &Precedence) -> usize {
+    fn rank_of(&self, precedence: &Precedence) -> usize {
         self.order.partition_point(|at| {
             let source = self.sources.get(*at as usize);
             source.is_some_and(|source| source.precedence < *precedence)
@@ -98,7 +98,7 @@ impl Query {
     fn may_join(
         &self,
         options: &SourceOptions,
-        place: usize,
+        rank: usize,
     ) -> Result<Option<Vec<OwnedKey>>, QueryError> {
         let bound = match &options.bound {
             Some(texts) => Some(self.row_of(texts)?),
@@ -107,13 +107,13 @@ impl Query {
         match self.mode {
             None | Some(Mode::Arrival) => {}
             Some(Mode::Sequential | Mode::RoundRobin) => {
-                if place < self.flow.turn || (place == self.flow.turn && self.is_in_use(place)) {
+                if rank < self.flow.turn || (rank == self.flow.turn && self.is_in_use(rank)) {
                     return Err(bad(
-                        "a source that is added late comes after the one in use",
+                        "a source that is added late must come after the source in use",
                     ));
                 }
             }
-            Some(Mode::Sort) => return Err(bad("a sort takes no source once it has begun")),
+            Some(Mode::Sort) => return Err(bad("a sort accepts no source after it has begun")),
             Some(Mode::Merge) if !self.flow.has_begun() => {}
             Some(Mode::Merge) => {
                 let Some(bound) = &bound else {
@@ -124,7 +124,7 @@ impl Query {
                 let last = self.last();
                 let last = last.as_ref().map(|last| last.keys.as_slice());
                 if compare(&self.plan, row(bound), row(last.unwrap_or_default())).is_lt() {
-                    return Err(bad("its lower bound is below what was handed out"));
+                    return Err(bad("its lower bound is below the last returned item"));
                 }
             }
         }
@@ -133,8 +133,8 @@ impl Query {
 
     /// Returns whether a sequential query has returned a part of the source, in this run or
     /// an earlier one.
-    fn is_in_use(&self, place: usize) -> bool {
-        let Some(at) = self.order.get(place) else {
+    fn is_in_use(&self, rank: usize) -> bool {
+        let Some(at) = self.order.get(rank) else {
             return false;
         };
         let source = self.sources.get(*at as usize);
@@ -159,13 +159,11 @@ impl Query {
             ));
         }
         if options.sorted && plan.keys.is_empty() {
-            return Err(bad("a source is sorted only where the query has an order"));
+            return Err(bad("a sorted source needs a query with `order`"));
         }
-        let whole = plan.keys.is_empty() && plan.group.is_empty() && plan.makes();
+        let whole = plan.keys.is_empty() && plan.group.is_empty() && plan.constructs_results();
         if options.partial && !whole {
-            return Err(bad(
-                "partial aggregates are for queries that only aggregate",
-            ));
+            return Err(bad("partial aggregates need a query that only aggregates"));
         }
         let mut paths = plan.paths.clone();
         let mut tie = None;
@@ -191,8 +189,9 @@ impl Query {
             let Some(at) = plan.metas.iter().position(|known| known == name) else {
                 continue;
             };
-            let constant = Constant::parse(value, plan.strings)
-                .ok_or_else(|| bad("a property is no JSON scalar").with_value("property", name))?;
+            let constant = Constant::parse(value, plan.strings).ok_or_else(|| {
+                bad("a property is not a JSON scalar").with_value("property", name)
+            })?;
             if let Some(slot) = constants.get_mut(at) {
                 *slot = Some(constant);
             }
@@ -264,8 +263,8 @@ impl Query {
         let Some(token) = &self.resumed else {
             return Ok(());
         };
-        let mark = token.sources.iter().find(|mark| mark.name == source.name);
-        match mark.map(|mark| &mark.at) {
+        let point = token.sources.iter().find(|point| point.name == source.name);
+        match point.map(|point| &point.at) {
             Some(SourcePosition::Over) => source.ended = true,
             Some(SourcePosition::Position {
                 continuation,
@@ -295,12 +294,12 @@ impl Query {
         }
         let unsorted = source.clip == Clip::Boundary && !source.sorted;
         if unsorted && !token.boundary.is_empty() {
-            return Err(bad("a source that resumes by its keys has to be sorted"));
+            return Err(bad("a source that resumes by its keys must be sorted"));
         }
         Ok(())
     }
 
-    fn insert(&mut self, mut source: Source, place: usize) -> Result<SourceId, QueryError> {
+    fn insert(&mut self, mut source: Source, rank: usize) -> Result<SourceId, QueryError> {
         let count = self.sources.len();
         if count >= self.budgets.sources_max {
             let max = self.budgets.sources_max as u64;
@@ -316,21 +315,21 @@ impl Query {
             return Err(bad("a merge needs sorted sources"));
         }
         let at = to_u32(count, "a query has fewer than 2^32 sources");
-        source.rank = to_u32(place, "a query has fewer than 2^32 sources");
+        source.rank = to_u32(rank, "a query has fewer than 2^32 sources");
         self.sources.push(source);
-        self.order.insert(place, at);
-        for (rank, at) in self.order.iter().enumerate().skip(place) {
+        self.order.insert(rank, at);
+        for (rank, at) in self.order.iter().enumerate().skip(rank) {
             if let Some(source) = self.sources.get_mut(*at as usize) {
                 source.rank = to_u32(rank, "a query has fewer than 2^32 sources");
             }
         }
-        if self.mode == Some(Mode::RoundRobin) && place < self.flow.turn {
+        if self.mode == Some(Mode::RoundRobin) && rank < self.flow.turn {
             self.flow.turn += 1;
         }
         if self.mode.is_none() {
             self.restore_turn();
         }
-        self.join(at);
+        self.update_merge(at);
         Ok(SourceId(at))
     }
 
@@ -352,7 +351,7 @@ impl Query {
             return Err(QueryError::new(ErrorCode::SourceFinished).of(old, &name));
         }
         if parent.pages_left.is_some() {
-            let what = "a source that was replaced before the token cannot be again";
+            let what = "a source that was replaced before the token cannot be replaced again";
             return Err(bad(what).of(old, &name));
         }
         let splits = parent.splits + 1;
@@ -370,7 +369,7 @@ impl Query {
         };
         let keyless = self.boundary.is_empty() && self.planned_mode() != Mode::Merge;
         if within.is_some() && keyless {
-            let what = "a source that stands within a page can be split only in a merge";
+            let what = "a source with a partly returned page can be split only in a merge";
             return Err(bad(what).of(old, &name));
         }
         let inherited = (
@@ -415,11 +414,11 @@ impl Query {
         if let Some(equal) = within {
             self.clip_page(&precedence, equal);
         }
-        self.join(old.0);
+        self.update_merge(old.0);
         let mut ids = Vec::with_capacity(made.len());
         for source in made {
-            let place = self.place_of(&source.precedence);
-            ids.push(self.insert(source, place)?);
+            let rank = self.rank_of(&source.precedence);
+            ids.push(self.insert(source, rank)?);
         }
         Ok(ids)
     }
@@ -442,20 +441,20 @@ impl Query {
                 source.watermark = Some(keys);
             }
         }
-        self.join(id.0);
+        self.update_merge(id.0);
         Ok(())
     }
 
-    /// Parses order keys from JSON scalars. The key of a property is the bytes of the
-    /// string.
+    /// Parses order keys from JSON scalars. For a property, a string becomes a key of its
+    /// bytes.
     fn row_of(&self, texts: &[String]) -> Result<Vec<OwnedKey>, QueryError> {
         if texts.len() != self.plan.keys.len() {
-            return Err(bad("there is one value for each order key"));
+            return Err(bad("expected one value for each order key"));
         }
         let mut keys = Vec::with_capacity(texts.len());
         for (text, key) in texts.iter().zip(&self.plan.keys) {
             let constant = Constant::parse(text, self.plan.strings)
-                .ok_or_else(|| bad("a key is no JSON scalar"))?;
+                .ok_or_else(|| bad("a key is not a JSON scalar"))?;
             let json = OwnedKey::of(&Key {
                 reduced: constant.reduced,
                 literal: Literal::Json(&constant.literal),
@@ -488,12 +487,12 @@ fn plan_error(error: PlanError) -> QueryError {
         PlanError::TooManyPaths => {
             return QueryError::new(ErrorCode::TooComplex).because("more than 64 paths");
         }
-        PlanError::LimitTooHigh => "a limit is above what the scanner can do",
+        PlanError::LimitTooHigh => "a limit is above the maximum of the scanner",
         PlanError::LevelNeedsChecks => {
             "the level `none` is for framed or single items without paths"
         }
-        PlanError::NotIndependent => "bad items can be left out of lines and frames only",
-        _ => "the scanner refuses the source",
+        PlanError::NotIndependent => "bad items can be omitted only from lines and frames",
+        _ => "the scanner does not support the source",
     };
     bad(what)
 }

@@ -43,9 +43,9 @@ pub struct QueryText {
     pub distinct: bool,
     /// Number of results to omit at the start; 0 by default.
     pub offset: u64,
-    /// Most results; `None`: no limit.
+    /// Maximum number of results; `None`: no limit.
     pub limit: Option<u64>,
-    /// Most results, as `limit`; with both, the smaller one applies.
+    /// Maximum number of results, as `limit`. If both are set, the smaller one applies.
     pub top: Option<u64>,
     /// Values for `param(NAME)`: the name, and a JSON scalar.
     pub params: Vec<(String, String)>,
@@ -126,10 +126,10 @@ impl Mode {
 )]
 pub struct SourceOptions {
     /// Name for messages and resume tokens. Empty: the number of the source. If two sources
-    /// have one name, the query has no tokens.
+    /// have equal names, the query has no tokens.
     pub name: Vec<u8>,
-    /// Rank among equal items, unique among the added sources. `None`: its rank in the run
-    /// before if there is a token, else the next one after all sources.
+    /// Rank among equal items, unique among the added sources. `None`: its rank in the
+    /// previous run if there is a token, else the next rank after all sources.
     pub ordinal: Option<u64>,
     /// Location of the items in a page.
     pub shape: Shape,
@@ -206,18 +206,20 @@ pub fn parse_shape(text: &str) -> Result<Shape, QueryError> {
 /// Memory limits of a query. See `docs/guide/query.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Most bytes of referenced pages, including those of result pages; default 256 MiB.
-    /// One page of each source may exceed it if the query cannot continue without it.
+    /// Maximum number of bytes of referenced pages, including those of result pages; default
+    /// 256 MiB. One page of each source may exceed the limit if the query cannot continue
+    /// without it.
     pub buffer_bytes_max: u64,
     /// Number of pages of each source to read ahead; default 1.
     pub pages_ahead: u32,
-    /// Most bytes that a sort stores: pages, and the keys of their items; default 256 MiB.
+    /// Maximum number of bytes that a sort stores: pages, and the keys of their items;
+    /// default 256 MiB.
     pub sort_bytes_max: u64,
-    /// Most groups at a time; default 1,000,000.
+    /// Maximum number of groups at a time; default 1,000,000.
     pub groups_max: usize,
-    /// Most distinct values at a time; default 1,000,000.
+    /// Maximum number of distinct values at a time; default 1,000,000.
     pub distinct_max: usize,
-    /// Most sources, including finished ones; default 4096.
+    /// Maximum number of sources, including finished ones; default 4096.
     pub sources_max: usize,
     /// Largest page in bytes; default 1 GiB.
     pub page_bytes_max: u64,
@@ -249,7 +251,7 @@ impl Default for Budgets {
 /// Limits of the results of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Most items; default 256.
+    /// Maximum number of items; default 256.
     pub items_max: usize,
     /// Number of bytes of items after which no further item is added; default 1 MiB. One
     /// item is always returned.

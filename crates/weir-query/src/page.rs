@@ -38,7 +38,7 @@ pub struct ResultPage {
 }
 
 impl ResultPage {
-    /// Returns the results, in order. At least one.
+    /// Returns the results, in order; at least one.
     #[must_use]
     pub fn items(&self) -> &[Item] {
         &self.items

@@ -15,9 +15,9 @@ use crate::text::{self, Piece};
 use weir_core::digest::hash;
 use weir_core::error_code::ErrorCode;
 
-/// Most order keys, and most group keys, of a query.
+/// Maximum number of order keys, and maximum number of group keys, of a query.
 pub const KEYS_MAX: usize = 8;
-/// Most aggregates of a query.
+/// Maximum number of aggregates of a query.
 pub const AGGREGATES_MAX: usize = 32;
 /// Largest size in bytes of the text of one field.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
@@ -70,7 +70,7 @@ pub(crate) struct OrderKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResultKey {
     /// Position among the group keys, followed by the aggregates.
-    pub(crate) place: usize,
+    pub(crate) position: usize,
     pub(crate) descending: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) enum Select {
     /// The values at the paths of a projection; items without any of them give no result.
     Columns,
     /// An object or value that the engine constructs.
-    Made {
+    Constructed {
         /// Whether the result is the value of the only aggregate, without an object.
         bare: bool,
     },
@@ -176,7 +176,7 @@ impl QueryText {
 
     /// Returns whether results are groups or aggregates, which combine many items.
     #[must_use]
-    pub fn makes_results(&self) -> bool {
+    pub fn constructs_results(&self) -> bool {
         let select = self.select.trim();
         let shows = select.is_empty() || is_path(select);
         !shows || !self.group.trim().is_empty()
@@ -185,7 +185,7 @@ impl QueryText {
     /// Returns whether `order` refers to the names of constructed results, and not to
     /// items.
     fn orders_results(&self) -> Result<bool, QueryError> {
-        if !self.makes_results() {
+        if !self.constructs_results() {
             return Ok(false);
         }
         bounded("order", &self.order)?;
@@ -252,7 +252,7 @@ fn too_many(
         return Ok(());
     }
     let mut error = QueryError::limit(ErrorCode::TooComplex, what, max as u64, found as u64);
-    error.place.field = Some(field);
+    error.location.field = Some(field);
     Err(error)
 }
 
@@ -299,7 +299,7 @@ impl Plan {
     /// members of the object of groups and aggregates. Empty if a result is one value.
     #[must_use]
     pub fn columns(&self) -> Vec<String> {
-        let bare = self.select == (Select::Made { bare: true });
+        let bare = self.select == (Select::Constructed { bare: true });
         let columns = self.columns.iter().map(|named| &named.name);
         let groups = self.group.iter().map(|named| &named.name);
         let aggregates = self.aggregates.iter().map(|named| &named.name);
@@ -349,7 +349,7 @@ impl Plan {
     fn result_order(&mut self, text: &str) -> Result<(), QueryError> {
         for piece in text::list("order", text)? {
             let (piece, descending) = direction(piece);
-            let place = if is_path(piece.text) || piece.text.starts_with(META) {
+            let position = if is_path(piece.text) || piece.text.starts_with(META) {
                 let column = self.column("order", &piece)?;
                 self.group.iter().position(|named| named.what == column)
             } else {
@@ -358,13 +358,16 @@ impl Plan {
                 let aggregates = self.aggregates.iter().map(|named| &named.name);
                 groups.chain(aggregates).position(|known| *known == name)
             };
-            let place = place.ok_or_else(|| {
+            let position = position.ok_or_else(|| {
                 let mut error = QueryError::new(ErrorCode::Syntax).at(piece.offset);
-                error = error.expected("the name of a result, or what is grouped by");
-                error.place.field = Some("order");
+                error = error.expected("the name of a result, or a group key");
+                error.location.field = Some("order");
                 error
             })?;
-            self.result_keys.push(ResultKey { place, descending });
+            self.result_keys.push(ResultKey {
+                position,
+                descending,
+            });
         }
         too_many("order", "order keys", self.result_keys.len(), KEYS_MAX)
     }
@@ -391,7 +394,7 @@ impl Plan {
         bounded("select", text)?;
         let pieces = text::list("select", text)?;
         if let Some(piece) = pieces.iter().find(|piece| piece.text.starts_with(META)) {
-            let what = "properties cannot be selected; `order` and `group` take `meta.NAME`";
+            let what = "properties cannot be selected; `order` and `group` accept `meta.NAME`";
             return Err(QueryError::text(
                 ErrorCode::Syntax,
                 "select",
@@ -403,7 +406,7 @@ impl Plan {
         if let Some(first) = pieces.first().filter(|first| is_path(first.text))
             && !self.group.is_empty()
         {
-            let what = "groups select aggregates only";
+            let what = "a query with `group` can select only aggregates";
             let error = QueryError::text(ErrorCode::Syntax, "select", first.offset, what);
             return Err(error);
         }
@@ -442,7 +445,7 @@ impl Plan {
         )?;
         if !self.aggregates.is_empty() || !self.group.is_empty() {
             let bare = self.group.is_empty() && self.aggregates.len() == 1 && !named;
-            self.select = Select::Made { bare };
+            self.select = Select::Constructed { bare };
         }
         Ok(())
     }
@@ -452,7 +455,7 @@ impl Plan {
         for piece in pieces {
             let (piece, name) = piece.name("select")?;
             if !is_path(piece.text) {
-                let what = "paths and aggregates do not go together: group by the paths";
+                let what = "paths and aggregates cannot be combined: group by the paths";
                 let error = QueryError::text(ErrorCode::Syntax, "select", piece.offset, what);
                 return Err(error);
             }
@@ -554,8 +557,8 @@ impl Plan {
     }
 
     /// Returns whether the engine constructs the results.
-    pub(crate) const fn makes(&self) -> bool {
-        matches!(self.select, Select::Made { .. })
+    pub(crate) const fn constructs_results(&self) -> bool {
+        matches!(self.select, Select::Constructed { .. })
     }
 }
 

@@ -106,7 +106,7 @@ impl PushdownFilter {
         let properties = Properties::of(&plan)?;
         if cut && !plan.may_cut() {
             let error = QueryError::new(weir_core::ErrorCode::BadOption);
-            return Err(error.because("the query looks at more than the selected value"));
+            return Err(error.because("the query reads more than the selected value"));
         }
         let mut query = Query::new(plan.into(), Budgets::default());
         let source = query.add_source(SourceOptions {
@@ -152,7 +152,7 @@ impl PushdownFilter {
                 Err(error) => {
                     // The records before it are valid results, unless the filter finds
                     // another error among them.
-                    let item = error.place.item.and_then(|at| usize::try_from(at).ok());
+                    let item = error.location.item.and_then(|at| usize::try_from(at).ok());
                     match item {
                         Some(at) if at < frames.spans.len() => {
                             self.properties.truncate(&mut frames, at);

@@ -129,7 +129,7 @@ pub fn span_in(page: &[u8], part: &[u8]) -> Span {
     let end = offset.checked_add(part.len());
     assert!(
         end.is_some_and(|end| end <= page.len()),
-        "a span lies inside its page (I8)"
+        "a span is inside its page (I8)"
     );
     Span {
         offset: to_u32(offset, "a page is shorter than 4 GiB"),
@@ -142,7 +142,7 @@ mod tests {
     use super::{Span, span_in};
 
     #[test]
-    fn the_span_of_a_part_is_where_it_lies() {
+    fn a_span_has_the_position_of_its_part() {
         let page = b"0123456789";
         let at = |offset, len| Span { offset, len };
         assert_eq!(span_in(page, &page[..]), at(0, 10));
@@ -152,7 +152,7 @@ mod tests {
 
     // I8.
     #[test]
-    #[should_panic = "a span lies inside its page"]
+    #[should_panic = "a span is inside its page"]
     fn a_part_of_other_memory_has_no_span() {
         let page = b"0123456789";
         assert_eq!(span_in(&page[..9], &page[8..]), Span::default());

@@ -10,7 +10,7 @@ use crate::options::{Budgets, Mode};
 use crate::plan::Plan;
 use crate::rows::LoadedPage;
 use crate::source::{Clip, Source};
-use crate::token::{Mark, SourcePosition, Token};
+use crate::token::{ResumePoint, SourcePosition, Token};
 use weir_core::codec::Reader;
 use weir_core::error_code::ErrorCode;
 
@@ -69,7 +69,7 @@ impl Query {
     pub(super) fn token_refusal(&self) -> Option<&'static str> {
         let plan = &self.plan;
         match self.planned_mode() {
-            Mode::Arrival => return Some("results come as pages do"),
+            Mode::Arrival => return Some("the results are in the order of arrival"),
             Mode::Sort if plan.limit.is_none() => return Some("a sort without limit"),
             Mode::Sort if self.sources.iter().any(|source| !source.stable) => {
                 return Some("a sort over sources that are not stable");
@@ -78,10 +78,10 @@ impl Query {
             Mode::Sequential | Mode::RoundRobin | Mode::Merge => {}
         }
         if !plan.group.is_empty() && !plan.groups_in_order() {
-            return Some("groups that the order does not keep together");
+            return Some("the order does not keep the items of a group adjacent");
         }
-        if plan.distinct && !plan.makes() && !plan.distinct_in_order() {
-            return Some("distinct values that the order does not keep together");
+        if plan.distinct && !plan.constructs_results() && !plan.distinct_in_order() {
+            return Some("the order does not keep equal values adjacent");
         }
         if let Some(what) = self.names_twice() {
             return Some(what);
@@ -107,7 +107,7 @@ impl Query {
     /// `NO_TOKEN` for a query that cannot be resumed or that failed; `TOKEN_TOO_LARGE`.
     pub fn token(&self) -> Result<Vec<u8>, QueryError> {
         if self.has_failed() {
-            let what = "it has failed, and what it held is gone";
+            let what = "it has failed and released its pages";
             return Err(QueryError::new(ErrorCode::NoToken).because(what));
         }
         if let Some(what) = self.token_refusal() {
@@ -140,29 +140,29 @@ impl Query {
             };
         }
         for source in &self.sources {
-            token.sources.push(Mark {
+            token.sources.push(ResumePoint {
                 name: source.name.clone(),
                 precedence: source.precedence.clone(),
                 at: match mode {
                     Mode::Sort => Self::beginning(source),
-                    _ => self.mark(source, &token.boundary),
+                    _ => self.position_of(source, &token.boundary),
                 },
             });
         }
         // Sources that were not added again retain their position.
-        for mark in self.resumed.iter().flat_map(|token| &token.sources) {
-            if token.sources.iter().all(|known| known.name != mark.name) {
-                let mut mark = mark.clone();
-                if let SourcePosition::Position { equal, .. } = &mut mark.at {
-                    *equal = self.still_at(&mark.precedence, *equal, &token.boundary);
+        for point in self.resumed.iter().flat_map(|token| &token.sources) {
+            if token.sources.iter().all(|known| known.name != point.name) {
+                let mut point = point.clone();
+                if let SourcePosition::Position { equal, .. } = &mut point.at {
+                    *equal = self.still_at(&point.precedence, *equal, &token.boundary);
                 }
-                token.sources.push(mark);
+                token.sources.push(point);
             }
         }
         token.encode(&self.plan)
     }
 
-    /// Returns the boundary of the run before. With a tie, the boundary identifies the
+    /// Returns the boundary of the previous run. With a tie, the boundary identifies the
     /// items to exclude, whenever they arrive again. Without a tie, it only counts them.
     fn boundary_before(&self) -> Vec<Boundary> {
         let mut left = self.boundary.clone();
@@ -176,7 +176,7 @@ impl Query {
     }
 
     /// Excludes `equal` items at the boundary from the parts of a source. Only items of the
-    /// page with which the parts begin count, whatever was before that page.
+    /// page with which the parts begin count. Items before that page do not.
     pub(super) fn clip_page(&mut self, precedence: &Precedence, equal: u64) {
         let Some(innermost) = Boundary::innermost(&self.boundary, precedence) else {
             return;
@@ -217,8 +217,8 @@ impl Query {
         let left = self.boundary_before();
         for ((before, now), left) in before.zip(&self.boundary).zip(left) {
             if before.is_at(&new, &self.plan) {
-                // A source that is not clipped began after these items and did not supply
-                // them again.
+                // A source without a clip began after these items and did not supply them
+                // again.
                 let unseen = if source.clip == Clip::Boundary {
                     now.equal
                 } else {
@@ -234,7 +234,7 @@ impl Query {
     }
 
     /// Returns the position of a source for a token with these boundaries.
-    fn mark(&self, source: &Source, boundary: &[Boundary]) -> SourcePosition {
+    fn position_of(&self, source: &Source, boundary: &[Boundary]) -> SourcePosition {
         if source.is_over() {
             return SourcePosition::Over;
         }
@@ -306,7 +306,7 @@ impl Query {
         left_out.saturating_add(given.count() as u64)
     }
 
-    /// Returns `equal` if the boundary of the run before is unchanged, else 0.
+    /// Returns `equal` if the boundary of the previous run is unchanged, else 0.
     fn still_at(&self, precedence: &Precedence, equal: u64, boundary: &[Boundary]) -> u64 {
         let before = self.resumed.as_ref().map(|token| &*token.boundary);
         let before = before.and_then(|before| Boundary::innermost(before, precedence));
@@ -323,15 +323,16 @@ impl Query {
             .filter(|_| self.planned_mode() == Mode::RoundRobin)
     }
 
-    /// Restores the turn: to the source that had it, or to the next source if that one is
+    /// Restores the turn: to the source that had it, or to the next source if that source is
     /// missing.
     pub(super) fn restore_turn(&mut self) {
         let Some(token) = &self.resumed else {
             return;
         };
         let at = usize::try_from(token.turn).unwrap_or(usize::MAX);
-        let mark = token.sources.get(at);
-        if let Some(Mark { precedence, .. }) = mark.filter(|_| token.mode == Mode::RoundRobin as u8)
+        let point = token.sources.get(at);
+        if let Some(ResumePoint { precedence, .. }) =
+            point.filter(|_| token.mode == Mode::RoundRobin as u8)
         {
             let before = |at: &u32| {
                 let source = self.sources.get(*at as usize);
@@ -345,14 +346,14 @@ impl Query {
     #[must_use]
     pub fn sources_before(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let token = self.resumed.as_ref()?;
-        Some(token.sources.iter().map(|mark| &*mark.name))
+        Some(token.sources.iter().map(|point| &*point.name))
     }
 
     /// Returns the names of sources that have rows left in the token and were not added.
     pub(super) fn missing_sources(&self) -> impl Iterator<Item = &[u8]> {
-        let marks = self.resumed.iter().flat_map(|token| &token.sources);
-        let left = marks.filter(|mark| mark.at != SourcePosition::Over);
-        left.map(|mark| &*mark.name)
+        let points = self.resumed.iter().flat_map(|token| &token.sources);
+        let left = points.filter(|point| point.at != SourcePosition::Over);
+        left.map(|point| &*point.name)
             .filter(|name| !self.has_source(name))
     }
 
@@ -376,22 +377,22 @@ impl Query {
         }
         if self.forced == Some(Mode::Sort) {
             return Err(bad(
-                "a sort cannot go on without one of its sources; begin it again",
+                "a sort cannot continue without one of its sources; start it again",
             ));
         }
-        let marks = self.resumed.iter_mut().flat_map(|token| &mut token.sources);
-        let mut known = marks.filter(|mark| *mark.name == *name);
-        let mark = known.next();
-        let mark = mark.ok_or_else(|| bad("the token knows no source of the name"))?;
-        mark.at = SourcePosition::Over;
+        let points = self.resumed.iter_mut().flat_map(|token| &mut token.sources);
+        let mut known = points.filter(|point| *point.name == *name);
+        let point = known.next();
+        let point = point.ok_or_else(|| bad("the token has no source with this name"))?;
+        point.at = SourcePosition::Over;
         Ok(())
     }
 
     /// Returns the precedence of a source in the token.
     pub(super) fn precedence_before(&self, name: &[u8]) -> Option<&Precedence> {
         let token = self.resumed.as_ref()?;
-        let mark = token.sources.iter().find(|mark| *mark.name == *name);
-        mark.map(|mark| &mark.precedence)
+        let point = token.sources.iter().find(|point| *point.name == *name);
+        point.map(|point| &point.precedence)
     }
 }
 

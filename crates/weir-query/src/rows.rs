@@ -63,7 +63,7 @@ pub(crate) struct LoadedPage {
     /// Number of consecutive items with equal keys directly before the first one.
     pub(crate) run_before: u64,
     /// The result page that contains this buffer, and the index of the buffer there.
-    pub(crate) mark: (u64, u32),
+    pub(crate) result_buffer: (u64, u32),
 }
 
 /// The values of an item that a query reads.
@@ -86,8 +86,8 @@ impl LoadedPage {
     /// Returns the index of a row among all items of the page.
     #[inline]
     pub(crate) fn index(&self, row: usize) -> u32 {
-        let place = || to_u32(row, "a page has fewer than 2^32 items");
-        self.indexes.get(row).copied().unwrap_or_else(place)
+        let row_number = || to_u32(row, "a page has fewer than 2^32 items");
+        self.indexes.get(row).copied().unwrap_or_else(row_number)
     }
 
     /// Adds a row. With `whole`, also stores the values of its keys.
@@ -119,8 +119,8 @@ impl LoadedPage {
     /// Stores the indexes of rows that are equal to their row numbers.
     fn number_all(&mut self, rows: usize) {
         let known = self.indexes.len();
-        let places = (known..rows).map(|row| to_u32(row, "a page has fewer than 2^32 items"));
-        self.indexes.extend(places);
+        let row_numbers = (known..rows).map(|row| to_u32(row, "a page has fewer than 2^32 items"));
+        self.indexes.extend(row_numbers);
     }
 
     /// Removes the last row or the row before it.

@@ -1,7 +1,7 @@
 //! Sorts items of unsorted sources. Stores all items, or only as many as can still be
 //! results.
 //!
-//! Items are not moved; a page is dropped when none of its items can be a result any more.
+//! Items are not moved. A page is dropped when none of its items can become a result.
 //! Ties are broken by source, page and position, so that the result does not depend on the
 //! order of arrival.
 //!
@@ -74,12 +74,12 @@ impl Sorter {
     ) -> Result<(), QueryError> {
         let at = self.free.pop().unwrap_or_else(|| {
             self.pages.push(None);
-            to_u32(self.pages.len() - 1, "fewer than 2^32 pages are held")
+            to_u32(self.pages.len() - 1, "fewer than 2^32 pages are in memory")
         });
         let (rows, bytes) = (page.heads.len(), page.held_bytes());
         let descending = plan.keys.first().is_some_and(|key| key.descending);
-        if let Some(place) = self.pages.get_mut(at as usize) {
-            *place = Some(SortPage {
+        if let Some(slot) = self.pages.get_mut(at as usize) {
+            *slot = Some(SortPage {
                 source,
                 page,
                 entries: 0,
@@ -133,10 +133,10 @@ impl Sorter {
         }
     }
 
-    /// Adds an entry to a full heap, and drops the last of all entries.
+    /// Adds an entry to a full heap, and drops the entry that is last in the order.
     fn replace_last(&mut self, plan: &Plan, sources: &[Source], entry: Entry) {
         let last = self.entries.first().copied();
-        let goes = match last {
+        let dropped = match last {
             Some(last) if self.order(plan, sources, &entry, &last).is_lt() => {
                 if let Some(top) = self.entries.first_mut() {
                     *top = entry;
@@ -146,11 +146,11 @@ impl Sorter {
             }
             _ => entry,
         };
-        if let Some(Some(held)) = self.pages.get_mut(goes.page as usize) {
+        if let Some(Some(held)) = self.pages.get_mut(dropped.page as usize) {
             held.entries -= 1;
         }
-        if goes.page != entry.page {
-            self.release_page(goes.page);
+        if dropped.page != entry.page {
+            self.release_page(dropped.page);
         }
     }
 
@@ -201,15 +201,15 @@ impl Sorter {
             let (Some((one, from)), Some((other, to))) = (held(a), held(b)) else {
                 return Ordering::Equal;
             };
-            let (row, line) = (a.row as usize, b.row as usize);
+            let (row, other_row) = (a.row as usize, b.row as usize);
             compare(
                 plan,
                 |at| one.page.key(plan, &from.constants, row, at),
-                |at| other.page.key(plan, &to.constants, line, at),
+                |at| other.page.key(plan, &to.constants, other_row, at),
             )
             .then_with(|| from.rank.cmp(&to.rank))
             .then_with(|| one.page.number.cmp(&other.page.number))
-            .then_with(|| row.cmp(&line))
+            .then_with(|| row.cmp(&other_row))
         })
     }
 
@@ -223,8 +223,8 @@ impl Sorter {
             self.sorted = true;
             let mut entries = std::mem::take(&mut self.entries);
             entries.sort_unstable_by_key(|entry| entry.prefix);
-            for alike in entries.chunk_by_mut(|a, b| a.prefix == b.prefix) {
-                merge_sort(alike, |a, b| self.order(plan, sources, a, b));
+            for equal in entries.chunk_by_mut(|a, b| a.prefix == b.prefix) {
+                merge_sort(equal, |a, b| self.order(plan, sources, a, b));
             }
             self.entries = entries;
         }
@@ -256,8 +256,8 @@ impl Sorter {
 /// Number of entries that are sorted in place, before runs are merged.
 const RUN: usize = 16;
 
-/// A sort that ends and only moves entries, without losing one, for any `order`. The result
-/// is sorted if `order` is consistent.
+/// A sort that terminates and only moves entries, for any `order`. The result is sorted if
+/// `order` is consistent.
 fn merge_sort(entries: &mut [Entry], order: impl Fn(&Entry, &Entry) -> Ordering) {
     for run in entries.chunks_mut(RUN) {
         for end in 1..run.len() {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sort_is_stable_and_right() {
+    fn a_sort_is_stable_and_correct() {
         for count in (0..70).chain([1_000, 4_097]) {
             let (mut ours, mut theirs) = (entries(count), entries(count));
             merge_sort(&mut ours, |a, b| a.row.cmp(&b.row));
@@ -326,7 +326,7 @@ mod tests {
 
     /// Behaves like bytes that change during the sort.
     #[test]
-    fn an_order_that_is_none_breaks_nothing() {
+    fn an_inconsistent_order_loses_no_entry() {
         for seed in 1..50u64 {
             let state = Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let mut some = entries(3_000);

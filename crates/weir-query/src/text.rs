@@ -1,4 +1,4 @@
-//! Splits lists in the text of a query to pieces with their positions.
+//! Splits lists in the text of a query into pieces with their positions.
 
 use crate::error::QueryError;
 use weir_core::error_code::ErrorCode;
@@ -103,7 +103,7 @@ pub(crate) fn list<'a>(field: &'static str, text: &'a str) -> Result<Vec<Piece<'
     let mut push = |from: usize, to: usize| {
         let piece = Piece::new(text.get(from..to).unwrap_or_default(), from);
         if piece.text.is_empty() {
-            let what = "nothing stands before or after a comma";
+            let what = "nothing is before or after a comma";
             return Err(QueryError::text(ErrorCode::Syntax, field, from, what));
         }
         pieces.push(piece);
@@ -137,7 +137,7 @@ mod tests {
     use super::{Piece, list};
 
     #[test]
-    fn commas_in_names_do_not_part() {
+    fn commas_in_names_do_not_split() {
         let text = "$['a,b'] desc, $.c,$[\"d\\\",\"]";
         let pieces = list("order", text).unwrap();
         let texts: Vec<&str> = pieces.iter().map(|piece| piece.text).collect();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_stands_outside_of_brackets() {
+    fn the_last_word_is_outside_of_brackets() {
         let word = |text| Piece::new(text, 0).last_word().1.map(|(_, word)| word);
         assert_eq!(word("$.a desc"), Some("desc"));
         assert_eq!(word("$['a b']"), None);

@@ -8,7 +8,7 @@
 //! checksum     8 bytes: XXH3-64, seed 5, of all before
 //! ```
 //!
-//! Of the payload, a token contains only order keys, ties, and the current values of
+//! A token contains no payload except order keys, ties, and the current values of
 //! aggregates.
 //!
 //! Invariants:
@@ -45,14 +45,14 @@ pub(crate) enum SourcePosition {
         equal: u64,
         pages_left: Option<u64>,
     },
-    /// Before the page `continuation`, of which no item was beyond the boundary yet.
+    /// Before the page `continuation`. No item of that page was after the boundary yet.
     Clipped { continuation: Option<Bytes> },
     /// Determined by the items themselves: those up to the boundary were returned.
     Boundary,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct ResumePoint {
     pub(crate) name: Box<[u8]>,
     pub(crate) precedence: Precedence,
     pub(crate) at: SourcePosition,
@@ -75,7 +75,7 @@ pub(crate) struct Token {
     pub(crate) boundary: Vec<Boundary>,
     /// The current group.
     pub(crate) fold: Vec<u8>,
-    pub(crate) sources: Vec<Mark>,
+    pub(crate) sources: Vec<ResumePoint>,
 }
 
 fn put_option(out: &mut Vec<u8>, value: Option<u64>) {
@@ -195,7 +195,7 @@ impl Token {
         let mut reader = Reader::after(body, HEADER_BYTES);
         let token = Self::read(&mut reader).map_err(|Short| corrupt("it ends early"))?;
         if !reader.is_empty() {
-            return Err(corrupt("something follows its end"));
+            return Err(corrupt("bytes follow its end"));
         }
         Ok(token)
     }
@@ -248,7 +248,7 @@ impl Token {
                 }
                 _ => return Err(Short),
             };
-            token.sources.push(Mark {
+            token.sources.push(ResumePoint {
                 name,
                 precedence,
                 at,
@@ -307,7 +307,7 @@ fn key(from: &mut Reader<'_>) -> Result<OwnedKey, Short> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
-    use super::{Mark, SourcePosition, TOKEN_KEY_BYTES_MAX, Token};
+    use super::{ResumePoint, SourcePosition, TOKEN_KEY_BYTES_MAX, Token};
     use crate::key::{Key, Literal, OwnedKey, ReducedKey};
     use crate::kind::{Kind, Strings};
     use crate::order::{Boundary, Precedence};
@@ -334,7 +334,7 @@ mod tests {
     }
 
     fn token() -> Token {
-        let mark = |name: &str, at: SourcePosition| Mark {
+        let point = |name: &str, at: SourcePosition| ResumePoint {
             name: name.as_bytes().into(),
             precedence: Precedence::whole(name.len() as u64).below(1),
             at,
@@ -356,8 +356,8 @@ mod tests {
             }],
             fold: vec![1, 2, 3],
             sources: vec![
-                mark("over", SourcePosition::Over),
-                mark(
+                point("over", SourcePosition::Over),
+                point(
                     "new",
                     SourcePosition::Position {
                         continuation: None,
@@ -366,7 +366,7 @@ mod tests {
                         pages_left: None,
                     },
                 ),
-                mark(
+                point(
                     "in",
                     SourcePosition::Position {
                         continuation: continuation.clone(),
@@ -375,7 +375,7 @@ mod tests {
                         pages_left: None,
                     },
                 ),
-                mark(
+                point(
                     "within",
                     SourcePosition::Position {
                         continuation: continuation.clone(),
@@ -384,7 +384,7 @@ mod tests {
                         pages_left: None,
                     },
                 ),
-                mark(
+                point(
                     "last",
                     SourcePosition::Position {
                         continuation: continuation.clone(),
@@ -393,8 +393,8 @@ mod tests {
                         pages_left: Some(3),
                     },
                 ),
-                mark("part", SourcePosition::Clipped { continuation }),
-                mark("", SourcePosition::Boundary),
+                point("part", SourcePosition::Clipped { continuation }),
+                point("", SourcePosition::Boundary),
             ],
         }
     }

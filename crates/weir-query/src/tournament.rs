@@ -4,7 +4,7 @@
 //! a copy of the lesser of its two children, including the key, so that a comparison
 //! follows no pointer. After a change of a source, only the path from its leaf to the top
 //! is compared again, with one comparison for each level. The address of the sibling is
-//! known in advance, and the result selects values without a branch.
+//! known in advance, and the winner is selected without a branch.
 //!
 //! Invariant: each node is the least of its leaves, by the results of `less` when they were
 //! set. A caller that changes what `less` returns for a head sets that head again.
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_of_all_is_on_top_whatever_changes() {
+    fn the_least_head_is_on_top_after_every_change() {
         let mut heads: Vec<Option<u64>> = Vec::new();
         let mut tree = Tournament::default();
         let mut state = 1u64;
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_before_what_is_not() {
+    fn the_greatest_key_is_before_a_missing_head() {
         let mut tree = Tournament::default();
         tree.set(5, Some(Entry::new(u128::MAX, 5, false)), less);
         assert_eq!(tree.top().map(|top| top.source()), Some(5));

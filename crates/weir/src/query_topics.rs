@@ -444,7 +444,7 @@ impl TopicQuery {
                 return Ok(Served::Input);
             };
             // Items before the faulty record still count. There may be another fault among them.
-            let place = error.place();
+            let place = error.location();
             let item = place
                 .item
                 .and_then(|item| item.checked_sub(reading.enqueued));
@@ -617,7 +617,7 @@ impl TopicQuery {
 
     /// Adds the topic to an error of the engine.
     fn placed(&self, error: QueryError) -> WeirError {
-        let source = error.place().source;
+        let source = error.location().source;
         match source.and_then(|source| self.readings.get(&source)) {
             Some(reading) => error.in_topic(&reading.name).into(),
             None => error.into(),

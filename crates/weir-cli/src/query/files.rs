@@ -273,7 +273,7 @@ impl<'a> Files<'a> {
 
     /// Converts an error of the query, and names the file in it.
     fn failed(&self, error: &QueryError) -> anyhow::Error {
-        let place = error.place();
+        let place = error.location();
         let reading = place.source.and_then(|source| self.sources.get(&source));
         let Some(reading) = reading.and_then(|at| self.readings.get(*at)) else {
             return super::text::failed(error);

@@ -63,7 +63,7 @@ pub(super) fn parse_from(text: &str) -> Result<ReadFrom, String> {
 
 /// Converts an error in the text of the query; names the option that has the error.
 pub(crate) fn failed(error: &QueryError) -> anyhow::Error {
-    let place = error.place();
+    let place = error.location();
     let option = match place.field {
         Some("where") => "--where",
         Some("order") => "--order-by",

@@ -168,15 +168,15 @@ fn is_not_json(code: ErrorCode) -> bool {
 /// Converts an error, and names the topic in it.
 fn failed(error: &WeirError) -> anyhow::Error {
     match error {
-        WeirError::Query(error) if error.place().field.is_some() => super::text::failed(error),
+        WeirError::Query(error) if error.location().field.is_some() => super::text::failed(error),
         WeirError::Query(error) if is_not_json(error.code()) => {
-            let topic = String::from_utf8_lossy(&error.place().name);
+            let topic = String::from_utf8_lossy(&error.location().name);
             let failure = Failure::new(error.code(), format!("cannot query {topic}"));
             let advice = "`--on-bad-item skip` skips records that are not JSON";
             failure.because(error).advise(advice).into()
         }
         WeirError::Query(error) => {
-            let topic = String::from_utf8_lossy(&error.place().name);
+            let topic = String::from_utf8_lossy(&error.location().name);
             let what = format!("cannot query {topic}");
             query_failure(what.trim_end().to_owned(), error, error.to_string())
         }

@@ -340,7 +340,7 @@ fn a_page_that_is_not_wanted_any_more_is_refused_and_changes_nothing() {
     let page = Bytes::from_static(b"[{\"n\":1},{\"n\":2}]");
     let error = query.enqueue(source, page.clone(), None).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Cancelled);
-    assert_eq!(error.place().item, None);
+    assert_eq!(error.location().item, None);
     stop.store(false, Ordering::SeqCst);
     query.enqueue(source, page, None).unwrap();
     assert_eq!(ready(&mut query).iter().count(), 1);

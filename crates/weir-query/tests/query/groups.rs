@@ -146,7 +146,7 @@ proptest! {
         let [filter, order, select, group] = fields;
         let query = QueryText { filter, order, select, group, ..QueryText::default() };
         if let Err(error) = query.compile() {
-            let place = error.place();
+            let place = error.location();
             prop_assert!(place.offset.is_none_or(|at| at <= text.len() as u64));
         }
     }
@@ -181,8 +181,8 @@ proptest! {
                 let refused = try_page(tried, &supply.options, level, &broken);
                 if refused {
                     let error = query.enqueue(source, Bytes::from(broken.clone()), None).unwrap_err();
-                    prop_assert!(error.place().offset.is_none_or(|at| at <= broken.len() as u64));
-                    prop_assert_eq!(error.place().page, Some(at as u64));
+                    prop_assert!(error.location().offset.is_none_or(|at| at <= broken.len() as u64));
+                    prop_assert_eq!(error.location().page, Some(at as u64));
                 }
                 query.enqueue(source, Bytes::from(page.clone()), next).unwrap();
             }

@@ -133,7 +133,7 @@ fn a_projection_that_makes_no_sense_is_refused_with_its_place() {
     let check = |what: &str, code: ErrorCode, at: Option<u64>| {
         let error = refused(&select(what));
         assert_eq!(
-            (error.code(), error.place().offset),
+            (error.code(), error.location().offset),
             (code, at),
             "{what}: {error}"
         );
@@ -156,7 +156,7 @@ fn a_projection_that_makes_no_sense_is_refused_with_its_place() {
         group: "$.s".into(),
         ..select("$.a, $.b")
     };
-    assert_eq!(refused(&grouped).place().offset, Some(0));
+    assert_eq!(refused(&grouped).location().offset, Some(0));
 }
 
 fn ordered(group: &str, what: &str, order: &str) -> QueryText {
@@ -215,7 +215,7 @@ fn groups_come_in_the_order_of_their_results() {
 fn an_order_of_results_that_is_none_is_refused() {
     let check = |group: &str, what: &str, order: &str, at: u64| {
         let error = refused(&ordered(group, what, order));
-        let place = error.place();
+        let place = error.location();
         assert_eq!(
             (error.code(), place.field),
             (ErrorCode::Syntax, Some("order")),

@@ -165,7 +165,7 @@ fn refused(error: &QueryError) -> Refused {
 fn of_record(error: &QueryError, record: Option<u64>, start: u64) -> Refused {
     let mut refused = Refused::new(error.code(), error.reason());
     refused.message.record = record;
-    refused.message.byte = error.place().offset.map(|byte| byte.saturating_sub(start));
+    refused.message.byte = error.location().offset.map(|byte| byte.saturating_sub(start));
     refused
 }
 

@@ -49,7 +49,7 @@ impl TopicQuery {
             let record = reading
                 .fault
                 .as_ref()
-                .and_then(|fault| fault.place().record);
+                .and_then(|fault| fault.location().record);
             if reading.fault_seen {
                 continue;
             }
