@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
-use weir::{Compaction, Durability, GroupMode, GroupName, TopicOptions};
+use weir::{Compaction, Consistency, Durability, GroupMode, GroupName, TopicOptions};
 
 use crate::error::{Failure, Result};
 
@@ -17,6 +17,11 @@ pub(crate) fn durability(name: &str, interval_ms: u64) -> Result<Durability> {
         "memory" => Ok(Durability::Memory),
         _ => Err(Failure::option("durability", name)),
     }
+}
+
+/// The consistency with the given name.
+pub(crate) fn consistency(name: &str) -> Result<Consistency> {
+    Consistency::from_name(name.as_bytes()).ok_or_else(|| Failure::option("consistency", name))
 }
 
 /// The mode of a group with the given name.

@@ -13,6 +13,7 @@ use crate::error::{Failure, Result};
 use crate::intention::{self, Op};
 use crate::options;
 use crate::pending::Pending;
+use crate::reader::{Position, start};
 use crate::session::Session;
 use crate::topic::{Topic, TopicInfo};
 use crate::topic_query::{self, TopicQuery};
@@ -26,6 +27,8 @@ pub(crate) struct Store {
     weir: Mutex<Option<Weir>>,
     /// Whether the store was closed here; readers check it.
     closed: Arc<AtomicBool>,
+    /// Whether `with_consistency` returned this handle, so that its close leaves the store open.
+    derived: bool,
 }
 
 impl Store {
@@ -33,11 +36,15 @@ impl Store {
         Self {
             weir: Mutex::new(Some(weir)),
             closed: Arc::default(),
+            derived: false,
         }
     }
 
     /// The store, or an error if it was closed here.
     pub(crate) fn weir(&self) -> Result<Weir> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Failure::closed());
+        }
         let weir = self.weir.lock().unwrap_or_else(PoisonError::into_inner);
         weir.clone().ok_or_else(Failure::closed)
     }
@@ -143,6 +150,25 @@ impl Store {
         Ok(Topic::new(weir, topic, Arc::clone(&self.closed)))
     }
 
+    /// A second handle of the store whose reads at a cluster have this consistency.
+    ///
+    /// "local" reads see the writes that the node has applied. "leader" reads see the writes that
+    /// the leader has applied, while its lease is valid. "linear" reads see all writes that were
+    /// acknowledged anywhere before. The consistency also applies to readers, groups and queries of
+    /// the handle. Without it, reads of keys are linear and all other reads are local. For a
+    /// directory or a single server, all values are equivalent. Closing the handle leaves the store
+    /// open.
+    ///
+    /// Raises StoreError BAD_OPTION for any other word.
+    fn with_consistency(&self, consistency: &str) -> PyResult<Self> {
+        let consistency = options::consistency(consistency)?;
+        Ok(Self {
+            weir: Mutex::new(Some(self.weir()?.with_consistency(consistency))),
+            closed: Arc::clone(&self.closed),
+            derived: true,
+        })
+    }
+
     /// All existing topics, or with `destroyed` also the destroyed ones, by name.
     #[pyo3(signature = (*, destroyed=false))]
     fn topics(&self, py: Python<'_>, destroyed: bool) -> PyResult<Vec<TopicInfo>> {
@@ -180,16 +206,18 @@ impl Store {
     ///
     /// The fields are those of `Query`; properties of records are `meta.topic`, `meta.offset`,
     /// `meta.intention`, `meta.time_ms`, `meta.key`, `meta.type`, `meta.client_id`. `view` is "log"
-    /// (all records) or "latest" (the current record of each key). The query ends after the records
+    /// (all records) or "latest" (the current record of each key). `position` is the first record of
+    /// each topic, as for `Topic.pages`; not with "latest". The query ends after the records
     /// that exist at its start, or after the intention `as_of`, or never with `follow`. `kinds` are
     /// the kinds of records that are items. `token` resumes the query that returned it; with
     /// `reset_earliest` also if retention has removed the next record. At a server, `push_down`
     /// lets the server execute its part of the query.
-    #[pyo3(signature = (*topics, view="log", as_of=None, follow=false, kinds=None, reset_earliest=false, push_down=true, patience=30.0, budgets=None, token=None, **fields))]
+    #[pyo3(signature = (*topics, position=None, view="log", as_of=None, follow=false, kinds=None, reset_earliest=false, push_down=true, patience=30.0, budgets=None, token=None, **fields))]
     fn query(
         &self,
         py: Python<'_>,
         topics: Vec<String>,
+        position: Option<Position>,
         view: &str,
         as_of: Option<u64>,
         follow: bool,
@@ -204,6 +232,7 @@ impl Store {
         let mut options = weir::TopicQueryOptions::new(topics);
         options.text = crate::query::text(fields)?;
         options.budgets = crate::query::budgets(options.budgets, budgets)?;
+        options.from = start(position, None, None, None, false, options.from)?;
         options.view = topic_query::view(view)?;
         options.end = topic_query::end(as_of, follow)?;
         if let Some(kinds) = kinds {
@@ -273,6 +302,9 @@ impl Store {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let Some(weir) = weir else { return Ok(()) };
+        if self.derived {
+            return Ok(());
+        }
         self.closed.store(true, Ordering::Release);
         wait::interruptible(py, || weir.close().map_err(Failure::from))
     }

@@ -30,6 +30,13 @@ def receive(listener: weir.Reader, count: int) -> list[weir.Record]:
     return records
 
 
+def value(store: weir.Store) -> str:
+    """The value of the key."""
+    current = store.topic("orders").get("k")
+    assert current is not None
+    return current.text()
+
+
 def test_a_killed_leader_loses_no_write_and_a_write_is_received_before_it_is_committed(tmp_path: Path) -> None:
     program = os.environ.get("WEIR_CLUSTER")
     if not program:
@@ -56,11 +63,13 @@ def test_a_killed_leader_loses_no_write_and_a_write_is_received_before_it_is_com
             records = list(topic.records())
             assert len(records) == END + 1
             check(records, 1)
-            current = topic.get("k")
-            assert current is not None and current.text() == "299"
+            assert value(store.with_consistency("linear")) == "299"
+            # The connection moves to the leader, which stays reachable.
+            assert value(store.with_consistency("leader")) == "299"
             cluster.stdin.write("stop\n")
             cluster.stdin.flush()
             assert cluster.stdout.readline() == "stopped\n"
+            assert value(store.with_consistency("local")) == "299"
             # No write can be committed now.
             pending = session.send([("orders", weir.Put("k", str(END)))])
             assert pending.wait_received(60) and not pending.done

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import Literal
 
 import pytest
 import weir
@@ -86,6 +87,27 @@ def test_a_store_at_a_server_has_the_same_interface(server: Server) -> None:
         assert [info.name for info in store.topics()] == ["orders"] and store.stats()["valid"] > 5
     with pytest.raises(weir.StoreError, match="CLOSED"):
         store.topics()
+
+
+CONSISTENCIES: tuple[Literal["local", "leader", "linear"], ...] = ("local", "leader", "linear")
+
+
+def test_a_single_server_reads_the_same_with_every_consistency(server: Server) -> None:
+    with weir.connect(server.url) as store:
+        topic = store.topic("t")
+        topic.ensure()
+        topic.put("k", "v")
+        for consistency in CONSISTENCIES:
+            with store.with_consistency(consistency) as reads:
+                found = reads.topic("t").get("k")
+                assert found is not None and found.text() == "v"
+                assert [item.text() for page in reads.query("t") for item in page] == ["v"]
+            assert reads.closed and not store.closed
+        with pytest.raises(weir.StoreError, match='BAD_OPTION.*"nearest"'):
+            store.with_consistency("nearest")  # type: ignore[arg-type]
+        reads = store.with_consistency("linear")
+    with pytest.raises(weir.StoreError, match="CLOSED"):
+        reads.topics()
 
 
 def test_event_loops_use_a_store_at_a_server(server: Server) -> None:

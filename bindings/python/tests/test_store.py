@@ -393,6 +393,18 @@ def test_topics_of_a_store_are_queried(store: weir.Store, topic: weir.Topic) -> 
         store.query("orders", where="@.n >")
 
 
+def test_a_query_starts_at_a_position(store: weir.Store, topic: weir.Topic) -> None:
+    topic.batch([weir.Put("", str(n)) for n in range(3)])
+    # The topic begins with the record of its creation.
+    for position, expected in (("start", "012"), (3, "12"), (-1, "2"), ("end", ""), ("1h", "012")):
+        query = store.query("orders", position=position)
+        assert "".join(item.text() for page in query for item in page) == expected
+    with pytest.raises(weir.StoreError, match="BAD_OPTION.*sometime"):
+        store.query("orders", position="sometime")
+    with pytest.raises(weir.WeirError, match="BAD_OPTION"):
+        store.query("orders", position="end", view="latest")
+
+
 def test_a_query_that_follows_returns_new_records(store: weir.Store, topic: weir.Topic) -> None:
     query = store.query("orders", follow=True, select="$.n")
     assert query.next(0.01) is None

@@ -12,6 +12,7 @@ AnyPath = str | PathLike[str]
 Effect = Literal["VALID", "INVALID", "ERROR"]
 Durability = Literal["group", "each", "interval", "memory"]
 GroupMode = Literal["shared", "keyed", "exclusive"]
+Consistency = Literal["local", "leader", "linear"]
 Scalar = None | bool | int | float | str
 D = TypeVar("D")
 
@@ -269,6 +270,8 @@ class Store:
         """Whether the store was closed here."""
     def topic(self, name: str) -> Topic:
         """A handle of a topic, which need not exist. Costs nothing."""
+    def with_consistency(self, consistency: Consistency) -> Store:
+        """A second handle of the store whose reads at a cluster have this consistency."""
     def topics(self, *, destroyed: bool = False) -> list[TopicInfo]:
         """All existing topics, or with `destroyed` also the destroyed ones, by name."""
     def batch(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
@@ -284,6 +287,7 @@ class Store:
     def query(
         self,
         *topics: str,
+        position: str | int | None = None,
         view: Literal["log", "latest"] = "log",
         as_of: int | None = None,
         follow: bool = False,

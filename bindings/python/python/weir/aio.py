@@ -146,6 +146,10 @@ class Store:
         """A handle of a topic. Costs nothing."""
         return Topic(self.blocking.topic(name))
 
+    def with_consistency(self, consistency: Literal["local", "leader", "linear"]) -> Store:
+        """A second handle with a consistency of reads; see `weir.Store.with_consistency`."""
+        return Store(self.blocking.with_consistency(consistency))
+
     async def topics(self, *, destroyed: bool = False) -> list[TopicInfo]:
         """All existing topics, or with `destroyed` also the destroyed ones, by name."""
         return await _pool.run(self.blocking.topics, destroyed=destroyed)

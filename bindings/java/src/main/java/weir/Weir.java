@@ -118,8 +118,9 @@ public final class Weir implements AutoCloseable {
     }
 
     /**
-     * For a handle that {@link #within} or {@link #withConsistency} returned: ends the calls that wait through it or through its readers,
-     * groups and queries. They, and all further calls, fail with CANCELLED. Any thread may call it.
+     * For a handle that {@link #within} or {@link #withConsistency} returned: ends the calls that wait through
+     * it or through its readers, groups and queries. They, and all further calls, fail with CANCELLED. Any thread
+     * may call it.
      */
     public void cancel() {
         int result = Lib.callWithoutError(Lib.CANCEL, handle());
