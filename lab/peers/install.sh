@@ -5,7 +5,7 @@
 #
 # libraries  parsers and SQLite, from Debian packages and crates.io; C, C++ and Rust
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
-# http       the HTTP servers of http-json and the load client; C, Rust and Go
+# http       the HTTP servers of http-json and the load client; C, Rust, Go, and nginx of Debian
 # json       finding items in pages of JSON; Rust, built twice, and Go
 # codec      our codec from C, over the C library
 # bindings   our packages for Go, Java, Python and Node on the same pages, over the C library where they
@@ -86,6 +86,24 @@ brokers() {
     done
 }
 
+# nginx from its Debian package. The package is unpacked and not installed, because its installation
+# starts a service.
+nginx_bench() {
+    say "getting nginx"
+    rm -rf "$out/nginx" "$out/nginx-bench"
+    mkdir -p "$out/nginx"
+    download() { (cd "$out/nginx" && apt-get download -qq nginx); }
+    if download 2>/dev/null || { apt-get update -qq && download; }; then
+        dpkg-deb -x "$out"/nginx/nginx_*.deb "$out/nginx"
+    fi
+    if version=$("$out/nginx/usr/sbin/nginx" -v 2>&1); then
+        install -m 755 nginx/nginx-bench.sh "$out/nginx-bench"
+        say "$version"
+    else
+        say "LEFT OUT: nginx, because its Debian package cannot be used here: $version"
+    fi
+}
+
 http() {
     need cargo "Rust of the version in rust-toolchain.toml"
     packages gcc make zlib1g-dev libmicrohttpd-dev
@@ -99,6 +117,7 @@ http() {
         (cd go-http && go build -trimpath -o "$out/go-http" .)
         say "$("$out/go-http" --version)"
     fi
+    nginx_bench
     say "building rust-hyper; the first time takes minutes"
     cargo build --release --locked --quiet --manifest-path rust-hyper/Cargo.toml \
         --target-dir "$out/../lab-peers-build"
