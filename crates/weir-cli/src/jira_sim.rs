@@ -19,7 +19,9 @@ use crate::report::{Failure, FailureContext, note};
 #[command(after_long_help = "\
 The simulator listens on 127.0.0.1 only, keeps its data in memory, and generates equal data from equal
 seeds. `POST /_sim/faults` adds a fault, `POST /_sim/edit` acts as another user, and `GET /_sim/log`
-lists the requests; `weir help guide jira` describes all of them. Ctrl-C ends the simulator.
+lists the requests; `weir help guide jira` describes all of them. The e-mail addresses
+member@example.com and outsider@example.com select accounts with fewer rights. Ctrl-C ends the
+simulator.
 
 With --against, no simulator runs. The command checks that a site behaves as Weir expects, and prints
 a line for each expectation. It only reads the site, unless --write names a project: there it creates,

@@ -5,6 +5,7 @@
 //! seeds. `routes` implements requests of jira.md, section 2; `faults` implements the faults of
 //! section 9.3. Requests to `/_sim/…` control the server.
 
+mod account;
 mod faults;
 mod routes;
 mod rows;
@@ -19,14 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::{Map, Value, json};
 
 use crate::time;
 use crate::wire::{self, Listening, Request, Response, Stream};
+use account::Account;
 pub use faults::FAULTS;
 use faults::Rule;
 use world::World;
@@ -51,7 +51,7 @@ pub struct SimOptions {
     pub comments: usize,
     /// Average number of worklogs per issue; default 0.
     pub worklogs: usize,
-    /// Number of users; default 5.
+    /// Number of users, at least 3; default 5.
     pub users: usize,
     /// Lag of the search index in milliseconds; default 0.
     pub search_lag_ms: i64,
@@ -62,9 +62,10 @@ pub struct SimOptions {
     pub time_zone: String,
     /// Whether the server simulates Data Center, which is read-only; default no.
     pub data_center: bool,
-    /// Required e-mail address and token; with an empty address, a bearer token. Default none.
+    /// Required e-mail address and token; with an empty address, a bearer token. Default none. The
+    /// accounts `member@example.com` and `outsider@example.com` have the same token.
     pub auth: Option<(String, String)>,
-    /// Permissions that the account lacks; default none.
+    /// Permissions that all accounts lack; default none.
     pub denied: Vec<String>,
     /// Whether time advances only by `POST /_sim/clock`; default no.
     pub virtual_clock: bool,
@@ -309,8 +310,10 @@ fn answer(stream: &mut Stream, shared: &Shared, request: &Request) -> io::Result
         response
     } else {
         let mut state = shared.state();
-        if authorized(&state.world, request) {
-            routes::route(&mut state.world, request, fault.as_ref())
+        let world = &mut state.world;
+        if let Some(account) = Account::of_request(world.options.auth.as_ref(), request) {
+            world.account = account;
+            routes::route(world, request, fault.as_ref())
         } else {
             Response {
                 status: 401,
@@ -334,22 +337,11 @@ fn answer(stream: &mut Stream, shared: &Shared, request: &Request) -> io::Result
     wire::write(stream, &response, delivery)
 }
 
-fn authorized(world: &World, request: &Request) -> bool {
-    let Some((email, token)) = &world.options.auth else {
-        return true;
-    };
-    let expected = if email.is_empty() {
-        format!("Bearer {token}")
-    } else {
-        format!("Basic {}", STANDARD.encode(format!("{email}:{token}")))
-    };
-    request.header("authorization") == Some(expected.as_str())
-}
-
 #[allow(clippy::too_many_lines, reason = "a table of requests")]
 fn control(state: &mut State, request: &Request) -> Response {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let world = &mut state.world;
+    world.account = Account::Admin;
     let issue = body["issue"].as_str();
     let issue = issue.and_then(|name| world.find_any(name));
     let done = match (request.method.as_str(), request.path.as_str()) {

@@ -99,7 +99,7 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
                 .argument("permissions")
                 .unwrap_or_default()
                 .split(',');
-            let have = |name: &str| !world.options.denied.iter().any(|denied| denied == name);
+            let have = |name: &str| !world.lacks(name);
             let all: Map<String, Value> = names
                 .map(|name| {
                     (
@@ -149,10 +149,7 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
             Err((404, format!("No issue link with id '{link}' exists.")))
         }
         ("GET", ["project", "search"]) => {
-            let shown = world
-                .projects
-                .iter()
-                .filter(|(id, _)| !world.revoked.contains(id));
+            let shown = world.projects.iter().filter(|(id, _)| !world.hides(**id));
             let shown: Vec<Value> = shown.map(|(_, project)| project.clone()).collect();
             let start = request.number("startAt", 0);
             let most = request.number("maxResults", 50).min(50);
@@ -172,7 +169,7 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
             Ok((201, json!({"id": number, "key": key})))
         }
         (_, ["project", name]) => {
-            let found = world.project(name).filter(|id| !world.revoked.contains(id));
+            let found = world.project(name).filter(|id| !world.hides(*id));
             let unknown = || (404, format!("No project could be found with key '{name}'."));
             let id = found.ok_or_else(unknown)?;
             match method {
@@ -499,7 +496,7 @@ fn createmeta(world: &World, request: &Request, project: &str, rest: &[&str]) ->
         )
     };
     let known = world.projects.iter().find(|(id, found)| {
-        !world.revoked.contains(id) && (found["key"] == project || found["id"] == project)
+        !world.hides(**id) && (found["key"] == project || found["id"] == project)
     });
     let project = known.ok_or_else(none)?.0.to_string();
     let (name, all) = match rest {
@@ -558,7 +555,7 @@ fn worklogs(world: &World, body: &Value) -> Answer {
         return Err((400, "The maximum number of worklogs is 1000.".to_owned()));
     }
     let shown = world.issues.values();
-    let shown = shown.filter(|issue| !world.revoked.contains(&issue.project));
+    let shown = shown.filter(|issue| !world.hides(issue.project));
     let mut found = Vec::new();
     for issue in shown {
         let wanted = |worklog: &&Value| worklog["id"].as_str().is_some_and(|id| ids.contains(id));

@@ -33,7 +33,7 @@ pub(super) fn serve(
         ))),
         ("GET", ["project"]) => {
             let shown = world.projects.iter();
-            let shown = shown.filter(|(id, _)| !world.revoked.contains(id));
+            let shown = shown.filter(|(id, _)| !world.hides(**id));
             Some(Ok((
                 200,
                 shown.map(|(_, project)| project.clone()).collect(),

@@ -10,12 +10,15 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::SimOptions;
+use super::account::Account;
 use crate::time;
 
 /// Time at which a virtual clock starts: 2024-11-28 13:20 UTC.
 const VIRTUAL_START_MS: i64 = 1_732_800_000_000;
 /// Limit on comments and worklogs in an issue of a search result.
 const EMBEDDED_MAX: usize = 20;
+/// Least number of users: one for each account.
+const USERS_MIN: usize = 3;
 
 /// An issue with its comments, worklogs and watchers.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +86,9 @@ impl Issue {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) options: SimOptions,
-    /// Time zone of the account.
+    /// The account of the request.
+    pub(super) account: Account,
+    /// Time zone of all accounts.
     pub(super) zone: TimeZone,
     /// Virtual time; `None`: the system clock.
     clock_ms: Option<i64>,
@@ -97,7 +102,7 @@ pub(super) struct World {
     deleted: Vec<Issue>,
     /// Keys that issues had before they moved.
     pub(super) aliases: BTreeMap<String, u64>,
-    /// Projects that are not visible to the account.
+    /// Projects that no account can see.
     pub(super) revoked: BTreeSet<u64>,
     next_id: u64,
     counts: BTreeMap<u64, u64>,
@@ -126,6 +131,7 @@ impl World {
             pages: BTreeMap::new(),
             next_token: 0,
             types: TYPES.iter().map(|name| type_of(name)).collect(),
+            account: Account::default(),
             options,
             zone,
         };
@@ -212,7 +218,7 @@ impl World {
     }
 
     fn generate(&mut self) {
-        for number in 0..self.options.users.max(2) {
+        for number in 0..self.options.users.max(USERS_MIN) {
             self.users.push(json!({
                 "accountId": format!("user-{number}"), "displayName": format!("User {number}"),
                 "emailAddress": format!("user{number}@example.com"), "active": true,
@@ -303,13 +309,29 @@ impl World {
         items.cloned().unwrap_or_default()
     }
 
-    /// A user other than the account of the client.
+    /// A user other than that of the account.
     pub(super) fn another(&self) -> Value {
-        self.users.get(1).cloned().unwrap_or_default()
+        let me = self.me();
+        let other = self.users.iter().find(|user| **user != me);
+        other.cloned().unwrap_or_default()
     }
 
+    /// The user of the account.
     pub(super) fn me(&self) -> Value {
-        self.users.first().cloned().unwrap_or_default()
+        let me = self.users.get(self.account.user());
+        me.cloned().unwrap_or_default()
+    }
+
+    /// Whether the account cannot see a project.
+    pub(super) fn hides(&self, project: u64) -> bool {
+        let first = self.projects.keys().next();
+        let is_outside = self.account == Account::Outsider && first != Some(&project);
+        is_outside || self.revoked.contains(&project)
+    }
+
+    /// Whether the account lacks a right.
+    pub(super) fn lacks(&self, right: &str) -> bool {
+        self.account.lacks(right) || self.options.denied.iter().any(|denied| denied == right)
     }
 
     pub(super) fn comment(&self, id: u64, body: &Value, at: i64) -> Value {
@@ -405,7 +427,7 @@ impl World {
     /// The ids of deleted worklogs with the times of their deletion.
     pub(super) fn deleted_worklogs(&self) -> Vec<(u64, i64)> {
         let all = self.deleted_worklogs.iter();
-        all.filter(|(project, ..)| !self.revoked.contains(project))
+        all.filter(|(project, ..)| !self.hides(*project))
             .map(|(_, id, at)| (*id, *at))
             .collect()
     }
@@ -413,7 +435,7 @@ impl World {
     /// The ids of worklogs with the times of their last change.
     pub(super) fn changed_worklogs(&self) -> Vec<(u64, i64)> {
         let shown = self.issues.values();
-        let shown = shown.filter(|issue| !self.revoked.contains(&issue.project));
+        let shown = shown.filter(|issue| !self.hides(issue.project));
         let all = shown.flat_map(|issue| &issue.worklogs);
         all.filter_map(|worklog| {
             let at = time::parse(worklog["updated"].as_str()?)?;
@@ -481,7 +503,7 @@ impl World {
     pub(super) fn find(&self, name: &str) -> Option<u64> {
         let id = self.find_any(name)?;
         let issue = self.issues.get(&id)?;
-        (!self.revoked.contains(&issue.project)).then_some(id)
+        (!self.hides(issue.project)).then_some(id)
     }
 
     /// The id of an issue by id or key, also if it is hidden from the account.
@@ -503,7 +525,7 @@ impl World {
         let horizon = self.now_ms() - lag;
         let deleted = self.deleted.iter().filter(|_| lag > 0);
         let all = self.issues.values().chain(deleted);
-        all.filter(|issue| !self.revoked.contains(&issue.project))
+        all.filter(|issue| !self.hides(issue.project))
             .filter_map(|issue| {
                 let live = self.issues.contains_key(&issue.id);
                 if live && (lag == 0 || current.contains(&issue.id)) {
@@ -520,7 +542,7 @@ impl World {
         let issues: Map<String, Value> = self
             .issues
             .values()
-            .filter(|issue| !self.revoked.contains(&issue.project))
+            .filter(|issue| !self.hides(issue.project))
             .map(|issue| (issue.id.to_string(), issue.render(false)))
             .collect();
         json!({"issues": issues, "revoked": self.revoked})

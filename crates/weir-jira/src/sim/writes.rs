@@ -29,7 +29,7 @@ fn field_error(field: &str, text: &str) -> Refusal {
 
 /// Fails if the account lacks a right.
 pub(super) fn allow(world: &World, right: &str) -> Result<(), Refusal> {
-    if world.options.denied.iter().any(|denied| denied == right) {
+    if world.lacks(right) {
         let text = format!("You do not have the permission {right} for this issue.");
         return Err((403, text));
     }
@@ -335,7 +335,7 @@ pub(super) fn create(world: &mut World, body: &Value) -> Result<u64, Refusal> {
     let project = &body["fields"]["project"];
     let known = world.projects.iter().find(|(id, found)| {
         let same = |name: &str| !project[name].is_null() && found[name] == project[name];
-        !world.revoked.contains(id) && (same("key") || same("id"))
+        !world.hides(**id) && (same("key") || same("id"))
     });
     let known = known.ok_or_else(|| field_error("project", "valid project is required"))?;
     let project = *known.0;

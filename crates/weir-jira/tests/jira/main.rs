@@ -5,6 +5,7 @@
     reason = "a test that cannot go on says where"
 )]
 
+mod accounts;
 mod chaos;
 mod contract;
 mod data_center;
