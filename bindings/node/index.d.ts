@@ -400,6 +400,11 @@ export interface QueryOptions {
 }
 export interface Bounds { maxItems?: number; maxBytes?: number }
 export interface TopicQueryOptions extends QueryOptions, Bounds, Waiting {
+  /**
+   * The first record of each topic; a string or a number is the position. Default: the first retained record. Not
+   * with the view `latest`. A query with a token ignores it.
+   */
+  from?: Position | string | Int
   view?: 'log' | 'latest'
   asOf?: Int
   follow?: boolean
@@ -441,11 +446,25 @@ export interface ConnectOptions {
   received?: boolean
 }
 
+/** Which writes a read at a cluster sees. For a directory or a single server, all values are equivalent. */
+export type Consistency =
+  /** Those that the node has applied. */
+  | 'local'
+  /** Those that the leader has applied, while its lease is valid. */
+  | 'leader'
+  /** All that were acknowledged anywhere before the read began. */
+  | 'linear'
+
 /** An event store, in a directory or at a server. */
 export class Store {
   private constructor()
   static open(path: string | URL, options?: OpenOptions): Promise<Store>
   static connect(url: string, options?: ConnectOptions): Promise<Store>
+  /**
+   * A second handle whose reads have this consistency, and also its readers, groups and queries. Without it, reads
+   * of keys are `linear` and all other reads are `local`. Closing the handle leaves the store open.
+   */
+  withConsistency(consistency: Consistency): Store
   topic(name: string): Topic
   topics(options?: { destroyed?: boolean }): Promise<TopicInfo[]>
   batch(intentions: [topic: string, op: Op][], options?: Waiting): Promise<Verdict[]>

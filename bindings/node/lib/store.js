@@ -364,9 +364,12 @@ class TopicQuery {
 
 class Store {
   #inner
+  /** The store of which this is a second handle. */
+  #parent
   #closed = false
-  constructor(inner) {
+  constructor(inner, parent) {
     this.#inner = inner
+    this.#parent = parent
   }
   static async open(path, { durability, intervalMs, create, program, ...numbers } = {}) {
     const nativeOptions = { durability, intervalMs, create, program, settings: settings(numbers) }
@@ -379,12 +382,16 @@ class Store {
   /** Calls into the store, unless it is closed. */
   _run(body) {
     return settle(() => {
-      if (this.#closed) throw closed()
+      if (this.closed) throw closed()
       return body(this.#inner)
     })
   }
+  withConsistency(consistency) {
+    if (this.closed) throw closed()
+    return new Store(call(() => this.#inner.withConsistency(String(consistency))), this)
+  }
   topic(name) {
-    if (this.#closed) throw closed()
+    if (this.closed) throw closed()
     call(() => this.#inner.checkTopic(name))
     return new Topic(this, name)
   }
@@ -397,7 +404,7 @@ class Store {
     return verdicts.map((verdict) => new Verdict(verdict))
   }
   send(intentions) {
-    if (this.#closed) throw closed()
+    if (this.closed) throw closed()
     const ops = intentions.map(([topic, op]) => toNative(topic, op))
     return new Pending(call(() => this.#inner.sendWithReceipt(ops)))
   }
@@ -405,10 +412,20 @@ class Store {
     return new Session(await this._run((inner) => inner.session(bytes(client, 'client'))))
   }
   async query(topics, options = {}) {
-    const { view, asOf, follow, kinds, resetEarliest, pushDown, patienceMs, ...rest } = options
+    const { from, view, asOf, follow, kinds, resetEarliest, pushDown, patienceMs, ...rest } = options
     const { timeoutMs, signal, maxItems, maxBytes, ...text } = rest
     const list = typeof topics === 'string' ? [topics] : [...topics]
-    const selection = { topics: list, view, asOf: big(asOf), follow, kinds, resetEarliest, pushDown, patienceMs }
+    const selection = {
+      topics: list,
+      from: from === undefined ? undefined : start(from, 'start'),
+      view,
+      asOf: big(asOf),
+      follow,
+      kinds,
+      resetEarliest,
+      pushDown,
+      patienceMs,
+    }
     const inner = await this._run((store) => store.query(selection, fields(text)))
     return new TopicQuery(inner, { timeoutMs, signal, maxItems, maxBytes })
   }
@@ -419,11 +436,11 @@ class Store {
     return this._run((inner) => inner.sync())
   }
   get closed() {
-    return this.#closed
+    return this.#closed || (this.#parent?.closed ?? false)
   }
   async close() {
     this.#closed = true
-    await settle(() => this.#inner.close())
+    if (this.#parent === undefined) await settle(() => this.#inner.close())
   }
   [Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose')]() {
     return this.close()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use napi::Env;
 use napi::bindgen_prelude::{BigInt, Object, Uint8Array};
 use napi_derive::napi;
-use weir::{ClientId, ConnectOptions, Durability, ErrorCode, OpenOptions, Weir};
+use weir::{ClientId, ConnectOptions, Consistency, Durability, ErrorCode, OpenOptions, Weir};
 
 use crate::error::{Failure, Result};
 use crate::group::{Group, GroupIn, GroupInfoOut};
@@ -196,6 +196,14 @@ impl Store {
         let borrowed = input::borrow(&owned)?;
         let proposal = self.weir()?.propose(&input::intentions(&borrowed));
         verdict::promises(env, proposal.map_err(Failure::from)?)
+    }
+
+    /// A second handle whose reads have a consistency.
+    #[napi]
+    pub fn with_consistency(&self, consistency: String) -> napi::Result<Store> {
+        let level = Consistency::from_name(consistency.as_bytes());
+        let level = level.ok_or_else(|| Failure::option("consistency", &consistency))?;
+        Ok(Self::new(self.weir()?.with_consistency(level)))
     }
 
     /// Checks the name of a topic.

@@ -16,12 +16,13 @@ use crate::error::{Failure, Result};
 use crate::input::{maybe, millis};
 use crate::pool::promise;
 use crate::query::{PageOut, QueryIn, bounds};
-use crate::reader::with_lock;
+use crate::reader::{FromIn, with_lock};
 
 /// The topics of a query, and the view of them.
 #[napi(object)]
 pub struct TopicsIn {
     pub topics: Vec<String>,
+    pub from: Option<FromIn>,
     pub view: Option<String>,
     pub as_of: Option<BigInt>,
     pub follow: Option<bool>,
@@ -37,6 +38,9 @@ impl TopicsIn {
         let mut options = TopicQueryOptions::new(self.topics);
         options.text = query.text()?;
         options.budgets = query.budgets(options.budgets)?;
+        if let Some(from) = self.from {
+            options.from = from.get()?;
+        }
         options.view = match self.view.as_deref() {
             None | Some("log") => TopicView::Log,
             Some("latest") => TopicView::Latest,

@@ -57,9 +57,13 @@ test('a killed leader loses no write, and a write is received before it is commi
   const records = await collect(topic.records())
   assert.strictEqual(records.length, END + 1)
   check(records, 1)
-  assert.strictEqual((await topic.get('k')).text(), '299')
+  const value = async (consistency) => (await store.withConsistency(consistency).topic('orders').get('k')).text()
+  assert.strictEqual(await value('linear'), '299')
+  // The connection moves to the leader, which stays reachable.
+  assert.strictEqual(await value('leader'), '299')
   cluster.stdin.write('stop\n')
   assert.strictEqual((await lines.next()).value, 'stopped')
+  assert.strictEqual(await value('local'), '299')
   // No write can be committed now.
   const pending = session.send([['orders', weir.put('k', String(END))]])
   const first = Promise.race([pending.verdicts.then(() => 'committed'), pending.received.then(() => 'received')])

@@ -269,6 +269,46 @@ test('a number that is negative or not whole is an error with its name', async (
   assert.deepStrictEqual((await topic.groups()).map((one) => one.name), ['g'])
 })
 
+test('a query starts at a position', async (t) => {
+  const { store, topic } = await openStore(t)
+  for (const n of [0, 1, 2]) await topic.append(String(n))
+  // The topic begins with the record of its creation.
+  for (const [from, expected] of [['start', '012'], [{ after: 2 }, '12'], [-1, '2'], [{ end: true }, ''], ['1h', '012']]) {
+    const found = await collect(await store.query('orders', { from }))
+    assert.strictEqual(found.map((item) => item.text()).join(''), expected)
+  }
+  await assert.rejects(store.query('orders', { from: 'sometime' }), code('BAD_OPTION'))
+  await assert.rejects(store.query('orders', { from: { after: 1, last: 1 } }), TypeError)
+  await assert.rejects(store.query('orders', { from: 'end', view: 'latest' }), code('BAD_OPTION'))
+})
+
+async function readWithEachConsistency(store) {
+  const topic = store.topic('levels')
+  await topic.ensure()
+  await topic.put('k', 'v')
+  for (const consistency of ['local', 'leader', 'linear']) {
+    const reads = store.withConsistency(consistency)
+    assert.strictEqual((await reads.topic('levels').get('k')).text(), 'v')
+    assert.strictEqual((await collect(await reads.query('levels')))[0].text(), 'v')
+    await reads.close()
+    assert.deepStrictEqual([reads.closed, store.closed], [true, false])
+    await assert.rejects(reads.topics(), code('CLOSED'))
+  }
+  assert.throws(() => store.withConsistency('nearest'), { code: 'BAD_OPTION', message: /"nearest"/ })
+  const reads = store.withConsistency('linear')
+  await store.close()
+  assert.ok(reads.closed)
+  await assert.rejects(reads.topics(), code('CLOSED'))
+}
+
+test('a directory reads the same with every consistency', async (t) => {
+  await readWithEachConsistency((await openStore(t)).store)
+})
+
+test('a single server reads the same with every consistency', async (t) => {
+  await readWithEachConsistency(await weir.connect(await startServer(t)))
+})
+
 test('topics of a store are queried', async (t) => {
   const { store, topic } = await openStore(t)
   await store.topic('people').ensure()

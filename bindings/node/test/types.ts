@@ -19,7 +19,10 @@ async function uses(): Promise<void> {
   for await (const page of query.pages(fetch, { maxItems: 10 })) console.log(page.at(0)?.get('$.n'), page.values('$.n')[0]?.[0]?.length)
   const step = query.next()
   if (step.kind === 'need') step.needs[0].source.finish()
-  for await (const item of await store.query('orders.*', { follow: true })) console.log(item.topic)
+  for await (const item of await store.query('orders.*', { follow: true, from: '10m' })) console.log(item.topic)
+  await store.withConsistency('linear').topic('orders').get('k')
+  // @ts-expect-error: an unknown consistency
+  store.withConsistency('nearest')
   try {
     await store.close()
   } catch (error) {
