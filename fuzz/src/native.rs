@@ -37,7 +37,7 @@ pub fn run(bytes: &[u8]) {
         match read.message {
             Message::Write { count, items } => drop(read_items(ClientId::NONE, count, items)),
             Message::Committed { lines } => OutcomeLines::new(lines).for_each(drop),
-            Message::TopicsAre { lines, .. } => TopicLines::new(lines).for_each(drop),
+            Message::TopicsResponse { lines, .. } => TopicLines::new(lines).for_each(drop),
             Message::Unknown { .. } => continue,
             _ => {}
         }

@@ -47,8 +47,8 @@ pub struct ClientConnection {
     client: ClientId,
     store: Option<[u8; 16]>,
     sent: VecDeque<Unanswered>,
-    /// Writes that were refused for now and are not in the log. They are sent again in this
-    /// order.
+    /// Writes that were refused with a retryable error and are not in the log. They are sent
+    /// again in this order.
     held: VecDeque<Unanswered>,
     held_items: u64,
     /// Bytes of `sent`.
@@ -163,22 +163,22 @@ impl ClientConnection {
                 && (self.bytes + bytes) as u64 <= self.window_bytes)
     }
 
-    /// The oldest write that was refused for now.
+    /// The oldest held write: one that was refused with a retryable error.
     #[must_use]
     pub fn held(&self) -> Option<&Unanswered> {
         self.held.front()
     }
 
-    /// Moves the oldest write in flight, which was refused for now, to the held writes. It
-    /// retains its numbers, and [`resend_held`](Self::resend_held) sends it again.
+    /// Moves the oldest write in flight, which was refused with a retryable error, to the held
+    /// writes. It retains its numbers, and [`resend_held`](Self::resend_held) sends it again.
     pub fn hold_refused(&mut self) {
         if let Some(write) = self.sent.pop_front() {
             self.bytes -= write.items.len();
-            self.keep(write);
+            self.hold(write);
         }
     }
 
-    fn keep(&mut self, write: Unanswered) {
+    fn hold(&mut self, write: Unanswered) {
         let at = self.held.partition_point(|other| other.first < write.first);
         self.held_items += u64::from(write.count);
         self.held.insert(at, write);
@@ -202,7 +202,7 @@ impl ClientConnection {
     pub fn connection_lost(&mut self) -> std::ops::Range<u64> {
         if !self.client.is_none() {
             for write in std::mem::take(&mut self.sent) {
-                self.keep(write);
+                self.hold(write);
             }
             self.sent = std::mem::take(&mut self.held);
             self.held_items = 0;
@@ -213,7 +213,7 @@ impl ClientConnection {
         let after = self.held.front().map_or(self.last + 1, |held| held.first);
         for write in std::mem::take(&mut self.sent) {
             if write.first > after {
-                self.keep(write);
+                self.hold(write);
             }
         }
         self.bytes = 0;
@@ -225,7 +225,7 @@ impl ClientConnection {
     pub fn hold_after(&mut self, writes: usize) {
         for write in self.sent.split_off(writes.min(self.sent.len())) {
             self.bytes -= write.items.len();
-            self.keep(write);
+            self.hold(write);
         }
     }
 
@@ -248,8 +248,8 @@ impl ClientConnection {
         });
     }
 
-    /// Processes a run of answers. Returns how many of them were known, and how many are
-    /// new; the new ones follow the known ones.
+    /// Processes a run of answers. Returns how many answers were known, and how many are
+    /// new. The new answers follow the known answers.
     pub fn answer(&mut self, nonce: u64, count: u32) -> Result<(u32, u32), Fault> {
         let first = if self.client.is_none() {
             if nonce != 0 {
@@ -260,17 +260,17 @@ impl ClientConnection {
             nonce
         };
         let Some(after) = first.checked_add(u64::from(count)) else {
-            return Err("a nonce after the last one");
+            return Err("a nonce above 2^64 - 1");
         };
         if after > self.last + 1 && self.client.is_none() {
-            return Err("an answer to what was never sent");
+            return Err("an answer to a write that was never sent");
         }
         if first > self.last {
             // For a resumed session, the server repeats all answers that the store knows.
             return Ok((count, 0));
         }
         if first > self.answered + 1 {
-            return Err("an answer was left out");
+            return Err("an answer is missing");
         }
         let known = (self.answered + 1 - first).min(u64::from(count));
         let new = (after.min(self.last + 1)).saturating_sub(first + known);
@@ -279,14 +279,14 @@ impl ClientConnection {
         let to = self.sent.front().map_or(u64::MAX, |write| write.first);
         let sent = self.sent.back().map_or(self.answered, Unanswered::last);
         if new > 0 && (self.answered + 1 < to || self.answered + u64::from(new) > sent) {
-            return Err("an answer to what was refused");
+            return Err("an answer to a refused write");
         }
         self.answered += u64::from(new);
-        self.settle();
+        self.remove_answered();
         Ok((known, new))
     }
 
-    fn settle(&mut self) {
+    fn remove_answered(&mut self) {
         while let Some(write) = self.sent.front()
             && write.last() <= self.answered
         {
@@ -309,7 +309,7 @@ impl ClientConnection {
                 .front()
                 .map_or(0, |write| write.last() - self.answered);
             self.answered += count;
-            self.settle();
+            self.remove_answered();
             // Held writes with lower numbers have waited longer, so they are dropped too.
             while self
                 .held
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_for_now_goes_again_in_its_order() {
+    fn refused_writes_are_resent_in_order() {
         for client in [ClientId::NONE, ClientId([1; 16])] {
             let mut writes = opened(client);
             for count in [2, 3, 4] {
@@ -394,7 +394,7 @@ mod tests {
             assert_eq!(writes.resend_held().unwrap().first, 3);
             writes.hold_refused();
             assert_eq!(writes.held().unwrap().first, 3);
-            assert!(writes.may_send(100, 1000), "what is held takes no credit");
+            assert!(writes.may_send(100, 1000), "held writes use no credit");
             assert_eq!(writes.resend_held().unwrap().first, 3);
             assert_eq!(writes.resend_held().unwrap().first, 6);
             assert!(writes.resend_held().is_none());
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_breaks_leaves_open_what_is_not_known() {
+    fn a_lost_connection_returns_the_numbers_without_outcome() {
         let mut writes = opened(ClientId::NONE);
         for count in [1, 1, 1] {
             writes.sent(count, vec![0; 10]);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_what_was_refused_is_a_fault() {
+    fn an_answer_to_a_refused_write_is_a_fault() {
         let mut writes = opened(ClientId::NONE);
         writes.sent(1, vec![0]);
         writes.sent(1, vec![0]);

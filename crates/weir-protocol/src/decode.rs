@@ -214,7 +214,7 @@ fn message<'a>(fields: &Fields<'_, 'a>) -> Read<Message<'a>> {
         b"_request_hello" => Message::Hello(hello(fields)?),
         b"_notice_hello" => Message::HelloOk(hello_ok(fields)?),
         b"_request_put" | b"_request_delete" | b"_request_create" | b"_request_destroy" => {
-            Message::One(one(fields)?)
+            Message::TextWrite(text_write(fields)?)
         }
         b"_request_get" => Message::Get {
             topic: fields.topic()?,
@@ -234,7 +234,7 @@ fn message<'a>(fields: &Fields<'_, 'a>) -> Read<Message<'a>> {
         method if method.starts_with(b"_error_") || method.starts_with(b"_failure_") => {
             Message::Refusal(refusal(fields)?)
         }
-        method => return rarer(fields, method, data),
+        method => return infrequent_message(fields, method, data),
     })
 }
 
@@ -247,7 +247,11 @@ fn page(data: &[u8]) -> Read<&[u8]> {
 }
 
 #[allow(clippy::too_many_lines, reason = "one arm for each message")]
-fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<Message<'a>> {
+fn infrequent_message<'a>(
+    fields: &Fields<'_, 'a>,
+    method: &'a [u8],
+    data: &'a [u8],
+) -> Read<Message<'a>> {
     let position = var!("_position");
     Ok(match method {
         b"_status_config" => Message::Config {
@@ -270,7 +274,7 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
             count: fields.number(var!("_count"))?,
         },
         b"_request_applied" => Message::Applied,
-        b"_data_applied" => Message::AppliedIs {
+        b"_data_applied" => Message::AppliedResponse {
             applied: fields.number(var!("_applied"))?,
             settled: fields.number(var!("_settled"))?,
             created: fields.number(var!("_created"))?,
@@ -300,14 +304,14 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         b"_request_topic" => Message::Topic {
             topic: fields.topic()?,
         },
-        b"_data_topics" => Message::TopicsAre {
+        b"_data_topics" => Message::TopicsResponse {
             more: fields.flag(var!("_more"))?,
             lines: data,
         },
         b"_request_program" => Message::Program {
             topic: fields.topic()?,
         },
-        b"_data_program" => Message::ProgramIs(program(fields, data)?),
+        b"_data_program" => Message::ProgramResponse(program(fields, data)?),
         b"_request_group_claim" => Message::GroupClaim(claim(fields)?),
         b"_data_group_records" => Message::GroupRecords(GroupAnswer {
             claim: fields.optional_number(var!("_claim"))?.unwrap_or(0),
@@ -327,22 +331,22 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
                 Some(_) => fields.group(var!("_after"))?,
             },
         },
-        b"_data_groups" => Message::GroupsAre {
+        b"_data_groups" => Message::GroupsResponse {
             more: fields.flag(var!("_more"))?,
             lines: data,
         },
         b"_request_status" => Message::Status,
-        b"_data_status" => Message::StatusIs { lines: data },
+        b"_data_status" => Message::StatusResponse { lines: data },
         b"_request_files" => Message::Files {
             path: fields.path()?,
         },
-        b"_data_files" => Message::FilesAre { lines: data },
+        b"_data_files" => Message::FilesResponse { lines: data },
         b"_request_file" => Message::File {
             path: fields.path()?,
             at: fields.optional_number(var!("_at"))?.unwrap_or(0),
             bytes: fields.optional_number(var!("_bytes"))?.unwrap_or(0),
         },
-        b"_data_file" => Message::FileIs {
+        b"_data_file" => Message::FileResponse {
             length: fields.optional_number(var!("_length"))?,
             part: data,
         },
@@ -445,7 +449,7 @@ fn hello_ok<'a>(fields: &Fields<'_, 'a>) -> Read<HelloOk<'a>> {
     })
 }
 
-fn one<'a>(fields: &Fields<'_, 'a>) -> Read<TextWrite<'a>> {
+fn text_write<'a>(fields: &Fields<'_, 'a>) -> Read<TextWrite<'a>> {
     let key = fields.get(var!("_key"))?;
     let options = fields.bytes(var!("_options"), OPTION_BYTES_MAX)?;
     let data = fields.view.data();
@@ -468,7 +472,7 @@ fn one<'a>(fields: &Fields<'_, 'a>) -> Read<TextWrite<'a>> {
     }
     let nonce = fields.optional_number(var!("_nonce"))?;
     if nonce == Some(0) {
-        return Err(bad("_nonce", "a nonce from 1 on"));
+        return Err(bad("_nonce", "a nonce above 0"));
     }
     Ok(TextWrite {
         topic: fields.topic()?,
@@ -549,7 +553,7 @@ fn pushdown<'a>(fields: &Fields<'_, 'a>) -> Read<Option<PushdownQuery<'a>>> {
             b"rank" => pushdown.rank = true,
             b"drop" => pushdown.drop = true,
             b"cut" => pushdown.cut = true,
-            _ => return Err(bad("_filter", "words about a query")),
+            _ => return Err(bad("_filter", "known words")),
         }
     }
     Ok(Some(pushdown))

@@ -11,7 +11,7 @@ use crate::message::{
 use weir_core::record::RecordKind;
 use weir_scan::BadItem;
 
-/// Variables of the largest message, with room to spare.
+/// No message has more variables.
 const VARIABLES_MAX: usize = 28;
 
 /// Renders messages.
@@ -120,7 +120,7 @@ impl Encoder {
                 self.number(b"_count", u64::from(count));
                 (b"_request_write", items)
             }
-            Message::One(ref one) => self.one(one),
+            Message::TextWrite(ref write) => self.text_write(write),
             Message::Committed { lines } => (b"_notice_committed", lines),
             Message::Received { nonce, count } => {
                 self.number(b"_nonce", nonce);
@@ -183,7 +183,7 @@ impl Encoder {
                 (b"_notice_skipped", NONE)
             }
             Message::Applied => (b"_request_applied", NONE),
-            Message::AppliedIs {
+            Message::AppliedResponse {
                 applied,
                 settled,
                 created,
@@ -252,7 +252,7 @@ impl Encoder {
                 self.bytes(b"_topic", topic.as_bytes());
                 (b"_request_topic", NONE)
             }
-            Message::TopicsAre { more, lines } => {
+            Message::TopicsResponse { more, lines } => {
                 self.flag(b"_more", more);
                 (b"_data_topics", lines)
             }
@@ -260,8 +260,8 @@ impl Encoder {
                 self.bytes(b"_topic", topic.as_bytes());
                 (b"_request_program", NONE)
             }
-            Message::ProgramIs(None) => (b"_data_program", NONE),
-            Message::ProgramIs(Some(program)) => {
+            Message::ProgramResponse(None) => (b"_data_program", NONE),
+            Message::ProgramResponse(Some(program)) => {
                 self.hex(b"_hash", &program.hash);
                 self.number(b"_state", program.mode);
                 self.number(b"_entries", program.entries);
@@ -298,24 +298,24 @@ impl Encoder {
                 self.filled(b"_after", after.as_bytes());
                 (b"_request_groups", NONE)
             }
-            Message::GroupsAre { more, lines } => {
+            Message::GroupsResponse { more, lines } => {
                 self.flag(b"_more", more);
                 (b"_data_groups", lines)
             }
             Message::Status => (b"_request_status", NONE),
-            Message::StatusIs { lines } => (b"_data_status", lines),
+            Message::StatusResponse { lines } => (b"_data_status", lines),
             Message::Files { path } => {
                 self.bytes(b"_path", path.as_bytes());
                 (b"_request_files", NONE)
             }
-            Message::FilesAre { lines } => (b"_data_files", lines),
+            Message::FilesResponse { lines } => (b"_data_files", lines),
             Message::File { path, at, bytes } => {
                 self.bytes(b"_path", path.as_bytes());
                 self.not_zero(b"_at", at);
                 self.not_zero(b"_bytes", bytes);
                 (b"_request_file", NONE)
             }
-            Message::FileIs { length, part } => {
+            Message::FileResponse { length, part } => {
                 self.optional_number(b"_length", length);
                 (b"_data_file", part)
             }
@@ -392,9 +392,9 @@ impl Encoder {
         (b"_notice_hello", b"")
     }
 
-    fn one<'a>(&mut self, one: &TextWrite<'a>) -> (&'a [u8], &'a [u8]) {
-        self.bytes(b"_topic", one.topic.as_bytes());
-        let (method, data): (&[u8], &[u8]) = match one.kind {
+    fn text_write<'a>(&mut self, write: &TextWrite<'a>) -> (&'a [u8], &'a [u8]) {
+        self.bytes(b"_topic", write.topic.as_bytes());
+        let (method, data): (&[u8], &[u8]) = match write.kind {
             TextOperation::Put { key, value } => {
                 self.filled(b"_key", key);
                 (b"_request_put", value)
@@ -409,9 +409,9 @@ impl Encoder {
             }
             TextOperation::Destroy => (b"_request_destroy", b""),
         };
-        self.optional_number(b"_nonce", one.nonce);
-        self.filled(b"_expect", one.expect.0);
-        self.filled(b"_meta", one.meta);
+        self.optional_number(b"_nonce", write.nonce);
+        self.filled(b"_expect", write.expect.0);
+        self.filled(b"_meta", write.meta);
         (method, data)
     }
 
@@ -484,7 +484,7 @@ impl Encoder {
             (pushdown.drop, b" drop"),
             (pushdown.cut, b" cut"),
         ];
-        for (_, word) in words.iter().filter(|(said, _)| *said) {
+        for (_, word) in words.iter().filter(|(is_set, _)| *is_set) {
             self.scratch.extend_from_slice(word);
         }
         self.ends.push((b"_filter", self.scratch.len()));

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_come_back() {
+    fn texts_round_trip() {
         for given in [
             "",
             "plain",

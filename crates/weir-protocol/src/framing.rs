@@ -42,8 +42,8 @@ impl FrameError {
 }
 
 /// Finds packets at the front of a growing buffer. Its time is linear in the bytes of the
-/// stream, whatever the sizes of the received parts. It skips bytes of announced length
-/// without reading them.
+/// stream and does not depend on the sizes of the received parts. It skips bytes of announced
+/// length without reading them.
 #[derive(Clone, Debug)]
 pub struct Deframer {
     parser: Parser,
@@ -51,7 +51,7 @@ pub struct Deframer {
     /// Bytes of the stream before the current packet.
     base: u64,
     /// Lower bound of the missing bytes of the current packet; 0 if unknown.
-    lacks: usize,
+    missing_bytes: usize,
 }
 
 const fn limits(content: usize) -> Limits {
@@ -89,7 +89,7 @@ impl Deframer {
             parser: Parser::with_limits(Mode::Full, limits),
             limits,
             base: 0,
-            lacks: 0,
+            missing_bytes: 0,
         }
     }
 
@@ -107,8 +107,10 @@ impl Deframer {
         loop {
             match self.parser.step(buffer) {
                 ParseStep::Complete => break,
-                ParseStep::NeedMore(lacks) => {
-                    self.lacks = lacks.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                ParseStep::NeedMore(missing_bytes) => {
+                    self.missing_bytes = missing_bytes
+                        .and_then(|n| usize::try_from(n).ok())
+                        .unwrap_or(0);
                     return Ok(None);
                 }
                 ParseStep::Error(error) => {
@@ -118,7 +120,7 @@ impl Deframer {
                 _ => {}
             }
         }
-        self.lacks = 0;
+        self.missing_bytes = 0;
         let size = self.parser.consumed();
         self.parser.reset();
         self.base = self.base.saturating_add(size as u64);
@@ -133,18 +135,18 @@ impl Deframer {
             at: at.saturating_add(error.offset),
             error,
         })?;
-        let not_whole = ProtocolError {
+        let incomplete = ProtocolError {
             variable: "packet",
-            what: "a whole packet",
+            what: "a complete packet",
         };
-        let read = whole.map_or(Err(not_whole), |(view, _)| Packet::read(&view));
+        let read = whole.map_or(Err(incomplete), |(view, _)| Packet::read(&view));
         read.map_err(|error| FrameError::Message { at, error })
     }
 
     /// Returns a lower bound of the missing bytes of the current packet; 0 if unknown.
     #[must_use]
-    pub const fn lacks(&self) -> usize {
-        self.lacks
+    pub const fn missing_bytes(&self) -> usize {
+        self.missing_bytes
     }
 
     /// Returns the number of bytes of the stream in the packets found so far.

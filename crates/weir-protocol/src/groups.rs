@@ -19,7 +19,7 @@ pub struct GroupClaim<'a> {
     pub group: &'a str,
     /// Name of the claiming member, 1 to 64 bytes.
     pub member: &'a [u8],
-    /// Most records to claim, 1 to [`CLAIM_RECORDS_MAX`].
+    /// Maximum number of records to claim, 1 to [`CLAIM_RECORDS_MAX`].
     pub max: u64,
     /// Longest time to wait for the first record, in milliseconds.
     pub wait_ms: u64,
@@ -30,7 +30,7 @@ pub struct GroupClaim<'a> {
 /// The answer to a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupAnswer<'a> {
-    /// Number of the claim, for the acknowledgement of its records; 0 if no claim was made.
+    /// Number of the claim, for the acknowledgement of its records; 0 if there is no claim.
     pub claim: u64,
     /// Number of the error of a claim that was not VALID; 0 for VALID.
     pub reason: u64,
@@ -90,19 +90,19 @@ pub struct GroupLine<'a> {
     pub name: &'a str,
     /// How its members share the topic.
     pub mode: GroupMode,
-    /// All records up to this offset are done.
+    /// All records up to this offset are acknowledged.
     pub cursor: u64,
     /// All records after this offset are new.
     pub frontier: u64,
     /// Offset of the newest record of the topic.
     pub last: u64,
-    /// Number of offsets that are not done.
+    /// Number of offsets that are not acknowledged.
     pub lag: u64,
     /// Number of records that members have leased.
     pub leased: u64,
     /// Number of records that wait for another claim.
     pub waiting: u64,
-    /// Time stamp of the first record that is not done, in milliseconds since 1970.
+    /// Time stamp of the first record that is not acknowledged, in milliseconds since 1970.
     pub oldest_ms: Option<u64>,
     /// Number of deliveries, without the first delivery of each record.
     pub redeliveries: u64,
@@ -114,7 +114,8 @@ pub struct GroupLine<'a> {
     pub lease_ms: u64,
     /// Deliveries after which a record becomes a dead letter; 0 for no limit.
     pub attempts_max: u32,
-    /// Most records done after the cursor, and most records leased or waiting.
+    /// Maximum number of acknowledged records after the cursor, and maximum number of leased or
+    /// waiting records.
     pub pending_max: u32,
     /// Topic for dead letters; empty for none.
     pub dead_letters: &'a str,
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_back() {
+    fn lines_round_trip() {
         let mut plain = line();
         (plain.oldest_ms, plain.dead_letters) = (None, "");
         plain.members.clear();

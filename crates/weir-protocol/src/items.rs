@@ -45,7 +45,7 @@ pub struct DecodedItem<'a> {
     fingerprint: Option<u64>,
     meta: &'a [u8],
     expects: Vec<Expect<'a>>,
-    what: DecodedOperation<'a>,
+    operation: DecodedOperation<'a>,
 }
 
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl<'a> DecodedItem<'a> {
     /// Returns the item as an intention of `principal`.
     #[must_use]
     pub fn intention<'h>(&'h self, principal: &'h [u8]) -> Intention<'h> {
-        let operation = match &self.what {
+        let operation = match &self.operation {
             DecodedOperation::Plain(operation) => *operation,
             DecodedOperation::Options(options, Shape::Create) => Operation::Create { options },
             DecodedOperation::Options(options, Shape::Alter) => Operation::Alter { options },
@@ -104,8 +104,11 @@ impl<'a> DecodedItem<'a> {
     }
 }
 
-/// Decodes the items of a write of `client` (`NONE`: no session). Fails unless nonces rise
-/// by one within a session, no item has a principal, and clients may send every operation.
+/// Decodes the items of a write of `client` (`NONE`: no session).
+///
+/// # Errors
+/// Fails if an item is malformed or has a principal, if clients must not send its operation,
+/// or if the nonces of a session do not rise by one.
 pub fn read_items(
     client: ClientId,
     count: u32,
@@ -118,7 +121,8 @@ pub fn read_items(
         items,
     };
     // An item has at least two bytes, so the announced count alone allocates no memory.
-    let mut held: Vec<DecodedItem<'_>> = Vec::with_capacity((count as usize).min(items.len() / 2));
+    let mut decoded: Vec<DecodedItem<'_>> =
+        Vec::with_capacity((count as usize).min(items.len() / 2));
     for (index, item) in (0_u32..).zip(batch.items()) {
         let item = item.map_err(|error| {
             ItemsError::Unreadable(BatchError {
@@ -128,35 +132,35 @@ pub fn read_items(
         })?;
         let not_allowed = |what| Err(ItemsError::NotAllowed { index, what });
         if item.client != client {
-            return not_allowed("another client than that of the connection");
+            return not_allowed("its client is not that of the connection");
         }
-        let follows = held.last().map(|before| before.nonce.wrapping_add(1));
-        if !client.is_none() && follows.is_some_and(|next| next != item.nonce) {
-            return not_allowed("nonces that rise by one");
+        let expected = decoded.last().map(|before| before.nonce.wrapping_add(1));
+        if !client.is_none() && expected.is_some_and(|next| next != item.nonce) {
+            return not_allowed("its nonce does not follow that of the item before it");
         }
         if !item.principal.is_empty() {
-            return not_allowed("a principal, which is the server's to set");
+            return not_allowed("it has a principal, which only the server sets");
         }
         let Ok(topic) = std::str::from_utf8(item.topic) else {
-            return not_allowed("a topic name");
+            return not_allowed("its topic name is not text");
         };
-        let Some(what) = what(&item.action) else {
-            return not_allowed("an operation that clients cannot send");
+        let Some(operation) = decode_operation(&item.action) else {
+            return not_allowed("clients must not send its operation");
         };
-        held.push(DecodedItem {
+        decoded.push(DecodedItem {
             client,
             nonce: item.nonce,
             topic,
             fingerprint: item.fingerprint,
             meta: item.meta,
             expects: item.expects.iter().collect(),
-            what,
+            operation,
         });
     }
-    Ok(held)
+    Ok(decoded)
 }
 
-fn what<'a>(action: &Action<'a>) -> Option<DecodedOperation<'a>> {
+fn decode_operation<'a>(action: &Action<'a>) -> Option<DecodedOperation<'a>> {
     let options = |bytes: &[u8]| TopicOptions::decode(bytes).map(Box::new);
     Some(match action {
         Action::Put { key, value } => DecodedOperation::Plain(Operation::Put { key, value }),

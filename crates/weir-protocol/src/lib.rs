@@ -62,9 +62,9 @@ pub const HELLO_BYTES_MAX: usize = 8 << 10;
 pub const PACKET_BYTES_MAX: usize = weir_core::limits::ITEM_BYTES_MAX + (64 << 10);
 /// Largest size in bytes of the value of a variable.
 pub const VARIABLE_BYTES_MAX: usize = 65_535;
-/// Most variables in an entity header.
+/// Maximum number of variables in an entity header.
 pub const VARIABLES_MAX: u32 = 64;
-/// Most variables in a routing header.
+/// Maximum number of variables in a routing header.
 pub const ROUTING_VARIABLES_MAX: u32 = 16;
 /// Largest size in bytes of a routing header.
 pub const ROUTING_BYTES_MAX: usize = 4 << 10;
@@ -78,13 +78,13 @@ pub const PEER_ADDRESS_BYTES_MAX: usize = 255;
 pub const TOKEN_BYTES_MAX: usize = 4096;
 /// Largest size in bytes of the name and version of a client or server program.
 pub const AGENT_BYTES_MAX: usize = 128;
-/// Most words in a list of versions or features.
+/// Maximum number of words in a list of versions or features.
 pub const WORDS_MAX: usize = 16;
-/// Most unanswered nonces of a session.
+/// Maximum number of unanswered nonces of a session.
 pub const WINDOW_MAX: u64 = weir_core::limits::SESSION_WINDOW;
-/// Most unanswered write packets of a connection.
+/// Maximum number of unanswered write packets of a connection.
 pub const WRITES_MAX: usize = 10_000;
-/// Most listeners of a connection.
+/// Maximum number of listeners of a connection.
 pub const LISTENERS_MAX: usize = 1024;
 /// Soft limit in bytes of a list of keys, topics or groups, and of the records of a claim.
 pub const ANSWER_BYTES_MAX: usize = 256 << 10;
@@ -92,13 +92,13 @@ pub const ANSWER_BYTES_MAX: usize = 256 << 10;
 pub const FILE_BYTES_MAX: usize = 64 << 10;
 /// Largest size in bytes of the path of a file.
 pub const PATH_BYTES_MAX: usize = 255;
-/// Most records of a claim.
+/// Maximum number of records of a claim.
 pub const CLAIM_RECORDS_MAX: u64 = 1000;
-/// Most claims of a connection that wait for records.
+/// Maximum number of claims of a connection that wait for records.
 pub const CLAIMS_MAX: usize = 256;
 /// Longest time in milliseconds that a claim may wait for records.
 pub const CLAIM_WAIT_MS_MAX: u64 = 30_000;
-/// Most members in the line of a group.
+/// Maximum number of members in the line of a group.
 pub const GROUP_MEMBERS_MAX: usize = 1000;
 /// Largest size in bytes of the text of a refusal.
 pub const TEXT_BYTES_MAX: usize = 1024;

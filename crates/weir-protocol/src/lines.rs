@@ -16,7 +16,7 @@ pub fn write_outcome(out: &mut Vec<u8>, nonce: u64, run: &OutcomeRun) {
     out.push(b' ');
     put_number(out, u64::from(run.count));
     out.push(b' ');
-    let (commit, again) = match &run.outcome {
+    let (commit, is_replayed) = match &run.outcome {
         Outcome::Committed(commit) => (commit, false),
         Outcome::Replayed(commit) => (commit, true),
         Outcome::Refused { code, expected } => {
@@ -28,7 +28,7 @@ pub fn write_outcome(out: &mut Vec<u8>, nonce: u64, run: &OutcomeRun) {
         }
     };
     out.extend_from_slice(commit.effect.name().as_bytes());
-    if again {
+    if is_replayed {
         out.push(b'*');
     }
     let reason = commit.reason.map_or(0, |code| u64::from(code.number()));
@@ -94,7 +94,7 @@ fn put_detail(out: &mut Vec<u8>, detail: &Detail) {
 }
 
 /// Reads the lines of a COMMITTED: the first nonce of each run, and the run. Ends after the
-/// last line or the first malformed one.
+/// last line or the first malformed line.
 #[derive(Clone, Debug)]
 pub struct OutcomeLines<'a> {
     rest: Option<&'a [u8]>,
@@ -158,7 +158,7 @@ fn outcome(line: &[u8]) -> Option<(u64, OutcomeRun)> {
         return Some((nonce, OutcomeRun { count, outcome }));
     }
     let effect = Effect::of(reason)?;
-    let again = match word.strip_prefix(effect.name().as_bytes())? {
+    let is_replayed = match word.strip_prefix(effect.name().as_bytes())? {
         b"" => false,
         b"*" => true,
         _ => return None,
@@ -167,12 +167,12 @@ fn outcome(line: &[u8]) -> Option<(u64, OutcomeRun)> {
     let records = u32::try_from(records).ok()?;
     let one_by_one = count == 1 || records <= 1;
     let numbered = (records == 0) == (first == 0);
-    let explained = effect == Effect::Valid;
+    let is_valid = effect == Effect::Valid;
     if intention == 0
         || !one_by_one
         || !numbered
-        || (explained && detail != Detail::None)
-        || (!explained && records != 0)
+        || (is_valid && detail != Detail::None)
+        || (!is_valid && records != 0)
     {
         return None;
     }
@@ -186,7 +186,7 @@ fn outcome(line: &[u8]) -> Option<(u64, OutcomeRun)> {
         records,
         fuel,
     };
-    let outcome = if again {
+    let outcome = if is_replayed {
         Outcome::Replayed(commit)
     } else {
         Outcome::Committed(commit)
@@ -208,7 +208,7 @@ fn read_detail(field: &[u8]) -> Option<Detail> {
         let at = rest.iter().position(|&byte| byte == b':')?;
         Some((number(rest.get(..at)?)?, rest.get(at + 1..)?))
     };
-    let told = |bytes: &[u8]| -> Option<Arc<str>> {
+    let bounded_text = |bytes: &[u8]| -> Option<Arc<str>> {
         let text = text(bytes)?;
         (text.len() <= DETAIL_TEXT_BYTES_MAX).then(|| text.into())
     };
@@ -227,13 +227,13 @@ fn read_detail(field: &[u8]) -> Option<Detail> {
             Detail::Trapped(TrapKind::from_number(kind)?)
         }
         b"reject" => {
-            let (code, words) = two()?;
+            let (code, text) = two()?;
             Detail::Rejected {
                 code: u16::try_from(code).ok()?,
-                text: told(words)?,
+                text: bounded_text(text)?,
             }
         }
-        b"text" => Detail::Text(told(rest)?),
+        b"text" => Detail::Text(bounded_text(rest)?),
         _ => return None,
     })
 }

@@ -106,7 +106,7 @@ impl fmt::Debug for Hello<'_> {
 /// `HELLO_OK`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HelloOk<'a> {
-    /// Version of the protocol from here on.
+    /// Version of the protocol after this message.
     pub version: &'a [u8],
     /// Id of the store.
     pub store: [u8; 16],
@@ -120,9 +120,9 @@ pub struct HelloOk<'a> {
     pub failure: &'a [u8],
     /// Next nonce of the session; 0 without a session.
     pub next: u64,
-    /// Most nonces that may be unanswered.
+    /// Maximum number of nonces that may be unanswered.
     pub window: u64,
-    /// Most bytes of write packets that may be unanswered.
+    /// Maximum number of bytes of write packets that may be unanswered.
     pub window_bytes: u64,
     /// Offset of the newest applied intention.
     pub applied: u64,
@@ -151,7 +151,7 @@ pub enum After {
     Tail,
     /// The given number of offsets before the end.
     Last(u64),
-    /// At the first record with this time stamp or a later one, in milliseconds since 1970.
+    /// At the first record with this or a later time stamp, in milliseconds since 1970.
     Time(u64),
     /// The latest value of each key once, then new records.
     Latest,
@@ -216,7 +216,7 @@ pub struct PushdownQuery<'a> {
     pub select: &'a [u8],
     /// Whether each item is checked completely.
     pub strict: bool,
-    /// The treatment of items that are not JSON.
+    /// Treatment of items that are not JSON.
     pub on_bad_item: BadItem,
     /// Whether strings are ordered by UTF-16 code units.
     pub utf16: bool,
@@ -336,7 +336,7 @@ pub struct RefusalMessage<'a> {
     pub at: Option<u64>,
     /// Versions that the server supports, if the client offered none of them.
     pub versions: &'a [u8],
-    /// Sentence for people.
+    /// Text for users.
     pub text: &'a [u8],
 }
 
@@ -460,7 +460,7 @@ pub enum Message<'a> {
         items: &'a [u8],
     },
     /// 5: one intention as text.
-    One(TextWrite<'a>),
+    TextWrite(TextWrite<'a>),
     /// 6: runs of answers, one line each.
     Committed {
         /// The lines; see [`OutcomeLines`](crate::OutcomeLines).
@@ -503,7 +503,7 @@ pub enum Message<'a> {
         /// All records below this offset were read.
         position: u64,
     },
-    /// 7, "Queries": items that are not JSON were left out.
+    /// 7, "Queries": items that are not JSON were omitted.
     Skipped {
         /// Number of items omitted since the last such message.
         count: u64,
@@ -511,7 +511,7 @@ pub enum Message<'a> {
     /// 7, "Queries": requests the progress of the node.
     Applied,
     /// 7, "Queries".
-    AppliedIs {
+    AppliedResponse {
         /// Offset of the newest applied intention.
         applied: u64,
         /// Newest intention up to which all records can be read.
@@ -559,9 +559,9 @@ pub enum Message<'a> {
         topic: &'a str,
         /// Only keys with this prefix.
         prefix: &'a [u8],
-        /// Only keys greater than this one; `None`: from the first key.
+        /// Only keys greater than this key; `None`: from the first key.
         after: Option<&'a [u8]>,
-        /// Most keys to return.
+        /// Maximum number of keys to return.
         limit: u64,
     },
     /// 8: keys with offsets.
@@ -575,9 +575,9 @@ pub enum Message<'a> {
     Topics {
         /// Only names with this prefix.
         prefix: &'a [u8],
-        /// Only names greater than this one; empty: from the first name.
+        /// Only names greater than this name; empty: from the first name.
         after: &'a [u8],
-        /// Most topics to return.
+        /// Maximum number of topics to return.
         limit: u64,
         /// Whether to include destroyed topics.
         dead: bool,
@@ -588,7 +588,7 @@ pub enum Message<'a> {
         topic: &'a str,
     },
     /// 8: lines about topics.
-    TopicsAre {
+    TopicsResponse {
         /// Whether there are more topics.
         more: bool,
         /// See [`TopicLines`](crate::TopicLines).
@@ -600,7 +600,7 @@ pub enum Message<'a> {
         topic: &'a str,
     },
     /// 8.
-    ProgramIs(Option<ProgramAnswer<'a>>),
+    ProgramResponse(Option<ProgramAnswer<'a>>),
     /// 8, "Groups".
     GroupClaim(GroupClaim<'a>),
     /// 8, "Groups".
@@ -616,11 +616,11 @@ pub enum Message<'a> {
     Groups {
         /// Topic name.
         topic: &'a str,
-        /// Only names greater than this one; empty: from the first name.
+        /// Only names greater than this name; empty: from the first name.
         after: &'a str,
     },
     /// 8, "Groups": lines about groups.
-    GroupsAre {
+    GroupsResponse {
         /// Whether there are more groups.
         more: bool,
         /// See [`GroupLines`](crate::GroupLines).
@@ -629,7 +629,7 @@ pub enum Message<'a> {
     /// 8.
     Status,
     /// 8: name and value, one line each.
-    StatusIs {
+    StatusResponse {
         /// See [`StatusLines`](crate::StatusLines).
         lines: &'a [u8],
     },
@@ -639,7 +639,7 @@ pub enum Message<'a> {
         path: &'a str,
     },
     /// 8, "Files of a history": names, one line each.
-    FilesAre {
+    FilesResponse {
         /// The lines.
         lines: &'a [u8],
     },
@@ -649,11 +649,11 @@ pub enum Message<'a> {
         path: &'a str,
         /// First requested byte.
         at: u64,
-        /// Most bytes to return.
+        /// Maximum number of bytes to return.
         bytes: u64,
     },
     /// 8, "Files of a history".
-    FileIs {
+    FileResponse {
         /// Length of the file in bytes; `None` if it does not exist.
         length: Option<u64>,
         /// The requested bytes.
@@ -703,9 +703,9 @@ pub enum Message<'a> {
     Pong,
     /// 9.
     Window {
-        /// Most unanswered nonces.
+        /// Maximum number of unanswered nonces.
         window: u64,
-        /// Most unanswered bytes.
+        /// Maximum number of unanswered bytes.
         window_bytes: u64,
     },
     /// 10.

@@ -13,11 +13,11 @@ use crate::{WINDOW_MAX, WRITES_MAX};
 pub enum Phase {
     /// HELLO has not been answered.
     #[default]
-    Fresh,
+    AwaitingHello,
     /// HELLO was answered: any message except HELLO is accepted.
     Open,
-    /// Nothing more is read.
-    Leaving,
+    /// The server reads no further packets.
+    Closing,
 }
 
 /// The reason for refusing a write.
@@ -47,7 +47,7 @@ impl Default for ServerConnection {
     fn default() -> Self {
         Self {
             deframer: Deframer::before_hello(),
-            phase: Phase::Fresh,
+            phase: Phase::AwaitingHello,
             client: ClientId::NONE,
             expected: 0,
             window: 0,
@@ -88,15 +88,15 @@ impl ServerConnection {
             return Ok(None);
         };
         let Some(packet) = buffer.get(..size) else {
-            unreachable!("a packet that was found lies in the buffer")
+            unreachable!("a packet that was found is in the buffer")
         };
         Ok(Some((self.deframer.read(packet)?, size)))
     }
 
     /// Returns a lower bound of the missing bytes of the current packet; 0 if unknown.
     #[must_use]
-    pub const fn lacks(&self) -> usize {
-        self.deframer.lacks()
+    pub const fn missing_bytes(&self) -> usize {
+        self.deframer.missing_bytes()
     }
 
     /// Returns the number of bytes of the stream before the next packet.
@@ -108,7 +108,7 @@ impl ServerConnection {
     /// Opens the connection when HELLO is answered, with the values of `HELLO_OK`: the
     /// session (or `NONE`), its next nonce, and the credits.
     pub fn open(&mut self, client: ClientId, next: u64, window: u64, window_bytes: usize) {
-        assert!(self.phase == Phase::Fresh, "HELLO is answered once");
+        assert!(self.phase == Phase::AwaitingHello, "HELLO is answered once");
         self.phase = Phase::Open;
         self.client = client;
         self.expected = if client.is_none() { 0 } else { next };
@@ -117,9 +117,9 @@ impl ServerConnection {
         self.deframer.open();
     }
 
-    /// Enters the phase in which nothing more is read.
+    /// Enters the phase [`Closing`](Phase::Closing).
     pub fn leave(&mut self) {
-        self.phase = Phase::Leaving;
+        self.phase = Phase::Closing;
     }
 
     /// Accepts and counts a write of `count` items and `bytes` bytes, whose first nonce is

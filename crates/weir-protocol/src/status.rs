@@ -13,7 +13,7 @@ pub enum StatusValue {
     Text(String),
 }
 
-/// Appends a line, with an LF before it unless it is the first one.
+/// Appends a line. Separates it from the line before it by an LF.
 pub fn write_status(out: &mut Vec<u8>, name: &str, value: &StatusValue) {
     if !out.is_empty() {
         out.push(b'\n');
@@ -26,7 +26,8 @@ pub fn write_status(out: &mut Vec<u8>, name: &str, value: &StatusValue) {
     }
 }
 
-/// A decoded line. Only the caller knows by the name whether the value is a number.
+/// A decoded line. The name determines whether the value is a number, and the caller knows the
+/// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusLine<'a> {
     /// Name of the value.

@@ -29,7 +29,7 @@ struct Case {
     what: String,
     bytes: Vec<u8>,
     hex: Vec<u8>,
-    said: String,
+    expected: String,
 }
 
 fn unescape(line: &str) -> Vec<u8> {
@@ -64,7 +64,7 @@ fn cases(text: &str) -> Vec<Case> {
             what: String::new(),
             bytes: Vec::new(),
             hex: Vec::new(),
-            said: String::new(),
+            expected: String::new(),
         };
         for line in block.lines() {
             if let Some(what) = line.strip_prefix("# ") {
@@ -78,8 +78,8 @@ fn cases(text: &str) -> Vec<Case> {
                     let pair = std::str::from_utf8(pair).unwrap();
                     case.hex.push(u8::from_str_radix(pair, 16).unwrap());
                 }
-            } else if let Some(said) = line.strip_prefix("is: ") {
-                said.clone_into(&mut case.said);
+            } else if let Some(expected) = line.strip_prefix("is: ") {
+                expected.clone_into(&mut case.expected);
             }
         }
         cases.push(case);
@@ -95,7 +95,7 @@ fn name(message: &Message<'_>) -> String {
 }
 
 #[test]
-fn vectors_say_what_each_packet_is() {
+fn packets_of_the_vectors_decode_as_expected() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/native");
     let mut run = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -108,7 +108,7 @@ fn vectors_say_what_each_packet_is() {
                 assert_eq!(size, Some(case.bytes.len()), "{}", case.what);
                 deframer.read(&case.bytes)
             });
-            let said = match read {
+            let actual = match read {
                 Ok(Ok(packet)) => {
                     let mut again = Vec::new();
                     assert!(Encoder::default().encode(&packet, &mut again));
@@ -121,7 +121,7 @@ fn vectors_say_what_each_packet_is() {
                 }
                 Ok(Err(error)) | Err(error) => format!("error: {error}"),
             };
-            assert_eq!(said, case.said, "{}", case.what);
+            assert_eq!(actual, case.expected, "{}", case.what);
         }
     }
     assert!(run >= 20, "{run} vectors");
@@ -156,13 +156,13 @@ fn round(packet: &Packet<'_>) {
 
 proptest! {
     #[test]
-    fn writes_come_back(count in 1..10_000_u32, items in filled(300), tag in "[!-~]{0,64}") {
+    fn writes_round_trip(count in 1..10_000_u32, items in filled(300), tag in "[!-~]{0,64}") {
         let message = Message::Write { count, items: &items };
         round(&Packet::tagged(tag.as_bytes(), message));
     }
 
     #[test]
-    fn text_writes_come_back(
+    fn text_writes_round_trip(
         topic in word(), key in filled(40), value in bytes(200), meta in bytes(30),
         options in bytes(20), nonce in prop::option::of(1_u64..), which in 0..4,
     ) {
@@ -174,11 +174,11 @@ proptest! {
         };
         let expect = Conditions(b"key_offset=7 topic_absent_or=9 key_absent topic_empty");
         let write = TextWrite { topic: &topic, kind, nonce, expect, meta: &meta };
-        round(&Packet::new(Message::One(write)));
+        round(&Packet::new(Message::TextWrite(write)));
     }
 
     #[test]
-    fn hellos_come_back(
+    fn hellos_round_trip(
         client in 1..=255_u8, resume in prop::option::of(1_u64..), window in prop::option::of(any::<u64>()),
         received: bool, store in prop::option::of(any::<[u8; 16]>()), token in bytes(100), agent in "[ -~]{0,60}",
         numbers in any::<[u64; 8]>(), id in any::<[u8; 16]>(),
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn listening_comes_back(
+    fn listening_round_trips(
         topic in word(), numbers in any::<[u64; 4]>(), key in prop::option::of(filled(30)),
         prefix in prop::option::of(filled(30)), kinds in 0..64_u8, which in 0..5, follow: bool,
         reset_earliest: bool, replay_filter: bool, page in prop::collection::vec(any::<u8>(), 49..400),
@@ -232,10 +232,10 @@ proptest! {
             Message::End { position: numbers[0] },
             Message::Skipped { count: numbers[0] },
             Message::Applied,
-            Message::AppliedIs { applied: numbers[0], settled: numbers[1], created: numbers[2], lagging: &page },
+            Message::AppliedResponse { applied: numbers[0], settled: numbers[1], created: numbers[2], lagging: &page },
             Message::Unlisten,
             Message::Status,
-            Message::StatusIs { lines: &page },
+            Message::StatusResponse { lines: &page },
             Message::Compact,
             Message::Compacted { index: numbers[0], bytes_before: numbers[1], bytes_after: numbers[2] },
         ] {
@@ -244,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn refusals_come_back(
+    fn refusals_round_trip(
         number in 0..8_usize, fatal: bool, maybe in any::<[Option<u64>; 9]>(), address in "[ -~]{0,60}",
         text in bytes(200),
     ) {
@@ -259,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn answers_come_back(
+    fn answers_round_trip(
         nonce in 1..u64::MAX / 2, count in 1..100_000_u32, intention in 1..u64::MAX / 2,
         first in 1..u64::MAX / 2, fuel: u64, which in 0..9, text in "\\PC{0,100}", again: bool,
     ) {
@@ -296,7 +296,7 @@ proptest! {
     }
 
     #[test]
-    fn topics_come_back(name in "[A-Za-z0-9_][A-Za-z0-9._-]{0,50}", number: u32, n in any::<[u64; 5]>(), options in bytes(20)) {
+    fn topics_round_trip(name in "[A-Za-z0-9_][A-Za-z0-9._-]{0,50}", number: u32, n in any::<[u64; 5]>(), options in bytes(20)) {
         let topic = TopicLine {
             name: &name, number, incarnation: n[0], first: n[1], last: n[2], keys: n[3], bytes: n[4], options,
         };
@@ -306,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn statuses_come_back(name in "[a-z_]{1,20}", n: u64, words in "\\PC{0,100}") {
+    fn statuses_round_trip(name in "[a-z_]{1,20}", n: u64, words in "\\PC{0,100}") {
         let words = format!("{words}\n\\|\u{7f}");
         let mut lines = Vec::new();
         write_status(&mut lines, &name, &StatusValue::Number(n));
@@ -318,7 +318,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_come_back(
+    fn groups_round_trip(
         topic in word(), group in "[a-z0-9_][a-z0-9._-]{0,50}", member in filled(64), n in any::<[u64; 4]>(),
         max in 1..=1_000_u64, lease_ms in 0..86_400_000_u64, more: bool, data in bytes(300),
     ) {
@@ -331,12 +331,12 @@ proptest! {
         round(&Packet::tagged(b"1", Message::GroupRecords(answer)));
         round(&Packet::tagged(b"1", Message::Group { topic: &topic, group: &group }));
         round(&Packet::tagged(b"1", Message::Groups { topic: &topic, after: &group }));
-        round(&Packet::tagged(b"1", Message::GroupsAre { more, lines: &data }));
+        round(&Packet::tagged(b"1", Message::GroupsResponse { more, lines: &data }));
         prop_assert!(GroupLines::new(&data).count() <= data.len());
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm(bytes in bytes(400)) {
+    fn no_bytes_cause_a_panic(bytes in bytes(400)) {
         let mut deframer = Deframer::default();
         if let Ok(Some(size)) = deframer.find(&bytes) {
             let _ = deframer.read(&bytes[..size]);
@@ -348,7 +348,7 @@ proptest! {
 }
 
 #[test]
-fn the_consistency_of_a_read_comes_back() {
+fn the_consistency_of_a_read_round_trips() {
     let (topic, group, after) = ("t", "g", "");
     let listen = Listen {
         topic,
@@ -411,7 +411,7 @@ fn the_consistency_of_a_read_comes_back() {
 }
 
 #[test]
-fn a_session_sends_again_what_was_not_answered_and_takes_each_answer_once() {
+fn a_session_resends_unanswered_writes_and_accepts_each_answer_once() {
     let hello = |next| HelloOk {
         next,
         window: 100,
@@ -424,7 +424,7 @@ fn a_session_sends_again_what_was_not_answered_and_takes_each_answer_once() {
     client.sent(3, vec![0; 30]);
     client.sent(4, vec![0; 40]);
     assert_eq!(client.answer(5, 2), Ok((0, 2)));
-    assert_eq!(client.answer(8, 1), Err("an answer was left out"));
+    assert_eq!(client.answer(8, 1), Err("an answer is missing"));
     // The connection breaks: nonces 5 and 6 are answered, and the store knows nonces up to
     // 9.
     assert_eq!(client.hello().resume, Some(7));

@@ -298,7 +298,7 @@ impl Remote {
     pub(crate) async fn topic(&self, topic: &str) -> Result<Option<TopicInfo>, StoreError> {
         let bytes = self.request(&Message::Topic { topic }).await?;
         match packet_of(&bytes)?.message {
-            Message::TopicsAre { lines, .. } => Ok(topics_of(lines)?.pop()),
+            Message::TopicsResponse { lines, .. } => Ok(topics_of(lines)?.pop()),
             Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::TopicUnknown) => {
                 Ok(None)
             }
@@ -322,7 +322,7 @@ impl Remote {
                     dead: include_destroyed,
                 })
                 .await?;
-            let Message::TopicsAre { more, lines } = packet_of(&bytes)?.message else {
+            let Message::TopicsResponse { more, lines } = packet_of(&bytes)?.message else {
                 return Err(error_of(&bytes));
             };
             let page = topics_of(lines)?;
@@ -336,7 +336,7 @@ impl Remote {
 
     pub(crate) async fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, StoreError> {
         let bytes = self.request(&Message::Program { topic }).await?;
-        let Message::ProgramIs(program) = packet_of(&bytes)?.message else {
+        let Message::ProgramResponse(program) = packet_of(&bytes)?.message else {
             return Err(error_of(&bytes));
         };
         let Some(program) = program else {
@@ -354,7 +354,7 @@ impl Remote {
 
     pub(crate) async fn status(&self) -> Result<Status, StoreError> {
         let bytes = self.request(&Message::Status).await?;
-        let Message::StatusIs { lines } = packet_of(&bytes)?.message else {
+        let Message::StatusResponse { lines } = packet_of(&bytes)?.message else {
             return Err(error_of(&bytes));
         };
         Status::read(lines).ok_or_else(unexpected)
@@ -409,7 +409,7 @@ impl Remote {
         }
         let bytes = self.request(&Message::Applied).await?;
         match packet_of(&bytes)?.message {
-            Message::AppliedIs {
+            Message::AppliedResponse {
                 applied,
                 settled,
                 created,

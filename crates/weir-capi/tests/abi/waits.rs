@@ -131,12 +131,12 @@ fn listen(mut stream: TcpStream, topic: bool, sender: &Sender<&'static str>) {
                     members += 1;
                     if members == 1 {
                         let (more, lines) = (false, &*line);
-                        answer = Some(Message::GroupsAre { more, lines });
+                        answer = Some(Message::GroupsResponse { more, lines });
                     }
                     "group"
                 }
                 Message::Applied if topic => {
-                    answer = Some(Message::AppliedIs {
+                    answer = Some(Message::AppliedResponse {
                         applied: 2,
                         settled: 2,
                         created: 1,
@@ -146,7 +146,7 @@ fn listen(mut stream: TcpStream, topic: bool, sender: &Sender<&'static str>) {
                 }
                 Message::Topic { .. } if topic => {
                     let (more, lines) = (false, b"t 1 1 1 2 1 10 -".as_slice());
-                    answer = Some(Message::TopicsAre { more, lines });
+                    answer = Some(Message::TopicsResponse { more, lines });
                     "topic"
                 }
                 Message::Empty => "",

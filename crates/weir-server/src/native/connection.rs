@@ -326,7 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let before = self.state.clone();
         let result = match self.state.next(received.unread()) {
             Ok(None) => {
-                let bytes = received.unread().len() + self.state.lacks();
+                let bytes = received.unread().len() + self.state.missing_bytes();
                 let max = self.port.shared.admission.bodies.max();
                 if bytes > max {
                     self.greet();
@@ -421,7 +421,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     .any(|word| word == CHAIN);
                 self.write(tag, *count, items, size, chained).await.into()
             }
-            Message::One(one) => self.write_one(tag, one, size).into(),
+            Message::TextWrite(one) => self.write_one(tag, one, size).into(),
             Message::GroupClaim(claim) => match self.claim(tag, claim, consistency) {
                 Ok(()) => PacketResult::Yes,
                 Err(refused) => PacketResult::Refused(refused),
@@ -501,7 +501,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             refused.encode(tag, &mut self.encoder, &mut bytes);
             self.answers.packet(bytes);
             self.leave(Closing::Plain);
-        } else if matches!(message, Message::Write { .. } | Message::One(_)) {
+        } else if matches!(message, Message::Write { .. } | Message::TextWrite(_)) {
             let mut bytes = Vec::new();
             refused.encode(tag, &mut self.encoder, &mut bytes);
             self.answers.packet(bytes);
@@ -724,7 +724,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Reads the available bytes; false if the stream is broken.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        let lacks = self.state.lacks();
+        let lacks = self.state.missing_bytes();
         let Some(received) = &mut self.received else {
             return Poll::Ready(false);
         };

@@ -79,7 +79,7 @@ impl ProgressMarks {
         self.is_new = false;
         self.sent = sent;
         let lagging = lagging.join(&b'\n');
-        let message = Message::AppliedIs {
+        let message = Message::AppliedResponse {
             applied: mark.applied.0,
             settled: mark.settled.0,
             created: mark.created.0,

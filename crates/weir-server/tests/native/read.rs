@@ -176,7 +176,7 @@ fn topics_are_listed_in_pages() {
             dead: false,
         }));
         let got = peer.next().unwrap();
-        let Message::TopicsAre { more, lines } = got.packet().message else {
+        let Message::TopicsResponse { more, lines } = got.packet().message else {
             panic!("{:?}", got.packet().message);
         };
         names.extend(TopicLines::new(lines).map(|line| line.unwrap().name.to_owned()));
@@ -196,7 +196,7 @@ fn a_status_is_lines_of_names_and_values() {
     let mut peer = world.plain();
     peer.send(&Packet::tagged(b"s", Message::Status));
     let got = peer.next().unwrap();
-    let Message::StatusIs { lines } = got.packet().message else {
+    let Message::StatusResponse { lines } = got.packet().message else {
         panic!("{:?}", got.packet().message);
     };
     let text = std::str::from_utf8(lines).unwrap();

@@ -190,7 +190,7 @@ fn a_value_of_sixteen_megabytes_goes_in_and_out() {
         expect: weir_protocol::Conditions::default(),
         meta: b"",
     };
-    peer.send(&Packet::new(Message::One(one)));
+    peer.send(&Packet::new(Message::TextWrite(one)));
     assert_eq!(effects(&peer.answers(1)), [Effect::Valid]);
     let get = Message::Get {
         topic: "t",

@@ -111,7 +111,7 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                     }
                 }
                 (Message::Applied, Script::Deaf(true) | Script::Lagging(_)) => {
-                    let answer = Message::AppliedIs {
+                    let answer = Message::AppliedResponse {
                         applied: 2,
                         settled: 2,
                         created: 1,
@@ -122,7 +122,7 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                 (Message::Topic { topic }, Script::Deaf(true) | Script::Lagging(_)) => {
                     let line = format!("{topic} 1 1 1 2 1 10 -");
                     let (more, lines) = (false, line.as_bytes());
-                    let answer = Message::TopicsAre { more, lines };
+                    let answer = Message::TopicsResponse { more, lines };
                     say(&mut stream, &Packet::tagged(packet.tag, answer));
                 }
                 (Message::Empty, _) | (_, Script::Deaf(_) | Script::Lagging(_)) => {}

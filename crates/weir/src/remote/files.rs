@@ -45,7 +45,7 @@ impl RemoteDisk {
 impl Remote {
     fn file_names(&self, path: &str) -> Result<Vec<String>, StoreError> {
         let bytes = block_on(self.request(&Message::Files { path }))?;
-        let Message::FilesAre { lines } = packet_of(&bytes)?.message else {
+        let Message::FilesResponse { lines } = packet_of(&bytes)?.message else {
             return Err(error_of(&bytes));
         };
         let lines = String::from_utf8_lossy(lines);
@@ -58,7 +58,7 @@ impl Remote {
         let answer = block_on(self.request(&Message::File { path, at, bytes }));
         let answer = answer.map_err(io::Error::other)?;
         let packet = packet_of(&answer).map_err(io::Error::other)?;
-        let Message::FileIs { length, part } = packet.message else {
+        let Message::FileResponse { length, part } = packet.message else {
             return Err(io::Error::other(error_of(&answer)));
         };
         let length = length.ok_or(io::ErrorKind::NotFound)?;

@@ -27,7 +27,7 @@ impl Remote {
         }
         let bytes = block_on(self.request(&Message::Group { topic, group }))?;
         match packet_of(&bytes)?.message {
-            Message::GroupsAre { lines, .. } => Ok(infos(topic, lines)?.pop()),
+            Message::GroupsResponse { lines, .. } => Ok(infos(topic, lines)?.pop()),
             Message::Refusal(refusal) => match refusal.code() {
                 Some(ErrorCode::GroupUnknown | ErrorCode::TopicUnknown) => Ok(None),
                 _ => Err(refused(&refusal)),
@@ -43,7 +43,7 @@ impl Remote {
             let after = after.as_str();
             let bytes = block_on(self.request(&Message::Groups { topic, after }))?;
             let (more, lines) = match packet_of(&bytes)?.message {
-                Message::GroupsAre { more, lines } => (more, lines),
+                Message::GroupsResponse { more, lines } => (more, lines),
                 Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::TopicUnknown) => {
                     let name = topic.to_owned();
                     return Err(StoreError::TopicUnknown { name });

@@ -204,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut lines = Vec::new();
         write_group(&mut lines, &line(&info));
         let more = false;
-        let message = Message::GroupsAre {
+        let message = Message::GroupsResponse {
             more,
             lines: &lines,
         };
@@ -235,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             write_group(&mut lines, &line(info));
         }
-        let message = Message::GroupsAre {
+        let message = Message::GroupsResponse {
             more,
             lines: &lines,
         };

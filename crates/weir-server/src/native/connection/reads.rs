@@ -104,7 +104,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.may(Right::Admin, "")?;
                 let shared = Arc::clone(&self.port.shared);
                 let lines = self.blocking(move |_| Ok(status_lines(&shared))).await?;
-                self.send(&Packet::tagged(tag, Message::StatusIs { lines: &lines }));
+                self.send(&Packet::tagged(
+                    tag,
+                    Message::StatusResponse { lines: &lines },
+                ));
             }
             Message::Files { .. } | Message::File { .. } => self.history(tag, message).await?,
             Message::Compact => {
@@ -144,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let lines = names.join("\n");
                 let lines = lines.as_bytes();
                 drop(permit);
-                self.send(&Packet::tagged(tag, Message::FilesAre { lines }));
+                self.send(&Packet::tagged(tag, Message::FilesResponse { lines }));
             }
             Message::File { path, at, bytes } => {
                 let path = self.history_path(path, at)?;
@@ -156,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let (length, part) =
                     part.map_or((None, Vec::new()), |(length, part)| (Some(length), part));
                 let part = part.as_slice();
-                self.send(&Packet::tagged(tag, Message::FileIs { length, part }));
+                self.send(&Packet::tagged(tag, Message::FileResponse { length, part }));
             }
             _ => return Err(Refused::plain(ErrorCode::Unsupported)),
         }
@@ -499,7 +502,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn lines(&mut self, tag: &[u8], more: bool, lines: &[u8]) {
-        self.send(&Packet::tagged(tag, Message::TopicsAre { more, lines }));
+        self.send(&Packet::tagged(
+            tag,
+            Message::TopicsResponse { more, lines },
+        ));
     }
 
     fn program(&mut self, tag: &[u8], topic: &str) -> Result<(), Refused> {
@@ -516,7 +522,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             bytes: program.state_bytes,
             counts: program.counts,
         });
-        self.send(&Packet::tagged(tag, Message::ProgramIs(answer)));
+        self.send(&Packet::tagged(tag, Message::ProgramResponse(answer)));
         Ok(())
     }
 }
@@ -525,7 +531,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 pub(super) fn applied<'a>(store: &Store, lagging: &'a [u8]) -> Message<'a> {
     // Each value is read after the one before, so it can only be ahead of it.
     let settled = store.applied().0;
-    Message::AppliedIs {
+    Message::AppliedResponse {
         applied: store.applied().0,
         settled,
         created: store.newest_topic().0,

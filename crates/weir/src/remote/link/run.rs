@@ -489,7 +489,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             window,
             window_bytes,
         } => state.writes.credit(*window, *window_bytes),
-        Message::AppliedIs {
+        Message::AppliedResponse {
             settled,
             created,
             lagging,
