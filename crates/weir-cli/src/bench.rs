@@ -19,7 +19,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use weir::{Durability, ErrorCode, SOCKET_FILE, Weir};
+use weir::{ErrorCode, SOCKET_FILE, Weir};
 
 use self::histogram::Histogram;
 use crate::caller::Caller;
@@ -27,6 +27,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Where};
 use crate::report::{Failure, FailureContext};
+use crate::settings::durability_text;
 
 /// Maximum number of clients in one run.
 const CLIENTS_MAX: u64 = 1024;
@@ -253,10 +254,8 @@ pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
         Verb::Workload(args) => workload::run(&bench, args)?,
     };
     let level = weir.durability();
-    let level = match level.failed(|| "cannot ask for the durability".to_owned())? {
-        Durability::Interval(time) => format!("interval:{}", time.as_millis()),
-        level => level.name().to_owned(),
-    };
+    let level = level.failed(|| "cannot read the durability".to_owned())?;
+    let level = durability_text(level);
     let complete = !interrupt.is_requested();
     for measured in &measured {
         row(&mut out, caller, measured, &level, complete)?;

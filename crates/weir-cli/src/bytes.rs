@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_has_the_published_vectors_and_comes_back() {
+    fn base64_matches_the_published_vectors_and_round_trips() {
         let vectors = [
             "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy",
         ];
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_embedded_only_if_its_bytes_come_back() {
+    fn a_value_is_embedded_only_if_its_bytes_are_unchanged() {
         let check = |bytes: &[u8], expect: &str| assert_eq!(json_value(bytes), expect);
         check(br#"{"a": 1.50}"#, r#""value":{"a": 1.50}"#);
         check(b" 1", r#""text":" 1""#);

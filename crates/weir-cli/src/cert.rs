@@ -137,8 +137,8 @@ pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> 
             let Some(out) = caller.style.open(Shape::One, FIELDS)? else {
                 return Ok(ExitCode::SUCCESS);
             };
-            let made = authority::make(dir, name, *expires)?;
-            print(out, &made)?;
+            let certificate = authority::create(dir, name, *expires)?;
+            print(out, &certificate)?;
             report::note(
                 caller.quiet,
                 &format!(
@@ -158,22 +158,22 @@ pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> 
             let Some(out) = caller.style.open(Shape::One, FIELDS)? else {
                 return Ok(ExitCode::SUCCESS);
             };
-            let made = authority::issue(ca, names, *purpose, *expires)?;
-            print(out, &made)?;
-            let key = made.with_extension("key");
-            let (made, key) = (made.display(), key.display());
+            let certificate = authority::issue(ca, names, *purpose, *expires)?;
+            print(out, &certificate)?;
+            let key = certificate.with_extension("key");
+            let (certificate, key) = (certificate.display(), key.display());
             let first = names.first().map_or("", String::as_str);
             let next = match purpose {
                 Purpose::Client => format!(
                     "next: add `[[certificate]]` with `name = \"{first}\"` to the file of \
-                     identities; the client uses {made} with {key}"
+                     identities; the client uses {certificate} with {key}"
                 ),
                 Purpose::Node => format!(
-                    "next: `weir serve --peer-cert {made} --peer-key {key} --peer-ca {}`",
+                    "next: `weir serve --peer-cert {certificate} --peer-key {key} --peer-ca {}`",
                     ca.join("ca.pem").display()
                 ),
                 Purpose::Server => format!(
-                    "next: `weir serve --tls-cert {made} --tls-key {key}`; clients must trust {}",
+                    "next: `weir serve --tls-cert {certificate} --tls-key {key}`; clients must trust {}",
                     ca.join("ca.pem").display()
                 ),
             };

@@ -26,18 +26,18 @@ use crate::settings::{self, Flags, Settings};
 /// The text that `weir` prints without arguments.
 const WELCOME: &str = "\
 weir keeps structured messages: an event store in a directory, nothing to install or start.
-Write to a topic, and the answer comes when the record is safe on disk.
+Write to a topic: the verdict arrives when the record is safe on disk.
 
 Try these:
   weir demo                                  the whole tour on real data, in a minute
-  weir put orders '{\"id\":1}' --key 1         write a record; the topic is made as needed
+  weir put orders '{\"id\":1}' --key 1         write a record; creates the topic if needed
   weir get orders --key 1                    read it back
   weir tail orders                           all records of a topic, in order
   weir import data.ndjson --topic things --key '$.id'
                                              load a file; safe to interrupt and repeat
 
 Where: a directory or a server, by `--at DIR`, `--at weir://HOST`, WEIR_AT or `weir context`;
-       else ./weir-data. `weir serve` makes a server.
+       else ./weir-data. `weir serve` starts a server.
 More:  `weir help` lists all commands, `weir help COMMAND` explains one with examples,
        `weir help E104` explains an error, `weir help exit` the exit codes,
        `weir help guide` lists the guides, `weir man DIR` writes the manual pages.
@@ -146,7 +146,7 @@ enum Command {
     Topic(With<crate::topic::TopicArgs>),
     /// Share a topic between readers: work queues and durable positions
     Group(With<crate::group::GroupArgs>),
-    /// Check, test and install the programs that judge the writes of a topic
+    /// Check, test and install the programs that validate the writes of a topic
     Program(With<crate::program::ProgramArgs>),
     /// Show the main features on real data, in a minute
     Demo(With<crate::demo::DemoArgs>),
@@ -290,10 +290,10 @@ fn joined(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = "";
     for (at, line) in text.lines().enumerate() {
-        let goes_on = before.chars().count() >= WRAPPED_CHARS && !before.starts_with(' ');
+        let continues = before.chars().count() >= WRAPPED_CHARS && !before.starts_with(' ');
         if at > 0 {
             let is_text = !line.is_empty() && !line.starts_with([' ', '-']);
-            out.push(if goes_on && is_text { ' ' } else { '\n' });
+            out.push(if continues && is_text { ' ' } else { '\n' });
         }
         out.push_str(line);
         before = line;

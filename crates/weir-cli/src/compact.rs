@@ -11,10 +11,10 @@ use crate::report::FailureContext;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Removes the records that newer ones of the same key have replaced, in each topic with
-compaction=latest (in one topic if TOPIC is given), and without TOPIC then also the log, after a
-snapshot. Offsets stay as they are; removed records leave holes. Afterwards the topic segments are the
-only copy of the records of that part of the log: back up first if there is no backup.
+Removes records that a newer record of the same key has replaced: in TOPIC, or without TOPIC in each
+topic with compaction=latest. Without TOPIC, then writes a snapshot and removes the log before it: the
+topic segments become the only copy of those records. Back up the store first if there is no backup.
+Offsets do not change; removed records leave gaps.
 
 At a server this needs the right `admin`; TOPIC needs the files of the store.
 
@@ -40,14 +40,18 @@ pub(crate) const FIELDS: &[Field] = &[
 /// Fields of the compaction of a topic.
 pub(crate) const TOPIC_FIELDS: &[Field] = &[
     field("name", "text", "name of the topic"),
-    field("records_before", "number", "records that were there"),
-    field("records_after", "number", "records that stay"),
+    field("records_before", "number", "records before the compaction"),
+    field("records_after", "number", "records after the compaction"),
     field(
         "bytes_before",
         "number",
-        "bytes of records that were there, as stored",
+        "bytes of records before the compaction, as stored",
     ),
-    field("bytes_after", "number", "bytes of records that stay"),
+    field(
+        "bytes_after",
+        "number",
+        "bytes of records after the compaction",
+    ),
 ];
 
 /// Runs `weir compact`.
@@ -78,8 +82,8 @@ fn topic(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
         caller,
         Access::Change,
         "weir compact TOPIC",
-        "`weir compact` works at a server, for all topics; or run it where the files are, with \
-         `--at DIR`, while nothing serves them",
+        "`weir compact` without TOPIC works at a server; or stop the server, then run the command \
+         on its machine with `--at DIR`",
     )?;
     let failed = || format!("cannot compact {name}");
     weir.topic(name).failed(failed)?;

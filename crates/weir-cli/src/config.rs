@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir::{Durability, ErrorCode};
+use weir::ErrorCode;
 
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Failure, FailureContext, note};
-use crate::settings::Settings;
+use crate::settings::{Settings, durability_text};
 
 /// The text that `create` writes: every key with its default, commented out.
 const TEMPLATE: &str = "\
@@ -120,10 +120,7 @@ fn show(caller: &Caller) -> anyhow::Result<()> {
         durability,
         ..
     } = &caller.settings;
-    let level = match durability.value {
-        Durability::Interval(time) => format!("interval:{}", time.as_millis()),
-        level => level.name().to_owned(),
-    };
+    let level = durability_text(durability.value);
     let format = output.value.map(|format| format.name().to_owned());
     let rows = [
         ("at", Some(at.value.clone()), &at.origin),

@@ -11,7 +11,7 @@ pub(crate) fn confirm(noun: &str, name: &str) -> anyhow::Result<()> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Err(usage(&format!(
-            "give --yes to remove a {noun} without a question"
+            "give --yes to remove a {noun} without confirmation"
         )));
     }
     let mut terminal = std::io::stderr();

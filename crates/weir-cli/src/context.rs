@@ -142,7 +142,7 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
                     .into());
             }
             let context = Context {
-                at: whole_place(place)?,
+                at: absolute_place(place)?,
                 output: None,
                 credentials: Credentials::default(),
                 others: toml::Table::new(),
@@ -160,7 +160,7 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
             let mut contexts = Contexts::load()?;
             let mut context = contexts.get(name)?.clone();
             if let Some(place) = place {
-                context.at = whole_place(place)?;
+                context.at = absolute_place(place)?;
             }
             let context = with_options(caller, context, options)?;
             let shown = context.at.clone();
@@ -173,7 +173,7 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
             let name = match name.as_deref() {
                 Some("-") if contexts.previous.is_none() => {
                     return Err(usage(
-                        "no context was in use before this one; --none leaves it",
+                        "there is no previous context; --none selects no context",
                     ));
                 }
                 Some("-") => contexts.previous.clone(),
@@ -195,23 +195,23 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
                 slot.take_if(|current| current == name);
             }
             contexts.save()?;
-            note(caller.quiet, &format!("context {name} is forgotten"));
+            note(caller.quiet, &format!("context {name} is removed"));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Makes the paths of a place absolute, so that it does not depend on the current directory.
-fn whole_place(place: &str) -> anyhow::Result<String> {
-    let whole = |path: &str| {
-        let path = std::path::absolute(path).failed(|| format!("cannot name {path}"))?;
+fn absolute_place(place: &str) -> anyhow::Result<String> {
+    let absolute = |path: &str| {
+        let path = std::path::absolute(path).failed(|| format!("cannot resolve {path}"))?;
         anyhow::Ok(path.display().to_string())
     };
     Ok(match place.strip_prefix("unix:") {
-        Some(path) => format!("unix:{}", whole(path)?),
+        Some(path) => format!("unix:{}", absolute(path)?),
         None => match place::parse(place)? {
             Where::Server(url) => url.to_owned(),
-            Where::Directory(path) => whole(path)?,
+            Where::Directory(path) => absolute(path)?,
         },
     })
 }
@@ -245,8 +245,8 @@ fn show(caller: &Caller, verb: &Verb) -> anyhow::Result<()> {
             let missing = || Failure::new(ErrorCode::NotAStore, "there is no current context");
             Some(contexts.current.clone().ok_or_else(|| {
                 missing()
-                    .because("none was chosen")
-                    .advise("choose one with `weir context use NAME`")
+                    .because("no context is selected")
+                    .advise("select one with `weir context use NAME`")
             })?)
         }
         _ => None,

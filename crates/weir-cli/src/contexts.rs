@@ -84,7 +84,7 @@ impl Contexts {
 
     /// Warns once about keys that this version does not know.
     fn warn(&self, path: &Path) {
-        static SAID: Once = Once::new();
+        static WARNED: Once = Once::new();
         let inside = self.by_name.iter();
         let inside = inside.flat_map(|(name, context)| {
             let keys = context.others.keys();
@@ -92,7 +92,7 @@ impl Contexts {
         });
         let unknown: Vec<String> = self.others.keys().cloned().chain(inside).collect();
         if !unknown.is_empty() {
-            SAID.call_once(|| {
+            WARNED.call_once(|| {
                 let keys = unknown.join(", ");
                 note(
                     false,

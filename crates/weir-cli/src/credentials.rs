@@ -152,17 +152,17 @@ impl Credentials {
 
     /// Makes all paths absolute.
     pub(crate) fn absolute(&self) -> anyhow::Result<Self> {
-        let whole = |path: &Option<PathBuf>| {
+        let absolute = |path: &Option<PathBuf>| {
             let path = path.as_ref().map(std::path::absolute);
             path.transpose()
-                .failed(|| "cannot name the file".to_owned())
+                .failed(|| "cannot resolve the path of the file".to_owned())
         };
         Ok(Self {
-            token_file: whole(&self.token_file)?,
+            token_file: absolute(&self.token_file)?,
             token_env: self.token_env.clone(),
-            server_ca: whole(&self.server_ca)?,
-            client_cert: whole(&self.client_cert)?,
-            client_key: whole(&self.client_key)?,
+            server_ca: absolute(&self.server_ca)?,
+            client_cert: absolute(&self.client_cert)?,
+            client_key: absolute(&self.client_key)?,
         })
     }
 }

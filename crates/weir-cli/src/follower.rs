@@ -31,7 +31,7 @@ pub(crate) const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
 const TEXT_BYTES_MAX: u64 = 1024;
 /// Start of the line.
 const READ: &str = "read=";
-/// Checks that find the text of a working follower, before that follower counts as dead.
+/// Checks that find the text of a working follower, before that follower counts as crashed.
 const WRITING_CHECKS_MAX: u32 = 10;
 /// Checks that find an empty file, to which a follower may be about to write.
 const EMPTY_CHECKS_MAX: u32 = 1;
@@ -65,8 +65,9 @@ impl FollowerProgress {
         }
     }
 
-    /// Notes that everything in the open store was read. The returned mark must be left after the
-    /// store is closed. Without it, each other follower opens the store once in vain.
+    /// Notes that everything in the open store was read. The caller must write the returned mark
+    /// after the store is closed. Without it, each other follower opens the store once and finds
+    /// nothing new.
     pub(crate) fn read(&mut self, weir: &Weir) -> Option<PendingReadMark> {
         let store = weir.local()?;
         let read = store.applied().0;
@@ -86,16 +87,16 @@ impl FollowerProgress {
         })
     }
 
-    /// Whether to leave the store closed: the lock file proves that nothing was written since the
-    /// last read, or a follower may be about to write that proof.
+    /// Whether an open would find nothing new: the lock file proves that nothing was written since
+    /// the last read, or a follower may be about to write that proof.
     pub(crate) fn may_skip_open(&mut self) -> bool {
         let mut text = String::new();
         let file = File::open(&self.lock);
         let read = file.and_then(|file| file.take(TEXT_BYTES_MAX).read_to_string(&mut text));
-        let checks_max = match left(&text) {
-            Some(left) => {
+        let checks_max = match read_mark(&text) {
+            Some(mark) => {
                 self.waited = 0;
-                return Some(left) == self.read;
+                return Some(mark) == self.read;
             }
             None if read.is_err() => 0,
             None if text.is_empty() => EMPTY_CHECKS_MAX,
@@ -110,7 +111,7 @@ impl FollowerProgress {
 
 impl PendingReadMark {
     /// Writes the line, unless another process has or had the store open since.
-    pub(crate) fn leave(mut self) {
+    pub(crate) fn write(mut self) {
         // The only change is the end of this follower's own open.
         let ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
             && changes(&self.changes) == Some(1);
@@ -173,8 +174,8 @@ fn is_follower(text: &str) -> bool {
     lines.any(|line| line.strip_prefix("program=") == Some(FOLLOWER))
 }
 
-/// The number that a follower left; `None` if another process opened the store later.
-fn left(text: &str) -> Option<u64> {
+/// The number that a follower wrote; `None` if another process opened the store later.
+fn read_mark(text: &str) -> Option<u64> {
     // A line without its end is incomplete.
     text.strip_suffix('\n')?.strip_prefix(READ)?.parse().ok()
 }
@@ -185,18 +186,18 @@ mod tests {
     use super::{EMPTY_CHECKS_MAX, FOLLOWER, FollowerProgress, WRITING_CHECKS_MAX};
 
     #[test]
-    fn only_a_whole_line_counts_and_no_wait_is_for_ever() {
+    fn only_a_complete_line_skips_an_open_and_each_wait_is_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let mut watch = FollowerProgress::new(dir.path());
         watch.read = Some(3);
-        let mut quiet = |text: &str| {
+        let mut skips = |text: &str| {
             std::fs::write(dir.path().join("LOCK"), text).unwrap();
             watch.may_skip_open()
         };
-        assert!(quiet("read=3\n"));
+        assert!(skips("read=3\n"));
         let writer = "pid=7\nprogram=weir\nstarted=1\n";
         for other in ["read=4\n", "read=3", "read=\n", "read=x\n", "\n", writer] {
-            assert!(!quiet(other), "{other}");
+            assert!(!skips(other), "{other}");
         }
         let follower = format!("pid=7\nprogram={FOLLOWER}\nstarted=1\n");
         for (text, looks) in [
@@ -205,15 +206,15 @@ mod tests {
         ] {
             for round in 0..2 {
                 for look in 0..looks {
-                    assert!(quiet(text), "{text} {round} {look}");
+                    assert!(skips(text), "{text} {round} {look}");
                 }
-                assert!(!quiet(text), "{text} {round}");
+                assert!(!skips(text), "{text} {round}");
             }
         }
     }
 
     #[test]
-    fn a_line_is_left_only_when_nobody_came_between() {
+    fn a_line_is_written_only_if_no_process_opened_the_store_since() {
         let dir = tempfile::tempdir().unwrap();
         let open = || weir::Weir::open(dir.path()).unwrap();
         let text = || std::fs::read_to_string(dir.path().join("LOCK")).unwrap();
@@ -222,20 +223,20 @@ mod tests {
         weir.topic("t").unwrap().ensure().unwrap();
         let line = watch.read(&weir).unwrap();
         weir.close().unwrap();
-        line.leave();
+        line.write();
         assert_eq!(text(), "read=1\n");
         assert!(watch.may_skip_open());
         let weir = open();
         let line = watch.read(&weir).unwrap();
         weir.close().unwrap();
         open().close().unwrap();
-        line.leave();
+        line.write();
         assert_eq!(text(), "", "another had it");
         let weir = open();
         let line = watch.read(&weir).unwrap();
         weir.close().unwrap();
         let weir = open();
-        line.leave();
+        line.write();
         assert!(text().starts_with("pid="), "another has it");
         weir.close().unwrap();
     }

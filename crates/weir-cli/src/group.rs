@@ -104,7 +104,8 @@ Examples:
     },
     /// Claim records; a record is delivered again if its lease ends without an acknowledgement
     #[command(after_long_help = "\
-Prints a line for each record. `weir group ack` and `nack` need the number in the field `claim`.
+Prints a line for each record. `weir group ack` and `nack` need the number in the field `claim`. One
+call claims at most 10,000 records, or 1,000 at a server.
 
 Examples:
   weir put jobs x && weir group create jobs work && weir group claim jobs work
@@ -120,7 +121,7 @@ Examples:
         /// Name of the member
         #[arg(long, default_value = MEMBER, value_name = "NAME")]
         member: String,
-        /// Lease of the records [default: lease of the group]
+        /// Lease of the records, at most 24h [default: lease of the group]
         #[arg(long, value_parser = settings::duration, value_name = "TIME")]
         lease: Option<Duration>,
     },
@@ -137,8 +138,8 @@ Examples:
         weir put j y && weir group claim j w && weir group nack j w 2 --claim 7 --delay 1m")]
     Nack {
         #[command(flatten)]
-        taken: ClaimedRecords,
-        /// Delay before the records can be claimed again
+        records: ClaimedRecords,
+        /// Delay before the records can be claimed again, at most 24h
         #[arg(long, default_value = "0s", value_parser = settings::duration, value_name = "TIME")]
         delay: Duration,
         /// Reason, which a dead letter of the record contains
@@ -324,7 +325,7 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
             setup.pending_max = options.pending_max.unwrap_or(setup.pending_max);
             setup.dead_letters = options.dead_letters.as_deref().unwrap_or_default();
             step(caller, topic, group, |handle, _| {
-                setup.start = done_before(handle, options.from)?;
+                setup.start = offset_before(handle, options.from)?;
                 Ok(GroupStep::Open(setup))
             })
         }
@@ -337,10 +338,10 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
             member,
             lease,
         } => claim(caller, (topic, group), *max, member, *lease),
-        Verb::Ack(taken) => {
-            let offsets = sorted(&taken.offsets);
-            let claim = taken.claim;
-            step(caller, &taken.topic, &taken.group, |_, info| {
+        Verb::Ack(records) => {
+            let offsets = sorted(&records.offsets);
+            let claim = records.claim;
+            step(caller, &records.topic, &records.group, |_, info| {
                 // In an exclusive group, the claim number is that of the ownership.
                 if info.is_some_and(|info| info.mode == GroupMode::Exclusive) {
                     let offset = offsets.last().copied().unwrap_or(0);
@@ -352,14 +353,14 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
             })
         }
         Verb::Nack {
-            taken,
+            records,
             delay,
             reason,
         } => {
-            let offsets = sorted(&taken.offsets);
-            step(caller, &taken.topic, &taken.group, |_, _| {
+            let offsets = sorted(&records.offsets);
+            step(caller, &records.topic, &records.group, |_, _| {
                 Ok(GroupStep::Nack {
-                    claim: taken.claim,
+                    claim: records.claim,
                     delay_ms: millis(*delay),
                     reason,
                     offsets: GroupOffsets::Plain(&offsets),
@@ -367,7 +368,7 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
             })
         }
         Verb::Reset { topic, group, to } => step(caller, topic, group, |handle, _| {
-            let offset = done_before(handle, *to)?;
+            let offset = offset_before(handle, *to)?;
             Ok(GroupStep::Reset { offset })
         }),
         Verb::Rm { topic, group, yes } => {
@@ -379,9 +380,9 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
     }
 }
 
-/// The offset of the last record before the position `from`: the group counts all records up to
-/// that offset as done.
-fn done_before(topic: &Topic, from: ReadFrom) -> anyhow::Result<u64> {
+/// The offset of the last record before the position `from`. The group counts all records up to
+/// that offset as acknowledged.
+fn offset_before(topic: &Topic, from: ReadFrom) -> anyhow::Result<u64> {
     let failed = || format!("cannot read {}", topic.name());
     Ok(topic.offset_before(from).failed(failed)?.0)
 }
@@ -500,10 +501,11 @@ pub(crate) enum Until {
     /// At the end of the topic. Joins the group only if there are records to read.
     EndIfAny,
     /// Never.
-    Ever,
+    Never,
 }
 
-/// `weir tail --group`: prints the records that the group has not done, and acknowledges them.
+/// `weir tail --group`: prints the records that the group has not acknowledged, and acknowledges
+/// them.
 /// Returns the number of records.
 pub(crate) fn tail(
     weir: &Weir,
@@ -512,12 +514,12 @@ pub(crate) fn tail(
     until: Until,
     out: &mut Output,
 ) -> anyhow::Result<u64> {
-    let follow = until == Until::Ever;
+    let follow = until == Until::Never;
     let failed = || format!("cannot read {topic} as group {group}");
     let handle = weir.topic(topic).failed(failed)?;
-    let known = handle.group_info(group).failed(failed)?;
-    let done = known.as_ref().is_some_and(|known| known.lag == 0);
-    if let Some(other) = known.filter(|known| known.mode != GroupMode::Exclusive) {
+    let info = handle.group_info(group).failed(failed)?;
+    let is_at_end = info.as_ref().is_some_and(|info| info.lag == 0);
+    if let Some(other) = info.filter(|info| info.mode != GroupMode::Exclusive) {
         let why = format!(
             "the mode of the group is {}, but `weir tail` needs an exclusive group",
             other.mode.name()
@@ -529,7 +531,7 @@ pub(crate) fn tail(
         let failure = Failure::new(ErrorCode::GroupMode, failed());
         return Err(failure.because(why).advise(advice).into());
     }
-    if done && until == Until::EndIfAny {
+    if is_at_end && until == Until::EndIfAny {
         // A join is written to the log, and would wake all followers.
         return Ok(0);
     }

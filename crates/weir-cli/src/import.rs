@@ -1,11 +1,11 @@
 //! `weir import`: writes many values from a file, each exactly once.
 //!
 //! A file is imported under its own session. The client id is derived from the store, the topic,
-//! the life of the topic, the path, and the options that determine keys and values. The nonce of an
-//! item is its number among the usable items of the file. The next run resumes a run that ended in
-//! any way: the store returns the last executed nonce, and returns the stored verdict of an item
-//! that is sent again. The fingerprint of each item is a hash over all items up to it. Sending the
-//! last executed item again proves that no item before it has changed.
+//! the incarnation of the topic, the path, and the options that determine keys and values. The nonce
+//! of an item is its number among the usable items of the file. The next run resumes a run that
+//! ended in any way: the store returns the last executed nonce, and returns the stored verdict of an
+//! item that is sent again. The fingerprint of each item is a hash over all items up to it. Sending
+//! the last executed item again proves that no item before it has changed.
 //!
 //! The first Ctrl-C ends the reading; the items already read are written and counted. A second
 //! Ctrl-C, or a kill, ends the process at once and needs no cleanup.
@@ -147,11 +147,11 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     interrupt.watch().failed(no_signals)?;
     ensure(caller, &weir, &args.topic, args.no_create)?;
     let sender = Sender::new(&weir, args, source.identity())?;
-    let going_on = sender.last();
-    if going_on > 0 {
+    let imported_before = sender.last();
+    if imported_before > 0 {
         note(
             caller.quiet,
-            &format!("resuming after {going_on} items that earlier runs imported"),
+            &format!("resuming after {imported_before} items that earlier runs imported"),
         );
     }
     let validator = ItemValidator::new(args, caller, sender.name());
@@ -172,7 +172,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
             _ => error,
         }
     });
-    // A failed write is reported first, even if nobody reads the output.
+    // A failed write is reported first, even if standard output is closed.
     written.and(read).and(closed)?;
     if counts.rejected > 0 && !args.accept_invalid {
         return Ok(ExitCode::from(verdict::NOT_VALID));

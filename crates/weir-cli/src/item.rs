@@ -223,11 +223,11 @@ impl Items {
     /// Adds the write of a line. The error is the reason why it is invalid.
     pub(crate) fn item(&mut self, item: &Item<'_>) -> Result<(), String> {
         let kind = item.kind()?;
-        let bad = |name: &str| format!("{name}64 is not base64, or stands beside {name}");
+        let bad = |name: &str| format!("{name}64 is not base64, or is given together with {name}");
         let key = bytes::unjson(item.key.as_deref(), item.key64.as_deref());
         let key = key.ok_or_else(|| bad("key"))?;
         if key.is_empty() && (item.key.is_some() || item.key64.is_some()) {
-            return Err("the key is empty; leave it out for a record without key".to_owned());
+            return Err("the key is empty; omit it for a record without key".to_owned());
         }
         let meta = bytes::unjson(item.meta.as_deref(), item.meta64.as_deref());
         let meta = meta.ok_or_else(|| bad("meta"))?;
@@ -351,7 +351,7 @@ impl Items {
         })
     }
 
-    /// Whether the newest line writes nothing, and has conditions at most.
+    /// Whether the newest line writes nothing. It may have conditions.
     pub(crate) fn last_is_nothing(&self) -> bool {
         self.parts
             .last()

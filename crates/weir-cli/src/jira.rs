@@ -155,7 +155,7 @@ fn folder() -> anyhow::Result<PathBuf> {
 }
 
 /// The name and settings of the site that the call selects.
-fn chosen(named: Option<&str>) -> anyhow::Result<(String, Site)> {
+fn select_site(named: Option<&str>) -> anyhow::Result<(String, Site)> {
     let folder = folder()?;
     let name = if let Some(name) = named {
         name.to_owned()

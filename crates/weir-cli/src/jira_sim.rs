@@ -86,7 +86,7 @@ pub(crate) struct JiraSimArgs {
         hide_short_help = true
     )]
     email: Option<String>,
-    /// Answer over TLS, with a new certificate for 127.0.0.1 and localhost, which is written to FILE
+    /// Respond over TLS, with a new certificate for 127.0.0.1 and localhost, which is written to FILE
     ///
     /// Clients must trust it: `SSL_CERT_FILE=FILE weir jira login URL`.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
@@ -248,7 +248,7 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
             format!("cannot listen at port {}", args.port),
         )
         .because(error)
-        .advise("choose another port: `--port 0` takes one that is free")
+        .advise("choose another port: `--port 0` selects a free port")
     })?;
     note(caller.quiet, &format!("a simulated Jira at {}", sim.url()));
     if !args.check {

@@ -39,7 +39,7 @@ impl KeyArgs {
 }
 
 /// The error for an empty key, which the store would treat as no key.
-const EMPTY: &str = "a key is not empty; leave it out for a record without key";
+const EMPTY: &str = "a key must not be empty; omit it for a record without key";
 
 fn plain() -> impl TypedValueParser<Value = OsString> {
     let text = OsStringValueParser::new();

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     let failure = Failure::new(ErrorCode::Unsupported, format!("cannot run {PROGRAM}"));
     Err(match error.kind() {
         std::io::ErrorKind::NotFound => failure
-            .because("it is neither beside this program nor on the PATH")
+            .because("it is not in the directory of this program, and not on the PATH")
             .advise("build it with `cargo build --release --package weir-lab`"),
         _ => failure.because(error),
     }

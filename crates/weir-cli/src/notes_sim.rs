@@ -53,7 +53,7 @@ pub(crate) fn run(caller: &Caller, args: &NotesSimArgs) -> anyhow::Result<ExitCo
         let ports = format!("cannot listen at port {} and the next one", args.port);
         Failure::new(ErrorCode::AddressTaken, ports)
             .because(error)
-            .advise("choose another port: `--port 0` takes two that are free")
+            .advise("choose another port: `--port 0` selects two free ports")
     })?;
     let (url, slow) = (server.url(), server.slow_url());
     note(caller.quiet, &format!("notes at {url}, delayed at {slow}"));

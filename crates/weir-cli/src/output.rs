@@ -151,7 +151,8 @@ pub(crate) struct Output {
     rows: usize,
     held: Vec<Vec<String>>,
     widths: Vec<usize>,
-    room: Option<usize>,
+    /// Columns of the terminal; `None` if the table has no limit.
+    width_max: Option<usize>,
     colours: bool,
 }
 
@@ -195,7 +196,7 @@ impl Style {
             rows: 0,
             held: Vec::new(),
             widths: Vec::new(),
-            room: narrow.then(terminal_width).flatten(),
+            width_max: narrow.then(terminal_width).flatten(),
             colours: paint::is_on(io::stdout().is_terminal()),
         }))
     }
@@ -247,11 +248,11 @@ fn columns(names: &[String], fields: &[Field]) -> anyhow::Result<Vec<usize>> {
 /// Columns of the terminal, or `COLUMNS`; `None` if there is no limit.
 pub(crate) fn terminal_width() -> Option<usize> {
     let set = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
-    let asked = || {
+    let of_terminal = || {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
         (size.ws_col > 0).then_some(usize::from(size.ws_col))
     };
-    set.or_else(asked).filter(|width| *width >= 20)
+    set.or_else(of_terminal).filter(|width| *width >= 20)
 }
 
 impl Output {
@@ -412,7 +413,7 @@ impl Output {
         if self.format == Format::Wide {
             return;
         }
-        let Some(room) = self.room else {
+        let Some(width_max) = self.width_max else {
             for width in &mut self.widths {
                 *width = (*width).min(CELL_CHARS_MAX);
             }
@@ -423,8 +424,8 @@ impl Output {
             let used: usize = self.widths.iter().sum::<usize>() + gaps;
             let widest = self.widths.iter_mut().max_by_key(|width| **width);
             match widest {
-                Some(width) if used > room && *width > 6 => {
-                    *width = width.saturating_sub(used - room).max(6);
+                Some(width) if used > width_max && *width > 6 => {
+                    *width = width.saturating_sub(used - width_max).max(6);
                 }
                 _ => return,
             }

@@ -1,5 +1,5 @@
-//! Opening the store that a command works on: in a directory, or behind a
-//! server. A directory that another process serves is worked on through it.
+//! Opens the store of a command: in a directory, or at a server. If another process serves the
+//! directory, the command uses that server.
 //!
 //! Invariants:
 //! - A read never creates a store.
@@ -18,43 +18,44 @@ use crate::caller::Caller;
 use crate::progress::Progress;
 use crate::report::{Failure, FailureContext, note};
 
-/// What the lock file calls this program.
+/// The name of this program in the lock file.
 pub(crate) const PROGRAM: &str = "weir";
-/// What the lock file calls one that follows, opens often and waits for nobody.
+/// The name of a follower in the lock file. A follower opens the store often and does not wait for
+/// the lock.
 pub(crate) const FOLLOWER: &str = "weir tail -f";
-/// How often a held lock is tried again.
+/// Pause between two attempts to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long a command that only reads waits for another process to close the store.
 const READ_WAIT: Duration = Duration::from_millis(100);
 
-/// Milliseconds of a clock before the newest record that are not worth a word.
+/// The command warns if the clock is behind the newest record by more than this time.
 const CLOCK_BACK_MS: u64 = 1_000;
 
-/// Least time for a first connection.
+/// Minimum time limit for the first connection.
 const CONNECT_MIN: Duration = Duration::from_millis(100);
-/// Time without an answer of the server of a directory before a follower looks
-/// at the directory itself again.
+/// Time without a response of the server of a directory. After it, a follower tries to open the
+/// directory again.
 const FOLLOWER_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What the command will do.
+/// How a command uses the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Only read. The store must exist; it is opened for reading only while another process has
-    /// it open, or where this process may not write.
+    /// Reads. The store must exist. It is opened read-only if another process has it open, or if
+    /// this process may not write to it.
     Read,
-    /// Write to a store that must exist.
+    /// Writes to a store that must exist.
     Change,
-    /// Write; the store is created if it does not exist.
+    /// Writes. The store is created if it does not exist.
     Write,
 }
 
-/// Where a command works.
+/// Where the store of a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where<'a> {
-    /// On the files.
+    /// In a directory.
     Directory(&'a str),
-    /// On a server: an address that `Weir::connect` takes.
+    /// At a server. The text is an address for `Weir::connect`.
     Server(&'a str),
 }
 
@@ -63,7 +64,8 @@ pub(crate) fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
     open_as(caller, access, PROGRAM, caller.lock_wait)
 }
 
-/// As `open`, under a name of its own and with a wait while somebody else has it.
+/// As `open`, with the name of the program in the lock file, and with the maximum wait for another
+/// process that has the store open.
 pub(crate) fn open_as(
     caller: &Caller,
     access: Access,
@@ -78,7 +80,7 @@ pub(crate) fn open_as(
         }
     };
     if let Some(store) = weir.local() {
-        said(caller, access, store);
+        print_report(caller, access, store);
     } else if caller.settings.durability.origin != "default" {
         let text =
             "the server determines the durability; the requested level applies to directories only";
@@ -87,8 +89,8 @@ pub(crate) fn open_as(
     Ok(weir)
 }
 
-/// Opens the store of the call in this process, which `verb` needs; `instead`
-/// says what to do where it is not possible.
+/// Opens the store of the call in this process. `verb` is the command, which needs the files;
+/// `instead` is the advice if the call names a server.
 pub(crate) fn open_files(
     caller: &Caller,
     access: Access,
@@ -101,13 +103,13 @@ pub(crate) fn open_files(
     let wait = caller.lock_wait;
     let weir = open_at(caller, at, access, PROGRAM, wait, false, &progress, |_| {})?;
     if let Some(store) = weir.local() {
-        said(caller, access, store);
+        print_report(caller, access, store);
     }
     Ok(weir)
 }
 
-/// Says what opening the store meant.
-pub(crate) fn said(caller: &Caller, access: Access, store: &Store) {
+/// Prints what the user should know about the open: a new store, the durability, and the clock.
+pub(crate) fn print_report(caller: &Caller, access: Access, store: &Store) {
     let (at, report) = (&caller.settings.at, store.report());
     if report.created {
         note(
@@ -179,7 +181,7 @@ fn cannot_connect(url: &str, error: &WeirError) -> Failure {
     }
 }
 
-/// How to connect, as the call says.
+/// The options for a connection, from the settings of the call.
 pub(crate) fn connect_options(caller: &Caller) -> anyhow::Result<ConnectOptions> {
     let credentials = &caller.settings.credentials;
     let mut options = ConnectOptions::default();
@@ -196,7 +198,7 @@ fn print_wait(why: &str) {
     note(false, why);
 }
 
-/// Whether others could see what is sent to an address.
+/// Whether others on the network can read the bytes that are sent to an address.
 fn can_be_read(url: &str) -> bool {
     let Some(host) = url.strip_prefix("weir://") else {
         return false;
@@ -236,10 +238,10 @@ pub(crate) fn options(
     options
 }
 
-/// Opens the store in a directory; waits a little when another process has it.
-/// With `served`, a process that serves it is asked instead. `tune` changes the
-/// options that no flag of this command sets.
-#[allow(clippy::too_many_arguments, reason = "each is said by one caller only")]
+/// Opens the store in a directory. Waits up to `wait` while another process has it open. With
+/// `served`, connects to a process that serves the directory. `tune` changes the options that no
+/// flag of this command sets.
+#[allow(clippy::too_many_arguments, reason = "few callers use the same values")]
 pub(crate) fn open_at(
     caller: &Caller,
     at: &Path,
@@ -272,11 +274,11 @@ pub(crate) fn open_at(
         &at.display().to_string(),
     );
     loop {
-        progress.waits_for_nobody();
+        progress.clear_owner();
         match Weir::open_with(at, &options) {
             Ok(weir) => return Ok(weir),
             Err(WeirError::Store(ref locked @ StoreError::Locked { pid, .. })) => {
-                if served && let Some(weir) = through(caller, at, program, (locked, pid))? {
+                if served && let Some(weir) = connect_owner(caller, at, program, (locked, pid))? {
                     return Ok(weir);
                 }
                 if Instant::now() >= deadline {
@@ -288,7 +290,7 @@ pub(crate) fn open_at(
                         _ => Err(cannot_open(caller, at, locked)),
                     };
                 }
-                progress.waits_for(pid);
+                progress.set_owner(pid);
                 std::thread::sleep(LOCK_PAUSE);
             }
             Err(WeirError::Store(ref error)) if access == Access::Read && may_not_write(error) => {
@@ -312,7 +314,7 @@ fn may_not_write(error: &StoreError) -> bool {
     forbidden || error.code() == ErrorCode::DiskFull
 }
 
-/// Opens the store for reading only, and says why.
+/// Opens the store read-only, and prints the reason.
 fn read_only(
     caller: &Caller,
     at: &Path,
@@ -329,8 +331,8 @@ fn read_only(
     Ok(weir)
 }
 
-/// The server that has the directory open, if there is one.
-fn through(
+/// Connects to the server that has the directory open; `None` if no server does.
+fn connect_owner(
     caller: &Caller,
     at: &Path,
     program: &str,
@@ -353,11 +355,11 @@ fn through(
     Ok(Some(weir))
 }
 
-/// Whether there is a store, or what is left of one. An open would leave a
-/// lock file in any directory.
+/// Whether the directory contains a store, or a part of one. The check creates no lock file, as an
+/// open would.
 pub(crate) fn is_store(at: &Path) -> io::Result<bool> {
-    let there = |name: &str| at.join(name).try_exists();
-    Ok(there("weir.id")? || there("log")?)
+    let exists = |name: &str| at.join(name).try_exists();
+    Ok(exists("weir.id")? || exists("log")?)
 }
 
 /// Whether another process has the directory open.
@@ -373,12 +375,11 @@ pub(crate) fn owner(at: &Path) -> Option<u32> {
     pid.parse().ok().filter(|_| is_locked(at))
 }
 
-/// Files that a directory may have in which a store is created: those of a
-/// creation that was cut short, and what a new file system begins with.
+/// Files that do not prevent the creation of a store in a directory: those of an interrupted
+/// creation, and those of a new file system.
 const HARMLESS: [&str; 4] = ["LOCK", "weir.id.new", "weir.sock", "lost+found"];
 
-/// Refuses a directory that has other files: most likely it is not the one that
-/// was meant.
+/// Rejects a directory that has other files, because it is probably the wrong directory.
 pub(crate) fn check_empty(caller: &Caller, at: &Path) -> anyhow::Result<()> {
     let failed = || format!("cannot create a store in {}", at.display());
     let entries = match at.read_dir() {
@@ -430,7 +431,7 @@ fn is_address(at: &str) -> bool {
     !host.contains('/') && port.parse::<u16>().is_ok()
 }
 
-/// Reads a directory or the address of a server.
+/// Parses a directory or the address of a server.
 pub(crate) fn parse(at: &str) -> anyhow::Result<Where<'_>> {
     let scheme = match at.split_once("://") {
         _ if at.starts_with("unix:") => return Ok(Where::Server(at)),
@@ -469,8 +470,8 @@ pub(crate) fn parse(at: &str) -> anyhow::Result<Where<'_>> {
     .into())
 }
 
-/// The directory of the call, whose files `verb` needs; `instead` says what to
-/// do at a server.
+/// The directory of the call. `verb` is the command, which needs the files; `instead` is the advice
+/// if the call names a server.
 pub(crate) fn directory<'a>(
     caller: &'a Caller,
     verb: &str,
@@ -516,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_to_this_machine_or_over_tls_cannot_be_read() {
+    fn bytes_to_this_machine_or_over_tls_cannot_be_read() {
         for url in [
             "weirs://a.example",
             "unix:/run/weir.sock",
@@ -529,7 +530,7 @@ mod tests {
         ] {
             assert!(!can_be_read(url), "{url}");
         }
-        // Names that only begin like those of this machine.
+        // Including names that only begin like those of this machine.
         for url in [
             "weir://a.example",
             "weir://10.0.0.1:7071",

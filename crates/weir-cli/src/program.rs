@@ -1,4 +1,4 @@
-//! `weir program`: modules that judge the writes to a topic.
+//! `weir program`: modules that validate the writes to a topic.
 
 mod bench;
 mod calls;
@@ -59,7 +59,7 @@ enum Verb {
     #[command(after_long_help = "\
 Runs the writes of a script and compares the outcomes with those in the script. A script names a
 program by its file without .wasm, in the directory of FILE. --write writes the actual outcomes into
-the script; review them. --from-topic judges the history of a topic, as `weir program replay` does.
+the script; review them. --from-topic runs the history of a topic, as `weir program replay` does.
 `weir help guide programs` describes scripts.
 
 Examples:
@@ -91,7 +91,7 @@ Examples:
   weir program deploy bank balance.wasm && weir program logs bank
   weir program logs bank --last 10 -o json")]
     Logs(logs::LogsArgs),
-    /// Show how another program would have judged the history of a topic
+    /// Show where the verdicts of another program would differ in the history of a topic
     #[command(after_long_help = "\
 Only reads the store, even if another process has it open. The log is replayed in memory twice: with the
 original programs, and with the module of --with in their place. Limits, arguments, timestamps and
@@ -202,7 +202,7 @@ fn module(file: &Path) -> anyhow::Result<Vec<u8>> {
         let what = format!("{} is not a program", file.display());
         return Err(Failure::new(ErrorCode::BadProgram, what)
             .because("the file is empty")
-            .advise("build the module again, and look at what the compiler says")
+            .advise("build the module again, and read the messages of the compiler")
             .into());
     }
     Ok(code)

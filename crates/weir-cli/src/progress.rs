@@ -83,12 +83,12 @@ impl Progress {
     }
 
     /// Sets the process that has the store open. `pid` is 0 if it is unknown.
-    pub(crate) fn waits_for(&self, pid: u32) {
+    pub(crate) fn set_owner(&self, pid: u32) {
         self.0.owner.store(u64::from(pid) + 1, Ordering::Relaxed);
     }
 
     /// Clears that process.
-    pub(crate) fn waits_for_nobody(&self) {
+    pub(crate) fn clear_owner(&self) {
         self.0.owner.store(0, Ordering::Relaxed);
     }
 
@@ -149,7 +149,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn lines_are_late_in_scripts_and_seldom() {
+    fn the_first_line_is_later_in_scripts_and_lines_have_an_interval() {
         let ago = |time| {
             let then = Instant::now().checked_sub(time);
             then.expect("the clock has run longer than that")

@@ -26,7 +26,7 @@ mod value;
 /// Exit code after an error event, or when the input ends inside a packet.
 const BROKEN: u8 = 1;
 /// Maximum bytes of buffered output.
-const HELD_BYTES_MAX: usize = 64 << 10;
+const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -35,8 +35,8 @@ Examples:
   weir psyc list '_nick| north|5 a|b|c'
   weir psyc uniform psyc://lock.example:4405d/@gauge#north
 
-Exit codes: 0 the input was read to a clean end, 1 an error event or an input
-that ends half way, 2 usage.")]
+Exit codes: 0 the input ended after a packet, 1 an error event or an input that
+ends inside a packet, 2 usage.")]
 pub(crate) struct PsycArgs {
     #[command(subcommand)]
     command: Command,
@@ -74,14 +74,14 @@ enum Command {
     Render(render::RenderArgs),
     /// Check whether a keyword has the subwords of another, in order
     #[command(
-        after_long_help = "Prints 0 when they do, 1 when not, -1 for what is not a keyword.\n\n\
+        after_long_help = "Prints 0 if it has them, 1 if not, -1 if an argument is not a keyword.\n\n\
         Examples:\n  weir psyc match _failure_delivery _failure_unsuccessful_delivery\n  \
         weir psyc match _notice _failure_delivery"
     )]
     Match(names::KeywordPair),
-    /// Check whether one keyword continues another
+    /// Check whether one keyword extends another
     #[command(
-        after_long_help = "Prints 0 when it does, 1 when not, -1 for what is not a keyword.\n\n\
+        after_long_help = "Prints 0 if it does, 1 if not, -1 if an argument is not a keyword.\n\n\
         Examples:\n  weir psyc inherits _notice _notice_context_enter\n  \
         weir psyc inherits _notice_context _notice"
     )]
@@ -159,17 +159,17 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes the buffered output if it exceeds the limit.
-fn flush_much(held: &mut String) -> anyhow::Result<()> {
-    if held.len() >= HELD_BYTES_MAX {
-        print(held)?;
-        held.clear();
+fn flush_if_full(buffer: &mut String) -> anyhow::Result<()> {
+    if buffer.len() >= BUFFER_BYTES_MAX {
+        print(buffer)?;
+        buffer.clear();
     }
     Ok(())
 }
 
-/// The exit code: success if the input was `good`.
-fn exit(good: bool) -> ExitCode {
-    if good {
+/// The exit code: success if the input was valid.
+fn exit(is_valid: bool) -> ExitCode {
+    if is_valid {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(BROKEN)

@@ -268,7 +268,7 @@ trait Run {
     fn next(&mut self, bounds: Bounds, wait: bool) -> anyhow::Result<Next>;
 
     /// Its current position.
-    fn place(&self) -> anyhow::Result<Checkpoint>;
+    fn position(&self) -> anyhow::Result<Checkpoint>;
 
     /// Number of skipped bad items.
     fn skipped(&self) -> u64;
@@ -303,7 +303,10 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
     let mut text = text::fields(args);
     let format = caller.style.format(Shape::Stream);
     text.level = level(args, &text, format);
-    if args.on_bad_item == Some(OnBadItem::Undefined) && format == Format::Json && !makes(args) {
+    if args.on_bad_item == Some(OnBadItem::Undefined)
+        && format == Format::Json
+        && !selects_parts(args)
+    {
         let why = "`-o json` prints JSON only: `--on-bad-item skip` skips items that are not JSON";
         return Err(usage(why));
     }
@@ -376,7 +379,7 @@ fn query(
         Some(path) => checkpoint::read(path)?,
         None => None,
     };
-    let goes_on = before.is_some();
+    let is_resumed = before.is_some();
     let paths: Vec<PathBuf> = args.paths.iter().chain(&args.files).cloned().collect();
     if paths.is_empty() && args.topics.is_empty() {
         return Err(usage("name a file, or a topic with --topic"));
@@ -384,13 +387,13 @@ fn query(
     let last;
     if args.topics.is_empty() {
         let mut files = Files::new(args, &paths, text, budgets, before.as_ref())?;
-        last = drive(caller, args, &mut files, &mut printer, goes_on)?;
+        last = drive(caller, args, &mut files, &mut printer, is_resumed)?;
     } else if let Some(at) = directory(caller, args)? {
         last = follow_directory(caller, args, (text, budgets), &at, &mut printer)?;
     } else {
         let token = before.map(|before| before.token);
         let mut topics = Topics::new(caller, args, text.clone(), budgets, token)?;
-        last = drive(caller, args, &mut topics, &mut printer, goes_on)?;
+        last = drive(caller, args, &mut topics, &mut printer, is_resumed)?;
     }
     printer.finish()?;
     Ok(last)
@@ -437,12 +440,12 @@ fn follow_directory(
             if print_until_idle(&mut topics, printer)? {
                 return Ok(None);
             }
-            token = Some(topics.place()?.token);
+            token = Some(topics.position()?.token);
             drop(topics);
             let line = watch.read(&weir);
             drop(weir);
             if let Some(line) = line {
-                line.leave();
+                line.write();
             }
         }
         std::thread::sleep(FOLLOW_PAUSE);
@@ -467,8 +470,8 @@ fn print_until_idle(query: &mut Topics, printer: &mut Printer) -> anyhow::Result
     }
 }
 
-/// Whether the query prints anything other than whole items.
-fn makes(args: &QueryArgs) -> bool {
+/// Whether the query prints results other than whole items.
+fn selects_parts(args: &QueryArgs) -> bool {
     !args.select.trim().is_empty() || !args.group_by.trim().is_empty()
 }
 
@@ -480,7 +483,7 @@ fn level(args: &QueryArgs, text: &QueryText, format: Format) -> Level {
     }
     let plan = text.compile();
     let unread = !args.topics.is_empty() && plan.is_ok_and(|plan| !plan.reads_items());
-    let bare = format == Format::Raw && !makes(args) && args.on_bad_item.is_none();
+    let bare = format == Format::Raw && !selects_parts(args) && args.on_bad_item.is_none();
     if format == Format::Json || (unread && !bare) {
         Level::Strict
     } else {
@@ -488,13 +491,13 @@ fn level(args: &QueryArgs, text: &QueryText, format: Format) -> Level {
     }
 }
 
-/// Prints the results of a query. `goes_on`: the query resumes from a checkpoint.
+/// Prints the results of a query. `is_resumed`: the query resumes at a checkpoint.
 fn drive(
     caller: &Caller,
     args: &QueryArgs,
     query: &mut dyn Run,
     printer: &mut Printer,
-    goes_on: bool,
+    is_resumed: bool,
 ) -> anyhow::Result<Option<Checkpoint>> {
     if args.explain {
         print::explain(&caller.style, &query.explain())?;
@@ -514,12 +517,12 @@ fn drive(
         None => u64::MAX,
     };
     // Before the query waits for new input, it flushes the available results.
-    let polite = args.follow || args.reads_stdin();
-    let mut waits = !polite;
-    let mut over = goes_on;
+    let flushes_first = args.follow || args.reads_stdin();
+    let mut waits = !flushes_first;
+    let mut is_complete = is_resumed;
     // With `--into`, the checkpoint is one page behind, so that the consumer can process what it
     // has read.
-    let mut held = None;
+    let mut previous = None;
     while left > 0 {
         let items_max = usize::try_from(left).unwrap_or(ITEMS).min(ITEMS);
         let bounds = Bounds {
@@ -528,16 +531,16 @@ fn drive(
         };
         match query.next(bounds, waits)? {
             Next::Page(page) => {
-                over = false;
+                is_complete = false;
                 left = left.saturating_sub(page.items().len() as u64);
                 printer.page(&page, |source| query.name(source))?;
-                waits = !polite;
+                waits = !flushes_first;
                 if let Some(path) = &args.checkpoint {
                     printer.flush()?;
-                    consumer::wait_until_taken()?;
-                    let mut place = place_now(query)?;
+                    consumer::wait_until_read()?;
+                    let mut place = position_now(query)?;
                     if args.into.is_some() {
-                        std::mem::swap(&mut place, &mut held);
+                        std::mem::swap(&mut place, &mut previous);
                     }
                     if let Some(place) = place {
                         checkpoint::write(path, &place, false)?;
@@ -558,25 +561,25 @@ fn drive(
             &format!("skipped {count} items that are not JSON"),
         );
     }
-    if over && left > 0 {
+    if is_complete && left > 0 {
         let what = "the query of this checkpoint is complete; it does not include data that was added later";
         note(caller.quiet, what);
     }
     if let Some(path) = &args.checkpoint {
-        let place = query.place()?;
+        let place = query.position()?;
         printer.flush()?;
         if args.into.is_some() {
             return Ok(Some(place));
         }
-        consumer::wait_until_taken()?;
+        consumer::wait_until_read()?;
         checkpoint::write(path, &place, true)?;
     }
     Ok(None)
 }
 
 /// The position of a query; `None` if it has none at this result (`NoToken`) but gets one later.
-fn place_now(query: &dyn Run) -> anyhow::Result<Option<Checkpoint>> {
-    match query.place() {
+fn position_now(query: &dyn Run) -> anyhow::Result<Option<Checkpoint>> {
+    match query.position() {
         Ok(place) => Ok(Some(place)),
         Err(error) => match error.downcast_ref::<Failure>() {
             Some(failure) if failure.code == ErrorCode::NoToken => Ok(None),

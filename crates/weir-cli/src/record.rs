@@ -30,7 +30,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "value",
         "bytes",
-        "the value as JSON; as `text` or `value64` (base64) when it is no JSON; \
+        "the value as JSON; named `text` or `value64` (base64) if it is not JSON; \
          the options of an ALTER; program and arguments of a CREATE or REPLACE",
     ),
     wide(

@@ -126,7 +126,7 @@ impl Failure {
             )),
             StoreError::VoteLost { .. } => failure.advise(LOST_NODE),
             StoreError::Missing { what: "store" } => {
-                failure.advise("check the path given to `--at`; `weir put` makes a new store")
+                failure.advise("check the path given to `--at`; `weir put` creates a new store")
             }
             _ => failure,
         }
@@ -268,11 +268,11 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error.is::<StdoutClosed>()
 }
 
-/// The queue for lines to standard error while a server runs. Its threads must not block if nobody
-/// reads the lines.
+/// The queue for lines to standard error while a server runs. The threads of the server must not
+/// block if the lines are not read.
 static BUFFERED: OnceLock<BufferedLines> = OnceLock::new();
 
-/// Maximum wait at the end of the command for lines that nobody reads.
+/// Maximum wait at the end of the command until the lines are written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts a thread that writes all later lines to standard error. Returns the queue of that thread.
@@ -426,7 +426,7 @@ mod tests {
     use super::{Failure, OutcomeContext};
 
     #[test]
-    fn only_an_answer_that_leaves_doubt_is_indeterminate() {
+    fn only_an_unknown_outcome_is_indeterminate() {
         let code = |error: StoreError| {
             let result = Err::<(), _>(error).answered(|| "cannot put".to_owned(), "look");
             let error = result.err();

@@ -92,11 +92,12 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     let partial = partial(&args.target)
         .ok_or_else(|| usage("TARGET must end with the name of a directory"))?;
     if partial.try_exists().map_err(failed)? {
-        let left = partial.display();
+        let partial = partial.display();
         return Err(failed(io::ErrorKind::AlreadyExists.into())
-            .because(format!("the temporary directory {left} already exists"))
+            .because(format!("the temporary directory {partial} already exists"))
             .advise(format!(
-                "if an interrupted restore created {left}, remove it; otherwise choose another target"
+                "if an interrupted restore created {partial}, remove it; otherwise choose another \
+                 target"
             ))
             .into());
     }
@@ -106,7 +107,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     copy(&args.backup, &partial, 0, &mut counts).map_err(failed)?;
     let report = verify::check(&partial, caller.quiet)?;
     verify::sound(&partial, &report)?;
-    place_it(&partial, &args.target).map_err(failed)?;
+    publish(&partial, &args.target).map_err(failed)?;
     let weir = place::open_at(
         caller,
         &args.target,
@@ -169,7 +170,7 @@ fn copy(from: &Path, to: &Path, depth: usize, counts: &mut CopyCounts) -> io::Re
 }
 
 /// Renames the complete copy to its final name.
-fn place_it(partial: &Path, target: &Path) -> io::Result<()> {
+fn publish(partial: &Path, target: &Path) -> io::Result<()> {
     if target.exists() {
         std::fs::remove_dir(target)?;
     }

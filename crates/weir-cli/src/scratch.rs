@@ -26,7 +26,7 @@ impl ScratchDirectory {
             let empty = path.read_dir()?.next().is_none();
             ensure!(
                 empty,
-                "{shown} is not empty, and the demo overwrites nothing"
+                "{shown} is not empty; the demo needs an empty directory"
             );
             return Ok(Self {
                 path: path.to_owned(),
@@ -94,11 +94,11 @@ pub(crate) fn disk_bytes(directory: &Path) -> anyhow::Result<u64> {
     let mut total = 0;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let about = entry.metadata()?;
-        total += if about.is_dir() {
+        let metadata = entry.metadata()?;
+        total += if metadata.is_dir() {
             disk_bytes(&entry.path())?
         } else {
-            about.blocks() * 512
+            metadata.blocks() * 512
         };
     }
     Ok(total)

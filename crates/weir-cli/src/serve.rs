@@ -216,9 +216,9 @@ fn socket(caller: &Caller) -> Option<PathBuf> {
 
 /// Rejects a file system that loses synced data, unless the settings allow it.
 fn check_volatile(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<()> {
-    let fine = config.volatile || caller.settings.durability.value == Durability::Memory;
+    let allowed = config.volatile || caller.settings.durability.value == Durability::Memory;
     match volatile_kind(Path::new(at)) {
-        Some(kind) if !fine => {
+        Some(kind) if !allowed => {
             let what = format!("cannot serve {at}: its file system is volatile ({kind})");
             let failure = Failure::new(ErrorCode::Volatile, what).because(format!(
                 "data synced to {kind} may not survive a power cut or a restart"
@@ -248,7 +248,7 @@ fn open(
         |options| config.tune(options),
     )?;
     if let Some(store) = weir.local() {
-        place::said(caller, Access::Write, store);
+        place::print_report(caller, Access::Write, store);
     }
     Ok(weir)
 }
@@ -333,8 +333,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     notify("READY=1\nSTATUS=serving");
     let end = signals.wait(&server, lame_duck, &backups);
     notify("STOPPING=1");
-    let cut = end == End::Cut;
-    if cut {
+    if end == End::Cut {
         server.cut();
     }
     let failure = server.store_failure();
@@ -392,7 +391,7 @@ fn refusal(error: &ServerError, config: &ServerConfig) -> anyhow::Error {
     let failure = match error {
         ServerError::Listen { address, source } => port(address, source, config),
         ServerError::Runtime { .. } => failure(ErrorCode::Io),
-        ServerError::Died => failure(ErrorCode::Internal),
+        ServerError::Panicked => failure(ErrorCode::Internal),
         ServerError::Descriptors { .. } => failure(ErrorCode::TooFewDescriptors),
         _ => failure(ErrorCode::BadOption),
     };
@@ -435,7 +434,7 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server, node: Option<&C
     }
     let Some(store) = weir.local() else { return };
     let durability = store.durability();
-    let means = if durability.is_synced() {
+    let meaning = if durability.is_synced() {
         "acknowledged means synced to disk"
     } else {
         "acknowledged does NOT mean synced to disk"
@@ -477,7 +476,7 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server, node: Option<&C
     }
     note(
         false,
-        &format!("{means} (durability {})", durability.name()),
+        &format!("{meaning} (durability {})", durability.name()),
     );
 }
 
@@ -564,7 +563,8 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal, or for `POLL_INTERVAL`.
+    /// Waits for a signal, or for `POLL_INTERVAL`. Then returns memory to the system and notifies
+    /// the watchdog.
     fn pause(&self, server: &Server) {
         self.sleep();
         crate::allocator::release_memory();

@@ -123,12 +123,12 @@ impl Settings {
         };
         let (value, origin) = at;
         // The credentials of a context apply to its own place only.
-        let kept = context.filter(|(name, _)| origin == format!("context {name}"));
-        let kept = kept.map(|(_, context)| context.credentials);
+        let used = context.filter(|(name, _)| origin == format!("context {name}"));
+        let of_context = used.map(|(_, context)| context.credentials);
         let layers = [
             ("flag", flags.credentials.clone()),
             ("environment", Credentials::of_environment()),
-            (&*origin, kept.unwrap_or_default()),
+            (&*origin, of_context.unwrap_or_default()),
         ];
         let shown_credentials = credentials::shown(&layers);
         let [flag, environment, context] = layers.map(|(_, credentials)| credentials);
@@ -183,6 +183,14 @@ pub(crate) fn durability(text: &str) -> Result<Durability, String> {
         _ => Err(format!(
             "{text} is not a durability level; choose group, each, interval:TIME or memory"
         )),
+    }
+}
+
+/// A durability level as [`durability`] parses it.
+pub(crate) fn durability_text(level: Durability) -> String {
+    match level {
+        Durability::Interval(time) => format!("interval:{}ms", time.as_millis()),
+        level => level.name().to_owned(),
     }
 }
 
@@ -356,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_keys_are_named_with_place_and_neighbour() {
+    fn an_error_names_the_unknown_key_its_position_and_the_nearest_key() {
         let check = |text: &str, expect: &str| {
             let error = Values::parse(text).err().unwrap_or_default();
             assert!(error.contains(expect), "{error}");
@@ -374,6 +382,7 @@ mod tests {
     fn levels_and_limits_have_units() {
         let level = Durability::Interval(Duration::from_millis(5));
         assert_eq!(durability("interval:5ms"), Ok(level));
+        assert_eq!(durability_text(level), "interval:5ms");
         let error = durability("interval:5").err().unwrap_or_default();
         assert!(error.contains("5 has no unit"), "{error}");
         assert_eq!(value_bytes_max("64MiB"), Ok(64 << 20));

@@ -52,7 +52,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "node",
         "number",
-        "number of the node in its cluster, null: the store is no part of a cluster",
+        "number of the node in its cluster, null: the store is not in a cluster",
     ),
     field(
         "role",
@@ -74,11 +74,7 @@ pub(crate) const FIELDS: &[Field] = &[
         "number",
         "bytes of all files, null: at a server",
     ),
-    field(
-        "file_system",
-        "text",
-        "kind of file system, null: not known",
-    ),
+    field("file_system", "text", "kind of file system, null: unknown"),
     field(
         "volatile",
         "text",
@@ -105,7 +101,7 @@ pub(crate) const FIELDS: &[Field] = &[
     wide(
         "sync_us_mean",
         "number",
-        "mean time of a sync, null: there was none",
+        "mean time of a sync, null: no sync yet",
     ),
     wide(
         "damage",
@@ -135,17 +131,17 @@ pub(crate) const FIELDS: &[Field] = &[
     wide(
         "resident_bytes",
         "number",
-        "memory that the server uses, null: not known",
+        "memory that the server uses, null: unknown",
     ),
     wide(
         "memory_max",
         "number",
-        "memory that the server may use, null: not known",
+        "memory that the server may use, null: unknown",
     ),
     wide(
         "budgets",
         "list",
-        "budgets of memory of the server: name, bytes in use, bytes at most",
+        "memory budgets of the server: name, bytes in use, maximum bytes",
     ),
 ];
 
@@ -155,7 +151,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
-    let failed = || "cannot ask for the status".to_owned();
+    let failed = || "cannot read the status".to_owned();
     let durability = weir.durability().failed(failed)?;
     let status = weir.status().failed(failed)?;
     let id = hex(&weir.store_id().failed(failed)?);
@@ -234,8 +230,8 @@ fn data_bytes(caller: &Caller, weir: &Weir) -> anyhow::Result<Option<u64>> {
     let Where::Directory(at) = place::place(caller)? else {
         return Ok(None);
     };
-    let here = weir.local().is_some();
-    Ok(here.then(|| disk::bytes_below(Path::new(at))))
+    let is_local = weir.local().is_some();
+    Ok(is_local.then(|| disk::bytes_below(Path::new(at))))
 }
 
 fn now_ms() -> u64 {

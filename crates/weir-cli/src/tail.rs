@@ -103,7 +103,7 @@ enum Kind {
 }
 
 impl TailArgs {
-    fn takes(&self, record: &Record<'_>) -> bool {
+    fn selects(&self, record: &Record<'_>) -> bool {
         let kind = match self.kind {
             None => true,
             Some(Kind::Put) => record.kind == RecordKind::Put,
@@ -150,9 +150,9 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         filter,
         short,
         quiet: caller.quiet,
-        away: false,
+        is_unreachable: false,
         from: args.from,
-        places: BTreeMap::new(),
+        positions: BTreeMap::new(),
         left: args.limit.unwrap_or(u64::MAX),
     };
     if !args.follow {
@@ -188,7 +188,7 @@ fn as_group(
         return directory_as_group(caller, Path::new(at), names, limit, out);
     }
     let weir = place::open(caller, Access::Change)?;
-    let until = if follow { Until::Ever } else { Until::End };
+    let until = if follow { Until::Never } else { Until::End };
     group::tail(&weir, names, limit, until, out)?;
     weir.close().failed(|| cannot_read(names))
 }
@@ -211,17 +211,21 @@ fn directory_as_group(
     while left > 0 {
         if let Some(weir) = opened.take() {
             let served = weir.local().is_none();
-            let until = if served { Until::Ever } else { Until::EndIfAny };
+            let until = if served {
+                Until::Never
+            } else {
+                Until::EndIfAny
+            };
             match group::tail(&weir, names, left, until, out) {
                 Ok(printed) => left -= printed,
                 // Records that were printed and acknowledged are not printed again.
-                Err(error) if served && is_away(&error) => continue,
+                Err(error) if served && is_unreachable(&error) => continue,
                 Err(error) => return Err(error),
             }
             let line = watch.read(&weir);
             weir.close().failed(|| cannot_read(names))?;
             if let Some(line) = line {
-                line.leave();
+                line.write();
             }
         }
         if left > 0 {
@@ -235,7 +239,7 @@ fn directory_as_group(
 }
 
 /// Whether the server of a directory is no longer reachable.
-fn is_away(error: &anyhow::Error) -> bool {
+fn is_unreachable(error: &anyhow::Error) -> bool {
     let failure = error.downcast_ref::<Failure>();
     let code = failure.map(|failure| failure.code);
     matches!(
@@ -264,7 +268,7 @@ fn directory(
             let line = watch.read(&weir);
             drop(weir);
             if let Some(line) = line {
-                line.leave();
+                line.write();
             }
             out.flush()?;
             // Topics that appear from now on are new, so they are read from their start.
@@ -290,15 +294,15 @@ struct State<'a> {
     short: bool,
     quiet: bool,
     /// Whether the server was unreachable at the last attempt.
-    away: bool,
+    is_unreachable: bool,
     from: ReadFrom,
     /// Topics with the offset of the last read record.
-    places: BTreeMap<String, ConsequenceOffset>,
+    positions: BTreeMap<String, ConsequenceOffset>,
     left: u64,
 }
 
 impl State<'_> {
-    /// Checks that names which are not patterns are topics.
+    /// Fails if a name that is not a pattern is not a topic.
     fn check(&self, weir: &Weir) -> anyhow::Result<()> {
         for name in self.args.topics.iter().filter(|name| !name.contains('*')) {
             let failed = || format!("cannot read {name}");
@@ -334,14 +338,14 @@ impl State<'_> {
                 continue;
             }
             let topic = weir.topic(&info.name).failed(|| "cannot read".to_owned())?;
-            let place = self.places.get(&info.name);
-            let from = place.map_or(self.from, |last| ReadFrom::After(*last));
+            let position = self.positions.get(&info.name);
+            let from = position.map_or(self.from, |last| ReadFrom::After(*last));
             let reader = topic
                 .reader(from)
                 .failed(|| format!("cannot read {}", info.name))?;
-            if place.is_none() {
+            if position.is_none() {
                 let before = ConsequenceOffset(reader.position().0 - 1);
-                self.places.insert(info.name.clone(), before);
+                self.positions.insert(info.name.clone(), before);
             }
             readers.insert(info.name, reader);
         }
@@ -361,15 +365,15 @@ impl State<'_> {
         for (name, reader) in readers {
             merge.add(name, reader);
         }
-        let (args, places, left) = (self.args, &mut self.places, &mut self.left);
+        let (args, positions, left) = (self.args, &mut self.positions, &mut self.left);
         let (filter, short) = (&self.filter, self.short);
         merge.run(|topic, record| {
             let passes = |filter: &RecordFilter| filter.matches(topic, record);
             let passes = match filter {
-                Some(filter) if args.takes(record) => {
+                Some(filter) if args.selects(record) => {
                     passes(filter).map_err(|error| filter_failed(&error))?
                 }
-                _ => args.takes(record),
+                _ => args.selects(record),
             };
             if passes {
                 if short {
@@ -379,7 +383,7 @@ impl State<'_> {
                 }
                 *left -= 1;
             }
-            if let Some(last) = places.get_mut(topic) {
+            if let Some(last) = positions.get_mut(topic) {
                 *last = record.offset;
             }
             Ok(*left > 0)
@@ -392,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_mean_parts_of_names() {
+    fn patterns_match_parts_of_names() {
         let yes = [
             ("a", "a"),
             ("a.*", "a.b"),

@@ -152,7 +152,7 @@ pub(crate) fn run(caller: &Caller, args: &TokenArgs) -> anyhow::Result<ExitCode>
                 expires: *expires,
                 out: out.as_ref(),
             };
-            make(caller, place, &new_token)
+            create(caller, place, &new_token)
         }
         Verb::Ls { place } => list(caller, place),
         Verb::Revoke { id, place } => revoke(caller, place, id),
@@ -167,7 +167,7 @@ struct NewToken<'a> {
     out: Option<&'a PathBuf>,
 }
 
-fn make(caller: &Caller, place: &FileArgs, new_token: &NewToken<'_>) -> anyhow::Result<ExitCode> {
+fn create(caller: &Caller, place: &FileArgs, new_token: &NewToken<'_>) -> anyhow::Result<ExitCode> {
     let Some(mut rows) = caller.style.open(Shape::One, NEW_FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -191,7 +191,7 @@ fn make(caller: &Caller, place: &FileArgs, new_token: &NewToken<'_>) -> anyhow::
     let file = file.with_token(&token, new_token.name, new_token.rights, now, expires);
     // The error concerns an argument, not a line of the file.
     let file = file.map_err(|error| match error {
-        IdentitiesError::Wrong { what: why, .. } => {
+        IdentitiesError::Invalid { what: why, .. } => {
             Failure::new(ErrorCode::BadOption, what()).because(why)
         }
         error => failure(what(), &error),
@@ -215,11 +215,11 @@ fn make(caller: &Caller, place: &FileArgs, new_token: &NewToken<'_>) -> anyhow::
         Cell::Text(path.display().to_string().into()),
     ])?;
     rows.finish()?;
-    let where_ = match new_token.out {
+    let location = match new_token.out {
         Some(out) => format!("the token is in {}", out.display()),
         None => "copy the token now: it is not stored and cannot be shown again".to_owned(),
     };
-    report::note(caller.quiet, &where_);
+    report::note(caller.quiet, &location);
     report::note(
         caller.quiet,
         &format!(
@@ -294,7 +294,7 @@ fn failure(what: String, error: &IdentitiesError) -> Failure {
             )
         }
         IdentitiesError::Io { source, .. } => with(report::io_code(source)),
-        IdentitiesError::Wrong { .. } => with(ErrorCode::BadLine)
+        IdentitiesError::Invalid { .. } => with(ErrorCode::BadLine)
             .advise("correct the line; until then, a running server ignores the change"),
         IdentitiesError::Open { path, .. } => with(ErrorCode::NotPermitted).advise(format!(
             "deny other users access to the file: `chmod 600 {}`",

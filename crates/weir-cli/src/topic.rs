@@ -314,7 +314,8 @@ fn retain(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
         caller,
         Access::Change,
         "weir topic retain",
-        "a server removes records by itself; or stop it and run the command there with `--at DIR`",
+        "a server removes such records once a minute; or stop the server, then run the command on \
+         its machine with `--at DIR`",
     )?;
     let failed = || format!("cannot remove records of {name}");
     weir.topic(name).failed(failed)?;

@@ -17,7 +17,7 @@ pub(crate) fn parse(list: &[String], now: &TopicOptions) -> anyhow::Result<Topic
     words::each(list, |name, value| set(&mut options, name, value))?;
     options.check().map_err(|name| {
         let what = format!("cannot use the option {name}");
-        Failure::new(ErrorCode::BadOption, what).because("it is zero or over the limit")
+        Failure::new(ErrorCode::BadOption, what).because("its value is zero or over the limit")
     })?;
     Ok(options)
 }
@@ -66,7 +66,7 @@ fn groups(text: &str) -> Result<Vec<GroupName>, String> {
         return Ok(Vec::new());
     }
     let name =
-        |name| GroupName::new(name).ok_or_else(|| format!("{name} is not a name of a group"));
+        |name| GroupName::new(name).ok_or_else(|| format!("{name} is not a valid name of a group"));
     let mut names = text.split(',').map(name).collect::<Result<Vec<_>, _>>()?;
     names.sort();
     names.dedup();

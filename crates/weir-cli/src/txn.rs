@@ -61,7 +61,7 @@ pub(crate) fn run(caller: &Caller, args: &TxnArgs) -> anyhow::Result<ExitCode> {
     ensure(caller, &weir, &args.topic, args.no_create)?;
     let operation = Operation::Txn { ops: &steps };
     let intention = Intention::new(&args.topic, operation).expecting(&expect);
-    let failed = || format!("cannot carry out the transaction on {}", args.topic);
+    let failed = || format!("cannot execute the transaction on {}", args.topic);
     let outcome = write::one(&weir, intention, failed)?;
     let exit = write::answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;

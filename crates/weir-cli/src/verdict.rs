@@ -52,7 +52,7 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// The failure for replacing the program of a topic without a program.
+/// The detail of the verdict for a REPLACE in a topic without a program.
 const PLAIN: &str = "the topic has no program to replace";
 
 /// The row of a verdict.
@@ -127,12 +127,12 @@ pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Fa
         )),
         (Some(ErrorCode::TopicExists), _) => Some(match weir.program(topic) {
             Ok(Some(_)) => format!(
-                "use it as it is; `weir program replace {topic} FILE` gives it another program, \
+                "use the existing topic; `weir program replace {topic} FILE` replaces its program, \
                      `weir topic rm {topic}` removes it"
             ),
             _ => format!(
-                "use it as it is, or remove it first (`weir topic rm {topic}`); a topic gets a \
-                     program only when it is created"
+                "use the existing topic, or remove it first (`weir topic rm {topic}`); a topic \
+                     gets a program only when it is created"
             ),
         }),
         (Some(ErrorCode::BadProgram), Detail::Text(text)) if &**text == PLAIN => Some(format!(

@@ -18,7 +18,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "commit",
         "text",
-        "commit it was built from, null when that is not known",
+        "commit of the source that was built, null: unknown",
     ),
     field(
         "profile",

@@ -71,7 +71,7 @@ pub(crate) fn one(
     Ok(first.ok_or_else(|| Failure::new(ErrorCode::Internal, what()))?)
 }
 
-/// Prints an outcome and returns its exit code, even if nobody reads the output.
+/// Prints an outcome and returns its exit code, even if standard output is closed.
 pub(crate) fn answer(
     mut out: Output,
     weir: &Weir,
@@ -110,10 +110,10 @@ pub(crate) fn ensure(
         .topic(name)
         .failed(|| format!("cannot use topic {name}"))?;
     if !no_create {
-        let made = topic
+        let created = topic
             .ensure()
             .failed(|| format!("cannot create topic {name}"))?;
-        if made {
+        if created {
             note(caller.quiet, &format!("created topic {name}"));
         }
     }

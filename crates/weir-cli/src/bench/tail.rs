@@ -105,9 +105,9 @@ fn listen(
     let failed = || "cannot listen".to_owned();
     let mut seen = Measurements::default();
     while seen.messages < messages && !bench.is_over() {
-        let last_look = ended.load(Ordering::Acquire);
+        let had_ended = ended.load(Ordering::Acquire);
         if !reader.wait(Some(Instant::now() + POLL_INTERVAL)) {
-            if last_look {
+            if had_ended {
                 break;
             }
             continue;

@@ -23,7 +23,7 @@ const EARLY_MS: u64 = 3_600_000;
 const NAME_CHARS_MAX: usize = 64;
 
 /// Creates an authority. Returns the path of its certificate.
-pub(super) fn make(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBuf> {
+pub(super) fn create(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBuf> {
     let what = || format!("cannot create an authority in {}", dir.display());
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.contains(char::is_control) {
         let why =
@@ -97,10 +97,10 @@ pub(super) fn issue(
     let key = KeyPair::generate().map_err(|error| broken(what(), &error))?;
     let certificate = params.signed_by(&key, &issuer);
     let certificate = certificate.map_err(|error| broken(what(), &error))?;
-    let made = CertificateFields::read(certificate.der());
+    let issued = CertificateFields::read(certificate.der());
     // The issuer is built from the name of the authority, and must have the same bytes as its
     // subject.
-    if made.map(|made| made.issuer_der) != Ok(authority.subject_der) {
+    if issued.map(|issued| issued.issuer_der) != Ok(authority.subject_der) {
         return Err(refuse("`weir cert ca` did not create the authority").into());
     }
     let file = file_name(first);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_leave_the_directory() {
+    fn a_file_name_contains_no_path_and_is_not_that_of_the_authority() {
         assert_eq!(file_name("../../x"), "_._.._x");
         assert_eq!(file_name("*.example"), "_.example");
         assert_eq!(file_name("ca"), "ca_");

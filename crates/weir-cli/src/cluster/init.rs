@@ -34,7 +34,7 @@ pub(crate) struct InitArgs {
     /// Number of the node [default: 1]
     #[arg(long, value_name = "N")]
     node: Option<u64>,
-    /// Accept a store that is the copy of a node of another cluster, which is lost
+    /// Accept the copy of a node of another cluster; only if all voters of that cluster are lost
     #[arg(long)]
     force: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command that serves a node with the options of this call. Options for clients are left out.
+/// The command that serves a node with the options of this call, without the options for clients.
 pub(super) fn serve_command(at: &str, config: &ServerConfig) -> String {
     let mut command = vec![format!("weir serve --at {at}")];
     for name in ["peer", "advertise", "peer_cert", "peer_key", "peer_ca"] {
@@ -125,8 +125,10 @@ pub(super) fn init(
         .any(|address| address.port() == 0)
     {
         return Err(failure()
-            .because("port 0 is another one with each start, and others have to find this node")
-            .advise("name the ports")
+            .because(
+                "port 0 selects another port at each start, so other nodes cannot find this node",
+            )
+            .advise("set fixed ports")
             .tool()
             .into());
     }
@@ -138,6 +140,6 @@ pub(super) fn init(
     let progress = Progress::default();
     let mut options = place::options(caller, Access::Write, "weir cluster init", &progress);
     config.tune(&mut options);
-    let made = ClusterNode::init(directory, &with_engine(&options), number, &member, force);
-    made.map_err(|error| node::failure(at, &error))
+    let number = ClusterNode::init(directory, &with_engine(&options), number, &member, force);
+    number.map_err(|error| node::failure(at, &error))
 }

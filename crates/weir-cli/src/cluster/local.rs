@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use weir::{ConnectOptions, Durability, ErrorCode, Weir};
+use weir::{ConnectOptions, ErrorCode, Weir};
 use weir_server::cluster::ClusterNode;
 use weir_server::{Address, ServerConfig};
 
@@ -23,6 +23,7 @@ use crate::caller::Caller;
 use crate::cluster::init;
 use crate::place;
 use crate::report::{Failure, FailureContext, note, stdout};
+use crate::settings::durability_text;
 
 /// How often the command checks whether a node has ended, or a signal asks for the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -33,8 +34,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(40);
 /// Number of nodes, and first port, if no option names them.
 const NODES: u16 = 3;
 const PORT: u16 = 7070;
-/// Difference between the first ports of two successive nodes.
-const PORTS_APART: u16 = 10;
+/// Difference between the first ports of two consecutive nodes.
+const PORT_STEP: u16 = 10;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -63,7 +64,11 @@ pub(crate) struct LocalArgs {
 fn nodes(text: &str) -> Result<u16, String> {
     match text {
         "1" | "3" | "5" | "7" => text.parse().map_err(|_| text.to_owned()),
-        _ => Err("a cluster has 1, 3, 5 or 7 nodes: an even number tolerates no more".to_owned()),
+        _ => Err(
+            "a cluster has 1, 3, 5 or 7 nodes: an even number tolerates no more failures than the \
+             odd number below it"
+                .to_owned(),
+        ),
     }
 }
 
@@ -82,10 +87,7 @@ struct LocalNode {
 impl LocalNode {
     fn new(caller: &Caller, data: &Path, number: u64) -> Self {
         let durability = &caller.settings.durability;
-        let level = || match durability.value {
-            Durability::Interval(every) => format!("interval:{}ms", every.as_millis()),
-            level => level.name().to_owned(),
-        };
+        let level = || durability_text(durability.value);
         Self {
             number,
             directory: data.join(format!("node-{number}")),
@@ -137,7 +139,7 @@ impl StartedNode {
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
             // These settings belong to one node, so the nodes do not inherit them.
-            let is_of_one = [
+            let of_one_node = [
                 "HTTP",
                 "NATIVE",
                 "PEER",
@@ -147,7 +149,7 @@ impl StartedNode {
                 "ADVERTISE",
             ];
             let key = name_text.strip_prefix("WEIR_SERVE_");
-            if key.is_some_and(|key| is_of_one.contains(&key)) {
+            if key.is_some_and(|key| of_one_node.contains(&key)) {
                 command.env_remove(&name);
             }
         }
@@ -163,7 +165,7 @@ impl StartedNode {
     }
 
     /// Returns whether the node has ended since the previous check.
-    fn look(&mut self) -> Option<ExitStatus> {
+    fn poll_end(&mut self) -> Option<ExitStatus> {
         if self.ended.is_some() {
             return None;
         }
@@ -185,16 +187,16 @@ impl StartedNode {
 }
 
 /// All running nodes; dropping this ends them.
-struct All(Vec<StartedNode>);
+struct RunningNodes(Vec<StartedNode>);
 
-impl Drop for All {
+impl Drop for RunningNodes {
     fn drop(&mut self) {
         for started in &self.0 {
             started.request_stop();
         }
         let until = Instant::now() + END_TIMEOUT;
         for started in &mut self.0 {
-            while started.ended.is_none() && started.look().is_none() {
+            while started.ended.is_none() && started.poll_end().is_none() {
                 if Instant::now() >= until {
                     drop(started.child.kill());
                 }
@@ -213,7 +215,7 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
     }
     let nodes = prepare(caller, args)?;
     nodes.iter().try_for_each(check_free)?;
-    let mut all = All(Vec::new());
+    let mut all = RunningNodes(Vec::new());
     for node in &nodes {
         // A new node joins the earlier ones, so they must be running.
         let is_new = !ClusterNode::is_node(&node.directory).failed(what)?;
@@ -245,7 +247,7 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
     stdout(out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
     while !end.load(Ordering::Relaxed) {
         for started in &mut all.0 {
-            if let Some(status) = started.look() {
+            if let Some(status) = started.poll_end() {
                 let node = &started.node;
                 let text = format!(
                     "node {} has ended ({status}); start it again: {}",
@@ -263,7 +265,7 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
             let logs = args.data.join("node-*.log");
             return Err(failure
                 .because("each of their processes has ended")
-                .advise(format!("their logs say why: {}", logs.display()))
+                .advise(format!("read the causes in their logs: {}", logs.display()))
                 .into());
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -296,7 +298,7 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
     };
     if nodes.is_empty() {
         if place::is_store(data).failed(what)? {
-            let why = "the directory is a store of its own".to_owned();
+            let why = "the directory contains a store".to_owned();
             return Err(refused(why, "name another directory: `--data DIR`".to_owned()).into());
         }
         for (number, ports) in (1..).zip(ports(args)?) {
@@ -342,7 +344,7 @@ fn ports(args: &LocalArgs) -> anyhow::Result<Vec<[u16; 3]>> {
     let what = || format!("cannot create a cluster in {}", args.data.display());
     let (nodes, port) = (args.nodes.unwrap_or(NODES), args.port.unwrap_or(PORT));
     if port > 0 {
-        let highest = u16::MAX - (nodes - 1) * PORTS_APART - 2;
+        let highest = u16::MAX - (nodes - 1) * PORT_STEP - 2;
         if port > highest {
             return Err(Failure::new(ErrorCode::BadOption, what())
                 .because(format!(
@@ -351,18 +353,18 @@ fn ports(args: &LocalArgs) -> anyhow::Result<Vec<[u16; 3]>> {
                 .advise(format!("give a port of at most {highest}: `--port PORT`"))
                 .into());
         }
-        let three = |node| [0, 1, 2].map(|more| port + node * PORTS_APART + more);
+        let three = |node| [0, 1, 2].map(|more| port + node * PORT_STEP + more);
         return Ok((0..nodes).map(three).collect());
     }
     // All listeners stay open until the end, so that no port is chosen twice.
-    let mut held = Vec::new();
+    let mut listeners = Vec::new();
     let mut free = Vec::new();
     for _ in 0..nodes {
         let mut three = [0; 3];
         for port in &mut three {
             let listener = TcpListener::bind(any_port(0)).failed(what)?;
             *port = listener.local_addr().failed(what)?.port();
-            held.push(listener);
+            listeners.push(listener);
         }
         free.push(three);
     }
@@ -388,7 +390,7 @@ fn check_free(node: &LocalNode) -> anyhow::Result<()> {
         if let Err(error) = TcpListener::bind(address.0) {
             return Err(Failure::new(ErrorCode::AddressTaken, what())
                 .because(format!("cannot listen at {address}: {error}"))
-                .advise("name the first of other ports, and another directory: `--port PORT --data DIR`")
+                .advise("give another first port and another directory: `--port PORT --data DIR`")
                 .into());
         }
     }
@@ -445,17 +447,17 @@ fn read(node: &LocalNode) -> anyhow::Result<ServerConfig> {
 }
 
 /// Waits until a node votes and knows a leader. Returns `false` if the user asked for the end.
-fn wait(all: &mut All, end: &AtomicBool, node: &LocalNode) -> anyhow::Result<bool> {
+fn wait(all: &mut RunningNodes, end: &AtomicBool, node: &LocalNode) -> anyhow::Result<bool> {
     let until = Instant::now() + START_TIMEOUT;
     let failure = || {
         let what = format!("node {} is not a part of the cluster", node.number);
         let log = node.log.display();
-        Failure::new(ErrorCode::Unreachable, what).advise(format!("its log says why: {log}"))
+        Failure::new(ErrorCode::Unreachable, what).advise(format!("read the cause in {log}"))
     };
     while !end.load(Ordering::Relaxed) {
         // Another process could answer at the port of a node that has ended.
         for started in &mut all.0 {
-            if let Some(status) = started.look()
+            if let Some(status) = started.poll_end()
                 && started.node.number == node.number
             {
                 let why = format!("its process has ended ({status})");
@@ -466,7 +468,8 @@ fn wait(all: &mut All, end: &AtomicBool, node: &LocalNode) -> anyhow::Result<boo
             return Ok(true);
         }
         if Instant::now() >= until {
-            return Err(failure().because("the time to start is over").into());
+            let why = format!("it did not start within {} s", START_TIMEOUT.as_secs());
+            return Err(failure().because(why).into());
         }
         std::thread::sleep(POLL_INTERVAL);
     }

@@ -42,42 +42,42 @@ pub(crate) fn run(caller: &Caller, _args: &SnapshotArgs) -> anyhow::Result<ExitC
     };
     let weir = place::open(caller, Access::Change)?;
     let status = weir.status();
-    let status = status.failed(|| "cannot ask for the status".to_owned())?;
+    let status = status.failed(|| "cannot read the status".to_owned())?;
     let Some(cluster) = status.server.and_then(|server| server.cluster) else {
         let at = &caller.settings.at.value;
         let failure = Failure::new(ErrorCode::BadOption, format!("{at} is not a cluster"));
         return Err(failure.because("nothing serves it as a node").into());
     };
-    let mut is_whole = true;
+    let mut is_complete = true;
     for member in &cluster.members {
         let mut native = member.client.iter();
         let native = native.find(|address| address.starts_with("weir"));
         let mut options = place::connect_options(caller)?;
         options.connect_timeout = ANSWER_TIMEOUT;
         options.patience = ANSWER_TIMEOUT;
-        let made = match native {
+        let compacted = match native {
             Some(url) => Weir::connect_with(url, &options)
                 .and_then(|weir| weir.compact())
                 .map_err(|error| error.to_string()),
             None => Err("it has no native port".to_owned()),
         };
-        is_whole &= made.is_ok();
+        is_complete &= compacted.is_ok();
         let count = |number: Option<u64>| number.map_or(Cell::Nothing, Cell::Count);
         let size = |number: Option<u64>| number.map_or(Cell::Nothing, Cell::Size);
-        let report = made.as_ref().ok();
+        let report = compacted.as_ref().ok();
         out.row(&[
             Cell::Count(member.node),
             count(report.map(|report| report.index.0)),
             size(report.map(|report| report.log_bytes_before)),
             size(report.map(|report| report.log_bytes_after)),
-            match &made {
+            match &compacted {
                 Ok(_) => Cell::Nothing,
                 Err(error) => Cell::Text(Cow::Borrowed(error)),
             },
         ])?;
     }
     out.finish()?;
-    Ok(if is_whole {
+    Ok(if is_complete {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(MEMBER_DOWN)

@@ -90,7 +90,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
-    let first = ask(&weir).failed(|| "cannot ask for the status".to_owned())?;
+    let first = ask(&weir).failed(|| "cannot read the status".to_owned())?;
     let Some(first) = first else {
         let at = &caller.settings.at.value;
         let why = match place::place(caller)? {
@@ -122,10 +122,10 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     out.finish()?;
     let all = answers.iter().flatten().map(|answer| answer.as_ref());
     let mut all = all.map(|answer| answer.unwrap_or(&first));
-    if let Some(loses) = all.find(|answer| !answer.cluster.synced) {
+    if let Some(unsynced) = all.find(|answer| !answer.cluster.synced) {
         let text = format!(
             "durability {}: a power cut of all nodes loses acknowledged writes",
-            loses.durability
+            unsynced.durability
         );
         note(caller.quiet, &text);
     }
@@ -141,26 +141,27 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     ))
 }
 
-/// Requests the state of all members but the first one, whose place is `None`.
+/// Requests the state of each member. The result is `None` for the member of `first`.
 fn query_others(
     options: &ConnectOptions,
     first: &Answer,
     members: &[MemberStatus],
 ) -> Vec<Result<Option<Answer>, String>> {
-    // In parallel, so that several dead members cost the time of one.
+    // In parallel, so that several unreachable members take the time of one.
     std::thread::scope(|scope| {
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for member in members {
             let is_other = member.node != first.cluster.node;
-            asked.push(is_other.then(|| scope.spawn(move || reach(options, member))));
+            requests.push(is_other.then(|| scope.spawn(move || reach(options, member))));
         }
-        let answers = asked
-            .into_iter()
-            .map(|asked| match asked.map(ScopedJoinHandle::join) {
-                None => Ok(None),
-                Some(Ok(answer)) => answer.map(Some),
-                Some(Err(_)) => Err("the request for its state has failed".to_owned()),
-            });
+        let answers =
+            requests
+                .into_iter()
+                .map(|request| match request.map(ScopedJoinHandle::join) {
+                    None => Ok(None),
+                    Some(Ok(answer)) => answer.map(Some),
+                    Some(Err(_)) => Err("the request for its state has failed".to_owned()),
+                });
         answers.collect()
     })
 }
@@ -245,7 +246,7 @@ fn contradicts(first: &Answer, answer: &Result<Option<Answer>, String>) -> bool 
     }
 }
 
-/// What shows that the nodes do not form one cluster, in sentences.
+/// Sentences that name the contradictions between the nodes.
 fn contradictions(
     first: &Answer,
     members: &[MemberStatus],
@@ -267,8 +268,8 @@ fn contradictions(
     let leaders: Vec<_> = leaders.map(|leader| leader.node.to_string()).collect();
     if leaders.len() > 1 {
         found.push(format!(
-            "nodes {} lead: unless the lead has just moved, one of them belongs to another cluster, \
-             and its writes are lost to this one",
+            "nodes {} lead: unless the leadership was just transferred, one of them belongs to \
+             another cluster, and this cluster does not get its writes",
             leaders.join(" and ")
         ));
     }

@@ -37,7 +37,7 @@ const START: i64 = 1000;
 /// Transfers in one call.
 const CALL_TRANSFERS: usize = 50;
 /// Maximum number of pending calls of a writer.
-const CALLS_UNDER_WAY: usize = 4;
+const CALLS_IN_FLIGHT_MAX: usize = 4;
 
 /// A requested transfer of money.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +60,8 @@ struct Answer {
 }
 
 impl Transfer {
-    /// Generates the n-th transfer of a writer. Most are sound; each kind of error occurs in a few.
-    fn draw(writer: u8, n: u64) -> Self {
+    /// Generates the n-th transfer of a writer. Most are valid; each kind of error occurs in a few.
+    fn generate(writer: u8, n: u64) -> Self {
         let mixed = mix(u64::from(writer) << 32 | n);
         let part = |shift: u32, below: u64| (mixed >> shift) % below;
         let account = |shift| u8::try_from(part(shift, u64::from(ACCOUNTS))).unwrap_or(0) + 1;
@@ -145,7 +145,9 @@ pub(super) fn run(
             let writers: Vec<_> = (1..=WRITERS)
                 .map(|writer| {
                     let (bar, weir, interrupt) = (&bar, &weir, stage.interrupt());
-                    scope.spawn(move || pay(weir, writer, share, interrupt, |n| bar.inc(n)))
+                    scope.spawn(move || {
+                        send_transfers(weir, writer, share, interrupt, |n| bar.inc(n))
+                    })
                 })
                 .collect();
             let mut answers = Vec::new();
@@ -157,9 +159,9 @@ pub(super) fn run(
         let took = start.elapsed();
         bar.finish_and_clear();
         answers.sort_unstable_by_key(|answer| answer.intention);
-        let model = agree(&answers)?;
-        let states = add_up(&weir, minted)?;
-        balances(&weir, &model, minted)?;
+        let model = compare_verdicts(&answers)?;
+        let states = check_sums(&weir, minted)?;
+        check_balances(&weir, &model, minted)?;
         let refused = answers.iter().filter(|answer| answer.reject.is_some());
         let refused = refused.count() as u64;
         let sent = answers.len() as u64;
@@ -229,7 +231,7 @@ fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Intention<'a> {
 }
 
 /// Sends the transfers of a writer, with several pending calls.
-fn pay(
+fn send_transfers(
     weir: &Weir,
     writer: u8,
     transfers: u64,
@@ -237,21 +239,23 @@ fn pay(
     answered: impl Fn(u64),
 ) -> anyhow::Result<Vec<Answer>> {
     let mut session = weir.session(client(100 + writer));
-    let mut under_way = VecDeque::new();
+    let mut in_flight = VecDeque::new();
     let mut answers = Vec::new();
-    let all: Vec<Transfer> = (0..transfers).map(|n| Transfer::draw(writer, n)).collect();
+    let all: Vec<Transfer> = (0..transfers)
+        .map(|n| Transfer::generate(writer, n))
+        .collect();
     for call in all.chunks(CALL_TRANSFERS) {
         check_interrupt(interrupt)?;
-        under_way.push_back((send(&mut session, call)?, call));
-        if under_way.len() > CALLS_UNDER_WAY
-            && let Some((pending, call)) = under_way.pop_front()
+        in_flight.push_back((send(&mut session, call)?, call));
+        if in_flight.len() > CALLS_IN_FLIGHT_MAX
+            && let Some((pending, call)) = in_flight.pop_front()
         {
-            take(pending, call, &mut answers)?;
+            collect(pending, call, &mut answers)?;
             answered(call.len() as u64);
         }
     }
-    for (pending, call) in under_way {
-        take(pending, call, &mut answers)?;
+    for (pending, call) in in_flight {
+        collect(pending, call, &mut answers)?;
         answered(call.len() as u64);
     }
     Ok(answers)
@@ -266,7 +270,7 @@ fn send(session: &mut Session, call: &[Transfer]) -> anyhow::Result<weir::Pendin
     Ok(session.send(&puts)?)
 }
 
-fn take(
+fn collect(
     pending: weir::Pending,
     call: &[Transfer],
     answers: &mut Vec<Answer>,
@@ -290,7 +294,7 @@ fn take(
 }
 
 /// Checks that each verdict, in the order of the log, is equal to that of the model.
-fn agree(answers: &[Answer]) -> anyhow::Result<Model> {
+fn compare_verdicts(answers: &[Answer]) -> anyhow::Result<Model> {
     let mut model = Model([0; 256]);
     for number in 1..=ACCOUNTS {
         if let Some(balance) = model.0.get_mut(usize::from(number)) {
@@ -312,7 +316,7 @@ fn agree(answers: &[Answer]) -> anyhow::Result<Model> {
 
 /// Reads the topic from its start, and sums all balances after the last record of each transfer.
 /// Returns the number of sums.
-fn add_up(weir: &Weir, minted: i64) -> anyhow::Result<u64> {
+fn check_sums(weir: &Weir, minted: i64) -> anyhow::Result<u64> {
     let mut balances = BTreeMap::new();
     let (mut sum, mut mints, mut states) = (0, 0, 0);
     for page in weir.topic(TOPIC)?.pages(ReadFrom::Start)? {
@@ -347,7 +351,7 @@ fn add_up(weir: &Weir, minted: i64) -> anyhow::Result<u64> {
 }
 
 /// Checks that the values of the keys are equal to the balances of the model.
-fn balances(weir: &Weir, model: &Model, minted: i64) -> anyhow::Result<()> {
+fn check_balances(weir: &Weir, model: &Model, minted: i64) -> anyhow::Result<()> {
     let topic = weir.topic(TOPIC)?;
     let mut sum = 0;
     for (number, expected) in (0_u8..=u8::MAX).zip(model.0).skip(1) {

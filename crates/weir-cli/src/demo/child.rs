@@ -23,9 +23,9 @@ pub(super) const SESSIONS: usize = 3;
 /// The topic that the sessions write to.
 pub(super) const TOPIC: &str = "readings";
 
-/// Writes until the process is killed, or nobody reads its output.
+/// Writes until the process is killed, or its output is closed.
 pub(super) fn run(directory: &Path, first: &[u64]) -> anyhow::Result<ExitCode> {
-    ensure!(first.len() == SESSIONS, "--resume takes {SESSIONS} nonces");
+    ensure!(first.len() == SESSIONS, "--resume needs {SESSIONS} nonces");
     let weir = Weir::open(directory)?;
     weir.topic(TOPIC)?.ensure()?;
     thread::scope(|scope| {

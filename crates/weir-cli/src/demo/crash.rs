@@ -120,7 +120,7 @@ fn write_and_kill(
     });
     let enough = ANSWERS_MIN + random() % ANSWERS_SPREAD;
     let before = follow(&lines, enough, acknowledged, interrupt);
-    // The process must be dead before any error is returned.
+    // The process must have ended before any error is returned.
     let killed = child.kill();
     let ended = child.wait();
     let kept =
@@ -261,11 +261,11 @@ pub(super) fn check(weir: &Weir, acknowledged: &Acknowledged) -> anyhow::Result<
     }
     let mut lost = 0;
     for (acknowledged, found) in acknowledged.iter().zip(&found) {
-        let there = acknowledged
+        let present = acknowledged
             .iter()
             .zip(found)
             .filter(|(acknowledged, found)| acknowledged == found);
-        lost += acknowledged.len() as u64 - there.count() as u64;
+        lost += acknowledged.len() as u64 - present.count() as u64;
     }
     let events = found.iter().map(|offsets| offsets.len() as u64).sum();
     Ok(TopicContents { events, lost })

@@ -1,10 +1,10 @@
-//! What a run of the demo measured and checked, for `--json`.
+//! The measurements and the results of the checks of a run, for `-o json`.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-/// What was measured and checked, by chapter.
+/// Measurements and results of checks, by chapter.
 pub(super) type Facts = Map<String, Value>;
 
 /// Seconds with microseconds, for facts.

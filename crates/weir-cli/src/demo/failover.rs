@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// Polls all nodes until their statuses satisfy a condition.
-    fn until<T>(
+    fn poll_until<T>(
         &self,
         interrupt: &Interrupt,
         wanted: impl Fn(&[ClusterStatus]) -> Option<T>,
@@ -163,7 +163,7 @@ pub(super) fn run(
         };
         (1..=EVENTS).try_for_each(&mut write)?;
 
-        let leader = cluster.until(interrupt, |statuses| {
+        let leader = cluster.poll_until(interrupt, |statuses| {
             let mut leaders = statuses.iter().filter(|node| node.role == "leader");
             leaders.next().map(|leader| leader.node)
         })?;
@@ -175,18 +175,18 @@ pub(super) fn run(
         (EVENTS + 2..=2 * EVENTS).try_for_each(&mut write)?;
 
         cluster.restart(directory, leader)?;
-        let digest = cluster.until(interrupt, |statuses| {
+        let digests = cluster.poll_until(interrupt, |statuses| {
             let first = statuses.first().filter(|_| statuses.len() == NODES)?;
-            let is_same = |one: &ClusterStatus| {
-                (one.applied, one.last) == (first.applied, first.applied)
+            let is_same = |node: &ClusterStatus| {
+                (node.applied, node.last) == (first.applied, first.applied)
             };
             statuses.iter().all(is_same).then(|| {
-                let digests: Vec<_> = statuses.iter().map(|one| one.digest.clone()).collect();
+                let digests: Vec<_> = statuses.iter().map(|node| node.digest.clone()).collect();
                 digests
             })
         })?;
-        let first = digest.first().context("no digest")?;
-        ensure!(digest.iter().all(|one| one == first), "digests differ: {digest:?}");
+        let first = digests.first().context("no digest")?;
+        ensure!(digests.iter().all(|digest| digest == first), "digests differ: {digests:?}");
         for (_, native) in cluster.nodes.values() {
             let found = check(&Weir::connect(native)?, &acknowledged)?;
             nothing_lost(&found)?;

@@ -22,7 +22,7 @@ const BATCH_EVENTS: u64 = 100;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;
 /// Maximum number of pending calls of a writer.
-const CALLS_UNDER_WAY: usize = 16;
+const CALLS_IN_FLIGHT_MAX: usize = 16;
 
 /// Writes `events` events, a multiple of [`WRITERS`] times [`BATCH_EVENTS`].
 pub(super) fn run(
@@ -81,7 +81,7 @@ fn write(
 ) -> anyhow::Result<()> {
     let mut session = weir.session(client(200 + u8::try_from(writer)?));
     let value = [b'x'; VALUE_BYTES];
-    let mut under_way = VecDeque::new();
+    let mut in_flight = VecDeque::new();
     let wait = |pending: weir::Pending| -> anyhow::Result<()> {
         let mut n = 0;
         for run in pending.into_proposal().wait()?.runs() {
@@ -107,13 +107,13 @@ fn write(
                 Intention::new(TOPIC, Operation::Put { key, value: &value })
             })
             .collect();
-        under_way.push_back(session.send(&puts)?);
-        if under_way.len() > CALLS_UNDER_WAY
-            && let Some(oldest) = under_way.pop_front()
+        in_flight.push_back(session.send(&puts)?);
+        if in_flight.len() > CALLS_IN_FLIGHT_MAX
+            && let Some(oldest) = in_flight.pop_front()
         {
             wait(oldest)?;
         }
         next = end;
     }
-    under_way.into_iter().try_for_each(wait)
+    in_flight.into_iter().try_for_each(wait)
 }

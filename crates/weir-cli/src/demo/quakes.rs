@@ -48,7 +48,7 @@ impl Quakes {
         for quake in &all {
             networks.entry(quake.network).or_default().push(*quake);
         }
-        ensure!(!all.is_empty(), "the source holds no earthquake");
+        ensure!(!all.is_empty(), "the source contains no earthquake");
         Ok(Self { all, networks })
     }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_source_is_what_its_readme_says() {
+    fn the_source_has_the_counts_of_its_readme() {
         let quakes = Quakes::read().unwrap();
         assert_eq!(quakes.all().len(), 1707);
         assert_eq!(quakes.networks().count(), 12);

@@ -3,7 +3,7 @@
 //!
 //! Steps are printed to standard output. Bars are printed to standard error, and only to a
 //! terminal. No meaning depends on colour alone; colour is off in pipes and with `NO_COLOR`. If
-//! nobody reads the output any more, the demo continues without it.
+//! standard output is closed, the demo continues without output.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -155,7 +155,7 @@ pub(super) fn check_interrupt(interrupt: &Interrupt) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a line to standard output. Returns whether anybody reads it.
+/// Prints a line to standard output. Returns `false` if the output is closed.
 pub(super) fn print(line: &impl Display) -> anyhow::Result<bool> {
     match writeln!(io::stdout(), "{line}") {
         Ok(()) => Ok(true),
@@ -185,7 +185,7 @@ pub(super) fn explain(error: &anyhow::Error, advice: &str) {
         None => format!("   {cross} the demo failed"),
     };
     let text = format!("{what}\n     why: {}\n     try: {advice}\n", cause(error));
-    // If this write fails, nobody can be informed; the exit code reports the failure too.
+    // If this write fails, only the exit code reports the failure.
     drop(io::stderr().write_all(text.as_bytes()));
 }
 
@@ -223,7 +223,7 @@ pub(super) fn time(time: std::time::Duration) -> String {
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
-    reason = "a rate for the eye; counts of a demo are far below 2^52"
+    reason = "a rate for display; counts of a demo are far below 2^52"
 )]
 pub(super) fn rate(n: u64, time: std::time::Duration) -> u64 {
     (n as f64 / time.as_secs_f64().max(1e-9)) as u64

@@ -29,14 +29,14 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// What `make demo` runs.
+    /// The size of a run of `make demo`.
     pub(super) const FULL: Self = Self {
         load_events: 200_000,
         transfers: 80_000,
         kills: 5,
         name: "full",
     };
-    /// What tests run.
+    /// The size of a run in tests.
     pub(super) const QUICK: Self = Self {
         load_events: 20_000,
         transfers: 8_000,

@@ -23,7 +23,7 @@ const STRONG: f64 = 5.5;
 const PLACE_CHARS: usize = 50;
 /// Pause of a writer after each call when people watch.
 const WATCHED_PAUSE: Duration = Duration::from_millis(80);
-/// How long a listener waits for a record before it reports that none comes.
+/// Maximum wait of a listener for the next record.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Creates a topic for each network.
@@ -36,7 +36,7 @@ pub(super) fn topics(
     stage.step("topics", |_| {
         for (network, _) in quakes.networks() {
             let name = topic(network);
-            ensure!(weir.topic(&name)?.ensure()?, "{name} was there before");
+            ensure!(weir.topic(&name)?.ensure()?, "{name} existed before");
         }
         let codes = quakes.codes();
         facts.insert("topics".into(), codes.len().into());
@@ -58,7 +58,7 @@ pub(super) fn quakes(
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
     let before = weir.store()?.stats();
-    let (heard, tailed) = stage.step("write", |stage| {
+    let (delivered, shown_live) = stage.step("write", |stage| {
         let total = quakes.all().len() as u64;
         let bar = stage.bar("writing", total);
         let written = AtomicU64::new(0);
@@ -66,7 +66,7 @@ pub(super) fn quakes(
         let watched = stage.is_watched();
         stage
             .print_line("              live, the strong earthquakes that the listeners receive:")?;
-        let (latencies, heard, took, tailed) = thread::scope(|scope| {
+        let (latencies, delivered, took, shown_live) = thread::scope(|scope| {
             let listeners: Vec<_> = quakes
                 .networks()
                 .map(|(network, expected)| {
@@ -94,10 +94,10 @@ pub(super) fn quakes(
                     })
                 })
                 .collect();
-            let mut tailed = 0;
+            let mut shown_live = 0;
             // Ends when the last listener ends.
             for line in received {
-                tailed += u64::from(written.load(Ordering::Relaxed) < total);
+                shown_live += u64::from(written.load(Ordering::Relaxed) < total);
                 bar.suspend(|| stage.print_line(&line))?;
             }
             let (mut latencies, mut took) = (Vec::new(), Duration::ZERO);
@@ -106,11 +106,11 @@ pub(super) fn quakes(
                 latencies.extend(of_writer);
                 took = took.max(until);
             }
-            let mut heard = 0;
+            let mut delivered = 0;
             for listener in listeners {
-                heard += join(listener)?;
+                delivered += join(listener)?;
             }
-            Ok::<_, anyhow::Error>((latencies, heard, took, tailed))
+            Ok::<_, anyhow::Error>((latencies, delivered, took, shown_live))
         })?;
         bar.finish_and_clear();
         let events = written.load(Ordering::Relaxed);
@@ -145,17 +145,17 @@ pub(super) fn quakes(
                 "commit_p99_s": seconds(p99),
             }),
         );
-        Ok((line, (heard, tailed)))
+        Ok((line, (delivered, shown_live)))
     })?;
     stage.step("listen", |_| {
         let listeners = quakes.networks().count();
         facts.insert(
             "listen".into(),
-            json!({"listeners": listeners, "records": heard, "shown_while_writing": tailed}),
+            json!({"listeners": listeners, "records": delivered, "shown_while_writing": shown_live}),
         );
         let line = format!(
             "{listeners} listeners, one per topic, received {} records meanwhile: in order, each once",
-            count(heard),
+            count(delivered),
         );
         Ok((line, ()))
     })

@@ -111,14 +111,14 @@ impl Step {
             return Ok(None);
         }
         let mut from = serde_json::Deserializer::from_str(json.get());
-        Pick(self).deserialize(&mut from)
+        FindStep(self).deserialize(&mut from)
     }
 }
 
 /// Finds the value after a step. If several members have the name, the last one counts.
-struct Pick<'s>(&'s Step);
+struct FindStep<'s>(&'s Step);
 
-impl<'de> DeserializeSeed<'de> for Pick<'_> {
+impl<'de> DeserializeSeed<'de> for FindStep<'_> {
     type Value = Option<&'de RawValue>;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
@@ -126,7 +126,7 @@ impl<'de> DeserializeSeed<'de> for Pick<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Pick<'_> {
+impl<'de> Visitor<'de> for FindStep<'_> {
     type Value = Option<&'de RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,8 +135,8 @@ impl<'de> Visitor<'de> for Pick<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
-        while let Some(is_it) = map.next_key_seed(NameEquals(self.0))? {
-            if is_it {
+        while let Some(is_wanted) = map.next_key_seed(NameEquals(self.0))? {
+            if is_wanted {
                 found = Some(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_says_so() {
+    fn an_item_without_a_key_and_an_invalid_path_are_errors() {
         for (path, json) in [
             ("$.a", "{}"),
             ("$.a", r#"{"a":null}"#),

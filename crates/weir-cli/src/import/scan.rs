@@ -154,10 +154,11 @@ impl Array {
             }
             let mut name = Vec::new();
             self.value(Some(&mut name))?;
-            let is_it = serde_json::from_slice::<String>(&name).is_ok_and(|name| name == wanted);
+            let is_wanted =
+                serde_json::from_slice::<String>(&name).is_ok_and(|name| name == wanted);
             self.expect(b':')?;
             self.peek()?;
-            if is_it {
+            if is_wanted {
                 return Ok(());
             }
             self.value(None)?;
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_come_byte_for_byte_with_their_place() {
+    fn elements_are_returned_byte_for_byte_with_their_positions() {
         let text = "[ {\"a\": [1, \"]}\"]},\n  \"x\\\"y\", -1.5e3 ,null\n,\n[\n]]\n";
         let expect = [
             ("{\"a\": [1, \"]}\"]}", 1, 3),
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_are_not_whole_are_refused_with_place() {
+    fn an_error_in_a_document_has_a_position() {
         let check = |path: &str, text: &str, expect: &str| {
             let error = read(path, text).unwrap_err();
             assert!(error.starts_with(expect), "{text}: {error}");

@@ -20,7 +20,7 @@ use crate::write::client_id;
 const BATCH_BYTES: usize = 1 << 20;
 /// Maximum number of pending batches.
 const PENDING_MAX: usize = 8;
-/// Maximum number of imports (with `--again`) of one file into one life of a topic.
+/// Maximum number of imports (with `--again`) of one file into one incarnation of a topic.
 const RUNS_MAX: u32 = 1000;
 /// Maximum number of verdicts other than VALID that are explained individually.
 const EXPLAINED_MAX: u64 = 3;
@@ -68,7 +68,7 @@ struct SentBatch {
 
 enum Answer {
     Session(Pending),
-    Bare(Proposal),
+    WithoutSession(Proposal),
 }
 
 /// The error for an input that differs from the one imported before.
@@ -96,7 +96,7 @@ impl<'a> Sender<'a> {
         if let Some(session) = session.as_ref().filter(|_| last == 0)
             && !args.again
         {
-            not_forgotten(weir, args, session.client())?;
+            check_session_exists(weir, args, session.client())?;
         }
         Ok(Self {
             last,
@@ -157,7 +157,7 @@ impl<'a> Sender<'a> {
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         let sent = self.send();
         // Verdicts of pending batches are awaited even if the send failed.
-        self.settle(0)?;
+        self.await_verdicts(0)?;
         sent
     }
 
@@ -207,17 +207,17 @@ impl<'a> Sender<'a> {
         let failed = || format!("cannot write to {topic}");
         let answer = match &mut self.session {
             Some(session) => Answer::Session(session.send(&intentions).failed(failed)?),
-            None => Answer::Bare(self.weir.propose(&intentions).failed(failed)?),
+            None => Answer::WithoutSession(self.weir.propose(&intentions).failed(failed)?),
         };
         let lines = std::mem::take(&mut self.lines);
         self.sent.push_back(SentBatch { answer, lines });
         self.items.clear();
         self.chains.clear();
-        self.settle(PENDING_MAX)
+        self.await_verdicts(PENDING_MAX)
     }
 
     /// Waits for verdicts until at most `left` batches are pending.
-    fn settle(&mut self, left: usize) -> anyhow::Result<()> {
+    fn await_verdicts(&mut self, left: usize) -> anyhow::Result<()> {
         while self.sent.len() > left {
             let Some(sent) = self.sent.pop_front() else {
                 return Ok(());
@@ -230,7 +230,7 @@ impl<'a> Sender<'a> {
                     let verdicts = pending.wait().answered(failed, again)?;
                     verdicts.iter().map(Verdict::commit).cloned().collect()
                 }
-                Answer::Bare(proposal) => {
+                Answer::WithoutSession(proposal) => {
                     let again = "read the topic to check which items were written before you repeat the import";
                     let outcomes = proposal.wait().answered(failed, again)?;
                     outcomes
@@ -264,7 +264,7 @@ fn intentions<'a>(items: &'a Items, topic: &'a str, chains: &[u64]) -> Vec<Inten
 
 /// Fails if the topic has records of a client whose session the store has evicted, because the
 /// client was idle for too long.
-fn not_forgotten(weir: &Weir, args: &ImportArgs, client: ClientId) -> anyhow::Result<()> {
+fn check_session_exists(weir: &Weir, args: &ImportArgs, client: ClientId) -> anyhow::Result<()> {
     let failed = || format!("cannot read {}", args.topic);
     let topic = weir.topic(&args.topic).failed(failed)?;
     if topic.try_info().failed(failed)?.is_none() {
@@ -294,8 +294,8 @@ fn session(weir: &Weir, args: &ImportArgs, path: &str) -> anyhow::Result<Session
     let store = hex(&weir.store_id().failed(failed)?);
     let topic = weir.topic(&args.topic).failed(failed)?;
     let topic = topic.try_info().failed(failed)?;
-    let life = topic.and_then(|topic| topic.incarnation);
-    let life = life.map_or(0, |offset| offset.0).to_string();
+    let incarnation = topic.and_then(|topic| topic.incarnation);
+    let incarnation = incarnation.map_or(0, |offset| offset.0).to_string();
     let key = args
         .key
         .as_ref()
@@ -313,7 +313,7 @@ fn session(weir: &Weir, args: &ImportArgs, path: &str) -> anyhow::Result<Session
             "import",
             &store,
             &args.topic,
-            &life,
+            &incarnation,
             path,
             &key,
             &place,

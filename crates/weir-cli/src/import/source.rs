@@ -24,14 +24,14 @@ const SPARE_BYTES: usize = 1 << 20;
 
 /// An input.
 pub(super) struct Source {
-    form: Reading,
+    reader: FormatReader,
     path: Option<KeyPath>,
     shown: String,
     /// The canonical path of the file, if it can be read again.
     identity: Option<String>,
 }
 
-enum Reading {
+enum FormatReader {
     Lines(LineReader),
     Array(Array),
 }
@@ -52,13 +52,13 @@ impl Source {
             File::from(file)
         } else {
             let file = File::open(&args.file).failed(failed)?;
-            let about = file.metadata().failed(failed)?;
-            if about.is_dir() {
+            let metadata = file.metadata().failed(failed)?;
+            if metadata.is_dir() {
                 let failure =
                     Failure::new(ErrorCode::Io, failed()).because("the path is a directory");
                 return Err(failure.advise("give the path of a file").into());
             }
-            if about.is_file() {
+            if metadata.is_file() {
                 let path = args.file.canonicalize().failed(failed)?;
                 identity = Some(path.display().to_string());
             }
@@ -67,20 +67,20 @@ impl Source {
         let reader = interrupt.reader(file).failed(failed)?;
         let mut input: Box<dyn BufRead> = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
         let start = skip_blanks(&mut input).failed(failed)?;
-        let array = match args.form() {
+        let array = match args.input_format() {
             InputFormat::Json => true,
             InputFormat::Jsonl => false,
             InputFormat::Auto => start == Some(b'['),
         };
         let twice = if args.records { 2 } else { 1 };
         let bytes_max = value_bytes_max.saturating_mul(twice) + SPARE_BYTES;
-        let form = if array {
-            Reading::Array(Array::new(input, bytes_max))
+        let reader = if array {
+            FormatReader::Array(Array::new(input, bytes_max))
         } else {
-            Reading::Lines(LineReader::new(input, bytes_max))
+            FormatReader::Lines(LineReader::new(input, bytes_max))
         };
         Ok(Self {
-            form,
+            reader,
             path: args.path.clone(),
             shown,
             identity,
@@ -94,18 +94,18 @@ impl Source {
 
     /// Number of bytes read.
     pub(super) fn bytes(&self) -> u64 {
-        match &self.form {
-            Reading::Lines(lines) => lines.bytes(),
-            Reading::Array(array) => array.bytes(),
+        match &self.reader {
+            FormatReader::Lines(lines) => lines.bytes(),
+            FormatReader::Array(array) => array.bytes(),
         }
     }
 
     /// Reads the next item.
     pub(super) fn next(&mut self, item: &mut Vec<u8>) -> anyhow::Result<Option<InputItem>> {
         let steps = self.path.as_ref().map(KeyPath::steps).unwrap_or_default();
-        let found = match &mut self.form {
-            Reading::Lines(lines) => lines.next(item).map_err(Problem::Io),
-            Reading::Array(array) => array.next(steps, item),
+        let found = match &mut self.reader {
+            FormatReader::Lines(lines) => lines.next(item).map_err(Problem::Io),
+            FormatReader::Array(array) => array.next(steps, item),
         };
         match found {
             Ok(found) => Ok(found),
@@ -118,10 +118,10 @@ impl Source {
 }
 
 impl ImportArgs {
-    fn form(&self) -> InputFormat {
+    fn input_format(&self) -> InputFormat {
         match (self.format, &self.path) {
             (InputFormat::Auto, Some(_)) => InputFormat::Json,
-            (form, _) => form,
+            (format, _) => format,
         }
     }
 }

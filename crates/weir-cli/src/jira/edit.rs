@@ -13,7 +13,7 @@ use weir_jira::op::{Op, State};
 use weir_jira::outbox::{EditBase, Outbox};
 use weir_jira::{JiraError, time};
 
-use super::{chosen, failed, now_ms, replica};
+use super::{failed, now_ms, replica, select_site};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::Access;
@@ -319,7 +319,7 @@ pub(super) fn change(
         return Ok(ExitCode::SUCCESS);
     };
     let what = what(change);
-    let (name, _) = chosen(named)?;
+    let (name, _) = select_site(named)?;
     // Reading a text can take minutes. A pull meanwhile must not become the base of the edit, and
     // must not wait for the store.
     let base = match edited(change) {

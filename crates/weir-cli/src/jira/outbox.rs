@@ -14,7 +14,7 @@ use weir_jira::push::{self, PushOptions, PushReport};
 use weir_jira::replica::Replica;
 
 use super::edit::{FIELDS, row};
-use super::{chosen, client, failed, now_ms, replica};
+use super::{client, failed, now_ms, replica, select_site};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Format, Shape, field};
 use crate::place::Access;
@@ -131,7 +131,7 @@ pub(super) fn push(caller: &Caller, named: Option<&str>, _: &PushArgs) -> anyhow
     let Some(mut out) = caller.style.open(Shape::One, PUSHED)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let (name, site) = chosen(named)?;
+    let (name, site) = select_site(named)?;
     let client = client(caller, &name, &site)?;
     let replica = replica(caller, Access::Write, &name)?;
     let report = send(caller, &client, &replica);
@@ -188,7 +188,7 @@ pub(super) fn list(
     let Some(mut out) = caller.style.open(shape, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let (name, _) = chosen(named)?;
+    let (name, _) = select_site(named)?;
     let replica = replica(caller, Access::Read, &name)?;
     let outbox = Outbox::new(&replica, now_ms());
     let Some(wanted) = &args.op else {
@@ -239,7 +239,7 @@ pub(super) fn resolve(
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let (name, _) = chosen(named)?;
+    let (name, _) = select_site(named)?;
     let replica = replica(caller, Access::Write, &name)?;
     let outbox = Outbox::new(&replica, now_ms());
     let choice = match args.decision {
@@ -259,7 +259,7 @@ pub(super) fn resolve(
         Some(op) => out.row(&row(op))?,
         None => note(
             caller.quiet,
-            &format!("operation {} left the outbox", args.op),
+            &format!("operation {} is removed from the outbox", args.op),
         ),
     }
     out.finish()?;
@@ -276,7 +276,7 @@ pub(super) fn fields(
         return Ok(ExitCode::SUCCESS);
     };
     let what = format!("cannot list the fields of {}", args.key);
-    let (name, site) = chosen(named)?;
+    let (name, site) = select_site(named)?;
     let access = if args.ask {
         Access::Write
     } else {

@@ -11,7 +11,7 @@ use weir_jira::project::{self, NewProject};
 use weir_jira::replica::Replica;
 
 use super::edit::assignment;
-use super::{chosen, client, failed, replica};
+use super::{client, failed, replica, select_site};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Output, Shape, field, wide};
 use crate::place::Access;
@@ -124,7 +124,7 @@ pub(super) fn run(
     let Some(mut out) = caller.style.open(shape, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let (name, site) = chosen(named)?;
+    let (name, site) = select_site(named)?;
     if let Verb::Ls(LsArgs {}) = &args.verb {
         let replica = replica(caller, Access::Read, &name)?;
         let all = replica.projects();
@@ -143,7 +143,7 @@ pub(super) fn run(
         Verb::Create(own) => ("create", &own.key),
         Verb::Edit(own) => ("edit", &own.key),
         Verb::Delete(own) => ("delete", &own.key),
-        Verb::Ls(_) => unreachable!("carried out above"),
+        Verb::Ls(_) => unreachable!("handled above"),
     };
     let client = client(caller, &name, &site)?;
     let replica = replica(caller, Access::Write, &name)?;

@@ -10,7 +10,7 @@ use weir_jira::op::Op;
 use weir_jira::outbox::Outbox;
 use weir_jira::{JiraError, meta, offline, rich, site_query, time};
 
-use super::{chosen, client, failed, now_ms, replica};
+use super::{client, failed, now_ms, replica, select_site};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Format, Shape, field, wide};
 use crate::place::Access;
@@ -116,7 +116,7 @@ pub(super) fn list(
 ) -> anyhow::Result<ExitCode> {
     let jql = args.jql.as_deref().unwrap_or_default();
     if args.ask {
-        let (name, site) = chosen(named)?;
+        let (name, site) = select_site(named)?;
         let client = client(caller, &name, &site)?;
         return print(caller, named, Access::Write, args.limit, |replica| {
             let now = now_ms();
@@ -170,7 +170,7 @@ fn print(
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let (name, site) = chosen(named)?;
+    let (name, site) = select_site(named)?;
     let replica = replica(caller, access, &name)?;
     let found = find(&replica).map_err(|error| {
         let failure = failed("cannot list issues", &error);
@@ -227,7 +227,7 @@ pub(super) fn show(
     args: &ShowArgs,
 ) -> anyhow::Result<ExitCode> {
     let what = format!("cannot show {}", args.key);
-    let (name, site) = chosen(named)?;
+    let (name, site) = select_site(named)?;
     let replica = replica(caller, Access::Read, &name)?;
     let issue = Outbox::new(&replica, now_ms()).show(&args.key);
     let issue = issue.map_err(|error| failed(&what, &error))?;

@@ -93,7 +93,7 @@ pub(super) fn login(
     };
     if let Err(error) = site.check_expiry(now_ms()) {
         let failure = Failure::new(ErrorCode::BadOption, what).because(error);
-        return Err(failure.advise("correct --expires, or leave it out").into());
+        return Err(failure.advise("correct --expires, or omit it").into());
     }
     let with_token = !site.email.is_empty() || caller.credentials.token_file.is_some();
     let token = with_token.then(|| token(caller)).transpose()?;

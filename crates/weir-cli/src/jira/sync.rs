@@ -7,7 +7,7 @@ use clap::Args;
 use weir_jira::JiraError;
 use weir_jira::pull::{PullOptions, PullReport, pull_with};
 
-use super::{chosen, client, failed, now_ms, outbox, replica};
+use super::{client, failed, now_ms, outbox, replica, select_site};
 use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Shape, field};
@@ -79,7 +79,7 @@ the token, or if the store fails.
 
 Examples:
   weir jira watch
-  weir jira watch --every 5min -o json")]
+  weir jira watch --every 5m -o json")]
 pub(super) struct WatchArgs {
     /// Pause between two pulls
     #[arg(long, default_value = "60s", value_parser = settings::duration, value_name = "TIME")]
@@ -95,7 +95,7 @@ pub(super) fn pull(
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let (name, site) = chosen(named)?;
+    let (name, site) = select_site(named)?;
     let client = client(caller, &name, &site)?;
     let replica = replica(caller, Access::Write, &name)?;
     let options = PullOptions {
@@ -135,7 +135,7 @@ pub(super) fn watch(
     interrupt
         .watch()
         .failed(|| "cannot install the signal handlers".to_owned())?;
-    let (name, site) = chosen(named)?;
+    let (name, site) = select_site(named)?;
     let client = client(caller, &name, &site)?;
     let replica = replica(caller, Access::Write, &name)?;
     while !interrupt.is_requested() {

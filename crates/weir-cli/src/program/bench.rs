@@ -2,7 +2,7 @@
 //!
 //! A plain topic and a topic with the program get equal writes, in one store of this process at
 //! durability `memory`, in alternating blocks. The first blocks are not counted. The reported
-//! difference is the median over pairs of neighbouring blocks, so that other load on the machine
+//! difference is the median over pairs of adjacent blocks, so that other load on the machine
 //! affects both sides.
 
 use std::path::PathBuf;
@@ -259,7 +259,7 @@ impl Job {
         };
         let mut topic: Option<String> = None;
         let module_of = |name: &str| module_of(&args.file, &code, name);
-        let taken = script::intentions(&text, &module_of, &mut |intention| {
+        let parsed = script::intentions(&text, &module_of, &mut |intention| {
             if let (None, Operation::CreateProgram { options, args, .. }) =
                 (&topic, &intention.operation)
             {
@@ -272,7 +272,7 @@ impl Job {
         });
         let unusable = || format!("cannot use {}", path.display());
         let bad = |why: String| Failure::new(ErrorCode::BadRequest, unusable()).because(why);
-        taken.map_err(|error| bad(error.to_string()))?;
+        parsed.map_err(|error| bad(error.to_string()))?;
         if job.writes.is_empty() {
             return Err(bad(
                 "the script writes nothing to the topic that it creates with a program".to_owned(),
@@ -373,7 +373,7 @@ fn measure(
                 times.push(u64::try_from(each).unwrap_or(u64::MAX));
             }
             if block < WARM_UP {
-                // Only the position in the writes survives a warm-up block.
+                // A warm-up block moves the position in the writes, and nothing else.
                 let next = side.next;
                 *side = TopicMeasurement::default();
                 side.next = next;
@@ -456,7 +456,7 @@ fn rank(times: &[u64], percent: usize) -> u64 {
     times.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// Median difference of neighbouring blocks.
+/// Median difference of adjacent blocks.
 fn paired(plain: &[u64], program: &[u64]) -> i64 {
     let pairs = plain.iter().zip(program);
     let mut extra: Vec<i64> = pairs

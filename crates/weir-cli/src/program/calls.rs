@@ -29,15 +29,15 @@ fn words(snippet: &Snippet) -> String {
 
 /// Level and text of a log line of a program.
 pub(super) fn log_text(call: &HostCall) -> (&'static str, String) {
-    let (mut level, mut said) = ("info", String::new());
+    let (mut level, mut message) = ("info", String::new());
     for (_, argument) in &call.arguments {
         match argument {
             Argument::Name(name) => level = name,
-            Argument::Bytes(text) => said = String::from_utf8_lossy(&text.bytes).into_owned(),
+            Argument::Bytes(text) => message = String::from_utf8_lossy(&text.bytes).into_owned(),
             Argument::Number(_) => {}
         }
     }
-    (level, said)
+    (level, message)
 }
 
 /// The call for people: its arguments, and its result.

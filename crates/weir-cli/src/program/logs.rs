@@ -33,7 +33,7 @@ pub(super) const FIELDS: &[Field] = &[
     field(
         "intention",
         "number",
-        "position of the intention that the program judged",
+        "position of the intention that the program processed",
     ),
     field("time", "time", "timestamp of the intention, RFC 3339 UTC"),
     field("level", "text", "error, warn, info, debug or trace"),
@@ -48,9 +48,9 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     let wanted = args.topic.as_deref();
     let failed = || match wanted {
         Some(topic) => format!("cannot replay the history of {topic}"),
-        None => "cannot run the history again".to_owned(),
+        None => "cannot replay the history".to_owned(),
     };
-    let ours = |topic: &str| wanted.is_none_or(|wanted| wanted == topic);
+    let is_wanted = |topic: &str| wanted.is_none_or(|wanted| wanted == topic);
     let all = IntentionOffset(0)..=IntentionOffset(u64::MAX);
     let tracer = Arc::new(Tracer::new(Wanted::Log, &all));
     let history = history(caller, &tracer)?;
@@ -63,7 +63,7 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     let (mut waiting, mut lines) = (VecDeque::new(), VecDeque::<HostCall>::new());
     let (mut known, mut left_out) = (false, 0);
     let replayed = history.replay(range, &mut |replayed| {
-        known |= ours(replayed.topic) && replayed.machine.topic(replayed.topic).is_some();
+        known |= is_wanted(replayed.topic) && replayed.machine.topic(replayed.topic).is_some();
         let seen = tracer.take();
         waiting.extend(seen.calls);
         left_out += seen.left_out;
@@ -71,7 +71,7 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
         while let Some(line) =
             waiting.pop_front_if(|line: &mut HostCall| line.intention <= replayed.commit.intention)
         {
-            if ours(&line.topic) && line.intention == replayed.commit.intention {
+            if is_wanted(&line.topic) && line.intention == replayed.commit.intention {
                 if lines.len() >= args.last as usize {
                     lines.pop_front();
                 }
@@ -83,11 +83,12 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     if let Some(topic) = wanted
         && !known
     {
-        let what = format!("no intention of topic {topic} was run again");
+        let what = format!("no intention of topic {topic} was replayed");
         return Err(Failure::new(ErrorCode::TopicUnknown, what).into());
     }
     if left_out > 0 {
-        let text = format!("{left_out} lines of calls that wrote too many were left out");
+        let text =
+            format!("{left_out} lines were omitted, because their calls wrote too many lines");
         note(caller.quiet, &text);
     }
     for line in &lines {

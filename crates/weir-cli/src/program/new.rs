@@ -139,11 +139,11 @@ pub(super) fn run(caller: &Caller, args: &NewArgs) -> anyhow::Result<ExitCode> {
         let advice = "choose another name, or a directory that does not exist with `--dir`";
         failure.advise(advice).into()
     };
-    if let Some(why) = unfit(&args.name) {
+    if let Some(why) = name_problem(&args.name) {
         return Err(bad(why.to_owned()));
     }
     let dir = args.dir.clone().unwrap_or_else(|| (&args.name).into());
-    if let Some(why) = occupied(&dir) {
+    if let Some(why) = directory_problem(&dir) {
         return Err(bad(why));
     }
     let mut count = 0;
@@ -161,7 +161,7 @@ pub(super) fn run(caller: &Caller, args: &NewArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Why a name is invalid: it must suit packages of every language, and topics.
-fn unfit(name: &str) -> Option<&'static str> {
+fn name_problem(name: &str) -> Option<&'static str> {
     if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
         return Some("the name must begin with a letter from a to z");
     }
@@ -176,7 +176,7 @@ fn unfit(name: &str) -> Option<&'static str> {
 }
 
 /// Why a project cannot be written to a directory.
-fn occupied(dir: &Path) -> Option<String> {
+fn directory_problem(dir: &Path) -> Option<String> {
     match fs::read_dir(dir) {
         Ok(mut entries) => {
             let taken = entries.next().is_some();
@@ -208,18 +208,22 @@ mod tests {
 
     use clap::ValueEnum as _;
 
-    use super::{Language, NAME, occupied, unfit, write};
+    use super::{Language, NAME, directory_problem, name_problem, write};
 
     #[test]
     fn nothing_is_overwritten() {
         let place = tempfile::tempdir().unwrap();
         let dir = place.path();
-        assert_eq!(occupied(dir), None, "an empty directory");
-        assert_eq!(occupied(&dir.join("new")), None, "no directory yet");
+        assert_eq!(directory_problem(dir), None, "an empty directory");
+        assert_eq!(
+            directory_problem(&dir.join("new")),
+            None,
+            "no directory yet"
+        );
         let file = dir.join("src/lib.rs");
         write(&file, "mine").unwrap();
-        assert!(occupied(dir).is_some());
-        assert!(occupied(&file).is_some(), "a file");
+        assert!(directory_problem(dir).is_some());
+        assert!(directory_problem(&file).is_some(), "a file");
         assert!(write(&file, "ours").is_err());
         assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     }
@@ -227,16 +231,16 @@ mod tests {
     #[test]
     fn names_suit_packages_and_topics() {
         for name in ["seats", "a", "a-1", "core", &"a".repeat(64)] {
-            assert_eq!(unfit(name), None, "{name}");
+            assert_eq!(name_problem(name), None, "{name}");
         }
         let long = "a".repeat(65);
         for name in ["", "A", "1a", "-a", "a_b", "a/b", "..", "weir-guest", &long] {
-            assert!(unfit(name).is_some(), "{name}");
+            assert!(name_problem(name).is_some(), "{name}");
         }
     }
 
     #[test]
-    fn every_project_is_complete_and_stands_alone() {
+    fn every_project_is_complete_and_needs_no_other_files() {
         for language in Language::value_variants() {
             let files: Vec<_> = language.files().collect();
             for part in ["README.md", "first.txt", ".gitignore"] {

@@ -1,11 +1,12 @@
-//! `weir program replay`: shows how another program would have judged the history of a topic.
+//! `weir program replay`: shows where the verdicts of another program would differ in the history of
+//! a topic.
 //!
 //! The log is replayed twice in memory: unchanged, and with the other module in place of every
 //! program that the topic had. Verdicts and records are compared intention by intention.
 //!
 //! Invariants:
 //! - The store is only read.
-//! - The second run differs in the code alone. Limits, arguments, stamps and order are unchanged.
+//! - Only the code differs in the second run. Limits, arguments, time stamps and order are unchanged.
 //!   If another topic ran a replaced module, that topic runs the other module too, and a note
 //!   reports that.
 //! - The memory of a program in a snapshot is never given to another program.
@@ -144,11 +145,11 @@ struct Differences {
 
 /// Runs `weir program replay`.
 pub(super) fn run(caller: &Caller, args: &ReplayArgs) -> anyhow::Result<ExitCode> {
-    judge(caller, &args.topic, &args.with, args.from)
+    compare(caller, &args.topic, &args.with, args.from)
 }
 
 /// Compares the history of a topic with the verdicts of the module in `file`.
-pub(super) fn judge(
+pub(super) fn compare(
     caller: &Caller,
     topic: &str,
     file: &Path,

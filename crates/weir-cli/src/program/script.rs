@@ -33,7 +33,7 @@ pub(super) struct TestArgs {
     /// Write the actual outcomes into the script
     #[arg(long)]
     write: bool,
-    /// Judge the history of this topic instead of a script
+    /// Run the history of this topic instead of a script
     #[arg(long, value_name = "TOPIC", conflicts_with_all = ["script", "write"])]
     from_topic: Option<String>,
 }
@@ -58,7 +58,7 @@ const ALL: std::ops::RangeInclusive<IntentionOffset> =
 /// Runs `weir program test`.
 pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> {
     let path = match (&args.from_topic, &args.script) {
-        (Some(topic), _) => return super::replay::judge(caller, topic, &args.file, None),
+        (Some(topic), _) => return super::replay::compare(caller, topic, &args.file, None),
         (None, Some(path)) => path.as_path(),
         (None, None) => unreachable!("one of the two is required"),
     };
@@ -70,7 +70,7 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
     let ran = script::run(&text, &host, RunOptions::default(), &|name| {
         let found = module_of(&args.file, &code, name);
         if found.is_none() {
-            missing.set(Some(place_of(&args.file, name)));
+            missing.set(Some(module_path(&args.file, name)));
         }
         found
     });
@@ -122,11 +122,11 @@ pub(super) fn module_of(file: &Path, code: &[u8], name: &str) -> Option<Vec<u8>>
     if file.file_stem().is_some_and(|stem| stem == name) {
         return Some(code.to_vec());
     }
-    std::fs::read(place_of(file, name)).ok()
+    std::fs::read(module_path(file, name)).ok()
 }
 
 /// The path of the module that a script names.
-fn place_of(file: &Path, name: &str) -> PathBuf {
+fn module_path(file: &Path, name: &str) -> PathBuf {
     let place = file.with_file_name(format!("{name}.wasm"));
     std::path::absolute(&place).unwrap_or(place)
 }

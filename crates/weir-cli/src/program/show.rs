@@ -80,13 +80,13 @@ pub(super) fn run(caller: &Caller, topic: &str) -> anyhow::Result<ExitCode> {
     };
     let weir = place::open(caller, Access::Read)?;
     let found = weir.program(topic);
-    let found = found.failed(|| format!("cannot ask about the program of {topic}"))?;
+    let found = found.failed(|| format!("cannot read the program of {topic}"))?;
     let program = found.ok_or_else(|| {
         let what = format!("topic {topic} has no program");
         let failure = Failure::new(ErrorCode::TopicUnknown, what);
         match weir.topic(topic).and_then(|topic| topic.try_info()) {
             Ok(Some(info)) if info.live => failure
-                .because("the topic is a plain one")
+                .because("the topic was created without a program")
                 .advise("`weir program ls` lists the topics with programs"),
             _ => failure,
         }

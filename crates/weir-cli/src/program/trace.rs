@@ -152,7 +152,7 @@ pub(super) fn run(caller: &Caller, args: &TraceArgs) -> anyhow::Result<ExitCode>
             of_record(&history, &tracer, &args.topic, record)?
         }
     };
-    let seen = look(&history, &tracer, &args.topic, offset)?;
+    let seen = trace_intention(&history, &tracer, &args.topic, offset)?;
     match rows {
         Some(mut out) => {
             out.row(&row(&seen))?;
@@ -210,7 +210,7 @@ fn absent(
     })
 }
 
-fn look(
+fn trace_intention(
     history: &History,
     tracer: &Tracer,
     topic: &str,
@@ -221,7 +221,7 @@ fn look(
     tracer.watch(&range);
     let mut seen = None;
     let newest = history.replay(range, &mut |replayed| {
-        seen = Some(take(history, &replayed));
+        seen = Some(traced_intention(history, &replayed));
     });
     let newest = newest.failed(failed)?;
     let missing = |why: String, advice: String| {
@@ -248,8 +248,8 @@ fn look(
         };
         return Err(missing(why, advice).into());
     }
-    let judged = seen.commit.fuel > 0 || !seen.traced.calls.is_empty();
-    if seen.code.is_none() && !judged && matches!(seen.operation, "PUT" | "DELETE" | "TXN") {
+    let has_run = seen.commit.fuel > 0 || !seen.traced.calls.is_empty();
+    if seen.code.is_none() && !has_run && matches!(seen.operation, "PUT" | "DELETE" | "TXN") {
         let what = format!("topic {topic} has no program");
         let failure = Failure::new(ErrorCode::TopicUnknown, what);
         return Err(failure
@@ -259,7 +259,10 @@ fn look(
     Ok(seen)
 }
 
-fn take(history: &History, replayed: &Replayed<'_>) -> Result<TracedIntention, weir::StoreError> {
+fn traced_intention(
+    history: &History,
+    replayed: &Replayed<'_>,
+) -> Result<TracedIntention, weir::StoreError> {
     let view = replayed.machine.topic(replayed.topic);
     Ok(TracedIntention {
         topic: replayed.topic.to_owned(),

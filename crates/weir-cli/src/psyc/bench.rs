@@ -44,14 +44,14 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         !cfg!(debug_assertions),
         "this is a debug build; its figures are not those of a release build",
     );
-    let mut good = true;
+    let mut is_valid = true;
     for file in &args.files {
         let name = file.display();
         let packet = std::fs::read(file).failed(|| format!("cannot read {name}"))?;
         let mut again = Vec::with_capacity(packet.len() * 2);
         if parse(&packet).is_none() || !render(&packet, &mut again) {
             super::print(&format!("{name}\terror\tnot one whole packet\n"))?;
-            good = false;
+            is_valid = false;
             continue;
         }
         let (what, rounds) = if args.render {
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         );
         super::print(&line)?;
     }
-    Ok(super::exit(good))
+    Ok(super::exit(is_valid))
 }
 
 /// Nanoseconds for one execution of `work` in each round, sorted.

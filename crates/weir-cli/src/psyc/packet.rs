@@ -7,8 +7,8 @@ use weir_psyc::{EventPrinter, Mode, ParseStep, Parser};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Values that come in parts are joined unless -1 is given; `len` marks what had
-its length announced. The last line says whether the input ended after a packet.
+The parts of a value are joined unless -1 is given; `len` marks a value with an announced
+length. The last line shows whether the input ended after a packet.
 
 Examples:
   printf '|\\n' | weir psyc packet
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &PacketArgs) -> anyhow::Result<ExitCode> {
         let window = input.get(start..end).unwrap_or_default();
         let step = parser.step(window);
         printer.print(&step, &mut text)?;
-        super::flush_much(&mut text)?;
+        super::flush_if_full(&mut text)?;
         match step {
             ParseStep::Error(_) => {
                 super::print(&text)?;

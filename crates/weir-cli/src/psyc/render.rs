@@ -16,7 +16,7 @@ single bytes:
   R<op><name>TAB<value>  routing modifier     S= or S?    state operation
   E<op><name>TAB<value>  entity modifier      M<method>   D<data>
   C<content>             a raw content instead of the last four
-Prints `packet` and the bytes, or `error` and what is wrong.
+Prints `packet` and the bytes, or `error` and the cause.
 
 Examples:
   printf 'R:_target\\tpsyc://h/~x\\nM_message\\nDhi\\n' | weir psyc render

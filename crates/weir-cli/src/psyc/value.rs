@@ -38,11 +38,11 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let mut text = String::new();
     let mut start = 0;
     let mut end = 0;
-    let good = loop {
+    let is_valid = loop {
         let window = input.get(start..end).unwrap_or_default();
         let step = stream.step(window, end == input.len());
         printer.print(&step, &mut text)?;
-        super::flush_much(&mut text)?;
+        super::flush_if_full(&mut text)?;
         match step {
             ListStep::Error(_) => break false,
             ListStep::End => break true,
@@ -57,7 +57,7 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
         }
     };
     super::print(&text)?;
-    Ok(super::exit(good))
+    Ok(super::exit(is_valid))
 }
 
 /// Runs `weir psyc dict`.
@@ -80,9 +80,9 @@ type Printer = fn(&[u8], &mut dyn fmt::Write) -> Result<bool, fmt::Error>;
 fn printed(args: &ValueArgs, printer: Printer) -> anyhow::Result<ExitCode> {
     let input = super::input(args.value.as_ref())?;
     let mut text = String::new();
-    let good = printer(&input, &mut text)?;
+    let is_valid = printer(&input, &mut text)?;
     super::print(&text)?;
-    Ok(super::exit(good))
+    Ok(super::exit(is_valid))
 }
 
 /// Runs `weir psyc uniform`.

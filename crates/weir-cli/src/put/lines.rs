@@ -63,7 +63,7 @@ pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
     };
     let read = writer.read(caller.limits.value_bytes_max + LINE_BYTES_SPARE);
     // Lines before an error are written first, and their verdicts are printed.
-    let rest = writer.send().and_then(|()| writer.settle(0));
+    let rest = writer.send().and_then(|()| writer.await_verdicts(0));
     let Writer {
         out, valid, others, ..
     } = writer;
@@ -111,7 +111,7 @@ impl Writer<'_> {
             }
             if input.buffer().is_empty() {
                 // More input may take long, so the verdicts of the earlier lines are printed now.
-                self.settle(0)?;
+                self.await_verdicts(0)?;
                 self.print(Output::flush)?;
             }
         }
@@ -151,7 +151,9 @@ impl Writer<'_> {
             Vec::new()
         } else {
             let lists = intentions.iter();
-            lists.map(|one| [one.expect, &shared].concat()).collect()
+            lists
+                .map(|intention| [intention.expect, &shared].concat())
+                .collect()
         };
         for (intention, both) in intentions.iter_mut().zip(&both) {
             intention.expect = both;
@@ -164,18 +166,18 @@ impl Writer<'_> {
         })?;
         self.sent.push_back(proposal);
         self.items.clear();
-        self.settle(PROPOSALS_MAX)
+        self.await_verdicts(PROPOSALS_MAX)
     }
 
     /// Waits for verdicts until at most `left` batches are pending.
-    fn settle(&mut self, left: usize) -> anyhow::Result<()> {
+    fn await_verdicts(&mut self, left: usize) -> anyhow::Result<()> {
         while self.sent.len() > left {
             let Some(proposal) = self.sent.pop_front() else {
                 return Ok(());
             };
             let outcomes = proposal.wait();
             let topic = self.args.topic.as_str();
-            let again = "open the store again and look which lines are there";
+            let again = "read the topic to check which lines were written";
             let outcomes = outcomes.answered(|| format!("cannot write to {topic}"), again)?;
             for outcome in outcomes.iter() {
                 let Some(commit) = outcome.commit() else {
@@ -197,7 +199,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Prints something. If nobody reads the output any more, lines are still written to the store.
+    /// Prints rows. If standard output is closed, lines are still written to the store.
     fn print(&mut self, how: impl FnOnce(&mut Output) -> anyhow::Result<()>) -> anyhow::Result<()> {
         match self.out.as_mut().map_or(Ok(()), how) {
             Err(error) if error.is::<StdoutClosed>() => {

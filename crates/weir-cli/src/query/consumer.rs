@@ -20,7 +20,7 @@ use crate::report::{self, Failure, FailureContext};
 
 /// Interval between checks whether the pipe is empty: no event reports that. An event reports only
 /// that the reader has closed the pipe.
-const LOOK_PAUSE: Timespec = Timespec {
+const POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
@@ -73,10 +73,10 @@ impl Consumer {
 }
 
 /// Blocks until the reader of the pipe has read all output. Returns at once if standard output is
-/// no pipe.
+/// not a pipe.
 ///
 /// # Errors The reader has closed the pipe.
-pub(super) fn wait_until_taken() -> anyhow::Result<()> {
+pub(super) fn wait_until_read() -> anyhow::Result<()> {
     if !is_pipe() {
         return Ok(());
     }
@@ -86,7 +86,7 @@ pub(super) fn wait_until_taken() -> anyhow::Result<()> {
             return Ok(());
         }
         let mut fds = [PollFd::new(&out, PollFlags::empty())];
-        match poll(&mut fds, Some(&LOOK_PAUSE)) {
+        match poll(&mut fds, Some(&POLL_INTERVAL)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return report::stdout(Err(error.into())),
         }
@@ -107,9 +107,9 @@ pub(super) fn check() -> anyhow::Result<()> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let looked = poll(&mut fds, Some(&at_once));
+    let polled = poll(&mut fds, Some(&at_once));
     let [fd] = fds;
-    if is_pipe() && looked.is_ok() && fd.revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+    if is_pipe() && polled.is_ok() && fd.revents().intersects(PollFlags::ERR | PollFlags::HUP) {
         return report::stdout(Err(io::ErrorKind::BrokenPipe.into()));
     }
     Ok(())

@@ -37,7 +37,7 @@ pub(super) struct Cutter {
 
 impl Cutter {
     /// Reads the new bytes of `page`. Returns the last comma between two elements.
-    pub(super) fn look(&mut self, page: &[u8]) -> Option<usize> {
+    pub(super) fn scan(&mut self, page: &[u8]) -> Option<usize> {
         for (at, byte) in page.iter().enumerate().skip(self.at) {
             if self.over {
                 break;
@@ -75,7 +75,7 @@ pub(super) struct ValueCutter {
 
 impl ValueCutter {
     /// Reads the new bytes of `page`. Returns the last byte at which no value is open.
-    pub(super) fn look(&mut self, page: &[u8]) -> Option<usize> {
+    pub(super) fn scan(&mut self, page: &[u8]) -> Option<usize> {
         for (at, byte) in page.iter().enumerate().skip(self.at) {
             if self.string.open {
                 self.string.read(*byte);
@@ -117,7 +117,7 @@ mod tests {
         let mut cutter = Cutter::default();
         // Byte by byte, so that reading stops once at every position.
         (1..=text.len())
-            .map(|end| cutter.look(text.as_bytes().get(..end).unwrap_or_default()))
+            .map(|end| cutter.scan(text.as_bytes().get(..end).unwrap_or_default()))
             .next_back()
             .flatten()
     }
@@ -134,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn values_are_cut_where_none_is_under_way() {
+    fn values_are_cut_only_between_values() {
         let end = |text: &str| {
             let mut cutter = ValueCutter::default();
             (1..=text.len())
-                .map(|end| cutter.look(text.as_bytes().get(..end).unwrap_or_default()))
+                .map(|end| cutter.scan(text.as_bytes().get(..end).unwrap_or_default()))
                 .next_back()
                 .flatten()
         };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_at_the_end_stays_wrong() {
+    fn a_comma_before_the_end_remains_an_error() {
         let check = |text: &str, expect: &str| {
             let mut page = text.as_bytes().to_vec();
             last(&mut page);

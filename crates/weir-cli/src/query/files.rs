@@ -93,7 +93,7 @@ struct Reading {
     /// determine it.
     guessed: bool,
     /// Whether the file begins with a byte order mark.
-    marked: bool,
+    has_byte_order_mark: bool,
     /// Position in the file where the next page begins.
     at: u64,
     /// Whether there is no next page.
@@ -136,7 +136,7 @@ impl<'a> Files<'a> {
                 compressed::open
             },
             guessed: false,
-            marked: false,
+            has_byte_order_mark: false,
             at: 0,
             is_end: false,
             before: None,
@@ -165,7 +165,7 @@ impl<'a> Files<'a> {
             page_bytes: page_bytes.clamp(1, PAGE_BYTES_MAX),
         };
         if let Some(before) = before {
-            new.recognise(&before.files)?;
+            new.check_files(&before.files)?;
         }
         new.join()?;
         Ok(new)
@@ -173,17 +173,17 @@ impl<'a> Files<'a> {
 
     /// Checks that the files are those of the checkpoint. Otherwise results would be missing or
     /// repeated without an error.
-    fn recognise(&mut self, before: &[Mark]) -> anyhow::Result<()> {
-        let gone = self.args.abandon.iter();
-        let gone: Vec<String> = gone.map(|path| checkpoint::name_of(path)).collect();
-        let now = self.readings.iter().filter(|reading| !reading.is_stdin());
-        let mut now: Vec<String> = now.map(|r| checkpoint::name_of(&r.path)).collect();
+    fn check_files(&mut self, before: &[Mark]) -> anyhow::Result<()> {
+        let abandoned = self.args.abandon.iter();
+        let abandoned: Vec<String> = abandoned.map(|path| checkpoint::name_of(path)).collect();
+        let current = self.readings.iter().filter(|reading| !reading.is_stdin());
+        let mut current: Vec<String> = current.map(|r| checkpoint::name_of(&r.path)).collect();
         let name = |mark: &Mark| mark.name.clone();
         // The query rejects a file that is both named and abandoned.
-        let stays = |name: &String| !gone.contains(name) || now.contains(name);
-        let mut then: Vec<String> = before.iter().map(name).filter(stays).collect();
-        then.sort_unstable();
-        now.sort_unstable();
+        let is_expected = |name: &String| !abandoned.contains(name) || current.contains(name);
+        let mut expected: Vec<String> = before.iter().map(name).filter(is_expected).collect();
+        expected.sort_unstable();
+        current.sort_unstable();
         let refused = |what: String, why: String| {
             let failure = Failure::new(ErrorCode::TokenMismatch, what).because(why);
             failure.advise(
@@ -191,8 +191,8 @@ impl<'a> Files<'a> {
                  `--abandon`, or remove the checkpoint file",
             )
         };
-        if then != now {
-            let why = format!("the checkpoint belongs to {}", then.join(", "));
+        if expected != current {
+            let why = format!("the checkpoint belongs to {}", expected.join(", "));
             return Err(refused("cannot resume with other files".to_owned(), why).into());
         }
         for reading in &mut self.readings {
@@ -201,7 +201,7 @@ impl<'a> Files<'a> {
                 continue;
             };
             let differs = mark.differs(&reading.path);
-            if let Some(why) = differs.map_err(|error| reading.unopened(&error))? {
+            if let Some(why) = differs.map_err(|error| reading.open_failure(&error))? {
                 let what = format!("cannot resume in {}", reading.shown());
                 return Err(refused(what, why.to_owned()).into());
             }
@@ -267,8 +267,8 @@ impl<'a> Files<'a> {
             bytes,
             pool: self.pool.clone(),
         });
-        let taken = self.query.enqueue(need.source, page, next);
-        taken.map_err(|error| self.failed(&error))
+        let enqueued = self.query.enqueue(need.source, page, next);
+        enqueued.map_err(|error| self.failed(&error))
     }
 
     /// Converts an error of the query, and names the file in it.
@@ -291,20 +291,20 @@ impl<'a> Files<'a> {
         let what = format!("cannot query {}", reading.shown());
         let page = matches!(error.code().number(), 709..=718);
         let is_first = begin == Some(&0) && place.offset == Some(0);
-        if page && reading.marked && is_first {
+        if page && reading.has_byte_order_mark && is_first {
             let why = "the file begins with a UTF-8 byte order mark, which JSON does not allow";
             let advice = "remove the first 3 bytes: `tail -c +4 FILE | weir query - ...`";
             let failure = Failure::new(error.code(), what).because(why);
             return failure.advise(advice).into();
         }
         if page && reading.guessed {
-            let took = match reading.shape {
+            let detected = match reading.shape {
                 Shape::Array => "an array",
                 Shape::Values => "consecutive values",
                 _ => "one item per line",
             };
             let advice = format!(
-                "the file was read as {took}; if this is wrong, set its shape: \
+                "the file was read as {detected}; if this is wrong, set its shape: \
                  `--shape single` or `--shape 'member:$.items'`"
             );
             let failure = Failure::new(error.code(), what).because(why);
@@ -339,7 +339,7 @@ impl Run for Files<'_> {
         }
     }
 
-    fn place(&self) -> anyhow::Result<Checkpoint> {
+    fn position(&self) -> anyhow::Result<Checkpoint> {
         let token = self.query.token().map_err(|error| self.failed(&error))?;
         let files = self.readings.iter().filter(|reading| !reading.is_stdin());
         let files = files.map(Reading::mark);
@@ -386,7 +386,7 @@ impl Reading {
     }
 
     /// The failure to open a file. A missing file may have been meant as a topic.
-    fn unopened(&self, error: &io::Error) -> Failure {
+    fn open_failure(&self, error: &io::Error) -> Failure {
         let shown = self.shown();
         let failure = Failure::new(io_code(error), format!("cannot read {shown}")).because(error);
         if error.kind() == io::ErrorKind::NotFound && self.path.components().count() == 1 {
@@ -403,7 +403,7 @@ impl Reading {
         let mut input: Box<dyn Read> = if self.is_stdin() {
             Box::new(io::stdin())
         } else {
-            (self.opener)(&self.path).map_err(|error| self.unopened(&error))?
+            (self.opener)(&self.path).map_err(|error| self.open_failure(&error))?
         };
         let name = if compressed::is(&self.path) {
             self.path.file_stem().map(Path::new)
@@ -490,7 +490,7 @@ impl Reading {
             // Lines from a slow writer are processed when they arrive.
             let read = match &mut self.input {
                 Some(input) if !whole && cutter.is_none() && is_stdin => {
-                    some(input, &mut page, room)
+                    read_available(input, &mut page, room)
                 }
                 Some(input) => input
                     .take(room as u64)
@@ -499,7 +499,7 @@ impl Reading {
                 None => Ok(true),
             };
             let is_over = self.failed(read)?;
-            self.marked |= self.at == 0 && page.starts_with(BYTE_ORDER_MARK);
+            self.has_byte_order_mark |= self.at == 0 && page.starts_with(BYTE_ORDER_MARK);
             if is_over {
                 self.input = None;
                 self.is_end = true;
@@ -510,8 +510,8 @@ impl Reading {
                 return Ok((page, true));
             }
             let end = match (&mut cutter, &mut values) {
-                (Some(cutter), _) => cutter.look(&page),
-                (None, Some(values)) => values.look(&page),
+                (Some(cutter), _) => cutter.scan(&page),
+                (None, Some(values)) => values.scan(&page),
                 (None, None) if lines => {
                     let bytes = page.get(new..).unwrap_or_default();
                     let end = bytes.iter().rposition(|byte| *byte == b'\n');
@@ -548,7 +548,7 @@ impl Reading {
 }
 
 /// Reads the available bytes, at most `room`. Returns whether the input has ended.
-fn some(input: &mut dyn Read, page: &mut Vec<u8>, room: usize) -> io::Result<bool> {
+fn read_available(input: &mut dyn Read, page: &mut Vec<u8>, room: usize) -> io::Result<bool> {
     if room == 0 {
         return Ok(false);
     }

@@ -93,12 +93,12 @@ pub(super) struct BareFormat {
 
 impl Printer {
     /// Returns `None` after it has printed the output of `-o help`. `columns`: the columns of the
-    /// results; empty if each result is one value. `made`: results have no source. `strings`:
+    /// results; empty if each result is one value. `constructed`: results have no source. `strings`:
     /// strings are printed without quotes.
     pub(super) fn open(
         style: &Style,
         columns: &[String],
-        made: bool,
+        constructed: bool,
         strings: bool,
     ) -> anyhow::Result<Option<Self>> {
         let format = match style.format(Shape::Stream) {
@@ -136,7 +136,7 @@ impl Printer {
             let out = style.open(Shape::Stream, fields)?;
             return Ok(out.map(|out| Self::Columns { out, members }));
         }
-        let alone = made && style.columns.is_none() && format != Format::Help;
+        let alone = constructed && style.columns.is_none() && format != Format::Help;
         let style = Style {
             format: style.format,
             columns: if alone {
@@ -271,12 +271,12 @@ impl BareFormat {
         out.write_all(b"}")
     }
 
-    /// Prints a value. `apart`: the separator of columns, which an unquoted string must not
+    /// Prints a value. `separator`: the separator of columns, which an unquoted string must not
     /// contain.
-    fn value(&self, out: &mut impl Write, value: &[u8], apart: &[u8]) -> io::Result<()> {
+    fn value(&self, out: &mut impl Write, value: &[u8], separator: &[u8]) -> io::Result<()> {
         if self.strings && value.first() == Some(&b'"') {
             let text = query::unquoted(value);
-            if apart.is_empty() {
+            if separator.is_empty() {
                 return out.write_all(text.as_bytes());
             }
             let text = text.replace('\\', "\\\\").replace('\t', "\\t");
@@ -287,8 +287,8 @@ impl BareFormat {
             (Format::Json | Format::Jsonl, []) => b"null",
             (_, value) => value,
         };
-        let on_one_line = self.format == Format::Jsonl || !apart.is_empty();
-        let ends = |byte: &u8| matches!(byte, b'\n' | b'\r') || apart.contains(byte);
+        let on_one_line = self.format == Format::Jsonl || !separator.is_empty();
+        let ends = |byte: &u8| matches!(byte, b'\n' | b'\r') || separator.contains(byte);
         let value = if on_one_line && value.iter().any(ends) {
             // In JSON, such a byte occurs only as white space between tokens.
             let line = value

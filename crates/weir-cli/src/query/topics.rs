@@ -137,7 +137,7 @@ impl Run for Topics {
         }
     }
 
-    fn place(&self) -> anyhow::Result<Checkpoint> {
+    fn position(&self) -> anyhow::Result<Checkpoint> {
         let token = self.0.token().map_err(|error| failed(&error))?;
         let files = Vec::new();
         Ok(Checkpoint { files, token })

@@ -53,7 +53,7 @@ impl Backups {
             return;
         };
         let mut running = self.running.borrow_mut();
-        if running.as_ref().is_some_and(|one| !one.is_finished()) {
+        if running.as_ref().is_some_and(|copy| !copy.is_finished()) {
             tracing::warn!("SIGUSR1 was ignored, because a backup is in progress");
             return;
         }
@@ -65,9 +65,9 @@ impl Backups {
 
     /// Waits for the running copy.
     pub(super) fn end(self) {
-        if let Some(one) = self.running.into_inner() {
+        if let Some(copy) = self.running.into_inner() {
             // The panic of the thread was printed when it happened.
-            drop(one.join());
+            drop(copy.join());
         }
     }
 }

@@ -79,8 +79,8 @@ pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyho
     Ok(false)
 }
 
-/// The address at which others reach a port.
-fn reached(address: SocketAddr, advertise: &str) -> String {
+/// The address of a port for other machines.
+fn advertised(address: SocketAddr, advertise: &str) -> String {
     match advertise {
         "" => address.to_string(),
         host if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) => {
@@ -98,7 +98,7 @@ pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> M
     } else {
         ("weir", "http")
     };
-    let advertised_peer = reached(peer, &config.advertise);
+    let advertised_peer = advertised(peer, &config.advertise);
     let (host, _) = advertised_peer.rsplit_once(':').unwrap_or_default();
     let is_on_one_machine = is_loopback(host);
     let addresses = [
@@ -121,7 +121,7 @@ pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> M
         } else {
             client.push(format!(
                 "{scheme}://{}",
-                reached(address, &config.advertise)
+                advertised(address, &config.advertise)
             ));
         }
     }
@@ -133,7 +133,7 @@ pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> M
     }
 }
 
-/// Whether a host of an address is this machine for every machine.
+/// Whether the host of an address is a loopback name or address.
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let address = host.parse::<IpAddr>();
@@ -296,7 +296,7 @@ pub(crate) fn failure(at: &str, error: &ClusterError) -> anyhow::Error {
     let failure = match error {
         ClusterError::Node(NodeError::Store(error)) => {
             let failure = Failure::store(what, error);
-            // The majority has what the directory has lost; a backup has not.
+            // The majority has the data that the directory has lost; a backup may not have it.
             if error.is_damage() || matches!(error, StoreError::Missing { what: "log" }) {
                 failure.advise(LOST_NODE)
             } else {

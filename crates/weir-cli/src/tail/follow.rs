@@ -40,17 +40,17 @@ impl<'a> Follow<'a> {
         while state.left > 0 {
             if let Err(error) = self.round(state, out) {
                 let failed = error.downcast_ref::<Failure>();
-                let away = failed.is_some_and(|failure| {
+                let is_unreachable = failed.is_some_and(|failure| {
                     matches!(failure.code, ErrorCode::Unreachable | ErrorCode::Deadline)
                 });
-                if !away {
+                if !is_unreachable {
                     return Err(error);
                 }
                 out.flush()?;
-                if !state.away {
+                if !state.is_unreachable {
                     note(state.quiet, "the server is not reachable: retrying");
                 }
-                state.away = true;
+                state.is_unreachable = true;
                 std::thread::sleep(FOLLOW_PAUSE);
                 return Ok(());
             }
@@ -66,7 +66,7 @@ impl<'a> Follow<'a> {
         state.print(&mut self.readers, out)?;
         // Topics that appear from now on are new, so they are read from their start.
         state.from = ReadFrom::Start;
-        state.away = false;
+        state.is_unreachable = false;
         out.flush()?;
         if state.left == 0 {
             return Ok(());

@@ -19,7 +19,7 @@ pub(super) struct Merge<'a> {
 struct Source<'a> {
     name: &'a str,
     reader: &'a mut TopicReader,
-    heads: VecDeque<BufferedRecord>,
+    buffered: VecDeque<BufferedRecord>,
 }
 
 /// A record that owns its bytes.
@@ -78,7 +78,7 @@ impl<'a> Merge<'a> {
         self.sources.push(Source {
             name,
             reader,
-            heads: VecDeque::new(),
+            buffered: VecDeque::new(),
         });
     }
 
@@ -109,8 +109,8 @@ impl<'a> Merge<'a> {
             let Some(source) = self.sources.get_mut(at) else {
                 break;
             };
-            if let Some(head) = source.heads.pop_front()
-                && !print(source.name, &head.record())?
+            if let Some(record) = source.buffered.pop_front()
+                && !print(source.name, &record.record())?
             {
                 break;
             }
@@ -130,14 +130,14 @@ impl Source<'_> {
 
     /// The intention of the next record; `None` at the end.
     fn next(&mut self) -> anyhow::Result<Option<u64>> {
-        if self.heads.is_empty()
+        if self.buffered.is_empty()
             && let Some(page) = self.page()?
         {
             for record in &page {
                 let record = record.failed(|| format!("cannot read {}", self.name))?;
-                self.heads.push_back(BufferedRecord::new(&record));
+                self.buffered.push_back(BufferedRecord::new(&record));
             }
         }
-        Ok(self.heads.front().map(|head| head.intention))
+        Ok(self.buffered.front().map(|record| record.intention))
     }
 }

@@ -25,7 +25,7 @@ function isSeat(seat: Bytes): bool {
   return letter >= A && letter <= A + 5;
 }
 
-// Judges one write. The emitted record is stored.
+// Validates one write. The emitted record is stored.
 export function weir_apply(): i32 {
   input.read();
   const seat = input.key(bytes(4));

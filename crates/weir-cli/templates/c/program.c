@@ -15,7 +15,7 @@ static int is_seat(const uint8_t *seat, size_t len) {
   return seat[len - 1] >= 'A' && seat[len - 1] <= 'F';
 }
 
-/* Judges one write. The emitted record is stored. */
+/* Validates one write. The emitted record is stored. */
 WEIR_APPLY {
   weir_input input;
   uint8_t seat[4];

@@ -19,7 +19,7 @@ fn is_seat(seat: &[u8]) -> bool {
     }
 }
 
-/// Judges one write. The emitted record is stored.
+/// Validates one write. The emitted record is stored.
 fn apply(input: &Input) -> Outcome {
     let mut key = [0; 4];
     let seat = input.key(&mut key);

@@ -23,7 +23,7 @@ fn isSeat(seat: []const u8) bool {
     return letter >= 'A' and letter <= 'F';
 }
 
-/// Judges one write. The emitted record is stored.
+/// Validates one write. The emitted record is stored.
 export fn weir_apply() i32 {
     const input = weir.Input.read();
     var bytes: [4]u8 = undefined;

@@ -92,7 +92,7 @@ fn cluster_local_refuses_what_it_cannot_run() {
     assert!(!place.join("other").exists());
     let (code, _, said) = run(place, "put t one --at own");
     assert_eq!(code, 0, "{said}");
-    local("--data own", &["is a store of its own"]);
+    local("--data own", &["contains a store"]);
     drop(cluster);
     fails(
         place,

@@ -24,8 +24,8 @@ enum Source {
 }
 
 impl Backend {
-    /// Reads the values of a topic from its first key on. `in_advance`: requests them from a server before
-    /// the first call of [`Values::next`].
+    /// Reads the values of a topic from its first key on. `in_advance`: requests them from a server
+    /// before the first call of [`Values::next`].
     pub(crate) fn values(
         &self,
         topic: &str,

@@ -72,7 +72,7 @@ pub(super) fn consume(run: &Run<'_>, mut consumer: Consumer) -> anyhow::Result<M
             continue;
         }
         let before = delivered(topic, consumer.subscription);
-        take(run, topic, &mut consumer, &mut seen)?;
+        receive_available(run, topic, &mut consumer, &mut seen)?;
         let has_ended = run.ended.load(Ordering::Acquire);
         if !has_ended || delivered(topic, consumer.subscription) > before {
             last = Instant::now();
@@ -120,7 +120,7 @@ fn is_complete(run: &Run<'_>, topic: &TopicState, subscription: usize) -> bool {
 }
 
 /// Receives the messages that have arrived. Blocks for a moment if there are none.
-fn take(
+fn receive_available(
     run: &Run<'_>,
     topic: &TopicState,
     consumer: &mut Consumer,

@@ -195,9 +195,9 @@ impl WorkloadFile {
         Ok(())
     }
 
-    /// Notes a field that does not apply, unless its value asks for nothing.
+    /// Notes a field that does not apply, unless its value has no effect in the benchmark either.
     fn set_unused(&mut self, name: &str, value: &str) -> Result<(), FileError> {
-        let (field, reason, nothing) = match name {
+        let (field, reason, neutral) = match name {
             "partitionsPerTopic" => (
                 "partitionsPerTopic",
                 "a topic is one ordered log, so it counts as one partition",
@@ -223,7 +223,7 @@ impl WorkloadFile {
             _ => return Err(FileError::new("is not a field of a workload file")),
         };
         let number = decimal(value, UNUSED_MAX)?;
-        if (number - nothing).abs() > f64::EPSILON {
+        if (number - neutral).abs() > f64::EPSILON {
             self.unused.push(Unused { field, reason });
         }
         Ok(())
@@ -375,7 +375,7 @@ testDurationMinutes: 15
 ";
 
     #[test]
-    fn a_file_of_the_benchmark_is_read_whole() {
+    fn all_fields_of_a_file_of_the_benchmark_are_read() {
         let file = WorkloadFile::parse(TEXT).unwrap();
         assert_eq!((file.topics, file.producers), (Some(2), 4));
         assert_eq!((file.subscriptions, file.consumers), (1, 1));
@@ -393,7 +393,7 @@ testDurationMinutes: 15
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_with_its_line() {
+    fn an_error_names_the_line_and_the_field() {
         for (text, expected) in [
             ("topics: 0", "line 1: topics must be a whole number"),
             (

@@ -69,15 +69,15 @@ pub(super) fn produce(run: &Run<'_>, producer: &Producer) -> anyhow::Result<Publ
     let window = usize::try_from(run.window).unwrap_or(usize::MAX);
     let (sender, receiver) = channel();
     // A permit is in this channel from before the call until after the verdict of its message.
-    let (permits, settled) = sync_channel(window);
+    let (permits, releases) = sync_channel(window);
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(move || settle(run, topic, &receiver, &settled));
+        let waiting = scope.spawn(move || await_verdicts(run, topic, &receiver, &releases));
         let sent = send(run, producer, topic, &permits, &sender);
         drop(sender);
-        let settled = waiting.join();
-        let settled = settled.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let published = waiting.join();
+        let published = published.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         // The error of a verdict ends the sending without an error.
-        sent.and(settled)
+        sent.and(published)
     })
 }
 
@@ -174,12 +174,12 @@ fn failure(run: &Run<'_>, topic: &str, outcome: &Outcome) -> Option<Failure> {
     }
 }
 
-/// Waits for each verdict, and then takes the permit of the message from `settled`.
-fn settle(
+/// Waits for each verdict, and then removes the permit of the message from `releases`.
+fn await_verdicts(
     run: &Run<'_>,
     topic: &TopicState,
     receiver: &Receiver<Sent>,
-    settled: &Receiver<()>,
+    releases: &Receiver<()>,
 ) -> anyhow::Result<Published> {
     let failed = || format!("cannot write to {}", topic.name);
     let early_end_ns = run.plan.early_end_ns();
@@ -192,7 +192,7 @@ fn settle(
             return Err(failure.into());
         }
         // The permit was sent before the message.
-        let _permit = settled.recv();
+        let _permit = releases.recv();
         topic.published.fetch_add(1, Ordering::Release);
         if sent.due_ns < early_end_ns {
             early(run, now_ns);
