@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Diverged(Arc<(AtomicBool, AtomicU64)>);
 
 impl Diverged {
-    pub(crate) fn is(&self) -> bool {
+    pub(crate) fn is_diverged(&self) -> bool {
         self.0.0.load(Ordering::Relaxed)
     }
 
@@ -38,11 +38,11 @@ impl Diverged {
         self.0.1.load(Ordering::Relaxed)
     }
 
-    fn found(&self) {
+    fn set_diverged(&self) {
         self.0.0.store(true, Ordering::Relaxed);
     }
 
-    fn repaired(&self) {
+    fn set_repaired(&self) {
         self.0.1.fetch_add(1, Ordering::Relaxed);
         self.0.0.store(false, Ordering::Relaxed);
     }
@@ -75,24 +75,29 @@ pub(crate) async fn watch(
         known = Some((leader, peer));
         compared = index;
         if agreement == Agreement::Different {
-            let place = index.0;
-            tracing::error!(leader, place, %digest, "this node has another state than the leader");
-            diverged.found();
+            tracing::error!(
+                leader,
+                index = index.0,
+                %digest,
+                "the state of this node differs from that of the leader"
+            );
+            diverged.set_diverged();
             if !is_outvoted(index, digest, leader, &raft, &peers).await {
                 tracing::error!(
-                    "it keeps its state: no majority is known to have another one; if the leader is \
-                     alone with its state, hand the lead over (`weir cluster transfer`)"
+                    "this node keeps its state: no majority is known to have a different one; if \
+                     only the leader has its state, transfer the leadership (`weir cluster \
+                     transfer`)"
                 );
                 continue;
             }
             match repair::request(&repairs, &raft, &peers).await {
                 Ok(()) => {
-                    tracing::error!("this node has the state of the leader now");
-                    diverged.repaired();
+                    tracing::error!("the state of this node was replaced by that of the leader");
+                    diverged.set_repaired();
                     compared = LogIndex::ZERO;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "this node did not get the state of the leader");
+                    tracing::error!(%error, "this node did not receive the state of the leader");
                 }
             }
         }
@@ -241,10 +246,10 @@ mod tests {
         };
         let (equal, first) = watched(digest);
         let (differs, second) = watched(Digest(digest.0 ^ 1));
-        while !differs.is() {
+        while !differs.is_diverged() {
             tokio::task::yield_now().await;
         }
-        assert!(!equal.is());
+        assert!(!equal.is_diverged());
         assert!(!follower.status().diverged && !leader.status().diverged);
         first.abort();
         second.abort();

@@ -130,7 +130,7 @@ impl Peer {
     }
 
     /// Records the newest entry that the peer has acknowledged, as far as it is committed.
-    fn note_acknowledged(&mut self, acknowledged: Option<EntryId>, committed: Option<EntryId>) {
+    fn record_acknowledged(&mut self, acknowledged: Option<EntryId>, committed: Option<EntryId>) {
         self.acknowledged = acknowledged.or(self.acknowledged);
         let (Some(acknowledged), Some(committed)) = (self.acknowledged, committed) else {
             return;
@@ -141,7 +141,7 @@ impl Peer {
             committed
         };
         if let Some(reports) = &self.reports {
-            reports.acknowledged(self.hello.to, newest);
+            reports.record_acknowledged(self.hello.to, newest);
         }
     }
 
@@ -149,9 +149,9 @@ impl Peer {
     /// openraft would send it again, and would count a vote that the peer has forgotten.
     fn has_acknowledged(&self, id: Option<EntryId>) -> bool {
         let reports = self.reports.as_ref();
-        let counts = reports.is_some_and(|reports| reports.counts_acknowledged());
+        let is_durable = reports.is_some_and(|reports| reports.acknowledges_durable());
         let index = id.map(|id| id.index);
-        counts && index.is_some() && index <= self.acknowledged.map(|id| id.index)
+        is_durable && index.is_some() && index <= self.acknowledged.map(|id| id.index)
     }
 
     /// Asks the leader to make this node a voter.
@@ -176,7 +176,9 @@ impl Peer {
         match answer.kind {
             Kind::Welcome => Ok((stream, wire::decode_welcome(&answer.body)?)),
             Kind::Refused => Err(peer_error(&answer.body)),
-            _ => Err(invalid("a peer answered a greeting with something else")),
+            _ => Err(invalid(
+                "a peer answered a greeting with an unexpected frame",
+            )),
         }
     }
 
@@ -237,7 +239,7 @@ impl Peer {
         wire::decode_names(&answer)
     }
 
-    /// Sends all files of a snapshot, part by part, and has the peer install them.
+    /// Sends all files of a snapshot, part by part, and requests their installation.
     async fn send_snapshot(
         &mut self,
         vote: Vote,
@@ -249,8 +251,8 @@ impl Peer {
     }
 
     async fn send_files(&mut self, vote: Vote, snapshot: StateMachineSnapshot) -> io::Result<()> {
-        let none = || io::Error::other("a snapshot that was received is not sent on");
-        let shipped = snapshot.shipped().ok_or_else(none)?;
+        let not_own = || io::Error::other("a received snapshot cannot be sent to another node");
+        let shipped = snapshot.shipped().ok_or_else(not_own)?;
         let files = shipped.files.clone();
         let head = SnapshotHead {
             vote,
@@ -274,7 +276,7 @@ impl Peer {
             while at < file.bytes {
                 let source = snapshot.clone();
                 let part = blocking(move || {
-                    let shipped = source.shipped().ok_or_else(none)?;
+                    let shipped = source.shipped().ok_or_else(not_own)?;
                     shipped.read(number, at, PART_BYTES).map_err(io_error)
                 });
                 let part = part.await?;
@@ -308,7 +310,7 @@ impl Peer {
 
 fn peer_error(body: &[u8]) -> io::Error {
     let text: String = String::from_utf8_lossy(body).chars().take(400).collect();
-    io::Error::other(format!("the peer said: {text}"))
+    io::Error::other(format!("the peer reported: {text}"))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
@@ -354,7 +356,7 @@ impl RaftNetworkV2<Types> for Peer {
                 return Ok(answer);
             }
         };
-        self.note_acknowledged(acknowledged, committed);
+        self.record_acknowledged(acknowledged, committed);
         Ok(answer)
     }
 

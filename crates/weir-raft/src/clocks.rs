@@ -23,14 +23,14 @@ use crate::types::Types;
 
 type ServerMetrics = WatchReceiverOf<Types, RaftServerMetrics<Types>>;
 
-/// The wall clock that a peer showed (0: unknown), and the moment of its answer.
+/// The wall clock that a peer reported (0: unknown), and the moment of its answer.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     wall_ms: u64,
     at: Duration,
 }
 
-/// The clock that a node gives to its store.
+/// The clock of the store of a node.
 pub(crate) struct VotersClock {
     node: u64,
     own: Arc<dyn Clock>,
@@ -64,7 +64,7 @@ impl VotersClock {
         self.metrics.get_or_init(|| metrics);
     }
 
-    /// The wall clock of this node, which answers show to peers.
+    /// The wall clock of this node, which answers to peers contain.
     pub(crate) fn own_ms(&self) -> u64 {
         self.own.wall_ms()
     }
@@ -174,10 +174,10 @@ mod tests {
     const RIGHT_MS: u64 = 1_790_000_000_000;
     const FAST_MS: u64 = RIGHT_MS + 3 * 24 * 3_600_000;
 
-    /// The time that node 1 follows, 5 s after it heard these clocks of nodes 2, 3, …; 0 stands for
-    /// a clock that is not known.
-    fn bound(voters: impl IntoIterator<Item = u64>, heard: &[u64]) -> Option<u64> {
-        let readings = (2..).zip(heard).map(|(node, wall_ms)| {
+    /// The time that node 1 follows, 5 s after it received these clocks of nodes 2, 3, …; 0 is a
+    /// clock that is not known.
+    fn bound(voters: impl IntoIterator<Item = u64>, received: &[u64]) -> Option<u64> {
+        let readings = (2..).zip(received).map(|(node, wall_ms)| {
             let at = Duration::from_secs(10);
             let wall_ms = *wall_ms;
             (node, Reading { wall_ms, at })
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_clock_is_followed_up_to_the_time_of_a_majority() {
         let (right, fast) = (Some(RIGHT_MS + 5_000), Some(FAST_MS + 5_000));
-        // A single node follows its own clock; a node of no cluster does not know who votes.
+        // A single node follows its own clock. Outside of a cluster, no voters are known.
         assert_eq!(bound([1], &[]), Some(u64::MAX));
         assert_eq!(bound([], &[FAST_MS]), None);
         // Of three, one other node.

@@ -1,6 +1,6 @@
 //! The connections to the peer port, and which of them is closed when there are too many.
 //!
-//! Invariants: a connection without a completed greeting never keeps another connection out; the
+//! Invariants: a connection without a completed greeting never prevents another connection; the
 //! number of connections is bounded.
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ fn end(entry: &Entry) {
 
 impl Connections {
     /// Registers a connection from this address, which has not completed the greeting.
-    pub(crate) fn enter(&self, from: IpAddr) -> Slot {
+    pub(crate) fn register(&self, from: IpAddr) -> Slot {
         let mut table = self.0.lock();
         table.next += 1;
         let number = table.next;
@@ -137,11 +137,11 @@ mod tests {
     }
 
     #[test]
-    fn the_address_with_the_most_gives_way_and_nodes_take_the_place_of_the_oldest() {
+    fn above_a_limit_the_oldest_connection_of_the_busiest_address_or_of_a_node_is_closed() {
         let connections = Connections::default();
         let from = |last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
-        let alone = connections.enter(from(2));
-        let many: Vec<_> = (0..1_000).map(|_| connections.enter(from(1))).collect();
+        let alone = connections.register(from(2));
+        let many: Vec<_> = (0..1_000).map(|_| connections.register(from(1))).collect();
         assert_eq!(counts(&connections), (PENDING_MAX, 0));
         alone.admitted();
         assert_eq!(counts(&connections), (PENDING_MAX - 1, 1));
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(counts(&connections), (PENDING_MAX - 1, 1));
         let nodes: Vec<_> = (0..=ADMITTED_MAX)
             .map(|_| {
-                let slot = connections.enter(from(3));
+                let slot = connections.register(from(3));
                 slot.admitted();
                 slot
             })

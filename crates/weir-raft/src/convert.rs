@@ -131,7 +131,7 @@ pub(crate) fn encode_members(members: &Membership) -> Bytes {
 
 pub(crate) fn decode_members(bytes: &[u8]) -> io::Result<Membership> {
     let members = read_members(bytes).map_err(|Short| {
-        let what = "members of the cluster are not as they are written";
+        let what = "the members of the cluster are not as written";
         io::Error::new(io::ErrorKind::InvalidData, what)
     })?;
     let (configurations, nodes) = members;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The error for a peer that sends entries to a full node, or requests its vote.
 pub(crate) const FULL: &str =
-    "the disk of this node is full: it takes no entries and does not vote until there is space";
+    "the disk of this node is full: it accepts no entries and does not vote until there is space";
 /// Pause before an append is retried.
 pub(crate) const SPACE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -21,7 +21,7 @@ pub(crate) const SPACE_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct DiskSpace {
     is_full: AtomicBool,
     is_closing: AtomicBool,
-    /// The leader that has made contact since the disk is full; 0: none.
+    /// The leader that has sent a request since the disk became full; 0: none.
     leader: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ impl DiskSpace {
     }
 
     /// Records that an append has found no space. Returns whether to retry.
-    pub(crate) fn filled(&self) -> bool {
+    pub(crate) fn record_full(&self) -> bool {
         if self.is_closing.load(Ordering::Relaxed) {
             return false;
         }
@@ -46,10 +46,10 @@ impl DiskSpace {
     }
 
     /// Records that an append has succeeded.
-    pub(crate) fn freed(&self) {
+    pub(crate) fn record_space(&self) {
         if self.is_full() {
             self.is_full.store(false, Ordering::Relaxed);
-            tracing::info!("the disk has space: this node takes entries again");
+            tracing::info!("the disk has space: this node accepts entries again");
         }
     }
 
@@ -63,7 +63,7 @@ impl DiskSpace {
         self.leader.store(leader, Ordering::Relaxed);
     }
 
-    /// The leader that has made contact since the disk is full.
+    /// The leader that has sent a request since the disk became full.
     pub(crate) fn leader(&self) -> Option<u64> {
         Some(self.leader.load(Ordering::Relaxed)).filter(|leader| *leader > 0)
     }

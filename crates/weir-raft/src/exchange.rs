@@ -21,32 +21,32 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Exchanges reports once. The error is a sentence that says why the other node has not replied.
 async fn exchange(reports: &Reports, node: u64, peer: &mut Peer) -> Result<(), String> {
-    let (report, seen) = reports.ours(node);
+    let (report, seen) = reports.for_peer(node);
     match timeout(EXCHANGE_TIMEOUT, peer.report(&report, &seen)).await {
-        Ok(Ok((report, of_us))) => {
-            reports.received(node, &report, &of_us);
+        Ok(Ok((report, of_this_node))) => {
+            reports.record(node, &report, &of_this_node);
             Ok(())
         }
         Ok(Err(error)) => {
             let why = error.to_string();
-            reports.refused(&why);
+            reports.record_refusal(&why);
             Err(why)
         }
         Err(_) => Err("it did not answer in time".to_owned()),
     }
 }
 
-/// Logs when a node is reached no more, or again.
-fn note_reached(node: u64, member: &Member, was_reached: bool, reached: &Result<(), String>) {
+/// Logs when a node becomes unreachable, and when it is reachable again.
+fn log_reachability(node: u64, member: &Member, was_reached: bool, reached: &Result<(), String>) {
     let peer = &member.peer;
     match reached {
-        Ok(()) if !was_reached => tracing::info!(node, peer, "a node is reached again"),
-        Err(error) if was_reached => tracing::warn!(node, peer, error, "a node is not reached"),
+        Ok(()) if !was_reached => tracing::info!(node, peer, "a node is reachable again"),
+        Err(error) if was_reached => tracing::warn!(node, peer, error, "a node is not reachable"),
         _ => {}
     }
 }
 
-/// Asks all reachable members what they have seen of this node, before this node takes part.
+/// Requests the reports that all reachable members have seen of this node, before it takes part.
 ///
 /// # Errors
 /// A sentence, if the directory is an older copy.
@@ -65,17 +65,17 @@ pub(crate) async fn exchange_before_start(
         .filter(|(node, _)| **node != reports.node())
         .map(|(node, member)| (*node, peers.client(*node, member)))
         .collect();
-    // The first round asks; the second round sends the report of this node.
+    // The first round requests reports; the second round sends the report of this node.
     for _ in 0..2 {
-        let mut asked = JoinSet::new();
+        let mut requests = JoinSet::new();
         for (node, mut peer) in clients.drain(..) {
             let reports = Arc::clone(reports);
-            asked.spawn(async move {
+            requests.spawn(async move {
                 let has_answered = exchange(&reports, node, &mut peer).await.is_ok();
                 has_answered.then_some((node, peer))
             });
         }
-        while let Some(answered) = asked.join_next().await {
+        while let Some(answered) = requests.join_next().await {
             clients.extend(answered.ok().flatten());
         }
         if let Some(why) = reports.older() {
@@ -99,7 +99,7 @@ pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>
             () = sleep(PAUSE) => {}
         }
         // The responses to the last reports contain the clocks of the other nodes. If this is the
-        // first known wall clock, note it.
+        // first known wall clock, this call records it.
         reports.observe_clock();
         if is_ignored() {
             continue;
@@ -114,7 +114,7 @@ pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>
             let client = || (member.clone(), peers.client(*node, member), true);
             let (_, peer, is_reached) = clients.entry(*node).or_insert_with(client);
             let reached = exchange(&reports, *node, peer).await;
-            note_reached(*node, member, *is_reached, &reached);
+            log_reachability(*node, member, *is_reached, &reached);
             *is_reached = reached.is_ok();
         }
         reports.save().await;

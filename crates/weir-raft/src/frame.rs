@@ -134,23 +134,23 @@ pub(crate) struct Head {
     pub(crate) len: usize,
 }
 
-/// Reads a frame with a body of at most `most` bytes. Returns `None` if the stream ends before the
-/// frame.
+/// Reads a frame with a body of at most `bytes_max` bytes. Returns `None` if the stream ends before
+/// the frame.
 pub(crate) async fn read<R: AsyncRead + Unpin>(
     stream: &mut R,
-    most: usize,
+    bytes_max: usize,
 ) -> io::Result<Option<Frame>> {
-    match read_head(stream, most).await? {
+    match read_head(stream, bytes_max).await? {
         Some(head) => read_body(stream, head).await.map(Some),
         None => Ok(None),
     }
 }
 
-/// Reads the head of a frame with a body of at most `most` bytes. Returns `None` if the stream ends
-/// before the frame.
+/// Reads the head of a frame with a body of at most `bytes_max` bytes. Returns `None` if the stream
+/// ends before the frame.
 pub(crate) async fn read_head<R: AsyncRead + Unpin>(
     stream: &mut R,
-    most: usize,
+    bytes_max: usize,
 ) -> io::Result<Option<Head>> {
     let mut head = [0; HEAD_BYTES];
     if stream.read(&mut head[..1]).await? == 0 {
@@ -159,7 +159,7 @@ pub(crate) async fn read_head<R: AsyncRead + Unpin>(
     stream.read_exact(&mut head[1..]).await?;
     let [l0, l1, l2, l3, kind, z0, z1, z2, ..] = head;
     let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-    if len > most || (z0, z1, z2) != (0, 0, 0) {
+    if len > bytes_max || (z0, z1, z2) != (0, 0, 0) {
         return Err(invalid("a peer sent a frame that is too long"));
     }
     let kind = Kind::from_byte(kind).ok_or_else(|| invalid("a peer sent an unknown frame"))?;
@@ -182,8 +182,8 @@ pub(crate) async fn read_body<R: AsyncRead + Unpin>(
         let part = (len - body.len()).min(RESERVED_BYTES_MAX.max(body.len()));
         let at = body.len();
         body.resize(at + part, 0);
-        let (_, fresh) = body.split_at_mut(at);
-        stream.read_exact(fresh).await?;
+        let (_, unfilled) = body.split_at_mut(at);
+        stream.read_exact(unfilled).await?;
     }
     let (covered, crc) = head.split_at(16);
     if crc != checksum(covered, &body).to_le_bytes() {
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn frames_are_read_as_written_and_no_flipped_bit_passes() {
+    async fn frames_are_read_as_written_and_any_flipped_bit_is_detected() {
         let body = vec![7; 200_000];
         let mut bytes = Vec::new();
         write(&mut bytes, Kind::Append, 9, &body).await.unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_declared_length_is_refused_above_the_limit_and_reserves_little_below() {
+    async fn a_declared_length_above_the_limit_is_rejected() {
         let mut head = [0; HEAD_BYTES];
         head[..4].copy_from_slice(&u32::MAX.to_le_bytes());
         head[4] = Kind::Hello as u8;

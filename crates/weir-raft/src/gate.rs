@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_open_gate_is_not_bounded_by_a_state_that_comes_late() {
+    async fn a_late_state_does_not_limit_an_open_gate() {
         let gate = Gate::default();
         let closed = gate.close();
         assert!(gate.raise(LogIndex(7)));

@@ -34,8 +34,8 @@ pub struct JoinRequest {
     pub is_synced: bool,
 }
 
-/// Everything that decides the outcome of programs: the engine, its meter, and the features of the
-/// CPU. Empty without an engine.
+/// A text with everything that affects the outcome of programs: the engine, its meter, and the
+/// features of the CPU. Empty without an engine.
 #[must_use]
 pub fn fingerprint(options: &OpenOptions) -> String {
     let engine = options.host.as_ref();
@@ -70,7 +70,7 @@ pub async fn join_by(
     // An empty directory gets its incarnation when it is opened.
     let known = request.known.map(|known| known.incarnation);
     let incarnation = known.unwrap_or_else(new_incarnation);
-    let wanted = Join {
+    let join = Join {
         cluster: request.known.map(|known| known.cluster),
         node: request
             .known
@@ -82,18 +82,18 @@ pub async fn join_by(
         engine: request.engine.clone(),
         is_synced: request.is_synced,
     };
-    for address in [&wanted.member.peer, &wanted.member.client, &wanted.engine] {
+    for address in [&join.member.peer, &join.member.client, &join.engine] {
         if address.len() > ADDRESS_BYTES_MAX {
             let text = format!("{} bytes are too long: {address}", address.len());
             return Err(NodeError::Refused(text));
         }
     }
     let mut leader_peer = None;
-    let mut failure = "no member was named".to_owned();
+    let mut failure = "no address of a member was given".to_owned();
     loop {
         let hint = leader_peer.take();
         for address in hint.iter().chain(members) {
-            match timeout(ANSWER_TIMEOUT, request_join(address, &wanted, tls)).await {
+            match timeout(ANSWER_TIMEOUT, request_join(address, &join, tls)).await {
                 Ok(Ok(JoinAnswer::Joined { cluster, node })) => {
                     return Ok(NodeIdentity {
                         node,
@@ -149,6 +149,6 @@ async fn request_join(
         Kind::Answer => Ok(JoinAnswer::decode(&answer.body)?),
         Kind::Refused => Err(JoinFailure::Refused(text())),
         Kind::Failed => Err(JoinFailure::Retry(text())),
-        _ => Err(invalid("a peer answered a request to join with something else").into()),
+        _ => Err(invalid("a peer answered a request to join with an unexpected frame").into()),
     }
 }

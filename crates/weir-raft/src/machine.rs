@@ -79,8 +79,10 @@ impl StateMachineSnapshot {
             Content::Staged(staged) => staged.lock().take(),
             Content::Shipped(shipped) => Some(copy(shipped, replica)?),
         };
-        let gone = || io::Error::other("the snapshot was installed before");
-        replica.install(staged.ok_or_else(gone)?).map_err(io_error)
+        let installed = || io::Error::other("the snapshot was installed before");
+        replica
+            .install(staged.ok_or_else(installed)?)
+            .map_err(io_error)
     }
 }
 
@@ -151,7 +153,7 @@ impl StateMachine {
             .stack_size(PROGRAM_STACK_BYTES)
             .spawn(move || {
                 for job in received {
-                    // If openraft has ended, nobody waits for the result.
+                    // If openraft has ended, no caller waits for the result.
                     drop(job.done.send(apply(&applier, job.entries)));
                 }
             })?;
@@ -184,10 +186,10 @@ impl StateMachine {
             return apply(&self.replica, entries).map_err(io_error);
         };
         let (done, applied) = oneshot::channel();
-        let gone = || io::Error::other("the thread that applies has ended");
+        let ended = || io::Error::other("the thread that applies has ended");
         let job = Job { entries, done };
-        jobs.send(job).map_err(|_| gone())?;
-        applied.await.map_err(|_| gone())?.map_err(io_error)
+        jobs.send(job).map_err(|_| ended())?;
+        applied.await.map_err(|_| ended())?.map_err(io_error)
     }
 
     fn state(&self) -> io::Result<(Option<LogId>, StoredMembership)> {
@@ -289,7 +291,7 @@ impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
             replica.checkpoint().map_err(io_error)?;
             replica.ship().map_err(io_error)
         });
-        let missing = || io::Error::other("the snapshot that was made is not there");
+        let missing = || io::Error::other("the new snapshot is missing");
         let newest = newest.await?.ok_or_else(missing)?;
         self.known.fetch_max(newest.id.index.0, Ordering::Relaxed);
         snapshot_of(newest)

@@ -159,7 +159,7 @@ impl Members {
     fn check_compatible(&self, join: &Join) -> Result<(), ChangeError> {
         if join
             .cluster
-            .is_some_and(|theirs| theirs != self.identity.cluster)
+            .is_some_and(|cluster| cluster != self.identity.cluster)
         {
             let text = "the directory belongs to another cluster";
             return Err(ChangeError::Rejected(text.to_owned()));
@@ -205,8 +205,8 @@ impl Members {
         let node = match (join.cluster, known) {
             (Some(_), None) => {
                 return Err(ChangeError::Rejected(format!(
-                    "node {} is no longer a member: it was removed, and its directory cannot come \
-                     back; join with an empty directory",
+                    "node {} is no longer a member: it was removed, and its directory cannot join \
+                     again; join with an empty directory",
                     join.node
                 )));
             }
@@ -225,9 +225,9 @@ impl Members {
                 }
                 join.node
             }
-            (None, Some(kept)) if current.is_kept_for(join) => {
+            (None, Some(kept)) if current.is_reserved_for(join) => {
                 let joined = Member {
-                    removed: kept.removed.clone(),
+                    removed: reserved.removed.clone(),
                     ..join.member.clone()
                 };
                 let joined = BTreeMap::from([(join.node, joined)]);
@@ -321,9 +321,9 @@ impl Members {
             }
         }
         self.until_answered(&voters).await?;
-        let leave = current.voters.difference(&voters).copied();
-        let leave: BTreeSet<u64> = leave.collect();
-        if let Some(note) = note_removal(&leave, &current.nodes) {
+        let leaving = current.voters.difference(&voters).copied();
+        let leaving: BTreeSet<u64> = leaving.collect();
+        if let Some(note) = note_removal(&leaving, &current.nodes) {
             self.change(ChangeMembers::SetNodes(note), true, &current)
                 .await?;
             current = self.current();
@@ -370,9 +370,9 @@ impl Members {
             return Err(ChangeError::Rejected(text));
         }
         if is_voter {
-            let mut stay = current.voters.clone();
-            stay.remove(&node);
-            self.until_answered(&stay).await?;
+            let mut remaining = current.voters.clone();
+            remaining.remove(&node);
+            self.until_answered(&remaining).await?;
         }
         if let Some(note) = note_removal(&[node].into(), &current.nodes) {
             self.change(ChangeMembers::SetNodes(note), true, &current)
@@ -407,7 +407,7 @@ impl Members {
             let text = "no majority has committed the change in time; it may still be committed";
             return Err(ChangeError::Retry(text.to_owned()));
         };
-        let changed = changed.map_err(|error| declined(&error))?;
+        let changed = changed.map_err(|error| change_error(&error))?;
         // The next change starts from the members of this change.
         self.until_shown(|metrics| {
             metrics.membership_config.log_id().as_ref() >= Some(changed.log_id())
@@ -418,13 +418,13 @@ impl Members {
     /// Waits until a majority of these voters has replied to a request that begins now. Without a
     /// majority, this change of voters would end all writes, and could not be reverted.
     async fn until_answered(&self, voters: &BTreeSet<u64>) -> Result<(), ChangeError> {
-        let begun = InstantOf::<Types>::now();
+        let started = InstantOf::<Types>::now();
         let answers = |metrics: &RaftMetrics<Types>, node: u64| {
             let answered = metrics
                 .heartbeat
                 .as_ref()
                 .and_then(|nodes| *nodes.get(&node)?);
-            node == metrics.id || answered.is_some_and(|time| *time > begun)
+            node == metrics.id || answered.is_some_and(|time| *time > started)
         };
         let has_majority = |metrics: &RaftMetrics<Types>| {
             let answering = voters.iter().filter(|node| answers(metrics, **node));
@@ -438,22 +438,22 @@ impl Members {
         let silent = voters.iter().filter(|node| !answers(&metrics, **node));
         let silent: Vec<_> = silent.map(u64::to_string).collect();
         Err(ChangeError::Retry(format!(
-            "without a majority of the voters that stay the cluster would take no writes, and these \
-             do not answer: {}; start or remove them first",
+            "without a majority of the voters that stay, the cluster would accept no writes; these \
+             voters do not answer: {}; start or remove them first",
             silent.join(", ")
         )))
     }
 
     /// Fails unless a voter answers a request that begins now, and has caught up with the log. A
-    /// transfer to another one costs an election, which any voter may win.
+    /// transfer to a different voter causes an election, which any voter may win.
     pub(crate) async fn until_can_lead(&self, node: u64) -> Result<(), ChangeError> {
-        let begun = InstantOf::<Types>::now();
+        let started = InstantOf::<Types>::now();
         let answers = |metrics: &RaftMetrics<Types>| {
             let answered = metrics
                 .heartbeat
                 .as_ref()
                 .and_then(|nodes| *nodes.get(&node)?);
-            answered.is_some_and(|time| *time > begun)
+            answered.is_some_and(|time| *time > started)
         };
         let can =
             |metrics: &RaftMetrics<Types>| answers(metrics) && has_caught_up(metrics, node).is_ok();
@@ -533,7 +533,7 @@ impl Current {
 
     /// Whether the number that an empty directory requests is reserved for its address, for a node
     /// that has not joined yet.
-    fn is_kept_for(&self, join: &Join) -> bool {
+    fn is_reserved_for(&self, join: &Join) -> bool {
         let is_same = |member: &Member| member.incarnation == 0 && member.peer == join.member.peer;
         !self.voters.contains(&join.node) && self.nodes.get(&join.node).is_some_and(is_same)
     }
@@ -545,8 +545,8 @@ fn is_address(text: &str) -> bool {
         let port = port.parse::<u16>().ok().filter(|port| *port > 0);
         port.filter(|_| !host.is_empty())
     });
-    let is_strange = |letter: char| letter.is_whitespace() || letter.is_control();
-    port.is_some() && text.len() <= ADDRESS_BYTES_MAX && !text.contains(is_strange)
+    let is_invalid = |letter: char| letter.is_whitespace() || letter.is_control();
+    port.is_some() && text.len() <= ADDRESS_BYTES_MAX && !text.contains(is_invalid)
 }
 
 fn check_peer_address(peer: &str) -> Result<(), ChangeError> {
@@ -576,7 +576,7 @@ fn check_addresses(member: &Member) -> Result<(), ChangeError> {
     Err(ChangeError::Rejected(text))
 }
 
-/// Fails if the cluster has no room for another node.
+/// Fails if the cluster has the maximum number of nodes.
 fn check_capacity(nodes: &BTreeMap<u64, Member>) -> Result<(), ChangeError> {
     if nodes.len() < NODES_MAX {
         return Ok(());
@@ -638,15 +638,15 @@ fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, Chan
 /// to remove. The note is committed before the removal, so a removed node is always noted. `None`
 /// if there is nothing to note.
 fn note_removal(
-    leave: &BTreeSet<u64>,
+    leaving: &BTreeSet<u64>,
     nodes: &BTreeMap<u64, Member>,
 ) -> Option<BTreeMap<u64, Member>> {
-    let (keeper, member) = nodes.iter().find(|(stays, _)| !leave.contains(stays))?;
-    if leave.is_empty() {
+    let (remaining, member) = nodes.iter().find(|(node, _)| !leaving.contains(node))?;
+    if leaving.is_empty() {
         return None;
     }
     let mut noted = removed(nodes);
-    for node in leave {
+    for node in leaving {
         if (noted.len() as u64) < REMOVED_MAX {
             noted.insert(*node);
         }
@@ -655,7 +655,7 @@ fn note_removal(
         removed: noted.into_iter().collect(),
         ..member.clone()
     };
-    Some(BTreeMap::from([(*keeper, member)]))
+    Some(BTreeMap::from([(*remaining, member)]))
 }
 
 /// The reason for rejecting a node that was removed.
@@ -674,7 +674,7 @@ pub(crate) fn other_disk(node: u64) -> String {
     )
 }
 
-fn declined(error: &RaftError<Types, ClientWriteError<Types>>) -> ChangeError {
+fn change_error(error: &RaftError<Types, ClientWriteError<Types>>) -> ChangeError {
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
             match &forward.leader_node {
@@ -695,18 +695,18 @@ mod tests {
     #[test]
     fn a_number_is_refused_if_a_removed_node_may_have_had_it() {
         let mut nodes = BTreeMap::from([(1, Member::default())]);
-        for gone in 2..REMOVED_MAX + 3 {
+        for node in 2..REMOVED_MAX + 3 {
             let member = Member::default();
-            nodes.insert(gone, member);
-            let is_noted = |nodes: &BTreeMap<u64, Member>| removed(nodes).contains(&gone);
-            let noted = note_removal(&[gone].into(), &nodes);
+            nodes.insert(node, member);
+            let is_noted = |nodes: &BTreeMap<u64, Member>| removed(nodes).contains(&node);
+            let noted = note_removal(&[node].into(), &nodes);
             nodes.extend(noted.into_iter().flatten());
-            nodes.remove(&gone);
-            assert_eq!(is_noted(&nodes), gone < REMOVED_MAX + 2, "{gone}");
-            let again = never_removed(gone, &nodes);
+            nodes.remove(&node);
+            assert_eq!(is_noted(&nodes), node < REMOVED_MAX + 2, "{node}");
+            let again = never_removed(node, &nodes);
             assert!(matches!(again, Err(ChangeError::Rejected(_))), "{again:?}");
-            let fresh = never_removed(NODE_MAX, &nodes);
-            assert_eq!(fresh.is_ok(), gone < REMOVED_MAX + 1, "{gone}");
+            let unused = never_removed(NODE_MAX, &nodes);
+            assert_eq!(unused.is_ok(), node < REMOVED_MAX + 1, "{node}");
         }
     }
 }

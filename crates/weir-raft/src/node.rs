@@ -60,7 +60,8 @@ const ROUND_TIMEOUT: Duration = Duration::from_millis(500);
 const CONFIRM_PAUSE: Duration = Duration::from_millis(20);
 /// Time limit for openraft to register a snapshot that is on the disk.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a wait for a status looks at what changes without a message of the consensus.
+/// Interval at which a wait for a status checks values that change without a message of the
+/// consensus.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
 /// Pause before a learner repeats its request to vote.
 const PROMOTE_PAUSE: Duration = Duration::from_millis(100);
@@ -78,7 +79,7 @@ pub enum Role {
     Learner,
     /// The disk of the node is full: the node neither leads nor votes until there is space.
     Full,
-    /// The node was removed from the cluster: it gets no entries, and its state grows old.
+    /// The node was removed from the cluster: it receives no entries, so its state becomes stale.
     Removed,
     /// The consensus of the node has ended; the process must be restarted.
     Ended,
@@ -135,7 +136,7 @@ pub(crate) struct Received {
     purgeable: mpsc::UnboundedReceiver<EntryId>,
 }
 
-/// The two ends between a store and its node.
+/// Creates the channels from a store to its node.
 pub(crate) fn proposals() -> (Arc<dyn IntentionLog>, Received) {
     let (sender, batches) = mpsc::unbounded_channel();
     let (purges, purgeable) = mpsc::unbounded_channel();
@@ -164,8 +165,8 @@ impl IntentionLog for Proposals {
     }
 }
 
-/// An open node of a cluster. Call [`close`](Self::close) to close it. Dropping it acts as a crash
-/// of the process, except that the store closes.
+/// An open node of a cluster. Call [`close`](Self::close) to close it. Dropping it is equivalent to
+/// a crash of the process, except that the store closes.
 pub struct Node {
     store: Arc<Store>,
     pub(crate) replica: Replica,
@@ -198,12 +199,12 @@ pub(crate) struct Parts {
 #[derive(Default)]
 struct Reads {
     /// Number of reads that were requested so far.
-    asked: AtomicU64,
-    turn: tokio::sync::Mutex<Turn>,
+    requested: AtomicU64,
+    round: tokio::sync::Mutex<ReadRound>,
 }
 
 #[derive(Default)]
-struct Turn {
+struct ReadRound {
     /// Number of reads that a round has confirmed.
     confirmed: u64,
     /// A connection to a leader, with the number of that leader.
@@ -217,10 +218,10 @@ fn no_leader(why: &str) -> StoreError {
     }
 }
 
-fn not_changed(declined: ChangeError) -> NodeError {
+fn change_refused(declined: ChangeError) -> NodeError {
     match declined {
         ChangeError::Rejected(why) | ChangeError::Retry(why) => NodeError::Refused(why),
-        ChangeError::NotLeader(_) => NodeError::Store(no_leader("the lead has just changed")),
+        ChangeError::NotLeader(_) => NodeError::Store(no_leader("the leader has just changed")),
     }
 }
 
@@ -278,7 +279,7 @@ impl Node {
         let opened = opened.await.map_err(std::io::Error::other)?;
         let (store, replica) = opened?;
         let disk_space: Arc<DiskSpace> = Arc::default();
-        let log = LogStore::within(replica.clone(), Arc::clone(&disk_space));
+        let log = LogStore::with_disk_space(replica.clone(), Arc::clone(&disk_space));
         let parts = Parts {
             clock,
             machine: StateMachine::new(replica.clone())?,
@@ -333,8 +334,8 @@ impl Node {
             clock: Arc::clone(&clock),
             reports: Some(Arc::clone(&reports)),
         };
-        let greeted = exchange::exchange_before_start(&reports, &peers).await;
-        greeted.map_err(NodeError::Refused)?;
+        let exchanged = exchange::exchange_before_start(&reports, &peers).await;
+        exchanged.map_err(NodeError::Refused)?;
         let store = Arc::new(store);
         let repairs = Arc::new(Repairs::new(machine.gate(), Arc::clone(&store)));
         let raft = Raft::new(node, Arc::new(settings), peers.clone(), log, machine);
@@ -480,14 +481,14 @@ impl Node {
             return Err(NodeError::Refused(text));
         }
         for (node, member) in &mut members {
-            self.ask_disk(*node, member).await?;
+            self.fetch_incarnation(*node, member).await?;
         }
         let done = self.raft.initialize(members).await;
         done.map_err(|error| NodeError::consensus(&error))
     }
 
     /// Asks a future member for the incarnation of its disk.
-    async fn ask_disk(&self, node: u64, member: &mut Member) -> Result<(), NodeError> {
+    async fn fetch_incarnation(&self, node: u64, member: &mut Member) -> Result<(), NodeError> {
         let identity = self.port.identity;
         if node == identity.node {
             member.incarnation = identity.incarnation;
@@ -502,7 +503,7 @@ impl Node {
     /// Adds a member that receives the log and does not vote. Returns after the member has caught
     /// up.
     pub async fn add_learner(&self, node: u64, mut member: Member) -> Result<(), NodeError> {
-        self.ask_disk(node, &mut member).await?;
+        self.fetch_incarnation(node, &mut member).await?;
         let added = self.raft.add_learner(node, member, true).await;
         added
             .map(drop)
@@ -519,7 +520,7 @@ impl Node {
     ) -> Result<(), NodeError> {
         self.linearize_on_leader(CHANGE_TIMEOUT).await?;
         let changed = self.port.members.set_voters(voters.into_iter().collect());
-        changed.await.map_err(not_changed)
+        changed.await.map_err(change_refused)
     }
 
     /// Reserves a number for a node that will listen for its peers at `peer`. Returns the number
@@ -530,7 +531,7 @@ impl Node {
     pub async fn reserve(&self, peer: &str) -> Result<u64, NodeError> {
         self.linearize_on_leader(CHANGE_TIMEOUT).await?;
         let added = self.port.members.reserve(peer).await;
-        added.map_err(not_changed)
+        added.map_err(change_refused)
     }
 
     /// Waits until the members or their addresses differ from `known`; returns the members.
@@ -592,7 +593,7 @@ impl Node {
             last: log.last,
             committed: id(metrics.cluster_committed.as_ref()),
             applied: self.replica.applied().last,
-            diverged: self.diverged.is(),
+            diverged: self.diverged.is_diverged(),
             repairs: self.diverged.repairs(),
             clock_ahead_ms: self.port.clock.ahead_ms(),
             contact: match metrics.state {
@@ -623,7 +624,7 @@ impl Node {
         Some((leader, members.get_node(&leader)?.clone()))
     }
 
-    /// Whether this node believes that it leads.
+    /// Whether this node acts as leader. Another node may already lead a later term.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.status().role == Role::Leader
@@ -636,17 +637,17 @@ impl Node {
     /// # Errors
     /// `Remote` with `NoLeader` if no leader is confirmed within `patience`.
     pub async fn linearize(&self, patience: Duration) -> Result<(), StoreError> {
-        let mine = self.reads.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = self.reads.requested.fetch_add(1, Ordering::SeqCst) + 1;
         let rounds = async {
-            let mut turn = self.reads.turn.lock().await;
+            let mut round = self.reads.round.lock().await;
             loop {
-                if turn.confirmed >= mine {
+                if round.confirmed >= number {
                     return;
                 }
                 // All these reads were requested before the round begins.
-                let upto = self.reads.asked.load(Ordering::SeqCst);
-                match self.confirm(&mut turn).await {
-                    Ok(()) => turn.confirmed = upto,
+                let requested = self.reads.requested.load(Ordering::SeqCst);
+                match self.confirm(&mut round).await {
+                    Ok(()) => round.confirmed = requested,
                     Err(error) => {
                         tracing::debug!(%error, "no leader was confirmed");
                         tokio::time::sleep(CONFIRM_PAUSE).await;
@@ -660,7 +661,7 @@ impl Node {
 
     /// Runs one round: asks the leader for its index, and waits until this node has applied that
     /// index.
-    async fn confirm(&self, turn: &mut Turn) -> Result<(), NodeError> {
+    async fn confirm(&self, round: &mut ReadRound) -> Result<(), NodeError> {
         let (leader, member) = self
             .leader()
             .ok_or_else(|| NodeError::Unreachable("no leader is known at present".to_owned()))?;
@@ -673,14 +674,14 @@ impl Node {
                 .map(drop)
                 .map_err(|error| NodeError::consensus(&error));
         }
-        let known = turn.peer.take().filter(|(known, _)| *known == leader);
+        let known = round.peer.take().filter(|(known, _)| *known == leader);
         let mut peer = match known {
             Some((_, peer)) => peer,
             None => self.peers.client(leader, &member),
         };
         let asked = tokio::time::timeout(ROUND_TIMEOUT, peer.read_index()).await;
         let index = asked.map_err(|error| NodeError::consensus(&error))??;
-        turn.peer = Some((leader, peer));
+        round.peer = Some((leader, peer));
         let raft_index = index.0.checked_sub(1);
         let wait = self.raft.wait(Some(ROUND_TIMEOUT));
         let applied = wait.applied_index_at_least(raft_index, "a read waits");
@@ -752,7 +753,7 @@ impl Node {
             {
                 let mut peer = self.peers.client(leader, &member);
                 if let Err(error) = peer.promote().await {
-                    tracing::debug!(%error, "the leader does not let this node vote yet");
+                    tracing::debug!(%error, "the leader does not accept this node as a voter yet");
                 }
             }
             tokio::time::sleep(PROMOTE_PAUSE).await;
@@ -808,7 +809,7 @@ impl Node {
     pub async fn remove(&self, node: u64) -> Result<(), NodeError> {
         self.linearize_on_leader(CHANGE_TIMEOUT).await?;
         let removed = self.port.members.remove(node).await;
-        removed.map_err(not_changed)
+        removed.map_err(change_refused)
     }
 
     /// Transfers the leadership to another voter, which leads when the call returns.
@@ -835,13 +836,13 @@ impl Node {
             .await
             .map_err(|declined| match declined {
                 ChangeError::Retry(why) => NodeError::NotReady(why),
-                declined => not_changed(declined),
+                declined => change_refused(declined),
             })?;
         self.transfer(to).await?;
         let leads = self.until(|status| status.leader == Some(to));
         let in_time = tokio::time::timeout(CHANGE_TIMEOUT, leads).await;
         let late = |_| {
-            let text = "did not take the lead in time; another node may lead now";
+            let text = "did not become leader in time; another node may lead now";
             NodeError::NotReady(format!("node {to} {text}"))
         };
         in_time.map_err(late)?.map(drop)
@@ -944,8 +945,8 @@ async fn purge(mut purgeable: mpsc::UnboundedReceiver<EntryId>, raft: Raft<Types
         };
         // A request for a known snapshot writes another snapshot of the same entries. While an
         // unreachable peer holds up the purge, this would repeat without end.
-        let knows = is_known(&raft.metrics().borrow_watched());
-        if !knows && raft.trigger().snapshot().await.is_err() {
+        let is_registered = is_known(&raft.metrics().borrow_watched());
+        if !is_registered && raft.trigger().snapshot().await.is_err() {
             return;
         }
         let wait = raft.wait(Some(SNAPSHOT_TIMEOUT));
@@ -956,7 +957,7 @@ async fn purge(mut purgeable: mpsc::UnboundedReceiver<EntryId>, raft: Raft<Types
     }
 }
 
-/// The waiters of a proposal, until the answer or the timeout takes them.
+/// The waiters of a proposal, until the answer or the timeout removes them.
 type Slot = Arc<Mutex<Option<Waiters>>>;
 
 fn take(slot: &Slot) -> Option<Waiters> {
@@ -1022,7 +1023,7 @@ async fn propose(mut batches: mpsc::UnboundedReceiver<ProposedBatch>, port: Arc<
 /// Answers the waiting callers of a batch.
 fn resolve(waiters: Waiters, result: ClientWriteResult<Types>, contact: &Contact) {
     #[cfg(feature = "sim")]
-    let Some(waiters) = crate::planted::settle(waiters, &result) else {
+    let Some(waiters) = crate::planted::filter_waiters(waiters, &result) else {
         return;
     };
     match result {

@@ -46,9 +46,9 @@ pub(crate) const BODIES_BYTES_MAX: usize = 256 << 20;
 const SHORT_BYTES: usize = 64 << 10;
 /// Time limit for the next part of a snapshot.
 const PART_TIMEOUT: Duration = Duration::from_secs(30);
-/// What a leader reads whose entries this node would acknowledge before they are synced.
+/// The error for a leader that syncs entries, if this node acknowledges them before the sync.
 const WEAKER: &str = "the sender syncs entries before it acknowledges them, and this node does \
-                      not: it takes no entries from the sender and does not vote for it; start \
+                      not: it accepts no entries from the sender and does not vote for it; start \
                       this node with --durability group";
 /// Pause after an accept that failed because no descriptor was free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -88,7 +88,7 @@ impl Port {
 /// The time of the last contact with a leader.
 #[derive(Debug)]
 pub(crate) struct Contact {
-    begun: Instant,
+    started: Instant,
     /// Milliseconds from the start to the last contact, plus one; 0: no contact yet.
     last_ms: AtomicU64,
 }
@@ -96,13 +96,13 @@ pub(crate) struct Contact {
 impl Contact {
     pub(crate) fn new() -> Self {
         Self {
-            begun: Instant::now(),
+            started: Instant::now(),
             last_ms: AtomicU64::new(0),
         }
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn record_contact(&self) {
@@ -110,9 +110,9 @@ impl Contact {
     }
 
     /// Whether an election has had the time to begin and to end since the last contact. The leader
-    /// of that contact may be dead.
+    /// of that contact may have ended.
     pub(crate) fn is_lost(&self) -> bool {
-        self.age().unwrap_or_else(|| self.begun.elapsed()) > LEADER_SILENCE_MAX
+        self.age().unwrap_or_else(|| self.started.elapsed()) > LEADER_SILENCE_MAX
     }
 
     /// Time since the last contact; `None` before the first contact.
@@ -136,10 +136,10 @@ pub(crate) async fn serve(mut acceptor: Box<dyn Acceptor>, port: Arc<Port>) {
             }
         };
         let port = Arc::clone(&port);
-        let slot = slots.enter(from);
+        let slot = slots.register(from);
         let number = slot.number();
         let task = connections.spawn(async move {
-            if let Err(error) = talk(stream, &port, &slot).await {
+            if let Err(error) = serve_connection(stream, &port, &slot).await {
                 tracing::debug!(%error, "a connection of a peer has ended");
             }
         });
@@ -147,10 +147,10 @@ pub(crate) async fn serve(mut acceptor: Box<dyn Acceptor>, port: Arc<Port>) {
     }
 }
 
-async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Result<()> {
+async fn serve_connection(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Result<()> {
     let accepted = secure::accept(stream, port.tls.as_ref());
-    let (mut stream, shown) = match timeout(HELLO_TIMEOUT, accepted).await?? {
-        AcceptedConnection::Peer(stream, shown) => (stream, shown),
+    let (mut stream, certificate) = match timeout(HELLO_TIMEOUT, accepted).await?? {
+        AcceptedConnection::Peer(stream, certificate) => (stream, certificate),
         AcceptedConnection::WithoutTls(mut stream) => {
             let hello = frame::read(&mut stream, HELLO_BYTES_MAX);
             let hello = timeout(HELLO_TIMEOUT, hello).await??;
@@ -161,10 +161,10 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
     let hello = timeout(HELLO_TIMEOUT, frame::read(&mut stream, HELLO_BYTES_MAX)).await??;
     let Some(hello) = hello else { return Ok(()) };
     if hello.kind == Kind::Join {
-        let (kind, body) = join(&hello, port, shown.as_ref(), slot).await;
+        let (kind, body) = join(&hello, port, certificate.as_ref(), slot).await;
         return frame::write(&mut stream, kind, hello.number, &body).await;
     }
-    let peer = match admit(&hello, port, shown.as_ref()) {
+    let peer = match admit(&hello, port, certificate.as_ref()) {
         Ok(peer) => peer,
         Err(why) => {
             return frame::write(&mut stream, Kind::Refused, hello.number, why.as_bytes()).await;
@@ -182,7 +182,7 @@ async fn talk(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Resu
             return Ok(());
         };
         let answered = match request.kind {
-            kind if peer.is_synced && !port.replica.is_synced() && leads(kind) => {
+            kind if peer.is_synced && !port.replica.is_synced() && is_leader_request(kind) => {
                 Ok(Err(port.warn(WEAKER.to_owned())))
             }
             Kind::Snapshot | Kind::Part | Kind::Install | Kind::Restore => {
@@ -302,14 +302,14 @@ async fn receive(
     }
     // openraft ends this node if an install fails, so every step that can fail comes first.
     let replica = port.replica.clone();
-    let described = blocking(move || {
+    let checked = blocking(move || {
         replica.check(&mut staged).map_err(io_error)?;
         let membership = staged.membership().map_err(io_error)?;
         let meta = machine::meta(staged.id(), membership)?;
         let snapshot = StateMachineSnapshot::staged(staged);
         Ok(SnapshotOf::<Types, _> { meta, snapshot })
     });
-    let installed = match described.await {
+    let installed = match checked.await {
         Ok(snapshot) => {
             let installed = port.raft.install_full_snapshot(vote, snapshot).await;
             installed.map_err(|error| error.to_string())
@@ -323,7 +323,7 @@ async fn receive(
 async fn join(
     frame: &Frame,
     port: &Port,
-    shown: Option<&PeerCertificate>,
+    certificate: Option<&PeerCertificate>,
     slot: &Slot,
 ) -> (Kind, Vec<u8>) {
     if port.disk_space.is_full() {
@@ -333,7 +333,9 @@ async fn join(
         Ok(join) => join,
         Err(why) => return (Kind::Refused, why.into()),
     };
-    let of_node = shown.map_or(Ok(()), |shown| shown.check(Some(&join.member.peer)));
+    let of_node = certificate.map_or(Ok(()), |certificate| {
+        certificate.check(Some(&join.member.peer))
+    });
     if let Err(why) = of_node {
         return (Kind::Refused, why.into_bytes());
     }
@@ -348,7 +350,7 @@ async fn join(
 }
 
 /// Whether a leader, or a node that wants to lead, sends requests of this kind.
-const fn leads(kind: Kind) -> bool {
+const fn is_leader_request(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::Append
@@ -363,10 +365,16 @@ const fn leads(kind: Kind) -> bool {
 }
 
 /// Returns the hello of a peer that is admitted.
-fn admit(frame: &Frame, port: &Port, shown: Option<&PeerCertificate>) -> Result<Hello, String> {
+fn admit(
+    frame: &Frame,
+    port: &Port,
+    certificate: Option<&PeerCertificate>,
+) -> Result<Hello, String> {
     let identity = port.identity;
     if frame.kind != Kind::Hello {
-        return Err("this is the peer port of a cluster, and that was no peer".to_owned());
+        return Err(
+            "this is the peer port of a cluster, and the request is not that of a peer".to_owned(),
+        );
     }
     let hello = Hello::decode(&frame.body)?;
     if hello.cluster != identity.cluster {
@@ -383,9 +391,9 @@ fn admit(frame: &Frame, port: &Port, shown: Option<&PeerCertificate>) -> Result<
     if members.is_some_and(|members| is_removed(hello.from, &members)) {
         return Err(was_removed(hello.from));
     }
-    if let Some(shown) = shown {
+    if let Some(certificate) = certificate {
         // A node that does not know the members yet accepts any node.
-        shown.check(port.members.address_of(hello.from).as_deref())?;
+        certificate.check(port.members.address_of(hello.from).as_deref())?;
     }
     // The peer expects another disk: this disk lacks votes or entries that the peer relies on.
     if ![0, identity.incarnation].contains(&hello.to_incarnation) {
@@ -400,14 +408,14 @@ fn admit(frame: &Frame, port: &Port, shown: Option<&PeerCertificate>) -> Result<
 
 /// Processes the report of a member, and returns the report of this node.
 async fn report(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Vec<u8>, String>> {
-    let (report, of_us) = wire::decode_reports(&request.body)?;
+    let (report, of_this_node) = wire::decode_reports(&request.body)?;
     let known = port.members.incarnation_of(from);
     let is_member = |known| report.run == 0 || [0, report.incarnation].contains(&known);
     if known.is_some_and(is_member) {
-        port.reports.received(from, &report, &of_us);
+        port.reports.record(from, &report, &of_this_node);
         port.reports.save_new_run().await;
     }
-    let (own, seen) = port.reports.ours(from);
+    let (own, seen) = port.reports.for_peer(from);
     Ok(Ok(wire::encode_reports(&own, &seen)))
 }
 
@@ -434,7 +442,7 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
     Ok(match request.kind {
         Kind::Append => {
             let request = wire::decode_append(&request.body)?;
-            // Before the entries are on the disk, which may be slow.
+            // Record the contact before the entries are on the disk, which may take long.
             if request.vote >= raft.metrics().borrow_watched().vote {
                 port.contact.record_contact();
             }
@@ -485,7 +493,7 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
                 Some(own) if own == digest => Agreement::Equal,
                 Some(own) => {
                     let index = index.0;
-                    tracing::error!(from, index, %own, %digest, "a node has another state");
+                    tracing::error!(from, index, %own, %digest, "the state of a node differs");
                     Agreement::Different
                 }
             };
@@ -565,7 +573,7 @@ mod tests {
         peers.new_client(to, &member).await
     }
 
-    fn ask(term: u64) -> VoteRequest<Types> {
+    fn vote_request(term: u64) -> VoteRequest<Types> {
         let vote = convert::vote(StoredVote {
             term,
             voted_for: 2,
@@ -582,7 +590,7 @@ mod tests {
         let term = node.status().term;
         let mut peer = client(&node, CLUSTER, 2, 1).await;
         let option = RPCOption::new(Duration::from_mins(1));
-        let answer = peer.pre_vote(ask(term + 1), option).await.unwrap();
+        let answer = peer.pre_vote(vote_request(term + 1), option).await.unwrap();
         assert!(!answer.vote_granted, "a log that lacks everything");
         assert_eq!(node.status().term, term);
         node.close().await.unwrap();
@@ -605,7 +613,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_node_that_does_not_sync_takes_nothing_from_one_that_does() {
+    async fn a_node_that_does_not_sync_rejects_requests_of_one_that_does() {
         let directory = tempfile::tempdir().unwrap();
         let options = OpenOptions {
             durability: Durability::Memory,
@@ -629,7 +637,7 @@ mod tests {
             };
             let mut peer = peers.new_client(1, &member).await;
             let option = RPCOption::new(Duration::from_mins(1));
-            let voted = peer.vote(ask(term + 1), option).await;
+            let voted = peer.vote(vote_request(term + 1), option).await;
             match voted {
                 Err(error) if is_synced => {
                     let error = error.to_string();
@@ -637,7 +645,7 @@ mod tests {
                 }
                 voted => assert!(!is_synced && voted.is_ok(), "{voted:?}"),
             }
-            // A node that leads may be asked by one that syncs.
+            // A leader answers read requests of a node that syncs.
             peer.read_index().await.unwrap();
         }
         assert_eq!(node.status().term, term);
@@ -726,7 +734,7 @@ mod tests {
 
     /// openraft ends the core of a node that receives such a snapshot.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_snapshot_that_contradicts_what_is_committed_is_refused() {
+    async fn a_snapshot_that_contradicts_committed_entries_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let node = leader(directory.path()).await;
         let before = node.status();
@@ -784,7 +792,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_snapshot_that_cannot_be_installed_ends_nothing() {
+    async fn a_snapshot_that_cannot_be_installed_does_not_end_the_node() {
         let directories = tempfile::tempdir().unwrap();
         let node = leader(&directories.path().join("1")).await;
         let options = &weir_core::TopicOptions::default();
@@ -842,7 +850,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn strangers_are_told_why_and_change_nothing() {
+    async fn invalid_peers_get_a_reason_and_change_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let node = leader(directory.path()).await;
         let before = node.status();
@@ -862,7 +870,10 @@ mod tests {
             reports: None,
         };
         let mut peer = peers.new_client(1, &other).await;
-        let error = peer.vote(ask(before.term + 9), option()).await.unwrap_err();
+        let error = peer
+            .vote(vote_request(before.term + 9), option())
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("has another disk"), "{error}");
         for (cluster, from, to, why) in [
             ([6; 16], 2, 1, "this node belongs to another cluster"),
@@ -870,7 +881,10 @@ mod tests {
             (CLUSTER, 1, 1, "this node has the number of the caller"),
         ] {
             let mut peer = client(&node, cluster, from, to).await;
-            let error = peer.vote(ask(before.term + 9), option()).await.unwrap_err();
+            let error = peer
+                .vote(vote_request(before.term + 9), option())
+                .await
+                .unwrap_err();
             assert!(error.to_string().contains(why), "{error}");
         }
         // Another version of the protocol.
@@ -923,11 +937,11 @@ mod tests {
             None
         );
         // The time since the last contact increases, so it is not compared.
-        let still = |status: crate::Status| crate::Status {
+        let without_contact = |status: crate::Status| crate::Status {
             contact: None,
             ..status
         };
-        assert_eq!(still(node.status()), still(before));
+        assert_eq!(without_contact(node.status()), without_contact(before));
         node.close().await.unwrap();
     }
 }

@@ -37,7 +37,10 @@ pub(crate) fn is_planted(fault: Fault) -> bool {
 }
 
 /// The waiters that receive the result.
-pub(crate) fn settle(waiters: Waiters, result: &ClientWriteResult<Types>) -> Option<Waiters> {
+pub(crate) fn filter_waiters(
+    waiters: Waiters,
+    result: &ClientWriteResult<Types>,
+) -> Option<Waiters> {
     if !is_planted(Fault::TruncationKeepsWaiters) {
         return Some(waiters);
     }

@@ -73,20 +73,20 @@ impl Repairs {
             .await;
         waited.map_err(|error| error.to_string())?;
         let source = replica.clone();
-        let made = blocking(move || {
+        let snapshot = blocking(move || {
             source.checkpoint().map_err(io_error)?;
             source.ship().map_err(io_error)
         });
-        let made = made.await.map_err(|error| error.to_string())?;
-        let made = made.ok_or_else(|| "the snapshot that was made is not there".to_owned())?;
+        let snapshot = snapshot.await.map_err(|error| error.to_string())?;
+        let snapshot = snapshot.ok_or_else(|| "the new snapshot is missing".to_owned())?;
         let mut peer = peers.client(node, &member);
-        let snapshot = StateMachineSnapshot::of(made);
+        let snapshot = StateMachineSnapshot::of(snapshot);
         let restored = peer.restore(metrics.vote, snapshot).await;
         let topics = restored.map_err(|error| error.to_string())?;
         tracing::error!(
             node,
             ?topics,
-            "a node had another state, and got that of the leader"
+            "the state of a node differed, and was replaced by that of the leader"
         );
         for topic in &topics {
             let is_again = !self.differed.lock().insert(topic.clone());
@@ -118,14 +118,16 @@ impl Repairs {
     ) -> Result<Vec<String>, String> {
         let index = staged.id().index;
         if !self.gate.raise(index) {
-            return Err("this node has not asked for a state".to_owned());
+            return Err("this node has not requested a state".to_owned());
         }
         let until = Instant::now() + APPLY_TIMEOUT;
         // openraft reports an entry as applied only with the entries after it, which wait at the
         // gate.
         while replica.applied().last.is_none_or(|last| last.index < index) {
             if Instant::now() >= until {
-                return Err("this node did not get so far in time".to_owned());
+                return Err(
+                    "this node did not apply up to the entry of the state in time".to_owned(),
+                );
             }
             sleep(APPLY_PAUSE).await;
         }

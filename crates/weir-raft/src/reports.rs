@@ -33,7 +33,7 @@ pub(crate) struct Reports {
     saving: Arc<tokio::sync::Mutex<()>>,
     /// Why this directory is an older copy; `None` while no node has reported it.
     older: watch::Sender<Option<String>>,
-    /// Whether a member has said that this node was removed. A number is used once, so this stays.
+    /// Whether a member has reported that this node was removed. Never reset: a number is used once.
     is_removed: AtomicBool,
 }
 
@@ -91,7 +91,7 @@ impl Reports {
     }
 
     /// Records that a member has refused this node, with this reason.
-    pub(crate) fn refused(&self, why: &str) {
+    pub(crate) fn record_refusal(&self, why: &str) {
         let removed = was_removed(self.node());
         if why.contains(&removed) && !self.is_removed.swap(true, Ordering::Relaxed) {
             tracing::error!("{removed}; end this process");
@@ -122,7 +122,7 @@ impl Reports {
     /// The report of this node, and the newest report that it has seen of `node`. The first report
     /// to a node is empty: if this directory is an older copy, no node may record it as a later
     /// state.
-    pub(crate) fn ours(&self, node: u64) -> (DirectoryReport, DirectoryReport) {
+    pub(crate) fn for_peer(&self, node: u64) -> (DirectoryReport, DirectoryReport) {
         let seen = self.seen.lock();
         let is_checked = seen.checked_by.contains(&node);
         let of_node = seen.nodes.get(&node).copied().unwrap_or_default();
@@ -136,11 +136,16 @@ impl Reports {
     }
 
     /// Processes the report of another node, and the newest report that it has seen of this node.
-    pub(crate) fn received(&self, node: u64, report: &DirectoryReport, of_us: &DirectoryReport) {
+    pub(crate) fn record(
+        &self,
+        node: u64,
+        report: &DirectoryReport,
+        of_this_node: &DirectoryReport,
+    ) {
         if is_ignored() {
             return;
         }
-        let is_older = self.replica.is_older_than(of_us);
+        let is_older = self.replica.is_older_than(of_this_node);
         let mut seen = self.seen.lock();
         if report.run != 0 {
             let known = seen.nodes.entry(node).or_default();
@@ -155,7 +160,7 @@ impl Reports {
         }
         drop(seen);
         if is_older {
-            let why = older_copy(self.replica.node(), node, of_us);
+            let why = older_copy(self.replica.node(), node, of_this_node);
             self.older.send_if_modified(|older| {
                 let is_first = older.is_none();
                 older.get_or_insert(why);
@@ -166,13 +171,13 @@ impl Reports {
 
     /// Whether an acknowledged entry is on disk. At other durability levels, a power cut may lose
     /// it.
-    pub(crate) fn counts_acknowledged(&self) -> bool {
+    pub(crate) fn acknowledges_durable(&self) -> bool {
         self.replica.is_synced() && !is_ignored()
     }
 
     /// Records that a node has acknowledged a committed entry.
-    pub(crate) fn acknowledged(&self, node: u64, id: EntryId) {
-        if !self.counts_acknowledged() {
+    pub(crate) fn record_acknowledged(&self, node: u64, id: EntryId) {
+        if !self.acknowledges_durable() {
             return;
         }
         let mut seen = self.seen.lock();
@@ -215,7 +220,7 @@ impl Reports {
             saved.map_err(io::Error::other)
         });
         if let Err(error) = saved.await {
-            tracing::warn!(%error, "what was seen of the other nodes was not saved");
+            tracing::warn!(%error, "the reports of the other nodes were not saved");
         }
     }
 }
@@ -275,7 +280,7 @@ mod tests {
                 run,
                 newest: None,
             };
-            reports.received(2, &report, &DirectoryReport::default());
+            reports.record(2, &report, &DirectoryReport::default());
             tokio::task::yield_now().await;
             reports.save_new_run().await;
             assert_eq!(node.replica.seen(), [(2, report)]);

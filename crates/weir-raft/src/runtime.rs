@@ -147,7 +147,7 @@ impl Drop for Waiters {
 /// The sender of a channel.
 pub struct Sender<T: OptionalSend + OptionalSync> {
     inner: <TokioWatch as Watch>::Sender<T>,
-    // After `inner`: the channel is closed before its waiters look.
+    // After `inner`: the channel is closed before its waiters check it.
     waiters: Option<Waiters>,
 }
 
@@ -244,7 +244,7 @@ impl<T: OptionalSend + OptionalSync> WatchReceiver<OrderedWatch, T> for Receiver
             let mut notified = pin!(changed.notified());
             // A change after this line wakes this waiter.
             notified.as_mut().enable();
-            // The budget of the task must not hide a change: nobody would wake it again.
+            // The budget of the task must not hide a change: no later change would wake it.
             if let Some(result) = unconstrained(self.inner.changed()).now_or_never() {
                 return result;
             }

@@ -21,7 +21,7 @@ use crate::transport::{Connecting, Connection, Transport};
 /// the third byte is zero.
 const HANDSHAKE: [u8; 2] = [22, 3];
 /// The error for a process that connects without TLS.
-pub(crate) const PLAIN: &str = "the nodes of this cluster talk with TLS: set peer_cert, peer_key and peer_ca, with a \
+pub(crate) const PLAIN: &str = "the nodes of this cluster use TLS: set peer_cert, peer_key and peer_ca, with a \
      certificate of the authority of the cluster";
 
 /// Certificates of a node, and the certificates that it accepts.
@@ -165,12 +165,12 @@ impl PeerCertificate {
             )
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|why| refused(&why))?;
-        let Some((own, between)) = self.chain.split_first() else {
+        let Some((leaf, intermediates)) = self.chain.split_first() else {
             return Err(refused(&"there is none"));
         };
-        let checked = self
-            .verifier
-            .verify_server_cert(own, between, &name, &[], UnixTime::now());
+        let checked =
+            self.verifier
+                .verify_server_cert(leaf, intermediates, &name, &[], UnixTime::now());
         match checked {
             Ok(_) => Ok(()),
             // The verifier compares the name last.
@@ -212,19 +212,22 @@ pub(crate) async fn accept(
     stream.read_exact(&mut first).await?;
     let is_handshake = first.starts_with(&HANDSHAKE) && !first.ends_with(&[0]);
     let (reads, writes) = tokio::io::split(stream);
-    let whole = tokio::io::join(io::Cursor::new(first).chain(reads), writes);
+    let stream = tokio::io::join(io::Cursor::new(first).chain(reads), writes);
     if !is_handshake {
-        return Ok(AcceptedConnection::WithoutTls(Box::new(whole)));
+        return Ok(AcceptedConnection::WithoutTls(Box::new(stream)));
     }
     let PeerConfigs {
         server, verifier, ..
     } = (tls.0)()?;
-    let accepted = TlsAcceptor::from(server).accept(whole).await?;
+    let accepted = TlsAcceptor::from(server).accept(stream).await?;
     let chain = accepted.get_ref().1.peer_certificates();
     let chain = chain.unwrap_or_default().iter();
-    let shown = PeerCertificate {
-        chain: chain.map(|one| one.clone().into_owned()).collect(),
+    let certificate = PeerCertificate {
+        chain: chain.map(|der| der.clone().into_owned()).collect(),
         verifier,
     };
-    Ok(AcceptedConnection::Peer(Box::new(accepted), Some(shown)))
+    Ok(AcceptedConnection::Peer(
+        Box::new(accepted),
+        Some(certificate),
+    ))
 }

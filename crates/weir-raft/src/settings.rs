@@ -6,7 +6,7 @@ use openraft::{Config, ConfigError, SnapshotPolicy};
 
 /// The longest election timeout of a node, and the lease of a leader, in milliseconds.
 const ELECTION_TIMEOUT_MAX_MS: u64 = 500;
-/// Time without a leader after which a node no longer names the last one: the lease, and the time
+/// Time without a leader after which a node no longer reports the last one: the lease, and the time
 /// in which an election begins.
 pub(crate) const LEADER_SILENCE_MAX: Duration = Duration::from_millis(2 * ELECTION_TIMEOUT_MAX_MS);
 /// Limit on entries in one request to a peer.
@@ -41,7 +41,7 @@ mod tests {
 
     /// The table of decision 0066 must change together with these values.
     #[test]
-    fn settings_are_what_the_decision_says() {
+    fn settings_match_the_decision() {
         let config = config([1; 16]).unwrap();
         assert_eq!(config.heartbeat_interval, 50);
         let election = (config.election_timeout_min, config.election_timeout_max);

@@ -103,11 +103,11 @@ impl Node {
     ///
     /// # Errors
     /// An error of a disk.
-    pub fn take_state_of(&self, other: &Self) -> io::Result<Vec<String>> {
+    pub fn copy_state_of(&self, other: &Self) -> io::Result<Vec<String>> {
         let from = other.replica();
         from.checkpoint().map_err(io::Error::other)?;
         let shipped = from.ship().map_err(io::Error::other)?;
-        let missing = || io::Error::other("the snapshot that was made is not there");
+        let missing = || io::Error::other("the new snapshot is missing");
         let staged = copy(&shipped.ok_or_else(missing)?, self.replica())?;
         self.replica().restore(staged).map_err(io::Error::other)
     }
@@ -225,8 +225,8 @@ impl RaftLogStorage<Types> for SteppedLog {
         let (sender, flushed) = <Runtime as AsyncRuntime>::Oneshot::channel();
         let written = block_on(self.inner.append(entries, IOFlushed::signal(sender)));
         step(&self.replica);
-        let gone = || Err(io::Error::other("the store is closed"));
-        let flushed = block_on(flushed).unwrap_or_else(|_| gone());
+        let closed = || Err(io::Error::other("the store is closed"));
+        let flushed = block_on(flushed).unwrap_or_else(|_| closed());
         let at = Instant::now() + (self.sync_time)();
         drop(self.completions.send((at, callback, flushed)));
         written

@@ -40,7 +40,7 @@ impl LogStore {
     }
 
     /// A log that reports to `disk_space` whether the disk is full.
-    pub(crate) fn within(replica: Replica, disk_space: Arc<DiskSpace>) -> Self {
+    pub(crate) fn with_disk_space(replica: Replica, disk_space: Arc<DiskSpace>) -> Self {
         Self {
             replica,
             disk_space,
@@ -157,18 +157,18 @@ impl RaftLogStorage<Types> for LogStore {
                 drop(sender.send(result));
             });
             self.replica.append(entries, written_to, durable);
-            let left = match written.await.map_err(|_| closed())? {
+            let failed = match written.await.map_err(|_| closed())? {
                 Ok(()) => {
-                    self.disk_space.freed();
+                    self.disk_space.record_space();
                     return Ok(());
                 }
-                Err(left) => left,
+                Err(failed) => failed,
             };
-            let is_full = left.error.code() == ErrorCode::DiskFull;
-            if !is_full || !self.disk_space.filled() {
-                return Err(io_error(left.error));
+            let is_full = failed.error.code() == ErrorCode::DiskFull;
+            if !is_full || !self.disk_space.record_full() {
+                return Err(io_error(failed.error));
             }
-            (entries, durable) = (left.entries, left.durable);
+            (entries, durable) = (failed.entries, failed.durable);
             tokio::time::sleep(SPACE_PAUSE).await;
         }
     }

@@ -26,7 +26,7 @@ pub struct Member {
     pub removed: Vec<u64>,
 }
 
-/// A batch of intentions: what openraft calls application data.
+/// A batch of intentions, the application data of openraft.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Batch {
     /// Number of items in the batch.

@@ -59,22 +59,25 @@ impl Hello {
     /// A sentence for the peer.
     pub(crate) fn decode(body: &[u8]) -> Result<Self, &'static str> {
         let mut reader = Reader::new(body);
-        let strange = |_: Short| "this is the peer port of a cluster, and that was no peer";
-        if reader.array::<8>().map_err(strange)? != *MAGIC {
-            return Err("this is the peer port of a cluster, and that was no peer");
+        let not_a_peer =
+            |_: Short| "this is the peer port of a cluster, and the request is not that of a peer";
+        if reader.array::<8>().map_err(not_a_peer)? != *MAGIC {
+            return Err(
+                "this is the peer port of a cluster, and the request is not that of a peer",
+            );
         }
-        if reader.array().map(u16::from_le_bytes).map_err(strange)? != VERSION {
-            return Err("the peer speaks another version of the peer protocol");
+        if reader.array().map(u16::from_le_bytes).map_err(not_a_peer)? != VERSION {
+            return Err("the peer uses another version of the peer protocol");
         }
         let hello = Self {
-            cluster: reader.array().map_err(strange)?,
-            from: reader.u64().map_err(strange)?,
-            to: reader.u64().map_err(strange)?,
-            from_incarnation: reader.u64().map_err(strange)?,
-            to_incarnation: reader.u64().map_err(strange)?,
-            is_synced: read_bool(&mut reader).map_err(strange)?,
+            cluster: reader.array().map_err(not_a_peer)?,
+            from: reader.u64().map_err(not_a_peer)?,
+            to: reader.u64().map_err(not_a_peer)?,
+            from_incarnation: reader.u64().map_err(not_a_peer)?,
+            to_incarnation: reader.u64().map_err(not_a_peer)?,
+            is_synced: read_bool(&mut reader).map_err(not_a_peer)?,
         };
-        match reader.array::<15>().map_err(strange)? {
+        match reader.array::<15>().map_err(not_a_peer)? {
             rest if rest == [0; 15] && reader.is_empty() => Ok(hello),
             _ => Err("the hello of the peer has fields that this node does not know"),
         }
@@ -125,13 +128,13 @@ impl Join {
     /// # Errors
     /// A sentence for the process.
     pub(crate) fn decode(body: &[u8]) -> Result<Self, &'static str> {
-        let strange = "the request to join is not as it is written";
+        let malformed = "the request to join is not as specified";
         let mut reader = Reader::new(body);
         if reader.array::<8>().ok() != Some(*MAGIC) {
-            return Err(strange);
+            return Err(malformed);
         }
         if reader.array().map(u16::from_le_bytes) != Ok(VERSION) {
-            return Err("the process speaks another version of the peer protocol");
+            return Err("the process uses another version of the peer protocol");
         }
         let read = |reader: &mut Reader<'_>| {
             let has_cluster = read_bool(reader)?;
@@ -153,7 +156,7 @@ impl Join {
         };
         match read(&mut reader) {
             Ok(join) if reader.is_empty() => Ok(join),
-            _ => Err(strange),
+            _ => Err(malformed),
         }
     }
 }
@@ -176,7 +179,7 @@ impl JoinAnswer {
     }
 
     pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
-        whole(body, |reader| {
+        decode_whole(body, |reader| {
             Ok(match reader.u8()? {
                 JOINED => Self::Joined {
                     cluster: reader.array()?,
@@ -195,7 +198,7 @@ pub(crate) fn encode_welcome(incarnation: u64) -> Vec<u8> {
 }
 
 pub(crate) fn decode_welcome(body: &[u8]) -> io::Result<u64> {
-    whole(body, |reader| reader.array().map(u64::from_le_bytes))
+    decode_whole(body, |reader| reader.array().map(u64::from_le_bytes))
 }
 
 pub(crate) fn encode_index(index: LogIndex) -> Vec<u8> {
@@ -205,7 +208,7 @@ pub(crate) fn encode_index(index: LogIndex) -> Vec<u8> {
 }
 
 pub(crate) fn decode_index(body: &[u8]) -> io::Result<LogIndex> {
-    whole(body, read_index)
+    decode_whole(body, read_index)
 }
 
 /// Appends the wall clock of the sender to the body of an answer.
@@ -235,7 +238,7 @@ pub(crate) fn encode_names(names: &[String]) -> Vec<u8> {
 }
 
 pub(crate) fn decode_names(body: &[u8]) -> io::Result<Vec<String>> {
-    whole(body, |reader| {
+    decode_whole(body, |reader| {
         let count = read_count(reader, FILES_MAX)?;
         let mut names = Vec::new();
         for _ in 0..count {
@@ -248,7 +251,7 @@ pub(crate) fn decode_names(body: &[u8]) -> io::Result<Vec<String>> {
 /// The result of a comparison at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreement {
-    /// The receiver does not remember that entry, or has not applied it.
+    /// The receiver has no digest of that entry, or has not applied it.
     Unknown = 0,
     /// The receiver has the state of the sender.
     Equal = 1,
@@ -263,7 +266,7 @@ pub(crate) fn encode_compare(index: LogIndex, digest: Digest) -> Vec<u8> {
 }
 
 pub(crate) fn decode_compare(body: &[u8]) -> io::Result<(LogIndex, Digest)> {
-    whole(body, |reader| {
+    decode_whole(body, |reader| {
         let index = read_index(reader)?;
         let digest = reader.take(8)?.try_into().map_err(|_| Short)?;
         Ok((index, Digest(u64::from_le_bytes(digest))))
@@ -275,7 +278,7 @@ pub(crate) fn decode_agreement(body: &[u8]) -> io::Result<Agreement> {
         [0] => Agreement::Unknown,
         [1] => Agreement::Equal,
         [2] => Agreement::Different,
-        _ => return Err(invalid("an answer to a comparison is not as it is written")),
+        _ => return Err(invalid("an answer to a comparison is not as specified")),
     })
 }
 
@@ -300,7 +303,7 @@ pub(crate) fn decode_reports(body: &[u8]) -> io::Result<(DirectoryReport, Direct
             newest: read_id(reader)?.map(|id| entry_id(&id)),
         })
     };
-    whole(body, |reader| Ok((report(reader)?, report(reader)?)))
+    decode_whole(body, |reader| Ok((report(reader)?, report(reader)?)))
 }
 
 fn put_vote(out: &mut Vec<u8>, vote: &Vote) {
@@ -319,14 +322,18 @@ fn put_id(out: &mut Vec<u8>, id: Option<&LogId>) {
     }
 }
 
-fn put_bool(out: &mut Vec<u8>, is_so: bool) {
-    out.push(u8::from(is_so));
+fn put_bool(out: &mut Vec<u8>, value: bool) {
+    out.push(u8::from(value));
 }
 
-/// Reads a number of elements, at most `most`.
-fn read_count(reader: &mut Reader<'_>, most: u64) -> Result<u64, Short> {
+/// Reads a number of elements, at most `count_max`.
+fn read_count(reader: &mut Reader<'_>, count_max: u64) -> Result<u64, Short> {
     let count = reader.varint()?;
-    if count > most { Err(Short) } else { Ok(count) }
+    if count > count_max {
+        Err(Short)
+    } else {
+        Ok(count)
+    }
 }
 
 fn read_bool(reader: &mut Reader<'_>) -> Result<bool, Short> {
@@ -363,12 +370,15 @@ fn read_id(reader: &mut Reader<'_>) -> Result<Option<LogId>, Short> {
 }
 
 /// Reads a body; fails if bytes remain after it.
-fn whole<T>(body: &[u8], read: impl FnOnce(&mut Reader<'_>) -> Result<T, Short>) -> io::Result<T> {
+fn decode_whole<T>(
+    body: &[u8],
+    read: impl FnOnce(&mut Reader<'_>) -> Result<T, Short>,
+) -> io::Result<T> {
     let mut reader = Reader::new(body);
     let value = read(&mut reader);
     match value {
         Ok(value) if reader.is_empty() => Ok(value),
-        _ => Err(invalid("a body of a peer is not as it is written")),
+        _ => Err(invalid("a body of a peer is not as specified")),
     }
 }
 
@@ -401,7 +411,7 @@ pub(crate) fn encode_append(request: AppendEntriesRequest<Types>) -> Vec<u8> {
 
 /// Payloads are slices of `body`.
 pub(crate) fn decode_append(body: &Bytes) -> io::Result<AppendEntriesRequest<Types>> {
-    let (vote, prev_log_id, leader_commit, entries) = whole(body, |reader| {
+    let (vote, prev_log_id, leader_commit, entries) = decode_whole(body, |reader| {
         let vote = read_vote(reader)?;
         let (previous, committed) = (read_id(reader)?, read_id(reader)?);
         let count = read_count(reader, ENTRIES_MAX)?;
@@ -473,7 +483,7 @@ pub(crate) fn encode_append_answer(answer: &AppendEntriesResponse<Types>) -> Vec
 }
 
 pub(crate) fn decode_append_answer(body: &[u8]) -> io::Result<AppendEntriesResponse<Types>> {
-    whole(body, |reader| {
+    decode_whole(body, |reader| {
         Ok(match reader.u8()? {
             0 => AppendEntriesResponse::Success,
             1 => AppendEntriesResponse::PartialSuccess(read_id(reader)?),
@@ -511,7 +521,7 @@ pub(crate) fn encode_snapshot(head: &SnapshotHead) -> Vec<u8> {
 }
 
 pub(crate) fn decode_snapshot(body: &[u8]) -> io::Result<SnapshotHead> {
-    whole(body, |reader| {
+    decode_whole(body, |reader| {
         let vote = read_vote(reader)?;
         let id = read_id(reader)?.ok_or(Short)?;
         let count = read_count(reader, FILES_MAX)?;
@@ -552,7 +562,7 @@ pub(crate) fn decode_part(body: &[u8]) -> io::Result<(usize, u64, &[u8])> {
         let file = usize::try_from(reader.varint()?).map_err(|_| Short)?;
         Ok((file, reader.varint()?, reader.rest()))
     };
-    read().map_err(|_: Short| invalid("a part of a snapshot is not as it is written"))
+    read().map_err(|_: Short| invalid("a part of a snapshot is not as specified"))
 }
 
 pub(crate) fn encode_snapshot_answer(vote: &Vote) -> Vec<u8> {
@@ -562,7 +572,7 @@ pub(crate) fn encode_snapshot_answer(vote: &Vote) -> Vec<u8> {
 }
 
 pub(crate) fn decode_snapshot_answer(body: &[u8]) -> io::Result<Vote> {
-    whole(body, read_vote)
+    decode_whole(body, read_vote)
 }
 
 pub(crate) fn encode_vote(request: &VoteRequest<Types>) -> Vec<u8> {
@@ -574,7 +584,7 @@ pub(crate) fn encode_vote(request: &VoteRequest<Types>) -> Vec<u8> {
 }
 
 pub(crate) fn decode_vote(body: &[u8]) -> io::Result<VoteRequest<Types>> {
-    whole(body, |reader| {
+    decode_whole(body, |reader| {
         let mut request = VoteRequest::new(read_vote(reader)?, read_id(reader)?);
         request.leadership_transfer = read_bool(reader)?;
         Ok(request)
@@ -590,7 +600,7 @@ pub(crate) fn encode_vote_answer(answer: &VoteResponse<Types>) -> Vec<u8> {
 }
 
 pub(crate) fn decode_vote_answer(body: &[u8]) -> io::Result<VoteResponse<Types>> {
-    whole(body, |reader| {
+    decode_whole(body, |reader| {
         let (vote, last) = (read_vote(reader)?, read_id(reader)?);
         Ok(VoteResponse::new(vote, last, read_bool(reader)?))
     })
@@ -605,7 +615,7 @@ pub(crate) fn encode_transfer(request: &TransferLeaderRequest<Types>) -> Vec<u8>
 }
 
 pub(crate) fn decode_transfer(body: &[u8]) -> io::Result<TransferLeaderRequest<Types>> {
-    whole(body, |reader| {
+    decode_whole(body, |reader| {
         let (from, to) = (read_vote(reader)?, reader.varint()?);
         Ok(TransferLeaderRequest::new(from, to, read_id(reader)?))
     })
@@ -630,7 +640,7 @@ pub(crate) fn encode_transfer_answer(answer: &TransferLeaderResponse<Types>) -> 
 }
 
 pub(crate) fn decode_transfer_answer(body: &[u8]) -> io::Result<TransferLeaderResponse<Types>> {
-    whole(body, |reader| {
+    decode_whole(body, |reader| {
         Ok(match reader.u8()? {
             0 => Ok(()),
             1 => Err(TransferLeaderError::VoteChanged {
@@ -690,7 +700,7 @@ mod tests {
     }
 
     fn a_snapshot() -> SnapshotHead {
-        let itself = SnapshotFile {
+        let snapshot_file = SnapshotFile {
             segment: None,
             bytes: 600,
         };
@@ -701,7 +711,7 @@ mod tests {
         SnapshotHead {
             vote: a_vote(),
             id: entry_id(&id(4, 7)),
-            files: vec![itself, segment],
+            files: vec![snapshot_file, segment],
         }
     }
 
@@ -799,7 +809,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_of_a_peer_make_a_panic() {
+    fn no_bytes_of_a_peer_cause_a_panic() {
         let bodies = [
             encode_append(append()),
             encode_vote(&VoteRequest::new(a_vote(), Some(id(2, 9)))),
@@ -820,7 +830,7 @@ mod tests {
 
     /// 5 bytes of an entry become more than a hundred in memory.
     #[test]
-    fn more_entries_than_a_leader_sends_are_refused() {
+    fn more_entries_than_a_leader_sends_are_rejected() {
         let blanks = |count| {
             let entries = (8..).take(count).map(|index| {
                 let index = LogIndex(index);
@@ -840,7 +850,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_without_a_successor_is_refused() {
+    fn an_index_without_a_successor_is_rejected() {
         let mut request = append();
         request.prev_log_id = Some(id(4, u64::MAX));
         assert!(decode_append(&Bytes::from(encode_append(request))).is_err());

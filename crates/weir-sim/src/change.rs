@@ -64,7 +64,7 @@ impl Changes {
             Change::Remove(id) => (1, id),
         };
         self.cluster.trace.add("change", &[kind, id], &[]);
-        let task = tokio::spawn(make(self.cluster.clone(), change));
+        let task = tokio::spawn(execute(self.cluster.clone(), change));
         self.current = Some((change, task));
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Changes {
         while let Some((change, _)) = &self.current {
             if Instant::now() >= until {
                 return Err(Violation::new(
-                    "liveness: a change of the members is made",
+                    "liveness: a change of the members is committed",
                     format!("{change:?} in {within:?}"),
                 ));
             }
@@ -99,8 +99,8 @@ impl Changes {
     }
 }
 
-/// Asks one leader after the other until the change is committed.
-async fn make(cluster: Cluster, change: Change) {
+/// Retries the change with the current leader until it is committed.
+async fn execute(cluster: Cluster, change: Change) {
     loop {
         // The next step sees the result of a late step.
         if let Ok(true) = timeout(STEP_TIMEOUT, step(&cluster, change)).await {

@@ -28,8 +28,8 @@ pub(crate) struct OracleState {
     pub(crate) claims: Claims,
     /// The newest offset that a write or a linear read has returned.
     newest: u64,
-    /// Linear reads that were begun, and those that were answered.
-    begun_reads: u64,
+    /// Linear reads that were started, and those that were answered.
+    started_reads: u64,
     pub(crate) linear_reads: u64,
     pub(crate) violation: Option<Violation>,
     pub(crate) is_over: bool,
@@ -104,7 +104,7 @@ impl Client {
             nonce,
             ..Intention::new(TOPIC, operation)
         };
-        let Some(commit) = self.decide(&intention).await? else {
+        let Some(commit) = self.execute(&intention).await? else {
             return Ok(());
         };
         match (commit.effect, commit.reason) {
@@ -137,7 +137,7 @@ impl Client {
 
     /// Sends an intention under its nonce until a node has answered. Returns `None` if the history
     /// ends before.
-    pub(crate) async fn decide(
+    pub(crate) async fn execute(
         &mut self,
         intention: &Intention<'_>,
     ) -> Result<Option<Commit>, Violation> {
@@ -154,8 +154,8 @@ impl Client {
                 Err(error) => Ok(Err(error)),
             };
             // A crashed node has not answered, even if a result arrives.
-            let is_alive = self.cluster.is_alive(&running);
-            if let (true, Ok(Ok(outcomes))) = (is_alive, answer)
+            let is_same_run = self.cluster.is_same_run(&running);
+            if let (true, Ok(Ok(outcomes))) = (is_same_run, answer)
                 && let Some(outcome) = outcomes.iter().next()
             {
                 return match outcome {
@@ -181,19 +181,19 @@ impl Client {
         let running = self.some_node().await;
         let (floor, kind) = {
             let mut state = self.oracle.lock();
-            state.begun_reads += 1;
-            (state.newest, ReadKind::nth(state.begun_reads))
+            state.started_reads += 1;
+            (state.newest, ReadKind::nth(state.started_reads))
         };
-        let begun = Instant::now();
-        let asks = match self.cluster.planted {
+        let started = Instant::now();
+        let confirms_leader = match self.cluster.planted {
             Some(Planted::LocalRead) => false,
             Some(Planted::LeaderByClock) => !running.node.is_leader(),
             _ => true,
         };
-        if asks && running.node.linearize(ANSWER_TIMEOUT).await.is_err() {
+        if confirms_leader && running.node.linearize(ANSWER_TIMEOUT).await.is_err() {
             return Ok(());
         }
-        if !self.cluster.is_alive(&running) {
+        if !self.cluster.is_same_run(&running) {
             return Ok(());
         }
         let Some(last) = kind.newest(running.node.store(), floor) else {
@@ -202,7 +202,7 @@ impl Client {
         let trace = &self.cluster.trace;
         trace.add("read", &[self.id, running.id, last], &[]);
         let mut state = self.oracle.lock();
-        linear::check((floor, last), kind, running.id, begun.elapsed())?;
+        linear::check((floor, last), kind, running.id, started.elapsed())?;
         state.newest = state.newest.max(last);
         state.linear_reads += 1;
         Ok(())

@@ -35,13 +35,13 @@ pub(crate) enum Crash {
     Kill,
 }
 
-struct Place {
+struct Host {
     disk: SimDisk,
     /// The content of the disk when it was copied.
     copy: Option<SimDisk>,
     clock: SimClock,
     running: Option<RunningNode>,
-    lives: u64,
+    runs: u64,
     /// Incarnation of the disk, chosen when the disk is created.
     incarnation: u64,
     /// Whether the disk was damaged: the node may then refuse to open.
@@ -52,14 +52,14 @@ struct Place {
     is_excluded: bool,
 }
 
-impl Place {
+impl Host {
     fn new(id: u64) -> Self {
         Self {
             disk: SimDisk::new(),
             copy: None,
             clock: SimClock::default(),
             running: None,
-            lives: 0,
+            runs: 0,
             incarnation: id,
             is_damaged: false,
             is_older: false,
@@ -80,14 +80,14 @@ fn has_batches(disk: &SimDisk, file: &str) -> bool {
 #[derive(Clone)]
 pub(crate) struct RunningNode {
     pub(crate) id: u64,
-    pub(crate) life: u64,
+    pub(crate) run: u64,
     pub(crate) node: Arc<Node>,
 }
 
 /// All nodes. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Cluster {
-    places: Arc<Mutex<BTreeMap<u64, Place>>>,
+    hosts: Arc<Mutex<BTreeMap<u64, Host>>>,
     /// Number of nodes that were created, which is the highest number of a node.
     created: Arc<Mutex<u64>>,
     random: Arc<Mutex<Random>>,
@@ -104,9 +104,9 @@ impl Cluster {
         trace: Trace,
         planted: Option<Planted>,
     ) -> Self {
-        let places = (1..=nodes).map(|id| (id, Place::new(id))).collect();
+        let hosts = (1..=nodes).map(|id| (id, Host::new(id))).collect();
         Self {
-            places: Arc::new(Mutex::new(places)),
+            hosts: Arc::new(Mutex::new(hosts)),
             created: Arc::new(Mutex::new(nodes)),
             random: Arc::new(Mutex::new(random.fork())),
             network,
@@ -115,8 +115,8 @@ impl Cluster {
         }
     }
 
-    fn places(&self) -> MutexGuard<'_, BTreeMap<u64, Place>> {
-        self.places.lock()
+    fn hosts(&self) -> MutexGuard<'_, BTreeMap<u64, Host>> {
+        self.hosts.lock()
     }
 
     fn random(&self) -> MutexGuard<'_, Random> {
@@ -124,21 +124,21 @@ impl Cluster {
     }
 
     pub(crate) fn ids(&self) -> Vec<u64> {
-        self.places().keys().copied().collect()
+        self.hosts().keys().copied().collect()
     }
 
     /// Creates one more node that is not started. Returns its number, which no node had before.
     pub(crate) fn add(&self) -> u64 {
         let mut created = self.created.lock();
         *created += 1;
-        self.places().insert(*created, Place::new(*created));
+        self.hosts().insert(*created, Host::new(*created));
         *created
     }
 
     /// Ends a node permanently.
     pub(crate) async fn discard(&self, id: u64) {
         self.crash(id, Crash::Kill).await;
-        self.places().remove(&id);
+        self.hosts().remove(&id);
     }
 
     pub(crate) fn members(&self) -> BTreeMap<u64, Member> {
@@ -149,63 +149,63 @@ impl Cluster {
             };
             (*id, member)
         };
-        self.places().keys().map(member).collect()
+        self.hosts().keys().map(member).collect()
     }
 
     /// The node, if it runs.
     pub(crate) fn running(&self, id: u64) -> Option<RunningNode> {
-        self.places().get(&id)?.running.clone()
+        self.hosts().get(&id)?.running.clone()
     }
 
     pub(crate) fn all_running(&self) -> Vec<RunningNode> {
-        let places = self.places();
-        places.values().filter_map(|p| p.running.clone()).collect()
+        let hosts = self.hosts();
+        hosts.values().filter_map(|p| p.running.clone()).collect()
     }
 
-    /// Whether this life of the node has not ended.
-    pub(crate) fn is_alive(&self, running: &RunningNode) -> bool {
+    /// Whether this run of the node has not ended.
+    pub(crate) fn is_same_run(&self, running: &RunningNode) -> bool {
         let found = self.running(running.id);
-        found.is_some_and(|found| found.life == running.life)
+        found.is_some_and(|found| found.run == running.run)
     }
 
     /// Sets the clocks of all nodes to the simulated time.
     pub(crate) fn set_clocks(&self) {
         let now_us = self.trace.now_us();
-        for place in self.places().values() {
-            place.clock.set(now_us);
+        for host in self.hosts().values() {
+            host.clock.set(now_us);
         }
     }
 
     pub(crate) fn jump_clock(&self, id: u64, ahead_ms: i64) {
-        if let Some(place) = self.places().get(&id) {
-            place.clock.jump(ahead_ms);
+        if let Some(host) = self.hosts().get(&id) {
+            host.clock.jump(ahead_ms);
         }
     }
 
     /// Cuts the power of a node at one of its next writes or syncs.
     pub(crate) fn cut_soon(&self, id: u64, operations: u64) {
-        if let Some(place) = self.places().get(&id) {
-            place.disk.cut_at(place.disk.counts().ops + operations);
+        if let Some(host) = self.hosts().get(&id) {
+            host.disk.cut_at(host.disk.counts().ops + operations);
         }
     }
 
     /// Nodes whose power was cut by [`cut_soon`](Self::cut_soon).
     pub(crate) fn off(&self) -> Vec<u64> {
-        let places = self.places();
-        let off = places.iter().filter(|(_, place)| place.disk.is_off());
+        let hosts = self.hosts();
+        let off = hosts.iter().filter(|(_, host)| host.disk.is_off());
         off.map(|(id, _)| *id).collect()
     }
 
     /// Whether the power of a node is cut.
     pub(crate) fn is_off(&self, id: u64) -> bool {
-        let places = self.places();
-        places.get(&id).is_some_and(|place| place.disk.is_off())
+        let hosts = self.hosts();
+        hosts.get(&id).is_some_and(|host| host.disk.is_off())
     }
 
     /// Copies the disk of a node.
     pub(crate) fn copy(&self, id: u64) {
-        if let Some(place) = self.places().get_mut(&id) {
-            place.copy = Some(place.disk.killed());
+        if let Some(host) = self.hosts().get_mut(&id) {
+            host.copy = Some(host.disk.killed());
         }
     }
 
@@ -222,34 +222,34 @@ impl Cluster {
     /// Damages the disk of a stopped node.
     pub(crate) fn damage(&self, id: u64, fault: DiskFault) {
         let mut random = self.random().fork();
-        let mut places = self.places();
-        let Some(place) = places.get_mut(&id) else {
+        let mut hosts = self.hosts();
+        let Some(host) = hosts.get_mut(&id) else {
             return;
         };
         self.trace.add("damage", &[id], &[]);
         match fault {
             DiskFault::Lost => {
-                place.disk = SimDisk::new();
-                place.incarnation += 1_000;
-                place.is_excluded = true;
+                host.disk = SimDisk::new();
+                host.incarnation += 1_000;
+                host.is_excluded = true;
             }
-            DiskFault::LostUnnoticed => place.disk = SimDisk::new(),
+            DiskFault::LostUnnoticed => host.disk = SimDisk::new(),
             DiskFault::OlderCopy | DiskFault::OlderCopyUnnoticed => {
-                place.is_older = true;
-                if let Some(copy) = place.copy.take() {
-                    place.disk = copy;
+                host.is_older = true;
+                if let Some(copy) = host.copy.take() {
+                    host.disk = copy;
                 }
             }
             DiskFault::FlippedBit | DiskFault::FlippedBitUnchecked => {
-                place.is_damaged = true;
+                host.is_damaged = true;
                 // The reserved end of a file is zero, and so are most bytes of a short entry.
                 let used = |file: &String| {
-                    let content = place.disk.content(file).unwrap_or_default();
+                    let content = host.disk.content(file).unwrap_or_default();
                     let bytes = content.iter().enumerate().filter(|(_, byte)| **byte != 0);
                     bytes.map(|(at, _)| at).collect::<Vec<_>>()
                 };
-                let mut logs = place.disk.files();
-                logs.retain(|file| file.starts_with("log/") && has_batches(&place.disk, file));
+                let mut logs = host.disk.files();
+                logs.retain(|file| file.starts_with("log/") && has_batches(&host.disk, file));
                 logs.sort();
                 // Prefers the newest entries: a bad entry there looks like a torn write.
                 let is_newest = random.chance(70);
@@ -265,46 +265,46 @@ impl Cluster {
                 }
                 let byte = random.pick(&used).copied().unwrap_or_default();
                 let bit = u8::try_from(random.below(8)).unwrap_or(0);
-                place.disk.flip(file, byte, bit);
+                host.disk.flip(file, byte, bit);
             }
         }
     }
 
     /// Nodes that take part: all except those whose disk was damaged or lost.
     pub(crate) fn usable(&self) -> Vec<u64> {
-        let places = self.places();
-        let usable = places.iter().filter(|(_, place)| !place.is_excluded);
+        let hosts = self.hosts();
+        let usable = hosts.iter().filter(|(_, host)| !host.is_excluded);
         usable.map(|(id, _)| *id).collect()
     }
 
     /// Number of nodes that do not take part.
-    pub(crate) fn out_count(&self) -> u64 {
-        self.places()
+    pub(crate) fn excluded_count(&self) -> u64 {
+        self.hosts()
             .values()
-            .map(|place| u64::from(place.is_excluded))
+            .map(|host| u64::from(host.is_excluded))
             .sum()
     }
 
     /// Running nodes that do not take part.
-    pub(crate) fn out(&self) -> Vec<RunningNode> {
-        let places = self.places();
-        let out = places.values().filter(|place| place.is_excluded);
-        out.filter_map(|place| place.running.clone()).collect()
+    pub(crate) fn excluded_running(&self) -> Vec<RunningNode> {
+        let hosts = self.hosts();
+        let excluded = hosts.values().filter(|host| host.is_excluded);
+        excluded.filter_map(|host| host.running.clone()).collect()
     }
 
     /// Starts a node if it does not run.
     pub(crate) async fn start(&self, id: u64) -> Result<(), Violation> {
         self.set_clocks();
-        let (disk, clock, life, incarnation) = {
-            let mut places = self.places();
-            let Some(place) = places.get_mut(&id).filter(|p| {
+        let (disk, clock, run, incarnation) = {
+            let mut hosts = self.hosts();
+            let Some(host) = hosts.get_mut(&id).filter(|p| {
                 p.running.is_none() && !(p.is_excluded && (p.is_damaged || p.is_older))
             }) else {
                 return Ok(());
             };
-            place.lives += 1;
-            let (disk, clock) = (place.disk.clone(), place.clock.clone());
-            (disk, clock, place.lives, place.incarnation)
+            host.runs += 1;
+            let (disk, clock) = (host.disk.clone(), host.clock.clone());
+            (disk, clock, host.runs, host.incarnation)
         };
         let (transport, acceptor) = self.network.attach(id);
         let mut syncs = self.random().fork();
@@ -317,7 +317,7 @@ impl Cluster {
             // Histories are short; with small segments, a checkpoint purges nearly all entries.
             log_segment_bytes: 4 << 10,
             log_keep_bytes: Some(0),
-            seed: Some((id << 32) | life),
+            seed: Some((id << 32) | run),
             retention_every: None,
             clock: Arc::new(clock),
             ..OpenOptions::default()
@@ -352,27 +352,27 @@ impl Cluster {
                 ));
             }
         };
-        self.trace.add("start", &[id, life], &[]);
-        if let Some(place) = self.places().get_mut(&id) {
+        self.trace.add("start", &[id, run], &[]);
+        if let Some(host) = self.hosts().get_mut(&id) {
             let node = Arc::new(node);
-            place.running = Some(RunningNode { id, life, node });
+            host.running = Some(RunningNode { id, run, node });
         }
         Ok(())
     }
 
     /// Whether the disk of a node was replaced by an older copy.
     pub(crate) fn is_older(&self, id: u64) -> bool {
-        let places = self.places();
-        places.get(&id).is_some_and(|place| place.is_older)
+        let hosts = self.hosts();
+        hosts.get(&id).is_some_and(|host| host.is_older)
     }
 
     /// Records that a node did not open. Returns whether its disk was damaged.
     fn record_refusal(&self, id: u64) -> bool {
-        let mut places = self.places();
-        let place = places.get_mut(&id);
-        let place = place.filter(|place| place.is_damaged || place.is_older);
-        place.is_some_and(|place| {
-            place.is_excluded = true;
+        let mut hosts = self.hosts();
+        let host = hosts.get_mut(&id);
+        let host = host.filter(|host| host.is_damaged || host.is_older);
+        host.is_some_and(|host| {
+            host.is_excluded = true;
             true
         })
     }
@@ -383,14 +383,14 @@ impl Cluster {
             .add("crash", &[id, u64::from(crash == Crash::Kill)], &[]);
         self.network.detach(id);
         let seed = self.random().next();
-        let running = self.places().get_mut(&id).and_then(|place| {
-            place.disk = match crash {
-                Crash::Kill if !place.disk.is_off() => place.disk.killed(),
-                _ => place.disk.power_cut(seed),
+        let running = self.hosts().get_mut(&id).and_then(|host| {
+            host.disk = match crash {
+                Crash::Kill if !host.disk.is_off() => host.disk.killed(),
+                _ => host.disk.power_cut(seed),
             };
-            place.running.take()
+            host.running.take()
         });
-        // Later writes of this life reach neither the disk of the next life nor a peer.
+        // Later writes of this run reach neither the disk of the next run nor a peer.
         if let Some(running) = running {
             running.node.end_simulated().await;
         }

@@ -13,8 +13,8 @@ use crate::report::{DiskFault, Violation};
 /// Pause between two checks of the nodes.
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 
-/// Time until a leader transfers its leadership during [`hurry`](Nemesis::hurry).
-const LEADERSHIP: Duration = Duration::from_millis(30);
+/// Pause between two transfers in the phase of transfers.
+const TRANSFER_EVERY: Duration = Duration::from_millis(30);
 
 /// Injects faults; the caller calls [`tick`](Self::tick) repeatedly.
 pub(crate) struct Nemesis {
@@ -101,7 +101,7 @@ impl Nemesis {
         self.transfer_often().await?;
         if now >= self.next {
             self.next = now + self.random.millis(50, 1_200);
-            self.act().await;
+            self.inject_fault().await;
         }
         sleep(TICK).await;
         Ok(())
@@ -124,7 +124,7 @@ impl Nemesis {
         let Some((until, next)) = self.transfer_phase.filter(|(_, next)| *next <= now) else {
             return Ok(());
         };
-        self.transfer_phase = (now < until).then(|| (until, next + LEADERSHIP));
+        self.transfer_phase = (now < until).then(|| (until, next + TRANSFER_EVERY));
         let running = self.cluster.all_running();
         let leader = running.iter().find(|running| running.node.is_leader());
         let to = self.node();
@@ -144,7 +144,7 @@ impl Nemesis {
         self.restarts.push((at, id));
     }
 
-    async fn act(&mut self) {
+    async fn inject_fault(&mut self) {
         let node = self.node();
         let action = self.random.below(17);
         self.cluster.trace.add("fault", &[action, node], &[]);

@@ -46,7 +46,7 @@ struct State {
     cut: BTreeSet<(u64, u64)>,
     ports: BTreeMap<u64, mpsc::UnboundedSender<(u64, DuplexStream)>>,
     /// Number of starts of each node.
-    lives: BTreeMap<u64, u64>,
+    runs: BTreeMap<u64, u64>,
     pumps: BTreeMap<u64, Vec<AbortHandle>>,
     messages: u64,
 }
@@ -76,7 +76,7 @@ impl Network {
             conditions: LinkConditions::NORMAL,
             cut: BTreeSet::new(),
             ports: BTreeMap::new(),
-            lives: BTreeMap::new(),
+            runs: BTreeMap::new(),
             pumps: BTreeMap::new(),
             messages: 0,
         };
@@ -95,12 +95,12 @@ impl Network {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.state();
         state.ports.insert(node, sender);
-        let life = state.lives.entry(node).or_default();
-        *life += 1;
+        let run = state.runs.entry(node).or_default();
+        *run += 1;
         let link = Link {
             network: self.clone(),
             node,
-            life: *life,
+            run: *run,
         };
         (Arc::new(link), Box::new(Port { node, receiver }))
     }
@@ -109,7 +109,7 @@ impl Network {
     pub(crate) fn detach(&self, node: u64) {
         let mut state = self.state();
         state.ports.remove(&node);
-        *state.lives.entry(node).or_default() += 1;
+        *state.runs.entry(node).or_default() += 1;
         for pump in state.pumps.remove(&node).unwrap_or_default() {
             pump.abort();
         }
@@ -150,24 +150,25 @@ impl Network {
     }
 
     fn connect(&self, from: u64, to: u64) -> io::Result<DuplexStream> {
-        let (ours, near) = duplex(BUFFER_BYTES);
-        let (theirs, far) = duplex(BUFFER_BYTES);
+        let (client, client_link) = duplex(BUFFER_BYTES);
+        let (server, server_link) = duplex(BUFFER_BYTES);
         let port = self.state().ports.get(&to).cloned();
         let port = port.ok_or(io::ErrorKind::ConnectionRefused)?;
-        if port.send((from, theirs)).is_err() {
+        if port.send((from, server)).is_err() {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        let ((near_read, near_write), (far_read, far_write)) = (split(near), split(far));
-        let there = tokio::spawn(self.clone().pump(from, to, near_read, far_write));
-        let back = tokio::spawn(self.clone().pump(to, from, far_read, near_write));
+        let (client_read, client_write) = split(client_link);
+        let (server_read, server_write) = split(server_link);
+        let to_server = tokio::spawn(self.clone().pump(from, to, client_read, server_write));
+        let to_client = tokio::spawn(self.clone().pump(to, from, server_read, client_write));
         let mut state = self.state();
         for node in [from, to] {
             let pumps = state.pumps.entry(node).or_default();
             pumps.retain(|pump| !pump.is_finished());
-            pumps.push(there.abort_handle());
-            pumps.push(back.abort_handle());
+            pumps.push(to_server.abort_handle());
+            pumps.push(to_client.abort_handle());
         }
-        Ok(ours)
+        Ok(client)
     }
 
     /// Copies bytes in one direction until an end closes.
@@ -201,12 +202,12 @@ impl Network {
     }
 }
 
-/// The connections to peers of one life of a node.
+/// The connections to peers of one run of a node.
 #[derive(Debug)]
 struct Link {
     network: Network,
     node: u64,
-    life: u64,
+    run: u64,
 }
 
 impl Transport for Link {
@@ -218,7 +219,7 @@ impl Transport for Link {
             while self.network.is_cut(self.node, to) || self.network.is_cut(to, self.node) {
                 tokio::time::sleep(CUT_PAUSE).await;
             }
-            if self.network.state().lives.get(&self.node) != Some(&self.life) {
+            if self.network.state().runs.get(&self.node) != Some(&self.run) {
                 return Err(io::ErrorKind::NetworkDown.into());
             }
             let stream = self.network.connect(self.node, to)?;

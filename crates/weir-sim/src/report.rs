@@ -78,14 +78,14 @@ pub struct Report {
     pub partitions: u64,
     /// Snapshots of other nodes that were installed.
     pub installs: u64,
-    /// Snapshots that a node was ordered to write.
+    /// Snapshots that the simulation requested from nodes.
     pub checkpoints: u64,
-    /// Leadership transfers that were ordered.
+    /// Leadership transfers that the simulation requested.
     pub transfers: u64,
     /// Records that members of a group have claimed.
     pub claimed: u64,
     /// Nodes that were added or removed.
     pub changes: u64,
-    /// Nodes that took no part in the end, because their disk was damaged or lost.
-    pub out: u64,
+    /// Nodes that were excluded at the end, because their disk was damaged or lost.
+    pub excluded: u64,
 }

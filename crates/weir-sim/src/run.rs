@@ -56,7 +56,7 @@ fn run_thread(
     let (sender, result) = std::sync::mpsc::channel();
     let thread = std::thread::Builder::new().stack_size(8 << 20);
     let thread = thread.spawn(move || {
-        // If the result is late, nobody waits for it any more.
+        // If the result is late, no caller waits for it.
         drop(sender.send(run_here(seed, planted, disk_fault)));
     });
     thread.map_err(|error| failed(&error))?;
@@ -65,7 +65,7 @@ fn run_thread(
         Err(RecvTimeoutError::Disconnected) => Err(failed(&"a panic")),
         Err(RecvTimeoutError::Timeout) => Err(Violation::new(
             "a history ends",
-            format!("it goes on after {HISTORY_MAX:?} of real time"),
+            format!("it still runs after {HISTORY_MAX:?} of real time"),
         )),
     }
 }
@@ -120,8 +120,8 @@ async fn history(
     let nodes = if random.chance(70) { 3 } else { 5 };
     let cluster = Cluster::new(nodes, random.fork(), network, trace.clone(), planted);
     // Every other history also has a group, and changes of the members.
-    let has_more = seed % 2 == 1 && planted.is_none() && disk_fault.is_none();
-    let result = phases(&cluster, &mut random, disk_fault, has_more).await;
+    let has_group = seed % 2 == 1 && planted.is_none() && disk_fault.is_none();
+    let result = phases(&cluster, &mut random, disk_fault, has_group).await;
     for id in cluster.ids() {
         cluster.crash(id, Crash::Kill).await;
     }
@@ -132,7 +132,7 @@ async fn phases(
     cluster: &Cluster,
     random: &mut Random,
     disk_fault: Option<DiskFault>,
-    has_more: bool,
+    has_group: bool,
 ) -> Result<Report, Violation> {
     for id in cluster.ids() {
         cluster.start(id).await?;
@@ -152,10 +152,10 @@ async fn phases(
         };
         clients.push(tokio::spawn(client.run()));
     }
-    let mut watch = InvariantChecks::default();
+    let mut checks = InvariantChecks::default();
     let mut nemesis = Nemesis::new(cluster.clone(), random.fork(), disk_fault);
-    let mut changes = has_more.then(|| Changes::new(cluster.clone(), random.fork()));
-    if has_more {
+    let mut changes = has_group.then(|| Changes::new(cluster.clone(), random.fork()));
+    if has_group {
         for id in CLIENTS + 1..=CLIENTS + WORKERS {
             let client = Client {
                 id,
@@ -173,18 +173,18 @@ async fn phases(
         if let Some(changes) = &mut changes {
             changes.tick().await?;
         }
-        observe(cluster, &oracle, &mut watch)?;
+        observe(cluster, &oracle, &mut checks)?;
     }
     nemesis.end().await?;
     if let Some(changes) = &mut changes {
         changes.end(LIVENESS).await?;
     }
-    live(cluster, &oracle, &mut watch).await?;
+    check_liveness(cluster, &oracle, &mut checks).await?;
     for client in clients {
         let ended = client.await;
         ended.map_err(|error| Violation::new("a client runs", error.to_string()))?;
     }
-    agree(cluster, &oracle, &mut watch).await?;
+    check_agreement(cluster, &oracle, &mut checks).await?;
     let state = oracle.lock();
     Ok(Report {
         trace: cluster.trace.sum(),
@@ -193,22 +193,22 @@ async fn phases(
         messages: cluster.network.messages(),
         power_cuts: nemesis.power_cuts,
         partitions: nemesis.partitions,
-        installs: watch.installs,
+        installs: checks.installs,
         checkpoints: nemesis.checkpoints,
         transfers: nemesis.transfers,
         claimed: state.claims.len() as u64,
         changes: changes.map_or(0, |changes| changes.completed),
-        out: cluster.out_count(),
+        excluded: cluster.excluded_count(),
     })
 }
 
 fn observe(
     cluster: &Cluster,
     oracle: &Oracle,
-    watch: &mut InvariantChecks,
+    checks: &mut InvariantChecks,
 ) -> Result<(), Violation> {
     for running in cluster.all_running() {
-        watch.check(
+        checks.check(
             &running,
             cluster.is_off(running.id),
             cluster.is_older(running.id),
@@ -221,10 +221,10 @@ fn observe(
 }
 
 /// Waits until the healed cluster has acknowledged 10 more writes and 5 more linear reads.
-async fn live(
+async fn check_liveness(
     cluster: &Cluster,
     oracle: &Oracle,
-    watch: &mut InvariantChecks,
+    checks: &mut InvariantChecks,
 ) -> Result<(), Violation> {
     let progress = || {
         let state = oracle.lock();
@@ -234,7 +234,7 @@ async fn live(
     let until = Instant::now() + LIVENESS;
     loop {
         cluster.end_refused().await;
-        observe(cluster, oracle, watch)?;
+        observe(cluster, oracle, checks)?;
         let (writes_now, reads_now) = progress();
         if writes_now >= writes + 10 && reads_now >= reads + 5 {
             oracle.lock().is_over = true;
@@ -253,24 +253,24 @@ async fn live(
 
 /// Waits until all nodes have applied the newest entry, then checks that their states agree and contain
 /// every acknowledged write.
-async fn agree(
+async fn check_agreement(
     cluster: &Cluster,
     oracle: &Oracle,
-    watch: &mut InvariantChecks,
+    checks: &mut InvariantChecks,
 ) -> Result<(), Violation> {
     let until = Instant::now() + LIVENESS;
     loop {
         cluster.end_refused().await;
-        observe(cluster, oracle, watch)?;
+        observe(cluster, oracle, checks)?;
         let usable = cluster.usable();
         let mut nodes = cluster.all_running();
         nodes.retain(|running| usable.contains(&running.id));
         let states: Vec<_> = nodes.iter().map(|running| running.node.status()).collect();
         let newest = states.iter().map(|status| status.last).max().flatten();
-        let is_there = |status: &weir_raft::Status| status.applied == newest;
-        if nodes.len() == usable.len() && states.iter().all(is_there) {
+        let is_caught_up = |status: &weir_raft::Status| status.applied == newest;
+        if nodes.len() == usable.len() && states.iter().all(is_caught_up) {
             agreement::check(&nodes)?;
-            members::check_out(&cluster.out())?;
+            members::check_excluded(&cluster.excluded_running())?;
             members::check(&states, &cluster.ids())?;
             for running in &nodes {
                 let records = agreement::records(running)?;

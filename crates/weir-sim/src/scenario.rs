@@ -21,8 +21,8 @@ const ELECTION_MAX: Duration = Duration::from_secs(20);
 /// A scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// The leader of five nodes reaches only one of the three that remain. That node reaches all
-    /// of them, and rejects other leaders while it hears from this one.
+    /// One of five nodes is stopped, and the leader reaches only one of the other three. That node
+    /// reaches all of them, and rejects other leaders while it receives requests of this leader.
     PartialPartition,
     /// A leader is removed from the cluster, and its process keeps running.
     RemovedLeader,
@@ -106,7 +106,7 @@ async fn partial_partition(
         return Ok(());
     };
     cluster.crash(*lost, Crash::Kill).await;
-    // The first node of the majority still hears from the leader.
+    // The first node of the majority still receives requests of the leader.
     cut(cluster, leader, majority.get(1..).unwrap_or_default());
     leader_among(cluster, majority).await.map(drop)
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// Hashes all events with their times. Clones share the hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
-    begun: Instant,
+    started: Instant,
     sum: Arc<Mutex<u64>>,
     file: Option<Arc<Mutex<File>>>,
 }
@@ -20,7 +20,7 @@ impl Trace {
     pub(crate) fn new() -> Self {
         let file = std::env::var_os("WEIR_SIM_TRACE").and_then(|path| File::create(path).ok());
         Self {
-            begun: Instant::now(),
+            started: Instant::now(),
             sum: Arc::new(Mutex::new(0xcbf2_9ce4_8422_2325)),
             file: file.map(|file| Arc::new(Mutex::new(file))),
         }
@@ -28,7 +28,7 @@ impl Trace {
 
     /// Simulated time since the history began, in microseconds.
     pub(crate) fn now_us(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Adds an event (FNV-1a).

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::cluster::{GROUP, TOPIC};
 use crate::report::Violation;
 
-/// So long that no lease ends within a history, unless a clock jumps.
+/// Duration of a lease. Longer than a history, so no lease ends unless a clock jumps.
 const LEASE_MS: u64 = 24 * 3_600_000;
 /// Limit on records of one claim.
 const CLAIM_MAX: u64 = 5;
@@ -37,7 +37,7 @@ impl Worker {
             nonce: self.nonce,
             ..Intention::new(TOPIC, operation)
         };
-        self.client.decide(&intention).await
+        self.client.execute(&intention).await
     }
 
     async fn work(&mut self) -> Result<(), Violation> {
@@ -85,10 +85,10 @@ impl Worker {
             trace.add("claim", &[self.client.id, claim, frontier, through], &[]);
             self.client.oracle.lock().claims.claimed(&offsets);
             if self.client.random.chance(80) {
-                let offsets_done = Offsets::Plain(&offsets);
+                let acked = Offsets::Plain(&offsets);
                 let done = GroupStep::Ack {
                     claim,
-                    offsets: offsets_done,
+                    offsets: acked,
                 };
                 let done = self.step(done).await?;
                 if done.is_some_and(|commit| commit.effect == Effect::Valid) {

@@ -348,7 +348,7 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
             format!("weir serve --at nodes/node-{node} --http off --native {native} --peer {peer}");
         let old = Server::start(place, &line);
         // The old node requests votes, which no node grants.
-        let said = old.wait("the peer said: ");
+        let said = old.wait("the peer reported: ");
         let why = ["another node listens at this address", "has another disk"];
         assert!(why.iter().any(|why| said.contains(why)), "{said}");
         assert_ne!(status(&native).unwrap().role, "leader");

@@ -109,7 +109,7 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
         (
             "no TLS at all",
             vec!["--peer".to_owned(), own.clone()],
-            "talk with TLS: set peer_cert",
+            "use TLS: set peer_cert",
         ),
     ] {
         let said = refused(second.path(), &given, &at);

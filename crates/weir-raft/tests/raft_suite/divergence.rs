@@ -69,7 +69,7 @@ async fn disturb(node: &Node) {
         Some(applied),
         "one term, one length"
     );
-    let differing = node.take_state_of(&other).unwrap();
+    let differing = node.copy_state_of(&other).unwrap();
     assert!(differing.contains(&"odd".to_owned()), "{differing:?}");
     other.close().await.unwrap();
 }

@@ -37,7 +37,7 @@ impl Acknowledged {
         for (key, offset) in &self.0 {
             if found.get(key) != Some(offset) {
                 return Err(Violation::new(
-                    "I2: what was acknowledged is there",
+                    "I2: an acknowledged write is stored",
                     format!(
                         "node {node}: {key:?} at {offset}, found {:?}",
                         found.get(key)

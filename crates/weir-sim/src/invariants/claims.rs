@@ -45,7 +45,7 @@ impl Claims {
             return Ok(());
         }
         Err(Violation::new(
-            "what was claimed and done is claimed and done",
+            "claimed records stay claimed, and done records stay done",
             format!(
                 "node {}: cursor and frontier {found:?}, claimed up to {newest}, the first that is \
                  not done is {first}",

@@ -21,7 +21,7 @@ impl CommittedStays {
             let before = *self.terms.entry(index).or_insert(term);
             if before != term {
                 return Err(Violation::new(
-                    "log matching: what is committed stays",
+                    "log matching: a committed entry stays",
                     format!("node {node}: index {index} of term {term}, was {before}"),
                 ));
             }

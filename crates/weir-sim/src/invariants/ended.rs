@@ -9,7 +9,7 @@ pub(crate) fn check(status: &Status, is_off: bool) -> Result<(), Violation> {
         return Ok(());
     }
     Err(Violation::new(
-        "the consensus of a running node goes on",
+        "the consensus of a running node continues",
         format!("node {} has ended in term {}", status.node, status.term),
     ))
 }

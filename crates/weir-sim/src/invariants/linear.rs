@@ -37,8 +37,8 @@ impl ReadKind {
 
     /// The newest offset of the topic that a read of this kind returns. `None` if the read fails.
     ///
-    /// `Page` and `Record` read from offset `floor` on: `floor - 1` if nothing is there, else the
-    /// offset of the last record that they return.
+    /// `Page` and `Record` read from offset `floor` on: `floor - 1` if there is no such record, else
+    /// the offset of the last record that they return.
     pub(crate) fn newest(self, store: &Store, floor: u64) -> Option<u64> {
         let before = ConsequenceOffset(floor.saturating_sub(1));
         match self {
@@ -67,18 +67,18 @@ impl ReadKind {
                 }
                 Some(newest)
             }
-            // A group that is not there yet shows nothing.
+            // A group that does not exist yet returns nothing.
             Self::Group => store.group(TOPIC, GROUP).map(|group| group.last.0),
         }
     }
 }
 
-/// `floor` and `last`: the newest offset that was shown before the read, and by the read.
+/// `floor` and `last`: the newest offset that was returned before the read, and by the read.
 pub(crate) fn check(
     (floor, last): (u64, u64),
     kind: ReadKind,
     node: u64,
-    took: Duration,
+    duration: Duration,
 ) -> Result<(), Violation> {
     if last >= floor {
         return Ok(());
@@ -86,7 +86,8 @@ pub(crate) fn check(
     Err(Violation::new(
         "a linear read is never stale",
         format!(
-            "{kind:?} at node {node}: offset {last}, {floor} was shown before; it took {took:?}"
+            "{kind:?} at node {node}: offset {last}, {floor} was returned before; the read took \
+             {duration:?}"
         ),
     ))
 }

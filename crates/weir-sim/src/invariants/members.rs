@@ -20,7 +20,7 @@ pub(crate) fn check(states: &[Status], ids: &[u64]) -> Result<(), Violation> {
 }
 
 /// Checks that a node whose disk was lost has neither voted nor appended an entry.
-pub(crate) fn check_out(nodes: &[RunningNode]) -> Result<(), Violation> {
+pub(crate) fn check_excluded(nodes: &[RunningNode]) -> Result<(), Violation> {
     for running in nodes {
         let status = running.node.status();
         if (status.term, status.last) != (0, None) {

@@ -56,7 +56,6 @@ impl InvariantChecks {
         if !is_older {
             self.term.check(&status)?;
         }
-        self.state
-            .check(&status, running.life, running.node.store())
+        self.state.check(&status, running.run, running.node.store())
     }
 }

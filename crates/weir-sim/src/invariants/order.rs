@@ -1,5 +1,5 @@
-//! I3: purged ≤ applied ≤ last, in the log of every node. What a node knows to be committed has
-//! another order: it is not saved with every entry, and a leader announces it ahead of the entries.
+//! I3: purged ≤ applied ≤ last, in the log of every node. The committed index of a node is not in
+//! this order: it is not saved with every entry, and a leader announces it ahead of the entries.
 
 use weir_raft::Status;
 

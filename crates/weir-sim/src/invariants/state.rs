@@ -13,7 +13,7 @@ use crate::report::Violation;
 #[derive(Default)]
 pub(crate) struct SameState {
     digests: BTreeMap<u64, (u64, Digest)>,
-    /// For each node, the life that was compared last, and its applied index then.
+    /// For each node, the run that was compared last, and its applied index then.
     compared: BTreeMap<u64, (u64, u64)>,
 }
 
@@ -21,13 +21,13 @@ impl SameState {
     pub(crate) fn check(
         &mut self,
         status: &Status,
-        life: u64,
+        run: u64,
         store: &Store,
     ) -> Result<(), Violation> {
         let Some(applied) = status.applied else {
             return Ok(());
         };
-        let now = (life, applied.index.0);
+        let now = (run, applied.index.0);
         if self.compared.insert(status.node, now) == Some(now) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! A node never forgets its term, not even after a power cut: the vote is synced.
+//! A node never returns to an older term, not even after a power cut: the vote is synced.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use weir_raft::Status;
 
 use crate::report::Violation;
 
-/// The newest term that each node has shown.
+/// The newest term that each node has reported.
 #[derive(Default)]
 pub(crate) struct TermGrows(BTreeMap<u64, u64>);
 
@@ -21,7 +21,7 @@ impl TermGrows {
             return Ok(());
         }
         Err(Violation::new(
-            "a node never goes back to an older term",
+            "a node never returns to an older term",
             format!("node {}: {before}, then {}", status.node, status.term),
         ))
     }

@@ -14,10 +14,10 @@ use weir_sim::{
 const SEEDS: std::ops::Range<u64> = 0..300;
 
 fn seeds() -> std::ops::Range<u64> {
-    let Ok(asked) = std::env::var("WEIR_SIM_SEEDS") else {
+    let Ok(range) = std::env::var("WEIR_SIM_SEEDS") else {
         return SEEDS;
     };
-    let (first, end) = asked.split_once("..").expect("FIRST..END");
+    let (first, end) = range.split_once("..").expect("FIRST..END");
     first.parse().unwrap()..end.parse().unwrap()
 }
 
@@ -96,7 +96,7 @@ fn no_history_breaks_an_invariant() {
 }
 
 #[test]
-fn a_seed_gives_the_same_history_again() {
+fn equal_seeds_give_equal_histories() {
     for seed in 0..5 {
         let first = run(seed, None).unwrap();
         for _ in 0..3 {
@@ -107,7 +107,7 @@ fn a_seed_gives_the_same_history_again() {
 
 /// Regression test: a leader without peers wrote snapshots without end, so simulated time stopped.
 #[test]
-fn a_leader_without_peers_comes_to_rest_after_a_snapshot() {
+fn a_leader_without_peers_is_idle_after_a_snapshot() {
     run(106, None).unwrap();
 }
 
@@ -137,7 +137,7 @@ fn a_follower_that_returns_does_not_depose_the_leader() {
 }
 
 /// The violation of the first seed that finds a planted fault.
-fn found(planted: Planted, seeds_max: u64) -> Violation {
+fn violation_of(planted: Planted, seeds_max: u64) -> Violation {
     for seed in 0..seeds_max {
         if let Err(violation) = run(seed, Some(planted)) {
             println!("{planted:?}: seed {seed}: {violation}");
@@ -149,36 +149,36 @@ fn found(planted: Planted, seeds_max: u64) -> Violation {
 
 #[test]
 fn a_vote_that_is_not_saved_is_found() {
-    found(Planted::VoteNotSaved, 100);
+    violation_of(Planted::VoteNotSaved, 100);
 }
 
 #[test]
 fn a_skipped_sync_is_found() {
-    found(Planted::SyncSkipped, 20);
+    violation_of(Planted::SyncSkipped, 20);
 }
 
 #[test]
 fn a_leader_that_trusts_its_clock_is_found() {
     assert_eq!(
-        found(Planted::LeaderByClock, 100).invariant,
+        violation_of(Planted::LeaderByClock, 100).invariant,
         "a linear read is never stale"
     );
 }
 
 #[test]
 fn a_truncation_that_keeps_waiters_is_found() {
-    found(Planted::TruncationKeepsWaiters, 100);
+    violation_of(Planted::TruncationKeepsWaiters, 100);
 }
 
 #[test]
 fn a_snapshot_without_membership_is_found() {
-    found(Planted::SnapshotWithoutMembership, 100);
+    violation_of(Planted::SnapshotWithoutMembership, 100);
 }
 
 #[test]
 fn a_local_read_as_a_linear_one_is_found() {
     assert_eq!(
-        found(Planted::LocalRead, 5).invariant,
+        violation_of(Planted::LocalRead, 5).invariant,
         "a linear read is never stale"
     );
 }
@@ -203,17 +203,17 @@ fn every_kind_of_local_read_is_found() {
 
 /// How many histories a disk fault of one node breaks, and how many nodes it ends.
 fn broken(fault: DiskFault, seeds: u64) -> (usize, u64) {
-    let (mut broken, mut out) = (0, 0);
+    let (mut broken, mut excluded) = (0, 0);
     for seed in 0..seeds {
         match run_with_disk_fault(seed, fault) {
-            Ok(report) => out += report.out,
+            Ok(report) => excluded += report.excluded,
             Err(violation) => {
                 broken += 1;
                 println!("{fault:?}: seed {seed}: {violation}");
             }
         }
     }
-    (broken, out)
+    (broken, excluded)
 }
 
 #[test]
@@ -223,36 +223,36 @@ fn a_lost_disk_breaks_nothing() {
 
 /// Without incarnations of disks, an empty disk under the old number breaks safety.
 #[test]
-fn a_lost_disk_that_nobody_notices_is_found() {
+fn a_lost_disk_without_incarnations_breaks_an_invariant() {
     let (broken, _) = broken(DiskFault::LostUnnoticed, 20);
     assert!(broken > 0);
 }
 
 #[test]
 fn an_older_copy_of_a_disk_breaks_nothing() {
-    let (broken, out) = broken(DiskFault::OlderCopy, 20);
+    let (broken, excluded) = broken(DiskFault::OlderCopy, 20);
     assert_eq!(broken, 0);
     // Some copies lack nothing relevant.
-    assert!(out > 10, "{out} nodes were refused");
+    assert!(excluded > 10, "{excluded} nodes were refused");
 }
 
 /// Without the reports of nodes, an older copy of a directory breaks safety.
 #[test]
-fn an_older_copy_that_nobody_notices_is_found() {
+fn an_older_copy_without_reports_breaks_an_invariant() {
     let (broken, _) = broken(DiskFault::OlderCopyUnnoticed, 20);
     assert!(broken > 0);
 }
 
 #[test]
 fn a_flipped_bit_breaks_nothing() {
-    let (broken, out) = broken(DiskFault::FlippedBit, 20);
+    let (broken, excluded) = broken(DiskFault::FlippedBit, 20);
     // Every such node detects the damage, and refuses to open.
-    assert_eq!((broken, out), (0, 20));
+    assert_eq!((broken, excluded), (0, 20));
 }
 
 /// Without checksums, a flipped bit produces two states from one log.
 #[test]
-fn a_flipped_bit_that_nobody_checks_is_found() {
+fn a_flipped_bit_without_checksums_breaks_an_invariant() {
     let (broken, _) = broken(DiskFault::FlippedBitUnchecked, 20);
     assert!(broken > 0);
 }
