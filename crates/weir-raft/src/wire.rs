@@ -422,13 +422,18 @@ pub(crate) fn decode_append(body: &Bytes) -> io::Result<AppendEntriesRequest<Typ
         Ok((vote, previous, committed, entries))
     })?;
     let entries: Vec<Entry> = entries.into_iter().map(entry).collect::<io::Result<_>>()?;
-    let mut expected = prev_log_id.map(|id| entry_id(&id).index);
+    // Without a previous entry, the log begins with these entries.
+    let before_all = EntryId {
+        term: 0,
+        index: LogIndex::ZERO,
+    };
+    let mut before = prev_log_id.map_or(before_all, |id| entry_id(&id));
     for entry in &entries {
-        let index = entry_id(&entry.log_id).index;
-        if expected.is_some_and(|before| before.next() != index) {
+        let id = entry_id(&entry.log_id);
+        if id.index != before.index.next() || id.term < before.term {
             return Err(invalid("entries of a peer do not follow each other"));
         }
-        expected = Some(index);
+        before = id;
     }
     Ok(AppendEntriesRequest {
         vote,
@@ -847,6 +852,21 @@ mod tests {
         };
         assert_eq!(blanks(4096).unwrap().entries.len(), 4096);
         assert!(blanks(4097).is_err());
+    }
+
+    /// The log of a node would reject such entries, and the node would end.
+    #[test]
+    fn entries_that_do_not_follow_each_other_are_rejected() {
+        let decode = |request| decode_append(&Bytes::from(encode_append(request)));
+        assert!(decode(append()).is_ok());
+        for previous in [None, Some(id(4, 6)), Some(id(4, 8)), Some(id(6, 7))] {
+            let mut request = append();
+            request.prev_log_id = previous;
+            assert!(decode(request).is_err(), "{previous:?}");
+        }
+        let mut request = append();
+        request.entries[2].log_id = id(4, 10);
+        assert!(decode(request).is_err());
     }
 
     #[test]
