@@ -101,31 +101,31 @@ impl HostCallResult {
 /// out of fuel causes no work.
 pub(crate) struct FuelBudget {
     left: u64,
-    paid: u64,
+    used: u64,
 }
 
 impl FuelBudget {
     pub(crate) fn new(left: u64) -> Self {
-        Self { left, paid: 0 }
+        Self { left, used: 0 }
     }
 
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    pub(crate) fn paid(&self) -> u64 {
-        self.paid
+    pub(crate) fn used(&self) -> u64 {
+        self.used
     }
 
-    fn pay(&mut self, fuel: u64) -> Result<(), Stop> {
+    fn charge(&mut self, fuel: u64) -> Result<(), Stop> {
         self.left = self.left.checked_sub(fuel).ok_or(Stop::OutOfFuel)?;
-        self.paid += fuel;
+        self.used += fuel;
         Ok(())
     }
 
     /// Charges a call that moves `bytes` bytes; `beside` is the fuel of its other work.
-    fn moves(&mut self, bytes: usize, beside: u64) -> Result<(), Stop> {
-        self.pay(CALL_FUEL + beside + bytes as u64 / 8)
+    fn charge_move(&mut self, bytes: usize, beside: u64) -> Result<(), Stop> {
+        self.charge(CALL_FUEL + beside + bytes as u64 / 8)
     }
 }
 
@@ -170,11 +170,11 @@ fn copy_out(
     let looked = LOOKUP_FUEL + size(klen) as u64 / 8;
     let to = piece_mut(memory, ptr, cap)?;
     let Some(value) = value else {
-        fuel_budget.moves(0, looked)?;
+        fuel_budget.charge_move(0, looked)?;
         return Ok(HostCallResult::value(ABSENT));
     };
     let rest = value.get(size(off)..).unwrap_or(&[]);
-    fuel_budget.moves(rest.len().min(to.len()), looked)?;
+    fuel_budget.charge_move(rest.len().min(to.len()), looked)?;
     let moved = copy(rest, to);
     Ok(HostCallResult {
         result: to_i64(value.len(), "a slice is shorter"),
@@ -191,7 +191,7 @@ pub(crate) fn input_info(
     let header = d.header();
     let len = to_i32(header.len(), "a header has a few dozen bytes");
     let to = piece_mut(m, ptr, len)?;
-    p.moves(header.len(), 0)?;
+    p.charge_move(header.len(), 0)?;
     to.copy_from_slice(&header);
     Ok(HostCallResult {
         result: 0,
@@ -207,7 +207,7 @@ pub(crate) fn input_read(
 ) -> Result<HostCallResult, Stop> {
     let to = piece_mut(m, ptr, cap)?;
     let from = d.input(what.cast_unsigned(), size(off))?;
-    p.moves(from.len().min(to.len()), 0)?;
+    p.charge_move(from.len().min(to.len()), 0)?;
     let moved = copy(from, to);
     Ok(HostCallResult {
         result: to_i64(moved, "a slice is shorter"),
@@ -223,7 +223,9 @@ pub(crate) fn emit_put(
 ) -> Result<HostCallResult, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
     let bytes = key.len() + value.len();
-    d.emit_put(key, value, |noted| p.moves(bytes + noted, EMIT_FUEL))?;
+    d.emit_put(key, value, |undo_bytes| {
+        p.charge_move(bytes + undo_bytes, EMIT_FUEL)
+    })?;
     Ok(HostCallResult::NOTHING)
 }
 
@@ -234,12 +236,14 @@ pub(crate) fn emit_delete(
     (kptr, klen): (i32, i32),
 ) -> Result<HostCallResult, Stop> {
     let key = piece(m, kptr, klen)?;
-    d.emit_delete(key, |noted| p.moves(key.len() + noted, EMIT_FUEL))?;
+    d.emit_delete(key, |undo_bytes| {
+        p.charge_move(key.len() + undo_bytes, EMIT_FUEL)
+    })?;
     Ok(HostCallResult::NOTHING)
 }
 
 pub(crate) fn emit_input(d: &mut CallContext, p: &mut FuelBudget) -> Result<HostCallResult, Stop> {
-    d.emit_input(|bytes| p.moves(bytes, EMIT_FUEL))?;
+    d.emit_input(|bytes| p.charge_move(bytes, EMIT_FUEL))?;
     Ok(HostCallResult::NOTHING)
 }
 
@@ -251,8 +255,8 @@ pub(crate) fn emit_value(
 ) -> Result<HostCallResult, Stop> {
     let key = piece(m, kptr, klen)?;
     let bytes = key.len() + size(vlen);
-    let pay = |noted| p.moves(bytes + noted, EMIT_FUEL);
-    d.emit_value(key, size(voff), size(vlen), pay)?;
+    let charge = |undo_bytes| p.charge_move(bytes + undo_bytes, EMIT_FUEL);
+    d.emit_value(key, size(voff), size(vlen), charge)?;
     Ok(HostCallResult::NOTHING)
 }
 
@@ -265,7 +269,7 @@ pub(crate) fn reject_text(
     let text = piece(m, ptr, len)?;
     // A text that is too long is rejected before it is charged.
     d.reject_text(text)?;
-    p.moves(text.len(), 0)?;
+    p.charge_move(text.len(), 0)?;
     Ok(HostCallResult::NOTHING)
 }
 
@@ -286,8 +290,8 @@ pub(crate) fn state_put(
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
 ) -> Result<HostCallResult, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
-    d.state_put(key, value, |noted| {
-        p.moves(value.len() + noted, CHANGE_FUEL)
+    d.state_put(key, value, |undo_bytes| {
+        p.charge_move(value.len() + undo_bytes, CHANGE_FUEL)
     })?;
     Ok(HostCallResult::NOTHING)
 }
@@ -299,7 +303,9 @@ pub(crate) fn state_delete(
     (kptr, klen): (i32, i32),
 ) -> Result<HostCallResult, Stop> {
     let key = piece(m, kptr, klen)?;
-    d.state_delete(key, |noted| p.moves(noted.max(key.len()), CHANGE_FUEL))?;
+    d.state_delete(key, |undo_bytes| {
+        p.charge_move(undo_bytes.max(key.len()), CHANGE_FUEL)
+    })?;
     Ok(HostCallResult::NOTHING)
 }
 
@@ -330,7 +336,7 @@ pub(crate) fn key_offset(
     (kptr, klen): (i32, i32),
 ) -> Result<HostCallResult, Stop> {
     let offset = d.key(piece(m, kptr, klen)?).map_or(0, |(offset, _)| offset);
-    p.moves(0, LOOKUP_FUEL + size(klen) as u64 / 8)?;
+    p.charge_move(0, LOOKUP_FUEL + size(klen) as u64 / 8)?;
     Ok(HostCallResult::value(
         i64::try_from(offset).unwrap_or(i64::MAX),
     ))
@@ -348,7 +354,7 @@ pub(crate) fn hash(
         _ => return Err(Stop::Trap(TrapKind::Argument)),
     };
     piece(m, out, 32)?;
-    p.pay(CALL_FUEL + bytes * HASH_BYTE_FUEL)?;
+    p.charge(CALL_FUEL + bytes * HASH_BYTE_FUEL)?;
     let digest = digest(piece(m, ptr, len)?);
     piece_mut(m, out, 32)?.copy_from_slice(&digest);
     Ok(HostCallResult {
@@ -386,19 +392,19 @@ pub(crate) fn json_find(
     let input = d.input(what.cast_unsigned(), 0)?;
     if text.len() > PATHS_BYTES_MAX {
         // Rejected before the paths are parsed.
-        p.moves(0, 0)?;
+        p.charge_move(0, 0)?;
         return Ok(HostCallResult::value(NOT_PATHS));
     }
-    p.moves(0, text.len() as u64 * PATH_BYTE_FUEL)?;
+    p.charge_move(0, text.len() as u64 * PATH_BYTE_FUEL)?;
     let count = text.split(|&byte| byte == b'\n').count();
     let len = i32::try_from(count * FOUND_BYTES).unwrap_or(i32::MAX);
     piece(m, out, len)?;
     let steps = text.iter().filter(|byte| matches!(byte, b'.' | b'['));
-    p.pay((count + steps.count()) as u64 * LOOKUP_FUEL)?;
+    p.charge((count + steps.count()) as u64 * LOOKUP_FUEL)?;
     let Some(wanted) = parse_paths(text, level) else {
         return Ok(HostCallResult::value(NOT_PATHS));
     };
-    p.pay(search_fuel(input.len(), &wanted))?;
+    p.charge(search_fuel(input.len(), &wanted))?;
     let done = |result, wrote| HostCallResult {
         result,
         wrote: (size(out), wrote),
@@ -447,7 +453,7 @@ pub(crate) fn log(
     (level, ptr, len): (i32, i32, i32),
 ) -> Result<HostCallResult, Stop> {
     let text = piece(m, ptr, len)?;
-    p.moves(text.len(), 0)?;
+    p.charge_move(text.len(), 0)?;
     lines.add(d, level, text);
     Ok(HostCallResult::NOTHING)
 }
@@ -582,7 +588,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_paid_is_not_done() {
+    fn a_call_without_enough_fuel_has_no_effect() {
         let long = 4096;
         let mut m = vec![7; 8192];
         let mut poor = FuelBudget::new(CALL_FUEL + EMIT_FUEL);
@@ -601,11 +607,11 @@ mod tests {
             (0, 0, 9),
         ));
         assert_eq!(lines.read().0, []);
-        assert_eq!((poor.left(), poor.paid()), (CALL_FUEL + EMIT_FUEL, 0));
+        assert_eq!((poor.left(), poor.used()), (CALL_FUEL + EMIT_FUEL, 0));
         let mut rich = FuelBudget::new(CALL_FUEL + HASH_BYTE_FUEL * 4096);
         assert!(hash(&mut m, &mut rich, (1, 0, long, 8000)).is_ok());
         assert_eq!(
-            (rich.left(), rich.paid()),
+            (rich.left(), rich.used()),
             (0, CALL_FUEL + HASH_BYTE_FUEL * 4096)
         );
         assert_ne!(m, [7; 8192]);

@@ -54,9 +54,9 @@ pub mod limits {
     pub const NATIVE_STACK_BYTES_MAX: usize = 4 << 20;
     /// Bytes of native stack for the host functions that the last call calls.
     pub const HOST_STACK_BYTES: usize = 512 << 10;
-    /// Compiled modules that are kept although no topic runs them.
+    /// Number of cached compiled modules that no topic runs.
     pub const IDLE_MODULES_MAX: usize = 32;
-    /// Modules whose rejection is remembered.
+    /// Number of modules whose rejection is cached.
     pub const REFUSED_MODULES_MAX: usize = 256;
     /// Instances that are kept for their next call. Any further topic gets a new instance for each
     /// call, because every instance reserves address space.
@@ -192,7 +192,7 @@ pub(crate) struct CountedInstance {
 
 impl InstanceUsage {
     /// Counts bytes that belong to no instance.
-    pub(crate) fn keep(&self, bytes: u64) -> CountedBytes {
+    pub(crate) fn count_bytes(&self, bytes: u64) -> CountedBytes {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         CountedBytes {
             usage: Arc::clone(&self.0),
@@ -201,7 +201,7 @@ impl InstanceUsage {
     }
 
     /// Counts an instance with a memory of `bytes`.
-    pub(crate) fn place(&self, bytes: u64) -> CountedInstance {
+    pub(crate) fn count_instance(&self, bytes: u64) -> CountedInstance {
         self.0.instances.fetch_add(1, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         CountedInstance {
@@ -214,7 +214,7 @@ impl InstanceUsage {
 impl CountedInstance {
     /// Whether this instance may be kept for another call. `bytes` is the present size of its
     /// memory.
-    pub(crate) fn may_stay(&mut self, bytes: u64) -> bool {
+    pub(crate) fn may_be_kept(&mut self, bytes: u64) -> bool {
         if bytes != self.bytes {
             self.usage.bytes.fetch_add(bytes, Ordering::Relaxed);
             self.usage.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl Drop for CountedInstance {
 }
 
 impl<M> Modules<M> {
-    /// Drops the least recently used modules of those that no topic runs.
+    /// Of the modules that no topic runs, drops the least recently used.
     fn evict(&mut self) {
         loop {
             let idle = self.by_hash.iter();
@@ -268,26 +268,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instances_wait_within_number_and_bytes() {
+    fn kept_instances_are_limited_by_number_and_bytes() {
         let warm = InstanceUsage::default();
         let half = limits::WARM_BYTES_MAX / 2;
-        let mut first = warm.place(half);
-        let kept = warm.keep(1);
-        let mut second = warm.place(half);
-        assert!(!first.may_stay(half), "what modules keep counts too");
+        let mut first = warm.count_instance(half);
+        let kept = warm.count_bytes(1);
+        let mut second = warm.count_instance(half);
+        assert!(!first.may_be_kept(half), "bytes of modules count too");
         drop(kept);
-        assert!(first.may_stay(half) && second.may_stay(half));
-        assert!(!second.may_stay(half + 1), "it has grown");
-        assert!(!first.may_stay(half), "there is no room for both");
+        assert!(first.may_be_kept(half) && second.may_be_kept(half));
+        assert!(!second.may_be_kept(half + 1), "its memory has grown");
+        assert!(!first.may_be_kept(half), "both together exceed the limit");
         drop(second);
-        assert!(first.may_stay(half));
+        assert!(first.may_be_kept(half));
         let others: Vec<_> = (1..limits::WARM_INSTANCES_MAX)
-            .map(|_| warm.place(0))
+            .map(|_| warm.count_instance(0))
             .collect();
-        assert!(first.may_stay(half));
-        let one_more = warm.place(0);
-        assert!(!first.may_stay(half));
+        assert!(first.may_be_kept(half));
+        let one_more = warm.count_instance(0);
+        assert!(!first.may_be_kept(half));
         drop((one_more, others));
-        assert!(first.may_stay(half));
+        assert!(first.may_be_kept(half));
     }
 }

@@ -15,7 +15,7 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 use crate::abi;
 use crate::abi::PAGE_BYTES;
 use crate::host::{Cache, CountedInstance, InstanceUsage, check_version, limits};
-use crate::native::{counts_by, decision};
+use crate::native::{check_meter, decision};
 use crate::report::Report;
 use crate::rewrite::{RequiredParts, Rewritten, global_name, rewrite};
 use crate::validate::inspect;
@@ -74,7 +74,7 @@ struct Compiled {
     linker: Arc<Linker<Data>>,
     report: Report,
     /// Index of the global with the remaining units of stack.
-    room: Option<u32>,
+    stack_budget: Option<u32>,
     /// The memory of a new instance.
     initial: OnceLock<Vec<u8>>,
     warm: Arc<InstanceUsage>,
@@ -87,7 +87,7 @@ struct LiveInstance {
     globals: Vec<(Global, Val)>,
     apply: TypedFunc<(), i32>,
     instance: Instance,
-    place: CountedInstance,
+    usage: CountedInstance,
 }
 
 struct RunningProgram {
@@ -136,22 +136,23 @@ impl ModuleCompiler {
             without: None,
             ..report.needs()
         };
-        let Rewritten { code, room, .. } =
-            rewrite(code, None, needs).map_err(|error| Refusal::Unable(error.to_string()))?;
+        let Rewritten {
+            code, stack_budget, ..
+        } = rewrite(code, None, needs).map_err(|error| Refusal::Unable(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let compiled = Compiled {
             module,
             linker: Arc::clone(&engine.linker),
             report,
-            room,
+            stack_budget,
             initial: OnceLock::new(),
             warm: Arc::clone(&self.warm),
         };
         if compiled.report.version.is_none() {
             let mut live = compiled.start().map_err(|error| unable(&error))?;
-            let spoken = version(&mut live)
+            let returned = version(&mut live)
                 .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
-            check_version(spoken)?;
+            check_version(returned)?;
         }
         Ok(compiled)
     }
@@ -163,7 +164,7 @@ impl ProgramHost for WasmiHost {
     }
 
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
-        counts_by(setup.meter)?;
+        check_meter(setup.meter)?;
         let module = self.modules.get(self.hash(code), || {
             let (module_compiler, code) = (Arc::clone(&self.module_compiler), code.to_vec());
             move || module_compiler.compile(&code)
@@ -208,7 +209,7 @@ impl Compiled {
             globals,
             apply,
             instance,
-            place: self.warm.place(self.report.memory_bytes),
+            usage: self.warm.count_instance(self.report.memory_bytes),
         })
     }
 }
@@ -236,7 +237,7 @@ impl RunningProgram {
         Ok(live)
     }
 
-    /// Restores the initial state of the instance; `None` if only a new instance has it.
+    /// Restores the initial state of the instance; `None` if the topic needs a new instance.
     fn reset(&self, mut live: Box<LiveInstance>) -> Option<Box<LiveInstance>> {
         let report = &self.module.report;
         if report.changes_segments {
@@ -262,7 +263,7 @@ impl RunningProgram {
 /// Returns the instance if it may be kept for its next call.
 fn keep_if_allowed(mut live: Box<LiveInstance>) -> Option<Box<LiveInstance>> {
     let bytes = live.memory.data_size(&live.store) as u64;
-    live.place.may_stay(bytes).then_some(live)
+    live.usage.may_be_kept(bytes).then_some(live)
 }
 
 /// Restores the memory and the globals of the last successful call.
@@ -357,11 +358,12 @@ impl Program for RunningProgram {
             }
             Err(error) => {
                 // The state of the instance is unknown, so it is dropped.
-                let room = self.module.room.map(global_name);
-                let room = room.and_then(|name| instance.get_global(&*store, &name));
-                let units = room.and_then(|room| room.get(&*store).i32());
+                let stack_budget = self.module.stack_budget.map(global_name);
+                let stack_budget =
+                    stack_budget.and_then(|name| instance.get_global(&*store, &name));
+                let units = stack_budget.and_then(|stack_budget| stack_budget.get(&*store).i32());
                 let overflowed = units.is_some_and(|units| units < 0);
-                let trap = why(&error, store.data().stop, overflowed);
+                let trap = trap_of(&error, store.data().stop, overflowed);
                 context.consume_fuel(match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
@@ -407,7 +409,7 @@ impl Program for RunningProgram {
     }
 }
 
-fn why(error: &Error, stop: Option<Stop>, overflowed: bool) -> Trap {
+fn trap_of(error: &Error, stop: Option<Stop>, overflowed: bool) -> Trap {
     use TrapCode as T;
     match stop {
         Some(Stop::Trap(kind)) => return Trap::Trapped(kind),

@@ -12,9 +12,9 @@
 
 mod abi;
 mod fault;
-mod first;
-mod fresh;
 mod host;
+mod initial_memory;
+mod instance_fuel;
 #[cfg(feature = "wasmi")]
 mod interpreted;
 mod lines;

@@ -1,11 +1,11 @@
-//! Lines that programs write with `log`, for people.
+//! The log lines of programs, which they write with `log`.
 //!
 //! The node that runs the call shows the line. A line is not part of an outcome, and a program
-//! cannot detect whether it was kept. Each topic has its own limits: lines per second, and lines
-//! and bytes that are kept. So a topic that writes too much loses only its own lines. Each
-//! principal has a rate limit over all its topics, and the host has one too. Rates use the time in
-//! the log, so this module needs no clock. They are counted separately from the lines that are
-//! kept.
+//! cannot detect whether its line was kept. Each topic has its own limits: lines per second, and
+//! lines and bytes that are kept. So a topic that writes too much loses only its own lines. Each
+//! principal has a rate limit over all its topics, and the host has a rate limit too. Rates use the
+//! time in the log, so this module needs no clock. They are counted separately from the lines that
+//! are kept.
 
 use parking_lot::Mutex;
 use std::cmp::Reverse;
@@ -43,11 +43,11 @@ pub enum Level {
     Error = 1,
     /// A possible error.
     Warn = 2,
-    /// Worth knowing; also every number that is not in this list.
+    /// Information; also every number that is not in this list.
     Info = 3,
-    /// Helps to find a bug.
+    /// Details for finding a bug.
     Debug = 4,
-    /// Everything.
+    /// All details.
     Trace = 5,
 }
 
@@ -132,7 +132,7 @@ struct TopicLines {
 #[derive(Debug, Default)]
 struct Rates {
     second: u64,
-    taken: u32,
+    accepted: u32,
     topics: BTreeMap<Arc<str>, u32>,
     principals: BTreeMap<Box<[u8]>, u32>,
 }
@@ -148,11 +148,11 @@ impl Rates {
         }
         let of_topic = self.topics.get(topic).copied().unwrap_or(0);
         let of_principal = self.principals.get(principal).copied().unwrap_or(0);
-        let admitted = self.taken < HOST_LINES_PER_SECOND
+        let admitted = self.accepted < HOST_LINES_PER_SECOND
             && of_topic < LINES_PER_SECOND
             && of_principal < PRINCIPAL_LINES_PER_SECOND;
         if admitted {
-            self.taken += 1;
+            self.accepted += 1;
             self.topics.insert(Arc::clone(topic), of_topic + 1);
             self.principals
                 .insert(Box::from(principal), of_principal + 1);
@@ -180,8 +180,8 @@ impl TopicLines {
 }
 
 impl LinesState {
-    /// The lines of a topic. If there are too many topics, one is removed: of the principal with
-    /// the most topics, the one that wrote longest ago.
+    /// The lines of a topic. If there are too many topics, removes one: among the topics of the
+    /// principal with the most topics, the topic that wrote longest ago.
     fn topic(&mut self, name: &Arc<str>) -> &mut TopicLines {
         if self.topics.len() >= LINE_TOPICS_MAX && !self.topics.contains_key(name) {
             let mut counts = BTreeMap::<&[u8], usize>::new();
@@ -205,12 +205,12 @@ impl Lines {
     /// Adds a line. If the topic or principal wrote too many, only counts it as dropped.
     pub(crate) fn add(&self, context: &CallContext, level: i32, text: &[u8]) {
         let principal = context.input(PRINCIPAL, 0).unwrap_or_default();
-        self.take(context.topic(), principal, context.time_ms(), || {
+        self.add_limited(context.topic(), principal, context.time_ms(), || {
             LogLine::new(context, level, text)
         });
     }
 
-    fn take(
+    fn add_limited(
         &self,
         topic: &Arc<str>,
         principal: &[u8],
@@ -284,7 +284,7 @@ mod tests {
             level: Level::Debug,
             text: text.to_owned(),
         };
-        lines.take(&topic, principal.as_bytes(), 5000, || line);
+        lines.add_limited(&topic, principal.as_bytes(), 5000, || line);
     }
 
     fn of<'a>(lines: &'a [LogLine], topic: &str) -> Vec<&'a LogLine> {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_keeps_so_many_bytes() {
+    fn the_bytes_of_a_topic_are_limited() {
         let lines = Lines::default();
         let most = TOPIC_LINE_BYTES_MAX / LINE_BYTES_MAX;
         for _ in 0..most {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_that_log_in_turn_have_a_rate_together() {
+    fn topics_of_one_principal_share_a_rate() {
         let lines = Lines::default();
         let topics = LINE_TOPICS_MAX + 1;
         add_by(&lines, "quiet", "q", "before");
@@ -341,13 +341,13 @@ mod tests {
         let (kept, dropped) = lines.read();
         let texts: Vec<_> = of(&kept, "q").iter().map(|l| &*l.text).collect();
         assert_eq!(texts, ["before", "after"]);
-        let taken = PRINCIPAL_LINES_PER_SECOND as usize;
-        assert_eq!(dropped, (rounds * topics - taken) as u64);
+        let accepted = PRINCIPAL_LINES_PER_SECOND as usize;
+        assert_eq!(dropped, (rounds * topics - accepted) as u64);
         assert_eq!(lines.0.lock().rates.topics.len(), topics + 1);
     }
 
     #[test]
-    fn a_topic_that_is_not_kept_any_more_has_its_rate() {
+    fn a_topic_without_kept_lines_keeps_its_rate() {
         let lines = Lines::default();
         for _ in 0..LINES_PER_SECOND {
             add_by(&lines, "a", "loud", "x");
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_topic_that_wrote_longest_ago_makes_room() {
+    fn the_topic_that_wrote_longest_ago_is_evicted() {
         let lines = Lines::default();
         for number in 0..LINE_TOPICS_MAX {
             add(&lines, &format!("t{number}"), "x");

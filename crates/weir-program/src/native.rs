@@ -20,9 +20,9 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
 use crate::abi::PAGE_BYTES;
-use crate::first::InitialMemory;
-use crate::fresh;
 use crate::host::{Cache, CountedBytes, CountedInstance, InstanceUsage, check_version, limits};
+use crate::initial_memory::InitialMemory;
+use crate::instance_fuel;
 use crate::lines::{Lines, LogLine};
 use crate::native::restored::{Code, Restored};
 use crate::report::Report;
@@ -116,13 +116,13 @@ struct Compiled {
     /// instruction of the module writes.
     mask: Option<u32>,
     /// Index of the global with the remaining units of stack.
-    room: Option<u32>,
+    stack_budget: Option<u32>,
     /// The data for the memory of a new instance: address and bytes.
     data: Vec<(usize, Vec<u8>)>,
     /// Whether the module contains its data segments.
     keeps_data: bool,
     /// The initial contents of a memory. Their size is counted.
-    first: OnceLock<(InitialMemory, CountedBytes)>,
+    initial_memory: OnceLock<(InitialMemory, CountedBytes)>,
     warm: Arc<InstanceUsage>,
     /// Records call stacks of failed calls, on a host with a tracer.
     stacks: Option<Stacks>,
@@ -135,10 +135,10 @@ struct LiveInstance {
     globals: Vec<(Global, Val)>,
     mask: Option<Global>,
     /// Parts of the memory whose writes are already charged (mode `memory`).
-    paid: u64,
+    charged: u64,
     apply: TypedFunc<(), i32>,
     instance: Instance,
-    place: CountedInstance,
+    usage: CountedInstance,
 }
 
 struct RunningProgram {
@@ -206,7 +206,7 @@ fn error_text(error: &Error) -> String {
 }
 
 impl WasmtimeHost {
-    /// A host that records each host call. Outcomes and fuel are the same; calls are slower.
+    /// A host that records each host call. Outcomes and fuel do not change; calls are slower.
     #[must_use]
     pub fn traced(tracer: Arc<Tracer>) -> Self {
         let module_compiler = ModuleCompiler {
@@ -257,7 +257,7 @@ impl ModuleCompiler {
         let Rewritten {
             mut code,
             mask,
-            room,
+            stack_budget,
             data,
             keeps_data,
         } = rewrite(deployed, dirty, report.needs())
@@ -276,18 +276,18 @@ impl ModuleCompiler {
             pre,
             report,
             mask,
-            room,
+            stack_budget,
             data,
             keeps_data,
-            first: OnceLock::new(),
+            initial_memory: OnceLock::new(),
             warm: Arc::clone(&self.warm),
             stacks,
         };
         if compiled.report.version.is_none() {
             let mut live = compiled.start().map_err(|error| unable(&error))?;
-            let spoken = version(&mut live)
+            let returned = version(&mut live)
                 .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
-            check_version(spoken)?;
+            check_version(returned)?;
         }
         Ok(compiled)
     }
@@ -299,7 +299,7 @@ impl ProgramHost for WasmtimeHost {
     }
 
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
-        counts_by(setup.meter)?;
+        check_meter(setup.meter)?;
         let module = self.modules.get(self.hash(code), || {
             let (module_compiler, code) = (Arc::clone(&self.module_compiler), code.to_vec());
             move || module_compiler.compile(&code)
@@ -308,7 +308,7 @@ impl ProgramHost for WasmtimeHost {
     }
 
     fn restore(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
-        counts_by(setup.meter)?;
+        check_meter(setup.meter)?;
         let hash = self.hash(code);
         let code = match self.modules.find(hash) {
             Some(known) => Code::Ready(known?),
@@ -384,14 +384,14 @@ impl Compiled {
             Some(index) => Some(global(&instance, &mut store, index).ok_or_else(missing)?),
             None => None,
         };
-        self.first.get_or_init(|| {
+        self.initial_memory.get_or_init(|| {
             let memory = memory.data(&store);
             let first = if self.keeps_data {
                 InitialMemory::of_memory(memory)
             } else {
                 InitialMemory::of_segments(memory, &self.data)
             };
-            let kept = self.warm.keep(first.taken());
+            let kept = self.warm.count_bytes(first.bytes_used());
             (first, kept)
         });
         Ok(LiveInstance {
@@ -399,10 +399,10 @@ impl Compiled {
             memory,
             globals,
             mask,
-            paid: 0,
+            charged: 0,
             apply,
             instance,
-            place: self.warm.place(self.report.memory_bytes),
+            usage: self.warm.count_instance(self.report.memory_bytes),
         })
     }
 }
@@ -435,15 +435,16 @@ impl RunningProgram {
         let mut live = Box::new(module.start().map_err(unable)?);
         if self.mode == StateMode::Memory
             && !context.image().memory.is_empty()
-            && let Some((first, _)) = module.first.get()
+            && let Some((first, _)) = module.initial_memory.get()
         {
             load(&mut live, first, context).map_err(unable)?;
         }
         Ok(live)
     }
 
-    /// Restores the initial state of the instance; `None` if only a new instance has it. Charges
-    /// the topic for either. `used` is the fuel of the call.
+    /// Restores the initial state of the instance; `None` if the topic needs a new instance.
+    /// Charges the topic for the restored memory or for the new instance. `used` is the fuel of
+    /// the call.
     fn reset(
         &self,
         mut live: Box<LiveInstance>,
@@ -451,13 +452,15 @@ impl RunningProgram {
         context: &mut CallContext,
     ) -> Option<Box<LiveInstance>> {
         let report = self.code.report();
-        let (first, _) = self.code.first()?;
+        let (first, _) = self.code.initial_memory()?;
         if report.changes_segments || live.memory.data_size(&live.store) != first.len() {
-            self.pay_for_another(&mut live, used, context);
+            self.charge_replacement(&mut live, used, context);
             return None;
         }
         let written = live.take_marks();
-        context.consume_fuel(fresh::restore_fuel(fresh::bytes_of(written.clone())));
+        context.consume_fuel(instance_fuel::restore_fuel(instance_fuel::bytes_of(
+            written.clone(),
+        )));
         let memory = live.memory.data_mut(&mut live.store);
         written.for_each(|part| first.restore(part, memory));
         let LiveInstance { store, globals, .. } = &mut *live;
@@ -467,31 +470,33 @@ impl RunningProgram {
         Some(live)
     }
 
-    fn pay_for_another(&self, live: &mut LiveInstance, used: u64, context: &mut CallContext) {
+    fn charge_replacement(&self, live: &mut LiveInstance, used: u64, context: &mut CallContext) {
         let memory = live.memory.data_size(&live.store) as u64;
-        let written = fresh::bytes_of(live.take_marks());
+        let written = instance_fuel::bytes_of(live.take_marks());
         let kept = context.image().memory.pages().count() as u64;
         let report = self.code.report();
-        context.consume_fuel(fresh::renewal(report, used, memory, written, kept));
+        context.consume_fuel(instance_fuel::replacement_fuel(
+            report, used, memory, written, kept,
+        ));
     }
 }
 
 /// Returns the instance if it may be kept for its next call.
 fn keep_if_allowed(mut live: Box<LiveInstance>) -> Option<Box<LiveInstance>> {
     let bytes = live.memory.data_size(&live.store) as u64;
-    live.place.may_stay(bytes).then_some(live)
+    live.usage.may_be_kept(bytes).then_some(live)
 }
 
 impl LiveInstance {
     /// Bytes that are marked and not charged yet. They will be compared or restored at the end of
     /// the intention.
-    fn unpaid(&mut self) -> u64 {
+    fn uncharged_bytes(&mut self) -> u64 {
         let Self { store, mask, .. } = self;
         let bits = mask.as_ref().and_then(|mask| mask.get(&mut *store).i64());
         let mut dirty = store.data().dirty;
         dirty.bits |= bits.map_or(0, i64::cast_unsigned);
-        dirty.bits &= !std::mem::replace(&mut self.paid, dirty.bits);
-        fresh::bytes_of(dirty.take(self.memory.data_size(&self.store)))
+        dirty.bits &= !std::mem::replace(&mut self.charged, dirty.bits);
+        instance_fuel::bytes_of(dirty.take(self.memory.data_size(&self.store)))
     }
 
     /// Removes the marks. Returns the parts of the memory that may have been written since the last
@@ -501,11 +506,11 @@ impl LiveInstance {
             store,
             memory,
             mask,
-            paid,
+            charged,
             ..
         } = self;
         let mut dirty = store.data().dirty;
-        *paid = 0;
+        *charged = 0;
         if let Some(mask) = mask {
             // The global is an i64. If it were not, every part would count as written.
             let bits = mask.get(&mut *store).i64();
@@ -561,7 +566,7 @@ fn load(
     if memory.len() != image.memory.len() {
         return Err(Error::msg("memory of another size"));
     }
-    first.wipe(memory);
+    first.clear(memory);
     image.memory.copy_to(memory);
     live.put_globals(image)
 }
@@ -635,11 +640,11 @@ impl Program for RunningProgram {
                 context.consume_fuel(used);
                 self.live = if self.mode == StateMode::Memory {
                     if code == 0 || live.is_like(context.image()) {
-                        context.consume_fuel(fresh::restore_fuel(live.unpaid()));
+                        context.consume_fuel(instance_fuel::restore_fuel(live.uncharged_bytes()));
                         Some(live)
                     } else {
-                        // The changes of the call are not kept and cannot be undone.
-                        self.pay_for_another(&mut live, used, context);
+                        // The changes of the call are not kept and cannot be reverted.
+                        self.charge_replacement(&mut live, used, context);
                         None
                     }
                 } else {
@@ -649,17 +654,17 @@ impl Program for RunningProgram {
             }
             Err(error) => {
                 // The state of the instance is unknown, so it is dropped.
-                let overflowed = overflowed(self.code.room(), instance, store);
-                let trap = why(&error, store.data().stop, overflowed);
+                let overflowed = overflowed(self.code.stack_budget(), instance, store);
+                let trap = trap_of(&error, store.data().stop, overflowed);
                 if let Some(stacks) = self.code.stacks() {
-                    stacks.keep(&error, context);
+                    stacks.record(&error, context);
                 }
                 let used = match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
                 };
                 context.consume_fuel(used);
-                self.pay_for_another(&mut live, used, context);
+                self.charge_replacement(&mut live, used, context);
                 Err(trap)
             }
         }
@@ -685,7 +690,7 @@ impl Program for RunningProgram {
             context.keep_globals(values.map(|value| to_bits(&value)));
         } else if !live.restore(context.image()) {
             // The calls were successful, but the intention was rejected for another reason.
-            self.pay_for_another(&mut live, context.fuel(), context);
+            self.charge_replacement(&mut live, context.fuel(), context);
             return;
         }
         self.live = keep_if_allowed(live);
@@ -702,7 +707,7 @@ impl Program for RunningProgram {
 
 /// Checks the number of a meter. This build has only one: fuel as this version of the engine counts
 /// it.
-pub(crate) fn counts_by(meter: u32) -> Result<(), Refusal> {
+pub(crate) fn check_meter(meter: u32) -> Result<(), Refusal> {
     if meter == METER {
         return Ok(());
     }
@@ -719,8 +724,8 @@ pub(crate) fn decision(code: i32) -> Result<Decision, Trap> {
     }
 }
 
-/// Runs `work`, which may call a program. Switches to another stack if this one has too little
-/// space for the deepest calls that the meter allows.
+/// Runs `work`, which may call a program. Switches to another stack if the current stack has too
+/// little space for the deepest calls that the meter allows.
 fn on_deep_stack<R>(work: impl FnOnce() -> R) -> R {
     const NEEDED: usize = limits::NATIVE_STACK_BYTES_MAX + limits::HOST_STACK_BYTES;
     const { assert!(NEEDED + limits::HOST_STACK_BYTES < PROGRAM_STACK_BYTES) };
@@ -728,13 +733,13 @@ fn on_deep_stack<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Whether the stack meter stopped a call.
-fn overflowed(room: Option<u32>, instance: &Instance, store: &mut Store<Data>) -> bool {
-    let room = room.and_then(|index| global(instance, store, index));
-    let left = room.and_then(|room| room.get(store).i32());
+fn overflowed(stack_budget: Option<u32>, instance: &Instance, store: &mut Store<Data>) -> bool {
+    let stack_budget = stack_budget.and_then(|index| global(instance, store, index));
+    let left = stack_budget.and_then(|stack_budget| stack_budget.get(store).i32());
     left.is_some_and(|left| left < 0)
 }
 
-fn why(error: &Error, stop: Option<Stop>, overflowed: bool) -> Trap {
+fn trap_of(error: &Error, stop: Option<Stop>, overflowed: bool) -> Trap {
     use wasmtime::Trap as T;
     match stop {
         Some(Stop::Trap(kind)) => return Trap::Trapped(kind),

@@ -36,8 +36,8 @@ pub struct Report {
     pub(crate) global_count: u32,
     /// Upper bound of the pages that its data segments touch.
     pub(crate) data_pages: u64,
-    /// Whether it may read or drop a data segment.
-    pub(crate) names_data: bool,
+    /// Whether an instruction may read or drop a data segment.
+    pub(crate) refers_to_data: bool,
     /// The version of the interface, if its function only returns a number. Then the function need
     /// not be called.
     pub(crate) version: Option<i32>,
@@ -53,7 +53,7 @@ impl Report {
     pub(crate) fn needs(&self) -> RequiredParts<'_> {
         RequiredParts {
             globals: &self.globals,
-            data: self.names_data,
+            data: self.refers_to_data,
             without: self.unused,
             frames: &self.frames,
         }

@@ -11,8 +11,8 @@
 //!   adds them again when it ends. If there are too few units, it traps ([`depth`]). So calls nest
 //!   equally deep on every engine.
 //! - Parts that only increase the cost of compilation are removed. These are exports that are never
-//!   called (a compiler creates a bridge for each), and the function that returns the version, if
-//!   it only returns a literal and nothing calls it. Data segments are removed too, unless an
+//!   called (a compiler creates a trampoline for each), and the function that returns the version,
+//!   if it only returns a literal and nothing calls it. Data segments are removed too, unless an
 //!   instruction refers to one; the host copies them into a new memory itself.
 //!
 //! Invariant: every write sets a mark.
@@ -55,8 +55,8 @@ pub(crate) struct Rewritten {
     /// marks.
     pub(crate) mask: Option<u32>,
     /// Index of the global with the remaining units of stack, a mutable `i32`; `None` if no
-    /// function calls another one. It is negative after a function had too few units.
-    pub(crate) room: Option<u32>,
+    /// function calls another. The global is negative after a function had too few units.
+    pub(crate) stack_budget: Option<u32>,
     /// The initial contents of a memory: address and bytes, in this order.
     pub(crate) data: Vec<(usize, Vec<u8>)>,
     /// Whether the module contains its data segments.
@@ -76,7 +76,7 @@ pub(crate) struct RequiredParts<'a> {
     pub(crate) frames: &'a [u32],
 }
 
-/// Rewrites a module: exports its globals and, with `marks`, adds the global with the marks.
+/// Rewrites a module: exports its globals and, with `dirty`, adds the global with the marks.
 pub(crate) fn rewrite(
     code: &[u8],
     dirty: Option<DirtyPages>,
@@ -89,14 +89,14 @@ pub(crate) fn rewrite(
         shift: dirty.shift,
     });
     let metered = needs.frames.iter().any(|units| *units > 0);
-    let room = metered.then(|| StackBudget(shape.globals + u32::from(mask.is_some())));
+    let stack_budget = metered.then(|| StackBudget(shape.globals + u32::from(mask.is_some())));
     let mut exports = needs.globals.to_vec();
     exports.extend(mask.map(|mask| mask.global));
-    exports.extend(room.map(|room| room.0));
+    exports.extend(stack_budget.map(|stack_budget| stack_budget.0));
     let mut rewriter = Rewriter {
         exports,
         mask,
-        room,
+        stack_budget,
         frames: needs.frames,
         globals_added: false,
         drops_data: data.is_some(),
@@ -112,7 +112,7 @@ pub(crate) fn rewrite(
     Ok(Rewritten {
         code: module.finish(),
         mask: mask.map(|mask| mask.global),
-        room: room.map(|room| room.0),
+        stack_budget: stack_budget.map(|stack_budget| stack_budget.0),
         keeps_data: data.is_none(),
         data: data.unwrap_or_default(),
     })
@@ -191,7 +191,7 @@ fn is_called(name: &str) -> bool {
 struct Rewriter<'a> {
     exports: Vec<u32>,
     mask: Option<Mask>,
-    room: Option<StackBudget>,
+    stack_budget: Option<StackBudget>,
     frames: &'a [u32],
     globals_added: bool,
     drops_data: bool,
@@ -209,7 +209,7 @@ struct Rewriter<'a> {
 
 impl Rewriter<'_> {
     /// Whether the function with this body is removed.
-    fn is_left_out(&self, body: usize) -> bool {
+    fn is_removed(&self, body: usize) -> bool {
         let index = u64::from(self.imports) + body as u64;
         self.without.map(u64::from) == Some(index)
     }
@@ -224,7 +224,7 @@ impl Rewriter<'_> {
         if self.mask.is_some() {
             section.global(kind(ValType::I64), &ConstExpr::i64_const(0));
         }
-        if self.room.is_some() {
+        if self.stack_budget.is_some() {
             let units = ConstExpr::i32_const(STACK_UNITS_MAX.cast_signed());
             section.global(kind(ValType::I32), &units);
         }
@@ -238,7 +238,7 @@ impl Rewriter<'_> {
     /// The meter of the function with this body, if it has one.
     fn depth(&mut self, body: usize) -> Result<Option<Depth>, Error> {
         let units = self.frames.get(body).copied().unwrap_or(0);
-        let (Some(room), true) = (self.room, units > 0) else {
+        let (Some(stack_budget), true) = (self.stack_budget, units > 0) else {
             return Ok(None);
         };
         let results = self.kind(body).map_or(&[][..], |kind| kind.results());
@@ -249,16 +249,16 @@ impl Rewriter<'_> {
                 let Some(known) = self.results.iter().position(|known| known == many) else {
                     unreachable!("each list of several results has a type");
                 };
-                let place = self.types.len() + known;
-                let place = to_u32(place, "a module has few types");
-                wasm_encoder::BlockType::FunctionType(place)
+                let index = self.types.len() + known;
+                let index = to_u32(index, "a module has few types");
+                wasm_encoder::BlockType::FunctionType(index)
             }
         };
-        Ok(Some(Depth::new(room, units, block)))
+        Ok(Some(Depth::new(stack_budget, units, block)))
     }
 
     /// Collects the types of the blocks around metered bodies with several results.
-    fn note_results(&mut self) {
+    fn collect_results(&mut self) {
         let metered = self
             .frames
             .iter()
@@ -293,7 +293,7 @@ impl Reencode for Rewriter<'_> {
         section: wasmparser::TypeSectionReader<'_>,
     ) -> Result<(), Error> {
         utils::parse_type_section(self, types, section)?;
-        self.note_results();
+        self.collect_results();
         for results in self.results.clone() {
             let results: Result<Vec<_>, _> = results
                 .into_iter()
@@ -316,7 +316,7 @@ impl Reencode for Rewriter<'_> {
     ) -> Result<(), Error> {
         for (body, kind) in section.into_iter().enumerate() {
             let kind = self.type_index(kind?)?;
-            if !self.is_left_out(body) {
+            if !self.is_removed(body) {
                 functions.function(kind);
             }
         }
@@ -389,7 +389,7 @@ impl Reencode for Rewriter<'_> {
     ) -> Result<(), Error> {
         let number = self.bodies;
         self.bodies += 1;
-        if self.is_left_out(number) {
+        if self.is_removed(number) {
             return Ok(());
         }
         let depth = self.depth(number)?;
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_write_leaves_a_mark_that_undoes_it() {
+    fn every_kind_of_write_is_marked() {
         let writes = [
             "(i32.store (i32.const 5000) (i32.const -1))",
             "(i32.store offset=60000 (local.get 0) (i32.const -1))",
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_is_left_out() {
+    fn unneeded_parts_are_removed() {
         let code = wat::parse_str(
             r#"(module (memory (export "memory") 1 1)
             (data (i32.const 8) "xyz") (data (i32.const 9) "c") (data "never asked for")
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_after_one_that_is_left_out_keep_their_callers() {
+    fn calls_of_functions_after_a_removed_function_still_work() {
         let code = wat::parse_str(
             r#"(module (import "weir1" "emit_input" (func $emit)) (memory (export "memory") 1 1)
             (table 2 2 funcref) (elem (i32.const 0) $emit $seven)

@@ -107,7 +107,7 @@ pub fn run(
         for step in Step::all(&commands, program)? {
             let mut actual = String::new();
             script_run
-                .take(&step, &mut actual)
+                .run_step(&step, &mut actual)
                 .map_err(|what| ScriptError {
                     line: step.line,
                     what,
@@ -116,7 +116,7 @@ pub fn run(
             steps.push(StepResult {
                 line: step.line,
                 command: command.map_or("", |(_, text)| text).to_owned(),
-                ..share(&step, &mut left, actual)
+                ..expected_of(&step, &mut left, actual)
             });
         }
         if let Some(last) = steps.last_mut() {
@@ -142,7 +142,7 @@ pub fn run(
 
 /// The expected results of a command: one line, or for `state` the lines up to the number of
 /// entries.
-fn share<'a>(
+fn expected_of<'a>(
     step: &Step,
     left: &mut impl Iterator<Item = (usize, &'a &'a str)>,
     actual: String,
@@ -193,7 +193,7 @@ pub fn intentions(
     Ok(())
 }
 
-/// The script with the actual results instead of the expected ones.
+/// The script with the actual results in place of the expected results.
 #[must_use]
 pub fn rewritten(script: &str, blocks: &[Block]) -> String {
     let mut out = String::new();
@@ -269,7 +269,7 @@ impl ConsequenceSink for WrittenRecords {
 }
 
 impl ScriptRun {
-    fn take(&mut self, step: &Step, out: &mut String) -> Result<(), String> {
+    fn run_step(&mut self, step: &Step, out: &mut String) -> Result<(), String> {
         self.time_ms = step.at_ms.unwrap_or(self.time_ms);
         if step.name == "state" {
             return self.state(&step.topic, out);
@@ -284,7 +284,7 @@ impl ScriptRun {
             let again = self.send(step, nonce)?;
             let kept = Commit { fuel: 0, ..commit };
             if again != kept || !self.seen.text.is_empty() {
-                return Err(format!("sent twice, the second answer is {again:?}"));
+                return Err(format!("the second of two equal writes returned {again:?}"));
             }
         }
         if self.options.restarts {
@@ -305,7 +305,7 @@ impl ScriptRun {
             .map_err(|error| error.to_string())?;
         match outcomes.iter().next() {
             Some(Outcome::Committed(commit) | Outcome::Replayed(commit)) => Ok(commit),
-            other => Err(format!("no verdict but {other:?}")),
+            other => Err(format!("expected a verdict, got {other:?}")),
         }
     }
 
@@ -320,7 +320,7 @@ impl ScriptRun {
         let mut again = Vec::new();
         loaded.save(&mut again).map_err(|error| error.to_string())?;
         if again != bytes || loaded.digest() != self.machine.digest() {
-            return Err("a state that was saved and loaded is another one".to_owned());
+            return Err("the state differs after a save and a load".to_owned());
         }
         self.machine = loaded;
         Ok(())

@@ -1,7 +1,7 @@
 //! Tracing: records each call of a host function that a program makes.
 //!
-//! A host with a [`Tracer`] links functions that do the same as the plain ones and record it. A
-//! host without one does not contain that code.
+//! A host with a [`Tracer`] links functions that record each call and otherwise do the same as the
+//! plain functions. A host without a tracer does not contain that code.
 //!
 //! Invariant: tracing changes neither an outcome nor the fuel of a call.
 
@@ -20,7 +20,7 @@ pub const SNIPPET_BYTES_MAX: usize = 256;
 pub const FRAMES_MAX: usize = 64;
 /// Bytes of the name of a function that are kept.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Calls that are kept. [`Wanted`] defines which ones are dropped.
+/// Calls that are kept. [`Wanted`] defines which calls are dropped.
 pub const CALLS_MAX: usize = 100_000;
 
 /// The first bytes of an argument or a result.
@@ -106,7 +106,7 @@ pub struct CallStack {
     pub intention: IntentionOffset,
     /// Step of a transaction, from 0.
     pub step: u32,
-    /// The functions, the innermost one first; at most [`FRAMES_MAX`].
+    /// The functions, innermost first; at most [`FRAMES_MAX`].
     pub frames: Vec<Frame>,
 }
 

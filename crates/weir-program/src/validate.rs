@@ -68,12 +68,12 @@ pub fn inspect(code: &[u8]) -> Result<Report, String> {
             code.len()
         ));
     }
-    let mut look = Module::default();
-    look.walk(code).map_err(|fault| match fault {
+    let mut module = Module::default();
+    module.walk(code).map_err(|fault| match fault {
         Fault::Rule(sentence) => sentence,
         Fault::Format(error) => format(&error),
     })?;
-    look.finish()
+    module.finish()
 }
 
 fn format(error: &wasmparser::BinaryReaderError) -> String {
@@ -92,7 +92,7 @@ struct Module {
     exported: Vec<(String, ExternalKind, u32)>,
     /// The function that returns the version of the interface.
     version_function: Option<u32>,
-    teller_is_named: bool,
+    version_function_is_referenced: bool,
     /// The function that returns the version of the state, and that version if it is a literal.
     state_version_function: Option<u32>,
     state_version: Option<i32>,
@@ -108,18 +108,18 @@ struct Module {
 }
 
 impl Module {
-    /// Reads the module once. At each place, the rules of this crate are checked first, because
-    /// their errors are more precise than those of the format.
+    /// Reads the module once. For each section and body, checks the rules of this crate first,
+    /// because their errors are more precise than those of the format.
     fn walk(&mut self, code: &[u8]) -> Result<(), Fault> {
         let mut validator = Validator::new_with_features(features());
-        let mut spare = FuncValidatorAllocations::default();
+        let mut allocations = FuncValidatorAllocations::default();
         for payload in Parser::new(0).parse_all(code) {
             let payload = payload?;
             self.section(&payload)?;
             if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
-                let mut function = function.into_validator(spare);
+                let mut function = function.into_validator(allocations);
                 self.body(code, &body, &mut function)?;
-                spare = function.into_allocations();
+                allocations = function.into_allocations();
             }
         }
         Ok(())
@@ -162,7 +162,10 @@ impl Module {
                 && Some(*index) == self.version_function
                 && name != VERSION_NAME
         });
-        if self.report.version.is_some() && !self.teller_is_named && names.next().is_none() {
+        if self.report.version.is_some()
+            && !self.version_function_is_referenced
+            && names.next().is_none()
+        {
             self.report.unused = self.version_function;
         }
         self.report.exports = self.exported.into_iter().map(|(name, ..)| name).collect();

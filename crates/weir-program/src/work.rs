@@ -1,23 +1,23 @@
 //! Estimates the cost of compiling a module while it is checked.
 //!
 //! A unit is about a microsecond of the compiler, in the worst case found for each kind of
-//! instruction. The time of a compiler grows faster than the code in several ways: bridges between
-//! host and module for each type and function, local variables that live through loops, many values
-//! on the stack, checks after each float. The estimate includes each of these. So every module
-//! below the limits compiles in a few seconds at most, and ordinary modules of the largest size are
-//! far below the limits.
+//! instruction. The time of a compiler grows faster than the code for several reasons: trampolines
+//! between host and module for each type and function, local variables that are live in loops, many
+//! values on the stack, checks after each float. The estimate includes each of these. So every
+//! module below the limits compiles in a few seconds at most, and ordinary modules of the largest
+//! size are far below the limits.
 //!
 //! Invariant: the estimate depends only on the code.
 
 use crate::fault::{Fault, rule};
 use crate::host::limits::{WORK_FUNCTION_MAX, WORK_MAX};
 
-/// Units of a type, for its bridge from the module to the host.
+/// Units of a type, for its trampoline from the module to the host.
 const KIND: u64 = 45;
-/// Units of each value that crosses a bridge.
+/// Units of each value that crosses a trampoline.
 const VALUE: u64 = 8;
-/// Units of a function that can be called from outside of its module, for its bridge.
-const BRIDGE: u64 = 30;
+/// Units of a function that can be called from outside of its module, for its trampoline.
+const TRAMPOLINE: u64 = 30;
 /// Units of the frame of a function.
 const FUNCTION: u64 = 30;
 /// Number of values on the stack that cost an instruction one more unit, because they are spilled.
@@ -42,8 +42,8 @@ impl Work {
     }
 
     /// Functions in a table.
-    pub(crate) fn bridges(&mut self, functions: u64, at: usize) -> Result<(), Fault> {
-        self.total += BRIDGE * functions;
+    pub(crate) fn trampolines(&mut self, functions: u64, at: usize) -> Result<(), Fault> {
+        self.total += TRAMPOLINE * functions;
         self.fits(at)
     }
 
@@ -64,7 +64,7 @@ impl Work {
             }
             // Blocks and branches.
             0x02 | 0x04 | 0x05 | 0x0c..=0x0e => 6 + arity + self.locals / 16,
-            // Calls, straight and through a table.
+            // Calls, direct and through a table.
             0x10 => 12 + arity,
             0x11 => 25 + arity,
             // Selections, globals, loads and integer operations.

@@ -1,12 +1,13 @@
 //! The thread on which modules are compiled.
 //!
 //! A compiler uses deep recursion, and the stack of the caller's thread has an unknown size. So one
-//! thread with a stack of fixed size compiles. It is created when it is first needed and stays,
+//! thread with a stack of fixed size compiles. It is created when it is first needed and then kept,
 //! because creating it and warming its memory takes longer than compiling a small module. It ends
-//! after a while without a job, or with its owner.
+//! after ten seconds without a job, or with its owner.
 //!
-//! It has one job; a caller with another job waits. A job is never cancelled: its cost is bounded
-//! before it starts (`limits`). If a job panics, its result is lost and the thread continues.
+//! The thread has one job at a time; a caller with another job waits. A job is never cancelled: its
+//! cost is bounded before it starts (`limits`). If a job panics, its result is lost and the thread
+//! continues.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_does_all_and_ends_with_its_owner() {
+    fn one_thread_runs_all_jobs_and_ends_with_its_owner() {
         let worker = Worker::new(Duration::MAX);
         let first = id(&worker);
         assert!(first.is_some() && first != Some(thread::current().id()));
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_thread_ends_and_another_one_comes() {
+    fn an_idle_thread_ends_and_a_new_one_starts() {
         let worker = Worker::new(Duration::ZERO);
         let first = id(&worker);
         while worker.shared.state().runs {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_panics_is_lost_and_the_next_one_is_not() {
+    fn a_job_after_a_panic_runs() {
         let worker = Worker::default();
         assert_eq!(
             worker.run(|| std::panic::resume_unwind(Box::new("no"))),

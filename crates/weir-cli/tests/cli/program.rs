@@ -196,7 +196,11 @@ wrong.txt:19: put bank {id:9}={id:2}{i64:5}{u64:0}{u64:0}
     place.run("program test balance.wasm wrong.txt").ok();
     place.write("bad.txt", "create bank\nfly bank\n----\n\n");
     let bad = place.run("program test balance.wasm bad.txt").code(1);
-    assert!(bad.err.contains("line 2: no command fly"), "{}", bad.err);
+    assert!(
+        bad.err.contains("line 2: unknown command fly"),
+        "{}",
+        bad.err
+    );
     place.run("program test none.wasm good.txt").code(1);
     place.run("program test balance.wasm none.txt").code(1);
 }

@@ -12,8 +12,8 @@ use weir_core::{CodeHash, Program, Refusal, Setup, Trap};
 
 use super::stack::Stacks;
 use super::{Compiled, ModuleCompiler, RunningProgram, WasmtimeHost};
-use crate::first::InitialMemory;
 use crate::host::{Cache, CountedBytes};
+use crate::initial_memory::InitialMemory;
 use crate::report::Report;
 use crate::validate::inspect;
 
@@ -137,13 +137,13 @@ impl Code {
     }
 
     /// The initial contents of a memory, if an instance was created before.
-    pub(super) fn first(&self) -> Option<&(InitialMemory, CountedBytes)> {
-        self.if_compiled()?.first.get()
+    pub(super) fn initial_memory(&self) -> Option<&(InitialMemory, CountedBytes)> {
+        self.if_compiled()?.initial_memory.get()
     }
 
     /// See [`Compiled`].
-    pub(super) fn room(&self) -> Option<u32> {
-        self.if_compiled()?.room
+    pub(super) fn stack_budget(&self) -> Option<u32> {
+        self.if_compiled()?.stack_budget
     }
 
     /// See [`Compiled`].

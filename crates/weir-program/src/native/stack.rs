@@ -28,7 +28,7 @@ impl Stacks {
     }
 
     /// Records where the call of this context failed.
-    pub(super) fn keep(&self, error: &Error, context: &CallContext) {
+    pub(super) fn record(&self, error: &Error, context: &CallContext) {
         let intention = context.intention();
         let Some(trace) = error.downcast_ref::<WasmBacktrace>() else {
             return;
@@ -48,14 +48,15 @@ impl Stacks {
         });
     }
 
-    /// Converts the index of a function of the compiled module into its index in the deployed one.
+    /// Converts the index of a function of the compiled module into its index in the deployed
+    /// module.
     fn deployed(&self, index: u32) -> u32 {
         index + u32::from(self.without.is_some_and(|without| index >= without))
     }
 }
 
-/// Names of the functions of a module: those of the name section, and exports for functions without
-/// one. A name section has no guaranteed format, so unreadable parts are skipped.
+/// Names of the functions of a module: the names in the name section, else the names of exports. A
+/// name section has no guaranteed format, so unreadable parts are skipped.
 pub(super) fn names(code: &[u8]) -> BTreeMap<u32, String> {
     let mut found = BTreeMap::new();
     let mut exports = Vec::new();

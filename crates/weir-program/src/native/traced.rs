@@ -1,4 +1,4 @@
-//! The functions of `weir1` for a host with a tracer. They do the same as the plain functions, and
+//! The functions of `weir1` for a host with a tracer. They do the same as the plain functions and
 //! record each call.
 
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn host(
     let left = guest.get_fuel()?;
     let (bytes, data) = memory.data_and_store_mut(&mut guest);
     let intention = data.context.intention();
-    let seen = tracer.wants(name, intention).then(|| HostCall {
+    let recorded = tracer.wants(name, intention).then(|| HostCall {
         topic: Arc::clone(data.context.topic()),
         intention,
         time_ms: data.context.time_ms(),
@@ -79,16 +79,16 @@ fn host(
         lines,
         args,
     );
-    if let Some(mut seen) = seen {
-        (seen.fuel, seen.answer) = match &called {
+    if let Some(mut recorded) = recorded {
+        (recorded.fuel, recorded.answer) = match &called {
             Ok(done) => (
-                fuel_budget.paid(),
+                fuel_budget.used(),
                 answer(name, returns, done.result, args, bytes),
             ),
             Err(Stop::OutOfFuel) => (left, Answer::OutOfFuel),
             Err(stop) => (0, Answer::Stopped(*stop)),
         };
-        tracer.add(seen);
+        tracer.add(recorded);
     }
     match called {
         Ok(done) => {
@@ -187,16 +187,16 @@ fn arguments(name: &str, args: &Arguments, m: &[u8]) -> Vec<(&'static str, Argum
 fn answer(name: &str, returns: Returns, result: i64, args: &Arguments, m: &[u8]) -> Answer {
     let [_, _, c, e, f] = *args;
     let full = usize::try_from(result);
-    let handed = |ptr, cap: i32, rest: usize| {
+    let written = |ptr, cap: i32, rest: usize| {
         let len = rest.min(cap.cast_unsigned() as usize);
         let len = i32::try_from(len).unwrap_or(i32::MAX);
         Answer::Bytes(piece(m, ptr, len))
     };
     match (name, full) {
         ("state_get" | "key_get" | "state_next", Err(_)) => Answer::Absent,
-        ("input_read" | "state_next", Ok(full)) => handed(c, e, full),
+        ("input_read" | "state_next", Ok(full)) => written(c, e, full),
         ("state_get" | "key_get", Ok(full)) => {
-            handed(e, f, full.saturating_sub(c.cast_unsigned() as usize))
+            written(e, f, full.saturating_sub(c.cast_unsigned() as usize))
         }
         ("hash", _) => Answer::Bytes(piece(m, e, 32)),
         _ if returns == Returns::Nothing => Answer::Done,

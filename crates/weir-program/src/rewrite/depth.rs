@@ -12,16 +12,16 @@ pub(super) struct StackBudget(pub(super) u32);
 
 /// The meter of one function.
 pub(super) struct Depth {
-    room: StackBudget,
+    stack_budget: StackBudget,
     units: i32,
     block: BlockType,
 }
 
 impl Depth {
     /// The meter of a function that uses `units` and has the results of this block.
-    pub(super) fn new(room: StackBudget, units: u32, block: BlockType) -> Self {
+    pub(super) fn new(stack_budget: StackBudget, units: u32, block: BlockType) -> Self {
         Self {
-            room,
+            stack_budget,
             units: units.cast_signed(),
             block,
         }
@@ -32,11 +32,11 @@ impl Depth {
     pub(super) fn begin(&self, function: &mut Function) {
         use Instruction as I;
         function
-            .instruction(&I::GlobalGet(self.room.0))
+            .instruction(&I::GlobalGet(self.stack_budget.0))
             .instruction(&I::I32Const(self.units))
             .instruction(&I::I32Sub)
-            .instruction(&I::GlobalSet(self.room.0))
-            .instruction(&I::GlobalGet(self.room.0))
+            .instruction(&I::GlobalSet(self.stack_budget.0))
+            .instruction(&I::GlobalGet(self.stack_budget.0))
             .instruction(&I::I32Const(0))
             .instruction(&I::I32LtS)
             .instruction(&I::If(BlockType::Empty))
@@ -50,9 +50,9 @@ impl Depth {
         use Instruction as I;
         function
             .instruction(&I::End)
-            .instruction(&I::GlobalGet(self.room.0))
+            .instruction(&I::GlobalGet(self.stack_budget.0))
             .instruction(&I::I32Const(self.units))
             .instruction(&I::I32Add)
-            .instruction(&I::GlobalSet(self.room.0));
+            .instruction(&I::GlobalSet(self.stack_budget.0));
     }
 }

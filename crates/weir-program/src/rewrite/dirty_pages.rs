@@ -18,7 +18,7 @@ pub(crate) struct DirtyPages {
 }
 
 impl DirtyPages {
-    /// No marks, for a memory of at most `bytes_max` bytes.
+    /// A record without marks, for a memory of at most `bytes_max` bytes.
     pub(crate) fn new(bytes_max: u64) -> Self {
         let piece = bytes_max.div_ceil(64).next_power_of_two();
         Self {
@@ -62,7 +62,7 @@ mod tests {
     const PAGE: usize = 65_536;
 
     #[test]
-    fn the_host_marks_ranges_alike() {
+    fn writes_of_the_host_mark_their_pieces() {
         let mut dirty = DirtyPages::new(PAGE as u64);
         dirty.add(1023, 2);
         assert_eq!(dirty.bits, 3);

@@ -7,7 +7,7 @@ use weir_core::limits::MEMORY_BYTES_MAX;
 use crate::abi::PAGE_BYTES;
 use crate::writes::Write;
 
-/// One page more than any program may have.
+/// A number of pages that no program may have: the maximum plus one.
 const PAGES_TOO_MANY: i32 = 257;
 const _: () = assert!(MEMORY_BYTES_MAX / PAGE_BYTES < PAGES_TOO_MANY as u64);
 
@@ -18,8 +18,7 @@ pub(super) struct Mask {
     pub(super) shift: u32,
 }
 
-/// Types of the locals that may be added to a function. The first one is the address, `LENGTH` the
-/// number of bytes.
+/// Types of the locals that may be added to a function.
 pub(super) const SCRATCH: [ValType; 5] = [
     ValType::I32,
     ValType::I64,
@@ -120,8 +119,8 @@ impl ScratchLocals {
             .instruction(&I::Select);
     }
 
-    /// Marks all pieces from the first byte to the last one: combines the ones from the first bit
-    /// on with the ones up to the last bit.
+    /// Marks all pieces from the first byte to the last byte: combines a mask of the bits from the
+    /// first piece on with a mask of the bits up to the last piece.
     pub(super) fn many(&self, function: &mut Function, mask: Mask) {
         use Instruction as I;
         let (value, length) = (self.address + 1, self.address + 2);

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_from_their_words() {
+    fn bytes_round_trip() {
         let long = [7; 300];
         for bytes in [
             &b"plain"[..],
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_are_kept_in_quotes() {
+    fn quotes_keep_blanks() {
         let line = r#"put t 'a key'='{"a": "it''s"}' principal=ann  at=5"#;
         let words = words(line).unwrap();
         let wanted = [

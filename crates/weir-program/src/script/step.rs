@@ -35,7 +35,7 @@ impl Step {
         for (line, text) in lines {
             let failed = |what: String| ScriptError { line: *line, what };
             let read = match (text.strip_prefix("  "), steps.last_mut()) {
-                (Some(text), Some(above)) => above.below(text),
+                (Some(text), Some(above)) => above.add_step(text),
                 _ => Self::read(*line, text, programs).map(|step| steps.push(step)),
             };
             read.map_err(failed)?;
@@ -46,7 +46,7 @@ impl Step {
     fn read(line: usize, text: &str, programs: Programs<'_>) -> Result<Self, String> {
         let mut words = words(text)?.into_iter();
         let name = words.next().unwrap_or_default().to_owned();
-        let topic = words.next().ok_or("a command names a topic")?.to_owned();
+        let topic = words.next().ok_or("the command has no topic")?.to_owned();
         let mut step = Self {
             line,
             topic,
@@ -64,17 +64,18 @@ impl Step {
         };
         match step.name.as_str() {
             "put" => {
-                let word = words.next().ok_or("a put has key=value")?;
-                let (key, value) = split_pair(word).ok_or("a put has key=value")?;
+                let word = words.next().ok_or("a put needs key=value")?;
+                let (key, value) = split_pair(word).ok_or("a put needs key=value")?;
                 (step.key, step.value) = (bytes(key)?, bytes(value)?);
             }
-            "delete" => step.key = bytes(words.next().ok_or("a delete has a key")?)?,
+            "delete" => step.key = bytes(words.next().ok_or("a delete needs a key")?)?,
             "create" | "replace" | "destroy" | "alter" | "txn" | "state" | "quarantine"
             | "release" => {}
-            other => return Err(format!("no command {other}")),
+            other => return Err(format!("unknown command {other}")),
         }
         for word in words {
-            let (what, value) = split_pair(word).ok_or(format!("what is {word}?"))?;
+            let (what, value) =
+                split_pair(word).ok_or(format!("expected OPTION=VALUE, found {word}"))?;
             step.option(what, value, programs)?;
         }
         Ok(step)
@@ -89,7 +90,7 @@ impl Step {
         let program = &mut self.options.program;
         match what {
             "program" => {
-                self.code = Some(programs(value).ok_or(format!("no program {value}"))?);
+                self.code = Some(programs(value).ok_or(format!("unknown program {value}"))?);
             }
             "code" => self.code = Some(bytes(value)?),
             "args" => self.args = bytes(value)?,
@@ -109,24 +110,24 @@ impl Step {
             "state" => {
                 let modes = [StateMode::None, StateMode::Kv, StateMode::Memory];
                 let mode = modes.into_iter().find(|mode| mode.name() == value);
-                program.state = mode.ok_or(format!("no state mode {value}"))?;
+                program.state = mode.ok_or(format!("unknown state mode {value}"))?;
             }
-            other => return Err(format!("no option {other}")),
+            other => return Err(format!("unknown option {other}")),
         }
         Ok(())
     }
 
-    fn below(&mut self, text: &str) -> Result<(), String> {
+    fn add_step(&mut self, text: &str) -> Result<(), String> {
         let words = words(text)?;
         let &[name, word] = words.as_slice() else {
             return Err(format!(
-                "a step is a word and a key, with quotes around blanks: {text}"
+                "a step is `put KEY=VALUE` or `delete KEY`, with quotes around blanks: {text}"
             ));
         };
         let step = match (name, split_pair(word)) {
             ("put", Some((key, value))) => (bytes(key)?, Some(bytes(value)?)),
             ("delete", _) => (bytes(word)?, None),
-            _ => return Err(format!("no step {text}")),
+            _ => return Err(format!("unknown step {text}")),
         };
         self.steps.push(step);
         Ok(())
@@ -180,6 +181,6 @@ impl Step {
 fn bytes(word: &str) -> Result<Vec<u8>, String> {
     parse_at(word).map_err(|at| {
         let bad = word.get(at..).unwrap_or_default();
-        format!("{word} stands for no bytes from byte {at} on: {bad}")
+        format!("{word} is not valid from byte {at} on: {bad}")
     })
 }

@@ -97,7 +97,7 @@ impl Module {
                     range.start
                 ));
             }
-            self.note(&operator);
+            self.record_effects(&operator);
             let first = code.get(at).copied().unwrap_or_default();
             let arity = self.arity(&operator);
             self.work
@@ -149,7 +149,7 @@ impl Module {
     }
 
     /// Records what an instance may change.
-    fn note(&mut self, operator: &Operator<'_>) {
+    fn record_effects(&mut self, operator: &Operator<'_>) {
         let report = &mut self.report;
         match operator {
             Operator::TableCopy { .. }
@@ -160,13 +160,13 @@ impl Module {
             Operator::MemoryGrow { .. } => report.stores = true,
             other => report.stores |= write_of(other).is_some(),
         }
-        self.teller_is_named |= match operator {
+        self.version_function_is_referenced |= match operator {
             Operator::Call { function_index } | Operator::RefFunc { function_index } => {
                 Some(*function_index) == self.version_function
             }
             _ => false,
         };
-        report.names_data |= matches!(
+        report.refers_to_data |= matches!(
             operator,
             Operator::MemoryInit { .. } | Operator::DataDrop { .. }
         );

@@ -10,14 +10,14 @@ use super::Module;
 use crate::abi::PAGE_BYTES;
 use crate::abi::{IMPORTS, MODULE, Returns, STATE_VERSION_NAME, VERSION_NAME};
 use crate::fault::{Fault, rule};
-use crate::fresh::pages_of;
 use crate::host::limits::{
     FUNCTIONS_MAX, ITEMS_MAX, PARAMETERS_MAX, RESULTS_MAX, SEGMENTS_MAX, TABLE_ELEMENTS_MAX,
 };
+use crate::instance_fuel::pages_of;
 use crate::rewrite::RESERVED;
 
 /// The start of an active segment. Programs import no globals, so it is always a literal.
-fn place(offset: &ConstExpr<'_>) -> Option<u64> {
+fn segment_start(offset: &ConstExpr<'_>) -> Option<u64> {
     match offset.get_operators_reader().read() {
         Ok(Operator::I32Const { value }) => Some(u64::from(value.cast_unsigned())),
         _ => None,
@@ -25,7 +25,7 @@ fn place(offset: &ConstExpr<'_>) -> Option<u64> {
 }
 
 /// Checks the number of items in a section.
-fn few(count: u32, what: &str, at: usize, max: u32) -> Result<(), Fault> {
+fn check_count(count: u32, what: &str, at: usize, max: u32) -> Result<(), Fault> {
     if count <= max {
         return Ok(());
     }
@@ -39,7 +39,7 @@ impl Module {
         match payload {
             Payload::TypeSection(types) => {
                 let at = types.range().start;
-                few(types.count(), "types", at, ITEMS_MAX)?;
+                check_count(types.count(), "types", at, ITEMS_MAX)?;
                 for kind in types.clone().into_iter_err_on_gc_types() {
                     self.kind(kind?, at)?;
                 }
@@ -73,7 +73,7 @@ impl Module {
             }
             Payload::GlobalSection(globals) => {
                 let at = globals.range().start;
-                few(globals.count(), "globals", at, ITEMS_MAX)?;
+                check_count(globals.count(), "globals", at, ITEMS_MAX)?;
                 self.report.global_count = globals.count();
                 for global in globals.clone() {
                     self.global(global?.ty)?;
@@ -81,7 +81,7 @@ impl Module {
             }
             Payload::ExportSection(exports) => {
                 let at = exports.range().start;
-                few(exports.count(), "exports", at, ITEMS_MAX)?;
+                check_count(exports.count(), "exports", at, ITEMS_MAX)?;
                 for export in exports.clone() {
                     self.export(&export?)?;
                 }
@@ -94,14 +94,14 @@ impl Module {
             }
             Payload::ElementSection(segments) => {
                 let at = segments.range().start;
-                few(segments.count(), "element segments", at, SEGMENTS_MAX)?;
+                check_count(segments.count(), "element segments", at, SEGMENTS_MAX)?;
                 for (number, segment) in segments.clone().into_iter().enumerate() {
                     self.elements(number, &segment?)?;
                 }
             }
             Payload::DataSection(segments) => {
                 let at = segments.range().start;
-                few(segments.count(), "data segments", at, SEGMENTS_MAX)?;
+                check_count(segments.count(), "data segments", at, SEGMENTS_MAX)?;
                 for (number, segment) in segments.clone().into_iter().enumerate() {
                     self.data(number, &segment?)?;
                 }
@@ -219,7 +219,7 @@ impl Module {
         };
         self.report.data_pages += pages_of(segment.data.len());
         let (bytes, max) = (segment.data.len() as u64, self.report.memory_bytes);
-        let fits = place(offset_expr).is_none_or(|from| from + bytes <= max);
+        let fits = segment_start(offset_expr).is_none_or(|from| from + bytes <= max);
         if fits || self.memories == 0 {
             return Ok(());
         }
@@ -234,8 +234,8 @@ impl Module {
             ElementItems::Functions(items) => items.count(),
             ElementItems::Expressions(_, items) => items.count(),
         });
-        self.work.bridges(count, segment.range.start)?;
-        self.teller_is_named |= match &segment.items {
+        self.work.trampolines(count, segment.range.start)?;
+        self.version_function_is_referenced |= match &segment.items {
             ElementItems::Functions(items) => {
                 let mut named = items.clone().into_iter().flatten();
                 named.any(|index| Some(index) == self.version_function)
@@ -252,7 +252,7 @@ impl Module {
         let Some(max) = self.tables.get(table_index.unwrap_or(0) as usize) else {
             return Ok(()); // the validator of the format reports it
         };
-        if place(offset_expr).is_none_or(|from| from + count <= *max) {
+        if segment_start(offset_expr).is_none_or(|from| from + count <= *max) {
             return Ok(());
         }
         rule(format!(

@@ -69,7 +69,7 @@ fn long_chains_of_floats_are_refused() {
 }
 
 #[test]
-fn bridges_are_counted_for_types_and_tables() {
+fn trampolines_are_counted_for_types_and_tables() {
     let mut types = String::new();
     for number in 0..4000 {
         let kind = |bit: u32| {

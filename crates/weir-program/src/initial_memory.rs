@@ -1,8 +1,9 @@
 //! The initial contents of a memory, without its zeros.
 //!
 //! A module of 200 bytes may start with 16 MiB of zeros, and a store may have many modules.
-//! Invariant: this module keeps only the bytes that data segments wrote, so never more than the
-//! size of the module.
+//!
+//! Invariant: only bytes that data segments wrote are stored, never more than the size of the
+//! module.
 
 use std::ops::Range;
 
@@ -67,7 +68,7 @@ impl InitialMemory {
     }
 
     /// Bytes of memory that this value uses.
-    pub(crate) fn taken(&self) -> u64 {
+    pub(crate) fn bytes_used(&self) -> u64 {
         (self.bytes.len() + self.parts.len() * size_of::<(usize, usize)>()) as u64
     }
 
@@ -95,7 +96,7 @@ impl InitialMemory {
     }
 
     /// Writes zeros to every part whose initial contents are not zero.
-    pub(crate) fn wipe(&self, memory: &mut [u8]) {
+    pub(crate) fn clear(&self, memory: &mut [u8]) {
         for index in 0..self.parts.len() {
             if let Some((at, bytes)) = self.part(index)
                 && let Some(to) = memory.get_mut(at..at + bytes.len())
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_put_back_as_they_were() {
+    fn parts_are_restored() {
         let segments = [
             (100, vec![1; 50]),
             (120, vec![2; 10]),
@@ -142,23 +143,23 @@ mod tests {
                 assert_eq!(dirty[from..to], memory[from..to], "{from}..{to}");
                 assert!(dirty[..from].iter().chain(&dirty[to..]).all(|b| *b == 9));
             }
-            let mut wiped = memory.clone();
-            first.wipe(&mut wiped);
-            assert_eq!(wiped, vec![0; 8192]);
+            let mut cleared = memory.clone();
+            first.clear(&mut cleared);
+            assert_eq!(cleared, vec![0; 8192]);
         }
     }
 
     #[test]
-    fn zeros_take_no_room() {
+    fn zeros_use_no_memory() {
         let memory = vec![0; 16 << 20];
-        assert_eq!(InitialMemory::of_segments(&memory, &[]).taken(), 0);
-        assert_eq!(InitialMemory::of_memory(&memory).taken(), 0);
+        assert_eq!(InitialMemory::of_segments(&memory, &[]).bytes_used(), 0);
+        assert_eq!(InitialMemory::of_memory(&memory).bytes_used(), 0);
         let mut memory = memory;
         for page in memory.chunks_mut(4096) {
             page[7] = 1;
         }
         let segments: Vec<_> = (0..4096).map(|n| (n * 4096 + 7, vec![1])).collect();
-        assert!(InitialMemory::of_segments(&memory, &segments).taken() < 100_000);
-        assert!(InitialMemory::of_memory(&memory).taken() < 400_000);
+        assert!(InitialMemory::of_segments(&memory, &segments).bytes_used() < 100_000);
+        assert!(InitialMemory::of_memory(&memory).bytes_used() < 400_000);
     }
 }

@@ -14,7 +14,7 @@ use weir_core::limits::MEMORY_BYTES_DEFAULT;
 use crate::report::Report;
 
 /// Fuel of a new instance.
-const FRESH_FUEL: u64 = 8_000;
+const NEW_INSTANCE_FUEL: u64 = 8_000;
 /// Fuel of each global of a new instance.
 const GLOBAL_FUEL: u64 = 5;
 /// Fuel of a page of memory that is written for the first time, by data
@@ -33,9 +33,9 @@ const TOUCH_FUEL: u64 = 2;
 /// Size of a page of the operating system, in bytes.
 const PAGE_BYTES: u64 = 4096;
 /// Bytes that are restored after a call without a charge.
-const FREE_BYTES: u64 = 64 << 10;
-/// Bytes beyond [`FREE_BYTES`] that cost one unit of fuel.
-const BACK_BYTES: u64 = 128;
+const UNCHARGED_BYTES: u64 = 64 << 10;
+/// Bytes beyond [`UNCHARGED_BYTES`] that cost one unit of fuel.
+const BYTES_PER_FUEL: u64 = 128;
 
 /// Upper bound of the pages that a data segment of this size touches.
 pub(crate) fn pages_of(segment_bytes: usize) -> u64 {
@@ -54,12 +54,18 @@ pub(crate) fn bytes_of(parts: impl Iterator<Item = Range<usize>>) -> u64 {
 /// units of fuel, in a memory of `memory` bytes of which it wrote `written`.
 /// `kept` is the number of pages that the next instance begins with in mode
 /// `memory`.
-pub(crate) fn renewal(report: &Report, used: u64, memory: u64, written: u64, kept: u64) -> u64 {
+pub(crate) fn replacement_fuel(
+    report: &Report,
+    used: u64,
+    memory: u64,
+    written: u64,
+    kept: u64,
+) -> u64 {
     let all = memory.div_ceil(PAGE_BYTES);
     let written = report.data_pages + written.div_ceil(PAGE_BYTES) + kept;
     let read = (used / TOUCH_FUEL).min(all);
     let first = read.min(READ_BYTES / PAGE_BYTES);
-    FRESH_FUEL
+    NEW_INSTANCE_FUEL
         + u64::from(report.global_count) * GLOBAL_FUEL
         + written.min(all) * WRITTEN_FUEL
         + first * READ_FUEL
@@ -68,7 +74,7 @@ pub(crate) fn renewal(report: &Report, used: u64, memory: u64, written: u64, kep
 
 /// Fuel of `bytes` of memory that are restored after a call, or compared in order to keep them.
 pub(crate) fn restore_fuel(bytes: u64) -> u64 {
-    bytes.saturating_sub(FREE_BYTES) / BACK_BYTES
+    bytes.saturating_sub(UNCHARGED_BYTES) / BYTES_PER_FUEL
 }
 
 #[cfg(test)]
@@ -76,26 +82,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_pays_for_more_than_the_memory() {
+    fn the_charge_is_limited_by_the_size_of_the_memory() {
         let report = Report {
             data_pages: 10_000,
             ..Report::default()
         };
         for (memory, fuel) in [
-            (0, FRESH_FUEL),
-            (65_536, FRESH_FUEL + 16 * 1_100),
-            (1 << 20, FRESH_FUEL + 256 * 1_100),
-            (16 << 20, FRESH_FUEL + 256 * 1_100 + 3_840 * 1_400),
+            (0, NEW_INSTANCE_FUEL),
+            (65_536, NEW_INSTANCE_FUEL + 16 * 1_100),
+            (1 << 20, NEW_INSTANCE_FUEL + 256 * 1_100),
+            (16 << 20, NEW_INSTANCE_FUEL + 256 * 1_100 + 3_840 * 1_400),
         ] {
-            let most = renewal(&report, u64::MAX, memory, memory, 4096);
+            let most = replacement_fuel(&report, u64::MAX, memory, memory, 4096);
             assert_eq!(most, fuel, "{memory}");
         }
-        assert_eq!(renewal(&Report::default(), 1, 65_536, 0, 0), FRESH_FUEL);
+        assert_eq!(
+            replacement_fuel(&Report::default(), 1, 65_536, 0, 0),
+            NEW_INSTANCE_FUEL
+        );
     }
 
     #[test]
-    fn a_small_memory_is_put_back_for_nothing() {
-        let fuel = [0, FREE_BYTES, FREE_BYTES + 127, FREE_BYTES + 128, 16 << 20].map(restore_fuel);
+    fn restoring_a_small_memory_is_free() {
+        let fuel = [
+            0,
+            UNCHARGED_BYTES,
+            UNCHARGED_BYTES + 127,
+            UNCHARGED_BYTES + 128,
+            16 << 20,
+        ]
+        .map(restore_fuel);
         assert_eq!(fuel, [0, 0, 0, 1, 130_560]);
     }
 }
