@@ -305,8 +305,8 @@ impl Shared {
     /// Updates the rows in memory. Returns the number of changed rows.
     fn refresh(&self) -> Result<usize, Failure> {
         let refreshing = locked(&self.refreshing);
-        let reading = locked(&self.index).reading();
-        let update = reading.read(&self.replica)?;
+        let refresh = locked(&self.index).begin_refresh();
+        let update = refresh.read(&self.replica)?;
         let changed = locked(&self.index).apply(update);
         drop(refreshing);
         Ok(changed)

@@ -1,9 +1,9 @@
 //! A blocking HTTP client for one site, with retries, limits and errors that name the failed
 //! request.
 //!
-//! Reads are retried after a broken connection, 429, 502, 503 and 504, but not after a timeout. A
-//! write is sent once; the caller decides about a retry. Writes are throttled: a burst of ten, then
-//! five per second.
+//! Reads are retried after a broken connection, and after 429, 502, 503 and 504, but not after a
+//! timeout. A write is sent once; the caller decides about a retry. Writes are throttled: at most ten
+//! in a burst, then five per second.
 //!
 //! Invariant: no error contains the token or the value of `Authorization`, even if the site echoes it.
 
@@ -54,7 +54,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MESSAGE_CHARS_MAX: usize = 200;
 /// Limit on the levels of an answer; deeper ones are cut. `serde_json` reads 128.
 const DEPTH_MAX: usize = 100;
-/// Replaces an object that is nested more deeply.
+/// The replacement for an object below that level.
 pub(crate) const CUT: &str = r#"{"type":"nested-too-deeply"}"#;
 /// Files with the certificate authorities that systems trust.
 const AUTHORITIES: &[&str] = &[
@@ -74,7 +74,7 @@ pub enum Deployment {
     DataCenter,
 }
 
-/// The function by which the client waits; tests pass one that only records the wait.
+/// The function that the client calls to wait; in tests, it only records the time.
 pub type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// A client of one site.
@@ -89,7 +89,7 @@ pub struct Client {
     timeout: Duration,
     pause: Pause,
     requests: AtomicU64,
-    /// The time of the next write if writes were evenly spaced.
+    /// The time at which the next write would be sent if writes were evenly spaced.
     next_write: Mutex<Option<Instant>>,
 }
 
@@ -105,8 +105,8 @@ impl fmt::Debug for Client {
 /// The result of one attempt.
 enum AttemptResult {
     Answer(Vec<u8>),
-    /// Retry after a pause. Returns the error if no attempt is left.
-    Again(Option<Duration>, JiraError),
+    /// The request can be retried after a pause. The error is returned if no attempt is left.
+    Retry(Option<Duration>, JiraError),
     Failed(JiraError),
 }
 
@@ -191,7 +191,7 @@ impl Client {
     }
 
     /// Waits until the throttle permits the next write.
-    fn pace(&self) {
+    fn throttle(&self) {
         let now = Instant::now();
         let wait = {
             let mut next = self.next_write.lock();
@@ -233,7 +233,7 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<T> {
-        let answer = pruned(&self.repeated(method, path, body, true)?);
+        let answer = pruned(&self.send_with_retries(method, path, body, true)?);
         serde_json::from_slice(&answer).map_err(|error| self.garbage(method, path, &error))
     }
 
@@ -258,23 +258,23 @@ impl Client {
         (self.pause)(time + time * chance / 1000);
     }
 
-    /// Sends a write once. If it fails, [`JiraError::is_unknown`] tells whether it may have been
-    /// executed. A null body sends no body.
+    /// Sends a write once. If it fails, [`JiraError::is_unknown`] returns whether it may have been
+    /// executed. With a null `body`, the request has no body.
     ///
     /// # Errors
     /// `ReadOnly` at Data Center: no write is sent to it.
     pub fn write(&self, method: &'static str, path: &str, body: &Value) -> Result<Value> {
         self.check_writable()?;
-        self.pace();
+        self.throttle();
         let body = Some(body).filter(|body| !body.is_null());
-        let answer = self.repeated(method, path, body, false)?;
+        let answer = self.send_with_retries(method, path, body, false)?;
         if answer.is_empty() {
             return Ok(Value::Null);
         }
         serde_json::from_slice(&answer).map_err(|error| self.garbage(method, path, &error))
     }
 
-    fn repeated(
+    fn send_with_retries(
         &self,
         method: &'static str,
         path: &str,
@@ -286,7 +286,7 @@ impl Client {
             let (pause, error) = match self.send(method, path, body, reads) {
                 AttemptResult::Answer(answer) => return Ok(answer),
                 AttemptResult::Failed(error) => return Err(error),
-                AttemptResult::Again(pause, error) => (pause, error),
+                AttemptResult::Retry(pause, error) => (pause, error),
             };
             let pause = pause.unwrap_or(Duration::from_secs(1 << attempt));
             if attempt == ATTEMPTS_MAX || pause > PAUSE_MAX {
@@ -297,7 +297,7 @@ impl Client {
         }
     }
 
-    /// What happened to a request, for people.
+    /// The reason why a request failed, for people.
     fn cause(&self, error: &ureq::Error) -> String {
         let within = |limit: Duration| {
             let limit = self.timeout.min(limit).as_secs_f64();
@@ -332,10 +332,10 @@ impl Client {
                 cause: self.redacted(self.cause(error)),
                 sent,
             };
-            // A site that cannot be reached or does not answer is not asked again at once: the
+            // A request to a site that cannot be reached or does not answer is not retried: the
             // caller is offline.
             if reads && sent && !timed_out {
-                AttemptResult::Again(None, error)
+                AttemptResult::Retry(None, error)
             } else {
                 AttemptResult::Failed(error)
             }
@@ -411,8 +411,8 @@ impl Client {
                 wait: pause.unwrap_or(if own_limit { ISSUE_PAUSE } else { WRITE_PAUSE }),
                 issue: own_limit,
             }),
-            429 => AttemptResult::Again(pause, error),
-            502..=504 if reads => AttemptResult::Again(pause, error),
+            429 => AttemptResult::Retry(pause, error),
+            502..=504 if reads => AttemptResult::Retry(pause, error),
             _ => AttemptResult::Failed(error),
         }
     }
@@ -424,8 +424,8 @@ fn without_query(path: &str) -> String {
     path[..end].to_owned()
 }
 
-/// Cuts parts that are nested too deeply to parse: an object becomes [`CUT`], an array becomes an
-/// array of one [`CUT`]. Otherwise the whole answer would be lost.
+/// Replaces the parts of an answer that are nested too deeply to parse: an object becomes [`CUT`], an
+/// array becomes an array of one [`CUT`]. Otherwise the whole answer would be lost.
 fn pruned(answer: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(answer.len());
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
@@ -509,12 +509,12 @@ fn message(text: &str) -> String {
     parts.join("; ")
 }
 
-/// The certificate authorities in the file `named`; without it, those of the system.
+/// The certificate authorities in the file `path`; `None`: those of the system.
 ///
 /// # Errors
 /// `Settings` if the file cannot be read, or has no certificate.
-fn authorities(named: Option<OsString>) -> Result<Vec<Certificate<'static>>> {
-    let Some(path) = named.filter(|path| !path.is_empty()) else {
+fn authorities(path: Option<OsString>) -> Result<Vec<Certificate<'static>>> {
+    let Some(path) = path.filter(|path| !path.is_empty()) else {
         let bundle = AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok());
         return Ok(certificates(&bundle.unwrap_or_default()));
     };

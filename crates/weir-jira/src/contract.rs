@@ -1,8 +1,10 @@
 //! Checks of everything that this crate relies on at a Jira site. They run against the simulator in
 //! tests, and manually against a real site, to detect changes of Jira.
-//! Invariants: no check changes the site unless a project for writes is given, and every created
-//! issue is deleted; no query without a condition is sent.
-//! is deleted; no query without a condition is sent.
+//!
+//! Invariants:
+//! - No check changes the site unless a project for writes is given, and every created issue is
+//!   deleted.
+//! - No query without a condition is sent.
 
 use std::cell::OnceCell;
 
@@ -88,14 +90,11 @@ fn first_project(client: &Client) -> Result<String> {
 const BOTH: &[Check] = &[
     ("serverInfo names the kind of site and its time", server),
     ("myself identifies the account", account),
-    (
-        "mypermissions answers for each right that is asked for",
-        rights,
-    ),
+    ("mypermissions returns each requested right", rights),
     ("field lists fields with id and name", fields),
     ("status lists statuses with a category", statuses),
     (
-        "an issue is read by id and by key, with the fields that are asked for",
+        "an issue is read by id and by key, with the requested fields",
         one_issue,
     ),
     ("an unknown issue is a 404 with a message", unknown_issue),
@@ -112,17 +111,17 @@ const CLOUD: &[Check] = &[
         search_page,
     ),
     (
-        "tokens lead through all issues once, in ascending order",
-        search_walk,
+        "pages by token contain each issue once, in ascending order",
+        search_pages,
     ),
-    ("a search without fields answers ids alone", search_default),
+    ("a search without fields returns only ids", search_default),
     (
         "a date in JQL may be milliseconds since 1970",
         search_by_time,
     ),
     ("JQL compares ids", search_by_id),
     ("a page of ids may be large", search_ids),
-    ("bulkfetch leaves out what is not there", bulk),
+    ("bulkfetch omits issues that do not exist", bulk),
     ("the changelog comes in pages", changelog),
     (
         "createmeta names types, and fields with name and schema",
@@ -142,16 +141,16 @@ const CLOUD: &[Check] = &[
 const DATA_CENTER: &[Check] = &[
     ("projects are one list", project_list),
     ("a search page has issues and a total", offset_page),
-    ("offsets lead through all issues once", offset_walk),
+    ("pages by offset contain each issue once", offset_pages),
 ];
 
 /// Checks that create, change and delete issues.
 const WRITES: &[Check] = &[(
     "an issue is created, edited, commented, found and deleted",
-    life,
+    created_and_deleted,
 )];
 
-/// State that the checks share.
+/// The site, and what the checks have read from it.
 struct Site<'a> {
     client: &'a Client,
     myself: Value,
@@ -160,13 +159,13 @@ struct Site<'a> {
     page: OnceCell<Vec<Value>>,
 }
 
-fn broken(text: impl Into<String>) -> Outcome {
+fn failed(text: impl Into<String>) -> Outcome {
     Outcome::Failed(text.into())
 }
 
 /// Checks that a request succeeds.
 fn done<T>(result: Result<T>) -> std::result::Result<T, Outcome> {
-    result.map_err(|error| broken(error.to_string()))
+    result.map_err(|error| failed(error.to_string()))
 }
 
 /// Checks that a request fails with this status and a message.
@@ -176,12 +175,12 @@ fn refused(result: Result<Value>, wanted: u16) -> CheckResult {
             status, message, ..
         }) if status == wanted => {
             if message.is_empty() {
-                return Err(broken(format!("HTTP {status} without a message")));
+                return Err(failed(format!("HTTP {status} without a message")));
             }
             Ok(())
         }
-        Err(error) => Err(broken(error.to_string())),
-        Ok(_) => Err(broken(format!("it succeeded; expected HTTP {wanted}"))),
+        Err(error) => Err(failed(error.to_string())),
+        Ok(_) => Err(failed(format!("it succeeded; expected HTTP {wanted}"))),
     }
 }
 
@@ -191,20 +190,24 @@ fn has(value: &Value, pointers: &[&str]) -> CheckResult {
         .iter()
         .find(|pointer| value.pointer(pointer).is_none_or(Value::is_null));
     match missing {
-        Some(pointer) => Err(broken(format!("{pointer} is missing"))),
+        Some(pointer) => Err(failed(format!("{pointer} is missing"))),
         None => Ok(()),
     }
 }
 
-fn is(fine: bool, otherwise: &str) -> CheckResult {
-    if fine { Ok(()) } else { Err(broken(otherwise)) }
+fn ensure(holds: bool, otherwise: &str) -> CheckResult {
+    if holds {
+        Ok(())
+    } else {
+        Err(failed(otherwise))
+    }
 }
 
 /// The first item of a list that must not be empty.
 fn first<'v>(list: &'v Value, what: &str) -> std::result::Result<&'v Value, Outcome> {
     let items = list
         .as_array()
-        .ok_or_else(|| broken(format!("{what} is not a list")))?;
+        .ok_or_else(|| failed(format!("{what} is not a list")))?;
     items
         .first()
         .ok_or_else(|| Outcome::Skipped(format!("the site has no {what}")))
@@ -217,7 +220,7 @@ fn id_of(issue: &Value) -> &str {
 /// The time at which an issue changed, in milliseconds.
 fn updated(issue: &Value) -> std::result::Result<i64, Outcome> {
     let text = issue["fields"]["updated"].as_str().unwrap_or_default();
-    time::parse(text).ok_or_else(|| broken(format!("{text:?} is not a time as updated")))
+    time::parse(text).ok_or_else(|| failed(format!("{text:?} is not a time as updated")))
 }
 
 impl Site<'_> {
@@ -236,9 +239,9 @@ impl Site<'_> {
         if self.page.get().is_none() {
             let body = json!({"jql": self.jql("updated DESC"), "fields": ["summary", "updated", "project"],
                 "maxResults": 5});
-            let found = done(self.search(&body))?;
+            let found = succeeded(self.search(&body))?;
             let issues = found["issues"].as_array().cloned();
-            let issues = issues.ok_or_else(|| broken("the answer has no issues"))?;
+            let issues = issues.ok_or_else(|| failed("the answer has no issues"))?;
             drop(self.page.set(issues));
         }
         let issues = self.page.get().map_or(&[][..], Vec::as_slice);
@@ -250,19 +253,19 @@ impl Site<'_> {
     }
 
     fn issue(&self) -> std::result::Result<&Value, Outcome> {
-        self.issues()?.first().ok_or_else(|| broken("no issue"))
+        self.issues()?.first().ok_or_else(|| failed("no issue"))
     }
 }
 
 fn server(site: &Site<'_>) -> CheckResult {
-    let server: Value = done(site.client.get("serverInfo"))?;
+    let server: Value = succeeded(site.client.get("serverInfo"))?;
     let kind = match site.client.deployment() {
         Deployment::Cloud => "Cloud",
         Deployment::DataCenter => "Server",
     };
-    is(server["deploymentType"] == kind, "deploymentType differs")?;
+    ensure(server["deploymentType"] == kind, "deploymentType differs")?;
     let at = server["serverTime"].as_str().and_then(time::parse);
-    is(at.is_some(), "serverTime is not a time")
+    ensure(at.is_some(), "serverTime is not a time")
 }
 
 fn account(site: &Site<'_>) -> CheckResult {
@@ -275,21 +278,21 @@ fn account(site: &Site<'_>) -> CheckResult {
 
 fn rights(site: &Site<'_>) -> CheckResult {
     let path = "mypermissions?permissions=BROWSE_PROJECTS,EDIT_ISSUES";
-    let found: Value = done(site.client.get(path))?;
+    let found: Value = succeeded(site.client.get(path))?;
     for right in ["BROWSE_PROJECTS", "EDIT_ISSUES"] {
         let have = &found["permissions"][right]["havePermission"];
-        is(have.is_boolean(), "havePermission is not a boolean")?;
+        ensure(have.is_boolean(), "havePermission is not a boolean")?;
     }
     Ok(())
 }
 
 fn fields(site: &Site<'_>) -> CheckResult {
-    let found: Value = done(site.client.get("field"))?;
+    let found: Value = succeeded(site.client.get("field"))?;
     has(first(&found, "fields")?, &["/id", "/name"])
 }
 
 fn statuses(site: &Site<'_>) -> CheckResult {
-    let found: Value = done(site.client.get("status"))?;
+    let found: Value = succeeded(site.client.get("status"))?;
     has(
         first(&found, "statuses")?,
         &["/id", "/name", "/statusCategory/key"],
@@ -301,12 +304,12 @@ fn one_issue(site: &Site<'_>) -> CheckResult {
     let key = issue["key"].as_str().unwrap_or_default();
     for name in [id_of(issue), key] {
         let path = format!("issue/{name}?fields=summary,updated");
-        let found: Value = done(site.client.get(&path))?;
-        is(found["id"] == issue["id"], "another issue was answered")?;
+        let found: Value = succeeded(site.client.get(&path))?;
+        ensure(found["id"] == issue["id"], "the answer has another issue")?;
         has(&found, &["/fields/summary"])?;
         updated(&found)?;
         let others = found["fields"].get("description").is_some();
-        is(!others, "it has fields that were not asked for")?;
+        ensure(!others, "it has fields that were not requested")?;
     }
     Ok(())
 }
@@ -317,10 +320,10 @@ fn unknown_issue(site: &Site<'_>) -> CheckResult {
 
 fn comments(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/{}/comment?maxResults=1", id_of(site.issue()?));
-    let found: Value = done(site.client.get(&path))?;
+    let found: Value = succeeded(site.client.get(&path))?;
     has(&found, &["/startAt", "/maxResults", "/total", "/comments"])?;
     let count = found["comments"].as_array().map_or(0, Vec::len);
-    is(count <= 1, "more comments than were asked for")
+    ensure(count <= 1, "more comments than requested")
 }
 
 fn wrong_query(site: &Site<'_>) -> CheckResult {
@@ -330,11 +333,11 @@ fn wrong_query(site: &Site<'_>) -> CheckResult {
 
 fn projects(site: &Site<'_>) -> CheckResult {
     let path = "project/search?startAt=0&maxResults=1";
-    let found: Value = done(site.client.get(path))?;
+    let found: Value = succeeded(site.client.get(path))?;
     has(&found, &["/startAt", "/maxResults", "/total", "/isLast"])?;
     let first = first(&found["values"], "projects")?;
     has(first, &["/id", "/key", "/name"])?;
-    is(first["id"].is_string(), "the id is not a string")
+    ensure(first["id"].is_string(), "the id is not a string")
 }
 
 fn old_search(site: &Site<'_>) -> CheckResult {
@@ -344,49 +347,49 @@ fn old_search(site: &Site<'_>) -> CheckResult {
 
 fn search_page(site: &Site<'_>) -> CheckResult {
     let body = json!({"jql": site.jql("updated ASC"), "fields": ["updated"], "maxResults": 1});
-    let found = done(site.search(&body))?;
+    let found = succeeded(site.search(&body))?;
     has(&found, &["/issues"])?;
-    is(found.get("total").is_none(), "the page has a total")?;
+    ensure(found.get("total").is_none(), "the page has a total")?;
     let last = found.get("nextPageToken").is_none_or(Value::is_null);
-    is(
+    ensure(
         found["isLast"] != json!(!last),
         "isLast and the token differ",
     )?;
     let issue = first(&found["issues"], "issues")?;
-    is(issue["id"].is_string(), "the id is not a string")?;
+    ensure(issue["id"].is_string(), "the id is not a string")?;
     has(issue, &["/key", "/fields/updated"])
 }
 
 /// Reads at most three pages of two issues.
-fn search_walk(site: &Site<'_>) -> CheckResult {
+fn search_pages(site: &Site<'_>) -> CheckResult {
     let mut body = json!({"jql": site.jql("updated ASC, key ASC"), "fields": ["updated"],
         "maxResults": 2});
     let (mut seen, mut before) = (Vec::new(), i64::MIN);
     for _ in 0..3 {
-        let found = done(site.search(&body))?;
+        let found = succeeded(site.search(&body))?;
         for issue in found["issues"].as_array().into_iter().flatten() {
             let at = updated(issue)?;
-            is(at >= before, "a later issue is older")?;
+            ensure(at >= before, "a later issue is older")?;
             before = at;
-            is(!seen.contains(&issue["id"]), "an issue came twice")?;
+            ensure(!seen.contains(&issue["id"]), "two pages have one issue")?;
             seen.push(issue["id"].clone());
         }
         match found["nextPageToken"].as_str() {
             Some(token) if body["nextPageToken"] == token => {
-                return Err(broken("the same token came twice"));
+                return Err(failed("two pages have one token"));
             }
             Some(token) => body["nextPageToken"] = token.into(),
             None => return Ok(()),
         }
     }
-    is(seen.len() > 2, "the pages are empty")
+    ensure(seen.len() > 2, "the pages are empty")
 }
 
 fn search_default(site: &Site<'_>) -> CheckResult {
-    let found = done(site.search(&json!({"jql": site.jql("updated ASC"), "maxResults": 1})))?;
+    let found = succeeded(site.search(&json!({"jql": site.jql("updated ASC"), "maxResults": 1})))?;
     let issue = first(&found["issues"], "issues")?;
     has(issue, &["/id"])?;
-    is(issue["fields"]["summary"].is_null(), "it has a summary")
+    ensure(issue["fields"]["summary"].is_null(), "it has a summary")
 }
 
 fn search_by_time(site: &Site<'_>) -> CheckResult {
@@ -399,20 +402,21 @@ fn search_by_time(site: &Site<'_>) -> CheckResult {
         )
     };
     let minute = time::MINUTE_MS;
-    let found =
-        done(site.search(&json!({"jql": jql(at - minute), "fields": ["id"], "maxResults": 50})))?;
+    let found = succeeded(
+        site.search(&json!({"jql": jql(at - minute), "fields": ["id"], "maxResults": 50})),
+    )?;
     let ids = |found: &Value| -> Vec<Value> {
         let issues = found["issues"].as_array().into_iter().flatten();
         issues.map(|issue| issue["id"].clone()).collect()
     };
-    is(
+    ensure(
         ids(&found).contains(&issue["id"]),
         "the newest issue is missing",
     )?;
-    let later = done(
+    let later = succeeded(
         site.search(&json!({"jql": jql(at + 2 * minute), "fields": ["id"], "maxResults": 50})),
     )?;
-    is(
+    ensure(
         !ids(&later).contains(&issue["id"]),
         "an issue is found after its last change",
     )
@@ -424,52 +428,52 @@ fn search_by_id(site: &Site<'_>) -> CheckResult {
         "project = \"{}\" AND id > {id} ORDER BY id ASC",
         site.project
     );
-    let found = done(site.search(&json!({"jql": jql, "fields": ["id"], "maxResults": 5})))?;
+    let found = succeeded(site.search(&json!({"jql": jql, "fields": ["id"], "maxResults": 5})))?;
     let number = |text: &str| text.parse::<u64>().unwrap_or(0);
     let issues = found["issues"].as_array().into_iter().flatten();
     let all = issues
         .into_iter()
         .all(|issue| number(id_of(issue)) > number(id));
-    is(all, "an issue with a smaller id was answered")
+    ensure(all, "the answer has an issue with a smaller id")
 }
 
 fn search_ids(site: &Site<'_>) -> CheckResult {
     let body = json!({"jql": site.jql("id ASC"), "fields": ["id"], "maxResults": 5000});
-    has(&done(site.search(&body))?, &["/issues"])
+    has(&succeeded(site.search(&body))?, &["/issues"])
 }
 
 fn bulk(site: &Site<'_>) -> CheckResult {
     let id = id_of(site.issue()?);
     let body = json!({"issueIdsOrKeys": [id, NO_ISSUE], "fields": ["summary"]});
-    let found: Value = done(site.client.ask("issue/bulkfetch", &body))?;
+    let found: Value = succeeded(site.client.ask("issue/bulkfetch", &body))?;
     let issues = found["issues"].as_array().cloned().unwrap_or_default();
     let ids: Vec<&str> = issues.iter().map(id_of).collect();
-    is(ids == [id], "the answer is not that one issue")
+    ensure(ids == [id], "the answer is not the existing issue alone")
 }
 
 fn changelog(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/{}/changelog?maxResults=1", id_of(site.issue()?));
-    let found: Value = done(site.client.get(&path))?;
+    let found: Value = succeeded(site.client.get(&path))?;
     has(&found, &["/startAt", "/total", "/isLast", "/values"])
 }
 
 fn createmeta(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/createmeta/{}/issuetypes", site.project);
-    let found: Value = done(site.client.get(&path))?;
+    let found: Value = succeeded(site.client.get(&path))?;
     has(&found, &["/startAt", "/total"])?;
     let kind = first(&found["issueTypes"], "issueTypes")?;
     has(kind, &["/id", "/name", "/subtask"])?;
     let id = id_of(kind);
-    let found: Value = done(site.client.get(&format!("{path}/{id}")))?;
+    let found: Value = succeeded(site.client.get(&format!("{path}/{id}")))?;
     let field = first(&found["fields"], "fields")?;
     has(field, &["/fieldId", "/name", "/required", "/schema/type"])
 }
 
 fn editmeta(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/{}/editmeta", id_of(site.issue()?));
-    let found: Value = done(site.client.get(&path))?;
+    let found: Value = succeeded(site.client.get(&path))?;
     let fields = found["fields"].as_object();
-    let fields = fields.ok_or_else(|| broken("fields is not an object"))?;
+    let fields = fields.ok_or_else(|| failed("fields is not an object"))?;
     let summary = fields.get("summary");
     let summary =
         summary.ok_or_else(|| Outcome::Skipped("the summary cannot be edited".to_owned()))?;
@@ -479,64 +483,64 @@ fn editmeta(site: &Site<'_>) -> CheckResult {
 fn transitions(site: &Site<'_>) -> CheckResult {
     let id = id_of(site.issue()?);
     let path = format!("issue/{id}/transitions?expand=transitions.fields");
-    let found: Value = done(site.client.get(&path))?;
+    let found: Value = succeeded(site.client.get(&path))?;
     let one = first(&found["transitions"], "transitions")?;
     has(one, &["/id", "/name", "/to/id", "/to/name", "/fields"])
 }
 
 fn priorities(site: &Site<'_>) -> CheckResult {
-    let found: Value = done(site.client.get("priority/search"))?;
+    let found: Value = succeeded(site.client.get("priority/search"))?;
     has(&found, &["/total", "/isLast"])?;
     has(first(&found["values"], "priorities")?, &["/id", "/name"])
 }
 
 fn link_types(site: &Site<'_>) -> CheckResult {
-    let found: Value = done(site.client.get("issueLinkType"))?;
+    let found: Value = succeeded(site.client.get("issueLinkType"))?;
     let one = first(&found["issueLinkTypes"], "types of links")?;
     has(one, &["/name", "/inward", "/outward"])
 }
 
 fn users(site: &Site<'_>) -> CheckResult {
-    let found: Value = done(site.client.get("users/search?maxResults=2"))?;
+    let found: Value = succeeded(site.client.get("users/search?maxResults=2"))?;
     has(first(&found, "users")?, &["/accountId", "/displayName"])
 }
 
 fn project_list(site: &Site<'_>) -> CheckResult {
-    let found: Value = done(site.client.get("project"))?;
+    let found: Value = succeeded(site.client.get("project"))?;
     has(first(&found, "projects")?, &["/id", "/key", "/name"])
 }
 
 fn offset_page(site: &Site<'_>) -> CheckResult {
     let body = json!({"jql": site.jql("updated ASC"), "fields": ["updated"], "maxResults": 1});
-    let found = done(site.search(&body))?;
+    let found = succeeded(site.search(&body))?;
     has(&found, &["/startAt", "/maxResults", "/total", "/issues"])?;
     updated(first(&found["issues"], "issues")?)?;
     Ok(())
 }
 
 /// Reads at most three pages of two issues.
-fn offset_walk(site: &Site<'_>) -> CheckResult {
+fn offset_pages(site: &Site<'_>) -> CheckResult {
     let mut seen: Vec<Value> = Vec::new();
     for _ in 0..3 {
         let body = json!({"jql": site.jql("key ASC"), "fields": ["id"], "maxResults": 2,
             "startAt": seen.len()});
-        let found = done(site.search(&body))?;
+        let found = succeeded(site.search(&body))?;
         let total = found["total"].as_u64().unwrap_or(0);
         for issue in found["issues"].as_array().into_iter().flatten() {
-            is(!seen.contains(&issue["id"]), "an issue came twice")?;
+            ensure(!seen.contains(&issue["id"]), "two pages have one issue")?;
             seen.push(issue["id"].clone());
         }
         if u64::try_from(seen.len()).unwrap_or(0) >= total {
             break;
         }
     }
-    is(!seen.is_empty(), "no issue came")
+    ensure(!seen.is_empty(), "the pages have no issue")
 }
 
 /// Creates an issue, and deletes it even if a check fails.
-fn life(site: &Site<'_>) -> CheckResult {
+fn created_and_deleted(site: &Site<'_>) -> CheckResult {
     let path = format!("issue/createmeta/{}/issuetypes", site.project);
-    let types: Value = done(site.client.get(&path))?;
+    let types: Value = succeeded(site.client.get(&path))?;
     let types = types["issueTypes"].as_array().into_iter().flatten();
     let kind = types
         .into_iter()
@@ -546,28 +550,29 @@ fn life(site: &Site<'_>) -> CheckResult {
     let fields = json!({"project": {"key": site.project}, "issuetype": {"id": kind["id"]},
         "summary": "A check of Weir; it deletes this issue"});
     let body = json!({"fields": fields, "properties": marker});
-    let new = done(site.client.write("POST", "issue", &body))?;
+    let new = succeeded(site.client.write("POST", "issue", &body))?;
     let id = id_of(&new).to_owned();
-    let lived = changed(site, &id, &marker);
-    let gone = site
+    let outcome = changed(site, &id, &marker);
+    let deleted = site
         .client
         .write("DELETE", &format!("issue/{id}"), &Value::Null);
-    lived?;
-    done(gone)?;
+    outcome?;
+    succeeded(deleted)?;
     refused(site.client.get(&format!("issue/{id}")), 404)
 }
 
+/// Changes a new issue, and finds it by a search.
 fn changed(site: &Site<'_>, id: &str, marker: &Value) -> CheckResult {
     let path = format!("issue/{id}");
     let body = json!({"fields": {"summary": "A check of Weir"},
         "update": {"labels": [{"add": "weir-check"}]}});
-    done(site.client.write("PUT", &path, &body))?;
-    let found: Value = done(site.client.get(&format!("{path}?fields=summary,labels")))?;
-    is(
+    succeeded(site.client.write("PUT", &path, &body))?;
+    let found: Value = succeeded(site.client.get(&format!("{path}?fields=summary,labels")))?;
+    ensure(
         found["fields"]["summary"] == "A check of Weir",
-        "the summary is another",
+        "the summary differs",
     )?;
-    is(
+    ensure(
         found["fields"]["labels"] == json!(["weir-check"]),
         "the label is missing",
     )?;
@@ -575,31 +580,31 @@ fn changed(site: &Site<'_>, id: &str, marker: &Value) -> CheckResult {
         {"type": "paragraph", "content": [{"type": "text", "text": "a comment"}]}]});
     let comments = format!("{path}/comment");
     let body = json!({"body": text, "properties": marker});
-    let comment = done(site.client.write("POST", &comments, &body))?;
+    let comment = succeeded(site.client.write("POST", &comments, &body))?;
     let comment = id_of(&comment).to_owned();
-    let read: Value = done(site.client.get(&format!("{comments}?expand=properties")))?;
+    let read: Value = succeeded(site.client.get(&format!("{comments}?expand=properties")))?;
     let found = first(&read["comments"], "comments")?;
-    is(
+    ensure(
         found["body"]["content"] == text["content"],
-        "the comment is another",
+        "the comment differs",
     )?;
-    is(
+    ensure(
         found["properties"][0]["key"] == MARKER,
-        "the comment lost its property",
+        "the comment has no property",
     )?;
-    done(
+    succeeded(
         site.client
             .write("DELETE", &format!("{comments}/{comment}"), &Value::Null),
     )?;
     // The index may lag, so the query selects this issue by its id.
-    let number: u64 = id.parse().map_err(|_| broken("the id is not a number"))?;
+    let number: u64 = id.parse().map_err(|_| failed("the id is not a number"))?;
     let jql = format!("project = \"{}\" AND id = {id}", site.project);
     let body = json!({"jql": jql, "fields": ["summary"], "properties": [MARKER],
         "reconcileIssues": [number]});
-    let found = done(site.search(&body))?;
+    let found = succeeded(site.search(&body))?;
     let found = first(&found["issues"], "issues")?;
-    is(id_of(found) == id, "the search answered another issue")?;
-    is(
+    ensure(id_of(found) == id, "the search found another issue")?;
+    ensure(
         found["properties"][MARKER]["id"] == "contract",
         "the search shows no property of the issue",
     )

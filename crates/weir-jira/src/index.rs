@@ -22,7 +22,7 @@ use crate::replica::{Location, Replica};
 use crate::time;
 
 /// Fields of an issue that are not used by lists or queries.
-const HEAVY: &[&str] = &["worklog", "issuelinks", "attachment", "subtasks", "watches"];
+const UNUSED_FIELDS: &[&str] = &["worklog", "issuelinks", "attachment", "subtasks", "watches"];
 
 /// The fields of an issue in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -70,7 +70,7 @@ pub struct Index {
     /// For each word, the numbers of its entries, ascending.
     words: BTreeMap<Box<str>, Vec<usize>>,
     /// Offset of the last record that was read, by topic.
-    marks: HashMap<String, u64>,
+    offsets: HashMap<String, u64>,
     overlay: Overlay,
     /// The account and its time zone.
     context: Context,
@@ -89,8 +89,8 @@ struct Entry {
 
 /// A refresh of an index; reads the new records.
 #[derive(Debug)]
-pub struct Reading {
-    marks: HashMap<String, u64>,
+pub struct Refresh {
+    offsets: HashMap<String, u64>,
     /// Issues with operations.
     pending: BTreeSet<String>,
     /// Issues that the replica does not have yet.
@@ -100,29 +100,29 @@ pub struct Reading {
 /// The result of a refresh.
 #[derive(Debug)]
 pub struct Update {
-    marks: HashMap<String, u64>,
+    offsets: HashMap<String, u64>,
     changed: BTreeSet<String>,
     issues: Vec<Value>,
     /// The outbox and the account, if they may have changed.
     outbox: Option<(Overlay, Context)>,
 }
 
-impl Reading {
+impl Refresh {
     /// Reads the new records of the replica.
     pub fn read(mut self, replica: &Replica) -> Result<Update> {
         let mut changed: BTreeSet<String> = BTreeSet::new();
         for (project, _) in replica.projects()? {
             for list in ["issues", "comments", "worklogs"] {
                 let topic = format!("{list}.{project}");
-                if let Some(before) = mark(&mut self.marks, replica, &topic)? {
+                if let Some(before) = record_offset(&mut self.offsets, replica, &topic)? {
                     collect(replica, &topic, before, &mut changed)?;
                 }
             }
         }
         // The account and the statuses are in `meta`.
-        let meta = mark(&mut self.marks, replica, "meta")?.is_some();
+        let meta = record_offset(&mut self.offsets, replica, "meta")?.is_some();
         let mut outbox = None;
-        if mark(&mut self.marks, replica, "outbox")?.is_some() || meta {
+        if record_offset(&mut self.offsets, replica, "outbox")?.is_some() || meta {
             let overlay = Overlay::load(replica)?;
             changed.append(&mut self.pending);
             changed.extend(overlay.issues().map(str::to_owned));
@@ -132,14 +132,14 @@ impl Reading {
         let mut issues = Vec::new();
         for id in &changed {
             if let Some(location) = replica.locate(id)?.filter(|_| !id.contains('+')) {
-                issues.extend(whole(replica, &location)?);
+                issues.extend(with_comments(replica, &location)?);
             } else {
                 let mut created = self.created.iter();
                 issues.extend(created.find(|issue| issue["id"] == id.as_str()).cloned());
             }
         }
         Ok(Update {
-            marks: self.marks,
+            offsets: self.offsets,
             changed,
             issues,
             outbox,
@@ -149,19 +149,23 @@ impl Reading {
 
 /// Records the last offset of a topic. Returns the previously recorded offset if the topic has
 /// grown.
-fn mark(marks: &mut HashMap<String, u64>, replica: &Replica, topic: &str) -> Result<Option<u64>> {
+fn record_offset(
+    offsets: &mut HashMap<String, u64>,
+    replica: &Replica,
+    topic: &str,
+) -> Result<Option<u64>> {
     let info = replica.topic(topic)?.try_info()?;
     let last = info.map_or(0, |info| info.last.0);
-    let before = marks.insert(topic.to_owned(), last).unwrap_or(0);
+    let before = offsets.insert(topic.to_owned(), last).unwrap_or(0);
     Ok((last > before).then_some(before))
 }
 
 /// A set of entries.
 #[derive(Clone, Debug)]
-struct Bits(Vec<u64>);
+struct EntrySet(Vec<u64>);
 
-impl Bits {
-    fn none(len: usize) -> Self {
+impl EntrySet {
+    fn empty(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])
     }
 
@@ -171,19 +175,19 @@ impl Bits {
         }
     }
 
-    fn keep(&mut self, other: &Self) {
+    fn intersect(&mut self, other: &Self) {
         for (word, mask) in self.0.iter_mut().zip(&other.0) {
             *word &= mask;
         }
     }
 
-    fn remove(&mut self, other: &Self) {
+    fn subtract(&mut self, other: &Self) {
         for (word, mask) in self.0.iter_mut().zip(&other.0) {
             *word &= !mask;
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    fn union(&mut self, other: &Self) {
         for (word, mask) in self.0.iter_mut().zip(&other.0) {
             *word |= mask;
         }
@@ -204,11 +208,11 @@ impl Index {
         let mut index = Self::default();
         for (project, _) in replica.projects()? {
             for list in ["issues", "comments", "worklogs"] {
-                mark(&mut index.marks, replica, &format!("{list}.{project}"))?;
+                record_offset(&mut index.offsets, replica, &format!("{list}.{project}"))?;
             }
         }
         for topic in ["projects", "meta", "outbox"] {
-            mark(&mut index.marks, replica, topic)?;
+            record_offset(&mut index.offsets, replica, topic)?;
         }
         index.overlay = Overlay::load(replica)?;
         index.context = offline::context(replica, 0)?;
@@ -232,14 +236,14 @@ impl Index {
 
     /// Reads the new records of the replica. Returns the number of issues that were reloaded.
     pub fn refresh(&mut self, replica: &Replica) -> Result<usize> {
-        Ok(self.apply(self.reading().read(replica)?))
+        Ok(self.apply(self.begin_refresh().read(replica)?))
     }
 
     /// Begins a refresh. It reads without the index, which can be queried meanwhile. Apply its
     /// update before the next refresh begins.
-    pub fn reading(&self) -> Reading {
-        Reading {
-            marks: self.marks.clone(),
+    pub fn begin_refresh(&self) -> Refresh {
+        Refresh {
+            offsets: self.offsets.clone(),
             pending: self.overlay.issues().map(str::to_owned).collect(),
             created: self.overlay.created(),
         }
@@ -247,7 +251,7 @@ impl Index {
 
     /// Applies the update of a refresh. Returns the number of issues that were reloaded.
     pub fn apply(&mut self, update: Update) -> usize {
-        self.marks = update.marks;
+        self.offsets = update.offsets;
         if let Some((overlay, context)) = update.outbox {
             (self.overlay, self.context) = (overlay, context);
         }
@@ -272,7 +276,7 @@ impl Index {
             self.overlay.apply(&mut issue);
         }
         let pending = self.overlay.pending(&id);
-        lighten(&mut issue);
+        strip(&mut issue);
         let number = self.entries.len();
         for word in words_of(&issue) {
             self.words
@@ -362,8 +366,8 @@ impl Index {
         self.entries.get(number)?.as_ref()
     }
 
-    fn all(&self) -> Bits {
-        let mut all = Bits::none(self.entries.len());
+    fn all(&self) -> EntrySet {
+        let mut all = EntrySet::empty(self.entries.len());
         for number in self.by_id.values() {
             all.insert(*number);
         }
@@ -383,7 +387,7 @@ impl Index {
         };
         let mut found = self.all();
         if let Some(condition) = &query.condition {
-            found = self.meet(condition, &found, &context);
+            found = self.select_entries(condition, &found, &context);
         }
         if query.order.is_empty() {
             return Ok(self.newest(&found, limit));
@@ -407,12 +411,12 @@ impl Index {
             .filter(|part| !part.is_empty());
         let mut found = self.all();
         for part in parts {
-            found.keep(&self.with_word(&part.to_lowercase(), true));
+            found.intersect(&self.with_word(&part.to_lowercase(), true));
         }
         self.newest(&found, limit)
     }
 
-    fn newest(&self, found: &Bits, limit: usize) -> Vec<&Row> {
+    fn newest(&self, found: &EntrySet, limit: usize) -> Vec<&Row> {
         let mut entries: Vec<&Entry> = found
             .iter()
             .filter_map(|number| self.entry(number))
@@ -429,8 +433,8 @@ impl Index {
     }
 
     /// The entries that contain a word, or with `prefix`, a word with this prefix.
-    fn with_word(&self, word: &str, prefix: bool) -> Bits {
-        let mut found = Bits::none(self.entries.len());
+    fn with_word(&self, word: &str, prefix: bool) -> EntrySet {
+        let mut found = EntrySet::empty(self.entries.len());
         let mut take = |numbers: &[usize]| numbers.iter().for_each(|number| found.insert(*number));
         if prefix {
             let from = self
@@ -446,21 +450,26 @@ impl Index {
     }
 
     /// The entries in `within` that satisfy a condition.
-    fn meet(&self, condition: &Condition, within: &Bits, context: &Context) -> Bits {
+    fn select_entries(
+        &self,
+        condition: &Condition,
+        within: &EntrySet,
+        context: &Context,
+    ) -> EntrySet {
         match condition {
             Condition::And(parts) => parts.iter().fold(within.clone(), |found, part| {
-                self.meet(part, &found, context)
+                self.select_entries(part, &found, context)
             }),
             Condition::Or(parts) => {
-                let mut found = Bits::none(self.entries.len());
+                let mut found = EntrySet::empty(self.entries.len());
                 for part in parts {
-                    found.add(&self.meet(part, within, context));
+                    found.union(&self.select_entries(part, within, context));
                 }
                 found
             }
             Condition::Not(part) => {
                 let mut found = within.clone();
-                found.remove(&self.meet(part, within, context));
+                found.subtract(&self.select_entries(part, within, context));
                 found
             }
             Condition::Compare {
@@ -468,11 +477,11 @@ impl Index {
                 operator: Operator::Contains,
                 values,
             } if field == "text" => {
-                let mut found = Bits::none(self.entries.len());
+                let mut found = EntrySet::empty(self.entries.len());
                 for value in values {
-                    found.add(&self.with_text(value));
+                    found.union(&self.with_text(value));
                 }
-                found.keep(within);
+                found.intersect(within);
                 found
             }
             other => {
@@ -480,7 +489,7 @@ impl Index {
                     condition: Some(other.clone()),
                     order: Vec::new(),
                 };
-                let mut found = Bits::none(self.entries.len());
+                let mut found = EntrySet::empty(self.entries.len());
                 for number in within.iter() {
                     let entry = self.entry(number);
                     if entry.is_some_and(|entry| jql::matches(&query, &entry.issue, context)) {
@@ -493,9 +502,9 @@ impl Index {
     }
 
     /// The entries whose text contains a value of `text ~ …`.
-    fn with_text(&self, value: &Operand) -> Bits {
+    fn with_text(&self, value: &Operand) -> EntrySet {
         let Operand::Text(wanted) = value else {
-            return Bits::none(self.entries.len());
+            return EntrySet::empty(self.entries.len());
         };
         let wanted = wanted.to_lowercase();
         let parts = wanted.split(|c: char| !c.is_alphanumeric() && c != '*');
@@ -503,8 +512,8 @@ impl Index {
         for part in parts.filter(|part| !part.is_empty()) {
             match part.strip_suffix('*') {
                 Some("") => {}
-                Some(prefix) => found.keep(&self.with_word(prefix, true)),
-                None => found.keep(&self.with_word(part, false)),
+                Some(prefix) => found.intersect(&self.with_word(prefix, true)),
+                None => found.intersect(&self.with_word(part, false)),
             }
         }
         found
@@ -533,7 +542,7 @@ fn collect(replica: &Replica, topic: &str, after: u64, into: &mut BTreeSet<Strin
     Ok(())
 }
 
-fn whole(replica: &Replica, location: &Location) -> Result<Option<Value>> {
+fn with_comments(replica: &Replica, location: &Location) -> Result<Option<Value>> {
     let topic = format!("issues.{}", location.project);
     let Some(mut issue) = replica.read::<Value>(&topic, &location.id)? else {
         return Ok(None);
@@ -543,7 +552,7 @@ fn whole(replica: &Replica, location: &Location) -> Result<Option<Value>> {
 }
 
 /// Replaces rich text with plain text, and removes fields that no query uses.
-fn lighten(issue: &mut Value) {
+fn strip(issue: &mut Value) {
     let fields = &mut issue["fields"];
     fields["description"] = jql::plain_text(&fields["description"]).into();
     let comments = fields["comment"]["comments"]
@@ -555,7 +564,7 @@ fn lighten(issue: &mut Value) {
         .collect();
     fields["comment"] = json!({"comments": comments});
     if let Some(fields) = fields.as_object_mut() {
-        fields.retain(|name, _| !HEAVY.contains(&name.as_str()));
+        fields.retain(|name, _| !UNUSED_FIELDS.contains(&name.as_str()));
     }
     if let Some(issue) = issue.as_object_mut() {
         issue.remove("pending");

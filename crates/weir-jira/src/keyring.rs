@@ -19,7 +19,7 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 
 fn failed(what: &str) -> JiraError {
     JiraError::Settings(format!(
-        "{what}; log in again, and keep the token in a file that only you may read"
+        "{what}; log in again, and store the token in a file that only you may read"
     ))
 }
 
@@ -36,7 +36,7 @@ fn start(command: &mut Command) -> Result<Child> {
         .spawn();
     child.map_err(|error| {
         failed(&format!(
-            "cannot start {PROGRAM}, which keeps tokens in the keyring (Debian: libsecret-tools): {error}"
+            "cannot start {PROGRAM}, which stores tokens in the keyring (Debian: libsecret-tools): {error}"
         ))
     })
 }
@@ -56,8 +56,8 @@ fn end(mut child: Child) -> Result<Option<String>> {
         return Err(failed("the keyring did not answer within two minutes"));
     };
     let status = child.wait();
-    let fine = status.is_ok_and(|status| status.success());
-    Ok(text.filter(|_| fine))
+    let succeeded = status.is_ok_and(|status| status.success());
+    Ok(text.filter(|_| succeeded))
 }
 
 /// Stores the token of an account at a site.
@@ -75,7 +75,7 @@ pub(crate) fn keep(site: &str, email: &str, token: &str) -> Result<()> {
     let ended = end(child)?;
     match (sent, ended) {
         (Some(Ok(())), Some(_)) => Ok(()),
-        _ => Err(failed("the keyring did not take the token")),
+        _ => Err(failed("the keyring did not store the token")),
     }
 }
 

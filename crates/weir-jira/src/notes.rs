@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use crate::error::{JiraError, Result};
-use crate::wire::{self, Delivery, Listening, Request, Response, Stream};
+use crate::wire::{self, Delivery, Listener, Request, Response, Stream};
 
 /// The default port of `weir notes-sim`.
 pub const NOTES_PORT: u16 = 1937;
@@ -53,8 +53,8 @@ impl Default for NotesOptions {
 /// A running server of notes. Dropping it ends the server.
 #[derive(Debug)]
 pub struct NotesServer {
-    fast: Listening,
-    slow: Listening,
+    fast: Listener,
+    slow: Listener,
 }
 
 impl NotesServer {
@@ -68,13 +68,13 @@ impl NotesServer {
         let notes = Arc::new(Mutex::new(notes));
         let keep_alive = options.keep_alive;
         let own = Arc::clone(&notes);
-        let fast = Listening::start(options.port, "notes-sim", move |stream, ends| {
+        let fast = Listener::start(options.port, "notes-sim", move |stream, ends| {
             handle_connection(stream, &own, ends, Duration::ZERO, keep_alive)
         })?;
         let (connect, think) = (options.connect_latency, options.think);
         let port = options.port.checked_add(1).unwrap_or(0);
         let port = if options.port == 0 { 0 } else { port };
-        let slow = Listening::start(port, "notes-sim-slow", move |stream, ends| {
+        let slow = Listener::start(port, "notes-sim-slow", move |stream, ends| {
             std::thread::sleep(connect);
             handle_connection(stream, &notes, ends, think, keep_alive)
         })?;

@@ -21,7 +21,7 @@ use crate::op::{self, Action, FieldEdit, Op, SetEdit, State, Work};
 use crate::overlay::{self, Overlay};
 use crate::replica::{Change, Replica};
 use crate::time;
-use crate::values::{self, Reading};
+use crate::values::{self, ParsedValue};
 
 /// Topic of the outbox.
 const TOPIC: &str = "outbox";
@@ -233,9 +233,9 @@ impl<'a> Outbox<'a> {
         for (name, text) in assignments {
             let info = meta::field(&known, name)?;
             let before = &base.issue["fields"][info.id.as_str()];
-            match values::read(self.replica, info, text, before)? {
-                Reading::Value(mine) if op::same(before, &mine) => {}
-                Reading::Value(mine) => {
+            match values::parse(self.replica, info, text, before)? {
+                ParsedValue::Single(mine) if op::same(before, &mine) => {}
+                ParsedValue::Single(mine) => {
                     let current = &target.issue["fields"][info.id.as_str()];
                     let edit = FieldEdit {
                         base: before.clone(),
@@ -245,8 +245,8 @@ impl<'a> Outbox<'a> {
                     };
                     fields.insert(info.id.clone(), edit);
                 }
-                Reading::Set(edit) if edit.is_empty() => {}
-                Reading::Set(edit) => {
+                ParsedValue::Set(edit) if edit.is_empty() => {}
+                ParsedValue::Set(edit) => {
                     sets.insert(info.id.clone(), edit);
                 }
             }
@@ -322,8 +322,8 @@ impl<'a> Outbox<'a> {
         for (name, text) in assignments {
             let info = meta::field(known, name)?;
             let held = &current[info.id.as_str()];
-            let reading = values::read(self.replica, info, text, held)?;
-            fields.insert(info.id.clone(), plain_value(reading, held));
+            let parsed = values::parse(self.replica, info, text, held)?;
+            fields.insert(info.id.clone(), plain_value(parsed, held));
         }
         Ok(fields)
     }
@@ -654,7 +654,7 @@ impl<'a> Outbox<'a> {
         for _ in 0..RACES_MAX {
             let (number, counter) = self.next_number()?;
             let Action::Create { project, .. } = &action else {
-                unreachable!("made above")
+                unreachable!("created above")
             };
             let key = format!("{project}+{number}");
             if let Some(op) = self.append(number, counter, &key, &key, &action)? {
@@ -914,18 +914,18 @@ impl<'a> Outbox<'a> {
         }
         let issue = self.show(&op.issue)?;
         let known = meta::fields_of(self.replica, &issue)?;
-        match values::read(self.replica, meta::field(&known, field)?, text, &theirs)? {
-            Reading::Value(value) => Ok(value),
-            Reading::Set(_) => Err(JiraError::Change("lists have no conflicts".to_owned())),
+        match values::parse(self.replica, meta::field(&known, field)?, text, &theirs)? {
+            ParsedValue::Single(value) => Ok(value),
+            ParsedValue::Set(_) => Err(JiraError::Change("lists have no conflicts".to_owned())),
         }
     }
 }
 
 /// The value of a field that was `held` before; a list is complete.
-fn plain_value(reading: Reading, held: &Value) -> Value {
-    match reading {
-        Reading::Value(value) => value,
-        Reading::Set(edit) => {
+fn plain_value(parsed: ParsedValue, held: &Value) -> Value {
+    match parsed {
+        ParsedValue::Single(value) => value,
+        ParsedValue::Set(edit) => {
             let mut list = held.clone();
             overlay::apply_set(&mut list, &edit);
             list
@@ -1061,7 +1061,7 @@ pub(crate) fn read(replica: &Replica, number: u64) -> Result<Option<(Op, u64)>> 
     let Some(found) = replica.get(TOPIC, &Op::record_key(number))? else {
         return Ok(None);
     };
-    let op = overlay::named(replica, serde_json::from_slice(&found.bytes)?)?;
+    let op = overlay::with_ids(replica, serde_json::from_slice(&found.bytes)?)?;
     Ok(Some((op, found.offset)))
 }
 

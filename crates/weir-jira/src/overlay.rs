@@ -24,12 +24,12 @@ pub struct Overlay {
 /// The operations in the outbox of a replica, in the order of their creation.
 pub fn ops(replica: &Replica) -> Result<Vec<Op>> {
     let found = replica.values("outbox", "op.")?.into_iter();
-    let found = found.map(|(_, value)| named(replica, serde_json::from_value(value)?));
+    let found = found.map(|(_, value)| with_ids(replica, serde_json::from_value(value)?));
     found.collect()
 }
 
 /// An operation with its temporary keys replaced by ids, for issues that the site has created.
-pub(crate) fn named(replica: &Replica, mut op: Op) -> Result<Op> {
+pub(crate) fn with_ids(replica: &Replica, mut op: Op) -> Result<Op> {
     for name in op.names_mut() {
         if name.contains('+')
             && let Some(location) = replica.locate(name)?
@@ -132,10 +132,10 @@ impl Overlay {
         let creates = self.ops.values().flatten();
         let creates = creates.filter(|op| matches!(op.action, Action::Create { .. }));
         let creates = creates.filter(|op| !self.replicated.contains(&op.number));
-        creates.map(|op| self.fresh(op)).collect()
+        creates.map(|op| self.created_issue(op)).collect()
     }
 
-    fn fresh(&self, create: &Op) -> Value {
+    fn created_issue(&self, create: &Op) -> Value {
         let at = time::format(create.created_ms);
         let mut fields = json!({
             "summary": "", "description": null, "labels": [], "assignee": null, "priority": null,
@@ -257,7 +257,7 @@ fn items<'v>(part: &'v mut Value, list: &str) -> &'v mut Vec<Value> {
     }
     match &mut part[list] {
         Value::Array(items) => items,
-        _ => unreachable!("made above"),
+        _ => unreachable!("created above"),
     }
 }
 

@@ -173,10 +173,10 @@ struct Pull<'a> {
 }
 
 /// The result of a query for changes.
-enum Round {
-    Whole,
+enum ReadResult {
+    Complete,
     /// The server returned inconsistent pages.
-    Broken(&'static str),
+    Inconsistent(&'static str),
 }
 
 impl<'a> Pull<'a> {
@@ -204,9 +204,9 @@ impl<'a> Pull<'a> {
             // A first pull can take days: the feeds of worklogs begin before it.
             let begin = self.options.now_ms - DAY_MS;
             self.cursor.worklogs_ms.get_or_insert(begin);
-            self.newest()?;
+            self.store_newest()?;
         }
-        self.follow()?;
+        self.read_changes()?;
         self.read_back()?;
         if census || self.options.census {
             if !(reference || loaded) {
@@ -225,7 +225,7 @@ impl<'a> Pull<'a> {
     }
 
     /// The projects of this pull that are visible to the account: ids and keys.
-    fn wanted(&self) -> Result<BTreeMap<String, String>> {
+    fn selected_projects(&self) -> Result<BTreeMap<String, String>> {
         let wanted = &self.options.projects;
         let all = self.replica.projects()?.into_iter();
         let all = all.filter(|(_, value)| value["visible"] == true);
@@ -238,12 +238,12 @@ impl<'a> Pull<'a> {
     /// the list of projects was read, which happens if a wanted project is unknown. `fresh`: the
     /// list was just read.
     fn new_projects(&mut self, fresh: bool) -> Result<bool> {
-        let mut wanted = self.wanted()?;
+        let mut wanted = self.selected_projects()?;
         let known: BTreeSet<&String> = wanted.values().collect();
         let reads = !fresh && self.options.projects.iter().any(|key| !known.contains(key));
         if reads {
             self.projects()?;
-            wanted = self.wanted()?;
+            wanted = self.selected_projects()?;
         }
         let before = self.cursor.projects.clone();
         if self.cursor.watermark_ms.is_none() {
@@ -254,9 +254,9 @@ impl<'a> Pull<'a> {
             for (id, key) in wanted {
                 if !self.cursor.projects.contains(&id) {
                     self.whole_project = Some(key);
-                    let followed = self.follow();
+                    let result = self.read_changes();
                     self.whole_project = None;
-                    followed?;
+                    result?;
                     self.cursor.projects.insert(id);
                     self.save()?;
                 }
@@ -269,9 +269,9 @@ impl<'a> Pull<'a> {
     }
 
     /// Reads changes; restarts if the server returns inconsistent pages.
-    fn follow(&mut self) -> Result<()> {
+    fn read_changes(&mut self) -> Result<()> {
         let (mut restarts, mut reached) = (0, self.cursor.watermark_ms);
-        while let Round::Broken(what) = self.changes()? {
+        while let ReadResult::Inconsistent(what) = self.read_changes_once()? {
             self.report.restarted += 1;
             restarts = if self.cursor.watermark_ms > reached {
                 0
@@ -330,7 +330,11 @@ impl<'a> Pull<'a> {
     /// Reads the data that edits need: people, types of links and fields of projects.
     fn fetch_edit_metadata(&mut self) -> Result<()> {
         self.report.writes += meta::fetch_site(self.client, self.replica)?;
-        for project in self.wanted()?.into_keys().take(FIELDS_OF_PROJECTS_MAX) {
+        for project in self
+            .selected_projects()?
+            .into_keys()
+            .take(FIELDS_OF_PROJECTS_MAX)
+        {
             self.report.writes += meta::fetch_project(self.client, self.replica, &project)?;
         }
         Ok(())
@@ -447,7 +451,7 @@ impl<'a> Pull<'a> {
 
     /// Stores one page of the issues that changed last, so that lists show them during the first
     /// pull. The watermark does not move, because the pull will read these issues again.
-    fn newest(&mut self) -> Result<()> {
+    fn store_newest(&mut self) -> Result<()> {
         let jql = format!("{}updated >= 0 ORDER BY updated DESC", self.scope());
         let page = self.page(&jql, &["*all"], PAGE, None, &[])?;
         let rows = self.parsed(&page.issues);
@@ -489,7 +493,7 @@ impl<'a> Pull<'a> {
     /// meanwhile moves to the end, so the next page would skip one issue. Therefore each query
     /// begins again at the minute of the last row. A minute with more than one page is read by
     /// offset, until a pass over it finds nothing new.
-    fn changes_by_offset(&mut self) -> Result<Round> {
+    fn read_changes_by_offset(&mut self) -> Result<ReadResult> {
         let mut since = self.since();
         let (mut start, mut empty, mut fresh) = (None::<String>, 0, false);
         let mut seen: BTreeSet<(String, Option<i64>)> = BTreeSet::new();
@@ -507,7 +511,7 @@ impl<'a> Pull<'a> {
             let cut_short = none && page.total.is_some_and(|total| total > at.unwrap_or(0));
             if cut_short {
                 if empty > EMPTY_MAX {
-                    return Ok(Round::Broken("it sends only empty pages"));
+                    return Ok(ReadResult::Inconsistent("it sends only empty pages"));
                 }
                 continue;
             }
@@ -515,8 +519,8 @@ impl<'a> Pull<'a> {
             let minute = newest.map(|ms| ms.div_euclid(MINUTE_MS) * MINUTE_MS);
             match page.next {
                 // All rows are on one page, so no row can have moved.
-                None if start.is_none() => return Ok(Round::Whole),
-                None if !fresh => return Ok(Round::Whole),
+                None if start.is_none() => return Ok(ReadResult::Complete),
+                None if !fresh => return Ok(ReadResult::Complete),
                 Some(_) if start.is_none() && minute > Some(since) => {
                     since = minute.unwrap_or(since);
                     fresh = false;
@@ -525,13 +529,13 @@ impl<'a> Pull<'a> {
                 None => (start, fresh) = (None, false),
             }
         }
-        Ok(Round::Broken("its pages do not end"))
+        Ok(ReadResult::Inconsistent("its pages do not end"))
     }
 
     /// Reads the changes since the watermark, the oldest first.
-    fn changes(&mut self) -> Result<Round> {
+    fn read_changes_once(&mut self) -> Result<ReadResult> {
         if !self.is_cloud() {
-            return self.changes_by_offset();
+            return self.read_changes_by_offset();
         }
         let jql = self.changes_since(self.since());
         let waiting: BTreeSet<String> = self
@@ -547,7 +551,7 @@ impl<'a> Pull<'a> {
             let page = match self.page(&jql, &["*all"], PAGE, token.as_deref(), &current) {
                 // The token is no longer valid: restart at the watermark.
                 Err(JiraError::Status { status: 400, .. }) if token.is_some() => {
-                    return Ok(Round::Broken("a page token is refused"));
+                    return Ok(ReadResult::Inconsistent("a page token is refused"));
                 }
                 page => page?,
             };
@@ -561,18 +565,18 @@ impl<'a> Pull<'a> {
                         let left: BTreeSet<&String> = waiting.difference(&seen).collect();
                         self.report.writes += self.replica.store("cursors", "reconcile", &left)?;
                     }
-                    return Ok(Round::Whole);
+                    return Ok(ReadResult::Complete);
                 }
                 Some(next) if !tokens.insert(next.clone()) => {
-                    return Ok(Round::Broken("it repeats a page token"));
+                    return Ok(ReadResult::Inconsistent("it repeats a page token"));
                 }
                 Some(_) if empty > EMPTY_MAX => {
-                    return Ok(Round::Broken("it sends only empty pages"));
+                    return Ok(ReadResult::Inconsistent("it sends only empty pages"));
                 }
                 Some(next) => token = Some(next),
             }
         }
-        Ok(Round::Broken("its pages do not end"))
+        Ok(ReadResult::Inconsistent("its pages do not end"))
     }
 
     fn page(
@@ -611,7 +615,7 @@ impl<'a> Pull<'a> {
         let issue = match found {
             Err(JiraError::Status { status: 404, .. }) => {
                 if let Some(location) = self.replica.locate(id)? {
-                    self.forget(&location.project, id, true)?;
+                    self.remove_issue(&location.project, id, true)?;
                 }
                 return Ok(None);
             }
@@ -714,7 +718,7 @@ impl<'a> Pull<'a> {
         self.write("aliases", &aliases)?;
         for (project, id) in moved {
             self.report.moved += 1;
-            self.forget(&project, &id, false)?;
+            self.remove_issue(&project, &id, false)?;
         }
         self.report.stored += count;
         Ok(count)
@@ -929,8 +933,8 @@ impl<'a> Pull<'a> {
     /// Compares the ids of each project with those of the replica.
     fn census(&mut self) -> Result<()> {
         let mut unconfirmed = None;
-        for (project, key) in self.wanted()? {
-            match self.count_project(&project, &key) {
+        for (project, key) in self.selected_projects()? {
+            match self.compare_project(&project, &key) {
                 Err(error @ JiraError::TooManyGone { .. }) => {
                     unconfirmed.get_or_insert(error);
                 }
@@ -950,15 +954,15 @@ impl<'a> Pull<'a> {
                 continue;
             }
             for id in self.replica.keys(&format!("issues.{project}"), "")? {
-                self.forget(&project, &id, true)?;
+                self.remove_issue(&project, &id, true)?;
                 self.report.gone += 1;
             }
         }
         Ok(())
     }
 
-    fn count_project(&mut self, project: &str, key: &str) -> Result<()> {
-        let there = self.sweep(key)?;
+    fn compare_project(&mut self, project: &str, key: &str) -> Result<()> {
+        let there = self.list_issues(key)?;
         let topic = format!("issues.{project}");
         let known: BTreeSet<String> = self.replica.keys(&topic, "")?.into_iter().collect();
         let mut missed = Vec::new();
@@ -969,7 +973,7 @@ impl<'a> Pull<'a> {
             }
         }
         for ids in missed.chunks(BULK) {
-            let page = self.bulk(ids)?;
+            let page = self.fetch_issues(ids)?;
             let rows = self.parsed(&page.issues);
             self.report.repaired += self.store_changed(&rows)?;
         }
@@ -979,7 +983,7 @@ impl<'a> Pull<'a> {
             .collect();
         let mut gone = Vec::new();
         for ids in absent.chunks(BULK) {
-            let page = self.bulk(ids)?;
+            let page = self.fetch_issues(ids)?;
             let rows = self.parsed(&page.issues);
             self.store_changed(&rows)?;
             let found: BTreeSet<String> =
@@ -988,7 +992,7 @@ impl<'a> Pull<'a> {
                 // An interrupted pull stored it in another project, and left it here.
                 let location = self.replica.locate(id)?;
                 if location.is_some_and(|location| location.project != project) {
-                    self.forget(project, id, false)?;
+                    self.remove_issue(project, id, false)?;
                 }
             }
             for id in ids.iter().filter(|id| !found.contains(*id)) {
@@ -1014,7 +1018,7 @@ impl<'a> Pull<'a> {
             });
         }
         for id in gone {
-            self.forget(project, &id, true)?;
+            self.remove_issue(project, &id, true)?;
             self.report.gone += 1;
         }
         Ok(())
@@ -1022,9 +1026,9 @@ impl<'a> Pull<'a> {
 
     /// Ids and times of change of the issues of a project. Queries continue after the greatest id
     /// until a page is empty, which detects a server that stops early.
-    fn sweep(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
+    fn list_issues(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
         if !self.is_cloud() {
-            return self.sweep_by_offset(key);
+            return self.list_issues_by_offset(key);
         }
         let mut there = BTreeMap::new();
         let mut last = 0_u64;
@@ -1056,9 +1060,9 @@ impl<'a> Pull<'a> {
         Err(JiraError::Paging("its pages do not end"))
     }
 
-    /// As `sweep` at Data Center, where ids cannot be compared. A deletion meanwhile can hide an
+    /// As `list_issues` at Data Center, where ids cannot be compared. A deletion meanwhile can hide an
     /// issue from the pages; the census then requests that issue separately.
-    fn sweep_by_offset(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
+    fn list_issues_by_offset(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
         let project = crate::offline::quoted(key);
         let jql = format!("project = {project} ORDER BY key ASC");
         let mut there = BTreeMap::new();
@@ -1076,7 +1080,7 @@ impl<'a> Pull<'a> {
         Err(JiraError::Paging("its pages do not end"))
     }
 
-    fn bulk(&self, ids: &[String]) -> Result<Page> {
+    fn fetch_issues(&self, ids: &[String]) -> Result<Page> {
         if !self.is_cloud() {
             let jql = format!("id in ({})", ids.join(", "));
             return self.page(&jql, &["*all"], BULK, None, &[]);
@@ -1087,7 +1091,7 @@ impl<'a> Pull<'a> {
 
     /// Removes an issue from a project, and with `names` also its keys. The records remain in the
     /// history of the topics.
-    fn forget(&mut self, project: &str, id: &str, names: bool) -> Result<()> {
+    fn remove_issue(&mut self, project: &str, id: &str, names: bool) -> Result<()> {
         let topic = format!("issues.{project}");
         let stored: Option<Value> = self.replica.read(&topic, id)?;
         for list in ["comments", "worklogs"] {

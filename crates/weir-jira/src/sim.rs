@@ -25,7 +25,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::{Map, Value, json};
 
 use crate::time;
-use crate::wire::{self, Listening, Request, Response, Stream};
+use crate::wire::{self, Listener, Request, Response, Stream};
 use account::Account;
 pub use faults::FAULTS;
 use faults::Rule;
@@ -138,7 +138,7 @@ impl Default for SimOptions {
 /// A running simulator. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Simulator {
-    listening: Listening,
+    listening: Listener,
     shared: Arc<Shared>,
     tls: bool,
 }
@@ -212,7 +212,7 @@ impl Simulator {
             state: Mutex::new(state),
         });
         let answering = Arc::clone(&shared);
-        let listening = Listening::start(port, "jira-sim", move |socket, ends| {
+        let listening = Listener::start(port, "jira-sim", move |socket, ends| {
             handle_connection(Stream::new(socket, tls.as_ref())?, &answering, ends)
         })?;
         Ok(Self {

@@ -15,14 +15,14 @@ const LINE_CHARS_MAX: usize = 255;
 /// Limit on the characters of rich text.
 const RICH_CHARS_MAX: usize = 32_767;
 
-/// The parsed form of an assignment.
+/// The value that the text of an assignment means.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Reading {
-    Value(Value),
+pub(crate) enum ParsedValue {
+    Single(Value),
     Set(SetEdit),
 }
 
-fn wrong(info: &FieldInfo, what: impl Into<String>) -> JiraError {
+fn field_error(info: &FieldInfo, what: impl Into<String>) -> JiraError {
     JiraError::Field {
         field: info.id.clone(),
         what: what.into(),
@@ -30,38 +30,38 @@ fn wrong(info: &FieldInfo, what: impl Into<String>) -> JiraError {
 }
 
 /// Parses `text` as a value of the field; `current` is the value before.
-pub(crate) fn read(
+pub(crate) fn parse(
     replica: &Replica,
     info: &FieldInfo,
     text: &str,
     current: &Value,
-) -> Result<Reading> {
-    read_again(replica, info, text, current, &SetEdit::default())
+) -> Result<ParsedValue> {
+    parse_corrected(replica, info, text, current, &SetEdit::default())
 }
 
-/// Parses the corrected text of a value. A list keeps the items of `held` whose names the text has:
-/// a name can have a comma, and two items can have one name.
-pub(crate) fn read_again(
+/// Parses the corrected text of a value. Items of `held` whose names are in the text of a list stay
+/// in it: a name can have a comma, and two items can have one name.
+pub(crate) fn parse_corrected(
     replica: &Replica,
     info: &FieldInfo,
     text: &str,
     current: &Value,
     held: &SetEdit,
-) -> Result<Reading> {
+) -> Result<ParsedValue> {
     if let FieldKind::List(item) = &info.kind {
-        let item = |name: &str| one(replica, info, item, name, &Value::Null);
-        return list(info, item, parts(text, held), current).map(Reading::Set);
+        let item = |name: &str| parse_one(replica, info, item, name, &Value::Null);
+        return parse_list(info, item, split_list(text, held), current).map(ParsedValue::Set);
     }
     if text.trim().is_empty() && info.kind != FieldKind::Rich {
         if info.required || info.id == "summary" {
-            return Err(wrong(info, "it cannot be empty"));
+            return Err(field_error(info, "it cannot be empty"));
         }
-        return Ok(Reading::Value(Value::Null));
+        return Ok(ParsedValue::Single(Value::Null));
     }
-    one(replica, info, &info.kind, text, current).map(Reading::Value)
+    parse_one(replica, info, &info.kind, text, current).map(ParsedValue::Single)
 }
 
-fn one(
+fn parse_one(
     replica: &Replica,
     info: &FieldInfo,
     kind: &FieldKind,
@@ -71,37 +71,38 @@ fn one(
     match kind {
         FieldKind::Text => {
             if text.contains('\n') || text.chars().count() > LINE_CHARS_MAX {
-                let what = format!("it is one line of at most {LINE_CHARS_MAX} characters");
-                return Err(wrong(info, what));
+                let what = format!("it must be one line of at most {LINE_CHARS_MAX} characters");
+                return Err(field_error(info, what));
             }
             if info.id == "labels" && text.contains(char::is_whitespace) {
-                return Err(wrong(info, format!("the label {text:?} has a space")));
+                return Err(field_error(info, format!("the label {text:?} has a space")));
             }
             Ok(text.into())
         }
-        FieldKind::Rich => rich(text, current).map_err(|what| wrong(info, what)),
+        FieldKind::Rich => rich(text, current).map_err(|what| field_error(info, what)),
         FieldKind::Number => {
             let number = text
                 .trim()
                 .parse::<f64>()
                 .ok()
                 .filter(|number| number.is_finite());
-            let number = number.ok_or_else(|| wrong(info, format!("{text:?} is not a number")))?;
+            let number =
+                number.ok_or_else(|| field_error(info, format!("{text:?} is not a number")))?;
             Ok(json!(number))
         }
         FieldKind::Date => {
             let valid = text.len() == 10 && time::parse_literal(text, &TimeZone::UTC).is_some();
-            let bad = || wrong(info, format!("{text:?} is not a date YYYY-MM-DD"));
+            let bad = || field_error(info, format!("{text:?} is not a date YYYY-MM-DD"));
             valid.then(|| text.into()).ok_or_else(bad)
         }
         FieldKind::Time => {
-            // A time without an offset is one of the account, as in a query.
+            // A time without an offset is in the time zone of the account, as in a query.
             let zone = meta::zone(replica)?;
             let ms = time::parse(text).or_else(|| time::parse_literal(text, &zone));
-            let ms = ms.ok_or_else(|| wrong(info, format!("{text:?} is not a time")))?;
+            let ms = ms.ok_or_else(|| field_error(info, format!("{text:?} is not a time")))?;
             Ok(time::format_in(ms, &zone).into())
         }
-        FieldKind::Person => person(replica, text).map_err(|what| wrong(info, what)),
+        FieldKind::Person => person(replica, text).map_err(|what| field_error(info, what)),
         FieldKind::Issue => {
             let key = text.trim().to_uppercase();
             let valid = key
@@ -109,12 +110,12 @@ fn one(
                 .is_some_and(|(project, number)| {
                     !project.is_empty() && number.parse::<u64>().is_ok()
                 });
-            let bad = || wrong(info, format!("{text:?} is not a key of an issue"));
+            let bad = || field_error(info, format!("{text:?} is not a key of an issue"));
             valid.then(|| json!({"key": key})).ok_or_else(bad)
         }
         FieldKind::Named | FieldKind::Choice => choice(info, kind, text),
         FieldKind::List(_) | FieldKind::Other => {
-            Err(wrong(info, "values of this kind cannot be edited"))
+            Err(field_error(info, "values of this kind cannot be edited"))
         }
     }
 }
@@ -154,7 +155,7 @@ fn choice(info: &FieldInfo, kind: &FieldKind, text: &str) -> Result<Value> {
                 "{text:?} is not possible; choose from {}",
                 info.allowed.join(", ")
             );
-            Err(wrong(info, what))
+            Err(field_error(info, what))
         }
     }
 }
@@ -177,7 +178,7 @@ pub(crate) fn person(replica: &Replica, text: &str) -> std::result::Result<Value
         let me = people.first();
         return me
             .map(|me| me.raw.clone())
-            .ok_or_else(|| "the site was never asked who you are".into());
+            .ok_or_else(|| "your account is unknown before the first pull".into());
     }
     let exact = people.iter().find(|person| person.account == text);
     let exact = exact.map(|person| person.raw.clone());
@@ -196,7 +197,7 @@ pub(crate) fn person(replica: &Replica, text: &str) -> std::result::Result<Value
         (Some(exact), _) => Ok(exact),
         (None, [one]) => Ok(one.raw.clone()),
         (None, []) => Err(format!(
-            "nobody known is called {text:?}; a pull reads the people of changed issues"
+            "no known person has the name {text:?}; a pull reads the list of people once a day"
         )),
         (None, several) => {
             let names: Vec<&str> = several.iter().map(|person| person.name.as_str()).collect();
@@ -208,9 +209,9 @@ pub(crate) fn person(replica: &Replica, text: &str) -> std::result::Result<Value
 /// A part of the text of a list: `+` or `-` or nothing, a name, and the held item that it names.
 type Part<'t> = (&'t str, &'t str, Option<Value>);
 
-/// Splits the text of a list at its commas, after the names of held items. Each held item is found
-/// once, and one with the sign of the part first.
-fn parts<'t>(text: &'t str, held: &SetEdit) -> Vec<Part<'t>> {
+/// Splits the text of a list at commas. A name of a held item is not split. Each held item is used
+/// once; among equal names, an item with the sign of the part comes first.
+fn split_list<'t>(text: &'t str, held: &SetEdit) -> Vec<Part<'t>> {
     let add = held.add.iter().map(|item| ("+", item));
     let remove = held.remove.iter().map(|item| ("-", item));
     let signed = add.chain(remove);
@@ -247,7 +248,7 @@ fn parts<'t>(text: &'t str, held: &SetEdit) -> Vec<Part<'t>> {
 }
 
 /// Parses a list: `a,b` replaces the whole list; `+a,-b` adds and removes. `item` parses a name.
-fn list(
+fn parse_list(
     info: &FieldInfo,
     item: impl Fn(&str) -> Result<Value>,
     parts: Vec<Part<'_>>,
@@ -261,7 +262,7 @@ fn list(
     for (sign, name, known) in parts {
         if steps && sign.is_empty() {
             let what = format!("{name:?} needs + or -, as the others have");
-            return Err(wrong(info, what));
+            return Err(field_error(info, what));
         }
         let item = known.map_or_else(|| item(name), Ok)?;
         match sign {

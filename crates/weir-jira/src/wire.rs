@@ -71,13 +71,13 @@ impl Write for Stream {
 
 /// A listener on 127.0.0.1 with a thread for each connection. Dropping it ends the listener.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct Listener {
     address: SocketAddr,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Listening {
+impl Listener {
     /// Listens on a port; 0 selects a free one. `handle_connection` is called for each connection,
     /// with a flag that is set when the listener ends.
     pub(crate) fn start(
@@ -127,7 +127,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for Listener {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::SeqCst);
         // Wakes the accept thread.

@@ -409,7 +409,7 @@ fn a_wrong_change_is_refused_before_it_is_queued() {
         (vec!["edit", "NO-1", "summary=x"], "no issue NO-1"),
         (vec!["delete", key], "--yes"),
         (vec!["resolve", "7", "mine"], "no operation 7"),
-        (vec!["assign", key, "Nobody"], "nobody known"),
+        (vec!["assign", key, "Nobody"], "no known person"),
     ] {
         let all: Vec<&str> = ["jira"].into_iter().chain(words).collect();
         let refused = place.words(&all);

@@ -8,7 +8,7 @@ use crate::error::{JiraError, Result};
 use crate::meta::{self, FieldInfo, FieldKind};
 use crate::op::{self, Action, Op, SetEdit, State};
 use crate::overlay::{self, Overlay};
-use crate::values::{self, Reading};
+use crate::values::{self, ParsedValue};
 
 /// A value of an operation that the user can correct.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -199,8 +199,8 @@ impl Outbox<'_> {
             add,
             ..SetEdit::default()
         };
-        let reading = values::read_again(self.replica, info, text, held, &items)?;
-        Ok(plain_value(reading, held))
+        let parsed = values::parse_corrected(self.replica, info, text, held, &items)?;
+        Ok(plain_value(parsed, held))
     }
 
     /// A text as the change of a list, in place of `held`. The list is `shown` after `held`.
@@ -223,9 +223,9 @@ impl Outbox<'_> {
         if text.trim().is_empty() {
             return Ok(SetEdit::default());
         }
-        match values::read_again(self.replica, info, text, &before, held)? {
-            Reading::Set(edit) => Ok(edit),
-            Reading::Value(_) => {
+        match values::parse_corrected(self.replica, info, text, &before, held)? {
+            ParsedValue::Set(edit) => Ok(edit),
+            ParsedValue::Single(_) => {
                 let text = format!("{field} is no longer a list: drop the change instead");
                 Err(JiraError::Change(text))
             }

@@ -15,7 +15,7 @@ fn broken(found: &[Finding]) -> Vec<&Finding> {
 }
 
 #[test]
-fn the_simulator_keeps_what_the_client_relies_on() {
+fn the_simulator_satisfies_every_expectation() {
     let world = World::new(small());
     let before = world.site();
     let found = contract::check(&world.client, None, false).unwrap();
@@ -52,10 +52,10 @@ fn equal_seeds_make_equal_sites() {
 }
 
 #[test]
-fn a_site_that_differs_is_noticed() {
+fn a_site_that_violates_an_expectation_is_reported() {
     // A fault, the requests with that fault, and the expectation that it violates.
     for (fault, method, path, expectation) in [
-        ("repeat-token", "POST", "search/jql", "tokens lead through"),
+        ("repeat-token", "POST", "search/jql", "pages by token"),
         ("stale", "POST", "search/jql", "a date in JQL"),
         ("gone", "GET", "issue/*/changelog", "the changelog"),
         ("garbage-json", "GET", "issueLinkType", "issueLinkType"),

@@ -104,7 +104,7 @@ fn what_a_field_cannot_be_is_refused_by_its_name() {
         ("points", "many", "is not a number"),
         ("labels", "+two words", "has a space"),
         ("labels", "+a,b", "needs + or -"),
-        ("assignee", "Nobody Known", "nobody known"),
+        ("assignee", "Nobody Known", "no known person"),
         ("assignee", "User", "not unique"),
         ("colour", "red", "no such field"),
     ] {
