@@ -1,10 +1,11 @@
 #!/bin/sh
 # Downloads and builds the peers of the lab into target/lab-peers:
 #
-#   install.sh [libraries] [brokers] [http] [json] [codec] [bindings] [emacs]     without a word: all of them
+#   install.sh [libraries] [brokers] [stores] [http] [json] [codec] [bindings] [emacs]     without a word: all
 #
 # libraries  parsers and SQLite, from Debian packages and crates.io; C, C++ and Rust
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
+# stores     the event stores UmaDB and S2, from crates.io; Rust
 # http       the HTTP servers of http-json and the load client; C, Rust, Go, and nginx of Debian
 # json       finding items in pages of JSON; Rust, built twice, and Go
 # codec      our codec from C, over the C library
@@ -84,6 +85,28 @@ brokers() {
     for kind in redis nats etcd kafka; do
         "$out/brokers" $kind </dev/null | tr '\t' '\n' | sed -n '5,$s/^/peers: /p'
     done
+}
+
+stores() {
+    need cargo "Rust of the version in rust-toolchain.toml"
+    packages g++ make cmake pkg-config protobuf-compiler
+    crate umadb 0.7.8 umadb
+    crate s2-lite 0.39.2 server
+}
+
+# Builds the program BINARY of a crate with the lock file of the crate, as users install it. A crate
+# that cannot be built is left out.
+crate() {
+    name=$1 version=$2 binary=$3
+    say "building $name $version; the first time takes minutes"
+    rm -f "$out/$name"
+    if cargo install --quiet --locked "$name@$version" --bin "$binary" --root "$out/crates/$name" \
+        --target-dir "$out/../lab-peers-build"; then
+        ln -s "crates/$name/bin/$binary" "$out/$name"
+        say "$name $version"
+    else
+        say "LEFT OUT: $name, because $name $version cannot be built here"
+    fi
 }
 
 # nginx from its Debian package. The package is unpacked and not installed, because its installation
@@ -294,7 +317,7 @@ emacs() {
     done
 }
 
-[ $# -gt 0 ] || set -- libraries brokers http json codec bindings emacs
+[ $# -gt 0 ] || set -- libraries brokers stores http json codec bindings emacs
 case $# in
 1) ;;
 *)
@@ -309,9 +332,9 @@ case $# in
     ;;
 esac
 case $1 in
-libraries | brokers | http | json | codec | bindings | emacs) "$1" ;;
+libraries | brokers | stores | http | json | codec | bindings | emacs) "$1" ;;
 *)
-    say "$1 is none of: libraries, brokers, http, json, codec, bindings, emacs" >&2
+    say "$1 is none of: libraries, brokers, stores, http, json, codec, bindings, emacs" >&2
     exit 2
     ;;
 esac

@@ -141,6 +141,8 @@ pub enum Peers {
     Libraries,
     /// Redis, NATS, etcd, Kafka.
     Brokers,
+    /// Event stores in Rust: UmaDB and S2.
+    Stores,
     /// HTTP servers and the client that loads them.
     Http,
     /// Programs that find items in pages of JSON.
@@ -159,6 +161,7 @@ impl Peers {
         match self {
             Peers::Libraries => "libraries",
             Peers::Brokers => "brokers",
+            Peers::Stores => "stores",
             Peers::Http => "http",
             Peers::Json => "json",
             Peers::Codec => "codec",

@@ -1,5 +1,5 @@
 // Command brokers is the contender of the lab for message brokers behind a socket: NATS
-// JetStream, Redis streams, etcd and Kafka, one kind in each process.
+// JetStream, Redis streams, etcd, Kafka, UmaDB and S2, one kind in each process.
 //
 // It implements the line protocol of docs/guide/lab.md on standard input and output. It
 // starts the real server as a child on a separate CPU, and loads it from the CPU to which
@@ -26,6 +26,8 @@ var kinds = map[string]func(peers string) broker{
 	"redis": newRedis,
 	"etcd":  newEtcd,
 	"kafka": newKafka,
+	"umadb": newUmadb,
+	"s2":    newS2,
 }
 
 // words are the name=value parameters of an input.
@@ -57,7 +59,8 @@ func init() {
 
 func main() {
 	if len(os.Args) < 2 || kinds[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: brokers nats|redis|etcd|kafka")
+		// The lab looks for the programs of a kind; only their directory matters here.
+		fmt.Fprintln(os.Stderr, "usage: brokers nats|redis|etcd|kafka|umadb|s2 [PROGRAM...]")
 		os.Exit(2)
 	}
 	// The clients allocate little; garbage collection must not affect their times.
