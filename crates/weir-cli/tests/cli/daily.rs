@@ -61,7 +61,7 @@ fn an_empty_key_is_no_key_and_is_refused() {
     let place = Place::new();
     for key in ["--key=", "--key-hex=", "--key64="] {
         let put = place.words(&["put", "t", "x", key]).code(2);
-        assert!(put.err.contains("not empty"), "{}", put.err);
+        assert!(put.err.contains("must not be empty"), "{}", put.err);
         place.words(&["delete", "t", key]).code(2);
     }
     let line = place

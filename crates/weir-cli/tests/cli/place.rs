@@ -29,7 +29,11 @@ fn flag_environment_context_and_file_win_in_this_order() {
     assert_eq!(at(&[], None), "file");
     place.run("context create here context").ok();
     let none = place.run("context use -").code(2);
-    assert!(none.err.contains("no context was in use"), "{}", none.err);
+    assert!(
+        none.err.contains("there is no previous context"),
+        "{}",
+        none.err
+    );
     place.run("context use here").ok();
     assert_eq!(at(&[], None), "context");
     assert_eq!(at(&[], Some("./variable")), "variable");

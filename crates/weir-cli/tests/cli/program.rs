@@ -759,7 +759,7 @@ fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
     let failed = place.run("program deploy plain text.wasm").code(3);
     assert!(!failed.err.contains("was not created"), "{}", failed.err);
     let shown = place.run("program show plain").code(4);
-    assert!(shown.err.contains("a plain one"), "{}", shown.err);
+    assert!(shown.err.contains("without a program"), "{}", shown.err);
     place.write("none.txt", "");
     place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
     let empty = place.run("program test balance.wasm none.txt").code(1);
