@@ -35,7 +35,7 @@ pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::R
     println!("-- the C interface");
     report_verdict(
         "names of the libraries",
-        match capi::names_alone(prefix) {
+        match capi::check_names(prefix) {
             Ok(()) => Verdict::Passed,
             Err(error) => Verdict::Failed(format!("{error:#}")),
         },
@@ -82,44 +82,44 @@ fn programs(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyh
             std::fs::create_dir_all(&stores)?;
             run.arg(stores);
         }
-        let done = finish(run.args(transcripts(set)?));
-        if let Ok(said) = &done {
-            print!("C, {link}: {}", String::from_utf8_lossy(said));
+        let result = finish(run.args(transcripts(set)?));
+        if let Ok(output) = &result {
+            print!("C, {link}: {}", String::from_utf8_lossy(output));
         }
-        report_verdict(&format!("{link}: transcripts of {set}"), verdict(&done));
+        report_verdict(&format!("{link}: transcripts of {set}"), verdict(&result));
     }
     report_verdict(
         &format!("{link}: transcripts of api, served"),
         served(place)?,
     );
     report_verdict(&format!("{link}: a leader is lost"), fails_over(place)?);
-    let done = finish(Command::new(place.join("misuse")).arg(place.join("misuse-store")));
-    report_verdict(&format!("{link}: misuse"), verdict(&done));
+    let result = finish(Command::new(place.join("misuse")).arg(place.join("misuse-store")));
+    report_verdict(&format!("{link}: misuse"), verdict(&result));
     codec(place, link, report_verdict)?;
-    let done = finish(Command::new(place.join("store")).arg(place.join("example-store")));
+    let result = finish(Command::new(place.join("store")).arg(place.join("example-store")));
     report_verdict(
         &format!("{link}: examples/store"),
-        says(&done, "3 4711 {\"state\":\"paid\"}"),
+        prints(&result, "3 4711 {\"state\":\"paid\"}"),
     );
-    let done = finish(Command::new(place.join("work_queue")).arg(place.join("example-queue")));
+    let result = finish(Command::new(place.join("work_queue")).arg(place.join("example-queue")));
     for line in ["job 3, delivery 2: failed", "dead letter: job 3"] {
         report_verdict(
             &format!("{link}: examples/work_queue, `{line}`"),
-            says(&done, line),
+            prints(&result, line),
         );
     }
-    let done = finish(&mut Command::new(place.join("query")));
+    let result = finish(&mut Command::new(place.join("query")));
     report_verdict(
         &format!("{link}: examples/query"),
-        says(&done, "5 pages were lent and came back, 0 are out"),
+        prints(&result, "5 pages were lent and came back, 0 are out"),
     );
     let folder = place.join("served");
     std::fs::create_dir_all(&folder)?;
     let server = Native::start(&wasm::weir()?, &folder)?;
-    let done = finish(Command::new(place.join("remote")).arg(&server.address));
+    let result = finish(Command::new(place.join("remote")).arg(&server.address));
     report_verdict(
         &format!("{link}: examples/remote"),
-        says(&done, "from \"c\""),
+        prints(&result, "from \"c\""),
     );
     Ok(())
 }
@@ -132,9 +132,9 @@ fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
     program.arg(&cluster.address);
     program.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut program = Running(program.spawn().context("cannot start failover")?);
-    let said = program.0.stdout.take().context("no output")?;
+    let output = program.0.stdout.take().context("no output")?;
     let mut answers = program.0.stdin.take().context("no input")?;
-    let killed = cluster.serve_requests(BufReader::new(said), &mut answers)?;
+    let killed = cluster.serve_requests(BufReader::new(output), &mut answers)?;
     let ended = program.ends_well(END_WITHIN)?;
     Ok(if ended == Some(true) && killed == 1 {
         Verdict::Passed
@@ -152,7 +152,7 @@ fn seed_of_commit() -> String {
         .args(["rev-parse", "HEAD"])
         .current_dir(tree::root())
         .output();
-    let commit = commit.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
+    let commit = commit.map(|result| String::from_utf8_lossy(&result.stdout).into_owned());
     let digits = commit.ok().and_then(|commit| {
         let digits = commit.get(..15)?;
         u64::from_str_radix(digits, 16).ok()
@@ -183,36 +183,39 @@ fn codec(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow:
         }
     }
     packets.sort();
-    let done = finish(Command::new(place.join("psyc_vectors")).arg(&folder));
+    let result = finish(Command::new(place.join("psyc_vectors")).arg(&folder));
     let all = format!("psyc vectors: {cases} cases, 0 wrong");
     println!("C, {link}: {all}");
-    report_verdict(&format!("{link}: vectors of the codec"), says(&done, &all));
+    report_verdict(
+        &format!("{link}: vectors of the codec"),
+        prints(&result, &all),
+    );
     let fuzz = || Command::new(place.join("psyc_fuzz"));
     let seed = seed_of_commit();
-    let done = finish(fuzz().args([FUZZED, &seed]))
+    let result = finish(fuzz().args([FUZZED, &seed]))
         .and_then(|_| finish(fuzz().args(["2000", &seed]).args(packets)));
     report_verdict(
         &format!("{link}: any bytes to all functions of the codec, seed {seed}"),
-        verdict(&done),
+        verdict(&result),
     );
-    let done = finish(Command::new(place.join("psyc_allocs")).args(["2000", &seed]));
+    let result = finish(Command::new(place.join("psyc_allocs")).args(["2000", &seed]));
     report_verdict(
         &format!("{link}: the codec allocates nothing, seed {seed}"),
-        verdict(&done),
+        verdict(&result),
     );
     let mut shell = Command::new("sh");
-    let asked = r#"printf ':_tag\t7\n\n_notice_set\n|\n|\n' | "$0""#;
-    let done = finish(shell.args(["-c", asked]).arg(place.join("psyc")));
+    let script = r#"printf ':_tag\t7\n\n_notice_set\n|\n|\n' | "$0""#;
+    let result = finish(shell.args(["-c", script]).arg(place.join("psyc")));
     report_verdict(
         &format!("{link}: examples/psyc"),
-        says(&done, ":_tag_relay\t7"),
+        prints(&result, ":_tag_relay\t7"),
     );
-    let done = finish(&mut Command::new(place.join("psyc_values")));
+    let result = finish(&mut Command::new(place.join("psyc_values")));
     let text = "text: psyc://lock.example/~heron has entered psyc://lock.example/@reed";
     for line in ["member two|part", text] {
         report_verdict(
             &format!("{link}: examples/psyc_values, `{line}`"),
-            says(&done, line),
+            prints(&result, line),
         );
     }
     Ok(())
@@ -234,9 +237,9 @@ fn served(place: &Path) -> anyhow::Result<Verdict> {
         let mut run = Command::new(place.join("transcripts"));
         match finish(run.args(["served", &server.address]).arg(&file)) {
             Err(why) => return Ok(Verdict::Failed(format!("{name}: {why}"))),
-            Ok(said) => {
-                let said = String::from_utf8_lossy(&said).into_owned();
-                let number = said
+            Ok(output) => {
+                let output = String::from_utf8_lossy(&output).into_owned();
+                let number = output
                     .rsplit(' ')
                     .next()
                     .and_then(|word| word.trim().parse().ok());
@@ -253,19 +256,19 @@ fn served(place: &Path) -> anyhow::Result<Verdict> {
 }
 
 /// Whether a program succeeded and printed this line.
-fn says(done: &Result<Vec<u8>, String>, line: &str) -> Verdict {
-    match done {
+fn prints(result: &Result<Vec<u8>, String>, line: &str) -> Verdict {
+    match result {
         Err(why) => Verdict::Failed(why.clone()),
-        Ok(said)
-            if String::from_utf8_lossy(said)
+        Ok(output)
+            if String::from_utf8_lossy(output)
                 .lines()
-                .any(|said| said == line) =>
+                .any(|output| output == line) =>
         {
             Verdict::Passed
         }
-        Ok(said) => {
-            let said = String::from_utf8_lossy(said).into_owned();
-            Verdict::Failed(format!("`{line}` is not in what it says: {said}"))
+        Ok(output) => {
+            let output = String::from_utf8_lossy(output).into_owned();
+            Verdict::Failed(format!("`{line}` is not in its output: {output}"))
         }
     }
 }
@@ -305,8 +308,8 @@ fn quick_start(prefix: &Path, place: &Path) -> anyhow::Result<Verdict> {
     shell.args(["-e", "-c", &commands.join("\n")]);
     shell.current_dir(place).env("PREFIX", prefix);
     Ok(match finish(&mut shell) {
-        Ok(said) if said == expected.as_bytes() => Verdict::Passed,
-        Ok(said) => Verdict::Failed(format!("it printed {}", String::from_utf8_lossy(&said))),
+        Ok(output) if output == expected.as_bytes() => Verdict::Passed,
+        Ok(output) => Verdict::Failed(format!("it printed {}", String::from_utf8_lossy(&output))),
         Err(why) => Verdict::Failed(why),
     })
 }

@@ -37,26 +37,26 @@ pub(crate) enum Profile {
 /// Runs `capi install --prefix P [--debug] [--shared]`.
 pub(crate) fn command(rest: &[&str]) -> anyhow::Result<()> {
     let mut prefix = None;
-    let (mut profile, mut both) = (Profile::Release, true);
+    let (mut profile, mut with_static) = (Profile::Release, true);
     let mut words = rest.iter();
     ensure!(words.next() == Some(&"install"), "expected `install`");
     while let Some(word) = words.next() {
         match *word {
             "--prefix" => prefix = words.next().map(PathBuf::from),
             "--debug" => profile = Profile::Dev,
-            "--shared" => both = false,
+            "--shared" => with_static = false,
             other => bail!("no option `{other}`"),
         }
     }
     let prefix = prefix.context("expected `--prefix DIRECTORY`")?;
-    install(&prefix, profile, both)?;
+    install(&prefix, profile, with_static)?;
     println!("installed in {}", prefix.display());
     Ok(())
 }
 
 /// Builds the library, and installs the library, its headers and `weir.pc` below a directory.
-pub(crate) fn install(prefix: &Path, profile: Profile, both: bool) -> anyhow::Result<()> {
-    let libraries = build(profile, both)?;
+pub(crate) fn install(prefix: &Path, profile: Profile, with_static: bool) -> anyhow::Result<()> {
+    let libraries = build(profile, with_static)?;
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
     std::fs::create_dir_all(&include)?;
     std::fs::create_dir_all(lib.join("pkgconfig"))?;
@@ -73,8 +73,8 @@ pub(crate) fn install(prefix: &Path, profile: Profile, both: bool) -> anyhow::Re
         drop(std::fs::remove_file(&link));
         std::os::unix::fs::symlink(FILE, link)?;
     }
-    if both {
-        cut(&find(&libraries, "a")?, &lib)?;
+    if with_static {
+        hide_names(&find(&libraries, "a")?, &lib)?;
     }
     std::fs::write(lib.join("pkgconfig/weir.pc"), pkg_config())?;
     Ok(())
@@ -90,8 +90,12 @@ fn pkg_config() -> String {
 }
 
 /// Builds the library with cargo. Returns its files.
-fn build(profile: Profile, both: bool) -> anyhow::Result<Vec<PathBuf>> {
-    let kinds = if both { "cdylib,staticlib" } else { "cdylib" };
+fn build(profile: Profile, with_static: bool) -> anyhow::Result<Vec<PathBuf>> {
+    let kinds = if with_static {
+        "cdylib,staticlib"
+    } else {
+        "cdylib"
+    };
     let mut command = cargo(&["rustc", "--locked", "--package", "weir-capi"]);
     command.args(["--lib", "--crate-type", kinds]);
     command.arg("--message-format=json-render-diagnostics");
@@ -124,7 +128,7 @@ fn find(files: &[PathBuf], extension: &str) -> anyhow::Result<PathBuf> {
     let found = files.iter().find(of);
     found
         .cloned()
-        .with_context(|| format!("cargo made no .{extension}"))
+        .with_context(|| format!("cargo built no .{extension}"))
 }
 
 /// The names that the headers declare.
@@ -137,7 +141,7 @@ pub(crate) fn names() -> anyhow::Result<BTreeSet<String>> {
         (declares && name.starts_with("weir_")).then(|| name.to_owned())
     };
     let names: BTreeSet<String> = header.lines().filter_map(name).collect();
-    ensure!(names.len() > 50, "{HEADER} declares next to nothing");
+    ensure!(names.len() > 50, "{HEADER} declares too few names");
     Ok(names)
 }
 
@@ -161,7 +165,7 @@ const SECTIONS: &str = "SECTIONS {
 /// Links the static library into one object in which all names except the public ones are local,
 /// and archives that object. So the library can be linked beside another one that contains equal
 /// crates.
-fn cut(archive: &Path, lib: &Path) -> anyhow::Result<()> {
+fn hide_names(archive: &Path, lib: &Path) -> anyhow::Result<()> {
     let names = names()?;
     let (object, list) = (lib.join("weir.o"), lib.join("weir.names"));
     let (parts, script) = (lib.join("weir.parts.o"), lib.join("weir.sections"));
@@ -216,7 +220,7 @@ fn defined(library: &Path, flags: &[&str]) -> anyhow::Result<BTreeSet<String>> {
 
 /// Checks that both libraries define exactly the names of the headers, and that the shared library
 /// has its soname.
-pub(crate) fn names_alone(prefix: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_names(prefix: &Path) -> anyhow::Result<()> {
     let names = names()?;
     let lib = prefix.join("lib");
     for (file, flags) in [
@@ -224,10 +228,10 @@ pub(crate) fn names_alone(prefix: &Path) -> anyhow::Result<()> {
         ("libweir.a", &["-g", "--defined-only"][..]),
     ] {
         let found = defined(&lib.join(file), flags)?;
-        let more: Vec<&String> = found.difference(&names).take(5).collect();
-        ensure!(more.is_empty(), "{file} defines {more:?} as well");
-        let less: Vec<&String> = names.difference(&found).collect();
-        ensure!(less.is_empty(), "{file} lacks {less:?}");
+        let extra: Vec<&String> = found.difference(&names).take(5).collect();
+        ensure!(extra.is_empty(), "{file} defines {extra:?} as well");
+        let missing: Vec<&String> = names.difference(&found).collect();
+        ensure!(missing.is_empty(), "{file} lacks {missing:?}");
     }
     let output = Command::new("objdump")
         .arg("-p")
@@ -239,7 +243,7 @@ pub(crate) fn names_alone(prefix: &Path) -> anyhow::Result<()> {
     let soname = soname.unwrap_or_default();
     ensure!(
         soname.ends_with(SONAME),
-        "the shared library calls itself `{}`",
+        "the soname of the shared library is `{}`",
         soname.trim()
     );
     Ok(())

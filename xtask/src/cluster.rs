@@ -71,8 +71,8 @@ impl Cluster {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let process = command.spawn().context("cannot start `weir cluster`")?;
         let mut process = Running(process);
-        let said = process.0.stdout.take().context("no output")?;
-        let notes = process.0.stderr.take().context("no notes")?;
+        let output = process.0.stdout.take().context("no output")?;
+        let notes = process.0.stderr.take().context("no standard error")?;
         let mut cluster = Self {
             address: String::new(),
             weir: weir.to_owned(),
@@ -81,7 +81,7 @@ impl Cluster {
             notes: BufReader::new(notes),
             process,
         };
-        for line in BufReader::new(said).lines() {
+        for line in BufReader::new(output).lines() {
             let line = line?;
             match line.split_whitespace().collect::<Vec<_>>()[..] {
                 ["node", node, "pid", process, ..] => {
@@ -133,10 +133,10 @@ impl Cluster {
             status.args(["cluster", "status", "-o", "jsonl"]);
             status.args(["--columns", "node,role", "--at", &self.address]);
             // It fails if a node does not answer, but lists all of them.
-            let said = status
+            let output = status
                 .output()
                 .context("cannot start `weir cluster status`")?;
-            for line in String::from_utf8(said.stdout)?.lines() {
+            for line in String::from_utf8(output.stdout)?.lines() {
                 let node: Value = serde_json::from_str(line)?;
                 if node["role"] == "leader" {
                     return node["node"].as_u64().context("a node without number");

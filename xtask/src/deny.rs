@@ -100,11 +100,11 @@ pub(crate) fn full() -> anyhow::Result<()> {
         )
     };
     deny(&["--locked", "check", "bans", "licenses", "sources"])?;
-    let Some(data_base) = std::env::var_os("WEIR_ADVISORY_DB") else {
-        println!("deny: no advisories; WEIR_ADVISORY_DB names no data base");
+    let Some(database) = std::env::var_os("WEIR_ADVISORY_DB") else {
+        println!("deny: advisories are not checked, because WEIR_ADVISORY_DB is not set");
         return Ok(());
     };
-    place_advisories(Path::new(&data_base), &tree::root().join(ADVISORIES))?;
+    place_advisories(Path::new(&database), &tree::root().join(ADVISORIES))?;
     deny(&["--locked", "--offline", "check", "advisories"])
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn full() -> anyhow::Result<()> {
 fn place_advisories(from: &Path, to: &Path) -> anyhow::Result<()> {
     ensure!(
         from.join("crates").is_dir(),
-        "{} is no RustSec data base",
+        "{} is not a RustSec database",
         from.display()
     );
     if to.exists() {
@@ -211,7 +211,7 @@ fn duplicates(packages: &[Package]) -> Vec<String> {
         .filter(|(_, versions)| versions.len() > 1)
         .map(|(name, versions)| {
             format!(
-                "{name} is there {} times: {}",
+                "{name} occurs in {} versions: {}",
                 versions.len(),
                 versions.join(", ")
             )
@@ -230,22 +230,22 @@ fn satisfied(expression: &str, allowed: &[String]) -> bool {
         .replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = words.as_slice();
-    let verdict = any(&mut rest, allowed);
+    let verdict = any_of(&mut rest, allowed);
     verdict && rest.is_empty()
 }
 
-fn any(words: &mut &[&str], allowed: &[String]) -> bool {
-    let mut verdict = both(words, allowed);
+fn any_of(words: &mut &[&str], allowed: &[String]) -> bool {
+    let mut verdict = all_of(words, allowed);
     while let Some((&"OR", rest)) = words.split_first() {
         *words = rest;
         // Both sides are always parsed, because all words must be consumed.
-        let right = both(words, allowed);
+        let right = all_of(words, allowed);
         verdict = verdict || right;
     }
     verdict
 }
 
-fn both(words: &mut &[&str], allowed: &[String]) -> bool {
+fn all_of(words: &mut &[&str], allowed: &[String]) -> bool {
     let mut verdict = term(words, allowed);
     while let Some((&"AND", rest)) = words.split_first() {
         *words = rest;
@@ -261,7 +261,7 @@ fn term(words: &mut &[&str], allowed: &[String]) -> bool {
     };
     *words = rest;
     if *first == "(" {
-        let verdict = any(words, allowed);
+        let verdict = any_of(words, allowed);
         let Some((&")", rest)) = words.split_first() else {
             return false;
         };
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_are_read_as_spdx_says() {
+    fn expressions_follow_spdx() {
         let allowed: Vec<String> = ["MIT", "BSD-3-Clause", "Apache-2.0 WITH LLVM-exception"]
             .map(str::to_owned)
             .into();

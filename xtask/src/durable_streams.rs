@@ -50,8 +50,8 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
     let server = Server::start(&wasm::weir()?, &place, &["--cors-origins", ORIGIN])?;
     let tool = target.join("tools/durable-streams");
-    let (report, said) = (place.join("report.json"), place.join("report.txt"));
-    let out = fs::File::create(&said).with_context(|| said.display().to_string())?;
+    let (report, log) = (place.join("report.json"), place.join("report.txt"));
+    let out = fs::File::create(&log).with_context(|| log.display().to_string())?;
     let mut suite = Command::new(&node);
     suite
         .arg(tool.join("node_modules/vitest/vitest.mjs"))
@@ -69,14 +69,14 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
         server.url
     );
     let mut suite = Running(suite.spawn().context("cannot start node")?);
-    let fine = suite.ends_well(Duration::from_secs(SECONDS_MAX))?;
-    ensure!(fine.is_some(), "no end after {SECONDS_MAX} s");
+    let succeeded = suite.ends_well(Duration::from_secs(SECONDS_MAX))?;
+    ensure!(succeeded.is_some(), "no end after {SECONDS_MAX} s");
     let text =
-        fs::read(&report).context("no report; target/durable-streams/report.txt says why")?;
+        fs::read(&report).context("no report; target/durable-streams/report.txt has the reason")?;
     let failed = read(&serde_json::from_slice(&text)?, report_verdict)?;
     ensure!(
-        fine == Some(true) || failed > 0,
-        "the suite failed outside of its tests; target/durable-streams/report.txt says how"
+        succeeded == Some(true) || failed > 0,
+        "the suite failed outside of its tests; target/durable-streams/report.txt has the reason"
     );
     Ok(())
 }
@@ -100,7 +100,7 @@ fn read(report: &Value, report_verdict: ReportVerdict<'_>) -> anyhow::Result<usi
                 Verdict::Failed(why.chars().take(MESSAGE_CHARS).collect())
             }
             _ if group == Some(EXTENSION) => continue,
-            other => Verdict::Skipped(format!("it is {}", other.unwrap_or("not told"))),
+            other => Verdict::Skipped(format!("it is {}", other.unwrap_or("of unknown status"))),
         };
         count += 1;
         report_verdict(name, verdict);
@@ -144,8 +144,8 @@ pub(crate) type Make = Box<dyn Fn() -> Command>;
 
 /// Node and npm: those of the machine, else those of a package of `PyPI`.
 pub(crate) fn programs(target: &Path) -> Result<(PathBuf, Make), String> {
-    let answers = |name: &str| finish(Command::new(name).arg("--version")).is_ok();
-    if answers("node") && answers("npm") {
+    let is_installed = |name: &str| finish(Command::new(name).arg("--version")).is_ok();
+    if is_installed("node") && is_installed("npm") {
         return Ok(("node".into(), Box::new(|| Command::new("npm"))));
     }
     let list = tree::root().join(FOLDER).join("requirements.txt");
@@ -180,7 +180,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_test_counts_once_and_none_is_left_out() {
+    fn each_test_counts_once_and_none_is_omitted() {
         let test = |name: &str, status: &str, group: &str| json!({"fullName": name, "status": status, "ancestorTitles": [group], "failureMessages": ["why"]});
         let report = json!({"testResults": [{"assertionResults": [
             test("a", "passed", "g"),
@@ -188,9 +188,9 @@ mod tests {
             test("c", "skipped", "g"),
             test("d", "skipped", EXTENSION),
         ]}]});
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let failed = read(&report, &mut |name, verdict| {
-            told.push((name.to_owned(), verdict));
+            reported.push((name.to_owned(), verdict));
         });
         assert_eq!(failed.unwrap(), 1);
         let expected = [
@@ -199,7 +199,7 @@ mod tests {
             ("c", Verdict::Skipped("it is skipped".to_owned())),
         ];
         assert_eq!(
-            told,
+            reported,
             expected.map(|(name, verdict)| (name.to_owned(), verdict))
         );
         let empty = json!({"testResults": []});

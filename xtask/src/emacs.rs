@@ -63,7 +63,7 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
         .env("WEIR_BINARY", built.join("weir"))
         .stderr(output);
     let mut tests = Running(tests.spawn().context("cannot start emacs")?);
-    let fine = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
+    let succeeded = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
     let text = fs::read(&report).context("the tests wrote no report")?;
     let text = String::from_utf8_lossy(&text);
     let (counted, failed) = count(&text, report_verdict);
@@ -73,7 +73,7 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     }
     ensure!(counted > 0, "no test ran:\n{text}");
     ensure!(
-        fine == Some(true) || failed > 0,
+        succeeded == Some(true) || failed > 0,
         "Emacs failed outside of its tests, or did not end in {SECONDS_MAX} s:\n{text}"
     );
     Ok(())
@@ -87,10 +87,10 @@ fn checks(mut emacs: Command, folder: &Path) -> anyhow::Result<Verdict> {
     for below in ["", "test", "bench"] {
         emacs.args(lisp(folder, below)?);
     }
-    let fine = emacs
+    let status = emacs
         .status()
         .context("cannot start emacs; install Emacs 28.1 or later (Debian: emacs-nox)")?;
-    Ok(if fine.success() {
+    Ok(if status.success() {
         Verdict::Passed
     } else {
         Verdict::Failed("faults, printed above".to_owned())

@@ -1,7 +1,7 @@
 //! Reads and checks `vectors/errors.toml`.
 //!
 //! Invariants:
-//! - Names and numbers are unique; numbers ascend and lie in the range of their class; a retired
+//! - Names and numbers are unique; numbers ascend and are in the range of their class; a retired
 //!   number is not in use.
 //! - Every field is one of its allowed values.
 //! - No field has an implicit default.
@@ -12,7 +12,7 @@ use toml::Table;
 /// The path of the table.
 pub(crate) const PATH: &str = "vectors/errors.toml";
 
-/// Name of each class and the numbers it owns.
+/// Name of each class, and its range of numbers.
 pub(crate) const CLASSES: &[(&str, std::ops::RangeInclusive<u16>)] = &[
     ("invalid", 101..=199),
     ("error", 201..=299),
@@ -80,7 +80,7 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<Vec<Entry>> {
         retired.push(
             value
                 .as_integer()
-                .context("`retired` holds something else than numbers")?,
+                .context("`retired` contains a value that is not a number")?,
         );
     }
     let list = table
@@ -105,11 +105,11 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<Vec<Entry>> {
         }
         ensure!(
             entries.iter().all(|other| other.name != entry.name),
-            "{name} stands twice"
+            "{name} occurs twice"
         );
         ensure!(
             entries.iter().all(|other| other.psyc != entry.psyc),
-            "{} twice",
+            "{} occurs twice",
             entry.psyc
         );
         entries.push(entry);
@@ -220,7 +220,7 @@ mod tests {
         };
         assert!(
             found.contains(expected),
-            "{found:?} does not say {expected:?}"
+            "{found:?} does not contain {expected:?}"
         );
     }
 
@@ -230,7 +230,7 @@ mod tests {
         let first = entry("A", 301);
         check(&format!("{head}{first}{}", entry("B", 302)), "2 entries");
         check(&format!("{head}{first}{}", entry("B", 301)), "ascend");
-        check(&format!("{head}{first}{}", entry("A", 302)), "stands twice");
+        check(&format!("{head}{first}{}", entry("A", 302)), "occurs twice");
         check(&format!("{head}{}", entry("A", 305)), "retired");
         check(
             &format!("{head}{}", entry("A", 201)),

@@ -51,7 +51,7 @@ pub(crate) fn compare() -> anyhow::Result<()> {
     for (name, make) in MADE {
         ensure!(
             tree::text(name)? == make(&entries)?,
-            "{name} is not what {} says; run `cargo xtask gen`",
+            "{name} differs from {}; run `cargo xtask gen`",
             error_table::PATH
         );
     }

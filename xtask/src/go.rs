@@ -34,18 +34,19 @@ pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::R
         return Ok(());
     }
     println!("-- the Go package");
-    let form = finish(
+    let formatting = finish(
         Command::new("gofmt")
             .args(["-l", FOLDER, MOCK])
             .current_dir(tree::root()),
     );
     report_verdict(
-        "form",
-        match form {
-            Ok(said) if said.is_empty() => Verdict::Passed,
-            Ok(said) => {
-                Verdict::Failed(format!("gofmt: {}", String::from_utf8_lossy(&said).trim()))
-            }
+        "formatting",
+        match formatting {
+            Ok(output) if output.is_empty() => Verdict::Passed,
+            Ok(output) => Verdict::Failed(format!(
+                "gofmt: {}",
+                String::from_utf8_lossy(&output).trim()
+            )),
             Err(why) => Verdict::Failed(why),
         },
     );
@@ -117,7 +118,7 @@ fn go(prefix: &Path, folder: &str) -> anyhow::Result<Command> {
 fn counted(command: &mut Command, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = child.context("cannot start go")?;
-    let out = child.stdout.take().context("go is mute")?;
+    let out = child.stdout.take().context("go has no standard output")?;
     let mut report = Report::default();
     for line in BufReader::new(out).lines() {
         report.line(&line?);
@@ -137,7 +138,7 @@ struct Report {
     /// Outcome of each test, by package and name.
     outcomes: BTreeMap<(String, String), String>,
     /// The output of each test.
-    said: BTreeMap<(String, String), String>,
+    outputs: BTreeMap<(String, String), String>,
 }
 
 impl Report {
@@ -157,7 +158,7 @@ impl Report {
                 if words.starts_with(TRANSCRIPTS_PREFIX) {
                     print!("go: {words}");
                 }
-                self.said.entry(key).or_default().push_str(&words);
+                self.outputs.entry(key).or_default().push_str(&words);
             }
             _ => {}
         }
@@ -185,8 +186,8 @@ impl Report {
             }
             any |= failed;
             let key = (package.clone(), test.clone());
-            let said = self.said.get(&key).map_or("", |said| said.trim());
-            let words: String = said.chars().take(MESSAGE_CHARS).collect();
+            let output = self.outputs.get(&key).map_or("", |output| output.trim());
+            let words: String = output.chars().take(MESSAGE_CHARS).collect();
             let verdict = match outcome.as_str() {
                 "pass" => Verdict::Passed,
                 "skip" => Verdict::Skipped(words),
@@ -221,8 +222,10 @@ mod tests {
         }
         report.line("{\"Action\":\"fail\",\"Package\":\"does-not-build\"}");
         report.line("{\"Action\":\"skip\",\"Package\":\"has-no-tests\"}");
-        let mut told = Vec::new();
-        assert!(report.report_verdict(&mut |name, verdict| told.push((name.to_owned(), verdict))));
+        let mut reported = Vec::new();
+        assert!(
+            report.report_verdict(&mut |name, verdict| reported.push((name.to_owned(), verdict)))
+        );
         let failed = || Verdict::Failed(String::new());
         let expected = [
             ("does-not-build ", failed()),
@@ -233,7 +236,7 @@ mod tests {
             ("p C/1", Verdict::Passed),
         ];
         assert_eq!(
-            told,
+            reported,
             expected.map(|(name, verdict)| (name.to_owned(), verdict))
         );
     }

@@ -31,7 +31,7 @@ const PLACES: &[&str] = &[
 ];
 /// Replacements for printed commands. The library is already installed. Maven uses a separate
 /// repository and shows no progress.
-const INSTEAD: &[(&str, &str)] = &[
+const REPLACEMENTS: &[(&str, &str)] = &[
     (r#"cargo xtask capi install --prefix "$PREFIX""#, "true"),
     (
         r#"mvn -f bindings/java package -Dweir.library="$WEIR_LIBRARY""#,
@@ -62,7 +62,7 @@ pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::R
     let built = tree::root().join(FOLDER).join("target");
     drop(fs::remove_dir_all(&built));
     let place = tree::root().join("target/java-readme");
-    let install = readme::installation("java", &place, INSTEAD)?;
+    let install = readme::installation("java", &place, REPLACEMENTS)?;
     let mut maven = Command::new("sh");
     maven.args(["-euc", &install]).current_dir(&place);
     maven
@@ -78,8 +78,8 @@ pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::R
         maven.env("WEIR_COSMOS_MOCK", mock);
     }
     let output = maven.output().context("cannot start mvn")?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    for line in said
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in printed
         .lines()
         .filter(|line| line.starts_with(TRANSCRIPTS_PREFIX))
     {
@@ -87,13 +87,13 @@ pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::R
     }
     let failed = read(&built.join("surefire-reports"), report_verdict)?;
     if !output.status.success() && !failed {
-        let last: Vec<&str> = said
+        let last: Vec<&str> = printed
             .lines()
             .filter(|line| line.starts_with("[ERROR]"))
             .take(4)
             .collect();
         let words = last.join(" | ");
-        let unfetched = UNFETCHED.iter().any(|words| said.contains(words));
+        let unfetched = UNFETCHED.iter().any(|words| printed.contains(words));
         let verdict = if unfetched {
             Verdict::Skipped(words)
         } else {
@@ -123,10 +123,10 @@ fn tools() -> Result<PathBuf, String> {
         let entries = fs::read_dir(place).into_iter().flatten().flatten();
         homes.extend(entries.map(|entry| entry.path()));
     }
-    let known = homes
+    let kits = homes
         .into_iter()
         .filter_map(|home| Some((version(&home)?, home)));
-    let newest = known.max_by_key(|(version, _)| *version);
+    let newest = kits.max_by_key(|(version, _)| *version);
     match newest {
         Some((version, home)) if version >= MAJOR_MIN => Ok(home),
         Some((version, _)) => Err(format!(
@@ -228,8 +228,8 @@ fn quick_start(home: &Path, library: &Path, place: &Path) -> anyhow::Result<Verd
     shell.env("PATH", format!("{}:{path}", home.join("bin").display()));
     shell.env("JAVA_HOME", home).env("WEIR_LIBRARY", library);
     Ok(match finish(&mut shell) {
-        Ok(said) if said == want.as_bytes() => Verdict::Passed,
-        Ok(said) => Verdict::Failed(format!("it prints {}", String::from_utf8_lossy(&said))),
+        Ok(printed) if printed == want.as_bytes() => Verdict::Passed,
+        Ok(printed) => Verdict::Failed(format!("it prints {}", String::from_utf8_lossy(&printed))),
         Err(why) => Verdict::Failed(why),
     })
 }
@@ -248,14 +248,14 @@ mod tests {
             "<testcase name=\"b\" classname=\"weir.T\" time=\"0\"><failure message=\"m\">x</failure></testcase>",
             "<testcase name=\"c\" classname=\"weir.T\" time=\"0\"><skipped message=\"why\"/></testcase></testsuite>",
         );
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         assert!(
-            cases(report, &mut |name, verdict| told
+            cases(report, &mut |name, verdict| reported
                 .push((name.to_owned(), verdict)))
             .unwrap()
         );
-        let [(a, first), (_, second), (_, third)] = &told[..] else {
-            panic!("{told:?}");
+        let [(a, first), (_, second), (_, third)] = &reported[..] else {
+            panic!("{reported:?}");
         };
         assert_eq!((a.as_str(), first), ("T a", &Verdict::Passed));
         assert!(matches!(second, Verdict::Failed(_)));

@@ -101,17 +101,17 @@ mod tests {
     use crate::wasm::Verdict;
 
     #[test]
-    fn each_case_counts_once_and_a_run_of_none_is_not_all() {
-        let mut told = Vec::new();
+    fn each_case_counts_once_and_a_run_without_cases_fails() {
+        let mut reported = Vec::new();
         let lines = "passed a\nfailed b: why\n2 cases, 1 failed\n";
         let failed = read("x", lines, &mut |name, verdict| {
-            told.push((name.to_owned(), verdict));
+            reported.push((name.to_owned(), verdict));
         });
         assert_eq!(failed.unwrap(), 1);
         let why = Verdict::Failed("why".to_owned());
         let expected = [("x: a", Verdict::Passed), ("x: b", why)];
         assert_eq!(
-            told,
+            reported,
             expected.map(|(name, verdict)| (name.to_owned(), verdict))
         );
         for short in [

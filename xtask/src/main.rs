@@ -53,7 +53,7 @@ cargo xtask COMMAND
   features       packages that are built alone for tests share foreign crates with the workspace
   licences       licences, sources, bans and duplicates from the lock file, by deny.toml
   deny           cargo-deny itself (built into target/tools when missing: minutes);
-                 WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec data base
+                 WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec database
   wasm [--write] build the programs of topics from source, in each language, and compare them with
                  programs/prebuilt or write them there; build and run a new project of each
   bindings       the C library, installed below target, and the languages that call it: C, Go, Java

@@ -68,22 +68,25 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
         .env_remove("WEIR_NATIVE_PATH")
         .stdin(Stdio::null());
     let mut tests = Running(tests.spawn().context("cannot start the tests")?);
-    let fine = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
-    ensure!(fine.is_some(), "no end after {SECONDS_MAX} s");
+    let succeeded = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
+    ensure!(succeeded.is_some(), "no end after {SECONDS_MAX} s");
     let text = fs::read_to_string(&report).context("the tests wrote no report")?;
     let failed = read(&text, report_verdict)?;
     ensure!(
-        fine == Some(true) || failed > 0,
-        "the tests failed outside of themselves"
+        succeeded == Some(true) || failed > 0,
+        "the command failed without a failed test"
     );
-    report_verdict("README: install, quick start", first(&node, &npm, &place)?);
+    report_verdict(
+        "README: install, quick start",
+        quick_start(&node, &npm, &place)?,
+    );
     Ok(())
 }
 
 /// Runs the commands on the page of the package, with an unoptimised module and without the
 /// network.
-fn first(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<Verdict> {
-    let instead = [(
+fn quick_start(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<Verdict> {
+    let replacements = [(
         "node bindings/node/build.mjs",
         "node bindings/node/build.mjs --dev",
     )];
@@ -101,10 +104,10 @@ fn first(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<Verdict> {
     .collect::<Vec<_>>()
     .join(":");
     let path = std::env::var("PATH").unwrap_or_default();
-    readme::done(
+    readme::run(
         "node",
         &place.join("readme"),
-        &instead,
+        &replacements,
         ("js", "first.js", "node first.js"),
         || {
             let mut shell = Command::new("sh");

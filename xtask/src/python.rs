@@ -63,21 +63,21 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
         .env("WEIR_REPORT", &report)
         .stdin(Stdio::null());
     let mut tests = Running(tests.spawn().context("cannot start the tests")?);
-    let fine = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
-    ensure!(fine.is_some(), "no end after {SECONDS_MAX} s");
+    let succeeded = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
+    ensure!(succeeded.is_some(), "no end after {SECONDS_MAX} s");
     let text = fs::read_to_string(&report).context("the tests wrote no report")?;
     let failed = read(&text, report_verdict)?;
     ensure!(
-        fine == Some(true) || failed > 0,
+        succeeded == Some(true) || failed > 0,
         "pytest failed outside of its tests"
     );
-    report_verdict("README: install, quick start", first(&tools, &place)?);
+    report_verdict("README: install, quick start", quick_start(&tools, &place)?);
     Ok(())
 }
 
 /// Runs the commands on the page of the package, with an unoptimised module and without the
 /// network.
-fn first(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
+fn quick_start(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
     let fresh = place.join("fresh");
     let mut venv = Command::new("python3");
     finish(venv.args(["-m", "venv"]).arg(&fresh)).map_err(anyhow::Error::msg)?;
@@ -95,7 +95,7 @@ fn first(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
             .replace("--release ", ""),
         FEATURES.join(" ")
     );
-    let instead = [
+    let replacements = [
         ("pip install maturin", "true"),
         (build, &quick),
         (
@@ -104,10 +104,10 @@ fn first(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
         ),
     ];
     let path = std::env::var("PATH").unwrap_or_default();
-    readme::done(
+    readme::run(
         "python",
         &place.join("readme"),
-        &instead,
+        &replacements,
         ("python", "first.py", "python first.py"),
         || {
             let mut shell = Command::new("sh");
@@ -186,7 +186,7 @@ fn wheel(tools: &Path, place: &Path) -> anyhow::Result<PathBuf> {
         let path = entry.ok()?.path();
         (path.extension()? == "whl").then_some(path)
     });
-    found.context("maturin made no wheel")
+    found.context("maturin built no wheel")
 }
 
 /// Creates an empty environment with the wheel. Returns its interpreter.
@@ -212,15 +212,15 @@ mod tests {
     use crate::wasm::Verdict;
 
     #[test]
-    fn each_line_is_a_test_and_none_is_an_error() {
+    fn each_line_is_a_test_and_an_empty_report_fails() {
         let report = concat!(
             "{\"name\":\"a\",\"outcome\":\"passed\",\"why\":\"\"}\n",
             "{\"name\":\"b\",\"outcome\":\"failed\",\"why\":\"w\"}\n",
             "{\"name\":\"c\",\"outcome\":\"skipped\",\"why\":\"s\"}\n",
         );
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let failed = read(report, &mut |name, verdict| {
-            told.push((name.to_owned(), verdict));
+            reported.push((name.to_owned(), verdict));
         });
         assert_eq!(failed.unwrap(), 1);
         let expected = [
@@ -229,7 +229,7 @@ mod tests {
             ("c", Verdict::Skipped("s".to_owned())),
         ];
         let expected = expected.map(|(name, verdict)| (name.to_owned(), verdict));
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert!(read("", &mut |_, _| {}).is_err());
         assert!(read("no line", &mut |_, _| {}).is_err());
     }

@@ -23,10 +23,10 @@ fn block<'a>(text: &'a str, heading: &str, language: &str) -> anyhow::Result<&'a
     Ok(block)
 }
 
-/// The printed commands, with each line of `instead` replaced by its second part.
-fn commands(printed: &str, instead: &[(&str, &str)]) -> anyhow::Result<String> {
+/// The printed commands, with the first part of each pair of `replacements` replaced by the second.
+fn commands(printed: &str, replacements: &[(&str, &str)]) -> anyhow::Result<String> {
     let mut lines: Vec<&str> = printed.lines().collect();
-    for (line, other) in instead {
+    for (line, other) in replacements {
         let at = lines.iter().position(|printed| printed == line);
         let at = at.with_context(|| format!("the page does not print `{line}` any more"))?;
         lines[at] = other;
@@ -39,7 +39,7 @@ fn commands(printed: &str, instead: &[(&str, &str)]) -> anyhow::Result<String> {
 pub(crate) fn installation(
     package: &str,
     place: &Path,
-    instead: &[(&str, &str)],
+    replacements: &[(&str, &str)],
 ) -> anyhow::Result<String> {
     if place.exists() {
         fs::remove_dir_all(place)?;
@@ -47,19 +47,19 @@ pub(crate) fn installation(
     fs::create_dir_all(place)?;
     std::os::unix::fs::symlink(tree::root().join("bindings"), place.join("bindings"))?;
     let page = tree::text(&format!("bindings/{package}/README.md"))?;
-    commands(block(&page, "## Install", "sh")?, instead)
+    commands(block(&page, "## Install", "sh")?, replacements)
 }
 
 /// Executes the page of `package` below `place`: the commands under `Install`, and then `command`
 /// with the first program of `language` in the file `file`.
-pub(crate) fn done(
+pub(crate) fn run(
     package: &str,
     place: &Path,
-    instead: &[(&str, &str)],
+    replacements: &[(&str, &str)],
     (language, file, command): (&str, &str, &str),
     shell: impl Fn() -> Command,
 ) -> anyhow::Result<Verdict> {
-    let install = installation(package, place, instead)?;
+    let install = installation(package, place, replacements)?;
     let page = tree::text(&format!("bindings/{package}/README.md"))?;
     fs::write(place.join(file), block(&page, "## Quick start", language)?)?;
     for script in [install.as_str(), command] {
@@ -79,12 +79,12 @@ mod tests {
     use super::{block, commands};
 
     #[test]
-    fn a_line_that_went_is_an_error() {
+    fn a_line_that_is_not_on_the_page_is_an_error() {
         let page = "## A\n```sh\nno\n```\n## Install\n```sh\nmake --release\nrun\n```\n";
         let printed = block(page, "## Install", "sh").unwrap();
         assert_eq!(printed, "make --release\nrun\n");
-        let done = commands(printed, &[("make --release", "make")]).unwrap();
-        assert_eq!(done, "make\nrun");
+        let replaced = commands(printed, &[("make --release", "make")]).unwrap();
+        assert_eq!(replaced, "make\nrun");
         assert!(commands(printed, &[("make it", "make")]).is_err());
         assert!(block(page, "## Install", "js").is_err());
         assert!(block(page, "## Other", "sh").is_err());

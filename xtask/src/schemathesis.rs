@@ -64,8 +64,8 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
         .stderr(out);
     println!("-- schemathesis on {}", server.url);
     let mut tool = Running(python.spawn().context("cannot start python3")?);
-    let fine = tool.ends_well(Duration::from_secs(SECONDS_MAX))?;
-    if fine == Some(true) {
+    let succeeded = tool.ends_well(Duration::from_secs(SECONDS_MAX))?;
+    if succeeded == Some(true) {
         return Ok(Verdict::Passed);
     }
     let text = String::from_utf8_lossy(&fs::read(&report)?).into_owned();
@@ -76,13 +76,13 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
     for line in lines.iter().skip(lines.len().saturating_sub(LINES_MAX)) {
         println!("{line}");
     }
-    Ok(Verdict::Failed(match fine {
+    Ok(Verdict::Failed(match succeeded {
         None => format!("no end after {SECONDS_MAX} s"),
         _ => format!(
             "{}; all of it in target/schemathesis/report.txt",
             lines
                 .last()
-                .unwrap_or(&"it said nothing")
+                .unwrap_or(&"no output")
                 .trim_matches('=')
                 .trim()
         ),

@@ -58,8 +58,12 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.stderr(Stdio::piped()).spawn();
         let mut process = Running(process.context("cannot start `weir serve`")?);
-        let said = process.0.stderr.take().context("`weir serve` is mute")?;
-        let mut lines = BufReader::new(said).lines();
+        let stderr = process
+            .0
+            .stderr
+            .take()
+            .context("`weir serve` has no standard error")?;
+        let mut lines = BufReader::new(stderr).lines();
         let url = lines.find_map(|line| {
             let line = line.ok()?;
             println!("{line}");
@@ -68,7 +72,7 @@ impl Server {
         // The server continues to write lines, and must not block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self {
-            url: url.context("`weir serve` does not say where")?,
+            url: url.context("`weir serve` printed no address")?,
             _process: process,
         })
     }
@@ -91,8 +95,12 @@ impl Native {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.stderr(Stdio::piped()).spawn();
         let mut process = Running(process.context("cannot start `weir serve`")?);
-        let said = process.0.stderr.take().context("`weir serve` is mute")?;
-        let mut lines = BufReader::new(said).lines();
+        let stderr = process
+            .0
+            .stderr
+            .take()
+            .context("`weir serve` has no standard error")?;
+        let mut lines = BufReader::new(stderr).lines();
         let address = lines.find_map(|line| {
             let line = line.ok()?;
             let (_, rest) = line.split_once("weir://")?;
@@ -101,7 +109,7 @@ impl Native {
         });
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self {
-            address: address.context("`weir serve` does not say where")?,
+            address: address.context("`weir serve` printed no address")?,
             _process: process,
         })
     }

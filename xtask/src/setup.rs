@@ -56,8 +56,8 @@ pub(crate) fn setup() -> anyhow::Result<()> {
             ))
         })?;
     }
-    for (package, shows) in PACKAGES {
-        if shows.present() {
+    for (package, detection) in PACKAGES {
+        if detection.present() {
             continue;
         }
         println!("setup: installing the package {package}");
@@ -71,14 +71,14 @@ pub(crate) fn setup() -> anyhow::Result<()> {
             ))
         })?;
     }
-    println!("setup: everything the tests need is there");
+    println!("setup: all required tools are installed");
     Ok(())
 }
 
 impl Detection {
     fn present(self) -> bool {
         match self {
-            Self::Library(file) => brought(file),
+            Self::Library(file) => is_installed(file),
             Self::Command(name) => present(Command::new(name).arg("--version")),
             Self::Lisp(name) => lisp_folder(name).is_some(),
         }
@@ -104,7 +104,7 @@ pub(crate) fn lisp_folder(name: &str) -> Option<PathBuf> {
 }
 
 /// Whether the file of a package exists.
-fn brought(file: &str) -> bool {
+fn is_installed(file: &str) -> bool {
     let Ok(places) = std::fs::read_dir("/usr/lib") else {
         return false;
     };

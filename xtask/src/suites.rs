@@ -266,9 +266,9 @@ const LANGUAGES: &[(&str, Suite)] = &[
 /// Two concurrent binaries keep two cores busy while tests wait for disks and processes.
 pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue(summary)?;
-    let mut beside = Summary::default();
+    let mut second = Summary::default();
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| queue.work(&mut beside));
+        let worker = scope.spawn(|| queue.work(&mut second));
         for (name, run) in LANGUAGES {
             let start = Instant::now();
             run(summary);
@@ -279,22 +279,22 @@ pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
             summary.fail("rust", "the second worker panicked");
         }
     });
-    summary.merge(beside);
+    summary.merge(second);
     Ok(())
 }
 
 /// Runs all tests of the Rust workspace: one suite for each crate, with documentation examples.
 pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue(summary)?;
-    let mut beside = Summary::default();
+    let mut second = Summary::default();
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| queue.work(&mut beside));
+        let worker = scope.spawn(|| queue.work(&mut second));
         queue.work(summary);
         if worker.join().is_err() {
             summary.fail("rust", "the second worker panicked");
         }
     });
-    summary.merge(beside);
+    summary.merge(second);
     Ok(())
 }
 
@@ -311,13 +311,13 @@ mod tests {
     }
 
     #[test]
-    fn what_two_threads_counted_adds_up() {
+    fn counts_of_two_threads_are_added() {
         let mut summary = Summary::default();
         summary.suite("weir-core").passed = 2;
-        let mut beside = Summary::default();
-        beside.suite("weir-core").passed = 3;
-        beside.fail("weir-store", "c");
-        summary.merge(beside);
+        let mut second = Summary::default();
+        second.suite("weir-core").passed = 3;
+        second.fail("weir-store", "c");
+        summary.merge(second);
         let expected = [
             ("weir-core", counts(5, 0, 0)),
             ("weir-store", counts(0, 1, 0)),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_is_neither_passed_nor_silent() {
+    fn a_skipped_test_is_listed_and_is_not_passed() {
         let mut summary = Summary::default();
         let why = || "no compiler".to_owned();
         summary.verdict("programs", "a", Verdict::Skipped(why()));

@@ -41,19 +41,19 @@ pub(crate) type ReportVerdict<'a> = &'a mut dyn FnMut(&str, Verdict);
 
 /// Runs the command `wasm`, and prints each verdict. Returns `false` if one failed.
 pub(crate) fn wasm(write: bool) -> anyhow::Result<bool> {
-    let mut fine = true;
+    let mut succeeded = true;
     all(write, &mut |what, verdict| {
         let line = match verdict {
-            Verdict::Passed => format!("{what}: as it should be"),
+            Verdict::Passed => format!("{what}: passed"),
             Verdict::Skipped(why) => format!("{what}: skipped, {why}"),
             Verdict::Failed(why) => {
-                fine = false;
+                succeeded = false;
                 format!("{what}: FAILED, {why}")
             }
         };
         println!("{line}");
     })?;
-    Ok(fine)
+    Ok(succeeded)
 }
 
 /// Builds everything, and compares the modules. With `write`, replaces them.
@@ -78,7 +78,7 @@ pub(crate) fn all(write: bool, report_verdict: ReportVerdict<'_>) -> anyhow::Res
         for (program, built) in built {
             let module = format!("{program}{}.wasm", language.suffix);
             let verdict = match built {
-                Ok(path) => compared(&path, &tree::root().join(PREBUILT).join(&module), write)?,
+                Ok(path) => compare(&path, &tree::root().join(PREBUILT).join(&module), write)?,
                 Err(why) => Verdict::Failed(why),
             };
             report_verdict(&module, verdict);
@@ -89,18 +89,18 @@ pub(crate) fn all(write: bool, report_verdict: ReportVerdict<'_>) -> anyhow::Res
             report_verdict("the guide to programs", projects.guide());
         }
     }
-    if write { list() } else { Ok(()) }
+    if write { write_hashes() } else { Ok(()) }
 }
 
 /// Compares a module with the one in the repository. With `write`, replaces it.
-fn compared(built: &Path, kept: &Path, write: bool) -> anyhow::Result<Verdict> {
+fn compare(built: &Path, stored: &Path, write: bool) -> anyhow::Result<Verdict> {
     let bytes = std::fs::read(built).with_context(|| built.display().to_string())?;
     if write {
-        std::fs::write(kept, bytes).with_context(|| kept.display().to_string())?;
+        std::fs::write(stored, bytes).with_context(|| stored.display().to_string())?;
         return Ok(Verdict::Passed);
     }
     let update = "`cargo xtask wasm --write` updates it";
-    Ok(match std::fs::read(kept) {
+    Ok(match std::fs::read(stored) {
         Ok(other) if other == bytes => Verdict::Passed,
         Ok(other) => Verdict::Failed(format!(
             "the source gives {} bytes, {PREBUILT} has {} other ones; {update}",
@@ -112,7 +112,7 @@ fn compared(built: &Path, kept: &Path, write: bool) -> anyhow::Result<Verdict> {
 }
 
 /// Writes the list of hashes, computed by coreutils.
-fn list() -> anyhow::Result<()> {
+fn write_hashes() -> anyhow::Result<()> {
     let place = tree::root().join(PREBUILT);
     let mut names: Vec<String> = tree::files()?
         .into_iter()
@@ -141,10 +141,10 @@ pub(crate) fn finish(command: &mut Command) -> Result<Vec<u8>, String> {
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let mut said = output.stdout;
-    said.extend(output.stderr);
-    let said = String::from_utf8_lossy(&said);
-    let last: Vec<&str> = said
+    let mut text = output.stdout;
+    text.extend(output.stderr);
+    let text = String::from_utf8_lossy(&text);
+    let last: Vec<&str> = text
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();
@@ -161,33 +161,33 @@ const LINES_MAX: usize = 12;
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::{Verdict, compared, finish};
+    use super::{Verdict, compare, finish};
     use std::process::Command;
 
     #[test]
-    fn a_module_is_compared_byte_by_byte_and_kept_when_asked() {
+    fn a_module_is_compared_byte_by_byte_and_stored_on_request() {
         let place = std::env::temp_dir().join(format!("weir-xtask-{}", std::process::id()));
         std::fs::create_dir_all(&place).unwrap();
-        let (built, kept) = (place.join("built"), place.join("kept"));
+        let (built, stored) = (place.join("built"), place.join("stored"));
         std::fs::write(&built, b"one").unwrap();
         let failed = |verdict| matches!(verdict, Verdict::Failed(_));
         assert!(
-            failed(compared(&built, &kept, false).unwrap()),
+            failed(compare(&built, &stored, false).unwrap()),
             "nothing is there"
         );
-        assert_eq!(compared(&built, &kept, true).unwrap(), Verdict::Passed);
-        assert_eq!(compared(&built, &kept, false).unwrap(), Verdict::Passed);
+        assert_eq!(compare(&built, &stored, true).unwrap(), Verdict::Passed);
+        assert_eq!(compare(&built, &stored, false).unwrap(), Verdict::Passed);
         std::fs::write(&built, b"two").unwrap();
         assert!(
-            failed(compared(&built, &kept, false).unwrap()),
+            failed(compare(&built, &stored, false).unwrap()),
             "other bytes"
         );
-        assert_eq!(std::fs::read(&kept).unwrap(), b"one", "only when asked");
+        assert_eq!(std::fs::read(&stored).unwrap(), b"one", "only when asked");
         std::fs::remove_dir_all(&place).unwrap();
     }
 
     #[test]
-    fn a_command_that_fails_says_why() {
+    fn a_failed_command_returns_its_output() {
         let mut shell = Command::new("sh");
         let why = finish(shell.args(["-c", "echo out; echo why >&2; exit 3"])).unwrap_err();
         assert!(why.contains("out | why"), "{why}");

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_that_dies_counts_as_a_failure() {
+    fn a_binary_without_a_report_counts_as_a_failure() {
         let summary = read(&[("weir-store", "test c ... ")], "");
         assert_eq!(summary.suites, [("weir-store".to_owned(), counts(0, 1, 0))]);
         assert!(!summary.close());

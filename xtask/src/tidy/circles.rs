@@ -30,9 +30,9 @@ type Uses = BTreeMap<String, BTreeSet<String>>;
 pub(super) fn check(packages: &[Package], findings: &mut Findings) -> anyhow::Result<()> {
     let listed: BTreeMap<String, BTreeMap<String, String>> =
         toml::from_str(&tree::text(EXCEPTIONS)?).with_context(|| EXCEPTIONS.to_owned())?;
-    let mut known = BTreeSet::new();
+    let mut members = BTreeSet::new();
     for package in packages.iter().filter(|package| package.member) {
-        known.insert(package.name.as_str());
+        members.insert(package.name.as_str());
         let mut uses = Uses::new();
         for root in ["lib", "main"] {
             let folder = format!("{}/src", package.folder);
@@ -42,11 +42,14 @@ pub(super) fn check(packages: &[Package], findings: &mut Findings) -> anyhow::Re
         }
         let none = BTreeMap::new();
         let exceptions = listed.get(&package.name).unwrap_or(&none);
-        for what in judge(&layers(&uses), exceptions) {
+        for what in violations(&layers(&uses), exceptions) {
             findings.wrong(&format!("{}/src", package.folder), &what);
         }
     }
-    for name in listed.keys().filter(|name| !known.contains(name.as_str())) {
+    for name in listed
+        .keys()
+        .filter(|name| !members.contains(name.as_str()))
+    {
         findings.wrong(EXCEPTIONS, &format!("no crate is named {name}"));
     }
     Ok(())
@@ -74,14 +77,14 @@ fn siblings(from: &str, to: &str) -> Option<(String, String)> {
     };
     let (from, to) = (parts(from), parts(to));
     let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    let room = |parts: &[String]| Some(parts.get(..=common)?.join("/"));
-    Some((room(&from)?, room(&to)?))
+    let ancestor = |parts: &[String]| Some(parts.get(..=common)?.join("/"));
+    Some((ancestor(&from)?, ancestor(&to)?))
 }
 
 /// The violations of one crate.
-fn judge(uses: &Uses, exceptions: &BTreeMap<String, String>) -> Vec<String> {
+fn violations(uses: &Uses, exceptions: &BTreeMap<String, String>) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut kept = uses.clone();
+    let mut remaining = uses.clone();
     let cycles = cycles(uses);
     for (line, reason) in exceptions {
         let Some((from, to)) = line.split_once(" -> ") else {
@@ -99,15 +102,15 @@ fn judge(uses: &Uses, exceptions: &BTreeMap<String, String>) -> Vec<String> {
         } else if reason.trim().is_empty() {
             wrong.push(format!("`{line}` has no reason in {EXCEPTIONS}"));
         }
-        if let Some(targets) = kept.get_mut(from) {
+        if let Some(targets) = remaining.get_mut(from) {
             targets.remove(to);
         }
     }
-    for cycle in self::cycles(&kept) {
+    for cycle in self::cycles(&remaining) {
         let inside: Vec<String> = cycle
             .iter()
             .flat_map(|from| {
-                let targets = kept.get(from).into_iter().flatten();
+                let targets = remaining.get(from).into_iter().flatten();
                 let targets = targets.filter(|to| cycle.contains(*to));
                 targets.map(move |to| format!("{from} -> {to}"))
             })
@@ -159,7 +162,7 @@ fn reach<'a>(uses: &'a Uses, from: &'a str) -> BTreeSet<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Uses, judge, siblings};
+    use super::{Uses, siblings, violations};
     use std::collections::BTreeMap;
 
     fn uses(edges: &[(&str, &str)]) -> Uses {
@@ -177,7 +180,7 @@ mod tests {
             .iter()
             .map(|(line, reason)| ((*line).to_owned(), (*reason).to_owned()))
             .collect();
-        let found = judge(&uses(edges), &exceptions);
+        let found = violations(&uses(edges), &exceptions);
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
             assert!(found.contains(expected), "{found} has no `{expected}`");

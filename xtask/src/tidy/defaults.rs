@@ -38,11 +38,11 @@ const DEFAULTS: &[&str] = &[
 ];
 
 /// Number of lines with a default in a file, and why none of them hides an impossible case.
-type Argued = (usize, String);
+type Entry = (usize, String);
 
 /// Compares the files with the list.
 pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
-    let listed: BTreeMap<String, Argued> =
+    let listed: BTreeMap<String, Entry> =
         toml::from_str(&tree::text(LIST)?).with_context(|| LIST.to_owned())?;
     for name in listed.keys().filter(|name| !files.contains(name)) {
         findings.wrong(LIST, &format!("there is no file {name}"));
@@ -53,18 +53,18 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
             continue;
         }
         let found = found(&tree::text(name)?);
-        let argued = listed.get(name);
-        if argued.is_some_and(|(_, reason)| reason.is_empty()) {
+        let entry = listed.get(name);
+        if entry.is_some_and(|(_, reason)| reason.is_empty()) {
             findings.wrong(LIST, &format!("{name} has no reason"));
         }
-        let expected = argued.map_or(0, |(lines, _)| *lines);
+        let expected = entry.map_or(0, |(lines, _)| *lines);
         if found.len() < expected {
             findings.note(LIST, &format!("{name} has fewer defaults than are listed"));
         }
         if found.len() > expected {
             let what = format!(
                 "{} lines with a default for a missing value (lines {found:?}), {expected} in {LIST}: \
-                 assert what cannot be, or argue there",
+                 assert impossible cases, or add the reason there",
                 found.len()
             );
             findings.wrong(name, &what);
@@ -94,7 +94,7 @@ mod tests {
     use super::found;
 
     #[test]
-    fn defaults_are_found_and_tests_are_left_out() {
+    fn defaults_are_found_and_tests_are_omitted() {
         let text = "fn f() {\n    a.unwrap_or(u64::MAX);\n    // b.unwrap_or(0)\n    c.unwrap_or(7);\n    e.saturating_sub(n);\n}\n\
                     #[cfg(test)]\nmod tests {\n    fn g() { d.unwrap_or_default(); }\n}\n";
         assert_eq!(found(text), [2, 5]);

@@ -137,7 +137,7 @@ fn prose(text: &str) -> Vec<String> {
 fn one_title(name: &str, prose: &[String], findings: &mut Findings) {
     let titles = prose.iter().filter(|line| line.starts_with("# ")).count();
     if titles != 1 {
-        findings.wrong(name, &format!("{titles} titles (`# `) in place of one"));
+        findings.wrong(name, &format!("{titles} titles (`# `) instead of one"));
     }
 }
 
@@ -153,8 +153,14 @@ fn links(name: &str, prose: &[String], exists: &dyn Fn(&str) -> bool, findings: 
             let place = format!("{name}:{}", number + 1);
             match joined(folder, path) {
                 Some(path) if exists(&path) => {}
-                Some(_) => findings.wrong(&place, &format!("the link {target} leads nowhere")),
-                None => findings.wrong(&place, &format!("the link {target} leaves the project")),
+                Some(_) => findings.wrong(
+                    &place,
+                    &format!("the file of the link {target} does not exist"),
+                ),
+                None => findings.wrong(
+                    &place,
+                    &format!("the link {target} leads out of the project"),
+                ),
             }
         }
     }
@@ -214,7 +220,7 @@ fn change_log(text: &str, findings: &mut Findings) {
     let name = "CHANGELOG.md";
     let mut versions = text.lines().filter_map(|line| line.strip_prefix("## "));
     if versions.next() != Some("Unreleased") {
-        findings.wrong(name, "`## Unreleased` does not stand on top");
+        findings.wrong(name, "`## Unreleased` is not the first version");
     }
     let mut last = None;
     for (number, line) in text.lines().enumerate() {

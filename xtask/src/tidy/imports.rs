@@ -348,17 +348,17 @@ fn edge(from: &Row, to: &Dependency) -> Result<(), &'static str> {
         return if allowed {
             Ok(())
         } else {
-            Err("a foreign crate its row does not name")
+            Err("a foreign crate that its row does not name")
         };
     };
     if to.dev && OURS_IN_TESTS.contains(&(from.name, name)) {
         return Ok(());
     }
     if target.layer >= from.layer {
-        return Err("not below it");
+        return Err("its layer is not lower");
     }
     if to.build {
-        return Err("a build script imports none of our crates");
+        return Err("a build script must not import our crates");
     }
     if from.ours.contains(&name) {
         Ok(())

@@ -77,9 +77,9 @@ fn named(text: &str, id: &str) -> bool {
 fn asserts(text: &str, id: &str) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     lines.iter().enumerate().any(|(at, line)| {
-        let kept = line.contains("assert!(") || line.contains("assert_eq!(");
+        let is_assertion = line.contains("assert!(") || line.contains("assert_eq!(");
         let near = &lines[at.saturating_sub(NEAR_LINES)..lines.len().min(at + NEAR_LINES)];
-        kept && !line.contains("debug_") && near.iter().any(|line| named(line, id))
+        is_assertion && !line.contains("debug_") && near.iter().any(|line| named(line, id))
     })
 }
 

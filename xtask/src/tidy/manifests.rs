@@ -13,15 +13,15 @@ pub(super) fn check(
     files: &[String],
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
-    for name in idle(&tree::text("Cargo.toml")?.parse()?, packages) {
-        let what = format!("no member asks for the workspace dependency {name}");
+    for name in unused(&tree::text("Cargo.toml")?.parse()?, packages) {
+        let what = format!("no member requires the workspace dependency {name}");
         findings.wrong("Cargo.toml", &what);
     }
     for package in packages.iter().filter(|package| package.member) {
         let place = format!("{}/Cargo.toml", package.folder);
         manifest(&place, &tree::text(&place)?.parse()?, findings);
         if ["", "placeholder"].contains(&package.description.as_str()) {
-            findings.wrong(&place, "`description` does not say what the crate is");
+            findings.wrong(&place, "`description` is missing or a placeholder");
         }
         // Test suites are named after folders. A suite of a language has the name of the language.
         let folder = match package.folder.strip_prefix("bindings/") {
@@ -45,7 +45,7 @@ pub(super) fn check(
                 .iter()
                 .any(|name| FEATURES.contains(name));
             if !for_features && !uses(&sources, &dependency.ident) {
-                let what = format!("asks for {} and never names it in code", dependency.name);
+                let what = format!("requires {} and never uses it in code", dependency.name);
                 findings.wrong(&place, &what);
             }
         }
@@ -61,20 +61,20 @@ fn uses(sources: &[String], ident: &str) -> bool {
 }
 
 /// Foreign crates in the `[workspace.dependencies]` of `table` that no member uses.
-fn idle(table: &Table, packages: &[Package]) -> Vec<String> {
+fn unused(table: &Table, packages: &[Package]) -> Vec<String> {
     let shared = table
         .get("workspace")
         .and_then(|workspace| workspace.get("dependencies"))
         .and_then(toml::Value::as_table);
     let members = || packages.iter().filter(|package| package.member);
-    let is_asked = |name: &str| {
+    let is_required = |name: &str| {
         members().any(|member| member.name == name)
             || members()
                 .flat_map(|member| &member.dependencies)
                 .any(|dependency| dependency.name == name)
     };
     let names = shared.into_iter().flat_map(Table::keys);
-    names.filter(|name| !is_asked(name)).cloned().collect()
+    names.filter(|name| !is_required(name)).cloned().collect()
 }
 
 /// Checks that lints, edition and licence are those of the workspace. A crate without that line

@@ -163,7 +163,12 @@ fn rust_file(name: &str, text: &str, findings: &mut Findings) {
             }
         }
     };
-    found(&code, UNFINISHED, "is unfinished or switched off", findings);
+    found(
+        &code,
+        UNFINISHED,
+        "is unfinished or disabled code",
+        findings,
+    );
     for line in lines_with(&code, "thread::sleep") {
         findings.note(
             &format!("{name}:{line}"),
@@ -180,7 +185,7 @@ fn rust_file(name: &str, text: &str, findings: &mut Findings) {
         found(
             &code,
             ALLOWING_UNSAFE,
-            "has no place in xtask/src/tidy/sources.rs",
+            "is not permitted by xtask/src/tidy/sources.rs",
             findings,
         );
     }
@@ -281,13 +286,13 @@ mod tests {
         for (wrong, expected) in findings.wrong.iter().zip(expected) {
             assert!(
                 wrong.contains(expected),
-                "{wrong:?} does not say {expected:?}"
+                "{wrong:?} does not contain {expected:?}"
             );
         }
     }
 
     #[test]
-    fn the_core_touches_nothing() {
+    fn the_core_uses_nothing_forbidden() {
         let name = "crates/weir-core/src/machine.rs";
         check(name, "//! M.\nuse std::collections::BTreeMap;\n", &[]);
         check(name, "//! M.\nuse std::fs;\n", &["machine.rs:2: `std::fs`"]);
@@ -315,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_and_switched_off_code_is_found_anywhere() {
+    fn unfinished_and_disabled_code_is_found_anywhere() {
         check(
             "crates/weir/tests/a.rs",
             "fn a() { todo!() }\n",
@@ -344,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn one_room_tells_local_from_remote() {
+    fn only_the_backend_distinguishes_local_from_remote() {
         let text = "//! A.\nmatch at { Backend::Local(_) => {}\nSource::Remote { .. } => {} }\n";
         let name = "crates/weir/src/topic.rs";
         check(name, text, &["topic.rs:2: `Backend::Local`", "topic.rs:3:"]);
@@ -368,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_code_has_its_named_places() {
+    fn unsafe_code_is_in_listed_files() {
         let text = "//! A.\n#![allow(unsafe_code, reason = \"x\")]\n";
         check("crates/weir-lab/src/alloc.rs", text, &[]);
         check("crates/weir-lab/src/clock.rs", text, &["allow(unsafe_code"]);
@@ -381,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_stands_first() {
+    fn a_header_is_first() {
         assert!(has_header("//! A.\n"));
         assert!(has_header("#![forbid(unsafe_code)]\n\n//! A.\n"));
         assert!(!has_header("use a;\n//! A.\n"));

@@ -106,9 +106,9 @@ impl Compilers {
 
 /// Adds the Rust target of programs if it is missing.
 pub(super) fn get_rust() -> Result<(), String> {
-    let mut ask = Command::new("rustc");
-    ask.args(["--print", "target-libdir", "--target", TARGET]);
-    let place = finish(ask.current_dir(tree::root()))?;
+    let mut query = Command::new("rustc");
+    query.args(["--print", "target-libdir", "--target", TARGET]);
+    let place = finish(query.current_dir(tree::root()))?;
     let place = String::from_utf8_lossy(&place);
     if Path::new(place.trim()).is_dir() {
         return Ok(());
@@ -136,8 +136,8 @@ pub(crate) fn tool_folder(
     list: &Path,
     make: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Result<(), String> {
-    let said = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let wanted = fs::read(list).map_err(said)?;
+    let describe = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let wanted = fs::read(list).map_err(describe)?;
     let made_from = folder.join("made-from");
     if fs::read(&made_from).is_ok_and(|found| found == wanted) {
         return Ok(());
@@ -145,13 +145,13 @@ pub(crate) fn tool_folder(
     let partial = folder.with_extension("partial");
     for old in [folder, partial.as_path()] {
         if old.exists() {
-            fs::remove_dir_all(old).map_err(said)?;
+            fs::remove_dir_all(old).map_err(describe)?;
         }
     }
-    fs::create_dir_all(&partial).map_err(said)?;
+    fs::create_dir_all(&partial).map_err(describe)?;
     make(&partial)?;
-    fs::write(partial.join("made-from"), wanted).map_err(said)?;
-    fs::rename(&partial, folder).map_err(said)
+    fs::write(partial.join("made-from"), wanted).map_err(describe)?;
+    fs::rename(&partial, folder).map_err(describe)
 }
 
 #[cfg(test)]
@@ -162,17 +162,19 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_tool_is_made_once_for_a_list_and_never_half() {
+    fn a_tool_is_created_once_for_a_list_and_never_in_part() {
         let place = std::env::temp_dir().join(format!("weir-tools-{}", std::process::id()));
         let (folder, list) = (place.join("tool"), place.join("list"));
         fs::create_dir_all(&place).unwrap();
         fs::write(&list, "1").unwrap();
         let mut count = 0;
-        let mut make = |fine: bool| {
+        let mut make = |succeeds: bool| {
             tool_folder(&folder, &list, |to| {
                 count += 1;
                 fs::write(to.join("part"), "x").unwrap();
-                fine.then_some(()).ok_or_else(|| "no network".to_owned())
+                succeeds
+                    .then_some(())
+                    .ok_or_else(|| "no network".to_owned())
             })
         };
         assert_eq!(make(false), Err("no network".to_owned()));

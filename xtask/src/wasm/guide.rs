@@ -87,10 +87,10 @@ fn compare(steps: &[Step], printed: &str) -> Result<(), String> {
     for step in steps {
         let part = parts.next().unwrap_or_default();
         let lines: Vec<&str> = part.lines().map(str::trim_end).collect();
-        let said: Vec<&str> = step.printed.lines().collect();
-        if lines != said {
+        let expected: Vec<&str> = step.printed.lines().collect();
+        if lines != expected {
             return Err(format!(
-                "{GUIDE}: `{}` printed\n{part}and the page says\n{}",
+                "{GUIDE}: `{}` printed\n{part}instead of\n{}",
                 step.command, step.printed
             ));
         }
@@ -103,7 +103,7 @@ mod tests {
     use super::{MARK, compare, steps};
 
     #[test]
-    fn a_page_is_read_as_commands_and_what_they_print() {
+    fn a_page_is_parsed_into_commands_and_outputs() {
         let page =
             "text\n```sh\n$ not this\n```\n```console\n$ cat <<END\n> a\n> END\na\n$ true\n```\n";
         let steps = steps(page);

@@ -36,8 +36,8 @@ impl Modules {
     pub(super) fn read(folder: &str, root: &str) -> anyhow::Result<Option<Self>> {
         let text = |name: &str| {
             let path = format!("{folder}/{name}.rs");
-            let there = tree::root().join(&path).is_file();
-            there.then(|| tree::text(&path)).transpose()
+            let exists = tree::root().join(&path).is_file();
+            exists.then(|| tree::text(&path)).transpose()
         };
         Self::build(root, &text)
     }
@@ -168,11 +168,11 @@ fn tokens(text: &str) -> Vec<String> {
 
 /// The tokens without items that are compiled for tests only.
 fn without_tests(tokens: &[String]) -> Vec<String> {
-    let mut kept = Vec::new();
+    let mut remaining = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
         if !starts(&tokens[at..], &["#", "[", "cfg", "(", "test", ")", "]"]) {
-            kept.push(tokens[at].clone());
+            remaining.push(tokens[at].clone());
             at += 1;
             continue;
         }
@@ -192,7 +192,7 @@ fn without_tests(tokens: &[String]) -> Vec<String> {
             }
         }
     }
-    kept
+    remaining
 }
 
 fn starts(tokens: &[String], with: &[&str]) -> bool {
@@ -205,7 +205,7 @@ fn scan(tokens: &[String], file: &mut File) -> Vec<String> {
     // For each open brace: whether it belongs to an inline module.
     let mut braces: Vec<bool> = Vec::new();
     // Re-exported names. They count as used only if the code names them again.
-    let mut passed_on: Vec<(String, Vec<String>)> = Vec::new();
+    let mut reexports: Vec<(String, Vec<String>)> = Vec::new();
     let mut words: BTreeSet<&str> = BTreeSet::new();
     let mut at = 0;
     while at < tokens.len() {
@@ -235,7 +235,7 @@ fn scan(tokens: &[String], file: &mut File) -> Vec<String> {
                     _ => {}
                 }
                 if public && name != "*" {
-                    passed_on.push((name, path));
+                    reexports.push((name, path));
                 } else if !public {
                     file.paths.push(path);
                 }
@@ -266,7 +266,7 @@ fn scan(tokens: &[String], file: &mut File) -> Vec<String> {
             at += 1;
         }
     }
-    for (name, path) in passed_on {
+    for (name, path) in reexports {
         if words.contains(name.as_str()) {
             file.paths.push(path);
         }
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_passes_a_name_on_does_not_use_it() {
+    fn a_reexport_is_not_a_use() {
         let c = ("a/c", "pub struct Deep;");
         let lib = ("lib", "mod a;");
         check(&[lib, ("a", "mod c; pub use c::Deep;"), c], &[]);
