@@ -237,11 +237,11 @@ pub fn fetch_issue(client: &Client, replica: &Replica, key: &str) -> Result<()> 
     replica.store("meta", &edit_key(id), &edit["fields"])?;
     let path = format!("issue/{id}/transitions?expand=transitions.fields");
     let found: Value = client.get(&path)?;
-    keep_transitions(replica, &issue, &found)
+    store_transitions(replica, &issue, &found)
 }
 
 /// Stores the answer to a request for transitions.
-pub(crate) fn keep_transitions(replica: &Replica, issue: &Value, found: &Value) -> Result<()> {
+pub(crate) fn store_transitions(replica: &Replica, issue: &Value, found: &Value) -> Result<()> {
     replica.store("meta", &transitions_key(issue), &found["transitions"])?;
     Ok(())
 }

@@ -18,7 +18,7 @@ pub const MARKER: &str = "weir.op";
 pub struct Op {
     /// Number in the outbox; later operations have higher numbers.
     pub number: u64,
-    /// UUID, which the site stores as a property of the created object.
+    /// UUID. The site stores it as a property of the created object.
     pub id: String,
     /// Id of the issue at the site, or its temporary key.
     pub issue: String,
@@ -509,7 +509,7 @@ impl Op {
     }
 }
 
-/// Limit on the characters of a value in one line.
+/// Limit on the characters of a value that is shown in one line.
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// A value in one line, for people.

@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! - An operation is in the topic `outbox` before the call that made it returns.
-//! - No call of this file sends a request.
-//! - Numbers grow: the topic holds the last one beside the operations, and one transaction writes both.
+//! - No function of this module sends a request.
+//! - Each operation has a higher number than the one before it: the topic also holds the last number,
+//!   and one transaction writes both.
 
 mod correct;
 
@@ -27,7 +28,7 @@ use crate::values::{self, ParsedValue};
 const TOPIC: &str = "outbox";
 /// Key of the record with the last number.
 const COUNTER: &str = "counter";
-/// Limit on the retries of a write that lost a race with another process.
+/// Limit on the retries of a write whose record another process has changed.
 const RACES_MAX: usize = 100;
 /// Limit on the operations in an outbox.
 pub const OPS_MAX: usize = 100_000;
@@ -57,7 +58,7 @@ pub enum Choice {
     Drop,
 }
 
-/// Assignments as the user writes them: field and text.
+/// Assignments as the user writes them: pairs of field and text.
 pub type Assignments = [(String, String)];
 
 /// The outbox of a replica.
@@ -67,7 +68,7 @@ pub struct Outbox<'a> {
     now_ms: i64,
 }
 
-/// The version of an issue at the start of an edit. An edit that refers to it conflicts with later
+/// The version of an issue at the start of an edit. An edit with this base conflicts with later
 /// changes of other users.
 #[derive(Clone, Debug)]
 pub struct EditBase {
@@ -160,8 +161,8 @@ impl<'a> Outbox<'a> {
     }
 
     /// Names of the statuses to which an issue can be moved, as far as known: those of the last
-    /// answer for its type and status, otherwise all statuses of the site. The status that the issue
-    /// has is not one of them.
+    /// answer for its type and status, otherwise all statuses of the site. The current status of the
+    /// issue is not one of them.
     pub fn transitions(&self, key: &str) -> Result<Vec<String>> {
         let issue = self.show(key)?;
         let mut names = meta::transitions_of(self.replica, &issue)?;
@@ -211,8 +212,8 @@ impl<'a> Outbox<'a> {
         })
     }
 
-    /// The issue of a change.
-    fn at(&self, key: &str) -> Result<Target> {
+    /// The issue of a change, at a site that is not read-only.
+    fn writable_target(&self, key: &str) -> Result<Target> {
         self.check_writable()?;
         self.target(&Overlay::load(self.replica)?, key)
     }
@@ -227,7 +228,7 @@ impl<'a> Outbox<'a> {
 
     /// Sets fields as [`edit`](Self::edit) does. `base` is the version that the user edited.
     pub fn edit_from(&self, key: &str, base: &EditBase, assignments: &Assignments) -> Result<Op> {
-        let target = self.at(key)?;
+        let target = self.writable_target(key)?;
         let known = meta::fields_of(self.replica, &target.issue)?;
         let (mut fields, mut sets) = (BTreeMap::new(), BTreeMap::new());
         for (name, text) in assignments {
@@ -240,7 +241,7 @@ impl<'a> Outbox<'a> {
                     let edit = FieldEdit {
                         base: before.clone(),
                         mine,
-                        // A later value is another edit, not one that the site assigned.
+                        // A later value is another edit, not a value that the site assigned.
                         unread: base.unread && op::same(before, current),
                     };
                     fields.insert(info.id.clone(), edit);
@@ -284,7 +285,7 @@ impl<'a> Outbox<'a> {
         assignments: &Assignments,
         comment: Option<&str>,
     ) -> Result<Op> {
-        let target = self.at(key)?;
+        let target = self.writable_target(key)?;
         let possible = meta::transitions_of(self.replica, &target.issue)?;
         let found = possible.iter().find(|name| name.eq_ignore_ascii_case(to));
         let to = match found {
@@ -302,7 +303,9 @@ impl<'a> Outbox<'a> {
         let mut known = meta::transition_fields_of(self.replica, &target.issue, &to)?;
         known.extend(meta::fields_of(self.replica, &target.issue)?);
         let fields = self.plain_fields(&known, assignments, &target.issue["fields"])?;
-        let body = comment.map(|text| body(text, &Value::Null)).transpose()?;
+        let body = comment
+            .map(|text| comment_body(text, &Value::Null))
+            .transpose()?;
         let from = target.issue["fields"]["status"].clone();
         let op = self.queue(&target, &Action::Transition { to, from, fields })?;
         if let Some(body) = body {
@@ -330,8 +333,8 @@ impl<'a> Outbox<'a> {
 
     /// Adds a comment, in org.
     pub fn comment(&self, key: &str, text: &str) -> Result<Op> {
-        let body = body(text, &Value::Null)?;
-        self.queue(&self.at(key)?, &Action::CommentAdd { body })
+        let body = comment_body(text, &Value::Null)?;
+        self.queue(&self.writable_target(key)?, &Action::CommentAdd { body })
     }
 
     /// Changes the text of a comment; `text` is org.
@@ -347,9 +350,9 @@ impl<'a> Outbox<'a> {
         comment: &str,
         text: &str,
     ) -> Result<Op> {
-        let target = self.at(key)?;
+        let target = self.writable_target(key)?;
         let base = comment_of(&base.issue, comment)?["body"].clone();
-        let mine = body(text, &base)?;
+        let mine = comment_body(text, &base)?;
         if op::same(&base, &mine) {
             let text = format!("comment {comment} has this text already; nothing was queued");
             return Err(JiraError::Change(text));
@@ -367,7 +370,7 @@ impl<'a> Outbox<'a> {
 
     /// Deletes a comment.
     pub fn delete_comment(&self, key: &str, comment: &str) -> Result<Op> {
-        let target = self.at(key)?;
+        let target = self.writable_target(key)?;
         let base = comment_of(&target.issue, comment)?["body"].clone();
         let comment = comment.to_owned();
         self.queue(&target, &Action::CommentDelete { comment, base })
@@ -387,7 +390,7 @@ impl<'a> Outbox<'a> {
             started,
             comment,
         };
-        self.queue(&self.at(key)?, &action)
+        self.queue(&self.writable_target(key)?, &action)
     }
 
     /// Whether the account has logged `seconds` seconds from `started_ms`, at the site or in the
@@ -395,7 +398,7 @@ impl<'a> Outbox<'a> {
     pub fn has_worklog(&self, key: &str, seconds: u64, started_ms: i64) -> Result<bool> {
         let overlay = Overlay::load(self.replica)?;
         let target = self.target(&overlay, key)?;
-        let is_it =
+        let is_equal =
             |of: &Value, began: &str| *of == seconds && time::parse(began) == Some(started_ms);
         let queued = overlay
             .of_issue(&target.id)
@@ -403,7 +406,7 @@ impl<'a> Outbox<'a> {
             .any(|op| match &op.action {
                 Action::WorklogAdd {
                     seconds, started, ..
-                } => is_it(&json!(seconds), started),
+                } => is_equal(&json!(seconds), started),
                 _ => false,
             });
         let Some(location) = self.replica.locate(&target.id)?.filter(|_| !queued) else {
@@ -414,7 +417,7 @@ impl<'a> Outbox<'a> {
         let logged = self.replica.values(&topic, &format!("{}.", location.id))?;
         Ok(logged.iter().any(|(_, item)| {
             let began = item["started"].as_str().unwrap_or_default();
-            item["author"]["accountId"] == *me && is_it(&item["timeSpentSeconds"], began)
+            item["author"]["accountId"] == *me && is_equal(&item["timeSpentSeconds"], began)
         }))
     }
 
@@ -442,7 +445,7 @@ impl<'a> Outbox<'a> {
         started_ms: Option<i64>,
         text: Option<&str>,
     ) -> Result<Op> {
-        let target = self.at(key)?;
+        let target = self.writable_target(key)?;
         let base = worklog_of(&base.issue, worklog)?;
         let mut mine = base.clone();
         mine.seconds = seconds.unwrap_or(base.seconds);
@@ -473,7 +476,7 @@ impl<'a> Outbox<'a> {
 
     /// Deletes a worklog.
     pub fn delete_worklog(&self, key: &str, worklog: &str) -> Result<Op> {
-        let target = self.at(key)?;
+        let target = self.writable_target(key)?;
         let base = worklog_of(&target.issue, worklog)?;
         let worklog = worklog.to_owned();
         self.queue(&target, &Action::WorklogDelete { worklog, base })
@@ -488,7 +491,7 @@ impl<'a> Outbox<'a> {
 
     /// Starts or stops watching an issue.
     pub fn watch(&self, key: &str, on: bool) -> Result<Op> {
-        self.queue(&self.at(key)?, &Action::Watch { on })
+        self.queue(&self.writable_target(key)?, &Action::Watch { on })
     }
 
     /// Links an issue to another by a phrase such as `blocks` or `is blocked by`, or removes the link.
@@ -540,7 +543,7 @@ impl<'a> Outbox<'a> {
         })
     }
 
-    /// Creates an issue; `parent` is the key of the parent of a subtask. Returns the operation. Its
+    /// Creates an issue; `parent` is the key of the parent of a subtask. Returns the operation, whose
     /// key identifies the issue until the site has created it.
     pub fn create(
         &self,
@@ -574,18 +577,18 @@ impl<'a> Outbox<'a> {
         fields.extend(self.plain_fields(&known, &line, &Value::Null)?);
         fields.insert("issuetype".to_owned(), issuetype);
         if let Some(parent) = parent {
-            let parent = self.at(parent)?;
+            let parent = self.writable_target(parent)?;
             fields.insert("parent".to_owned(), json!({"key": parent.key}));
         }
         if !types.is_empty() {
-            complete(&known, &fields)?;
+            check_required(&known, &fields)?;
         }
         self.queue_create(&key, fields)
     }
 
     /// Creates a copy of an issue with the given values changed, and links the two.
     pub fn clone_issue(&self, key: &str, assignments: &Assignments) -> Result<Op> {
-        let target = self.at(key)?;
+        let target = self.writable_target(key)?;
         let known = meta::fields_of(self.replica, &target.issue)?;
         let held = &target.issue["fields"];
         let mut fields = Map::new();
@@ -621,7 +624,7 @@ impl<'a> Outbox<'a> {
 
     /// Deletes an issue at the site.
     pub fn delete(&self, key: &str, subtasks: bool) -> Result<Op> {
-        self.queue(&self.at(key)?, &Action::Delete { subtasks })
+        self.queue(&self.writable_target(key)?, &Action::Delete { subtasks })
     }
 
     fn project(&self, name: &str) -> Result<(String, String)> {
@@ -693,7 +696,7 @@ impl<'a> Outbox<'a> {
         Ok((number, counter))
     }
 
-    /// Writes an operation; `None` if another process was faster.
+    /// Writes an operation; `None` if another process has used its number.
     fn append(
         &self,
         number: u64,
@@ -760,7 +763,7 @@ impl<'a> Outbox<'a> {
                 }
                 for (name, edit) in sets {
                     let slot = held_sets.entry(name.clone()).or_default();
-                    join(slot, edit);
+                    merge_sets(slot, edit);
                 }
             }
             Action::Create { fields: held, .. } => {
@@ -781,8 +784,8 @@ impl<'a> Outbox<'a> {
         Ok(written.then_some(op))
     }
 
-    /// Executes the decision of the user about an operation, or about one of its fields. Returns
-    /// the operation, or `None` if it left the outbox.
+    /// Applies the decision of the user to an operation, or to one of its fields. Returns the
+    /// operation, or `None` if it left the outbox.
     ///
     /// # Errors
     /// `Change` if the decision does not fit the operation, for example for a field without
@@ -811,7 +814,7 @@ impl<'a> Outbox<'a> {
         Err(JiraError::Busy)
     }
 
-    /// Returns whether the operation remains.
+    /// Applies a decision to an operation in memory. Returns whether the operation remains.
     fn decide(
         &self,
         op: &mut Op,
@@ -820,13 +823,13 @@ impl<'a> Outbox<'a> {
         value: Option<&str>,
     ) -> Result<bool> {
         if op.state == State::Sent {
-            let text = "it is at the site; the next push or pull removes it from the outbox";
+            let text = "the site has executed it; the next push or pull removes it from the outbox";
             return Err(JiraError::Change(text.to_owned()));
         }
         match choice {
             Choice::Drop => {
                 if matches!(op.state, State::Sending | State::Unknown) {
-                    let text = "it may be at the site already: push first, then drop or undo it";
+                    let text = "the site may have executed it: push first, then drop or undo it";
                     return Err(JiraError::Change(text.to_owned()));
                 }
                 let created = matches!(op.action, Action::Create { .. });
@@ -842,7 +845,7 @@ impl<'a> Outbox<'a> {
             }
             Choice::Retry => {
                 if op.state == State::Conflict {
-                    let text = "it is in conflict: decide for mine or theirs".to_owned();
+                    let text = "it is in conflict: choose `mine` or `theirs`".to_owned();
                     return Err(JiraError::Change(text));
                 }
                 if op.state == State::Rejected {
@@ -898,7 +901,7 @@ impl<'a> Outbox<'a> {
             op.problem = None;
             op.not_before_ms = 0;
         }
-        Ok(!is_empty_op(op))
+        Ok(!has_nothing_to_send(op))
     }
 
     /// A value that the user wrote to resolve a conflict.
@@ -906,10 +909,10 @@ impl<'a> Outbox<'a> {
         let conflict = op.conflicts.iter().find(|part| part.field == field);
         let theirs = conflict.map(|part| part.theirs.clone()).unwrap_or_default();
         if field.starts_with("comment:") {
-            return body(text, &theirs);
+            return comment_body(text, &theirs);
         }
         if field.starts_with("worklog:") {
-            let text = "take your worklog, or that of the site: the two are not merged".to_owned();
+            let text = "choose your worklog or that of the site: they are not merged".to_owned();
             return Err(JiraError::Change(text));
         }
         let issue = self.show(&op.issue)?;
@@ -934,7 +937,7 @@ fn plain_value(parsed: ParsedValue, held: &Value) -> Value {
 }
 
 /// Checks that no required field is missing.
-fn complete(known: &[FieldInfo], fields: &Map<String, Value>) -> Result<()> {
+fn check_required(known: &[FieldInfo], fields: &Map<String, Value>) -> Result<()> {
     let missing = known.iter().find(|info| {
         let given = fields.get(&info.id).is_some_and(|value| !value.is_null());
         info.is_asked_for() && !given
@@ -986,8 +989,8 @@ fn resolve_field(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value
     }
 }
 
-/// Whether the operation has nothing left to send.
-fn is_empty_op(op: &Op) -> bool {
+/// Whether the operation has no change left.
+fn has_nothing_to_send(op: &Op) -> bool {
     match &op.action {
         Action::Edit { fields, sets } => fields.is_empty() && sets.is_empty(),
         Action::CommentEdit { base, mine, .. } => base == mine,
@@ -1007,7 +1010,7 @@ fn follows<'v>(
 }
 
 /// Merges a later change of a list into an earlier one.
-fn join(earlier: &mut SetEdit, later: &SetEdit) {
+fn merge_sets(earlier: &mut SetEdit, later: &SetEdit) {
     for item in &later.add {
         earlier.remove.retain(|other| !op::same(other, item));
         if !earlier.add.iter().any(|other| op::same(other, item)) {
@@ -1022,14 +1025,16 @@ fn join(earlier: &mut SetEdit, later: &SetEdit) {
     }
 }
 
-fn body(text: &str, base: &Value) -> Result<Value> {
+/// Converts the org text of a comment to rich text that replaces `base`; it cannot be empty.
+fn comment_body(text: &str, base: &Value) -> Result<Value> {
     let body = values::rich(text, base).map_err(JiraError::Change)?;
     if body.is_null() {
-        return Err(JiraError::Change("a comment has a text".to_owned()));
+        return Err(JiraError::Change("a comment cannot be empty".to_owned()));
     }
     Ok(body)
 }
 
+/// The comment of an issue with this id.
 fn comment_of<'v>(issue: &'v Value, comment: &str) -> Result<&'v Value> {
     let all = issue["fields"]["comment"]["comments"].as_array();
     let found = all.into_iter().flatten().find(|item| item["id"] == comment);

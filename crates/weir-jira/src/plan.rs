@@ -1,9 +1,9 @@
 //! Decides which request a push sends for an operation, after reading the state of the site.
 //!
 //! Invariants:
-//! - Reading an issue sends no write.
-//! - What may have been executed and cannot be repeated is not planned again before the site had time
-//!   to finish it and to show it.
+//! - Planning sends no write.
+//! - A write that may have been executed, and whose repetition would have an effect, is not planned
+//!   again before the site had time to finish it and to show it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -36,17 +36,17 @@ pub(crate) struct Request {
     pub(crate) body: Value,
 }
 
-/// The next step for an operation.
+/// The next step of an operation.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// The site already has the wanted state; with the created object, if any.
+    /// The site already has the wanted state. The value is the created object, if any.
     NoOp(Option<Created>),
-    /// A write, and the remaining operation after it; `None`: the operation is complete.
+    /// A write, and the operation that remains after it; `None`: none.
     Send(Request, Option<Box<Op>>),
     /// The user must decide; the operation contains the conflicts.
     Conflict(Box<Op>),
-    /// It is too early to know whether it was executed. Retry after this time, in milliseconds of
-    /// the site clock.
+    /// It is not yet known whether the operation was executed. Retry after this time, in
+    /// milliseconds of the site clock.
     Wait(i64),
     /// The operation is impossible.
     Reject(String),
@@ -212,12 +212,12 @@ impl<'a> Planner<'a> {
             let sent = open.filter(|op| matches!(op.action, Action::Create { .. }));
             let first = sent.filter_map(|op| op.sent_ms).min();
             let first = first.unwrap_or(self.site_now_ms()) - LOOK_BACK_MS;
-            self.created = Some(self.look_for_created(first)?);
+            self.created = Some(self.search_created(first)?);
         }
         Ok(self.created.get_or_insert_default())
     }
 
-    fn look_for_created(&self, since_ms: i64) -> Result<BTreeMap<String, Created>> {
+    fn search_created(&self, since_ms: i64) -> Result<BTreeMap<String, Created>> {
         let since = since_ms.max(0);
         let jql = format!("creator = currentUser() AND created >= {since} ORDER BY created ASC");
         let mut found = BTreeMap::new();
@@ -264,16 +264,16 @@ impl<'a> Planner<'a> {
             .chain(sets.keys())
             .map(String::as_str)
             .collect();
-        let there = self.read_issue(id, &names.join(","))?;
+        let site_fields = self.read_issue(id, &names.join(","))?;
         let foreign = if fields.values().any(|edit| edit.unread) {
-            self.foreign_fields(id)?
+            self.fields_of_others(id)?
         } else {
             BTreeSet::new()
         };
         let (mut set, mut update) = (Map::new(), Map::new());
         let mut conflicts = Vec::new();
         for (name, edit) in fields {
-            let theirs = &there[name.as_str()];
+            let theirs = &site_fields[name.as_str()];
             let mut edit = edit.clone();
             if edit.unread && !foreign.contains(name) {
                 // The site assigned this value to the new issue.
@@ -297,22 +297,23 @@ impl<'a> Planner<'a> {
             }
         }
         for (name, edit) in sets {
-            let held = there[name.as_str()].as_array().cloned().unwrap_or_default();
-            let within = |item: &&Value| held.iter().any(|other| op::same(other, item));
-            let add = edit.add.iter().filter(|item| !within(item));
+            let items = site_fields[name.as_str()].as_array();
+            let items = items.map_or(&[][..], Vec::as_slice);
+            let is_at_site = |item: &&Value| items.iter().any(|other| op::same(other, item));
+            let add = edit.add.iter().filter(|item| !is_at_site(item));
             let mut steps: Vec<Value> = add.map(|item| json!({"add": op::wire(item)})).collect();
-            let gone = edit.remove.iter().filter(within);
-            steps.extend(gone.map(|item| json!({"remove": op::wire(item)})));
+            let remove = edit.remove.iter().filter(is_at_site);
+            steps.extend(remove.map(|item| json!({"remove": op::wire(item)})));
             if !steps.is_empty() {
                 update.insert(name.clone(), steps.into());
             }
         }
-        let rest = (!conflicts.is_empty()).then(|| Box::new(left(op, conflicts)));
+        let rest = (!conflicts.is_empty()).then(|| Box::new(only_conflicts(op, conflicts)));
         if set.is_empty() && update.is_empty() {
             return Ok(rest.map_or(Plan::NoOp(None), Plan::Conflict));
         }
         let request = if update.is_empty() && set.len() == 1 && set.contains_key("assignee") {
-            // An assignment needs a different right than an edit.
+            // An assignment needs another right than an edit.
             Request {
                 method: "PUT",
                 path: format!("issue/{id}/assignee"),
@@ -335,7 +336,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Ids of the fields of an issue that another user has changed since its creation.
-    fn foreign_fields(&self, id: &str) -> Result<BTreeSet<String>> {
+    fn fields_of_others(&self, id: &str) -> Result<BTreeSet<String>> {
         let me = meta::myself(self.replica)?["accountId"].clone();
         let path = format!("issue/{id}?fields=updated&expand=changelog");
         let issue: Value = self.client.get(&path)?;
@@ -357,24 +358,24 @@ impl<'a> Planner<'a> {
         from: &Value,
         fields: &Map<String, Value>,
     ) -> Result<Plan> {
-        let there = self.read_issue(id, "status,project,issuetype")?;
-        let status = &there["status"];
+        let site_fields = self.read_issue(id, "status,project,issuetype")?;
+        let status = &site_fields["status"];
         if meta::name_of(status).eq_ignore_ascii_case(to) {
             return Ok(Plan::NoOp(None));
         }
         let path = format!("issue/{id}/transitions?expand=transitions.fields");
         let found: Value = self.client.get(&path)?;
-        meta::keep_transitions(self.replica, &json!({"fields": there}), &found)?;
-        let ways = found["transitions"].as_array().into_iter().flatten();
-        let ways: Vec<&Value> = ways.filter(|way| way["isAvailable"] != false).collect();
-        let called = |value: &Value| meta::name_of(value).eq_ignore_ascii_case(to);
-        let way = ways.iter().find(|way| called(&way["to"]));
-        let way = way.or_else(|| {
-            ways.iter()
-                .find(|way| called(&json!({"name": way["name"]})))
+        meta::store_transitions(self.replica, &json!({"fields": site_fields}), &found)?;
+        let all = found["transitions"].as_array().into_iter().flatten();
+        let all: Vec<&Value> = all.filter(|one| one["isAvailable"] != false).collect();
+        let has_name = |value: &Value| meta::name_of(value).eq_ignore_ascii_case(to);
+        let transition = all.iter().find(|one| has_name(&one["to"]));
+        let transition = transition.or_else(|| {
+            all.iter()
+                .find(|one| has_name(&json!({"name": one["name"]})))
         });
-        let Some(way) = way else {
-            let names: Vec<String> = ways.iter().map(|way| meta::name_of(&way["to"])).collect();
+        let Some(transition) = transition else {
+            let names: Vec<String> = all.iter().map(|one| meta::name_of(&one["to"])).collect();
             let mut rest = op.clone();
             rest.conflicts = vec![FieldConflict {
                 field: "status".to_owned(),
@@ -387,7 +388,7 @@ impl<'a> Planner<'a> {
             rest.problem = Some(format!("from {now} only these are possible: {possible}"));
             return Ok(Plan::Conflict(Box::new(rest)));
         };
-        let mut body = json!({"transition": {"id": way["id"]}});
+        let mut body = json!({"transition": {"id": transition["id"]}});
         for (name, value) in fields {
             body["fields"][name.as_str()] = op::wire(value);
         }
@@ -400,7 +401,7 @@ impl<'a> Planner<'a> {
     fn add(&mut self, op: &Op, id: &str, kind: &str, list: &str, body: Value) -> Result<Plan> {
         if op.state != State::Queued {
             let sent = op.sent_ms.unwrap_or(op.created_ms);
-            let added = self.added(op, id, kind, list, sent - LOOK_BACK_MS)?;
+            let added = self.find_added(op, id, kind, list, sent - LOOK_BACK_MS)?;
             if added.is_some() {
                 return Ok(Plan::NoOp(added));
             }
@@ -414,7 +415,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Searches for the comment or worklog that the operation added.
-    fn added(
+    fn find_added(
         &self,
         op: &Op,
         id: &str,
@@ -457,16 +458,16 @@ impl<'a> Planner<'a> {
         mine: Option<&Value>,
     ) -> Result<Plan> {
         let path = format!("issue/{id}/comment/{comment}");
-        let there: Value = match self.client.get(&path) {
+        let site_comment: Value = match self.client.get(&path) {
             Err(JiraError::Status { status: 404, .. }) => {
                 return Ok(match mine {
                     None => Plan::NoOp(None),
                     Some(_) => Plan::Reject(format!("comment {comment} was deleted at the site")),
                 });
             }
-            there => there?,
+            found => found?,
         };
-        let theirs = &there["body"];
+        let theirs = &site_comment["body"];
         let edit = FieldEdit {
             base: base.clone(),
             mine: mine.cloned().unwrap_or_default(),
@@ -510,16 +511,16 @@ impl<'a> Planner<'a> {
         mine: Option<&Work>,
     ) -> Result<Plan> {
         let path = format!("issue/{id}/worklog/{worklog}");
-        let there: Value = match self.client.get(&path) {
+        let site_worklog: Value = match self.client.get(&path) {
             Err(JiraError::Status { status: 404, .. }) => {
                 return Ok(match mine {
                     None => Plan::NoOp(None),
                     Some(_) => Plan::Reject(format!("worklog {worklog} was deleted at the site")),
                 });
             }
-            there => there?,
+            found => found?,
         };
-        let theirs = Work::of(&there);
+        let theirs = Work::of(&site_worklog);
         if mine.is_some_and(|mine| mine.is_same(&theirs)) {
             return Ok(Plan::NoOp(None));
         }
@@ -566,8 +567,8 @@ impl<'a> Planner<'a> {
                 "one of the two issues was not created".to_owned(),
             ));
         };
-        let there = self.read_issue(&inward, "issuelinks")?;
-        let mut links = there["issuelinks"].as_array().into_iter().flatten();
+        let site_fields = self.read_issue(&inward, "issuelinks")?;
+        let mut links = site_fields["issuelinks"].as_array().into_iter().flatten();
         let found = links.find(|link| {
             link["type"]["name"] == name && link["outwardIssue"]["id"] == outward.as_str()
         });
@@ -609,8 +610,8 @@ fn marker_of(item: &Value) -> Option<&str> {
     own["value"]["id"].as_str()
 }
 
-/// The remaining edit, which has only the conflicts.
-fn left(op: &Op, conflicts: Vec<FieldConflict>) -> Op {
+/// The edit without the fields that are not in conflict.
+fn only_conflicts(op: &Op, conflicts: Vec<FieldConflict>) -> Op {
     let mut rest = op.clone();
     if let Action::Edit { fields, sets } = &mut rest.action {
         fields.retain(|name, _| conflicts.iter().any(|part| part.field == *name));
@@ -632,8 +633,8 @@ enum Comparison {
     Conflict,
 }
 
-/// Compares an edit with the value at the site. With `sent`, the site may already have the edit, in
-/// its own form of the text.
+/// Compares an edit with the value at the site. With `sent`, the site may have executed the edit, and
+/// may show its text in another form.
 fn compare(edit: &FieldEdit, theirs: &Value, sent: bool) -> Comparison {
     if op::same(theirs, &edit.mine) {
         return Comparison::NoOp;

@@ -2,10 +2,10 @@
 //! issue is created before an operation that names it.
 //!
 //! Invariants:
-//! - An operation is marked as sent, durably, before its request.
-//! - An operation becomes `sent` after the site answered that it was executed, or shows it. It leaves
+//! - An operation is durably in state `sending` before its request is sent.
+//! - An operation becomes `sent` after the site reported its execution, or shows its effect. It leaves
 //!   the outbox after the issue was read back into the replica.
-//! - A creation without answer is sent again only after the index of the site had time to show it.
+//! - A creation without an answer is sent again only after the index of the site had time to show it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::time;
 const SENDS_MAX: u32 = 3;
 /// The longest pause of an operation that fails repeatedly, in milliseconds.
 const BACK_OFF_MAX_MS: i64 = 5 * 60_000;
-/// The longest rate limit of the site that a push waits for.
+/// The longest pause that a push waits if the site limits writes.
 const LIMIT_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// Options of a push.
@@ -52,7 +52,7 @@ pub struct PushReport {
     pub requests: u64,
     /// Operations that were executed.
     pub sent: u64,
-    /// Operations without a request, because the site already had the wanted state.
+    /// Operations that needed no write, because the site already had the wanted state.
     pub already: u64,
     /// Texts that were merged with changes of other users.
     pub merged: u64,
@@ -86,8 +86,8 @@ pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result
         return Ok(report);
     }
     let server: Value = client.get("serverInfo")?;
-    let there = server["serverTime"].as_str().and_then(time::parse);
-    let site_now_ms = there.unwrap_or(options.now_ms);
+    let site_time = server["serverTime"].as_str().and_then(time::parse);
+    let site_now_ms = site_time.unwrap_or(options.now_ms);
     let mut push = Push {
         client,
         replica,
@@ -95,8 +95,8 @@ pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result
         planner: Planner::new(client, replica, site_now_ms),
         report,
         deferred: Vec::new(),
-        done: BTreeMap::new(),
-        executed: Vec::new(),
+        written: BTreeMap::new(),
+        unread: Vec::new(),
         fetch_again: BTreeSet::new(),
     };
     let mut end = Ok(());
@@ -159,9 +159,9 @@ struct Push<'a> {
     /// Operations that were not pushed, in order; later ones may have to wait for them.
     deferred: Vec<Op>,
     /// Written fields, by issue.
-    done: BTreeMap<String, BTreeSet<String>>,
-    /// Operations in state `sent`, with the issues that must still be read back.
-    executed: Vec<(u64, BTreeSet<String>)>,
+    written: BTreeMap<String, BTreeSet<String>>,
+    /// Numbers of executed operations, with the issues that must still be read back.
+    unread: Vec<(u64, BTreeSet<String>)>,
     /// Projects whose stored field descriptions are outdated.
     fetch_again: BTreeSet<String>,
 }
@@ -173,7 +173,7 @@ impl Push<'_> {
             return Ok(());
         };
         if op.state == State::Sent {
-            self.executed(&op);
+            self.mark_executed(&op);
             return Ok(());
         }
         let waits =
@@ -211,7 +211,7 @@ impl Push<'_> {
                     self.report_problem(&rest);
                     // Updates the replica with the change of the other user.
                     if let Some(id) = self.planner.site_id(&rest.issue)? {
-                        self.done.entry(id).or_default();
+                        self.written.entry(id).or_default();
                     }
                     return self.save_and_defer(*rest, found);
                 }
@@ -265,7 +265,7 @@ impl Push<'_> {
                     op.problem = Some(error.to_string());
                     found = self.save(&op, found)?;
                 }
-                Err(error) => match self.refused(&mut op, found, &request, error)? {
+                Err(error) => match self.handle_rejection(&mut op, found, &request, error)? {
                     Some(offset) => found = offset,
                     None => return Ok(()),
                 },
@@ -275,9 +275,10 @@ impl Push<'_> {
         self.save_and_defer(op, found)
     }
 
-    /// Records why the site did not execute a write. Returns the offset of the operation if it is to be
-    /// retried. The offset is that from before the wait, so a correction meanwhile is not overwritten.
-    fn refused(
+    /// Records why the site did not execute a write. Returns the offset of the operation if the write
+    /// must be retried. The offset is from before the pause, so that the retry does not overwrite a
+    /// correction during the pause.
+    fn handle_rejection(
         &mut self,
         op: &mut Op,
         found: u64,
@@ -358,7 +359,7 @@ impl Push<'_> {
         rest: Option<Box<Op>>,
     ) -> Result<()> {
         if let (Action::Create { project, .. }, Some(created)) = (&op.action, &created) {
-            // The temporary key must still find the issue.
+            // The temporary key still finds the issue.
             let projects = self.replica.projects()?;
             let own = projects
                 .iter()
@@ -370,7 +371,10 @@ impl Push<'_> {
         }
         if let Some(mut rest) = rest {
             for id in op.issues() {
-                self.done.entry(id).or_default().extend(op.action.touches());
+                self.written
+                    .entry(id)
+                    .or_default()
+                    .extend(op.action.touches());
             }
             rest.state = State::Conflict;
             self.report_problem(&rest);
@@ -381,30 +385,33 @@ impl Push<'_> {
         sent.problem = None;
         sent.created = created;
         self.save(&sent, found)?;
-        self.executed(&sent);
+        self.mark_executed(&sent);
         Ok(())
     }
 
-    /// Records that the issues of an operation must be read back.
-    fn executed(&mut self, op: &Op) {
+    /// Records that an operation was executed, and that its issues must be read back.
+    fn mark_executed(&mut self, op: &Op) {
         for id in op.issues() {
-            self.done.entry(id).or_default().extend(op.action.touches());
+            self.written
+                .entry(id)
+                .or_default()
+                .extend(op.action.touches());
         }
-        self.executed
+        self.unread
             .push((op.number, op.issues().into_iter().collect()));
     }
 
     /// Reads the written issues into the replica, and checks for changes that were overwritten.
     fn refresh(&mut self) -> Result<()> {
         let me = meta::myself(self.replica)?["accountId"].clone();
-        let done = std::mem::take(&mut self.done);
+        let written = std::mem::take(&mut self.written);
         let mut own: BTreeSet<String> = BTreeSet::new();
-        for (id, fields) in done {
+        for (id, fields) in written {
             let seen = self.planner.seen.get(&id).copied();
             if let Some(issue) = pull::refresh(self.client, self.replica, &id)? {
                 let history = issue["changelog"]["histories"].as_array();
                 for entry in history.into_iter().flatten() {
-                    self.compare(entry, &issue, &me, seen, &fields);
+                    self.report_overwritten(entry, &issue, &me, seen, &fields);
                 }
                 own.insert(id.clone());
             }
@@ -416,14 +423,14 @@ impl Push<'_> {
             self.replica.store("cursors", "reconcile", &own)?;
         }
         for issue in std::mem::take(&mut self.fetch_again) {
-            self.fetch_project(&issue)?;
+            self.refetch_fields(&issue)?;
         }
         Ok(())
     }
 
-    /// Removes the operations whose issues have all been read back, now that issue `id` has.
+    /// Records that issue `id` was read back. Removes the operations that have no other unread issue.
     fn remove_sent(&mut self, id: &str) -> Result<()> {
-        for (number, left) in &mut self.executed {
+        for (number, left) in &mut self.unread {
             if left.remove(id) && left.is_empty() {
                 outbox::remove_sent(self.replica, *number)?;
             }
@@ -431,8 +438,9 @@ impl Push<'_> {
         Ok(())
     }
 
-    /// Reports a change by another user between the read and the write.
-    fn compare(
+    /// Reports the fields in an entry of the changelog that another user changed between the read and
+    /// the write.
+    fn report_overwritten(
         &mut self,
         entry: &Value,
         issue: &Value,
@@ -464,9 +472,8 @@ impl Push<'_> {
         }
     }
 
-    /// Reads the fields of a project again, after the site rejected an edit that fits their
-    /// descriptions.
-    fn fetch_project(&self, issue: &str) -> Result<()> {
+    /// Reads the descriptions of the fields of a project again, after the site rejected a valid edit.
+    fn refetch_fields(&self, issue: &str) -> Result<()> {
         let project = match issue.split_once('+') {
             Some((key, _)) => key.to_owned(),
             None => match self.replica.locate(issue)? {
@@ -485,7 +492,7 @@ impl Push<'_> {
     }
 }
 
-/// The issue, comment or worklog that was created, from the answer.
+/// The issue, comment or worklog that was created, from the answer of the site.
 fn created(action: &Action, answer: &Value) -> Option<Created> {
     let text = |name: &str| answer[name].as_str().map(str::to_owned);
     let (id, key) = match action {

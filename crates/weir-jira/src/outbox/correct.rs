@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Outbox, RACES_MAX, body, plain_value, read, write};
+use super::{Outbox, RACES_MAX, comment_body, plain_value, read, write};
 use crate::error::{JiraError, Result};
 use crate::meta::{self, FieldInfo, FieldKind};
 use crate::op::{self, Action, Op, SetEdit, State};
@@ -74,12 +74,12 @@ impl Outbox<'_> {
     }
 
     /// Corrects a text of an operation that was not sent, or that the site rejected, and queues the
-    /// operation again. `field` is one of [`texts`](Self::texts), and `before` is its text that the
-    /// user edited. The operation keeps its base, so a change of another user still conflicts.
+    /// operation again. `field` is a field of [`texts`](Self::texts), and `before` is the text that
+    /// the user has edited. The operation keeps its base, so a change of another user still conflicts.
     ///
     /// # Errors
-    /// `Change` if the operation has another state or another text meanwhile, or if the new text
-    /// leaves nothing to send; `Field` if the field cannot have this text.
+    /// `Change` if the state or the text of the operation changed meanwhile, or if the new text leaves
+    /// nothing to send; `Field` if the field cannot have this text.
     pub fn correct(&self, name: &str, field: &str, before: &str, text: &str) -> Result<Op> {
         for _ in 0..RACES_MAX {
             let number = self.find(name)?.number;
@@ -113,8 +113,8 @@ impl Outbox<'_> {
     /// Replaces one of the texts of an operation.
     fn set_text(&self, op: &mut Op, field: &str, text: &str) -> Result<()> {
         match &mut op.action {
-            Action::CommentAdd { body: held } => *held = body(text, held)?,
-            Action::CommentEdit { mine, .. } => *mine = body(text, mine)?,
+            Action::CommentAdd { body: held } => *held = comment_body(text, held)?,
+            Action::CommentEdit { mine, .. } => *mine = comment_body(text, mine)?,
             Action::WorklogAdd { comment, .. } => {
                 *comment = values::rich(text, comment).map_err(JiraError::Change)?;
             }
@@ -142,8 +142,8 @@ impl Outbox<'_> {
         Ok(())
     }
 
-    /// Replaces the value of a field of a creation, an edit or a transition. A field of an edit that
-    /// gets the value from before the edit leaves the edit, unless it is the only one.
+    /// Replaces the value of a field of a creation, an edit or a transition. A field that gets its
+    /// value from before the edit is removed from the edit, unless it is the only one.
     fn set_field(&self, op: &mut Op, field: &str, text: &str) -> Result<()> {
         let (issue, known) = self.fields_of_op(op)?;
         match &mut op.action {
@@ -185,7 +185,7 @@ impl Outbox<'_> {
         Ok((issue, known))
     }
 
-    /// A text as the value of a field, in place of `held`.
+    /// Parses a text as the value of a field that replaces `held`.
     fn corrected(
         &self,
         known: &[FieldInfo],
@@ -203,7 +203,8 @@ impl Outbox<'_> {
         Ok(plain_value(parsed, held))
     }
 
-    /// A text as the change of a list, in place of `held`. The list is `shown` after `held`.
+    /// Parses a text as the change of a list that replaces the change `held`. `shown` is the list
+    /// after `held`.
     fn corrected_list(
         &self,
         known: &[FieldInfo],
