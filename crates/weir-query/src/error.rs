@@ -63,11 +63,11 @@ const NAMES_SHOWN_MAX: usize = 16;
 /// Explains `TOO_COMPLEX`. With the sentence of the code and the location, it fits the 240
 /// bytes of a message of the C interface.
 const FILTER_STEPS: &str = "the filter takes more steps than the size of the item allows: 128 a byte \
-                            and walk (1 to 9 walks), at least 4194304";
+                            and walk (1 to 8 walks), at least 4194304";
 
 const _: () = assert!(
     weir_scan::STEPS_PER_BYTE == 128
-        && weir_scan::WALKS_PAID_MAX == 8
+        && weir_scan::WALKS_COUNTED_MAX == 8
         && weir_scan::STEPS_MIN == 4_194_304
 );
 

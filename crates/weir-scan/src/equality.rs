@@ -1,10 +1,10 @@
 //! Equality of JSON values, and a fingerprint that equal values share.
 //!
 //! Numbers are equal by value, strings by their characters, arrays element by element. The order of
-//! members does not matter; of a repeated name only the first member counts.
+//! members does not matter. If a name is repeated, only its first member counts.
 //!
 //! Invariants: recursion is bounded by the limit of nesting; work is n log n in the size of the
-//! values. A value that is not JSON equals no value, not even itself.
+//! values, for each level of nesting. A value that is not JSON equals no value, not even itself.
 
 use crate::children::{Child, Children, tag_of};
 use crate::error::ScanError;
@@ -93,7 +93,7 @@ fn name_of<'a>(bytes: &'a [u8], child: &Child) -> Text<'a> {
     Text::new(child.name.unwrap_or_default().of(bytes))
 }
 
-/// The members sorted by name; of each name only the first.
+/// The members sorted by name; only the first member of each name.
 fn unique(bytes: &[u8], mut members: Vec<Child>) -> Vec<Child> {
     // The sort is stable, so the first of several equal names stays first.
     members.sort_by(|x, y| name_of(bytes, x).cmp(&name_of(bytes, y)));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_equals_nothing() {
+    fn a_value_that_is_not_json_equals_no_value() {
         for broken in ["", "[1", "[1,]", "{\"a\"}", "tru", "1 2"] {
             assert!(fingerprint(broken.as_bytes(), hash).is_err(), "{broken}");
         }

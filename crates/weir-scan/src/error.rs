@@ -135,7 +135,7 @@ impl fmt::Display for PathError {
             PathErrorKind::NotSingular => f.write_str("a path of names and indexes is needed")?,
             PathErrorKind::TooComplex(limit) => f.write_str(limit.sentence())?,
             PathErrorKind::UnknownFunction => f.write_str("unknown function")?,
-            PathErrorKind::WrongType => f.write_str("wrong type for this place")?,
+            PathErrorKind::WrongType => f.write_str("wrong type at this position")?,
         }
         write!(f, " at byte {}", self.offset)
     }
@@ -165,8 +165,8 @@ impl fmt::Display for PlanError {
             Self::TooManyPaths => "more than 64 paths",
             Self::LimitTooHigh => "a limit is higher than the scanner allows",
             Self::LevelNeedsChecks => "level none is for framed or single items without paths",
-            Self::NotIndependent => "bad items can be passed over only in lines and frames",
-            Self::NoKernel => "this machine does not have that kernel",
+            Self::NotIndependent => "bad items can be skipped only in lines and frames",
+            Self::NoKernel => "this machine does not have the kernel",
         })
     }
 }

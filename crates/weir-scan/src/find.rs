@@ -11,16 +11,16 @@ use crate::walk::Walk;
 
 /// Finds the values under `paths` in `item`, one JSON value with or without surrounding white
 /// space. Writes one entry for each path to `out`; spans count from the start of `item`. The search
-/// ends with the last requested value: only the bytes up to it on the paths are checked. For a path
-/// without a value, the search continues to the end of the object or array that could contain the
-/// value.
+/// ends with the last requested value: only the bytes up to it on the paths are checked. For
+/// a path without a value, the search continues to the end of the object or array that could
+/// contain the value.
 ///
 /// # Errors
 /// The item is not JSON on a path; all entries of `out` are then undefined.
 pub fn find(item: &[u8], paths: &PathSet, out: &mut Vec<Value>) -> Result<(), ScanError> {
     out.clear();
     out.resize(paths.len(), Value::default());
-    look(item, paths, true, out)
+    find_values(item, paths, true, out)
 }
 
 /// As [`find`] for each of `items`. Writes a table with a row of [`PathSet::len`] entries for each
@@ -34,8 +34,8 @@ pub fn find(item: &[u8], paths: &PathSet, out: &mut Vec<Value>) -> Result<(), Sc
 /// let items = [&br#"{"id":7,"at":[1,2]}"#[..], br#"{"at":[3]}"#];
 /// let mut table = Vec::new();
 /// find_each(items, &paths, &mut table);
-/// let texts: Vec<&[u8]> = table.iter().zip([0, 0, 1, 1]).map(|(v, n)| v.span.of(items[n])).collect();
-/// assert_eq!(texts, [&b"7"[..], b"1", b"", b"3"]);
+/// let texts: Vec<&[u8]> = table.iter().zip([0, 0, 1, 1]).map(|(v, n)|
+/// v.span.of(items[n])).collect(); assert_eq!(texts, [&b"7"[..], b"1", b"", b"3"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn find_each<'a>(
@@ -49,7 +49,7 @@ pub fn find_each<'a>(
         out.resize(first + paths.len(), Value::default());
         let row = out.get_mut(first..).unwrap_or_default();
         // The row of a rejected item was cleared.
-        let _ = look(item, paths, true, row);
+        let _ = find_values(item, paths, true, row);
     }
 }
 
@@ -61,15 +61,20 @@ pub(crate) fn find_in_whole(
 ) -> Result<(), ScanError> {
     out.clear();
     out.resize(paths.len(), Value::default());
-    look(item, paths, false, out)
+    find_values(item, paths, false, out)
 }
 
 /// Writes the values to `out`, one entry for each path. All entries must be undefined before.
-fn look(item: &[u8], paths: &PathSet, ends: bool, out: &mut [Value]) -> Result<(), ScanError> {
+fn find_values(
+    item: &[u8],
+    paths: &PathSet,
+    stops_early: bool,
+    out: &mut [Value],
+) -> Result<(), ScanError> {
     if item.len() as u64 > PAGE_BYTES_LIMIT {
         return Err(too_large(0, 0));
     }
-    if ends && paths.is_empty() {
+    if stops_early && paths.is_empty() {
         return Ok(());
     }
     let mut walk = Walk {
@@ -77,7 +82,7 @@ fn look(item: &[u8], paths: &PathSet, ends: bool, out: &mut [Value]) -> Result<(
         paths,
         kernel: Kernel::chosen(),
         strict: false,
-        wanted: ends.then_some(paths.len()),
+        wanted: stops_early.then_some(paths.len()),
         depth_max: Limits::default().depth_max,
         high: false,
     };

@@ -1,7 +1,7 @@
 //! The results of a scan: items, and values in them, as spans.
 //!
 //! Invariants:
-//! - A span lies inside the page (I8).
+//! - A span is inside the page (I8).
 //! - An item costs 8 bytes, and 12 for each path.
 //! - No bytes of the page are stored.
 
@@ -70,7 +70,7 @@ pub struct Value {
     pub span: Span,
     /// Type of the value.
     pub tag: Tag,
-    /// Whether a string contains a backslash. Without one, its bytes are its characters.
+    /// Whether a string contains a backslash. Without a backslash, its bytes are its characters.
     pub escaped: bool,
 }
 
@@ -106,13 +106,14 @@ impl Items {
         &self.spans
     }
 
-    /// Value of path number `path` (in the order of the plan) in item `index`; undefined if there is
-    /// no such item or path.
+    /// Value of path number `path` (in the order of the plan) in item `index`; undefined if there
+    /// is no such item or path.
     pub fn value(&self, index: usize, path: usize) -> Value {
         self.values(index).get(path).copied().unwrap_or_default()
     }
 
-    /// Values of all paths in item `index`, in the order of the plan; empty if there is no such item.
+    /// Values of all paths in item `index`, in the order of the plan; empty if there is no such
+    /// item.
     pub fn values(&self, index: usize) -> &[Value] {
         let start = index.saturating_mul(self.width);
         self.values

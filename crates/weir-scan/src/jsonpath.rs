@@ -34,15 +34,15 @@ use std::ops::ControlFlow;
 /// more. Each byte that is read costs one step; each value that is examined costs eight more.
 pub const STEPS_PER_BYTE: u64 = 128;
 
-/// Limit on the walks that count for [`STEPS_PER_BYTE`].
-pub const WALKS_PAID_MAX: u32 = 8;
+/// Maximum of the number of walks plus one, by which [`STEPS_PER_BYTE`] is multiplied.
+pub const WALKS_COUNTED_MAX: u32 = 8;
 
 /// Limit on steps that applies to any small item: about ten milliseconds.
 pub const STEPS_MIN: u64 = 4 << 20;
 
 /// The limit on steps for an item of `bytes` bytes.
 fn steps(walks: u32, bytes: usize) -> u64 {
-    let walks = u64::from(walks.saturating_add(1).min(WALKS_PAID_MAX));
+    let walks = u64::from(walks.saturating_add(1).min(WALKS_COUNTED_MAX));
     let steps = (bytes as u64).saturating_mul(walks * STEPS_PER_BYTE);
     steps.max(STEPS_MIN)
 }

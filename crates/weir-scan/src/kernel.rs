@@ -107,7 +107,7 @@ pub(crate) struct SkippedString {
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) simd: Simd,
-    /// Skips from `at` to after the bracket that closes all open ones.
+    /// Skips from `at` to after the bracket that closes all open brackets.
     pass: unsafe fn(&[u8], usize, Open) -> Option<SkippedRun>,
     /// Skips from after the opening quote at `at - 1` to the closing quote.
     string: unsafe fn(&[u8], usize) -> Option<SkippedString>,
@@ -150,13 +150,13 @@ impl Kernel {
         }
     }
 
-    /// Skips from `at` to after the bracket that closes the last of those in `open`.
+    /// Skips from `at` to after the bracket that closes all brackets in `open`.
     pub(crate) fn pass(&self, bytes: &[u8], at: usize, open: Open) -> Option<SkippedRun> {
         // SAFETY: only `of` returns a kernel, so the machine has its instruction set.
         unsafe { (self.pass)(bytes, at, open) }
     }
 
-    /// Skips from `at`, just after an opening quote, to the closing one.
+    /// Skips from `at`, just after an opening quote, to the closing quote.
     pub(crate) fn string(&self, bytes: &[u8], at: usize) -> Option<SkippedString> {
         // SAFETY: only `of` returns a kernel, so the machine has its instruction set.
         unsafe { (self.string)(bytes, at) }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn utf8_is_what_the_standard_library_says() {
+    fn utf8_agrees_with_the_standard_library() {
         let kernels: Vec<_> = Simd::ALL
             .iter()
             .filter_map(|simd| Kernel::of(*simd))
@@ -234,7 +234,7 @@ mod tests {
 
     /// A kernel that reports needless faults would still give the right results, but slowly.
     #[test]
-    fn no_kernel_gives_up_on_what_is_right() {
+    fn no_kernel_reports_a_fault_in_valid_input() {
         let pieces = [
             "1,2,",
             "\"a\",",

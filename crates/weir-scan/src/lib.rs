@@ -1,7 +1,7 @@
 //! JSON span scanner: bytes in, spans out.
 //!
 //! Invariants:
-//! - A span lies inside its page (I8).
+//! - A span is inside its page (I8).
 //! - Every kernel gives equal results for equal bytes, including an error and its offset.
 //! - Memory is a fixed number of bytes for each item.
 //! - The crate copies no payload bytes, builds no tree, and has no floats and no I/O.
@@ -43,7 +43,8 @@ pub use error::{
 pub use find::{find, find_each};
 pub use items::{Items, Span, Tag, Value};
 pub use jsonpath::{
-    Bindings, Filter, PatternText, Query, STEPS_MIN, STEPS_PER_BYTE, WALKS_PAID_MAX, pattern_fault,
+    Bindings, Filter, PatternText, Query, STEPS_MIN, STEPS_PER_BYTE, WALKS_COUNTED_MAX,
+    pattern_fault,
 };
 pub use kernel::{Simd, build_info};
 pub use number::{Number, compare_numbers};

@@ -1,7 +1,7 @@
 //! Exact comparison of numbers by their literals, of any length, without floats.
 //!
-//! A literal is interpreted as `0.d1d2d3… × 10^magnitude` with d1 not zero. Two numbers of one sign
-//! compare by magnitude, then digit by digit. An exponent may have any number of digits, so
+//! A literal is interpreted as `0.d1d2d3… × 10^magnitude` with d1 not zero. Two numbers of one
+//! sign compare by magnitude, then digit by digit. An exponent may have any number of digits, so
 //! magnitudes are compared without being computed.
 //!
 //! Invariant: a comparison takes time linear in the literals, and allocates no memory.
@@ -89,8 +89,8 @@ impl<'a> Number<'a> {
         (!self.is_zero()).then(|| exponent.checked_add(self.shift()))?
     }
 
-    /// Appends the power for which the value is `d.ddd… × 10^power` with the first digit not 0, in
-    /// decimal, of any size. The value must not be 0.
+    /// Appends the power for which the value is `d.ddd… × 10^power` with the first digit not 0,
+    /// in decimal, of any size. The value must not be 0.
     pub fn write_power(&self, out: &mut Vec<u8>) {
         let before = out.len();
         self.write_exponent_and(self.shift().saturating_sub(1), out);
@@ -210,7 +210,7 @@ impl<'a> Number<'a> {
 /// Compares two number literals exactly by mathematical value. A text that is not a number counts
 /// as 0.
 pub fn compare_numbers(a: &[u8], b: &[u8]) -> Ordering {
-    // Most numbers are short integers: the longer one is larger; for equal lengths the bytes
+    // Most numbers are short integers: the longer number is larger; for equal lengths the bytes
     // decide.
     let plain = |n: &[u8]| !n.is_empty() && n.iter().all(u8::is_ascii_digit);
     if a.len() < 20 && b.len() < 20 && plain(a) && plain(b) {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_shows_its_digits_and_magnitude() {
+    fn a_number_has_digits_and_a_magnitude() {
         let check = |literal: &str, digits: &[u8], magnitude: Option<i64>| {
             let number = Number::parse(literal.as_bytes()).unwrap();
             assert_eq!(number.digits().collect::<Vec<_>>(), digits, "{literal}");

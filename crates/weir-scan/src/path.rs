@@ -1,6 +1,6 @@
 //! Singular paths: the queries of RFC 9535 that consist of names and indexes only.
 //!
-//! Invariant: a printed path parses as the same path.
+//! Invariant: a printed path parses as an equal path.
 
 use crate::cursor::Cursor;
 use crate::error::{ExpressionLimit, PathError, PathErrorKind};
@@ -23,7 +23,8 @@ pub enum Step {
     Index(i64),
 }
 
-/// A singular query of RFC 9535: yields one value or nothing. The empty path `$` is the item itself.
+/// A singular query of RFC 9535: yields one value or nothing. The empty path `$` is the item
+/// itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Path {
     steps: Vec<Step>,
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_read_back_as_they_print() {
+    fn printed_paths_parse_as_equal_paths() {
         check("$", "$");
         check("@.a", "$['a']");
         check("$.a.b_1[0]['c d'] [-1]", "$['a']['b_1'][0]['c d'][-1]");
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_place() {
+    fn an_error_has_the_offset_of_the_first_wrong_byte() {
         for (text, offset) in [
             ("", 0),
             ("a", 0),

@@ -136,12 +136,12 @@ impl PathSet {
         let Some(node) = self.nodes.get(node) else {
             return PASS_WORK;
         };
-        let dearest =
+        let max_work =
             |nodes: &mut dyn Iterator<Item = usize>| nodes.map(|n| self.node_work(n)).max();
         let names = PASS_WORK + node.names.len() as u64;
-        let members = dearest(&mut node.names.iter().map(|name| name.node));
+        let members = max_work(&mut node.names.iter().map(|name| name.node));
         let wanted = [&node.front, &node.back].map(|list| {
-            let inside = dearest(&mut list.iter().map(|element| element.1));
+            let inside = max_work(&mut list.iter().map(|element| element.1));
             inside.unwrap_or(0)
         });
         let indexes = PASS_WORK + (node.front.len() + node.back.len()) as u64;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn work_grows_with_what_is_walked_over_again() {
+    fn work_counts_repeated_walks() {
         assert_eq!(set(&[]).work(), PASS_WORK);
         check("$", 1, 0);
         check("$.a.b.c", 1, 1);

@@ -1,8 +1,8 @@
 //! Compares JSON strings in a page without decoding them into memory.
 //!
 //! Invariants:
-//! - Any bytes are accepted. What is not a JSON string is read as far as possible, and equal runs
-//!   of bytes are equal strings.
+//! - Any bytes are accepted. Bytes that are not a JSON string are read as far as possible, and
+//!   equal bytes are equal strings.
 //! - Nothing is allocated, except in a `Vec` that the caller passes.
 
 use std::cmp::Ordering;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_literals_are_read_somehow() {
+    fn broken_literals_cause_no_panic() {
         for literal in [
             &b"\"\\"[..],
             b"\"\\u12",

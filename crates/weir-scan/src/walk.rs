@@ -208,7 +208,7 @@ impl Walk<'_> {
         self.pass(at, curly, self.depth_max - depth)
     }
 
-    /// Reads the member name at `at`: its index among the requested ones, and its end.
+    /// Reads the member name at `at`. Returns its index among the requested names, and its end.
     fn name(&mut self, at: usize, node: &Node) -> Result<(Option<usize>, usize), Fault> {
         let rest = self.bytes.get(at..).unwrap_or(&[]);
         for (index, name) in node.names.iter().enumerate() {
@@ -323,7 +323,7 @@ impl Walk<'_> {
         }
     }
 
-    /// After an element: the start of the next one, or the end of the array and `true`.
+    /// After an element: the start of the next element, or the end of the array and `true`.
     pub(crate) fn after_element(&self, at: usize) -> Result<(usize, bool), Fault> {
         let at = blanks(self.bytes, at);
         match self.bytes.get(at) {

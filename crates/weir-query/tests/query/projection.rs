@@ -278,7 +278,7 @@ fn a_pattern_that_matches_nothing_is_noted() {
         text.compile().unwrap().notes()
     };
     assert_eq!(notes("match(@.a, '[0-9]+') && @.b == '['", &[]), [""; 0]);
-    let expected = "`\\d+` is not a regular expression of RFC 9485 and matches nothing: it has no `\\d`; write `[0-9]`";
+    let expected = "`\\d+` is not a regular expression of RFC 9485 and matches nothing: `\\d` is not supported; write `[0-9]`";
     assert_eq!(notes("match(@.a, '\\\\d+')", &[]), [expected]);
     assert_eq!(
         notes("search(@.a, param('p'))", &[("p", "\"\\\\d+\"")]),

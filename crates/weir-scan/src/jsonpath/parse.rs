@@ -7,8 +7,8 @@
 //! operand = literal / query / function
 //! ```
 //!
-//! An operand is parsed first; the text after it decides its role. With a comparison it must yield
-//! one value, without one it must be a test.
+//! An operand is parsed first; the text after it decides its role. Before a comparison it must
+//! yield one value. Otherwise it must be a test.
 //!
 //! Invariants: an error names the first byte that violates the grammar; recursion stops at
 //! `NESTING_MAX`; no query is evaluated.

@@ -119,7 +119,7 @@ impl Regex {
         let mut parser = Parser::new(text);
         let parsed = parser.all();
         Some(match parsed {
-            Some(_) => format!("it takes more than {PROGRAM_MAX} steps"),
+            Some(_) => format!("it needs more than {PROGRAM_MAX} steps"),
             None => parser.fault(),
         })
     }
@@ -142,7 +142,7 @@ impl Regex {
             Some(reached) => self.matches_small(reached, text, whole, &mut meter),
             None => self.matches_large(text, whole, &mut meter),
         };
-        meter.pay().is_continue() && found
+        meter.charge_due().is_continue() && found
     }
 
     /// As [`matches_large`](Self::matches_large), with the active positions in one word.
@@ -262,10 +262,10 @@ impl WorkMeter<'_, '_> {
         if self.due < DUE_MAX {
             return ControlFlow::Continue(());
         }
-        self.pay()
+        self.charge_due()
     }
 
-    fn pay(&mut self) -> ControlFlow<()> {
+    fn charge_due(&mut self) -> ControlFlow<()> {
         (self.charge)(std::mem::take(&mut self.due))
     }
 }
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_expression_is_refused() {
+    fn invalid_expressions_are_refused() {
         for pattern in [
             "(",
             ")",
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn time_does_not_explode() {
+    fn matching_takes_linear_time() {
         let Some(regex) = Regex::parse("(a?){40}a{40}(x+x+)+y") else {
             return assert!(Regex::parse("a").is_none());
         };

@@ -3,10 +3,11 @@
 //! ```text
 //! quotes, backslashes, four kinds of brackets, control bytes: one bit for each byte of the block
 //! a byte is escaped         if an odd run of backslashes ends before it       (carry arithmetic)
-//! a byte is in a string     if an odd number of quotes that count stand before  (running xor)
-//! brackets and controls     count outside, respectively inside, of strings only
-//! while the block has fewer closing brackets than are open, it cannot hold the end:
-//!                           only population counts are taken
+//! a byte is in a string     if an odd number of unescaped quotes precede it   (running xor)
+//! brackets                  count only outside of strings
+//! control bytes             count only inside of strings
+//! while the block has fewer closing brackets than are open, the run does not end in it:
+//!                           only population counts are computed
 //! ```
 //!
 //! Invariants: the results equal those of the portable kernel for every input. A block is read
@@ -156,9 +157,9 @@ struct Run<B> {
 }
 
 /// The result of a block for a run.
-enum Verdict {
+enum BlockResult {
     /// The run continues after the block.
-    On,
+    Continues,
     /// The run ends with the bracket at this position of the block.
     End(u32),
     Wrong,
@@ -166,7 +167,7 @@ enum Verdict {
 
 impl<B: Block> Run<B> {
     #[inline(always)]
-    fn step(&mut self, block: B) -> Verdict {
+    fn step(&mut self, block: B) -> BlockResult {
         self.seen = self.seen.or(block);
         let (inside, wrong) = self.strings.step(block);
         // `{` and `[` differ in one bit, as do `}` and `]`.
@@ -183,17 +184,17 @@ impl<B: Block> Run<B> {
                 - i64::from((close & bit & (upto | 1 << end)).count_ones());
             let deep = deep && too_deep(open, close, self.total, self.max, end);
             if wrong & upto != 0 || curly != 0 || deep {
-                return Verdict::Wrong;
+                return BlockResult::Wrong;
             }
-            return Verdict::End(end);
+            return BlockResult::End(end);
         }
         if wrong != 0 || deep && too_deep(open, close, self.total, self.max, 64) {
-            return Verdict::Wrong;
+            return BlockResult::Wrong;
         }
         self.total = self.total + opens - closes;
         self.curly += i64::from((open & bit).count_ones());
         self.curly -= i64::from((close & bit).count_ones());
-        Verdict::On
+        BlockResult::Continues
     }
 }
 
@@ -216,9 +217,9 @@ pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Opti
     for block in blocks {
         // SAFETY: as above.
         match run.step(unsafe { B::load(block) }) {
-            Verdict::On => at += BLOCK,
-            Verdict::Wrong => return None,
-            Verdict::End(place) => {
+            BlockResult::Continues => at += BLOCK,
+            BlockResult::Wrong => return None,
+            BlockResult::End(place) => {
                 return Some(SkippedRun {
                     end: at + place as usize + 1,
                     high: run.seen.high(),
@@ -228,8 +229,8 @@ pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Opti
     }
     // SAFETY: as above.
     match run.step(unsafe { B::load(&filled(rest)) }) {
-        Verdict::On | Verdict::Wrong => None,
-        Verdict::End(place) => Some(SkippedRun {
+        BlockResult::Continues | BlockResult::Wrong => None,
+        BlockResult::End(place) => Some(SkippedRun {
             end: at + place as usize + 1,
             high: run.seen.high(),
         }),
@@ -331,7 +332,7 @@ mod tests {
             let mut carries = [round >> 4 & 1, round >> 4 & 1];
             let want = slowly(mask, &mut carries[0]);
             let found = escaped(mask, &mut carries[1]);
-            // It does not matter whether a backslash itself is escaped.
+            // Whether a backslash itself is escaped is not specified.
             assert_eq!(found & !mask, want & !mask, "{mask:x}");
             assert_eq!(carries[0], carries[1], "{mask:x}");
         }

@@ -75,7 +75,7 @@ impl Block for Neon {
     #[inline(always)]
     unsafe fn load(bytes: &[u8; BLOCK]) -> Self {
         let from = bytes.as_ptr();
-        // SAFETY: four times 16 bytes lie in the 64 of `bytes`; loads may be unaligned.
+        // SAFETY: `bytes` has four times 16 bytes; loads may be unaligned.
         Self(unsafe {
             [
                 vld1q_u8(from),

@@ -1,7 +1,8 @@
 //! The portable kernel, byte by byte. It also finds the kind and the position of a fault.
 //!
-//! Invariant: `pass` and `pass_or_fault` accept the same inputs. Tests compare every other kernel
-//! with this one, and this one with a recursive oracle.
+//! Invariant: an input that `pass` accepts is an input that `pass_or_fault` accepts, and
+//! conversely. Tests compare every other kernel with this kernel, and this kernel with a recursive
+//! oracle.
 
 use super::{Kernel, Open, Simd, SkippedRun, SkippedString};
 use crate::error::ScanErrorKind;
@@ -35,7 +36,7 @@ fn utf8(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok()
 }
 
-/// Skips from `at` to after the bracket that closes the last open one.
+/// Skips from `at` to after the bracket that closes all open brackets.
 pub(crate) fn pass_or_fault(bytes: &[u8], at: usize, open: Open) -> Result<SkippedRun, Fault> {
     let (mut total, mut curly) = (open.total, i64::from(open.curly));
     let mut high = 0;
@@ -78,7 +79,7 @@ pub(crate) fn pass_or_fault(bytes: &[u8], at: usize, open: Open) -> Result<Skipp
     Err((ScanErrorKind::Unbalanced, bytes.len()))
 }
 
-/// Skips from `at`, just after an opening quote, to the closing one.
+/// Skips from `at`, just after an opening quote, to the closing quote.
 pub(crate) fn string_or_fault(bytes: &[u8], at: usize) -> Result<SkippedString, Fault> {
     let (mut high, mut escaped) = (0, false);
     let mut place = at;

@@ -7,8 +7,8 @@
 //! recognised by the byte two or three positions before it. It must coincide with the bit for two
 //! continuation bytes in a row.
 //!
-//! Invariant: accepts exactly the bytes that the standard library accepts. The standard library finds
-//! the position of a fault.
+//! Invariant: accepts exactly the bytes that the standard library accepts. The standard library
+//! finds the position of a fault.
 #![allow(unsafe_code, reason = "vector instructions; each block says why")]
 #![allow(
     clippy::inline_always,

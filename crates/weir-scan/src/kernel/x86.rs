@@ -142,7 +142,7 @@ impl Block for Sse {
     #[inline(always)]
     unsafe fn load(bytes: &[u8; BLOCK]) -> Self {
         let from = bytes.as_ptr().cast::<__m128i>();
-        // SAFETY: four times 16 bytes lie in the 64 of `bytes`; loads may be unaligned.
+        // SAFETY: `bytes` has four times 16 bytes; loads may be unaligned.
         Self(unsafe {
             [
                 _mm_loadu_si128(from),
@@ -222,7 +222,7 @@ impl Block for Avx2 {
     #[inline(always)]
     unsafe fn load(bytes: &[u8; BLOCK]) -> Self {
         let from = bytes.as_ptr().cast::<__m256i>();
-        // SAFETY: two times 32 bytes lie in the 64 of `bytes`; loads may be unaligned.
+        // SAFETY: `bytes` has two times 32 bytes; loads may be unaligned.
         unsafe { Self(_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))) }
     }
 
@@ -303,7 +303,7 @@ struct Avx512(__m512i);
 impl Block for Avx512 {
     #[inline(always)]
     unsafe fn load(bytes: &[u8; BLOCK]) -> Self {
-        // SAFETY: 64 bytes are there; loads may be unaligned.
+        // SAFETY: `bytes` has 64 bytes; loads may be unaligned.
         Self(unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) })
     }
 

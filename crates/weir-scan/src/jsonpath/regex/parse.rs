@@ -52,23 +52,22 @@ impl Parser {
                 'S' => "; write `[^ \\t\\r\\n]`",
                 _ => "",
             };
-            return format!("it has no `\\{c}`{instead}");
+            return format!("`\\{c}` is not supported{instead}");
         }
         if self.rest.get(self.at) == Some(&'?') || before(1) == Some('?') {
             let after_bracket = [before(1), before(2)].contains(&Some('('));
             return if after_bracket {
-                "it has no `(?`: no options, and no look around; write `[aA]` for both cases"
+                "`(?` is not supported: no options, no look around; write `[aA]` for both cases"
                     .to_owned()
             } else {
-                "a `?` follows nothing that it could repeat; write `\\?` for the character"
-                    .to_owned()
+                "there is nothing before `?` to repeat; write `\\?` for the character".to_owned()
             };
         }
         let Some(c) = before(1).filter(|_| self.at < self.rest.len()) else {
             return "a bracket is not closed; write `\\[`, `\\(` or `\\{` for the character"
                 .to_owned();
         };
-        format!("`{c}` cannot stand at character {}", self.at)
+        format!("`{c}` is not allowed at character {}", self.at)
     }
 
     fn peek(&self) -> Option<char> {
@@ -198,7 +197,7 @@ impl Parser {
             let from = match self.next()? {
                 ']' => return Some(class),
                 '-' => {
-                    // A minus stands for itself only as the last character.
+                    // A minus is a literal only as the last character.
                     class.ranges.push((minus, minus));
                     return self.eat(']').then_some(class);
                 }
