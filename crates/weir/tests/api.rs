@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use script::World;
 
-/// The file with the output of each block replaced by what its commands print. Also returns the
-/// number of commands.
+/// Replaces the output of each block by what its commands print. Also returns the number of
+/// commands.
 fn rewritten(text: &str) -> (String, usize) {
     let folder = tempfile::tempdir().unwrap();
     let mut world = World::new(folder.path());
@@ -42,7 +42,7 @@ fn rewritten(text: &str) -> (String, usize) {
 }
 
 #[test]
-fn transcripts_hold() {
+fn transcripts_print_what_they_expect() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/api");
     let files = std::fs::read_dir(folder).unwrap();
     let mut paths: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! Asynchronous reads of a local store, on a disk that waits or fails.
+//! Tests asynchronous reads of a local store, on a disk that waits or fails.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -23,12 +23,12 @@ use weir_store::disk::{Disk, DiskFile, FileDisk, OpenMode};
 struct Gate {
     closed: Mutex<bool>,
     opened: Condvar,
-    /// Whether reads from `BROKEN_FROM` on fail.
-    broken: AtomicBool,
+    /// Whether reads at `FAILS_FROM` and after it fail.
+    fails: AtomicBool,
 }
 
 /// A position in the middle of the file of the topic.
-const BROKEN_FROM: u64 = 200_000;
+const FAILS_FROM: u64 = 200_000;
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,8 +89,8 @@ impl DiskFile for SlowFile {
         if let Some(gate) = &self.1 {
             let closed = gate.closed.lock().unwrap();
             drop(gate.opened.wait_while(closed, |closed| *closed).unwrap());
-            if offset >= BROKEN_FROM && gate.broken.load(Ordering::Relaxed) {
-                return Err(io::Error::other("broken"));
+            if offset >= FAILS_FROM && gate.fails.load(Ordering::Relaxed) {
+                return Err(io::Error::other("a failed read"));
             }
         }
         self.0.read_exact_at(buffer, offset)
@@ -117,9 +117,9 @@ impl DiskFile for SlowFile {
     }
 }
 
-struct Bell(Sender<()>);
+struct ChannelWaker(Sender<()>);
 
-impl Wake for Bell {
+impl Wake for ChannelWaker {
     fn wake(self: Arc<Self>) {
         // The test may have ended.
         let _ = self.0.send(());
@@ -129,8 +129,8 @@ impl Wake for Bell {
 /// Runs a future on this thread. Returns whether it had to wait. Calls `meanwhile` at the first
 /// wait.
 fn run<T>(future: impl Future<Output = T>, meanwhile: impl FnOnce()) -> (T, bool) {
-    let (rings, bell) = channel();
-    let waker = Waker::from(Arc::new(Bell(rings)));
+    let (sender, wakes) = channel();
+    let waker = Waker::from(Arc::new(ChannelWaker(sender)));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     let mut meanwhile = Some(meanwhile);
@@ -141,12 +141,12 @@ fn run<T>(future: impl Future<Output = T>, meanwhile: impl FnOnce()) -> (T, bool
         if let Some(meanwhile) = meanwhile.take() {
             meanwhile();
         }
-        bell.recv().unwrap();
+        wakes.recv().unwrap();
     }
 }
 
-/// A store with a key whose record is only on disk.
-fn world(directory: &std::path::Path) -> (Weir, Arc<Gate>) {
+/// A store with a hundred keys; the records of most are only on disk.
+fn store_on_slow_disk(directory: &std::path::Path) -> (Weir, Arc<Gate>) {
     let options = OpenOptions::default();
     let weir = Weir::open_with(directory, &options).unwrap();
     let topic = weir.topic("t").unwrap();
@@ -165,7 +165,7 @@ fn world(directory: &std::path::Path) -> (Weir, Arc<Gate>) {
 #[test]
 fn the_thread_of_an_executor_does_not_wait_for_the_disk() {
     let dir = tempfile::tempdir().unwrap();
-    let (weir, gate) = world(dir.path());
+    let (weir, gate) = store_on_slow_disk(dir.path());
     let topic = weir.topic("t").unwrap();
     // A thread that blocked in the read would never open the gate.
     let open = || gate.set(false);
@@ -202,7 +202,7 @@ fn the_thread_of_an_executor_does_not_wait_for_the_disk() {
 }
 
 #[test]
-fn a_record_to_come_is_awaited_and_the_end_of_the_store_is_told() {
+fn a_reader_awaits_the_next_record_and_fails_when_the_store_closes() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     let topic = weir.topic("t").unwrap();
@@ -214,15 +214,15 @@ fn a_record_to_come_is_awaited_and_the_end_of_the_store_is_told() {
     assert_eq!(topic.get_async("k").wait().unwrap().unwrap().value(), b"v");
     assert!(topic.get_async("none").wait().unwrap().is_none());
     let unknown = weir.topic("other").unwrap().get_async("k").wait();
-    assert!(unknown.is_err(), "as by the call that waits");
+    assert!(unknown.is_err(), "as in the blocking call");
     let (page, _) = run(reader.next(), || weir.clone().close().unwrap());
     assert!(matches!(page, Err(StoreError::Closed)), "{page:?}");
 }
 
 #[test]
-fn the_owner_of_a_group_gets_what_was_read_before_the_disk_failed() {
+fn the_owner_of_a_group_gets_the_records_before_the_unreadable_one() {
     let dir = tempfile::tempdir().unwrap();
-    let (weir, gate) = world(dir.path());
+    let (weir, gate) = store_on_slow_disk(dir.path());
     let topic = weir.topic("t").unwrap();
     let mut group = topic.group("g", GroupMode::Exclusive).unwrap();
     let mut keys = Vec::new();
@@ -231,11 +231,11 @@ fn the_owner_of_a_group_gets_what_was_read_before_the_disk_failed() {
         keys.extend(works.iter().map(|work| work.record().key.to_vec()));
         Ok::<_, weir::WeirError>(works.len())
     };
-    gate.broken.store(true, Ordering::Relaxed);
+    gate.fails.store(true, Ordering::Relaxed);
     let before = claim(&mut keys).unwrap();
     assert!((1..100).contains(&before), "{before}");
     claim(&mut keys).unwrap_err();
-    gate.broken.store(false, Ordering::Relaxed);
+    gate.fails.store(false, Ordering::Relaxed);
     while claim(&mut keys).unwrap() > 0 {}
     let all: Vec<Vec<u8>> = (0..100).map(|n| format!("k{n}").into_bytes()).collect();
     assert_eq!(keys, all, "each once, in order");

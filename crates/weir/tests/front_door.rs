@@ -1,4 +1,4 @@
-//! The public API as its users see it: verdicts, resent sessions, readers from every position,
+//! Tests the public API: verdicts, sessions that are resumed, reads from every start position, and
 //! listeners that wait.
 //!
 //! No test sleeps; only a hang reaches the limit of a wait.
@@ -35,22 +35,22 @@ fn offsets(topic: &weir::Topic, from: ReadFrom) -> Vec<u64> {
 }
 
 #[test]
-fn a_verdict_says_what_happened_and_a_no_is_not_an_error() {
+fn a_verdict_has_the_outcome_and_an_invalid_one_is_not_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     let topic = weir.topic("t").unwrap();
-    let early = topic.put("k", "v").unwrap();
-    assert_eq!(early.effect(), Effect::Error);
-    assert_eq!(early.reason(), Some(ErrorCode::NoTopic));
+    let without_topic = topic.put("k", "v").unwrap();
+    assert_eq!(without_topic.effect(), Effect::Error);
+    assert_eq!(without_topic.reason(), Some(ErrorCode::NoTopic));
     assert!(topic.ensure().unwrap() && !topic.ensure().unwrap());
     let first = topic.put("k", "v").unwrap();
     assert!(first.is_valid());
     assert_eq!(first.offset(), Some(ConsequenceOffset(2)));
-    let late = topic.put_if("k", "w", &[Expect::KeyAbsent(None)]).unwrap();
-    assert_eq!(late.effect(), Effect::Invalid);
-    assert_eq!(late.reason(), Some(ErrorCode::Conflict));
-    assert_eq!(late.detail(), Detail::Actual(2));
-    assert_eq!(late.offset(), None);
+    let conflict = topic.put_if("k", "w", &[Expect::KeyAbsent(None)]).unwrap();
+    assert_eq!(conflict.effect(), Effect::Invalid);
+    assert_eq!(conflict.reason(), Some(ErrorCode::Conflict));
+    assert_eq!(conflict.detail(), Detail::Actual(2));
+    assert_eq!(conflict.offset(), None);
     assert_eq!(topic.get("k").unwrap().unwrap().value(), b"v");
     let ops = [
         TxnOp::Delete {
@@ -78,7 +78,7 @@ fn a_verdict_says_what_happened_and_a_no_is_not_an_error() {
 }
 
 #[test]
-fn keys_that_are_no_text_work_like_others() {
+fn keys_can_be_bytes_that_are_not_utf8() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     let topic = weir.topic("t").unwrap();
@@ -101,7 +101,7 @@ fn keys_that_are_no_text_work_like_others() {
 }
 
 #[test]
-fn reading_starts_where_it_is_told() {
+fn a_read_begins_at_its_start_position() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     let topic = weir.topic("t").unwrap();
@@ -152,7 +152,7 @@ fn values(query: &mut TopicQuery, max: usize) -> Vec<String> {
                 found.extend(values.map(String::from));
             }
             TopicStep::Done => break,
-            TopicStep::Idle => panic!("nothing came in time: {found:?}"),
+            TopicStep::Idle => panic!("no page arrived in time: {found:?}"),
         }
     }
     found
@@ -187,7 +187,7 @@ fn a_query_begins_at_a_position_and_keeps_it_when_it_is_resumed() {
     let refused = weir.query(latest).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::BadOption);
 
-    // At a token, each topic continues at the position that it had when the query began.
+    // A token keeps the position in each topic that the query found when it began.
     for (start, expected) in [
         (ReadFrom::End, &["q.b4", "q.c1"][..]),
         (ReadFrom::Last(1), &["q.a3", "q.b3", "q.b4", "q.c1"]),
@@ -216,7 +216,7 @@ fn a_query_begins_at_a_position_and_keeps_it_when_it_is_resumed() {
 }
 
 #[test]
-fn following_wakes_for_each_record_and_ends_when_patience_does() {
+fn a_follow_returns_each_new_record_and_ends_after_its_patience() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     let topic = weir.topic("t").unwrap();
@@ -252,7 +252,7 @@ fn following_wakes_for_each_record_and_ends_when_patience_does() {
 }
 
 #[test]
-fn a_session_that_is_opened_again_goes_on_and_repeats_nothing() {
+fn a_session_that_is_opened_again_continues_and_repeats_no_write() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     weir.topic("t").unwrap().ensure().unwrap();
@@ -304,7 +304,7 @@ fn a_session_that_is_opened_again_goes_on_and_repeats_nothing() {
 }
 
 #[test]
-fn closing_ends_it_for_every_handle_and_frees_the_directory() {
+fn closing_ends_every_handle_and_unlocks_the_directory() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     let other = weir.clone();
@@ -313,16 +313,16 @@ fn closing_ends_it_for_every_handle_and_frees_the_directory() {
     topic.ensure().unwrap();
     topic.put("k", "v").unwrap();
     let value = topic.get("k").unwrap().unwrap();
-    assert!(Weir::open(dir.path()).is_err(), "one process, one store");
+    assert!(Weir::open(dir.path()).is_err(), "the directory is locked");
     let waiting = topic.follow(ReadFrom::End, PATIENCE).unwrap();
     let listener = std::thread::spawn(move || waiting.count());
     weir.close().unwrap();
-    assert_eq!(listener.join().unwrap(), 0, "listeners are told");
+    assert_eq!(listener.join().unwrap(), 0, "the listener ends");
     let closed = |error: WeirError| matches!(error, WeirError::Store(weir::StoreError::Closed));
     assert!(closed(topic.put("k", "w").unwrap_err()));
     assert!(closed(session.execute(&[put(b"k", b"w")]).unwrap_err()));
     assert!(other.store().unwrap().compact_log().is_err());
-    assert_eq!(value.value(), b"v", "what was read stays");
+    assert_eq!(value.value(), b"v", "a value that was read stays valid");
     let again = Weir::open(dir.path()).unwrap();
     assert!(again.store().unwrap().report().log.clean);
     let topic = again.topic("t").unwrap();
@@ -334,7 +334,7 @@ fn closing_ends_it_for_every_handle_and_frees_the_directory() {
 }
 
 #[test]
-fn a_store_that_another_handle_writes_is_opened_for_reading() {
+fn a_store_that_is_open_for_writing_can_be_opened_read_only() {
     let dir = tempfile::tempdir().unwrap();
     let writer = Weir::open(dir.path()).unwrap();
     let written = writer.topic("t").unwrap();
@@ -348,7 +348,7 @@ fn a_store_that_another_handle_writes_is_opened_for_reading() {
         first.offset().map(|at| at.0)
     );
     let WeirError::Store(error) = read.put("k", "w").unwrap_err() else {
-        panic!("another kind of error");
+        panic!("not an error of the store");
     };
     assert_eq!(error.code(), ErrorCode::OpenedReadOnly);
     let refused = reader.session(CLIENT).execute(&[put(b"k", b"w")]);

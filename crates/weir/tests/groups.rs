@@ -1,4 +1,4 @@
-//! Groups and the latest values through the public API.
+//! Tests groups and the latest values through the public API.
 #![allow(
     clippy::unwrap_used,
     reason = "a failed expectation is what a test is for"
@@ -112,7 +112,7 @@ fn a_claim_of_no_records_returns_none() {
 }
 
 #[test]
-fn one_reads_and_another_takes_over() {
+fn another_member_takes_over_an_exclusive_group() {
     let dir = tempfile::tempdir().unwrap();
     let (weir, topic) = topic(&dir);
     for n in 0..6 {
@@ -131,7 +131,10 @@ fn one_reads_and_another_takes_over() {
         works.push(work.unwrap());
     }
     assert_eq!(works.len(), 4);
-    assert!(bert.claim(10, NOW).unwrap().is_empty(), "anna is there");
+    assert!(
+        bert.claim(10, NOW).unwrap().is_empty(),
+        "anna owns the group"
+    );
     assert_eq!(anna.ack(&works[..2]).unwrap(), []);
     bert.take_over().unwrap();
     let found = bert.claim(10, NOW).unwrap();
@@ -139,12 +142,12 @@ fn one_reads_and_another_takes_over() {
     assert_eq!(
         keys,
         [b"k2", b"k3", b"k4", b"k5"],
-        "after what was acknowledged"
+        "the records that anna did not acknowledge"
     );
     assert_eq!(
         anna.ack(&works[2..]).unwrap().len(),
         2,
-        "not anna's any more"
+        "anna is no longer the owner"
     );
     bert.nack(&found[1..], NOW, "").unwrap();
     assert_eq!(bert.claim(10, NOW).unwrap().len(), 3, "read again");
@@ -153,7 +156,11 @@ fn one_reads_and_another_takes_over() {
     assert_eq!(bert.cursor().unwrap().0, 7);
     bert.leave().unwrap();
     topic.put("k6", "v").unwrap();
-    assert_eq!(anna.claim(10, NOW).unwrap().len(), 1, "free again");
+    assert_eq!(
+        anna.claim(10, NOW).unwrap().len(),
+        1,
+        "the group has no owner"
+    );
     assert!(
         anna.reset(weir::ReadFrom::After(weir::ConsequenceOffset(1)))
             .unwrap()
@@ -162,7 +169,7 @@ fn one_reads_and_another_takes_over() {
     assert_eq!(anna.claim(10, NOW).unwrap().len(), 7);
     assert!(anna.delete().unwrap().is_valid());
     assert!(bert.info().is_err());
-    assert!(anna.claim(10, NOW).is_err(), "it is no longer an owner");
+    assert!(anna.claim(10, NOW).is_err(), "the group is deleted");
     let again = anna.delete().unwrap();
     assert_eq!(again.reason(), Some(ErrorCode::GroupAbsent));
 }
@@ -181,7 +188,7 @@ fn a_claim_waits_for_a_record() {
 }
 
 #[test]
-fn the_latest_values_come_first_and_then_what_is_new() {
+fn the_latest_values_come_before_new_records() {
     let dir = tempfile::tempdir().unwrap();
     let (_weir, topic) = topic(&dir);
     for (key, value) in [("b", "1"), ("a", "1"), ("b", "2"), ("c", "1")] {

@@ -1,5 +1,5 @@
-//! Listeners of topics that do not exist yet, closing a store that has other handles, and waits
-//! with a limit.
+//! Tests listeners of topics that do not exist yet, the close of a store that has other handles,
+//! and waits with a timeout.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn a_listener_on_a_name_that_was_never_created_sees_its_creation_first() {
 }
 
 #[test]
-fn closing_ends_waiting_and_frees_the_directory_under_living_handles() {
+fn closing_ends_waits_and_unlocks_the_directory_while_handles_exist() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     let topic = weir.topic("t").unwrap();
@@ -44,7 +44,7 @@ fn closing_ends_waiting_and_frees_the_directory_under_living_handles() {
     let waiting = [never, end].map(|mut listener| std::thread::spawn(move || listener.wait(None)));
     weir.close().unwrap();
     for thread in waiting {
-        assert!(!thread.join().unwrap(), "there is nothing more to come");
+        assert!(!thread.join().unwrap(), "no record will follow");
     }
     let refused = topic.append("late");
     assert!(matches!(refused, Err(WeirError::Store(StoreError::Closed))));
@@ -53,7 +53,7 @@ fn closing_ends_waiting_and_frees_the_directory_under_living_handles() {
 }
 
 #[test]
-fn a_proposal_that_is_not_answered_in_time_can_still_be_waited_for() {
+fn a_proposal_can_be_waited_for_again_after_a_timeout() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     let options = weir::TopicOptions::default();

@@ -13,7 +13,7 @@ fn program(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_program_judges_and_goes_on_after_every_way_to_open_again() {
+fn a_program_validates_writes_after_each_way_to_open_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let options = TopicOptions::default();
     let mut sum = 0_i64;
@@ -31,9 +31,12 @@ fn a_program_judges_and_goes_on_after_every_way_to_open_again() {
         }
         let value = counter.get("n").unwrap().unwrap();
         assert_eq!(value.value(), sum.to_be_bytes());
-        let no = counter.put("n", "no number").unwrap();
-        assert_eq!(no.reason(), Some(ErrorCode::Rejected));
-        assert!(matches!(no.detail(), Detail::Rejected { code: 1, .. }));
+        let rejected = counter.put("n", "not a number").unwrap();
+        assert_eq!(rejected.reason(), Some(ErrorCode::Rejected));
+        assert!(matches!(
+            rejected.detail(),
+            Detail::Rejected { code: 1, .. }
+        ));
         if round == 1 {
             weir.store().unwrap().compact_log().unwrap();
         }
@@ -84,7 +87,7 @@ fn eight_writers_cannot_overdraw_a_bank() {
             .map(|writer| writer.join().unwrap())
             .sum()
     });
-    assert!(refused > 0, "some transfers had to be refused");
+    assert!(refused > 0, "some transfers must be rejected");
     let balance = |n: u8| {
         let value = bank.get(account(n)).unwrap().unwrap();
         i64::from_be_bytes(value.value().try_into().unwrap())

@@ -27,15 +27,15 @@ impl From<weir::StoreError> for Failed {
     }
 }
 
-/// A stored intention of a session, to be sent later.
+/// An intention that was parsed but not yet sent.
 struct QueuedIntention {
     topic: String,
-    what: What,
+    write: Write,
     conditions: Vec<Condition>,
     meta: Vec<u8>,
 }
 
-enum What {
+enum Write {
     Create(TopicOptions),
     Alter(TopicOptions),
     Destroy,
@@ -82,7 +82,7 @@ pub(crate) struct World {
     sessions: BTreeMap<String, Session>,
     readers: BTreeMap<String, TopicReader>,
     members: BTreeMap<String, Member>,
-    kept: Vec<QueuedIntention>,
+    queued: Vec<QueuedIntention>,
     steps: Vec<Step>,
     sent: Option<Proposal>,
 }
@@ -95,7 +95,7 @@ fn key(text: &str) -> Vec<u8> {
     if text == "-" { Vec::new() } else { bytes(text) }
 }
 
-fn cut(text: &str) -> (&str, &str) {
+fn split_word(text: &str) -> (&str, &str) {
     text.split_once(' ').unwrap_or((text, ""))
 }
 
@@ -133,60 +133,60 @@ fn conditions(text: &str) -> Vec<Condition> {
 }
 
 /// Parses a command that writes.
-fn kept(line: &str, steps: &mut Vec<Step>) -> QueuedIntention {
-    let (verb, rest) = cut(line);
-    let (topic, rest) = cut(rest);
-    let mut kept = QueuedIntention {
+fn parse_write(line: &str, steps: &mut Vec<Step>) -> QueuedIntention {
+    let (verb, rest) = split_word(line);
+    let (topic, rest) = split_word(rest);
+    let mut queued = QueuedIntention {
         topic: topic.to_owned(),
-        what: What::Destroy,
+        write: Write::Destroy,
         conditions: Vec::new(),
         meta: Vec::new(),
     };
-    kept.what = match verb {
-        "create" => What::Create(options(rest)),
-        "alter" => What::Alter(options(rest)),
-        "destroy" => What::Destroy,
+    queued.write = match verb {
+        "create" => Write::Create(options(rest)),
+        "alter" => Write::Alter(options(rest)),
+        "destroy" => Write::Destroy,
         "transaction" => {
-            kept.conditions = conditions(rest);
-            What::Transaction(std::mem::take(steps))
+            queued.conditions = conditions(rest);
+            Write::Transaction(std::mem::take(steps))
         }
         "put" => {
-            let (name, value) = cut(rest);
-            What::Put(key(name), bytes(value))
+            let (name, value) = split_word(rest);
+            Write::Put(key(name), bytes(value))
         }
         "put-meta" => {
-            let (name, rest) = cut(rest);
-            let (meta, value) = cut(rest);
-            kept.meta = bytes(meta);
-            What::Put(key(name), bytes(value))
+            let (name, rest) = split_word(rest);
+            let (meta, value) = split_word(rest);
+            queued.meta = bytes(meta);
+            Write::Put(key(name), bytes(value))
         }
         "put-if" => {
-            let (name, rest) = cut(rest);
-            let (texts, value) = cut(rest);
-            kept.conditions = conditions(texts);
-            What::Put(key(name), bytes(value))
+            let (name, rest) = split_word(rest);
+            let (texts, value) = split_word(rest);
+            queued.conditions = conditions(texts);
+            Write::Put(key(name), bytes(value))
         }
-        "delete" => What::Delete(key(rest)),
+        "delete" => Write::Delete(key(rest)),
         "delete-if" => {
-            let (name, texts) = cut(rest);
-            kept.conditions = conditions(texts);
-            What::Delete(key(name))
+            let (name, texts) = split_word(rest);
+            queued.conditions = conditions(texts);
+            Write::Delete(key(name))
         }
         other => panic!("no command {other}"),
     };
-    kept
+    queued
 }
 
-/// Passes stored intentions to `then`.
-fn with<T>(all: &[QueuedIntention], then: impl FnOnce(&[Intention<'_>]) -> T) -> T {
+/// Calls `then` with the intentions.
+fn with_intentions<T>(all: &[QueuedIntention], then: impl FnOnce(&[Intention<'_>]) -> T) -> T {
     let expects: Vec<Vec<Expect<'_>>> = all
         .iter()
-        .map(|kept| kept.conditions.iter().map(Condition::expect).collect())
+        .map(|queued| queued.conditions.iter().map(Condition::expect).collect())
         .collect();
     let steps: Vec<Vec<TxnOp<'_>>> = all
         .iter()
-        .map(|kept| match &kept.what {
-            What::Transaction(steps) => steps
+        .map(|queued| match &queued.write {
+            Write::Transaction(steps) => steps
                 .iter()
                 .map(|step| match step {
                     Step::Put(key, value) => TxnOp::Put {
@@ -204,17 +204,17 @@ fn with<T>(all: &[QueuedIntention], then: impl FnOnce(&[Intention<'_>]) -> T) ->
         .iter()
         .zip(&expects)
         .zip(&steps)
-        .map(|((kept, expects), steps)| {
-            let operation = match &kept.what {
-                What::Create(options) => Operation::Create { options },
-                What::Alter(options) => Operation::Alter { options },
-                What::Destroy => Operation::Destroy,
-                What::Put(key, value) => Operation::Put { key, value },
-                What::Delete(key) => Operation::Delete { key },
-                What::Transaction(_) => Operation::Txn { ops: steps },
+        .map(|((queued, expects), steps)| {
+            let operation = match &queued.write {
+                Write::Create(options) => Operation::Create { options },
+                Write::Alter(options) => Operation::Alter { options },
+                Write::Destroy => Operation::Destroy,
+                Write::Put(key, value) => Operation::Put { key, value },
+                Write::Delete(key) => Operation::Delete { key },
+                Write::Transaction(_) => Operation::Txn { ops: steps },
             };
-            let mut intention = Intention::new(&kept.topic, operation).expecting(expects);
-            intention.meta = &kept.meta;
+            let mut intention = Intention::new(&queued.topic, operation).expecting(expects);
+            intention.meta = &queued.meta;
             intention
         })
         .collect();
@@ -268,23 +268,25 @@ fn verdict(outcome: &Outcome, out: &mut String) {
     out.push('\n');
 }
 
-fn shown(bytes: &[u8]) -> String {
+fn escaped(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\n', "\\n")
 }
 
 fn record(record: &Record<'_>, out: &mut String) {
     write!(out, "{} {}", record.offset, record.kind.name()).unwrap();
     match record.kind {
-        RecordKind::Put => write!(out, " {}={}", shown(record.key), shown(record.value)).unwrap(),
-        RecordKind::Delete => write!(out, " {}", shown(record.key)).unwrap(),
+        RecordKind::Put => {
+            write!(out, " {}={}", escaped(record.key), escaped(record.value)).unwrap();
+        }
+        RecordKind::Delete => write!(out, " {}", escaped(record.key)).unwrap(),
         _ => {}
     }
     if !record.meta.is_empty() {
-        write!(out, " meta {}", shown(record.meta)).unwrap();
+        write!(out, " meta {}", escaped(record.meta)).unwrap();
     }
 }
 
-fn from(text: &str) -> Result<ReadFrom, Failed> {
+fn start_position(text: &str) -> Result<ReadFrom, Failed> {
     Ok(match text.split_once(':') {
         None if text == "start" => ReadFrom::Start,
         None => ReadFrom::End,
@@ -304,7 +306,7 @@ impl World {
             sessions: BTreeMap::new(),
             readers: BTreeMap::new(),
             members: BTreeMap::new(),
-            kept: Vec::new(),
+            queued: Vec::new(),
             steps: Vec::new(),
             sent: None,
         }
@@ -321,7 +323,7 @@ impl World {
     }
 
     fn command(&mut self, line: &str, out: &mut String) -> Result<(), Failed> {
-        let (verb, rest) = cut(line);
+        let (verb, rest) = split_word(line);
         match verb {
             "open" => {
                 let options = OpenOptions {
@@ -336,32 +338,32 @@ impl World {
                 None => Err(Failed(ErrorCode::Closed)),
             },
             "add" => {
-                let kept = kept(rest, &mut self.steps);
-                self.kept.push(kept);
+                let queued = parse_write(rest, &mut self.steps);
+                self.queued.push(queued);
                 Ok(())
             }
             "step" => {
-                let (verb, rest) = cut(rest);
-                let (name, value) = cut(rest);
+                let (verb, rest) = split_word(rest);
+                let (name, value) = split_word(rest);
                 self.steps.push(match verb {
                     "put" => Step::Put(key(name), bytes(value)),
                     _ => Step::Delete(key(name)),
                 });
                 Ok(())
             }
-            "session" | "nonce" | "resume" | "as" => self.session(verb, rest, out),
+            "session" | "nonce" | "resume" | "as" => self.session_command(verb, rest, out),
             "submit" | "send" | "wait" => self.submit(verb, out),
             "ensure" | "get" | "at" | "scan" | "scan-values" | "log" | "info" | "topics" => {
-                self.look(verb, rest, out)
+                self.topic_command(verb, rest, out)
             }
-            "listen" | "next" => self.read(verb, rest, out),
+            "listen" | "next" => self.reader_command(verb, rest, out),
             "group" => self.group(rest),
             "claim" | "done" | "done-soon" | "fail" | "extend" | "take-over" | "leave"
-            | "reset" | "end" | "group-info" => self.member(verb, rest, out),
+            | "reset" | "end" | "group-info" => self.member_command(verb, rest, out),
             _ => {
-                let one = kept(line, &mut self.steps);
+                let one = parse_write(line, &mut self.steps);
                 let weir = self.weir()?;
-                let outcomes = with(&[one], |all| weir.propose(all))?.wait()?;
+                let outcomes = with_intentions(&[one], |all| weir.propose(all))?.wait()?;
                 verdicts(&outcomes, out);
                 Ok(())
             }
@@ -374,12 +376,12 @@ impl World {
             verdicts(&outcomes, out);
             return Ok(());
         }
-        let all = std::mem::take(&mut self.kept);
+        let all = std::mem::take(&mut self.queued);
         if all.is_empty() {
             return Err(Failed(ErrorCode::BadOption));
         }
         let weir = self.weir()?;
-        let proposal = with(&all, |all| weir.propose(all))?;
+        let proposal = with_intentions(&all, |all| weir.propose(all))?;
         if verb == "submit" {
             verdicts(&proposal.wait()?, out);
         } else {
@@ -388,8 +390,8 @@ impl World {
         Ok(())
     }
 
-    fn session(&mut self, verb: &str, rest: &str, out: &mut String) -> Result<(), Failed> {
-        let (name, rest) = cut(rest);
+    fn session_command(&mut self, verb: &str, rest: &str, out: &mut String) -> Result<(), Failed> {
+        let (name, rest) = split_word(rest);
         if verb == "session" {
             let pairs = rest.as_bytes().chunks(2);
             let client: Vec<u8> = pairs
@@ -408,24 +410,24 @@ impl World {
             "resume" => session.resume(rest.parse().unwrap()),
             _ => {
                 let all = match rest {
-                    "submit" => std::mem::take(&mut self.kept),
-                    line => vec![kept(line, &mut self.steps)],
+                    "submit" => std::mem::take(&mut self.queued),
+                    line => vec![parse_write(line, &mut self.steps)],
                 };
-                let sent = with(&all, |all| session.send(all))?;
+                let sent = with_intentions(&all, |all| session.send(all))?;
                 verdicts(&sent.into_proposal().wait()?, out);
             }
         }
         Ok(())
     }
 
-    fn look(&mut self, verb: &str, rest: &str, out: &mut String) -> Result<(), Failed> {
+    fn topic_command(&mut self, verb: &str, rest: &str, out: &mut String) -> Result<(), Failed> {
         if verb == "topics" {
             for info in self.weir()?.topics(rest == "all")? {
                 writeln!(out, "{}", info.name).unwrap();
             }
             return Ok(());
         }
-        let (topic, rest) = cut(rest);
+        let (topic, rest) = split_word(rest);
         let topic = self.weir()?.topic(topic)?;
         match verb {
             "ensure" => {
@@ -445,7 +447,7 @@ impl World {
                 out.push('\n');
             }
             "log" => {
-                for page in topic.pages(from(rest)?)? {
+                for page in topic.pages(start_position(rest)?)? {
                     for found in &page? {
                         record(&found?, out);
                         out.push('\n');
@@ -467,10 +469,10 @@ impl World {
                 let limit = words[2].parse().unwrap();
                 let found = topic.scan(&key(words[0]), after, limit)?;
                 for entry in &found {
-                    write!(out, "{} {}", shown(&entry.key), entry.offset).unwrap();
+                    write!(out, "{} {}", escaped(&entry.key), entry.offset).unwrap();
                     if verb == "scan-values" {
                         let value = topic.value(entry)?.unwrap();
-                        write!(out, " {}", shown(value.value())).unwrap();
+                        write!(out, " {}", escaped(value.value())).unwrap();
                     }
                     out.push('\n');
                 }
@@ -482,11 +484,14 @@ impl World {
         Ok(())
     }
 
-    fn read(&mut self, verb: &str, rest: &str, out: &mut String) -> Result<(), Failed> {
+    fn reader_command(&mut self, verb: &str, rest: &str, out: &mut String) -> Result<(), Failed> {
         let words: Vec<&str> = rest.split(' ').collect();
         let name = words[0].to_owned();
         if verb == "listen" {
-            let reader = self.weir()?.topic(words[1])?.listener(from(words[2])?)?;
+            let reader = self
+                .weir()?
+                .topic(words[1])?
+                .listener(start_position(words[2])?)?;
             self.readers.insert(name, reader);
             return Ok(());
         }
@@ -530,7 +535,7 @@ impl World {
                 "lease" => setup.lease_ms = value.parse().unwrap(),
                 "attempts" => setup.attempts_max = value.parse().unwrap(),
                 "dead" => setup.dead_letters = value,
-                "start" => setup.start = topic.offset_before(from(value)?)?.0,
+                "start" => setup.start = topic.offset_before(start_position(value)?)?.0,
                 "existing" => {
                     let known = topic.group_info(group)?;
                     known.ok_or(Failed(ErrorCode::GroupUnknown))?;
@@ -545,7 +550,7 @@ impl World {
         Ok(())
     }
 
-    fn member(&mut self, verb: &str, rest: &str, out: &mut String) -> Result<(), Failed> {
+    fn member_command(&mut self, verb: &str, rest: &str, out: &mut String) -> Result<(), Failed> {
         let mut words = rest.split(' ');
         let name = words.next().unwrap();
         let millis = |word: Option<&str>| Duration::from_millis(word.unwrap().parse().unwrap());
@@ -583,7 +588,7 @@ impl World {
             "take-over" => return Ok(member.group.take_over()?),
             "leave" => return Ok(member.group.leave()?),
             "reset" => {
-                let verdict = member.group.reset(from(words.next().unwrap())?)?;
+                let verdict = member.group.reset(start_position(words.next().unwrap())?)?;
                 return verdict.reason().map_or(Ok(()), |code| Err(Failed(code)));
             }
             "done" => Settle::Done,
