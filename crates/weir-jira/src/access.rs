@@ -21,7 +21,7 @@ use crate::error::{JiraError, Result};
 use crate::keyring;
 use crate::time::{self, DAY_MS};
 
-/// A warning is due when a token expires in fewer days than this.
+/// A warning is due when a token expires in at most this number of days.
 pub const EXPIRY_WARNING_DAYS: i64 = 14;
 
 /// The storage of the token of a site.
@@ -166,7 +166,7 @@ impl Site {
     }
 
     /// Fails if the date of expiry is not a date `YYYY-MM-DD`, or is before today. The message does
-    /// not have the text: it may be a token that was entered at the wrong place.
+    /// not contain a text that is no date: it may be a token that was entered at the wrong prompt.
     pub fn check_expiry(&self, now_ms: i64) -> Result<()> {
         let Some(text) = &self.expires else {
             return Ok(());
@@ -281,14 +281,14 @@ impl Site {
         let bearer = token.is_some() && self.email.is_empty();
         if bearer && self.deployment == Deployment::Cloud {
             let text =
-                "Jira Cloud takes a token only with the e-mail address of its account; give both";
+                "Jira Cloud accepts a token only with the e-mail address of its account; give both";
             return Err(JiraError::Settings(text.to_owned()));
         }
         self.bearer = bearer;
         Ok(())
     }
 
-    /// The number of days until the token expires, if it is below 14; negative if the token has
+    /// The number of days until the token expires, if it is at most 14; negative if the token has
     /// expired.
     pub fn expires_within(&self, now_ms: i64) -> Option<i64> {
         let end = time::parse_literal(self.expires.as_ref()?, &TimeZone::UTC)?;
@@ -302,7 +302,7 @@ impl Site {
     }
 }
 
-/// Tests each right that the verbs need; at Data Center only the right to read. Sends one request.
+/// Requests the rights that commands need; at Data Center only the right to read. Sends one request.
 pub fn rights(client: &Client) -> Result<Vec<Right>> {
     let wanted = match client.deployment() {
         Deployment::Cloud => RIGHTS,

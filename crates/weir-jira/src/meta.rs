@@ -329,7 +329,7 @@ pub fn filters(replica: &Replica) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
-/// The types of issues that a project has, with their fields; empty: it was not asked.
+/// The types of issues of a project, with their fields; empty if they were not requested yet.
 pub fn types(replica: &Replica, project: &str) -> Result<Vec<Value>> {
     let found: Option<Value> = replica.read("meta", &create_key(project))?;
     let found = found.unwrap_or_default();
@@ -363,7 +363,7 @@ pub(crate) fn field<'f>(fields: &'f [FieldInfo], given: &str) -> Result<&'f Fiel
 }
 
 /// The required fields of new issues of a type, by the id of the project and the name of the type;
-/// empty: none, or not requested yet.
+/// empty if there are none, or if they were not requested yet.
 pub fn required(replica: &Replica, project: &str, kind: &str) -> Result<Vec<FieldInfo>> {
     if types(replica, project)?.is_empty() {
         return Ok(Vec::new());
@@ -380,10 +380,10 @@ pub(crate) fn transition_fields_of(
     to: &str,
 ) -> Result<Vec<FieldInfo>> {
     let found: Option<Vec<Value>> = replica.read("meta", &transitions_key(issue))?;
-    let mut ways = found.unwrap_or_default().into_iter();
-    let way = ways.find(|way| name_of(&way["to"]).eq_ignore_ascii_case(to));
-    let way = way.unwrap_or_default();
-    let fields = way["fields"].as_object().into_iter().flatten();
+    let mut all = found.unwrap_or_default().into_iter();
+    let transition = all.find(|one| name_of(&one["to"]).eq_ignore_ascii_case(to));
+    let transition = transition.unwrap_or_default();
+    let fields = transition["fields"].as_object().into_iter().flatten();
     let fields = fields.map(|(id, raw)| described(raw, Some(id)));
     Ok(sorted(fields.collect()))
 }
@@ -393,7 +393,7 @@ pub(crate) fn transition_fields_of(
 pub(crate) fn transitions_of(replica: &Replica, issue: &Value) -> Result<Vec<String>> {
     let found: Option<Vec<Value>> = replica.read("meta", &transitions_key(issue))?;
     if let Some(found) = found {
-        return Ok(found.iter().map(|way| name_of(&way["to"])).collect());
+        return Ok(found.iter().map(|one| name_of(&one["to"])).collect());
     }
     let all: Option<Vec<Value>> = replica.read("meta", "statuses")?;
     let mut names: Vec<String> = all.unwrap_or_default().iter().map(name_of).collect();
@@ -430,8 +430,8 @@ pub fn myself(replica: &Replica) -> Result<Value> {
     Ok(myself.unwrap_or_default())
 }
 
-/// The name by which the site identifies the account of the token: its id, or at Data Center its
-/// user name. Empty before the first pull.
+/// The identity of the account of the token at the site: its id, or at Data Center its user name.
+/// Empty before the first pull.
 pub fn account(replica: &Replica) -> Result<String> {
     let myself = myself(replica)?;
     let name = myself["accountId"].as_str().or(myself["name"].as_str());
@@ -465,8 +465,8 @@ pub fn link_phrases(replica: &Replica) -> Result<Vec<String>> {
     Ok(phrases)
 }
 
-/// Reads the data for edits that rarely changes: people and types of links. Returns the number of
-/// records written.
+/// Reads the data that edits need and that rarely changes: people and types of links. Returns the
+/// number of records written.
 pub(crate) fn fetch_site(client: &Client, replica: &Replica) -> Result<u64> {
     let mut writes = 0;
     let links: Value = client.get("issueLinkType")?;

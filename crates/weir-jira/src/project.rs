@@ -2,8 +2,7 @@
 //! immediately.
 //!
 //! Invariants:
-//! - A key names one project: after a lost connection the site is asked for it, so nothing is created
-//!   twice.
+//! - No project is created twice: after a lost connection, the project is requested by its key.
 //! - The issues of a deleted project stay in the replica until a census removes them; the project is
 //!   marked as not visible.
 
@@ -54,7 +53,7 @@ pub fn create(client: &Client, replica: &Replica, new: &NewProject) -> Result<Va
     let kind = kind.unwrap_or("software");
     if !KINDS.contains(&kind) {
         let what = format!("{kind:?} is not a type; choose from {}", KINDS.join(", "));
-        return Err(wrong("type", what));
+        return Err(field_error("type", what));
     }
     let lead = if new.lead.is_empty() { "me" } else { &new.lead };
     let mut body = json!({"key": key, "name": name, "projectTypeKey": kind,
@@ -69,14 +68,14 @@ pub fn create(client: &Client, replica: &Replica, new: &NewProject) -> Result<Va
     }
     match client.write("POST", "project", &body) {
         Err(error) if error.is_unknown() => {
-            let there = read(client, &key)?;
-            if there.is_none_or(|there| there["name"] != name) {
+            let found = read_project(client, &key)?;
+            if found.is_none_or(|project| project["name"] != name) {
                 return Err(error);
             }
         }
         answer => drop(answer?),
     }
-    let project = keep(client, replica, &key)?;
+    let project = store_project(client, replica, &key)?;
     if let Some(id) = project["id"].as_str() {
         meta::fetch_project(client, replica, id)?;
     }
@@ -106,20 +105,20 @@ pub fn edit(
             "lead" => ("leadAccountId", account(replica, "lead", text)?),
             "assignee" if text == "lead" => ("assigneeType", "PROJECT_LEAD".into()),
             "assignee" if text == "none" => ("assigneeType", "UNASSIGNED".into()),
-            "assignee" => return Err(wrong("assignee", "it is `lead` or `none`")),
+            "assignee" => return Err(field_error("assignee", "it is `lead` or `none`")),
             _ => {
                 let what = format!(
                     "a project has no such field; choose from {}",
                     FIELDS.join(", ")
                 );
-                return Err(wrong(&field, what));
+                return Err(field_error(&field, what));
             }
         };
         body.insert(name.to_owned(), value);
     }
     // The request is idempotent, so the caller may repeat it.
     client.write("PUT", &format!("project/{key}"), &body.into())?;
-    keep(client, replica, &key)
+    store_project(client, replica, &key)
 }
 
 /// Deletes a project with its issues; the site keeps it in its trash for 60 days. Returns whether
@@ -132,7 +131,7 @@ pub fn delete(client: &Client, replica: &Replica, key: &str) -> Result<bool> {
         Ok(_) => true,
         Err(JiraError::Status { status: 404, .. }) => false,
         Err(error) if error.is_unknown() => {
-            if read(client, &key)?.is_some() {
+            if read_project(client, &key)?.is_some() {
                 return Err(error);
             }
             true
@@ -148,7 +147,7 @@ pub fn delete(client: &Client, replica: &Replica, key: &str) -> Result<bool> {
     Ok(found)
 }
 
-fn wrong(field: &str, what: impl Into<String>) -> JiraError {
+fn field_error(field: &str, what: impl Into<String>) -> JiraError {
     JiraError::Field {
         field: field.to_owned(),
         what: what.into(),
@@ -157,11 +156,11 @@ fn wrong(field: &str, what: impl Into<String>) -> JiraError {
 
 fn checked_key(key: &str) -> Result<String> {
     let key = key.trim().to_uppercase();
-    let letters = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    let fits = (2..=KEY_CHARS_MAX).contains(&key.len()) && key.chars().all(letters);
+    let is_valid = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let fits = (2..=KEY_CHARS_MAX).contains(&key.len()) && key.chars().all(is_valid);
     if !fits || !key.starts_with(|c: char| c.is_ascii_uppercase()) {
         let what = format!("a key has 2 to {KEY_CHARS_MAX} letters and digits, a letter first");
-        return Err(wrong("key", what));
+        return Err(field_error("key", what));
     }
     Ok(key)
 }
@@ -169,7 +168,7 @@ fn checked_key(key: &str) -> Result<String> {
 fn checked_name(name: &str) -> Result<&str> {
     let name = name.trim();
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
-        return Err(wrong(
+        return Err(field_error(
             "name",
             format!("it has 1 to {NAME_CHARS_MAX} characters"),
         ));
@@ -178,15 +177,15 @@ fn checked_name(name: &str) -> Result<&str> {
 }
 
 fn account(replica: &Replica, field: &str, text: &str) -> Result<Value> {
-    let person = values::person(replica, text).map_err(|what| wrong(field, what))?;
+    let person = values::person(replica, text).map_err(|what| field_error(field, what))?;
     if person.is_null() {
-        return Err(wrong(field, "a project has a lead"));
+        return Err(field_error(field, "a project has a lead"));
     }
     Ok(person["accountId"].clone())
 }
 
 /// The project as the site sends it; `None` if it does not exist.
-fn read(client: &Client, key: &str) -> Result<Option<Value>> {
+fn read_project(client: &Client, key: &str) -> Result<Option<Value>> {
     match client.get(&format!("project/{key}")) {
         Err(JiraError::Status { status: 404, .. }) => Ok(None),
         found => Ok(Some(found?)),
@@ -194,7 +193,7 @@ fn read(client: &Client, key: &str) -> Result<Option<Value>> {
 }
 
 /// Reads a project into the replica.
-fn keep(client: &Client, replica: &Replica, key: &str) -> Result<Value> {
+fn store_project(client: &Client, replica: &Replica, key: &str) -> Result<Value> {
     let project: Value = client.get(&format!("project/{key}"))?;
     let id = project["id"].as_str().unwrap_or_default().to_owned();
     replica.store(

@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! - The watermark advances only after the changes are stored; an interrupted pull resumes there.
-//! - A stored issue is replaced by a newer or an equally old and different version only.
+//! - A stored issue is replaced only by a newer version, or by a different version of equal age.
 //! - An issue is removed only after the site answered 404 for it.
 
 use std::collections::btree_map::Entry;
@@ -37,13 +37,14 @@ const PARTS_BYTES_MAX: usize = 4 << 20;
 const EMPTY_MAX: usize = 3;
 /// Limit on the issues of which one query requests the newest version.
 const RECONCILED_MAX: usize = 50;
-/// Limit on restarts of a query with inconsistent pages, while the watermark does not advance.
+/// Limit on the restarts of a query with inconsistent pages, while the watermark does not advance.
 const RESTARTS_MAX: usize = 3;
-/// Limit on projects whose fields are read ahead, once a day; other fields are read when needed.
+/// Limit on the projects whose fields are read once a day; those of other projects are read when they
+/// are needed.
 const FIELDS_OF_PROJECTS_MAX: usize = 20;
 /// Number of ids in one `worklog/list`.
 const WORKLOGS: usize = 1000;
-/// Limit on the retries of one issue that lost a race with another process.
+/// Limit on the retries of one issue whose record another process has changed.
 const RACES_MAX: u32 = 10;
 /// The member of a stored project with the time from which its worklogs may have been hidden, in
 /// milliseconds.
@@ -199,7 +200,7 @@ impl<'a> Pull<'a> {
         if reference {
             self.reference()?;
         }
-        let loaded = self.new_projects(reference)?;
+        let loaded = self.read_new_projects(reference)?;
         if self.cursor.watermark_ms.is_none() {
             // A first pull can take days: the feeds of worklogs begin before it.
             let begin = self.options.now_ms - DAY_MS;
@@ -234,13 +235,13 @@ impl<'a> Pull<'a> {
         Ok(all.filter(|(_, key)| fits(key)).collect())
     }
 
-    /// Reads projects that the watermark does not cover, from their first change. Returns whether
-    /// the list of projects was read, which happens if a wanted project is unknown. `fresh`: the
-    /// list was just read.
-    fn new_projects(&mut self, fresh: bool) -> Result<bool> {
+    /// Reads the projects that the watermark does not cover, from their first change. Also reads the
+    /// list of projects if a selected project is unknown, except if `is_listed`, because then the list
+    /// was just read. Returns whether it was read.
+    fn read_new_projects(&mut self, is_listed: bool) -> Result<bool> {
         let mut wanted = self.selected_projects()?;
         let known: BTreeSet<&String> = wanted.values().collect();
-        let reads = !fresh && self.options.projects.iter().any(|key| !known.contains(key));
+        let reads = !is_listed && self.options.projects.iter().any(|key| !known.contains(key));
         if reads {
             self.projects()?;
             wanted = self.selected_projects()?;
@@ -340,9 +341,9 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Reads which projects are visible. The worklog feeds omit hidden projects. When a project
+    /// Reads which projects are visible. The feeds of worklogs omit hidden projects. When a project
     /// becomes visible again, the feeds are read again from the start of the last read before a pull
-    /// found it hidden: that read may have omitted it already.
+    /// found the project hidden: that read may have omitted the project already.
     fn projects(&mut self) -> Result<()> {
         let mut found: BTreeMap<String, Value> = BTreeMap::new();
         let shown: Vec<Value> = if self.is_cloud() {
@@ -379,8 +380,8 @@ impl<'a> Pull<'a> {
         since.unwrap_or(self.options.now_ms - DAY_MS)
     }
 
-    /// Moves the feeds of worklogs back to a time; `None`: they stay. This is stored before the
-    /// project counts as visible, so that an interrupted pull moves them again.
+    /// Sets the start of the feeds of worklogs back to a time; `None`: no change. The start is stored
+    /// before the project counts as visible, so that the pull after an interrupted one sets it again.
     fn reread_worklogs(&mut self, from_ms: Option<i64>) -> Result<()> {
         let Some(from_ms) = from_ms else {
             return Ok(());
@@ -399,7 +400,7 @@ impl<'a> Pull<'a> {
             let start = all.len();
             let path = format!("project/search?startAt={start}&maxResults=50&status=live");
             let page: Value = self.client.get(&path)?;
-            // A page without this list is invalid: it must not hide all projects.
+            // A page without this list is invalid: otherwise it would hide all projects.
             let found = page["values"].as_array();
             let found = found.ok_or_else(|| JiraError::Garbage {
                 method: "GET",
@@ -450,7 +451,7 @@ impl<'a> Pull<'a> {
     }
 
     /// Stores one page of the issues that changed last, so that lists show them during the first
-    /// pull. The watermark does not move, because the pull will read these issues again.
+    /// pull. The watermark does not advance, because the pull will read these issues again.
     fn store_newest(&mut self) -> Result<()> {
         let jql = format!("{}updated >= 0 ORDER BY updated DESC", self.scope());
         let page = self.page(&jql, &["*all"], PAGE, None, &[])?;
@@ -941,7 +942,7 @@ impl<'a> Pull<'a> {
                 counted => counted?,
             }
         }
-        // Also after a census that needs a confirmation; otherwise the next pull would ask again.
+        // A census that needs a confirmation also counts; otherwise the next pull would ask again.
         self.cursor.census_ms = Some(self.options.now_ms);
         self.save()?;
         unconfirmed.map_or(Ok(()), Err)
@@ -961,12 +962,14 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
+    /// Compares the issues of a project in the replica with those at the site: reads missed changes,
+    /// and removes deleted issues.
     fn compare_project(&mut self, project: &str, key: &str) -> Result<()> {
-        let there = self.list_issues(key)?;
+        let at_site = self.list_issues(key)?;
         let topic = format!("issues.{project}");
         let known: BTreeSet<String> = self.replica.keys(&topic, "")?.into_iter().collect();
         let mut missed = Vec::new();
-        for (id, at) in &there {
+        for (id, at) in &at_site {
             let stored: Option<Value> = self.replica.read(&topic, id)?;
             if stored.is_none_or(|stored| updated(&stored) < *at) {
                 missed.push(id.clone());
@@ -979,7 +982,7 @@ impl<'a> Pull<'a> {
         }
         let absent: Vec<String> = known
             .into_iter()
-            .filter(|id| !there.contains_key(id))
+            .filter(|id| !at_site.contains_key(id))
             .collect();
         let mut gone = Vec::new();
         for ids in absent.chunks(BULK) {
@@ -1008,7 +1011,7 @@ impl<'a> Pull<'a> {
                 }
             }
         }
-        let known = there.len() + gone.len();
+        let known = at_site.len() + gone.len();
         if gone.len() > 1 && gone.len() * GONE_PART > known && !self.options.confirm_removal {
             let project = key.to_owned();
             return Err(JiraError::TooManyGone {
@@ -1024,25 +1027,25 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Ids and times of change of the issues of a project. Queries continue after the greatest id
-    /// until a page is empty, which detects a server that stops early.
+    /// Ids and times of change of the issues of a project at the site. Queries continue after the
+    /// greatest id until a page is empty, which detects a server that stops early.
     fn list_issues(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
         if !self.is_cloud() {
             return self.list_issues_by_offset(key);
         }
-        let mut there = BTreeMap::new();
+        let mut at_site = BTreeMap::new();
         let mut last = 0_u64;
         for _ in 0..PAGES_MAX {
             let project = crate::offline::quoted(key);
             let jql = format!("project = {project} AND id > {last} ORDER BY id ASC");
-            let before = there.len();
+            let before = at_site.len();
             let (mut token, mut tokens): (Option<String>, _) = (None, BTreeSet::new());
             loop {
                 let page = self.page(&jql, &["updated"], 5000, token.as_deref(), &[])?;
                 for (_, issue) in self.parsed(&page.issues) {
                     let id = text(&issue["id"]);
                     last = last.max(id.parse().unwrap_or(0));
-                    there.insert(id, updated(&issue));
+                    at_site.insert(id, updated(&issue));
                 }
                 match page.next {
                     Some(next) if tokens.insert(next.clone()) => token = Some(next),
@@ -1053,8 +1056,8 @@ impl<'a> Pull<'a> {
                     return Err(JiraError::Paging("its pages do not end"));
                 }
             }
-            if there.len() == before {
-                return Ok(there);
+            if at_site.len() == before {
+                return Ok(at_site);
             }
         }
         Err(JiraError::Paging("its pages do not end"))
@@ -1065,15 +1068,15 @@ impl<'a> Pull<'a> {
     fn list_issues_by_offset(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
         let project = crate::offline::quoted(key);
         let jql = format!("project = {project} ORDER BY key ASC");
-        let mut there = BTreeMap::new();
+        let mut at_site = BTreeMap::new();
         let mut start: Option<String> = None;
         for _ in 0..PAGES_MAX {
             let page = self.page(&jql, &["updated"], 1000, start.as_deref(), &[])?;
             for (_, issue) in self.parsed(&page.issues) {
-                there.insert(text(&issue["id"]), updated(&issue));
+                at_site.insert(text(&issue["id"]), updated(&issue));
             }
             match page.next {
-                None => return Ok(there),
+                None => return Ok(at_site),
                 next => start = next,
             }
         }

@@ -159,13 +159,13 @@ struct State {
 /// A token bucket for requests: the rate refills it up to the burst.
 #[derive(Debug, Default)]
 struct Bucket {
-    /// Available thousandths of requests; `None`: never used, so full.
+    /// Tokens in thousandths of a request; `None`: never used, so full.
     level: Option<i64>,
     at_ms: i64,
 }
 
 impl Bucket {
-    /// Takes one request from the bucket. If there is none, returns the seconds to wait.
+    /// Takes a token for one request. If there is none, returns the seconds to wait.
     fn take(&mut self, (rate, burst): (u32, u32), now_ms: i64) -> Result<(), i64> {
         let (rate, most) = (i64::from(rate.max(1)), 1000 * i64::from(burst.max(1)));
         // A rate in requests per second equals thousandths of requests per millisecond.

@@ -1,7 +1,8 @@
-//! Queries that the site answers. The last answer of each is stored, for times without a connection.
+//! Queries that the site answers. The last answer to each query is stored, for use without a
+//! connection.
 //!
-//! Invariants: a query without a condition is not sent; an answer holds ids only, the issues come from
-//! the replica.
+//! Invariants: a query without a condition is not sent; an answer has only ids, and the issues are
+//! read from the replica.
 
 use std::collections::BTreeSet;
 
@@ -16,11 +17,11 @@ use crate::search::Search;
 
 /// Topic with the last answer to each query.
 const TOPIC: &str = "queries";
-/// Longest query whose answer is stored, in bytes.
+/// Limit on the bytes of a query whose answer is stored.
 const QUERY_BYTES_MAX: usize = 200;
 /// Number of ids on a page.
 const PAGE: usize = 5000;
-/// Largest number of pages of one query.
+/// Limit on the pages of one query.
 const PAGES_MAX: usize = 1000;
 
 /// An answer of the site.
@@ -35,8 +36,8 @@ pub struct SiteAnswer {
 /// Sends a query, and stores its answer.
 ///
 /// # Errors
-/// `EmptyQuery` if the query has no condition; `Status` with the message of the site if it refuses
-/// the query.
+/// `EmptyQuery` if the query has no condition; `Status` with the message of the site if the site
+/// rejects the query.
 pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<SiteAnswer> {
     let jql = jql.trim();
     let order = jql

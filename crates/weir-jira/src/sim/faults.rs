@@ -93,12 +93,12 @@ struct Match {
 #[serde(default)]
 pub(super) struct Rule {
     #[serde(rename = "match")]
-    fits: Match,
+    condition: Match,
     fault: Fault,
     #[serde(skip)]
     seen: u64,
     #[serde(skip)]
-    made: u64,
+    applied: u64,
 }
 
 impl Rule {
@@ -111,35 +111,37 @@ impl Rule {
     }
 
     /// The next number of the generator (splitmix64).
-    fn drawn(&mut self) -> u64 {
-        self.fits.seed = self.fits.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.fits.seed;
+    fn next_random(&mut self) -> u64 {
+        self.condition.seed = self.condition.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.condition.seed;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
     /// Whether the next matching request gets the fault.
-    fn meets(&mut self, request: &Request) -> bool {
-        let method = self.fits.method.as_ref();
-        let path = self.fits.path.as_ref();
+    fn applies(&mut self, request: &Request) -> bool {
+        let method = self.condition.method.as_ref();
+        let path = self.condition.path.as_ref();
         if method.is_some_and(|method| !method.eq_ignore_ascii_case(&request.method))
-            || path.is_some_and(|path| !fits(path, &request.path))
+            || path.is_some_and(|path| !matches_path(path, &request.path))
         {
             return false;
         }
         self.seen += 1;
-        let first = self.fits.nth.max(1);
+        let first = self.condition.nth.max(1);
         let due = self.seen >= first
-            && (self.fits.every == 0 || (self.seen - first).is_multiple_of(self.fits.every));
-        let left = self.fits.count == 0 || self.made < self.fits.count;
-        let due = due && (self.fits.chance == 0 || self.drawn() % 1000 < self.fits.chance);
-        self.made += u64::from(due && left);
+            && (self.condition.every == 0
+                || (self.seen - first).is_multiple_of(self.condition.every));
+        let left = self.condition.count == 0 || self.applied < self.condition.count;
+        let due = due
+            && (self.condition.chance == 0 || self.next_random() % 1000 < self.condition.chance);
+        self.applied += u64::from(due && left);
         due && left
     }
 }
 
-fn fits(pattern: &str, path: &str) -> bool {
+fn matches_path(pattern: &str, path: &str) -> bool {
     let (mut wanted, mut found) = (pattern.split('/'), path.split('/'));
     loop {
         match (wanted.next(), found.next()) {
@@ -160,7 +162,7 @@ pub(super) fn choose(rules: &mut [Rule], request: &Request) -> Option<Fault> {
     }
     let rule = rules
         .iter_mut()
-        .find_map(|rule| rule.meets(request).then(|| rule.fault.clone()));
+        .find_map(|rule| rule.applies(request).then(|| rule.fault.clone()));
     rule.filter(|_| !request.path.starts_with("/_sim/"))
 }
 
@@ -246,7 +248,7 @@ impl Fault {
     }
 
     /// The field and the value that another user sets in `conflict`.
-    pub(super) fn foreign(&self) -> (String, Value) {
+    pub(super) fn change_of_others(&self) -> (String, Value) {
         let field = self.field.clone().unwrap_or_else(|| "summary".to_owned());
         let value = self.value.clone();
         (

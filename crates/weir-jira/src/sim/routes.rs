@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::faults::Fault;
-use super::rows::{keep, select, wanted};
+use super::rows::{keep_fields, requested_fields, select};
 use super::version2;
 use super::world::{World, status_of};
 use super::writes::{self, FIELD_END, PRIORITIES, Refusal};
@@ -14,11 +14,11 @@ use crate::wire::{Request, Response};
 
 /// Limit on the ids of one `bulkfetch`.
 const BULK_MAX: usize = 100;
-/// Page limit of a feed of worklogs, and limit on the ids of one `worklog/list`.
+/// Limit on the worklogs on a page of a feed, and on the ids of one `worklog/list`.
 const WORKLOGS_MAX: usize = 1000;
-/// Page limit of a search for more than ids.
+/// Limit on the issues on a page of a search for other fields than ids.
 const PAGE_MAX: usize = 100;
-/// Page limit of a search for ids.
+/// Limit on the issues on a page of a search for ids.
 const ID_PAGE_MAX: usize = 5000;
 
 type Answer = Result<(u16, Value), Refusal>;
@@ -285,7 +285,7 @@ fn issue(
             let mut found = found.into_iter().next().ok_or_else(missing)?;
             let fields = request.argument("fields").unwrap_or("*all");
             let names: Vec<&str> = fields.split(',').collect();
-            keep(&mut found, &names);
+            keep_fields(&mut found, &names);
             if request
                 .argument("expand")
                 .is_some_and(|list| list.contains("changelog"))
@@ -296,7 +296,7 @@ fn issue(
             }
             if let Some(fault) = fault.filter(|fault| fault.name == "conflict") {
                 // Another user changes the issue between the read and the write of the client.
-                let (field, value) = fault.foreign();
+                let (field, value) = fault.change_of_others();
                 world.set_as(id, &field, value, &world.another());
             }
             Ok((200, found))
@@ -519,7 +519,7 @@ fn createmeta(world: &World, request: &Request, project: &str, rest: &[&str]) ->
     ))
 }
 
-/// A page of a feed of worklogs since a time; the last minute is not shown yet.
+/// A page of a feed of worklogs since a time; changes of the last minute are not in the feed yet.
 fn feed(world: &World, request: &Request, mut all: Vec<(u64, i64)>) -> Value {
     let argument = request.argument("since").and_then(|text| text.parse().ok());
     let since: i64 = argument.unwrap_or(0);
@@ -576,13 +576,13 @@ fn bulk(world: &World, body: &Value) -> Answer {
     }
     let mut ids: Vec<u64> = names.iter().filter_map(|name| world.find(name)).collect();
     ids.sort_unstable();
-    let names = wanted(body);
+    let names = requested_fields(body);
     let issues: Vec<Value> = ids
         .iter()
         .filter_map(|id| world.issues.get(id))
         .map(|issue| {
             let mut issue = issue.render(true);
-            keep(
+            keep_fields(
                 &mut issue,
                 &names.iter().map(String::as_str).collect::<Vec<_>>(),
             );
@@ -598,7 +598,7 @@ fn search(world: &mut World, body: &Value, fault: Option<&Fault>) -> Answer {
         return Err((400, "The nextPageToken is expired.".to_owned()));
     }
     let rows = select(world, body)?;
-    let names = wanted(body);
+    let names = requested_fields(body);
     let only_ids = names.iter().all(|name| name == "id" || name == "key");
     let cap = if only_ids { ID_PAGE_MAX } else { PAGE_MAX };
     let asked = body["maxResults"]
@@ -674,7 +674,7 @@ fn search(world: &mut World, body: &Value, fault: Option<&Fault>) -> Answer {
         if properties && let Some(issue) = world.issues.get(&id_of(row)) {
             row["properties"] = Value::Object(issue.properties.clone());
         }
-        keep(row, &asked);
+        keep_fields(row, &asked);
     }
     let mut answer = json!({"issues": page, "isLast": token.is_none()});
     if let Some(token) = token {

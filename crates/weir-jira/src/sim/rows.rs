@@ -10,7 +10,7 @@ use super::writes::Refusal;
 use crate::jql;
 
 /// Keeps only the requested fields.
-pub(super) fn keep(issue: &mut Value, names: &[&str]) {
+pub(super) fn keep_fields(issue: &mut Value, names: &[&str]) {
     if names
         .iter()
         .any(|name| *name == "*all" || *name == "*navigable")
@@ -23,7 +23,7 @@ pub(super) fn keep(issue: &mut Value, names: &[&str]) {
 }
 
 /// The names of the fields that a request selects.
-pub(super) fn wanted(body: &Value) -> Vec<String> {
+pub(super) fn requested_fields(body: &Value) -> Vec<String> {
     let names = body["fields"].as_array().into_iter().flatten();
     names
         .filter_map(|name| name.as_str().map(str::to_owned))

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::faults::Fault;
-use super::rows::{keep, select, wanted};
+use super::rows::{keep_fields, requested_fields, select};
 use super::world::World;
 use super::writes::Refusal;
 use crate::time;
@@ -79,10 +79,10 @@ fn search(world: &World, request: &Request, fault: Option<&Fault>) -> Answer {
     if let Some(fault) = fault {
         fault.change_issues(&mut page);
     }
-    let names = wanted(&given);
+    let names = requested_fields(&given);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for row in &mut page {
-        keep(row, &names);
+        keep_fields(row, &names);
     }
     Ok((
         200,

@@ -1,5 +1,5 @@
-//! The state of the simulator: users, projects, and issues with all versions that the index may
-//! show.
+//! The state of the simulator: users, projects, and issues. Each issue also has the older versions
+//! that a lagging index may show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -106,7 +106,7 @@ pub(super) struct World {
     pub(super) revoked: BTreeSet<u64>,
     next_id: u64,
     counts: BTreeMap<u64, u64>,
-    /// Queries that page tokens continue: the query and the remaining ids.
+    /// The rows on the pages before each page token: an id, then the time of the version, for each.
     pub(super) pages: BTreeMap<String, Vec<u64>>,
     pub(super) next_token: u64,
     /// Types of issues.
@@ -378,7 +378,7 @@ impl World {
         id
     }
 
-    /// Records that an issue changed.
+    /// Sets the time of the last change of an issue.
     pub(super) fn touch(&mut self, id: u64, at: i64) {
         if let Some(issue) = self.issues.get_mut(id) {
             let updated = time::format(at).into();
@@ -550,8 +550,8 @@ impl World {
 }
 
 impl Issue {
-    /// The issue as a search shows it. A page of a large site is selected from all issues, so they
-    /// are rendered once for each change.
+    /// The issue as a search shows it. It is rendered once after each change, because a query selects
+    /// its page from all issues.
     fn shown(&self) -> Arc<Value> {
         Arc::clone(self.shown.get_or_init(|| Arc::new(self.render(true))))
     }

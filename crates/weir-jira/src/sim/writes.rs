@@ -369,7 +369,7 @@ pub(super) fn transitions(status: &Value) -> Vec<Value> {
         1 => &[0, 2],
         _ => &[0],
     };
-    let way = |number: &usize| {
+    let one = |number: &usize| {
         let mut fields = Map::new();
         if *number == 2 {
             let field = json!({"required": false, "name": "Resolution", "key": "resolution",
@@ -381,28 +381,28 @@ pub(super) fn transitions(status: &Value) -> Vec<Value> {
             "to": status_of(*number), "hasScreen": *number == 2, "isAvailable": true,
             "fields": fields})
     };
-    to.iter().map(way).collect()
+    to.iter().map(one).collect()
 }
 
-/// Carries out a transition.
+/// Executes a transition.
 pub(super) fn transition(world: &mut World, id: u64, body: &Value) -> Result<(), Refusal> {
     let status = world
         .issues
         .get(&id)
         .and_then(|issue| issue.fields.get("status"));
-    let ways = transitions(status.unwrap_or(&Value::Null));
+    let all = transitions(status.unwrap_or(&Value::Null));
     let wanted = &body["transition"]["id"];
-    let way = ways.iter().find(|way| way["id"] == *wanted);
+    let chosen = all.iter().find(|one| one["id"] == *wanted);
     let invalid = || {
         (
             400,
             format!("Transition id {wanted} is not valid for this issue."),
         )
     };
-    let way = way.ok_or_else(invalid)?;
-    let mut values = vec![("status".to_owned(), way["to"].clone())];
+    let chosen = chosen.ok_or_else(invalid)?;
+    let mut values = vec![("status".to_owned(), chosen["to"].clone())];
     for (name, value) in body["fields"].as_object().into_iter().flatten() {
-        if way["fields"].get(name).is_none() {
+        if chosen["fields"].get(name).is_none() {
             let text =
                 format!("Field '{name}' cannot be set. It is not on the appropriate screen.");
             return Err(field_error(name, &text));
