@@ -1,19 +1,19 @@
-# The commands one types in a fresh clone. Everything else is in `cargo xtask`.
+# The usual commands in a fresh clone. Everything else is in `cargo xtask`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust abuse check fuzz outbox soak cluster-faults miri arm wasm lab lab-quick
+.PHONY: help demo test test-rust abuse check fuzz outbox soak cluster-faults miri arm install-check wasm lab lab-quick
 
 XTASK = cargo run --quiet --locked --package xtask --
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 
-demo: ## the main job on real data, shown as it happens (under a minute after the build)
+demo: ## the main features on real data, step by step (under a minute after the build)
 	@echo "Building weir in release mode; the first time takes a few minutes, then seconds."
 	@cargo build --release --locked --package weir-cli
 	@"$${CARGO_TARGET_DIR:-target}/release/weir" demo
 	@echo "Run the command as $${CARGO_TARGET_DIR:-target}/release/weir;"
-	@echo "cargo install --locked --path crates/weir-cli puts it on your path."
+	@echo "cargo install --locked --path crates/weir-cli installs it."
 
 test: ## every check and every test of the project (minutes; the first time more)
 	@$(XTASK) test
@@ -35,7 +35,7 @@ outbox: ## 10,000 changes of Jira issues while connections are reset (minutes)
 
 soak: ## 10,000 simulated histories of clusters (80 minutes on a core); SEEDS=FIRST..END for others
 	@cargo test --locked --workspace --exclude fuzz --test sim_suite --no-run
-	@# A process for each 250: a history leaves some megabytes behind.
+	@# A process for each 250, because a history leaves some megabytes allocated.
 	@for seeds in $(or $(SEEDS),$$(seq 0 250 9750 | while read first; do echo $$first..$$((first + 250)); done)); do \
 	echo "seeds $$seeds"; \
 	WEIR_SIM_SEEDS=$$seeds cargo test --quiet --locked --workspace --exclude fuzz --test sim_suite -- no_history --nocapture || exit; \
@@ -49,6 +49,9 @@ miri: ## the packages with unsafe code and the codec under Miri (an hour; a nigh
 
 arm: ## the kernels for 64-bit ARM under qemu
 	@$(XTASK) arm
+
+install-check: ## `cargo install` of the README in the dev profile, and a run of the command (minutes)
+	@$(XTASK) install
 
 wasm: ## programs of topics from source, in each language, compared with those checked in
 	@$(XTASK) wasm

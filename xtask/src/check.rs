@@ -155,6 +155,10 @@ const BARE: &[&str] = &[
     "--no-default-features",
 ];
 
+/// The command that users install. Its own crates have the features of that build, without those
+/// that only tests use. Foreign crates have the features of the workspace.
+const COMMAND: &[&str] = &["--package=weir-cli", "--package=workspace-features"];
+
 /// Checks that builds of single packages share crates with a larger build. Test builds share them
 /// with the workspace, release builds with the `weir` command. Otherwise each build would compile
 /// these crates again.
@@ -206,7 +210,7 @@ fn resolved(options: &[&str]) -> anyhow::Result<BTreeSet<String>> {
     Ok(text.lines().map(plain).collect())
 }
 
-/// Runs clippy on all targets.
+/// Runs clippy on all targets, and on builds of which some crates have fewer features.
 pub(crate) fn clippy() -> anyhow::Result<()> {
     let arguments = [
         "clippy",
@@ -219,8 +223,11 @@ pub(crate) fn clippy() -> anyhow::Result<()> {
         "warnings",
     ];
     succeed(&mut cargo(&arguments))?;
-    let mut bare = cargo(&["clippy", "--locked", "--quiet"]);
-    succeed(bare.args(BARE).args(["--", "-D", "warnings"]))
+    for packages in [BARE, COMMAND] {
+        let mut clippy = cargo(&["clippy", "--locked", "--quiet"]);
+        succeed(clippy.args(packages).args(["--", "-D", "warnings"]))?;
+    }
+    Ok(())
 }
 
 /// Builds the documentation of the workspace's own crates.

@@ -1,9 +1,10 @@
-//! Checks that are too slow, or need too much, for every test run: fuzzing for hours, Miri, and the
-//! kernels of another processor under an emulator.
+//! Checks that are too slow, or need too much, for every test run: fuzzing for hours, Miri, the
+//! kernels of another processor under an emulator, and the installation of the command.
 //!
 //! Invariant: a missing tool is an error with installation advice, never a pass.
 
 use crate::steps::{cargo, succeed};
+use crate::tree;
 use anyhow::Context as _;
 use std::process::{Command, Stdio};
 
@@ -30,6 +31,9 @@ const MIRI_FEATURES: &str = "-Ctarget-feature=+ssse3,+sse4.2,+popcnt,+pclmulqdq,
 /// Packages with kernels for 64-bit ARM, and the codec.
 const ARM: &[&str] = &["weir-scan", "weir-psyc"];
 const ARM_TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// The command in the README that installs `weir`.
+const INSTALL: &str = "cargo install --locked --path crates/weir-cli";
 
 /// Runs every fuzz target for `seconds` seconds each, without coverage.
 pub(crate) fn fuzz(seconds: Option<&str>) -> anyhow::Result<()> {
@@ -62,7 +66,7 @@ pub(crate) fn miri() -> anyhow::Result<()> {
         command
             .args(["run", &nightly, "cargo", "miri"])
             .args(arguments)
-            .current_dir(crate::tree::root())
+            .current_dir(tree::root())
             // The current process may run in a different toolchain.
             .env_remove("CARGO")
             .env_remove("RUSTC")
@@ -117,6 +121,16 @@ pub(crate) fn arm() -> anyhow::Result<()> {
     )
 }
 
+/// Installs the command `weir` as in the README, but in the dev profile and below `target`, and
+/// runs it. This build alone has exactly the features of an installation. It compiles most foreign
+/// crates again, because they have fewer features than in tests.
+pub(crate) fn install() -> anyhow::Result<()> {
+    let root = tree::root().join("target/installed");
+    let arguments: Vec<&str> = INSTALL.split(' ').skip(1).collect();
+    succeed(cargo(&arguments).arg("--debug").arg("--root").arg(&root))?;
+    succeed(Command::new(root.join("bin/weir")).arg("version"))
+}
+
 fn present(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -124,4 +138,17 @@ fn present(command: &mut Command) -> bool {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::INSTALL;
+
+    #[test]
+    fn the_readme_prints_the_command_that_is_checked() {
+        let readme = crate::tree::text("README.md").unwrap();
+        assert!(readme.contains(&format!("`{INSTALL}`")));
+    }
 }

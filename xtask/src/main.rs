@@ -79,6 +79,8 @@ cargo xtask COMMAND
   miri           the packages with unsafe code and the codec under Miri (an hour; needs a nightly
                  toolchain with miri: WEIR_NIGHTLY names another one than the pinned one)
   arm            the kernels for 64-bit ARM under qemu (needs qemu-user, gcc-aarch64-linux-gnu)
+  install        `cargo install` of the README in the dev profile, and a run of the installed
+                 command (minutes)
   setup          toolchain parts the checks need, installed when missing
 ";
 
@@ -135,6 +137,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("fuzz", [seconds]) => longer::fuzz(Some(seconds)),
         ("miri", []) => longer::miri(),
         ("arm", []) => longer::arm(),
+        ("install", []) => longer::install(),
         ("setup", []) => setup::setup(),
         ("help" | "-h" | "--help", _) => {
             print!("{HELP}");

@@ -53,6 +53,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
         }
     }
     index(files, findings)?;
+    promises(files, findings)?;
     for number in gaps(&numbers, &tree::text(INDEX)?) {
         let what =
             format!("no decision has the number {number:04}, and this page does not say why");
@@ -64,6 +65,38 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
         findings.wrong("CHANGELOG.md", "is missing");
     }
     Ok(())
+}
+
+/// The page that names the tests of each promise.
+const PROMISES: &str = "docs/operating/promises.md";
+
+/// Checks that each test exists that the page of promises names.
+fn promises(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
+    let page = tree::text(PROMISES)?;
+    let mut missing = named_tests(&page);
+    for name in files.iter().filter(|name| tree::is(name, "rs")) {
+        let text = tree::text(name)?;
+        missing.retain(|test| !text.contains(&format!("fn {test}(")));
+    }
+    for test in missing {
+        findings.wrong(PROMISES, &format!("no test is named {test}"));
+    }
+    Ok(())
+}
+
+/// The tests in code spans of the form `file::test`. Types, and names with `...` or `*`, do not
+/// count.
+fn named_tests(page: &str) -> Vec<&str> {
+    let spans = page.split('`').skip(1).step_by(2);
+    let parts = spans.filter_map(|span| span.rsplit_once("::"));
+    let is_name = |text: &str, more: &str| {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || more.contains(c);
+        text.chars().all(fits)
+    };
+    parts
+        .filter(|(file, test)| is_name(file, "_/.:") && is_name(test, "_"))
+        .map(|(_, test)| test)
+        .collect()
 }
 
 /// The page that lists all other pages.
@@ -240,7 +273,7 @@ fn change_log(text: &str, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use super::{change_log, gaps, joined, links, one_title, prose};
+    use super::{change_log, gaps, joined, links, named_tests, one_title, prose};
     use crate::tidy::Findings;
 
     #[test]
@@ -248,6 +281,12 @@ mod tests {
         let taken = ["0000", "0002", "0006", "0008"];
         assert_eq!(gaps(&taken, "0001, 0003 to 0005 were never used"), [7]);
         assert!(gaps(&taken, "(0001, 0003 to\n0005 and 0007).").is_empty());
+    }
+
+    #[test]
+    fn tests_are_named_with_their_file() {
+        let page = "| `crash::a_cut` | `edge/body::a_limit`, `..::b_2` | `row_1_...`, `log::row_1_...`, `salvage::*`, `Options::seed`, `crash` |";
+        assert_eq!(named_tests(page), ["a_cut", "a_limit", "b_2"]);
     }
 
     fn check(text: &str, expected: usize) {
