@@ -16,8 +16,8 @@
  * another handle, with the function for its type. Releasing NULL is a no-op. If a call waits in a handle
  * that another thread releases, the call ends as if cancelled.
  *
- * HANDLES are numbers passed as pointers; the library never dereferences them. A handle that was
- * released, was never created, or has another type returns WEIR_E_BAD_HANDLE and does not crash.
+ * HANDLES are numbers passed as pointers; the library never dereferences them. A call with a handle that
+ * was released, was never created, or has another type returns WEIR_E_BAD_HANDLE.
  *
  * THREADS. Any number of threads may use a `weir`, a `weir_page` or a `weir_loans` at the same time.
  * Only one thread at a time may use any other handle; a second one gets WEIR_E_HANDLE_BUSY. Any thread
@@ -54,12 +54,12 @@ static_assert(sizeof(void *) == 8, "weir.h is for targets with 64-bit pointers")
 
 /* Kinds of success. */
 enum {
-    WEIR_OK = 1,      /* done */
+    WEIR_OK = 1,      /* success */
     WEIR_READY = 2,   /* a page with at least one item */
     WEIR_NEED = 3,    /* a page that lists what is needed */
     WEIR_DONE = 4,    /* the end: no more results */
     WEIR_TIMEOUT = 5, /* nothing arrived before the timeout */
-    WEIR_ABSENT = 6   /* it does not exist */
+    WEIR_ABSENT = 6   /* the requested object does not exist */
 };
 
 #define WEIR_FOREVER UINT64_MAX   /* as a time in milliseconds: no limit */
@@ -193,7 +193,7 @@ int32_t weir_page_describe(const weir_page *page, weir_page_info *out, weir_erro
 const weir_item *weir_page_items(const weir_page *page, size_t *count);
 const weir_record *weir_page_records(const weir_page *page, size_t *count);
 const weir_slice *weir_page_buffers(const weir_page *page, size_t *count);
-/* A place in a text or a page. */
+/* A range of bytes in a text or a page. */
 typedef struct weir_frame {
     uint32_t offset;
     uint32_t len;
@@ -208,7 +208,7 @@ int32_t weir_page_get(const weir_page *page, size_t first, size_t count, weir_sl
  * path, in the order of the paths. */
 int32_t weir_page_values(const weir_page *page, size_t first, size_t count, const weir_slice *paths,
                          size_t path_count, weir_slice *out, weir_error *error);
-/* As weir_page_values for one JSON text of the caller, of less than 4 GiB (0.6). Writes the place of the value
+/* As weir_page_values for one JSON text of the caller, of less than 4 GiB (0.6). Writes the range of the value
  * at each path; `len` is 0 where there is no value. The library keeps no pointer. */
 int32_t weir_find(weir_slice json, const weir_slice *paths, size_t path_count, weir_frame *out,
                   weir_error *error);
@@ -447,7 +447,7 @@ int32_t weir_session_submit(weir_session *session, const weir_intention *intenti
 int32_t weir_session_send(weir_session *session, const weir_intention *intentions, size_t count,
                           weir_pending **out, weir_error *error);
 int32_t weir_session_next_nonce(weir_session *session, uint64_t *out, weir_error *error);
-/* Continues at a nonce whose verdict was not seen. */
+/* Continues at a nonce whose verdict was not received. */
 int32_t weir_session_resume(weir_session *session, uint64_t nonce, weir_error *error);
 /* As weir_reader_cancel, for every call of the session. A weir_session_submit that has already sent its
  * intentions fails with WEIR_E_INDETERMINATE. */
@@ -458,7 +458,7 @@ void weir_session_free(weir_session *session);
 
 typedef struct weir_topic_info {
     uint32_t struct_size;
-    uint32_t live;
+    uint32_t live;        /* 1 if it exists, else 0 */
     uint64_t id;
     uint64_t incarnation; /* the intention that created it; 0 if it does not exist */
     uint64_t first;       /* offset of the oldest remaining record; 0 for none */
@@ -585,7 +585,7 @@ int32_t weir_group_claim(weir_group *group, uint64_t limit, uint64_t timeout_ms,
                          weir_error *error);
 /* Acknowledges, rejects or extends records that this member has claimed. `lost` must have room for
  * `count`: it receives the offsets of records that now belong to another member, and `lost_count` their
- * number. Both are NULL or neither is. `reason` is a text for people, used by WEIR_SETTLE_FAIL. */
+ * number. Either both are NULL or neither is. `reason` is a text for people, used by WEIR_SETTLE_FAIL. */
 int32_t weir_group_settle(weir_group *group, const weir_claim *claims, size_t count, uint32_t verb,
                           uint64_t time_ms, weir_slice reason, uint64_t *lost, size_t *lost_count,
                           weir_error *error);
@@ -719,13 +719,14 @@ typedef struct weir_loan {
     uint64_t cookie;
 } weir_loan;
 
-/* The positions of the items of a page of the shape FRAMED. `metas` has, item by item, one entry for each
- * property that the query uses, in the order of `weir_query_metas`. */
+/* A property of an item of a page of the shape FRAMED. */
 typedef struct weir_meta {
     uint32_t kind;   /* 0 nothing, 1 number, 2 bytes of the page */
     uint32_t len;    /* length of the bytes */
     uint64_t number; /* the number, or the offset of the bytes */
 } weir_meta;
+/* The positions of the items of a page of the shape FRAMED. `metas` has, item by item, one entry for each
+ * property that the query uses, in the order of `weir_query_metas`. */
 typedef struct weir_frames {
     const weir_frame *spans;
     size_t span_count;
@@ -813,7 +814,7 @@ uint8_t *weir_buffer_data(weir_buffer *buffer, size_t *size);
 void weir_buffer_free(weir_buffer *buffer);
 
 int32_t weir_loans_new(weir_loans **out, weir_error *error);
-/* Takes the cookies of returned loans out of the list, oldest first. `left`, if not NULL, receives the
+/* Removes the cookies of returned loans from the list, oldest first, and writes them to `cookies`. `left`, if not NULL, receives the
  * number of loans that are not returned, plus the number of cookies that remain in the list. */
 int32_t weir_loans_collect(weir_loans *loans, uint64_t *cookies, size_t room, size_t *count,
                            uint64_t *left, weir_error *error);

@@ -53,7 +53,7 @@ pub(crate) fn trim() {
 
 /// Removes from the pool the smallest buffer that fits, with a capacity of at most four times
 /// `size`. The buffer still has its old contents.
-fn find(size: usize) -> Option<Vec<u8>> {
+fn take_from_pool(size: usize) -> Option<Vec<u8>> {
     if size < POOLED_BYTES_MIN {
         return None;
     }
@@ -67,7 +67,7 @@ fn find(size: usize) -> Option<Vec<u8>> {
 
 /// Copies `bytes` into a buffer of the pool, or into a new one if none fits.
 pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>, Fail> {
-    let mut buffer = match find(bytes.len()) {
+    let mut buffer = match take_from_pool(bytes.len()) {
         Some(buffer) => buffer,
         None => memory(bytes.len())?,
     };
@@ -76,14 +76,14 @@ pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>, Fail> {
     Ok(buffer)
 }
 
-/// Returns a buffer to the pool, or frees it if the pool is full or there is no query.
-pub(crate) fn give_back(buffer: Vec<u8>) {
+/// Adds a buffer to the pool, or frees it if the pool is full or there is no query.
+pub(crate) fn recycle(buffer: Vec<u8>) {
     if buffer.capacity() < POOLED_BYTES_MIN || QUERIES.load(Ordering::Acquire) == 0 {
         return;
     }
     let mut pool = pool();
-    let held: usize = pool.iter().map(Vec::capacity).sum();
-    if pool.len() < POOLED_MAX && held + buffer.capacity() <= POOL_BYTES_MAX {
+    let pooled: usize = pool.iter().map(Vec::capacity).sum();
+    if pool.len() < POOLED_MAX && pooled + buffer.capacity() <= POOL_BYTES_MAX {
         pool.push(buffer);
     }
 }
@@ -92,8 +92,8 @@ pub(crate) fn give_back(buffer: Vec<u8>) {
 pub(crate) type Buffer = Exclusive<Fillable>;
 
 pub(crate) fn new(c: &Caller, size: usize, out: *mut *mut raw::Buffer) -> Result<Kind, Fail> {
-    c.room(out, 1)?;
-    let memory = if let Some(mut memory) = find(size) {
+    c.check_output(out, 1)?;
+    let memory = if let Some(mut memory) = take_from_pool(size) {
         memory.resize(size, 0);
         memory
     } else {
@@ -105,12 +105,12 @@ pub(crate) fn new(c: &Caller, size: usize, out: *mut *mut raw::Buffer) -> Result
 }
 
 pub(crate) fn data(c: &Caller, buffer: *mut raw::Buffer, size: *mut usize) -> *mut u8 {
-    let place = || -> Result<(*mut u8, usize), Fail> {
+    let parts = || -> Result<(*mut u8, usize), Fail> {
         let buffer = registry::get::<Buffer, _>(buffer)?;
-        let place = buffer.lock()?.place();
-        Ok(place)
+        let parts = buffer.lock()?.as_raw_parts();
+        Ok(parts)
     };
-    let (ptr, len) = place().unwrap_or((std::ptr::null_mut(), 0));
+    let (ptr, len) = parts().unwrap_or((std::ptr::null_mut(), 0));
     if c.write_if(size, len).is_err() || len == 0 {
         return std::ptr::null_mut();
     }
@@ -121,8 +121,8 @@ pub(crate) fn free(buffer: *mut raw::Buffer) {
     let Ok(buffer) = registry::remove::<Buffer, _>(buffer) else {
         return;
     };
-    let memory = buffer.lock().ok().and_then(|mut inside| inside.take());
+    let memory = buffer.lock().ok().and_then(|mut buffer| buffer.take());
     if let Some(memory) = memory {
-        give_back(memory);
+        recycle(memory);
     }
 }

@@ -76,14 +76,14 @@ pub(crate) trait CancelSource {
     }
 }
 
-/// The waits of one call.
+/// When the waits of one call must end.
 pub(crate) struct WaitContext {
     end: Option<Instant>,
     every: Duration,
     watch: Option<Arc<dyn CancelSource>>,
 }
 
-fn cancelled(watch: &dyn CancelSource) -> Result<(), Fail> {
+fn check_cancelled(watch: &dyn CancelSource) -> Result<(), Fail> {
     if watch.take() {
         return Err(Fail::of(ErrorCode::Cancelled));
     }
@@ -91,7 +91,7 @@ fn cancelled(watch: &dyn CancelSource) -> Result<(), Fail> {
 }
 
 impl WaitContext {
-    /// The waits of a call that begins now.
+    /// For a call that begins now.
     pub(crate) fn new(scope: &Scope, watch: Option<Arc<dyn CancelSource>>) -> Self {
         let limit = scope.limit;
         let every = limit.map_or(CHECK_INTERVAL, |limit| limit.min(CHECK_INTERVAL));
@@ -111,8 +111,8 @@ impl WaitContext {
     /// # Errors
     /// Those of the call; `Cancelled` or `Deadline` if the wait ended early.
     pub(crate) fn run<T>(&self, call: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
-        self.broken_off(call, |asked| {
-            Fail::of(if asked {
+        self.run_until_ended(call, |is_cancelled| {
+            Fail::of(if is_cancelled {
                 ErrorCode::Cancelled
             } else {
                 ErrorCode::Deadline
@@ -123,22 +123,24 @@ impl WaitContext {
     /// As `run`, for a write. If the wait ended early, the write may still be executed:
     /// `Indeterminate`.
     pub(crate) fn write<T>(&self, call: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
-        self.broken_off(call, |_| Fail::of(ErrorCode::Indeterminate))
+        self.run_until_ended(call, |_| Fail::of(ErrorCode::Indeterminate))
     }
 
-    fn broken_off<T>(
+    /// Runs `call`. If the wait ended early, returns the error of `ended`, whose argument is whether
+    /// the wait was cancelled.
+    fn run_until_ended<T>(
         &self,
         call: impl FnOnce() -> Result<T, Fail>,
-        broken: impl FnOnce(bool) -> Fail,
+        ended: impl FnOnce(bool) -> Fail,
     ) -> Result<T, Fail> {
         let Some(watch) = &self.watch else {
             return call();
         };
-        cancelled(&**watch)?;
-        let (beside, end) = (Arc::clone(watch), self.end);
-        let look = move || beside.is_over() || end.is_some_and(|end| end <= Instant::now());
-        match interruptible(self.every, Arc::new(look), call) {
-            Err(fail) if fail.code == ErrorCode::Cancelled => Err(broken(watch.take())),
+        check_cancelled(&**watch)?;
+        let (source, end) = (Arc::clone(watch), self.end);
+        let must_end = move || source.is_over() || end.is_some_and(|end| end <= Instant::now());
+        match interruptible(self.every, Arc::new(must_end), call) {
+            Err(fail) if fail.code == ErrorCode::Cancelled => Err(ended(watch.take())),
             done => done,
         }
     }
@@ -225,23 +227,23 @@ impl CancelToken {
         self.freed.store(true, Ordering::Release);
     }
 
-    /// The waits of a call without a timeout that begins now.
-    pub(crate) fn term(self: &Arc<Self>) -> WaitContext {
+    /// For a call without a timeout that begins now.
+    pub(crate) fn wait_context(self: &Arc<Self>) -> WaitContext {
         WaitContext::new(&self.scope, Some(Arc::<Self>::clone(self)))
     }
 
-    /// Calls `ask` until it returns a value or the timeout passes. `ask` gets the time until which
-    /// it may wait; `None` means that it must not wait.
+    /// Calls `attempt` until it returns a value or the timeout passes. Its argument is the time until
+    /// which it may wait; `None` means that it must not wait.
     pub(crate) fn wait<T>(
         self: &Arc<Self>,
         timeout_ms: u64,
-        mut ask: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
+        mut attempt: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
     ) -> Result<Option<T>, Fail> {
         self.wait_on(timeout_ms, |until| {
             if self.closed.load(Ordering::Acquire) {
                 return Err(Fail::of(ErrorCode::Closed));
             }
-            ask(until)
+            attempt(until)
         })
     }
 
@@ -249,46 +251,46 @@ impl CancelToken {
     pub(crate) fn wait_on<T>(
         self: &Arc<Self>,
         timeout_ms: u64,
-        mut ask: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
+        mut attempt: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
     ) -> Result<Option<T>, Fail> {
         let begun = Instant::now();
         let end = begun.checked_add(Duration::from_millis(timeout_ms));
         // Fetching an available result has no deadline except that of the handle.
-        let patient = match timeout_ms {
+        let deadline = match timeout_ms {
             0 => self.scope.limit.and_then(|limit| begun.checked_add(limit)),
             _ => end,
         };
-        cancelled(&**self)?;
+        check_cancelled(&**self)?;
         let mut until = None;
         loop {
-            let asked = match self.unanswered {
-                None => ask(until)?,
+            let found = match self.unanswered {
+                None => attempt(until)?,
                 Some(every) => {
-                    let beside = Arc::clone(self);
-                    let late = move || patient.is_some_and(|end| end <= Instant::now());
-                    let look = move || beside.is_over() || late();
-                    match interruptible(every, Arc::new(look), || ask(until)) {
+                    let token = Arc::clone(self);
+                    let is_late = move || deadline.is_some_and(|end| end <= Instant::now());
+                    let must_end = move || token.is_over() || is_late();
+                    match interruptible(every, Arc::new(must_end), || attempt(until)) {
                         Err(fail) if fail.code == ErrorCode::Cancelled => {
-                            cancelled(&**self)?;
+                            check_cancelled(&**self)?;
                             if timeout_ms == 0 {
                                 return Err(Fail::of(ErrorCode::Deadline));
                             }
                             None
                         }
-                        asked => asked?,
+                        found => found?,
                     }
                 }
             };
-            if asked.is_some() {
-                return Ok(asked);
+            if found.is_some() {
+                return Ok(found);
             }
-            cancelled(&**self)?;
+            check_cancelled(&**self)?;
             let now = Instant::now();
             if end.is_some_and(|end| end <= now) {
                 return Ok(None);
             }
-            let soon = now.checked_add(self.every);
-            until = [end, soon].into_iter().flatten().min();
+            let next_check = now.checked_add(self.every);
+            until = [end, next_check].into_iter().flatten().min();
         }
     }
 }

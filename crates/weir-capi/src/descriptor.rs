@@ -1,6 +1,6 @@
 //! A file descriptor for event loops. It is readable while a query over topics may have results.
 //!
-//! A thread waits instead of the caller, and does not lock the query.
+//! A thread of the library waits for new results, and does not lock the query.
 //!
 //! Invariants:
 //! - While no call is running, the descriptor is readable, unless the last call found nothing and
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use weir::TopicQueryNews;
 
-use crate::term::{CancelSource as _, CancelToken};
+use crate::deadline::{CancelSource as _, CancelToken};
 
 /// How often the thread checks whether the query has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -41,7 +41,8 @@ struct State {
     calls: u64,
     /// What the last call waits for.
     news: Option<TopicQueryNews>,
-    gone: bool,
+    /// Whether the query was released.
+    released: bool,
 }
 
 /// The descriptor of a query.
@@ -60,10 +61,10 @@ impl Descriptor {
             caller_end,
             library_end,
         });
-        let (beside, cancel_token) = (Arc::clone(&inner), Arc::clone(cancel_token));
+        let (shared, cancel_token) = (Arc::clone(&inner), Arc::clone(cancel_token));
         std::thread::Builder::new()
             .name("weir-query-fd".to_owned())
-            .spawn(move || beside.wait(&cancel_token))?;
+            .spawn(move || shared.wait(&cancel_token))?;
         inner.set_readable();
         Ok(Self(inner))
     }
@@ -98,7 +99,7 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        self.0.lock().gone = true;
+        self.0.lock().released = true;
         self.0.changed.notify_one();
     }
 }
@@ -109,8 +110,8 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the descriptor readable. A failed write is harmless: then unread bytes fill the
-    /// socket.
+    /// Makes the descriptor readable. A failed write is harmless: it means that the socket is full
+    /// of unread bytes, so it is readable.
     fn set_readable(&self) {
         let _ = (&self.library_end).write(&[1]);
     }
@@ -119,11 +120,11 @@ impl Inner {
     fn wait(&self, cancel_token: &CancelToken) {
         loop {
             let mut state = self.lock();
-            while state.news.is_none() && !state.gone {
+            while state.news.is_none() && !state.released {
                 let woken = self.changed.wait(state);
                 state = woken.unwrap_or_else(PoisonError::into_inner);
             }
-            if state.gone {
+            if state.released {
                 return;
             }
             let (call, news) = (state.calls, state.news.take());
@@ -150,15 +151,15 @@ impl Inner {
         };
         let due = Instant::now() + every;
         loop {
-            let soon = due.min(Instant::now() + CHECK_INTERVAL);
-            if news.wait(soon) || cancel_token.is_over() || cancel_token.is_closed() {
+            let next_check = due.min(Instant::now() + CHECK_INTERVAL);
+            if news.wait(next_check) || cancel_token.is_over() || cancel_token.is_closed() {
                 return true;
             }
             if !news.is_local() && Instant::now() >= due {
                 return true;
             }
             let state = self.lock();
-            if state.gone || state.calls != call {
+            if state.released || state.calls != call {
                 return false;
             }
         }

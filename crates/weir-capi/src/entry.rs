@@ -22,52 +22,52 @@ use crate::{about, buffer, group, guard, loan, page, query, read, registry, sour
 
 /// Defines functions with a last parameter for the error.
 macro_rules! calls {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $place:path;)*) => { $(
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $implementation:path;)*) => { $(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type,)* error: *mut Error) -> i32 {
             // SAFETY: the pointers are those of this call, as the header says.
             let caller = unsafe { Caller::new() };
-            guard::call(stringify!($name), &caller, error, |caller| $place(caller, $($arg),*))
+            guard::call(stringify!($name), &caller, error, |caller| $implementation(caller, $($arg),*))
         }
     )* };
 }
 
 /// Defines functions without a text for the error: the error number is sufficient.
-macro_rules! marks {
-    ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty) = $place:path;)*) => { $(
+macro_rules! calls_without_error {
+    ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty) = $implementation:path;)*) => { $(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($arg: $type) -> i32 {
             // SAFETY: this call has no memory of the caller.
             let caller = unsafe { Caller::new() };
-            guard::call(stringify!($name), &caller, std::ptr::null_mut(), |_| $place($arg))
+            guard::call(stringify!($name), &caller, std::ptr::null_mut(), |_| $implementation($arg))
         }
     )* };
 }
 
 /// Defines functions that cannot fail.
-macro_rules! frees {
-    ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty) = $place:path;)*) => { $(
+macro_rules! releases {
+    ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty) = $implementation:path;)*) => { $(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($arg: $type) {
-            guard::quiet(stringify!($name), || $place($arg));
+            guard::without_error(stringify!($name), || $implementation($arg));
         }
     )* };
 }
 
 /// Defines functions that return a pointer, NULL on failure, and write a number.
-macro_rules! parts {
-    ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty, $count:ident: *mut usize) -> $out:ty = $place:path;)*) => { $(
+macro_rules! page_parts {
+    ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty, $count:ident: *mut usize) -> $out:ty = $implementation:path;)*) => { $(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($arg: $type, $count: *mut usize) -> $out {
             // SAFETY: the pointers are those of this call, as the header says.
             let caller = unsafe { Caller::new() };
             // The pointer is not converted to an address, which would lose its provenance.
-            let part = guard::quiet(stringify!($name), || {
-                let part: *const u8 = $place(&caller, $arg, $count).cast();
+            let part = guard::without_error(stringify!($name), || {
+                let part: *const u8 = $implementation(&caller, $arg, $count).cast();
                 NonNull::new(part.cast_mut())
             });
             part.map_or(std::ptr::null_mut(), NonNull::as_ptr).cast()
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn weir_code_describe(code: i32, out: *mut CodeInfo) -> i3
 /// Empties the pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_trim() {
-    guard::quiet("weir_trim", buffer::trim);
+    guard::without_error("weir_trim", buffer::trim);
 }
 
 /// Number of open handles and pages.
@@ -173,7 +173,7 @@ fn enqueue_buffer(
     query::enqueue_buffer(c, query, &input, buffer, len)
 }
 
-parts! {
+page_parts! {
     /// The items of a page.
     fn weir_page_items(page: *const Page, count: *mut usize) -> *const Item = page::items;
     /// The records of a page.
@@ -192,7 +192,7 @@ calls! {
     /// Values at several paths.
     fn weir_page_values(page: *const Page, first: usize, count: usize, paths: *const Slice, path_count: usize, out: *mut Slice) = page::values;
     /// Values in a text of the caller.
-    fn weir_find(json: Slice, paths: *const Slice, path_count: usize, out: *mut Frame) = page::find_in;
+    fn weir_find(json: Slice, paths: *const Slice, path_count: usize, out: *mut Frame) = page::find_in_text;
 
     /// Opens a directory.
     fn weir_open(directory: Slice, options: *const OpenOptions, out: *mut *mut Weir) = store::open;
@@ -306,7 +306,7 @@ calls! {
     fn weir_loans_collect(loans: *mut Loans, cookies: *mut u64, room: usize, count: *mut usize, left: *mut u64) = loan::collect;
 }
 
-marks! {
+calls_without_error! {
     /// Adds a reference to a page.
     fn weir_page_retain(page: *mut Page) = page::retain;
     /// Ends all waits of a handle.
@@ -321,7 +321,7 @@ marks! {
     fn weir_query_cancel(query: *mut Query) = query::cancel;
 }
 
-frees! {
+releases! {
     /// Releases a page.
     fn weir_page_release(page: *mut Page) = page::release;
     /// Releases pending verdicts.

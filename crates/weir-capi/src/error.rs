@@ -1,4 +1,4 @@
-//! Errors of calls, in the form of the caller.
+//! The results of calls: kinds of success, and errors with the fields of `weir_error`.
 
 use weir::query::QueryError;
 use weir::{ErrorCode, NameError, StoreError, WeirError};
@@ -137,12 +137,12 @@ pub(crate) fn number(code: ErrorCode) -> i32 {
 impl From<QueryError> for Fail {
     fn from(error: QueryError) -> Self {
         let mut fail = Self::new(error.code(), error.to_string());
-        let place = error.location();
-        fail.source = place.source.map_or(u32::MAX, |source| source.0);
-        fail.detail = place
+        let location = error.location();
+        fail.source = location.source.map_or(u32::MAX, |source| source.0);
+        fail.detail = location
             .item
             .map_or(0, |item| u32::try_from(item).unwrap_or(u32::MAX));
-        fail.offset = place.offset.unwrap_or(u64::MAX);
+        fail.offset = location.offset.unwrap_or(u64::MAX);
         fail
     }
 }

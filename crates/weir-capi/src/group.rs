@@ -1,18 +1,18 @@
-//! Members of groups.
+//! Groups: a handle is a member, which claims records and acknowledges them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir::{Claim, ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, Settle};
 
+use crate::deadline::{CHECK_INTERVAL, CancelToken};
 use crate::error::{Fail, Kind};
 use crate::handle::{Caller, zeroed};
 use crate::page::Page;
 use crate::raw;
 use crate::read::position_of;
 use crate::registry::{self, Exclusive};
-use crate::store::{get_store, known};
-use crate::term::{CHECK_INTERVAL, CancelToken};
+use crate::store::{check_flags, get_store};
 
 /// Flag of `weir_group_options`.
 const EXISTING: u32 = 1;
@@ -27,7 +27,7 @@ const CLAIM_MAX: u64 = 10_000;
 /// A member, as a handle of the caller.
 #[derive(Debug)]
 pub(crate) struct Group {
-    inside: Exclusive<weir::Group>,
+    member: Exclusive<weir::Group>,
     cancel_token: Arc<CancelToken>,
     local: bool,
 }
@@ -41,11 +41,11 @@ pub(crate) fn open(
     out: *mut *mut raw::Group,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let topic = c.text(topic, "the topic")?;
     let name = c.text(group, "the name of the group")?;
     let given = c.options(options)?;
-    known(given.flags, EXISTING, "flags")?;
+    check_flags(given.flags, EXISTING, "flags")?;
     let mode = u8::try_from(given.mode).ok();
     let mode = mode.and_then(GroupMode::from_number);
     let mode = mode.ok_or_else(|| Fail::option("the mode", given.mode))?;
@@ -59,8 +59,8 @@ pub(crate) fn open(
     setup.attempts_max = given.attempts_max;
     setup.dead_letters = c.text(given.dead_letters, "the topic for dead letters")?;
     let from = position_of(given.from, given.value)?;
-    let room = registry::room()?;
-    let mut member = store.term().write(|| {
+    let slot = registry::reserve()?;
+    let mut member = store.wait_context().write(|| {
         let topic = store.weir.topic(topic)?;
         if given.flags & EXISTING != 0 && topic.group_info(name)?.is_none() {
             return Err(Fail::of(ErrorCode::GroupUnknown));
@@ -68,9 +68,9 @@ pub(crate) fn open(
         setup.start = topic.offset_before(from)?.0;
         Ok(topic.group_with(name, &setup)?)
     })?;
-    let called = c.short(given.member)?;
-    if !called.is_empty() {
-        member = member.member(called);
+    let member_name = c.short(given.member)?;
+    if !member_name.is_empty() {
+        member = member.member(member_name);
     }
     if given.claim_lease_ms != 0 {
         member = member.lease(Some(Duration::from_millis(given.claim_lease_ms)));
@@ -82,11 +82,11 @@ pub(crate) fn open(
         (REMOTE_CHECK_INTERVAL, Some(UNANSWERED))
     };
     let group = Group {
-        inside: Exclusive::new(member),
+        member: Exclusive::new(member),
         cancel_token: store.cancel_token(every, unanswered),
         local,
     };
-    c.write(out, room.fill(Arc::new(group))?)?;
+    c.write(out, slot.fill(Arc::new(group))?)?;
     Ok(Kind::Ok)
 }
 
@@ -96,15 +96,16 @@ impl Group {
         if self.local {
             return step();
         }
-        self.cancel_token.term().write(step)
+        self.cancel_token.wait_context().write(step)
     }
 }
 
-fn with<T>(
+/// Calls `action` with the member.
+fn with_member<T>(
     group: &Group,
     action: impl FnOnce(&mut weir::Group) -> Result<T, Fail>,
 ) -> Result<T, Fail> {
-    action(&mut *group.inside.lock()?)
+    action(&mut *group.member.lock()?)
 }
 
 pub(crate) fn claim(
@@ -115,13 +116,13 @@ pub(crate) fn claim(
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let group = registry::get::<Group, _>(group)?;
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     if limit == 0 {
         return Err(Fail::option("the limit", limit));
     }
-    let room = registry::room()?;
+    let slot = registry::reserve()?;
     let limit = usize::try_from(limit.min(CLAIM_MAX)).unwrap_or(usize::MAX);
-    let works = with(&group, |member| {
+    let works = with_member(&group, |member| {
         group.cancel_token.wait(timeout_ms, |until| {
             let now = Instant::now();
             let wait = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
@@ -131,7 +132,7 @@ pub(crate) fn claim(
     })?;
     match works {
         Some(works) => {
-            Page::works(&works).into_slot(room, c, out)?;
+            Page::works(&works).into_slot(slot, c, out)?;
             Ok(Kind::Ready)
         }
         None => Ok(Kind::Timeout),
@@ -152,7 +153,7 @@ pub(crate) fn settle(
 ) -> Result<Kind, Fail> {
     let group = registry::get::<Group, _>(group)?;
     let time = Duration::from_millis(time_ms);
-    let how = match verb {
+    let action = match verb {
         1 => Settle::Done,
         2 => Settle::DoneSoon,
         3 => Settle::Fail {
@@ -166,8 +167,8 @@ pub(crate) fn settle(
         return Err(Fail::of(ErrorCode::NullPointer));
     }
     if !lost_count.is_null() {
-        c.room(lost, count)?;
-        c.room(lost_count, 1)?;
+        c.check_output(lost, count)?;
+        c.check_output(lost_count, 1)?;
     }
     let claims: Vec<Claim> = c
         .array(claims, count)?
@@ -177,13 +178,14 @@ pub(crate) fn settle(
             offset: ConsequenceOffset(claim.offset),
         })
         .collect();
-    let gone = with(&group, |member| {
-        group.write(|| Ok(member.settle(&claims, how)?))
+    let lost_offsets = with_member(&group, |member| {
+        group.write(|| Ok(member.settle(&claims, action)?))
     })?;
     if !lost_count.is_null() {
-        let gone: Vec<u64> = gone.iter().map(|offset| offset.0).take(count).collect();
-        c.write_all(lost, &gone)?;
-        c.write(lost_count, gone.len())?;
+        let offsets = lost_offsets.iter().map(|offset| offset.0);
+        let offsets: Vec<u64> = offsets.take(count).collect();
+        c.write_all(lost, &offsets)?;
+        c.write(lost_count, offsets.len())?;
     }
     Ok(Kind::Ok)
 }
@@ -197,7 +199,7 @@ pub(crate) fn step(
 ) -> Result<Kind, Fail> {
     let group = registry::get::<Group, _>(group)?;
     let to = position_of(from, value)?;
-    let verdict = with(&group, |member| {
+    let verdict = with_member(&group, |member| {
         group.write(|| {
             Ok(match verb {
                 1 => {
@@ -228,11 +230,11 @@ pub(crate) fn describe(
 ) -> Result<Kind, Fail> {
     let group = registry::get::<Group, _>(group)?;
     c.info_size(out)?;
-    let found = with(&group, |member| {
+    let found = with_member(&group, |member| {
         if group.local {
             return Ok(member.info()?);
         }
-        group.cancel_token.term().run(|| Ok(member.info()?))
+        group.cancel_token.wait_context().run(|| Ok(member.info()?))
     })?;
     let mut info = zeroed::<raw::GroupInfo>();
     info.mode = found.mode as u32;

@@ -1,7 +1,7 @@
-//! Catches panics at the border of the library.
+//! Catches panics at the entry points of the library.
 //!
 //! Invariants:
-//! - Every entry runs inside [`call`] or [`quiet`].
+//! - Every entry point runs inside [`call`], [`codec`] or [`without_error`].
 //! - No unwinding leaves the library, and every panic is reported.
 
 use std::any::Any;
@@ -13,14 +13,14 @@ use crate::error::{Fail, Fault, Kind};
 use crate::handle::Caller;
 use crate::raw;
 
-/// Runs an entry. Returns its number and reports a failure to the caller.
+/// Runs an entry point. Returns the result of the call, and writes the error of a failure.
 pub(crate) fn call(
     name: &'static str,
     caller: &Caller,
     error: *mut raw::Error,
     entry: impl FnOnce(&Caller) -> Result<Kind, Fail>,
 ) -> i32 {
-    let done = caught(name, || entry(caller));
+    let done = catch(name, || entry(caller));
     match done.unwrap_or_else(Err) {
         Ok(kind) => kind as i32,
         Err(fail) => {
@@ -30,7 +30,7 @@ pub(crate) fn call(
     }
 }
 
-/// Runs an entry of the codec.
+/// Runs an entry point of the codec.
 #[inline]
 pub(crate) fn codec(
     name: &'static str,
@@ -38,7 +38,7 @@ pub(crate) fn codec(
     error: *mut raw::Error,
     entry: impl FnOnce(&Caller) -> Result<Kind, Fault>,
 ) -> i32 {
-    match caught(name, || entry(caller)) {
+    match catch(name, || entry(caller)) {
         Ok(Ok(kind)) => kind as i32,
         Ok(Err(fault)) => caller.report_fault(error, &fault),
         Err(fail) => {
@@ -48,12 +48,12 @@ pub(crate) fn codec(
     }
 }
 
-/// Runs an entry that cannot report a failure. Returns its result, or the default.
-pub(crate) fn quiet<T: Default>(name: &'static str, entry: impl FnOnce() -> T) -> T {
-    caught(name, entry).unwrap_or_default()
+/// Runs an entry point that cannot report a failure. Returns its result, or the default.
+pub(crate) fn without_error<T: Default>(name: &'static str, entry: impl FnOnce() -> T) -> T {
+    catch(name, entry).unwrap_or_default()
 }
 
-fn caught<T>(name: &'static str, entry: impl FnOnce() -> T) -> Result<T, Fail> {
+fn catch<T>(name: &'static str, entry: impl FnOnce() -> T) -> Result<T, Fail> {
     // State that a panic leaves inconsistent is protected by a lock, which is then poisoned.
     catch_unwind(AssertUnwindSafe(|| {
         enter(name);
@@ -70,17 +70,17 @@ fn caught<T>(name: &'static str, entry: impl FnOnce() -> T) -> Result<T, Fail> {
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without words")
+        .unwrap_or("a panic without a message")
 }
 
-/// The place at which a test requests a panic.
+/// Where in a call a test requests a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(debug_assertions),
     allow(dead_code, unreachable_pub, reason = "only debug builds use it")
 )]
 pub enum PanicPoint {
-    /// At the start of the entry.
+    /// At the start of the entry point.
     Enter,
     /// While the handle is in use.
     Inside,
@@ -97,7 +97,7 @@ mod hook {
         static FULL: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// For tests: the next call of this function on this thread panics at that place; `None`: no
+    /// For tests: the next call of this function on this thread panics at that point; `None`: no
     /// call panics.
     pub fn panic_at(at: Option<(&'static str, PanicPoint)>) {
         AT.set(at);
@@ -114,11 +114,11 @@ mod hook {
 
     pub(super) fn enter(name: &'static str) {
         NAME.set(name);
-        hit(PanicPoint::Enter);
+        panic_if_requested(PanicPoint::Enter);
     }
 
-    pub(super) fn hit(place: PanicPoint) {
-        if AT.get() == Some((NAME.get(), place)) {
+    pub(super) fn panic_if_requested(point: PanicPoint) {
+        if AT.get() == Some((NAME.get(), point)) {
             AT.set(None);
             panic!("injected");
         }
@@ -135,14 +135,14 @@ fn enter(name: &'static str) {
 }
 
 /// Panics if a test requests it.
-pub(crate) fn maybe_panic(place: PanicPoint) {
+pub(crate) fn maybe_panic(point: PanicPoint) {
     #[cfg(debug_assertions)]
-    hook::hit(place);
-    let _ = place;
+    hook::panic_if_requested(point);
+    let _ = point;
 }
 
 /// Whether a test requests a full table of handles.
-pub(crate) fn wants_full() -> bool {
+pub(crate) fn is_full_requested() -> bool {
     #[cfg(debug_assertions)]
     return hook::is_full();
     #[cfg(not(debug_assertions))]

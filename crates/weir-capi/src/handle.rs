@@ -1,4 +1,4 @@
-//! Every access to memory of the caller, in one place.
+//! Reads and writes memory of the caller. No other module does.
 //!
 //! A [`Caller`] represents one call. The code that creates it guarantees that the pointers of that
 //! call conform to the header: each is NULL, or valid for the given number of values until the call
@@ -256,12 +256,12 @@ impl Caller {
             .ok_or_else(|| Fail::of(ErrorCode::NullPointer))
     }
 
-    /// Checks the place of an output.
-    pub(crate) fn room<T>(&self, out: *mut T, count: usize) -> Result<(), ErrorCode> {
+    /// Checks that `count` values can be written to `out`.
+    pub(crate) fn check_output<T>(&self, out: *mut T, count: usize) -> Result<(), ErrorCode> {
         self.check(out.cast_const(), count, ELEMENTS_MAX)
     }
 
-    /// As `room`, for at most [`FRAMES_MAX`] values.
+    /// As `check_output`, for at most [`FRAMES_MAX`] values.
     pub(crate) fn check_frames_output<T>(
         &self,
         out: *mut T,
@@ -270,12 +270,12 @@ impl Caller {
         self.check(out.cast_const(), count, FRAMES_MAX)
     }
 
-    /// Writes a value to a place that [`room`](Self::room) has checked.
+    /// Writes a value. Fails if [`check_output`](Self::check_output) does.
     pub(crate) fn write<T: Copy>(&self, out: *mut T, value: T) -> Result<(), ErrorCode> {
         self.write_all(out, std::slice::from_ref(&value))
     }
 
-    /// As `write`; does nothing for a NULL place.
+    /// As `write`; does nothing if `out` is NULL.
     pub(crate) fn write_if<T: Copy>(&self, out: *mut T, value: T) -> Result<(), Fail> {
         if out.is_null() {
             return Ok(());
@@ -285,7 +285,7 @@ impl Caller {
 
     /// Writes consecutive values.
     pub(crate) fn write_all<T: Copy>(&self, out: *mut T, values: &[T]) -> Result<(), ErrorCode> {
-        self.room(out, values.len())?;
+        self.check_output(out, values.len())?;
         if !values.is_empty() {
             // SAFETY: the pointer is not NULL and aligned. The caller of `new` promised that it is
             // valid for this many values. They cannot overlap `values`, which belong to the
@@ -305,26 +305,26 @@ impl Caller {
             unsafe { std::slice::from_raw_parts(std::ptr::from_ref(info).cast::<u8>(), known) };
         // The caller's `struct_size` stays unchanged.
         let start = size_of::<u32>();
-        let place = out.cast::<u8>();
+        let first = out.cast::<u8>();
         self.write_all(
-            place.wrapping_add(start),
+            first.wrapping_add(start),
             bytes.get(start..).unwrap_or_default(),
         )?;
         for at in known..size {
-            self.write(place.wrapping_add(at), 0)?;
+            self.write(first.wrapping_add(at), 0)?;
         }
         Ok(())
     }
 
-    /// Checks the place of an info. Returns its size as the caller knows it.
+    /// Checks that an info can be written. Returns its size as the caller knows it.
     pub(crate) fn info_size<T: Sized32>(&self, out: *mut T) -> Result<usize, Fail> {
         self.struct_size(out.cast_const())
     }
 
-    /// Writes the error, if the caller passed a place for it.
+    /// Writes the error, unless the caller passed NULL for it.
     pub(crate) fn report(&self, out: *mut raw::Error, fail: &Fail) {
-        let place = (fail.source, fail.detail, fail.offset);
-        self.report_parts(out, fail.number(), place, &fail.message);
+        let location = (fail.source, fail.detail, fail.offset);
+        self.report_parts(out, fail.number(), location, &fail.message);
     }
 
     /// As `report`, for the codec. Returns the result of the call.
@@ -359,36 +359,36 @@ impl Caller {
         for (to, from) in error.message.iter_mut().zip(message.bytes().take(end)) {
             *to = from.cast_signed();
         }
-        // The place was checked above. An error of this write cannot be reported.
+        // The address was checked above. An error of this write cannot be reported.
         let _ = self.write(out, error);
     }
 
-    /// The place of an output of a call that reads other memory, and the comparison of each slice
-    /// that is read with that place. A place for bytes may be as large as an object, any other at
-    /// most [`ELEMENTS_MAX`].
+    /// The output of a call that also reads memory of the caller, and the reader of that memory,
+    /// which checks each slice for an overlap. An output of bytes may be as large as an object, any
+    /// other has at most [`ELEMENTS_MAX`] values.
     pub(crate) fn output<T>(
         &self,
         out: *mut T,
-        room: usize,
+        capacity: usize,
     ) -> Result<(NonOverlapping<'_>, Output<'_, T>), ErrorCode> {
         let most = if size_of::<T>() == 1 {
             isize::MAX.unsigned_abs()
         } else {
             ELEMENTS_MAX
         };
-        self.check(out.cast_const(), room, most)?;
+        self.check(out.cast_const(), capacity, most)?;
         let start = out.addr();
-        let apart = NonOverlapping {
+        let inputs = NonOverlapping {
             caller: self,
             start,
-            end: start.wrapping_add(room.wrapping_mul(size_of::<T>())),
+            end: start.wrapping_add(capacity.wrapping_mul(size_of::<T>())),
         };
         let output = Output {
             out,
-            room,
+            capacity,
             _call: PhantomData,
         };
-        Ok((apart, output))
+        Ok((inputs, output))
     }
 
     /// Stores a value in the memory of a parser.
@@ -424,18 +424,18 @@ impl Caller {
         self.check(ptr.cast_const(), 1, 1)?;
         // SAFETY: the pointer is not NULL and aligned; the caller promises that the structure
         // exists.
-        let place = unsafe { &raw mut (*ptr).opaque }.cast::<Sealed<T>>();
+        let sealed = unsafe { &raw mut (*ptr).opaque }.cast::<Sealed<T>>();
         // SAFETY: the read is inside of that field, and any bytes are a valid number.
-        let front = unsafe { (&raw const (*place).front).read() };
+        let front = unsafe { (&raw const (*sealed).front).read() };
         // SAFETY: as for `front`.
-        let back = unsafe { (&raw const (*place).back).read() };
+        let back = unsafe { (&raw const (*sealed).back).read() };
         if (front, back) != (FRONT, BACK) {
             return Err(ErrorCode::BadHandle);
         }
         // SAFETY: `seal` wrote a value between the two numbers. The header requires that only this
         // library changes it, and that one thread uses it at a time. The reference ends with the
         // call, and `T` is always one type, which owns nothing.
-        Ok(unsafe { &mut (*place).value })
+        Ok(unsafe { &mut (*sealed).value })
     }
 }
 
@@ -518,27 +518,27 @@ impl<'c> NonOverlapping<'c> {
 /// memory.
 pub(crate) struct Output<'c, T> {
     out: *mut T,
-    room: usize,
+    capacity: usize,
     _call: PhantomData<&'c mut T>,
 }
 
 impl<'c, T> Output<'c, T> {
     /// The number of values that fit.
-    pub(crate) const fn room(&self) -> usize {
-        self.room
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
     }
 
-    /// The places of the values.
+    /// The memory of the values, which may be uninitialised.
     #[inline]
     pub(crate) fn into_slots(self) -> &'c mut [MaybeUninit<T>] {
-        if self.room == 0 {
+        if self.capacity == 0 {
             return &mut [];
         }
         // SAFETY: `output` checked that the pointer is not NULL, aligned and not too large. The
         // caller of `new` promised that the memory is writable. No other reference of the call
         // overlaps it: `NonOverlapping` compared the memory that is read, and this value was
         // consumed.
-        unsafe { std::slice::from_raw_parts_mut(self.out.cast(), self.room) }
+        unsafe { std::slice::from_raw_parts_mut(self.out.cast(), self.capacity) }
     }
 }
 
@@ -546,11 +546,11 @@ impl<'c> Output<'c, u8> {
     /// The bytes.
     #[inline]
     pub(crate) fn into_bytes(self) -> &'c mut [u8] {
-        if self.room == 0 {
+        if self.capacity == 0 {
             return &mut [];
         }
         // SAFETY: as in `into_slots`; any content is valid for bytes.
-        unsafe { std::slice::from_raw_parts_mut(self.out, self.room) }
+        unsafe { std::slice::from_raw_parts_mut(self.out, self.capacity) }
     }
 }
 
@@ -587,7 +587,7 @@ pub(crate) fn zeros(bytes: usize) -> Result<Vec<u8>, Fail> {
 fn no_memory() -> Fail {
     Fail::new(
         ErrorCode::BadLength,
-        "there is not so much memory".to_owned(),
+        "there is not enough memory".to_owned(),
     )
 }
 
@@ -696,7 +696,7 @@ impl Fillable {
     }
 
     /// The address of the memory, and its size.
-    pub(crate) const fn place(&self) -> (*mut u8, usize) {
+    pub(crate) const fn as_raw_parts(&self) -> (*mut u8, usize) {
         (self.ptr, self.len)
     }
 

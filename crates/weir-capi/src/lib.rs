@@ -7,44 +7,27 @@
 //! Invariants:
 //! - A handle is looked up, never dereferenced.
 //! - A call returns a positive or a negative number, never 0.
-//! - A panic ends in the entry point that was called.
+//! - A panic does not leave the entry point in which it occurs.
 //! - An accepted loan is returned exactly once.
 //! - A page outlives the object that created it.
 //! - No pointer of the caller is retained after the call, except a loan.
 //! - The crate adds no semantics. Only `handle`, and the attribute that names an entry, use unsafe
 //!   code.
 //!
-//!
-//!  file
-//!  purpose
-//!
+//! | module | purpose |
 //! |---|---|
 //! | `entry` | the list of all functions |
 //! | `raw` | the structures of the header |
 //! | `handle` | every access to memory of the caller |
 //! | `registry`, `guard` | handles; panics |
-//!
-//!  `error`
-//!  errors, in the form of the caller
-//!
-//!
-//!  `page`
-//!  results: pages of spans
-//!
+//! | `error` | errors, in the form of the caller |
+//! | `page` | results: pages of spans |
 //! | `store`, `write`, `read`, `group` | a store |
-//!
-//!  `term`
-//!  deadlines and cancellation of calls
-//!
-//!
-//!  `query`, `source`, `loan`, `buffer`
-//!  queries, and their input pages
-//!
+//! | `deadline` | deadlines and cancellation of calls |
+//! | `query`, `source`, `loan`, `buffer` | queries, and their input pages |
 //! | `descriptor` | queries in event loops |
 //! | `psyc`, `parser_state` | the codec, `weir_psyc.h`: allocates nothing |
-//!
-//!  `about`
-//!  versions, and descriptions of errors
+//! | `about` | versions, and descriptions of errors |
 //!
 #![deny(unsafe_code)]
 
@@ -52,11 +35,12 @@
 compile_error!("weir.h is laid out for targets with 64-bit pointers");
 #[cfg(panic = "abort")]
 compile_error!(
-    "weir-capi catches panics at its border, which `panic = \"abort\"` makes impossible"
+    "weir-capi catches panics at its entry points, which `panic = \"abort\"` makes impossible"
 );
 
 mod about;
 mod buffer;
+mod deadline;
 #[cfg(unix)]
 mod descriptor;
 mod entry;
@@ -74,7 +58,6 @@ mod read;
 mod registry;
 mod source;
 mod store;
-mod term;
 mod write;
 
 pub use entry::*;

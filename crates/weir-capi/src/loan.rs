@@ -1,4 +1,4 @@
-//! Pages in memory of the caller, and their return.
+//! Loans: pages in memory of the caller, which is returned when no query uses it any more.
 //!
 //! Invariants:
 //! - A loan of a successful call is returned exactly once, by the thread that drops the last
@@ -18,12 +18,13 @@ use crate::handle::{BorrowedBytes, Callback, Caller, ELEMENTS_MAX};
 use crate::raw;
 use crate::registry;
 
-/// The list that receives cookies.
+/// A list that receives the cookies of returned loans.
 #[derive(Debug, Default)]
 pub(crate) struct Loans {
-    back: Mutex<VecDeque<u64>>,
+    /// The cookies of returned loans that were not collected.
+    returned: Mutex<VecDeque<u64>>,
     /// The number of loans that are not returned, plus the cookies that were not collected.
-    left: AtomicU64,
+    outstanding: AtomicU64,
 }
 
 /// How memory is returned.
@@ -39,8 +40,8 @@ enum Memory {
     Owned(Vec<u8>),
 }
 
-/// During the call that passes the page: it is not known yet whether the call succeeds.
-const OPEN: u8 = 0;
+/// The call that passes the page has not ended, so it may still fail.
+const IN_CALL: u8 = 0;
 /// The call succeeded. The memory is returned when the engine drops it.
 const ACCEPTED: u8 = 1;
 /// The engine dropped the page during the call.
@@ -49,7 +50,7 @@ const DROPPED: u8 = 2;
 /// A page inside the engine, and how its memory is returned.
 struct EnginePage {
     memory: Option<Memory>,
-    ticket: Arc<Ticket>,
+    return_state: Arc<ReturnState>,
 }
 
 impl AsRef<[u8]> for EnginePage {
@@ -67,23 +68,26 @@ impl Drop for EnginePage {
         let Some(memory) = self.memory.take() else {
             return;
         };
-        // Stored before the exchange, so that the call finds it.
-        let ticket = &self.ticket;
-        *ticket.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(memory);
-        if ticket.state.swap(DROPPED, Ordering::AcqRel) == ACCEPTED
-            && let Some(memory) = ticket.rest()
+        // Stored before the exchange, so that the call can take it.
+        let return_state = &self.return_state;
+        *return_state
+            .dropped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(memory);
+        if return_state.state.swap(DROPPED, Ordering::AcqRel) == ACCEPTED
+            && let Some(memory) = return_state.take_dropped()
         {
-            ticket.way.return_memory(memory);
+            return_state.release.return_memory(memory);
         }
     }
 }
 
 /// The call's part of a page that it passes to the engine.
-pub(crate) struct Ticket {
+pub(crate) struct ReturnState {
     state: AtomicU8,
-    way: Release,
+    release: Release,
     /// The memory, after the engine dropped it.
-    rest: Mutex<Option<Memory>>,
+    dropped: Mutex<Option<Memory>>,
 }
 
 impl Release {
@@ -91,7 +95,7 @@ impl Release {
         match (self, memory) {
             (Self::Call(callback), Memory::Borrowed(borrowed)) => callback.call(&borrowed),
             (Self::Cookie(loans, cookie), Memory::Borrowed(_)) => loans.put(*cookie),
-            (_, Memory::Owned(bytes)) => buffer::give_back(bytes),
+            (_, Memory::Owned(bytes)) => buffer::recycle(bytes),
             (Self::Pool, Memory::Borrowed(_)) => {}
         }
     }
@@ -99,79 +103,84 @@ impl Release {
 
 impl Loans {
     fn put(&self, cookie: u64) {
-        let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
-        back.push_back(cookie);
+        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        returned.push_back(cookie);
     }
 }
 
-/// The page for the engine, and its ticket.
-fn wrap(memory: Memory, way: Release) -> (Bytes, Arc<Ticket>) {
-    let ticket = Arc::new(Ticket {
-        state: AtomicU8::new(OPEN),
-        way,
-        rest: Mutex::new(None),
+/// The page for the engine, and its return_state.
+fn wrap(memory: Memory, release: Release) -> (Bytes, Arc<ReturnState>) {
+    let return_state = Arc::new(ReturnState {
+        state: AtomicU8::new(IN_CALL),
+        release,
+        dropped: Mutex::new(None),
     });
     let page = EnginePage {
         memory: Some(memory),
-        ticket: Arc::clone(&ticket),
+        return_state: Arc::clone(&return_state),
     };
-    (Bytes::from_owner(page), ticket)
+    (Bytes::from_owner(page), return_state)
 }
 
 /// A page of borrowed memory.
-pub(crate) fn lend(
+pub(crate) fn borrow(
     c: &Caller,
     page: raw::Slice,
     loan: *const raw::Loan,
-) -> Result<(Bytes, Arc<Ticket>), Fail> {
+) -> Result<(Bytes, Arc<ReturnState>), Fail> {
     let loan = c.optional(loan)?;
     let loan = loan.ok_or_else(|| Fail::of(ErrorCode::NullPointer))?;
     let borrowed = BorrowedBytes::new(c, page)?;
-    let way = match (loan.release, loan.loans.is_null()) {
-        (Some(release), true) => Release::Call(Callback::new(release, loan.user)),
+    let release = match (loan.release, loan.loans.is_null()) {
+        (Some(callback), true) => Release::Call(Callback::new(callback, loan.user)),
         (None, false) => Release::Cookie(registry::get::<Loans, _>(loan.loans)?, loan.cookie),
-        _ => return Err(Fail::option("the loan", "returned both ways or none")),
+        _ => {
+            return Err(Fail::option(
+                "the loan",
+                "without exactly one of `release` and `loans`",
+            ));
+        }
     };
-    Ok(wrap(Memory::Borrowed(borrowed), way))
+    Ok(wrap(Memory::Borrowed(borrowed), release))
 }
 
 /// A page of memory of the library.
-pub(crate) fn owned(bytes: Vec<u8>) -> (Bytes, Arc<Ticket>) {
+pub(crate) fn owned(bytes: Vec<u8>) -> (Bytes, Arc<ReturnState>) {
     wrap(Memory::Owned(bytes), Release::Pool)
 }
 
-impl Ticket {
+impl ReturnState {
     /// Confirms the loan after the call succeeded.
-    pub(crate) fn taken(&self) {
-        if let Release::Cookie(loans, _) = &self.way {
-            loans.left.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn accept(&self) {
+        if let Release::Cookie(loans, _) = &self.release {
+            loans.outstanding.fetch_add(1, Ordering::AcqRel);
         }
-        let was = self
-            .state
-            .compare_exchange(OPEN, ACCEPTED, Ordering::AcqRel, Ordering::Acquire);
+        let was =
+            self.state
+                .compare_exchange(IN_CALL, ACCEPTED, Ordering::AcqRel, Ordering::Acquire);
         if was.is_err()
-            && let Some(rest) = self.rest()
+            && let Some(memory) = self.take_dropped()
         {
-            self.way.return_memory(rest);
+            self.release.return_memory(memory);
         }
     }
 
     /// Ends the loan after the call failed. Returns memory of the library if the engine dropped it.
-    pub(crate) fn refused(&self) -> Option<Vec<u8>> {
-        match self.rest() {
+    pub(crate) fn reject(&self) -> Option<Vec<u8>> {
+        match self.take_dropped() {
             Some(Memory::Owned(bytes)) => Some(bytes),
             _ => None,
         }
     }
 
-    fn rest(&self) -> Option<Memory> {
-        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        rest.take()
+    fn take_dropped(&self) -> Option<Memory> {
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        dropped.take()
     }
 }
 
 pub(crate) fn new(c: &Caller, out: *mut *mut raw::Loans) -> Result<Kind, Fail> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     c.write(out, registry::insert(Arc::new(Loans::default()))?)?;
     Ok(Kind::Ok)
 }
@@ -185,16 +194,21 @@ pub(crate) fn collect(
     left: *mut u64,
 ) -> Result<Kind, Fail> {
     let loans = registry::get::<Loans, _>(loans)?;
-    c.room(cookies, room)?;
-    c.room(count, 1)?;
+    c.check_output(cookies, room)?;
+    c.check_output(count, 1)?;
     if !left.is_null() {
-        c.room(left, 1)?;
+        c.check_output(left, 1)?;
     }
-    let mut back = loans.back.lock().unwrap_or_else(PoisonError::into_inner);
-    let some = room.min(ELEMENTS_MAX).min(back.len());
-    let found: Vec<u64> = back.drain(..some).collect();
-    drop(back);
-    let before = loans.left.fetch_sub(found.len() as u64, Ordering::AcqRel);
+    let mut returned = loans
+        .returned
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let some = room.min(ELEMENTS_MAX).min(returned.len());
+    let found: Vec<u64> = returned.drain(..some).collect();
+    drop(returned);
+    let before = loans
+        .outstanding
+        .fetch_sub(found.len() as u64, Ordering::AcqRel);
     c.write_all(cookies, &found)?;
     c.write(count, found.len())?;
     c.write_if(left, before.saturating_sub(found.len() as u64))?;

@@ -1,4 +1,4 @@
-//! Results for the caller: spans, and the memory that contains their bytes.
+//! Pages: the results of calls, as spans of memory that the page keeps alive.
 //!
 //! Invariants:
 //! - Each span points into memory that its page keeps alive until the page is released.
@@ -29,7 +29,7 @@ const CONSTRUCTED: u32 = 1;
 const REQUIRED: u32 = 2;
 const CONTINUATION: u32 = 4;
 
-/// What a page keeps alive.
+/// The memory that a page keeps alive.
 #[derive(Debug)]
 enum Owner {
     Nothing,
@@ -49,7 +49,7 @@ pub(crate) struct Page {
     hint: u64,
     position: u64,
     /// The number of references, each of which needs a release.
-    holders: AtomicU32,
+    references: AtomicU32,
     _owner: Owner,
 }
 
@@ -64,7 +64,7 @@ impl Page {
             skipped: 0,
             hint: 0,
             position: 0,
-            holders: AtomicU32::new(1),
+            references: AtomicU32::new(1),
             _owner: owner,
         }
     }
@@ -147,7 +147,7 @@ impl Page {
             }
         }
         let keys = Bytes::from(keys);
-        let names = rows.buffer(keys.clone());
+        let key_buffer = rows.buffer(keys.clone());
         let mut at = 0;
         for (entry, value) in entries {
             if let Some(value) = value {
@@ -162,8 +162,8 @@ impl Page {
             record.offset = entry.offset.0;
             record.kind = weir::RecordKind::Put as u32;
             (record.key, record.key_len) = (key.as_ptr(), key.len() as u64);
-            record.key_offset = rows.offset(names, key);
-            record.buffer = names;
+            record.key_offset = rows.offset(key_buffer, key);
+            record.buffer = key_buffer;
             rows.records.push(record);
             rows.items.push(empty_item());
         }
@@ -186,18 +186,18 @@ impl Page {
 
     /// Creates a handle for the page.
     pub(crate) fn into_handle(self, caller: &Caller, out: *mut *mut raw::Page) -> Result<(), Fail> {
-        caller.room(out, 1)?;
-        self.into_slot(registry::room()?, caller, out)
+        caller.check_output(out, 1)?;
+        self.into_slot(registry::reserve()?, caller, out)
     }
 
-    /// As `into_handle`, in a reserved slot. The caller has checked the place.
+    /// As `into_handle`, in a reserved slot. The caller has checked `out`.
     pub(crate) fn into_slot(
         self,
-        room: ReservedSlot,
+        slot: ReservedSlot,
         caller: &Caller,
         out: *mut *mut raw::Page,
     ) -> Result<(), Fail> {
-        Ok(caller.write(out, room.fill(Arc::new(self))?)?)
+        Ok(caller.write(out, slot.fill(Arc::new(self))?)?)
     }
 }
 
@@ -331,8 +331,8 @@ fn slice(bytes: &[u8]) -> raw::Slice {
     }
 }
 
-/// Creates a handle for the page; returns another kind of success if the page is empty.
-pub(crate) fn give_or(
+/// Creates a handle for the page and returns `some`. Returns `none` for an empty page.
+pub(crate) fn into_handle_or(
     page: Page,
     caller: &Caller,
     out: *mut *mut raw::Page,
@@ -407,7 +407,7 @@ pub(crate) fn get(
     path: raw::Slice,
     out: *mut raw::Slice,
 ) -> Result<Kind, Fail> {
-    find(c, page, (first, count), &[path], out)
+    find_values(c, page, (first, count), &[path], out)
 }
 
 pub(crate) fn values(
@@ -419,17 +419,17 @@ pub(crate) fn values(
     path_count: usize,
     out: *mut raw::Slice,
 ) -> Result<Kind, Fail> {
-    find(
+    find_values(
         c,
         page,
         (first, count),
-        some_paths(c, paths, path_count)?,
+        checked_paths(c, paths, path_count)?,
         out,
     )
 }
 
 /// Writes a row of values for each item.
-fn find(
+fn find_values(
     c: &Caller,
     page: *const raw::Page,
     (first, count): (usize, usize),
@@ -468,16 +468,16 @@ fn find(
     Ok(Kind::Ok)
 }
 
-/// Writes the places of the values in a text.
-pub(crate) fn find_in(
+/// Writes the ranges of the values in a text.
+pub(crate) fn find_in_text(
     c: &Caller,
     json: raw::Slice,
     paths: *const raw::Slice,
     path_count: usize,
     out: *mut raw::Frame,
 ) -> Result<Kind, Fail> {
-    let paths = some_paths(c, paths, path_count)?;
-    c.room(out, paths.len())?;
+    let paths = checked_paths(c, paths, path_count)?;
+    c.check_output(out, paths.len())?;
     let bytes = c.bytes(json)?;
     if u32::try_from(bytes.len()).is_err() {
         return Err(Fail::of(ErrorCode::BadLength));
@@ -496,8 +496,8 @@ pub(crate) fn find_in(
     Ok(Kind::Ok)
 }
 
-/// Paths of the caller, unless they are too many.
-fn some_paths(
+/// The paths of the caller. Fails if there are too many.
+fn checked_paths(
     c: &Caller,
     paths: *const raw::Slice,
     path_count: usize,
@@ -531,23 +531,23 @@ fn path_set(c: &Caller, texts: &[raw::Slice]) -> Result<PathSet, Fail> {
 
 pub(crate) fn retain(page: *mut raw::Page) -> Result<Kind, Fail> {
     let page = registry::get::<Page, _>(page)?;
-    let more = |holders: u32| (holders > 0).then(|| holders.checked_add(1)).flatten();
-    let held = page
-        .holders
+    let more = |count: u32| (count > 0).then(|| count.checked_add(1)).flatten();
+    let retained = page
+        .references
         .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-    held.map_err(|_| Fail::of(ErrorCode::BadHandle))?;
+    retained.map_err(|_| Fail::of(ErrorCode::BadHandle))?;
     Ok(Kind::Ok)
 }
 
 pub(crate) fn release(page: *mut raw::Page) {
-    let Ok(held) = registry::get::<Page, _>(page) else {
+    let Ok(found) = registry::get::<Page, _>(page) else {
         return;
     };
-    let less = |holders: u32| holders.checked_sub(1);
-    let before = held
-        .holders
+    let less = |count: u32| count.checked_sub(1);
+    let before = found
+        .references
         .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-    drop(held);
+    drop(found);
     if before == Ok(1) {
         drop(registry::remove::<Page, _>(page));
     }

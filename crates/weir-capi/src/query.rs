@@ -1,4 +1,4 @@
-//! Queries over pages that the caller fetches.
+//! Queries: over pages that the caller adds, and over topics of a store.
 
 use std::sync::Arc;
 #[cfg(unix)]
@@ -11,17 +11,17 @@ use weir::query::{Bounds, Budgets, PageIn, Query as Engine, SourceId, Step};
 use weir::{ErrorCode, TopicQuery, TopicQueryCanceller, TopicQueryNews, TopicStep};
 
 use crate::buffer::{self, Buffer, QueryGuard};
+use crate::deadline::CancelToken;
 #[cfg(unix)]
 use crate::descriptor::Descriptor;
 use crate::error::{Fail, Kind};
 use crate::handle::{Caller, ELEMENTS_MAX};
-use crate::loan::{self, Ticket};
-use crate::page::{Page, give_or};
+use crate::loan::{self, ReturnState};
+use crate::page::{Page, into_handle_or};
 use crate::raw;
 use crate::registry::{self, Exclusive};
 use crate::source;
 use crate::store::get_store;
-use crate::term::CancelToken;
 
 /// How often a wait checks whether it must end.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ enum Query {
 
 #[derive(Debug)]
 struct Pages {
-    inside: Exclusive<Engine>,
+    engine: Exclusive<Engine>,
     cancelled: AtomicBool,
     /// Dropped after the engine, which returns memory when it is dropped.
     _in_use: QueryGuard,
@@ -43,7 +43,7 @@ struct Pages {
 
 #[derive(Debug)]
 struct Topics {
-    inside: Exclusive<TopicQuery>,
+    inner: Exclusive<TopicQuery>,
     canceller: TopicQueryCanceller,
     cancel_token: Arc<CancelToken>,
     #[cfg(unix)]
@@ -59,7 +59,7 @@ pub(crate) struct InputPage {
 }
 
 /// Calls `action` with the engine of a query over pages.
-fn with<T>(
+fn with_engine<T>(
     query: *mut raw::Query,
     action: impl FnOnce(&mut Engine) -> Result<T, Fail>,
 ) -> Result<T, Fail> {
@@ -74,13 +74,13 @@ fn with<T>(
 
 impl Pages {
     fn with<T>(&self, action: impl FnOnce(&mut Engine) -> Result<T, Fail>) -> Result<T, Fail> {
-        let mut inside = self.inside.lock()?;
+        let mut engine = self.engine.lock()?;
         // A query that has ended cannot be cancelled.
-        if self.cancelled.swap(false, Ordering::AcqRel) && !inside.is_over() {
-            inside.cancel();
+        if self.cancelled.swap(false, Ordering::AcqRel) && !engine.is_over() {
+            engine.cancel();
             return Err(Fail::of(ErrorCode::Cancelled));
         }
-        action(&mut inside)
+        action(&mut engine)
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn open(
     options: *const raw::QueryOptions,
     out: *mut *mut raw::Query,
 ) -> Result<Kind, Fail> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let options = c.options(options)?;
     let text = source::text(c, &options)?;
     let budgets = source::budgets(&options, &Budgets::default());
@@ -101,7 +101,7 @@ pub(crate) fn open(
         Engine::resume(plan, budgets, token)?
     };
     let query = Query::Pages(Box::new(Pages {
-        inside: Exclusive::new(engine),
+        engine: Exclusive::new(engine),
         cancelled: AtomicBool::new(false),
         _in_use: QueryGuard::new(),
     }));
@@ -117,7 +117,7 @@ pub(crate) fn open_topics(
     out: *mut *mut raw::Query,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let topics = c.options(topics)?;
     let mut options = source::topics(c, &topics, &c.options(options)?)?;
     if topics.patience_ms == 0
@@ -125,10 +125,10 @@ pub(crate) fn open_topics(
     {
         options.patience = limit;
     }
-    let inside = store.call(|weir| Ok(weir.query(options)?))?;
+    let inner = store.call(|weir| Ok(weir.query(options)?))?;
     let query = Query::Topics(Box::new(Topics {
-        canceller: inside.canceller(),
-        inside: Exclusive::new(inside),
+        canceller: inner.canceller(),
+        inner: Exclusive::new(inner),
         cancel_token: store.cancel_token(CHECK_INTERVAL, None),
         #[cfg(unix)]
         descriptor: OnceLock::new(),
@@ -178,14 +178,15 @@ impl Topics {
 
     fn descriptor(&self) -> Result<i32, Fail> {
         // The lock ensures that only one call creates the descriptor.
-        let _inside = self.inside.lock()?;
+        let _lock = self.inner.lock()?;
         if self.descriptor.get().is_none() {
             let io = |error: std::io::Error| Fail::new(ErrorCode::Io, error.to_string());
-            let made = Descriptor::new(&self.cancel_token).map_err(io)?;
-            drop(self.descriptor.set(made));
+            let descriptor = Descriptor::new(&self.cancel_token).map_err(io)?;
+            drop(self.descriptor.set(descriptor));
         }
-        let made = self.descriptor.get();
-        made.map(Descriptor::number)
+        let descriptor = self.descriptor.get();
+        descriptor
+            .map(Descriptor::number)
             .ok_or_else(|| Fail::of(ErrorCode::Internal))
     }
 }
@@ -209,7 +210,7 @@ impl Topics {
 
 pub(crate) fn fd(c: &Caller, query: *mut raw::Query, out: *mut i32) -> Result<Kind, Fail> {
     let query = registry::get::<Query, _>(query)?;
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let Query::Topics(topics) = &*query else {
         let text = "a query over pages does not wait; its caller fetches them";
         return Err(Fail::new(ErrorCode::Unsupported, text.to_owned()));
@@ -226,24 +227,24 @@ impl Topics {
         bounds: Bounds,
         out: *mut *mut raw::Page,
     ) -> Result<Kind, Fail> {
-        let mut inside = self.inside.lock()?;
-        c.room(out, 1)?;
-        let room = registry::room()?;
+        let mut inner = self.inner.lock()?;
+        c.check_output(out, 1)?;
+        let slot = registry::reserve()?;
         self.begin();
         let step = self.cancel_token.wait(timeout_ms, |until| {
             let until = until.unwrap_or_else(Instant::now);
-            Ok(match inside.next(bounds, Some(until))? {
+            Ok(match inner.next(bounds, Some(until))? {
                 TopicStep::Idle => None,
                 step => Some(step),
             })
         });
         let idle = matches!(step, Ok(None));
-        self.end(idle.then(|| inside.news()));
+        self.end(idle.then(|| inner.news()));
         match step? {
             None | Some(TopicStep::Idle) => Ok(Kind::Timeout),
             Some(TopicStep::Done) => Ok(Kind::Done),
             Some(TopicStep::Page(page)) => {
-                Page::results(page).into_slot(room, c, out)?;
+                Page::results(page).into_slot(slot, c, out)?;
                 Ok(Kind::Ready)
             }
         }
@@ -263,12 +264,12 @@ pub(crate) fn source_name(
             Ok(name.map(<[u8]>::to_vec))
         })?,
         Query::Topics(topics) => {
-            let inside = topics.inside.lock()?;
-            inside.topic(id).map(|name| name.as_bytes().to_vec())
+            let inner = topics.inner.lock()?;
+            inner.topic(id).map(|name| name.as_bytes().to_vec())
         }
     };
     match name {
-        Some(name) => one(c, &name, out),
+        Some(name) => write_text(c, &name, out),
         None => Ok(Kind::Absent),
     }
 }
@@ -279,8 +280,8 @@ pub(crate) fn add_source(
     options: *const raw::SourceOptions,
     out: *mut u32,
 ) -> Result<Kind, Fail> {
-    with(query, |engine| {
-        c.room(out, 1)?;
+    with_engine(query, |engine| {
+        c.check_output(out, 1)?;
         let options = source::source(c, &c.options(options)?)?;
         let id = engine.add_source(options)?;
         c.write(out, id.0)?;
@@ -293,7 +294,7 @@ fn enqueue(
     c: &Caller,
     engine: &mut Engine,
     input: &InputPage,
-    (bytes, ticket): (Bytes, &Ticket),
+    (bytes, return_state): (Bytes, &ReturnState),
 ) -> Result<(), Fail> {
     let next = match input.has_next {
         0 if input.next.len == 0 => None,
@@ -303,7 +304,7 @@ fn enqueue(
     };
     let frames = source::frames(c, input.frames)?;
     engine.enqueue(SourceId(input.source), PageIn { bytes, frames }, next)?;
-    ticket.taken();
+    return_state.accept();
     Ok(())
 }
 
@@ -313,13 +314,13 @@ pub(crate) fn enqueue_copy(
     input: &InputPage,
     page: raw::Slice,
 ) -> Result<Kind, Fail> {
-    with(query, |engine| {
+    with_engine(query, |engine| {
         let page = c.page(page)?;
         engine.admits(SourceId(input.source), page.len() as u64)?;
-        let (bytes, ticket) = loan::owned(buffer::copy(page)?);
-        if let Err(fail) = enqueue(c, engine, input, (bytes, &ticket)) {
-            if let Some(memory) = ticket.refused() {
-                buffer::give_back(memory);
+        let (bytes, return_state) = loan::owned(buffer::copy(page)?);
+        if let Err(fail) = enqueue(c, engine, input, (bytes, &return_state)) {
+            if let Some(memory) = return_state.reject() {
+                buffer::recycle(memory);
             }
             return Err(fail);
         }
@@ -334,9 +335,9 @@ pub(crate) fn enqueue_loan(
     page: raw::Slice,
     loan: *const raw::Loan,
 ) -> Result<Kind, Fail> {
-    with(query, |engine| {
-        let (bytes, ticket) = loan::lend(c, page, loan)?;
-        enqueue(c, engine, input, (bytes, &ticket))?;
+    with_engine(query, |engine| {
+        let (bytes, return_state) = loan::borrow(c, page, loan)?;
+        enqueue(c, engine, input, (bytes, &return_state))?;
         Ok(Kind::Ok)
     })
 }
@@ -349,18 +350,18 @@ pub(crate) fn enqueue_buffer(
     len: usize,
 ) -> Result<Kind, Fail> {
     let buffer = registry::get::<Buffer, _>(handle)?;
-    let mut inside = buffer.lock()?;
-    if len > inside.place().1 {
+    let mut fillable = buffer.lock()?;
+    if len > fillable.as_raw_parts().1 {
         return Err(Fail::of(ErrorCode::BadLength));
     }
-    with(query, |engine| {
+    with_engine(query, |engine| {
         let gone = || Fail::of(ErrorCode::BadHandle);
-        let memory = inside.take().ok_or_else(gone)?;
-        let (bytes, ticket) = loan::owned(memory);
-        if let Err(fail) = enqueue(c, engine, input, (bytes.slice(..len), &ticket)) {
+        let memory = fillable.take().ok_or_else(gone)?;
+        let (bytes, return_state) = loan::owned(memory);
+        if let Err(fail) = enqueue(c, engine, input, (bytes.slice(..len), &return_state)) {
             drop(bytes);
-            if let Some(memory) = ticket.refused() {
-                inside.put_back(memory);
+            if let Some(memory) = return_state.reject() {
+                fillable.put_back(memory);
             }
             return Err(fail);
         }
@@ -370,14 +371,14 @@ pub(crate) fn enqueue_buffer(
 }
 
 pub(crate) fn finish(_: &Caller, query: *mut raw::Query, source: u32) -> Result<Kind, Fail> {
-    with(query, |engine| {
+    with_engine(query, |engine| {
         engine.finish(SourceId(source))?;
         Ok(Kind::Ok)
     })
 }
 
 pub(crate) fn abandon(c: &Caller, query: *mut raw::Query, name: raw::Slice) -> Result<Kind, Fail> {
-    with(query, |engine| {
+    with_engine(query, |engine| {
         engine.abandon(c.short(name)?)?;
         Ok(Kind::Ok)
     })
@@ -391,9 +392,9 @@ pub(crate) fn replace(
     count: usize,
     out: *mut u32,
 ) -> Result<Kind, Fail> {
-    with(query, |engine| {
+    with_engine(query, |engine| {
         let parts = c.stepped(parts, count, ELEMENTS_MAX)?;
-        c.room(out, count)?;
+        c.check_output(out, count)?;
         let parts = parts.iter().enumerate();
         let parts = parts.map(|(at, part)| source::source(c, part).map_err(|f| f.at_index(at)));
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
@@ -411,7 +412,7 @@ pub(crate) fn watermark(
     keys: *const raw::Slice,
     count: usize,
 ) -> Result<Kind, Fail> {
-    with(query, |engine| {
+    with_engine(query, |engine| {
         let keys = c.array(keys, count)?.iter();
         let keys = keys.map(|key| c.text(*key, "a key").map(str::to_owned));
         let keys: Vec<String> = keys.collect::<Result<_, _>>()?;
@@ -449,16 +450,16 @@ pub(crate) fn next(
         Query::Pages(pages) => pages,
     };
     pages.with(|engine| {
-        c.room(out, 1)?;
-        let room = registry::room()?;
+        c.check_output(out, 1)?;
+        let slot = registry::reserve()?;
         match engine.next(bounds)? {
             Step::Done => Ok(Kind::Done),
             Step::Ready(page) => {
-                Page::results(page).into_slot(room, c, out)?;
+                Page::results(page).into_slot(slot, c, out)?;
                 Ok(Kind::Ready)
             }
             Step::Need(needs) => {
-                Page::needs(&needs).into_slot(room, c, out)?;
+                Page::needs(&needs).into_slot(slot, c, out)?;
                 Ok(Kind::Need)
             }
         }
@@ -470,13 +471,14 @@ pub(crate) fn needs(
     query: *mut raw::Query,
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
-    with(query, |engine| {
-        c.room(out, 1)?;
-        give_or(Page::needs(&engine.needs()), c, out, Kind::Done, Kind::Need)
+    with_engine(query, |engine| {
+        c.check_output(out, 1)?;
+        into_handle_or(Page::needs(&engine.needs()), c, out, Kind::Done, Kind::Need)
     })
 }
 
-fn one(c: &Caller, text: &[u8], out: *mut *mut raw::Page) -> Result<Kind, Fail> {
+/// Writes a page with one text.
+fn write_text(c: &Caller, text: &[u8], out: *mut *mut raw::Page) -> Result<Kind, Fail> {
     Page::texts([text]).into_handle(c, out)?;
     Ok(Kind::Ok)
 }
@@ -487,8 +489,8 @@ pub(crate) fn token(
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     match &*registry::get::<Query, _>(query)? {
-        Query::Pages(pages) => pages.with(|engine| one(c, &engine.token()?, out)),
-        Query::Topics(topics) => one(c, &topics.inside.lock()?.token()?, out),
+        Query::Pages(pages) => pages.with(|engine| write_text(c, &engine.token()?, out)),
+        Query::Topics(topics) => write_text(c, &topics.inner.lock()?.token()?, out),
     }
 }
 
@@ -499,9 +501,9 @@ pub(crate) fn explain(
 ) -> Result<Kind, Fail> {
     let explained = match &*registry::get::<Query, _>(query)? {
         Query::Pages(pages) => pages.with(|engine| Ok(engine.explain()))?,
-        Query::Topics(topics) => topics.inside.lock()?.explain(),
+        Query::Topics(topics) => topics.inner.lock()?.explain(),
     };
-    one(c, explained.to_string().as_bytes(), out)
+    write_text(c, explained.to_string().as_bytes(), out)
 }
 
 pub(crate) fn metas(
@@ -509,9 +511,9 @@ pub(crate) fn metas(
     query: *mut raw::Query,
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
-    with(query, |engine| {
+    with_engine(query, |engine| {
         let page = Page::texts(engine.plan().meta_names());
-        give_or(page, c, out, Kind::Absent, Kind::Ok)
+        into_handle_or(page, c, out, Kind::Absent, Kind::Ok)
     })
 }
 

@@ -7,6 +7,10 @@
 //!   they are read.
 
 #![allow(clippy::doc_markdown, reason = "the header has these sentences too")]
+#![allow(
+    missing_docs,
+    reason = "a field without a sentence here has none in the header either"
+)]
 
 use std::ffi::{c_char, c_void};
 
@@ -16,63 +20,63 @@ pub use crate::psyc::raw::*;
 /// library, block or throw.
 pub type Release = extern "C" fn(user: *mut c_void, ptr: *const u8, len: usize);
 
-/// A handle: a store: a directory, or a connection to a server.
+/// A handle of a store: a directory, or a connection to a server.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Weir {
     _nothing: [u8; 0],
 }
 
-/// A handle: a writer whose intentions are executed once.
+/// A handle of a session: a writer whose intentions are executed once.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Session {
     _nothing: [u8; 0],
 }
 
-/// A handle: verdicts that are pending.
+/// A handle of verdicts that are pending.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Pending {
     _nothing: [u8; 0],
 }
 
-/// A handle: reads one topic in order.
+/// A handle of a reader, which reads one topic in order.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Reader {
     _nothing: [u8; 0],
 }
 
-/// A handle: a member of a group.
+/// A handle of a member of a group.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Group {
     _nothing: [u8; 0],
 }
 
-/// A handle: a run of a query.
+/// A handle of a run of a query.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Query {
     _nothing: [u8; 0],
 }
 
-/// A handle: a result; immutable, reference-counted.
+/// A handle of a page: a result; immutable, reference-counted.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Page {
     _nothing: [u8; 0],
 }
 
-/// A handle: memory of the library that the caller fills and passes to a query.
+/// A handle of memory of the library that the caller fills and passes to a query.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Buffer {
     _nothing: [u8; 0],
 }
 
-/// A handle: a list that receives the cookies of returned loans.
+/// A handle of a list that receives the cookies of returned loans.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Loans {
@@ -142,19 +146,16 @@ pub struct Record {
     pub nonce: u64,
     /// Of the session; zeros without.
     pub client: [u8; 16],
-    /// Key.
     pub key: *const u8,
     /// Bytes of `key`.
     pub key_len: u64,
     /// In buffer `buffer`.
     pub key_offset: u64,
-    /// Meta.
     pub meta: *const u8,
     /// Bytes of `meta`.
     pub meta_len: u64,
     /// In buffer `buffer`.
     pub meta_offset: u64,
-    /// Term.
     pub term: u64,
     /// Of a record from a group: id of the claim.
     pub claim: u64,
@@ -177,15 +178,12 @@ pub struct PageInfo {
     pub struct_size: u32,
     /// `WEIR_PAGE_...`.
     pub kind: u32,
-    /// Items.
     pub items: *const Item,
     /// Number of elements of `items`.
     pub item_count: usize,
-    /// Records.
     pub records: *const Record,
     /// `item_count`, or 0.
     pub record_count: usize,
-    /// Buffers.
     pub buffers: *const Slice,
     /// Number of elements of `buffers`.
     pub buffer_count: usize,
@@ -197,7 +195,6 @@ pub struct PageInfo {
     pub hint: u64,
     /// Of records: the next read continues after this offset.
     pub position: u64,
-    /// Reserved.
     pub reserved: u64,
 }
 
@@ -207,17 +204,13 @@ pub struct PageInfo {
 pub struct CodeInfo {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// Code.
     pub code: i32,
     /// Who caused it: 1 caller, 2 peer, 3 environment, 4 Weir.
     pub fault: u32,
     /// When to retry: 1 immediately, 2 later or after following the advice, 3 never.
     pub retry: u32,
-    /// Name.
     pub name: Slice,
-    /// Sentence.
     pub sentence: Slice,
-    /// Advice.
     pub advice: Slice,
 }
 
@@ -233,7 +226,6 @@ pub struct OpenOptions {
     pub interval_ms: u64,
     /// `WEIR_OPEN_...`.
     pub flags: u32,
-    /// Reserved.
     pub reserved: u32,
     /// Name of the program, for the message to others that find the store locked.
     pub program: Slice,
@@ -281,11 +273,9 @@ pub struct Info {
     pub place: u32,
     /// As in `weir_open_options`.
     pub durability: u32,
-    /// Reserved.
     pub reserved: u32,
     /// Of `interval`.
     pub interval_ms: u64,
-    /// Store id.
     pub store_id: [u8; 16],
 }
 
@@ -298,9 +288,7 @@ pub struct Expect {
     pub kind: u32,
     /// 0: the key of the intention.
     pub has_key: u32,
-    /// Key.
     pub key: Slice,
-    /// Offset.
     pub offset: u64,
 }
 
@@ -310,13 +298,9 @@ pub struct Expect {
 pub struct Step {
     /// `WEIR_PUT` or `WEIR_DELETE`.
     pub operation: u32,
-    /// Reserved.
     pub reserved: u32,
-    /// Key.
     pub key: Slice,
-    /// Value.
     pub value: Slice,
-    /// Meta.
     pub meta: Slice,
 }
 
@@ -332,33 +316,19 @@ pub struct TopicOptions {
     pub compaction: u32,
     /// Of a program: 1 none, 2 keys and values, 3 its memory; 0: 2.
     pub state: u32,
-    /// Tombstone ttl ms.
     pub tombstone_ttl_ms: u64,
-    /// Compaction lag ms.
     pub compaction_lag_ms: u64,
-    /// Key bytes max.
     pub key_bytes_max: u64,
-    /// Value bytes max.
     pub value_bytes_max: u64,
-    /// Keys max.
     pub keys_max: u64,
-    /// Retention age ms.
     pub retention_age_ms: u64,
-    /// Retention bytes.
     pub retention_bytes: u64,
-    /// Retention records.
     pub retention_records: u64,
-    /// Fuel max.
     pub fuel_max: u64,
-    /// Memory bytes max.
     pub memory_bytes_max: u64,
-    /// Emits max.
     pub emits_max: u64,
-    /// Emit bytes max.
     pub emit_bytes_max: u64,
-    /// State entries max.
     pub state_entries_max: u64,
-    /// State bytes max.
     pub state_bytes_max: u64,
     /// Names of groups.
     pub hold_for_groups: *const Slice,
@@ -375,7 +345,6 @@ pub struct Intention {
     pub struct_size: u32,
     /// `WEIR_PUT`, ...
     pub operation: u32,
-    /// Topic.
     pub topic: Slice,
     /// Of PUT and DELETE; empty: PUT without a key.
     pub key: Slice,
@@ -419,7 +388,6 @@ pub struct Verdict {
     pub fuel: u64,
     /// Its meaning depends on `detail_kind`.
     pub detail: u64,
-    /// Records.
     pub records: u32,
     /// 1: stored verdict of an earlier attempt with the same nonce.
     pub flags: u32,
@@ -435,9 +403,8 @@ pub struct Verdict {
 pub struct TopicInfo {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// Live.
+    /// 1 if it exists, else 0.
     pub live: u32,
-    /// Id.
     pub id: u64,
     /// The intention that created it; 0 if it does not exist.
     pub incarnation: u64,
@@ -463,7 +430,6 @@ pub struct ReadOptions {
     pub value: u64,
     /// `WEIR_READ_...`.
     pub flags: u32,
-    /// Reserved.
     pub reserved: u32,
 }
 
@@ -501,7 +467,6 @@ pub struct GroupOptions {
 pub struct GroupInfo {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// Mode.
     pub mode: u32,
     /// Every record up to this offset is acknowledged.
     pub cursor: u64,
@@ -515,7 +480,6 @@ pub struct GroupInfo {
     pub leased: u64,
     /// Records to be claimed again.
     pub waiting: u64,
-    /// Redeliveries.
     pub redeliveries: u64,
     /// Records that became dead letters after `attempts_max` deliveries.
     pub dead_lettered: u64,
@@ -527,9 +491,7 @@ pub struct GroupInfo {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Claim {
-    /// Offset.
     pub offset: u64,
-    /// Claim.
     pub claim: u64,
 }
 
@@ -537,9 +499,7 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Param {
-    /// Name.
     pub name: Slice,
-    /// Value.
     pub value: Slice,
 }
 
@@ -551,21 +511,15 @@ pub struct QueryOptions {
     pub struct_size: u32,
     /// `WEIR_QUERY_...`.
     pub flags: u32,
-    /// Where.
     pub r#where: Slice,
-    /// Order.
     pub order: Slice,
-    /// Select.
     pub select: Slice,
-    /// Group.
     pub group: Slice,
-    /// Offset.
     pub offset: u64,
     /// With `WEIR_QUERY_LIMIT`.
     pub limit: u64,
     /// With `WEIR_QUERY_TOP`; with both, the smaller one applies.
     pub top: u64,
-    /// Params.
     pub params: *const Param,
     /// Number of elements of `params`.
     pub param_count: usize,
@@ -579,23 +533,15 @@ pub struct QueryOptions {
     pub on_bad_item: u32,
     /// With `WEIR_QUERY_PAGES_AHEAD`; default 1.
     pub pages_ahead: u32,
-    /// Buffer bytes max.
     pub buffer_bytes_max: u64,
     /// Of a sort: bytes of its pages and of what it stores for each item.
     pub sort_bytes_max: u64,
-    /// Groups max.
     pub groups_max: u64,
-    /// Distinct max.
     pub distinct_max: u64,
-    /// Page bytes max.
     pub page_bytes_max: u64,
-    /// Item bytes max.
     pub item_bytes_max: u64,
-    /// Page bytes hint.
     pub page_bytes_hint: u64,
-    /// Sources max.
     pub sources_max: u32,
-    /// Depth max.
     pub depth_max: u32,
 }
 
@@ -664,28 +610,22 @@ pub struct TopicsOptions {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Loan {
-    /// Release.
     pub release: Option<Release>,
-    /// User.
     pub user: *mut c_void,
-    /// Loans.
     pub loans: *mut Loans,
-    /// Cookie.
     pub cookie: u64,
 }
 
-/// The positions of the items of a page of the shape FRAMED. `metas` has, item by item, one entry
-/// for each property that the query uses, in the order of `weir_query_metas`.
+/// A range of bytes in a text or a page.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Frame {
-    /// Offset.
     pub offset: u32,
     /// Number of bytes.
     pub len: u32,
 }
 
-/// `weir_meta` of the header.
+/// A property of an item of a page of the shape FRAMED.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Meta {
@@ -697,15 +637,14 @@ pub struct Meta {
     pub number: u64,
 }
 
-/// `weir_frames` of the header.
+/// The positions of the items of a page of the shape FRAMED. `metas` has, item by item, one entry
+/// for each property that the query uses, in the order of `weir_query_metas`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Frames {
-    /// Spans.
     pub spans: *const Frame,
     /// Number of elements of `spans`.
     pub span_count: usize,
-    /// Metas.
     pub metas: *const Meta,
     /// Number of elements of `metas`.
     pub meta_count: usize,

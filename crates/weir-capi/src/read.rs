@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use weir::{ConsequenceOffset, ErrorCode, ReadFrom, TopicReader};
 
+use crate::deadline::{CHECK_INTERVAL, CancelToken};
 use crate::error::{Fail, Kind};
 use crate::handle::Caller;
 use crate::page::Page;
 use crate::raw;
 use crate::registry::{self, Exclusive};
-use crate::store::{get_store, known};
-use crate::term::{CHECK_INTERVAL, CancelToken};
+use crate::store::{check_flags, get_store};
 
 /// Flag of `weir_read_options`.
 const AWAIT: u32 = 1;
@@ -18,7 +18,7 @@ const AWAIT: u32 = 1;
 /// A reader, as a handle of the caller.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    inside: Exclusive<TopicReader>,
+    inner: Exclusive<TopicReader>,
     cancel_token: Arc<CancelToken>,
 }
 
@@ -29,8 +29,8 @@ pub(crate) fn position(
     from: *mut u32,
     value: *mut u64,
 ) -> Result<Kind, Fail> {
-    c.room(from, 1)?;
-    c.room(value, 1)?;
+    c.check_output(from, 1)?;
+    c.check_output(value, 1)?;
     let text = c.text(text, "the position")?;
     let position = ReadFrom::parse(text)
         .map_err(|error| Fail::new(ErrorCode::BadOption, error.to_string()))?;
@@ -66,10 +66,10 @@ pub(crate) fn open(
     out: *mut *mut raw::Reader,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let topic = c.text(topic, "the topic")?;
     let given = c.options(options)?;
-    known(given.flags, AWAIT, "flags")?;
+    check_flags(given.flags, AWAIT, "flags")?;
     let from = position_of(given.from, given.value)?;
     let reader = store.call(|weir| {
         let topic = weir.topic(topic)?;
@@ -80,7 +80,7 @@ pub(crate) fn open(
         })
     })?;
     let reader = Reader {
-        inside: Exclusive::new(reader),
+        inner: Exclusive::new(reader),
         cancel_token: store.cancel_token(CHECK_INTERVAL, Some(CHECK_INTERVAL)),
     };
     c.write(out, registry::insert(Arc::new(reader))?)?;
@@ -94,14 +94,14 @@ pub(crate) fn next(
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let reader = registry::get::<Reader, _>(reader)?;
-    let mut inside = reader.inside.lock()?;
-    c.room(out, 1)?;
-    let room = registry::room()?;
+    let mut inner = reader.inner.lock()?;
+    c.check_output(out, 1)?;
+    let slot = registry::reserve()?;
     let found = reader.cancel_token.wait(timeout_ms, |until| {
-        if until.is_some() && !inside.wait(until) {
+        if until.is_some() && !inner.wait(until) {
             return Ok(None);
         }
-        while let Some(page) = inside.next_page()? {
+        while let Some(page) = inner.next_page()? {
             let page = Page::records(&page)?;
             if !page.is_empty() {
                 return Ok(Some(page));
@@ -111,7 +111,7 @@ pub(crate) fn next(
     })?;
     match found {
         Some(page) => {
-            page.into_slot(room, c, out)?;
+            page.into_slot(slot, c, out)?;
             Ok(Kind::Ready)
         }
         None => Ok(Kind::Timeout),

@@ -1,4 +1,4 @@
-//! Handles, which are numbers passed as pointers, and the objects that they stand for.
+//! The table of handles: numbers that are passed as pointers, each for an object of the library.
 //!
 //! A handle is the number of a slot and the generation of the slot, so that a released handle
 //! differs from the next one in its slot.
@@ -8,19 +8,10 @@
 //! - The object lives until the last call that uses it has ended.
 //! - A handle is never dereferenced.
 //!
-//!
-//!  bits
-//!  contents
-//!
+//! | bits | contents |
 //! |---|---|
-//!
-//!  63 to 48
-//!  `0x5745`; no address begins with it
-//!
-//!
-//!  47 to 26
-//!  generation, from 1; a slot whose generations are exhausted is not reused
-//!
+//! | 63 to 48 | `0x5745`; no address begins with it |
+//! | 47 to 26 | generation, from 1; a slot whose generations are exhausted is not reused |
 //! | 25 to 3 | slot; its low 4 bits are the shard |
 //! | 2 to 0 | 0 |
 
@@ -90,9 +81,9 @@ pub(crate) struct ReservedSlot {
 }
 
 /// Reserves a slot.
-pub(crate) fn room() -> Result<ReservedSlot, Fail> {
+pub(crate) fn reserve() -> Result<ReservedSlot, Fail> {
     let full = || Fail::of(ErrorCode::TooManyHandles);
-    if guard::wants_full() {
+    if guard::is_full_requested() {
         return Err(full());
     }
     let shard_at = REGISTRY.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
@@ -148,7 +139,7 @@ impl Drop for ReservedSlot {
 
 /// Creates a handle for an object.
 pub(crate) fn insert<T: Any + Send + Sync, H>(object: Arc<T>) -> Result<*mut H, Fail> {
-    room()?.fill(object)
+    reserve()?.fill(object)
 }
 
 fn slot_number(at: usize, shard: usize) -> u64 {
@@ -223,9 +214,9 @@ impl<T> Exclusive<T> {
     /// Locks the object. Fails if another thread uses it, or if a panic ended an earlier use.
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>, Fail> {
         match self.0.try_lock() {
-            Ok(inside) => {
+            Ok(locked) => {
                 guard::maybe_panic(guard::PanicPoint::Inside);
-                Ok(inside)
+                Ok(locked)
             }
             Err(TryLockError::WouldBlock) => Err(Fail::of(ErrorCode::HandleBusy)),
             Err(TryLockError::Poisoned(_)) => Err(Fail::of(ErrorCode::HandlePoisoned)),
@@ -243,12 +234,12 @@ mod tests {
     enum Mark {}
 
     #[test]
-    fn the_parts_of_a_handle_fill_it() {
+    fn the_fields_of_a_handle_have_64_bits() {
         assert_eq!(16 + GENERATION_BITS + SLOT_BITS + 3, 64);
     }
 
     #[test]
-    fn a_handle_that_was_given_back_leads_nowhere_even_when_its_slot_is_used_again() {
+    fn a_released_handle_is_invalid_even_if_its_slot_is_reused() {
         let mut old: Vec<*mut Mark> = Vec::new();
         for n in 0..100_u64 {
             let handle: *mut Mark = insert(Arc::new(n)).unwrap();
@@ -272,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_handle_is_not_followed() {
+    fn a_value_that_is_not_a_handle_is_not_dereferenced() {
         for address in [1_usize, 8, 4096, usize::MAX, usize::MAX - 7, 0x5745 << 48] {
             let handle = std::ptr::without_provenance::<Mark>(address);
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Converts the options of queries and of their sources into the form of the engine.
+//! Converts the options of queries and of their sources.
 
 use bytes::Bytes;
 use weir::query::{
@@ -12,7 +12,7 @@ use crate::handle::Caller;
 use crate::page::bad_path;
 use crate::raw;
 use crate::read::position_of;
-use crate::store::known;
+use crate::store::check_flags;
 
 /// Flags of `weir_query_options`.
 const LIMIT: u32 = 1;
@@ -60,7 +60,7 @@ fn params(
 pub(crate) fn text(c: &Caller, from: &raw::QueryOptions) -> Result<QueryText, Fail> {
     let field = |slice, what| c.text(slice, what).map(str::to_owned);
     let has = |flag: u32| from.flags & flag != 0;
-    known(from.flags, QUERY_FLAGS, "flags")?;
+    check_flags(from.flags, QUERY_FLAGS, "flags")?;
     Ok(QueryText {
         filter: field(from.r#where, "where")?,
         order: field(from.order, "order")?,
@@ -91,7 +91,7 @@ pub(crate) fn text(c: &Caller, from: &raw::QueryOptions) -> Result<QueryText, Fa
             0 => BadItem::Error,
             1 => BadItem::Skip,
             2 => BadItem::Undefined,
-            other => return Err(Fail::option("what becomes of bad items", other)),
+            other => return Err(Fail::option("on_bad_item", other)),
         },
         mode: match from.mode {
             0 => None,
@@ -115,7 +115,7 @@ pub(crate) fn topics(
     topics: &raw::TopicsOptions,
     from: &raw::QueryOptions,
 ) -> Result<TopicQueryOptions, Fail> {
-    known(topics.flags, RESET_EARLIEST | NO_PUSH_DOWN, "flags")?;
+    check_flags(topics.flags, RESET_EARLIEST | NO_PUSH_DOWN, "flags")?;
     let names = c.array(topics.topics, topics.topic_count)?.iter();
     let names = names.map(|name| c.text(*name, "a topic").map(str::to_owned));
     let names: Vec<String> = names.collect::<Result<_, _>>()?;
@@ -181,7 +181,7 @@ pub(crate) fn budgets(from: &raw::QueryOptions, default: &Budgets) -> Budgets {
 /// The options of a source.
 pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOptions, Fail> {
     let has = |flag: u32| from.flags & flag != 0;
-    known(from.flags, SOURCE_FLAGS, "flags")?;
+    check_flags(from.flags, SOURCE_FLAGS, "flags")?;
     let bound = c.array(from.bound, from.bound_count)?.iter();
     let bound = bound.map(|key| c.text(*key, "a key").map(str::to_owned));
     let bound: Vec<String> = bound.collect::<Result<_, _>>()?;
@@ -223,8 +223,8 @@ pub(crate) fn shape(
     shape: *mut u32,
     member: *mut raw::Slice,
 ) -> Result<Kind, Fail> {
-    c.room(shape, 1)?;
-    c.room(member, 1)?;
+    c.check_output(shape, 1)?;
+    c.check_output(member, 1)?;
     let given = c.text(text, "the shape")?;
     let (number, path) = match weir::query::parse_shape(given)? {
         Shape::Array => (0, ""),

@@ -1,4 +1,4 @@
-//! Stores: open, topics, values, keys.
+//! Stores: opens and describes them, and reads topics, values and keys.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use weir::{
     OpenOptions, StateMode, StoreError, TopicOptions, Weir, WeirError,
 };
 
+use crate::deadline::{CancelSource, CancelToken, Scope, WaitContext};
 use crate::error::{Fail, Kind};
 use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
-use crate::page::{Page, give_or};
+use crate::page::{Page, into_handle_or};
 use crate::raw;
 use crate::registry;
-use crate::term::{CancelSource, CancelToken, Scope, WaitContext};
 
 /// Flags of `weir_open_options`.
 const EXISTING: u32 = 1;
@@ -44,9 +44,9 @@ impl Store {
         self.weir.local().is_some()
     }
 
-    /// The waits of a call that begins now. If an open created the handle, they end when the store
-    /// is closed.
-    pub(crate) fn term(self: &Arc<Self>) -> WaitContext {
+    /// The limits of the waits of a call that begins now. If an open created the handle, the waits
+    /// end when the store is closed.
+    pub(crate) fn wait_context(self: &Arc<Self>) -> WaitContext {
         let derived = self.scope.derived;
         let watch = derived.then(|| -> Arc<dyn CancelSource> { Arc::<Self>::clone(self) });
         WaitContext::new(&self.scope, watch)
@@ -67,7 +67,7 @@ impl Store {
         self: &Arc<Self>,
         call: impl FnOnce(&Weir) -> Result<T, Fail>,
     ) -> Result<T, Fail> {
-        self.term().run(|| call(&self.weir))
+        self.wait_context().run(|| call(&self.weir))
     }
 }
 
@@ -121,7 +121,7 @@ fn millis(ms: u64, default: Duration) -> Duration {
 }
 
 /// Rejects unknown flags.
-pub(crate) fn known(flags: u32, known: u32, what: &'static str) -> Result<(), Fail> {
+pub(crate) fn check_flags(flags: u32, known: u32, what: &'static str) -> Result<(), Fail> {
     if flags & !known == 0 {
         Ok(())
     } else {
@@ -129,7 +129,7 @@ pub(crate) fn known(flags: u32, known: u32, what: &'static str) -> Result<(), Fa
     }
 }
 
-fn level(options: &raw::OpenOptions) -> Result<Durability, Fail> {
+fn durability(options: &raw::OpenOptions) -> Result<Durability, Fail> {
     Ok(match options.durability {
         0 | 1 => Durability::Group,
         2 => Durability::Each,
@@ -147,12 +147,12 @@ pub(crate) fn open(
     options: *const raw::OpenOptions,
     out: *mut *mut raw::Weir,
 ) -> Result<Kind, Fail> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let directory = path(c, directory)?;
     let given = c.options(options)?;
-    known(given.flags, EXISTING | OR_CONNECT, "flags")?;
+    check_flags(given.flags, EXISTING | OR_CONNECT, "flags")?;
     let mut options = OpenOptions {
-        durability: level(&given)?,
+        durability: durability(&given)?,
         create: given.flags & EXISTING == 0,
         ..OpenOptions::default()
     };
@@ -188,10 +188,10 @@ pub(crate) fn connect(
     options: *const raw::ConnectOptions,
     out: *mut *mut raw::Weir,
 ) -> Result<Kind, Fail> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let address = c.text(address, "the address")?;
     let given = c.options(options)?;
-    known(given.flags, RECEIVED, "flags")?;
+    check_flags(given.flags, RECEIVED, "flags")?;
     let mut options = ConnectOptions::default();
     options.received = given.flags & RECEIVED != 0;
     let token = c.text(given.token, "the token")?;
@@ -223,8 +223,7 @@ pub(crate) fn describe(
     let store = get_store(store)?;
     let mut info = zeroed::<raw::Info>();
     info.place = if store.is_local() { 1 } else { 2 };
-    let facts = |weir: &Weir| Ok((weir.durability()?, weir.store_id()?));
-    let (durability, store_id) = store.call(facts)?;
+    let (durability, store_id) = store.call(|weir| Ok((weir.durability()?, weir.store_id()?)))?;
     info.durability = match durability {
         Durability::Group => 1,
         Durability::Each => 2,
@@ -267,7 +266,7 @@ pub(crate) fn within(
     out: *mut *mut raw::Weir,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let limit = (timeout_ms != FOREVER).then(|| Duration::from_millis(timeout_ms));
     let scope = store.scope.within(limit)?;
     let weir = match scope.limit {
@@ -284,7 +283,7 @@ pub(crate) fn with_consistency(
     out: *mut *mut raw::Weir,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let consistency = match consistency {
         1 => Consistency::Local,
         2 => Consistency::Leader,
@@ -357,7 +356,7 @@ pub(crate) fn topic_options(
         (&mut program.state_entries_max, given.state_entries_max),
         (&mut program.state_bytes_max, given.state_bytes_max),
     ];
-    known(given.set, (1 << numbers.len()) - 1, "set")?;
+    check_flags(given.set, (1 << numbers.len()) - 1, "set")?;
     for (bit, (to, value)) in numbers.into_iter().enumerate() {
         *to = (given.set & 1 << bit != 0).then_some(value);
     }
@@ -381,12 +380,12 @@ pub(crate) fn ensure(
     let store = get_store(store)?;
     let topic = c.text(topic, "the topic")?;
     if !created.is_null() {
-        c.room(created, 1)?;
+        c.check_output(created, 1)?;
     }
     let options = topic_options(c, options)?;
     let topic = store.weir.topic(topic)?;
-    let term = store.term();
-    let is_live = term.run(|| match topic.try_info() {
+    let waits = store.wait_context();
+    let is_live = waits.run(|| match topic.try_info() {
         Ok(info) => Ok(info.is_some_and(|info| info.live)),
         // A caller without the right to read may still have the right to create.
         Err(WeirError::Store(StoreError::Remote {
@@ -396,14 +395,14 @@ pub(crate) fn ensure(
         Err(error) => Err(error.into()),
     })?;
     let create = || Ok(topic.create(&options)?.reason());
-    let made = !is_live
-        && match term.write(create)? {
+    let is_created = !is_live
+        && match waits.write(create)? {
             None => true,
             // Another client created the topic first.
             Some(ErrorCode::TopicExists) => false,
             Some(code) => return Err(WeirError::NotCreated { code }.into()),
         };
-    c.write_if(created, u32::from(made))?;
+    c.write_if(created, u32::from(is_created))?;
     Ok(Kind::Ok)
 }
 
@@ -440,7 +439,7 @@ pub(crate) fn topics(
     let store = get_store(store)?;
     let topics = store.call(|weir| Ok(weir.topics(with_destroyed != 0)?))?;
     let page = Page::texts(topics.iter().map(|info| info.name.as_str()));
-    give_or(page, c, out, Kind::Absent, Kind::Ok)
+    into_handle_or(page, c, out, Kind::Absent, Kind::Ok)
 }
 
 pub(crate) fn get(
@@ -487,7 +486,7 @@ pub(crate) fn scan(
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    known(flags, AFTER | VALUES, "flags")?;
+    check_flags(flags, AFTER | VALUES, "flags")?;
     let topic = c.text(topic, "the topic")?;
     let limit = if limit == 0 { SCAN_KEYS } else { limit };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -521,5 +520,5 @@ pub(crate) fn scan(
         }
         Ok(entries)
     })?;
-    give_or(Page::keys(&entries), c, out, Kind::Done, Kind::Ok)
+    into_handle_or(Page::keys(&entries), c, out, Kind::Done, Kind::Ok)
 }

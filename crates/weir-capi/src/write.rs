@@ -1,4 +1,4 @@
-//! Calls that write: they read intentions of the caller and return verdicts.
+//! Writes: reads the intentions of the caller, executes them, and returns verdicts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use weir::{
     Outcomes, Proposal, TopicOptions, TxnOp,
 };
 
+use crate::deadline::{CHECK_INTERVAL, CancelToken, WaitContext};
 use crate::error::{Fail, Kind, number};
 use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::Page;
 use crate::raw;
 use crate::registry::{self, Exclusive, ReservedSlot};
 use crate::store::{Store, get_store, topic_options};
-use crate::term::{CHECK_INTERVAL, CancelToken, WaitContext};
 
 /// Arrays of the intentions of the caller, in the form of the store.
 #[derive(Default)]
@@ -110,12 +110,12 @@ fn intention<'a>(
     Ok(intention)
 }
 
-/// Reads the intentions of the caller and passes them to `then`.
-fn read<T>(
+/// Reads the intentions of the caller and calls `action` with them.
+fn with_intentions<T>(
     c: &Caller,
     intentions: *const raw::Intention,
     count: usize,
-    then: impl FnOnce(&[Intention<'_>]) -> Result<T, Fail>,
+    action: impl FnOnce(&[Intention<'_>]) -> Result<T, Fail>,
 ) -> Result<T, Fail> {
     let given = c.stepped(intentions, count, ELEMENTS_MAX)?;
     if given.is_empty() {
@@ -129,7 +129,7 @@ fn read<T>(
     let all: Vec<Intention<'_>> = indexed
         .map(|(at, (from, parts))| intention(c, from, parts).map_err(|fail| fail.at_index(at)))
         .collect::<Result<_, _>>()?;
-    then(&all)
+    action(&all)
 }
 
 /// A verdict in the form of the caller, and its text.
@@ -186,7 +186,7 @@ fn detail(commit: &Commit, verdict: &mut raw::Verdict) -> Option<Arc<str>> {
 }
 
 /// Writes the verdicts of intentions. `nonce` is the nonce of the first one.
-fn answer(
+fn write_verdicts(
     c: &Caller,
     outcomes: &Outcomes,
     first: u64,
@@ -202,12 +202,12 @@ fn answer(
             verdict
         })
         .collect();
-    if let Some((room, texts)) = texts {
+    if let Some((slot, texts)) = texts {
         if owned_texts.iter().any(Option::is_some) {
             let owned_texts = owned_texts
                 .iter()
                 .map(|text| text.as_deref().unwrap_or_default());
-            Page::texts(owned_texts).into_slot(room, c, texts)?;
+            Page::texts(owned_texts).into_slot(slot, c, texts)?;
         } else {
             c.write(texts, std::ptr::null_mut())?;
         }
@@ -220,7 +220,7 @@ fn answer(
 type TextsAt = (ReservedSlot, *mut *mut raw::Page);
 
 /// Checks that verdicts can be written, before the intentions are sent.
-fn room(
+fn check_verdict_output(
     c: &Caller,
     verdicts: *mut raw::Verdict,
     count: usize,
@@ -229,12 +229,12 @@ fn room(
     if count > ELEMENTS_MAX {
         return Err(Fail::of(ErrorCode::BadLength));
     }
-    c.room(verdicts, count)?;
+    c.check_output(verdicts, count)?;
     if texts.is_null() {
         return Ok(None);
     }
-    c.room(texts, 1)?;
-    Ok(Some((registry::room()?, texts)))
+    c.check_output(texts, 1)?;
+    Ok(Some((registry::reserve()?, texts)))
 }
 
 pub(crate) fn submit(
@@ -246,17 +246,18 @@ pub(crate) fn submit(
     texts: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    let texts = room(c, verdicts, count, texts)?;
-    let term = store.term();
-    let propose = |all: &[Intention<'_>]| term.run(|| Ok(store.weir.propose(all)?));
-    let proposal = read(c, intentions, count, propose)?;
-    answer(c, &term.verdicts(proposal)?, 0, verdicts, texts)
+    let texts = check_verdict_output(c, verdicts, count, texts)?;
+    let waits = store.wait_context();
+    let propose = |all: &[Intention<'_>]| waits.run(|| Ok(store.weir.propose(all)?));
+    let proposal = with_intentions(c, intentions, count, propose)?;
+    write_verdicts(c, &waits.verdicts(proposal)?, 0, verdicts, texts)
 }
 
 /// Pending verdicts, as a handle of the caller.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    inside: Exclusive<Option<Proposal>>,
+    /// `None` after the verdicts were returned.
+    proposal: Exclusive<Option<Proposal>>,
     count: usize,
     first: u64,
     cancel_token: Arc<CancelToken>,
@@ -267,15 +268,15 @@ fn pending(
     cancel_token: Arc<CancelToken>,
     proposal: Proposal,
     (count, first): (usize, u64),
-    (room, out): (ReservedSlot, *mut *mut raw::Pending),
+    (slot, out): (ReservedSlot, *mut *mut raw::Pending),
 ) -> Result<Kind, Fail> {
     let pending = Pending {
-        inside: Exclusive::new(Some(proposal)),
+        proposal: Exclusive::new(Some(proposal)),
         count,
         first,
         cancel_token,
     };
-    c.write(out, room.fill(Arc::new(pending))?)?;
+    c.write(out, slot.fill(Arc::new(pending))?)?;
     Ok(Kind::Ok)
 }
 
@@ -287,12 +288,12 @@ pub(crate) fn send(
     out: *mut *mut raw::Pending,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    c.room(out, 1)?;
-    let room = registry::room()?;
+    c.check_output(out, 1)?;
+    let slot = registry::reserve()?;
     let propose = |all: &[Intention<'_>]| store.call(|weir| Ok(weir.propose(all)?));
-    let proposal = read(c, intentions, count, propose)?;
+    let proposal = with_intentions(c, intentions, count, propose)?;
     let cancel_token = store.cancel_token(CHECK_INTERVAL, None);
-    pending(c, cancel_token, proposal, (count, 0), (room, out))
+    pending(c, cancel_token, proposal, (count, 0), (slot, out))
 }
 
 pub(crate) fn wait(
@@ -300,35 +301,35 @@ pub(crate) fn wait(
     pending: *mut raw::Pending,
     timeout_ms: u64,
     verdicts: *mut raw::Verdict,
-    room_for: usize,
+    capacity: usize,
     texts: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let pending = registry::get::<Pending, _>(pending)?;
-    let mut inside = pending.inside.lock()?;
-    if room_for < pending.count {
+    let mut proposal = pending.proposal.lock()?;
+    if capacity < pending.count {
         return Err(Fail::of(ErrorCode::BadLength));
     }
-    let texts = room(c, verdicts, pending.count, texts)?;
-    let given = || Fail::option("the pending verdicts", "given out already");
-    if inside.is_none() {
-        return Err(given());
+    let texts = check_verdict_output(c, verdicts, pending.count, texts)?;
+    let returned_already = || Fail::option("the handle", "one whose verdicts were returned");
+    if proposal.is_none() {
+        return Err(returned_already());
     }
     // A store that is closing still returns the verdicts of sent intentions, so the token is not
     // checked.
     let outcomes = pending.cancel_token.wait_on(timeout_ms, |until| {
-        let proposal = inside.take().ok_or_else(given)?;
+        let waiting = proposal.take().ok_or_else(returned_already)?;
         let now = Instant::now();
         let time = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        match proposal.wait_for(time) {
+        match waiting.wait_for(time) {
             Ok(outcomes) => Ok(Some(outcomes?)),
-            Err(proposal) => {
-                *inside = Some(proposal);
+            Err(waiting) => {
+                *proposal = Some(waiting);
                 Ok(None)
             }
         }
     })?;
     match outcomes {
-        Some(outcomes) => answer(c, &outcomes, pending.first, verdicts, texts),
+        Some(outcomes) => write_verdicts(c, &outcomes, pending.first, verdicts, texts),
         None => Ok(Kind::Timeout),
     }
 }
@@ -339,10 +340,10 @@ pub(crate) fn pending_received(
     timeout_ms: u64,
 ) -> Result<Kind, Fail> {
     let pending = registry::get::<Pending, _>(pending)?;
-    let inside = pending.inside.lock()?;
+    let proposal = pending.proposal.lock()?;
     let received = pending.cancel_token.wait_on(timeout_ms, |until| {
         // The verdicts were returned already, so the intentions were queued.
-        let Some(proposal) = inside.as_ref() else {
+        let Some(proposal) = proposal.as_ref() else {
             return Ok(Some(()));
         };
         let now = Instant::now();
@@ -361,7 +362,7 @@ pub(crate) fn pending_free(pending: *mut raw::Pending) {
 /// A session, as a handle of the caller.
 #[derive(Debug)]
 pub(crate) struct Session {
-    inside: Exclusive<weir::Session>,
+    inner: Exclusive<weir::Session>,
     store: Arc<Store>,
     cancel_token: Arc<CancelToken>,
 }
@@ -373,18 +374,17 @@ pub(crate) fn session_open(
     out: *mut *mut raw::Session,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let client = c.bytes(client)?.try_into().map(ClientId);
     let client = client.ok().filter(|client| !client.is_none());
-    let client =
-        client.ok_or_else(|| Fail::option("the client", "not 16 bytes that are not zero"))?;
+    let client = client.ok_or_else(|| Fail::option("the client", "not 16 bytes, or all zero"))?;
     let session = store.call(|weir| {
         let session = weir.session(client);
         session.try_next_nonce()?;
         Ok(session)
     })?;
     let session = Session {
-        inside: Exclusive::new(session),
+        inner: Exclusive::new(session),
         cancel_token: store.cancel_token(CHECK_INTERVAL, None),
         store,
     };
@@ -394,13 +394,13 @@ pub(crate) fn session_open(
 
 fn session_propose(
     c: &Caller,
-    term: &WaitContext,
+    waits: &WaitContext,
     session: &mut weir::Session,
     intentions: *const raw::Intention,
     count: usize,
 ) -> Result<(Proposal, u64), Fail> {
-    read(c, intentions, count, |all| {
-        term.run(|| {
+    with_intentions(c, intentions, count, |all| {
+        waits.run(|| {
             let first = session.try_next_nonce()?;
             Ok((session.send(all)?.into_proposal(), first))
         })
@@ -416,11 +416,11 @@ pub(crate) fn session_submit(
     texts: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let session = registry::get::<Session, _>(session)?;
-    let mut inside = session.inside.lock()?;
-    let texts = room(c, verdicts, count, texts)?;
-    let term = session.cancel_token.term();
-    let (proposal, first) = session_propose(c, &term, &mut inside, intentions, count)?;
-    answer(c, &term.verdicts(proposal)?, first, verdicts, texts)
+    let mut inner = session.inner.lock()?;
+    let texts = check_verdict_output(c, verdicts, count, texts)?;
+    let waits = session.cancel_token.wait_context();
+    let (proposal, first) = session_propose(c, &waits, &mut inner, intentions, count)?;
+    write_verdicts(c, &waits.verdicts(proposal)?, first, verdicts, texts)
 }
 
 pub(crate) fn session_send(
@@ -431,13 +431,13 @@ pub(crate) fn session_send(
     out: *mut *mut raw::Pending,
 ) -> Result<Kind, Fail> {
     let session = registry::get::<Session, _>(session)?;
-    let mut inside = session.inside.lock()?;
-    c.room(out, 1)?;
-    let room = registry::room()?;
-    let term = session.cancel_token.term();
-    let (proposal, first) = session_propose(c, &term, &mut inside, intentions, count)?;
+    let mut inner = session.inner.lock()?;
+    c.check_output(out, 1)?;
+    let slot = registry::reserve()?;
+    let waits = session.cancel_token.wait_context();
+    let (proposal, first) = session_propose(c, &waits, &mut inner, intentions, count)?;
     let cancel_token = session.store.cancel_token(CHECK_INTERVAL, None);
-    pending(c, cancel_token, proposal, (count, first), (room, out))
+    pending(c, cancel_token, proposal, (count, first), (slot, out))
 }
 
 pub(crate) fn session_next_nonce(
@@ -446,11 +446,11 @@ pub(crate) fn session_next_nonce(
     out: *mut u64,
 ) -> Result<Kind, Fail> {
     let session = registry::get::<Session, _>(session)?;
-    let inside = session.inside.lock()?;
+    let inner = session.inner.lock()?;
     let next = session
         .cancel_token
-        .term()
-        .run(|| Ok(inside.try_next_nonce()?))?;
+        .wait_context()
+        .run(|| Ok(inner.try_next_nonce()?))?;
     c.write(out, next)?;
     Ok(Kind::Ok)
 }
@@ -461,11 +461,11 @@ pub(crate) fn session_resume(
     nonce: u64,
 ) -> Result<Kind, Fail> {
     let session = registry::get::<Session, _>(session)?;
-    let mut inside = session.inside.lock()?;
+    let mut inner = session.inner.lock()?;
     session
         .cancel_token
-        .term()
-        .run(|| Ok(inside.try_resume(nonce)?))?;
+        .wait_context()
+        .run(|| Ok(inner.try_resume(nonce)?))?;
     Ok(Kind::Ok)
 }
 

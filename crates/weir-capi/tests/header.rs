@@ -105,7 +105,7 @@ fn functions() -> Vec<Function> {
                 parameters.push("weir_error *".to_owned());
                 "int32_t ".to_owned()
             }
-            "marks! {" => "int32_t ".to_owned(),
+            "calls_without_error! {" => "int32_t ".to_owned(),
             _ => answer.unwrap_or_else(|| "void ".to_owned()),
         };
         found.push(Function {

@@ -26,13 +26,13 @@ use crate::raw::{Error, Slice};
 
 /// Defines functions with a last parameter for the error.
 macro_rules! codec {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $place:path;)*) => { $(
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $implementation:path;)*) => { $(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type,)* error: *mut Error) -> i32 {
             // SAFETY: the pointers are those of this call, as the header says.
             let caller = unsafe { Caller::new() };
-            guard::codec(stringify!($name), &caller, error, |caller| $place(caller, $($arg),*))
+            guard::codec(stringify!($name), &caller, error, |caller| $implementation(caller, $($arg),*))
         }
     )* };
 }

@@ -1,4 +1,4 @@
-//! The meaning of names, numbers and single bytes.
+//! Describes names and bytes, and parses numbers.
 
 use weir_psyc::circuit::{Talk, classify};
 use weir_psyc::{Method, NumberError, RoutingVariable, VarType, class, keyword};
@@ -13,7 +13,7 @@ use crate::raw::Slice;
 const IS_KEYWORD: u32 = 1;
 const IS_LIST: u32 = 2;
 
-const NO_KEYWORD: Fault = malformed(
+const NOT_A_KEYWORD: Fault = malformed(
     "not a keyword: subwords of letters and digits, each after an underscore",
     0,
     u64::MAX,
@@ -26,40 +26,40 @@ fn number(c: &Caller, result: Result<i64, NumberError>, out: *mut i64) -> Result
 }
 
 pub(super) fn integer(c: &Caller, bytes: Slice, out: *mut i64) -> Result<Kind, Fault> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     number(c, weir_psyc::parse_integer(c.bytes(bytes)?), out)
 }
 
 pub(super) fn date(c: &Caller, bytes: Slice, out: *mut i64) -> Result<Kind, Fault> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     number(c, weir_psyc::parse_date(c.bytes(bytes)?), out)
 }
 
 pub(super) fn date_from_unix(c: &Caller, seconds: i64, out: *mut i64) -> Result<Kind, Fault> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     number(c, weir_psyc::date_from_unix(seconds), out)
 }
 
 pub(super) fn list_index(c: &Caller, bytes: Slice, out: *mut u64) -> Result<Kind, Fault> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let wrong = malformed("not a # with a number of 64 bits", 0, u64::MAX);
     let index = weir_psyc::parse_list_index(c.bytes(bytes)?).map_err(|_| wrong)?;
     c.write(out, index)?;
     Ok(Kind::Ok)
 }
 
-const fn holds(answer: bool) -> Kind {
-    if answer { Kind::Ok } else { Kind::Absent }
+const fn ok_or_absent(is_true: bool) -> Kind {
+    if is_true { Kind::Ok } else { Kind::Absent }
 }
 
 pub(super) fn inherits(c: &Caller, base: Slice, word: Slice) -> Result<Kind, Fault> {
     let answer = keyword::inherits(c.bytes(base)?, c.bytes(word)?);
-    answer.map(holds).map_err(|_| NO_KEYWORD)
+    answer.map(ok_or_absent).map_err(|_| NOT_A_KEYWORD)
 }
 
 pub(super) fn matches(c: &Caller, shorter: Slice, longer: Slice) -> Result<Kind, Fault> {
     let answer = keyword::matches(c.bytes(shorter)?, c.bytes(longer)?);
-    answer.map(holds).map_err(|_| NO_KEYWORD)
+    answer.map(ok_or_absent).map_err(|_| NOT_A_KEYWORD)
 }
 
 pub(super) fn lookup(
@@ -69,18 +69,18 @@ pub(super) fn lookup(
     word: Slice,
     index: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(index, 1)?;
-    let (apart, _) = c.output(index, 0)?;
+    c.check_output(index, 1)?;
+    let (inputs, _) = c.output(index, 0)?;
     let word = c.bytes(word)?;
     if !keyword::is_keyword(word) {
-        return Err(NO_KEYWORD);
+        return Err(NOT_A_KEYWORD);
     }
     let mut longest: Option<(usize, usize)> = None;
-    for (at, key) in apart.values(keys, count, ELEMENTS_MAX)?.iter().enumerate() {
+    for (at, key) in inputs.values(keys, count, ELEMENTS_MAX)?.iter().enumerate() {
         let key = c
             .bytes(*key)
             .map_err(|fail| Fault::from(fail).at_index(at))?;
-        let inherits = keyword::inherits(key, word).map_err(|_| NO_KEYWORD.at_index(at))?;
+        let inherits = keyword::inherits(key, word).map_err(|_| NOT_A_KEYWORD.at_index(at))?;
         if inherits && longest.is_none_or(|(_, bytes)| bytes < key.len()) {
             longest = Some((at, key.len()));
         }
@@ -114,8 +114,8 @@ pub(super) fn contract(
     translate(c, table, count, word, out, sides)
 }
 
-/// Finds the first entry whose one side is `word`. Writes its other side, or `word` if there is
-/// none.
+/// Finds the first entry that translates `word`. Writes its translation, or `word` if there is none.
+/// `sides` returns the two names of an entry: the one to compare, and its translation.
 fn translate(
     c: &Caller,
     table: *const PsycCompact,
@@ -124,12 +124,16 @@ fn translate(
     out: *mut Slice,
     sides: impl Fn(&PsycCompact) -> (Slice, Slice),
 ) -> Result<Kind, Fault> {
-    c.room(out, 1)?;
-    let (apart, _) = c.output(out, 0)?;
+    c.check_output(out, 1)?;
+    let (inputs, _) = c.output(out, 0)?;
     let mut found = c.bytes(word)?;
-    for (at, entry) in apart.values(table, count, ELEMENTS_MAX)?.iter().enumerate() {
+    for (at, entry) in inputs
+        .values(table, count, ELEMENTS_MAX)?
+        .iter()
+        .enumerate()
+    {
         let (from, to) = sides(entry);
-        let bytes = |side| apart.bytes(side).map_err(|fault| fault.at_index(at));
+        let bytes = |name| inputs.bytes(name).map_err(|fault| fault.at_index(at));
         let (from, to) = (bytes(from)?, bytes(to)?);
         if from == found {
             found = to;
@@ -178,8 +182,8 @@ pub(super) fn byte(byte: u8) -> u32 {
 }
 
 pub(super) fn talk(c: &Caller, bytes: Slice, out: *mut u32) -> Result<Kind, Fault> {
-    c.room(out, 1)?;
-    let who = match classify(c.page(bytes)?) {
+    c.check_output(out, 1)?;
+    let protocol = match classify(c.page(bytes)?) {
         Talk::NeedMore => return Ok(Kind::Need),
         Talk::Psyc => 1,
         Talk::OldPsyc => 2,
@@ -187,6 +191,6 @@ pub(super) fn talk(c: &Caller, bytes: Slice, out: *mut u32) -> Result<Kind, Faul
         Talk::Tls => 4,
         Talk::Unknown => 5,
     };
-    c.write(out, who)?;
+    c.write(out, protocol)?;
     Ok(Kind::Ok)
 }

@@ -39,17 +39,17 @@ const VALUE_SIZED: u32 = 4;
 /// The limits that the caller sets; 0 is the default.
 fn limits(given: &PsycParserOptions) -> Limits {
     let of = |value: u64, default: u64| if value == 0 { default } else { value };
-    let few = |value: u32, default: u32| if value == 0 { default } else { value };
+    let of_u32 = |value: u32, default: u32| if value == 0 { default } else { value };
     let default = Limits::DEFAULT;
     Limits {
         unsized_content: of(given.unsized_content, default.unsized_content),
         unsized_value: of(given.unsized_value, default.unsized_value),
         routing_header: of(given.routing_header, default.routing_header),
-        routing_modifiers: few(given.routing_modifiers, default.routing_modifiers),
-        entity_modifiers: few(given.entity_modifiers, default.entity_modifiers),
+        routing_modifiers: of_u32(given.routing_modifiers, default.routing_modifiers),
+        entity_modifiers: of_u32(given.entity_modifiers, default.entity_modifiers),
         sized_content: of(given.sized_content, default.sized_content),
         sized_value: of(given.sized_value, default.sized_value),
-        name: few(given.name, default.name),
+        name: of_u32(given.name, default.name),
     }
 }
 
@@ -73,14 +73,11 @@ pub(super) fn init(
     if given.reserved != 0 {
         return Err(Fault::new(ErrorCode::BadOption, "a reserved field is set"));
     }
-    let parser_of = Parser::with_limits(mode, limits(&given));
-    c.seal(
-        parser,
-        ParserState {
-            parser: parser_of,
-            wanted: 0,
-        },
-    )?;
+    let state = ParserState {
+        parser: Parser::with_limits(mode, limits(&given)),
+        wanted: 0,
+    };
+    c.seal(parser, state)?;
     Ok(Kind::Ok)
 }
 
@@ -94,41 +91,41 @@ pub(super) fn read(
     count: *mut usize,
     used: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(count, 1)?;
-    c.room(used, 1)?;
-    let (apart, out) = c.output(events, room)?;
-    apart.check(parser.cast_const(), 1)?;
-    let input = apart.bytes(bytes)?;
+    c.check_output(count, 1)?;
+    c.check_output(used, 1)?;
+    let (inputs, out) = c.output(events, room)?;
+    inputs.check(parser.cast_const(), 1)?;
+    let input = inputs.bytes(bytes)?;
     // The call also writes the parser, so the input must not overlap it.
-    let (changed, _) = c.output(parser, 1)?;
-    changed.bytes(bytes)?;
+    let (parser_memory, _) = c.output(parser, 1)?;
+    parser_memory.bytes(bytes)?;
     if room == 0 {
         return Err(NO_ROOM);
     }
-    let kept = c.sealed::<ParserState>(parser)?;
-    let (kind, filled) = fill(kept, input, out.into_slots())?;
-    c.write(used, kept.parser.release())?;
+    let state = c.sealed::<ParserState>(parser)?;
+    let (kind, filled) = fill(state, input, out.into_slots())?;
+    c.write(used, state.parser.release())?;
     c.write(count, filled)?;
     Ok(kind)
 }
 
 const NO_ROOM: Fault = Fault::new(ErrorCode::BadLength, "there is no room for an event");
 
-/// Writes events into the places. Returns why it ended, and how many events it wrote.
+/// Writes events into `slots`. Returns why it ended, and how many events it wrote.
 #[inline(always)]
 #[allow(
     clippy::inline_always,
     reason = "it is nearly all of its only caller, and this call is measured"
 )]
 fn fill(
-    kept: &mut ParserState,
+    state: &mut ParserState,
     input: &[u8],
     slots: &mut [MaybeUninit<PsycEvent>],
 ) -> Result<(Kind, usize), Fault> {
     let mut filled = 0;
     for slot in slots {
         // Each arm writes its own event, so that the result of the parser is stored without a copy.
-        match kept.parser.step(input) {
+        match state.parser.step(input) {
             ParseStep::Routing(variable) => slot.write(whole(kind::ROUTING, variable)),
             ParseStep::Entity(variable) => slot.write(whole(kind::ENTITY, variable)),
             ParseStep::Body {
@@ -141,7 +138,7 @@ fn fill(
                 return Ok((Kind::Ready, filled + 1));
             }
             ParseStep::NeedMore(wanted) => {
-                kept.wanted = wanted.unwrap_or(0);
+                state.wanted = wanted.unwrap_or(0);
                 return Ok((Kind::Need, filled));
             }
             ParseStep::Error(error) => {
@@ -261,8 +258,8 @@ pub(super) fn describe(
     out: *mut PsycParserInfo,
 ) -> Result<Kind, Fault> {
     c.info_size(out)?;
-    let kept = c.sealed::<ParserState>(parser.cast_mut())?;
-    let parser = &kept.parser;
+    let state = c.sealed::<ParserState>(parser.cast_mut())?;
+    let parser = &state.parser;
     let mut info = zeroed::<PsycParserInfo>();
     let flag = |set: bool, flag: u32| if set { flag } else { 0 };
     info.flags = flag(parser.is_clean(), CLEAN)
@@ -271,7 +268,7 @@ pub(super) fn describe(
     info.offset = parser.offset();
     info.content_length = parser.content_length().unwrap_or(0);
     info.value_length = parser.value_length().unwrap_or(0);
-    info.wanted = kept.wanted;
+    info.wanted = state.wanted;
     c.write_info(out, &info)?;
     Ok(Kind::Ok)
 }

@@ -1,6 +1,10 @@
 //! The structures of `weir_psyc.h`, field by field. The rules of `crate::raw` apply.
 
 #![allow(clippy::doc_markdown, reason = "the header has these sentences too")]
+#![allow(
+    missing_docs,
+    reason = "a field without a sentence here has none in the header either"
+)]
 
 use crate::raw::Slice;
 
@@ -10,9 +14,7 @@ use crate::raw::Slice;
 pub struct PsycParser {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// Reserved.
     pub reserved: u32,
-    /// Opaque.
     pub opaque: [u64; 39],
 }
 
@@ -26,23 +28,14 @@ pub struct PsycParserOptions {
     pub mode: u32,
     /// Of `WEIR_PSYC_BARE_CONTENT`: its bytes, including the final line feed.
     pub content_length: u64,
-    /// Unsized content.
     pub unsized_content: u64,
-    /// Unsized value.
     pub unsized_value: u64,
-    /// Routing header.
     pub routing_header: u64,
-    /// Sized content.
     pub sized_content: u64,
-    /// Sized value.
     pub sized_value: u64,
-    /// Routing modifiers.
     pub routing_modifiers: u32,
-    /// Entity modifiers.
     pub entity_modifiers: u32,
-    /// Name.
     pub name: u32,
-    /// Reserved.
     pub reserved: u32,
 }
 
@@ -50,17 +43,13 @@ pub struct PsycParserOptions {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycEvent {
-    /// Kind.
     pub kind: u16,
     /// ':', '=', '+', '-', '@', '?' or '!'; else 0.
     pub operation: u8,
     /// 1: the length was announced.
     pub sized: u8,
-    /// Reserved.
     pub reserved: u32,
-    /// Name.
     pub name: Slice,
-    /// Value.
     pub value: Slice,
     /// Of `..._START`: sum of the bytes of all parts; else 0.
     pub total: u64,
@@ -93,7 +82,6 @@ pub struct PsycCursor {
     pub what: u32,
     /// 1: more bytes of the list follow; else 0.
     pub partial: u32,
-    /// State.
     pub state: [u64; 6],
 }
 
@@ -101,19 +89,13 @@ pub struct PsycCursor {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycPart {
-    /// Kind.
     pub kind: u32,
-    /// Operation.
     pub operation: u32,
     /// `ptr` NULL: none.
     pub r#type: Slice,
-    /// Value.
     pub value: Slice,
-    /// Number.
     pub number: u64,
-    /// Sized.
     pub sized: u32,
-    /// Reserved.
     pub reserved: u32,
 }
 
@@ -122,15 +104,10 @@ pub struct PsycPart {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycPacketId {
-    /// Context.
     pub context: Slice,
-    /// Source.
     pub source: Slice,
-    /// Target.
     pub target: Slice,
-    /// Counter.
     pub counter: Slice,
-    /// Fragment.
     pub fragment: Slice,
 }
 
@@ -140,27 +117,18 @@ pub struct PsycPacketId {
 pub struct PsycUniform {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// Kind.
     pub kind: u32,
     /// Port without its sign; 0: none.
     pub port_number: u32,
     /// UNREACHABLE: the port is negative.
     pub flags: u32,
-    /// Scheme.
     pub scheme: Slice,
-    /// Slashes.
     pub slashes: Slice,
-    /// Host.
     pub host: Slice,
-    /// Port.
     pub port: Slice,
-    /// Transport.
     pub transport: Slice,
-    /// Slash.
     pub slash: Slice,
-    /// Resource.
     pub resource: Slice,
-    /// Channel.
     pub channel: Slice,
     /// Host through transport.
     pub host_port: Slice,
@@ -172,7 +140,6 @@ pub struct PsycUniform {
     pub path: Slice,
     /// Host to the end.
     pub body: Slice,
-    /// Full.
     pub full: Slice,
     /// Resource without its type byte.
     pub nick: Slice,
@@ -183,9 +150,7 @@ pub struct PsycUniform {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycCompact {
-    /// Compact.
     pub compact: Slice,
-    /// Name.
     pub name: Slice,
 }
 
@@ -207,7 +172,6 @@ pub struct PsycName {
     pub family: u32,
     /// `WEIR_PSYC_METHOD_...` of the family.
     pub method_flags: u32,
-    /// Reserved.
     pub reserved: u32,
     /// Name of the method, static.
     pub known: Slice,
@@ -219,9 +183,7 @@ pub struct PsycName {
 pub struct PsycTemplate {
     /// Bytes of the structure as the caller knows it.
     pub struct_size: u32,
-    /// Reserved.
     pub reserved: u32,
-    /// Text.
     pub text: Slice,
     /// Empty: "[".
     pub open: Slice,
@@ -233,9 +195,7 @@ pub struct PsycTemplate {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycBinding {
-    /// Name.
     pub name: Slice,
-    /// Value.
     pub value: Slice,
 }
 
@@ -247,9 +207,7 @@ pub struct PsycModifier {
     pub operation: u32,
     /// `WEIR_PSYC_LENGTH_...`; has no effect in a routing header.
     pub length: u32,
-    /// Name.
     pub name: Slice,
-    /// Value.
     pub value: Slice,
 }
 
@@ -265,13 +223,10 @@ pub struct PsycPacket {
     pub state: u32,
     /// `WEIR_PSYC_LENGTH_...` of the content.
     pub length: u32,
-    /// Threshold.
     pub threshold: u64,
-    /// Routing.
     pub routing: *const PsycModifier,
     /// Number of elements of `routing`.
     pub routing_count: usize,
-    /// Entity.
     pub entity: *const PsycModifier,
     /// Number of elements of `entity`.
     pub entity_count: usize,
@@ -279,7 +234,6 @@ pub struct PsycPacket {
     pub method: Slice,
     /// Empty: none.
     pub data: Slice,
-    /// Content.
     pub content: Slice,
 }
 
@@ -295,7 +249,6 @@ pub struct PsycSizes {
     pub routing: u64,
     /// The content through its last line feed.
     pub content: u64,
-    /// Total.
     pub total: u64,
 }
 
@@ -305,11 +258,9 @@ pub struct PsycSizes {
 pub struct PsycItem {
     /// Empty: none.
     pub r#type: Slice,
-    /// Value.
     pub value: Slice,
     /// `WEIR_PSYC_LENGTH_...`.
     pub length: u32,
-    /// Reserved.
     pub reserved: u32,
 }
 
@@ -317,13 +268,10 @@ pub struct PsycItem {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycEntry {
-    /// Key.
     pub key: Slice,
     /// `WEIR_PSYC_LENGTH_...`.
     pub key_length: u32,
-    /// Reserved.
     pub reserved: u32,
-    /// Value.
     pub value: PsycItem,
 }
 

@@ -38,7 +38,7 @@ impl From<RenderError> for Fault {
 
 /// A packet of the caller. Its modifiers are read in place.
 struct PacketInput<'c> {
-    apart: NonOverlapping<'c>,
+    inputs: NonOverlapping<'c>,
     routing: &'c [PsycModifier],
     entity: &'c [PsycModifier],
     raw: Option<&'c [u8]>,
@@ -49,19 +49,19 @@ struct PacketInput<'c> {
 }
 
 fn one_modifier<'c>(
-    apart: &NonOverlapping<'c>,
+    inputs: &NonOverlapping<'c>,
     given: &PsycModifier,
 ) -> Result<Modifier<'c>, Fault> {
     Ok(Modifier {
         operator: operator(given.operation)?,
-        name: apart.bytes(given.name)?,
-        value: apart.bytes(given.value)?,
+        name: inputs.bytes(given.name)?,
+        value: inputs.bytes(given.value)?,
         length: length(given.length)?,
     })
 }
 
 impl<'c> PacketInput<'c> {
-    fn new(apart: NonOverlapping<'c>, packet: &PsycPacket) -> Result<Self, Fault> {
+    fn new(inputs: NonOverlapping<'c>, packet: &PsycPacket) -> Result<Self, Fault> {
         let state = match packet.state {
             0 => None,
             state if state == u32::from(b'=') => Some(StateOperation::Reset),
@@ -77,22 +77,22 @@ impl<'c> PacketInput<'c> {
             return Err(Fault::new(ErrorCode::BadOption, "an unknown flag is set"));
         }
         let header = |ptr, count| {
-            let modifiers = apart.values::<PsycModifier>(ptr, count, ELEMENTS_MAX)?;
+            let modifiers = inputs.values::<PsycModifier>(ptr, count, ELEMENTS_MAX)?;
             for (at, modifier) in modifiers.iter().enumerate() {
-                one_modifier(&apart, modifier).map_err(|fault| fault.at_index(at))?;
+                one_modifier(&inputs, modifier).map_err(|fault| fault.at_index(at))?;
             }
             Ok::<_, Fault>(modifiers)
         };
         let routing = header(packet.routing, packet.routing_count)?;
         let entity = header(packet.entity, packet.entity_count)?;
-        let (method, data) = (apart.bytes(packet.method)?, apart.bytes(packet.data)?);
-        let content = apart.bytes(packet.content)?;
+        let (method, data) = (inputs.bytes(packet.method)?, inputs.bytes(packet.data)?);
+        let content = inputs.bytes(packet.content)?;
         let raw = packet.flags & RAW != 0;
         let parts = state.is_some() || !entity.is_empty() || !method.is_empty() || !data.is_empty();
         if (raw && parts) || (!raw && !content.is_empty()) {
             return Err(Fault::new(
                 ErrorCode::BadOption,
-                "a packet has a raw content, with the flag for it, or the parts of one",
+                "a packet has either a raw content and its flag, or a state, modifiers, a method and data",
             ));
         }
         Ok(Self {
@@ -103,22 +103,22 @@ impl<'c> PacketInput<'c> {
             method,
             data,
             length: length(packet.length)?,
-            apart,
+            inputs,
         })
     }
 
     /// The modifiers, which `new` has validated.
-    fn walk(&self, modifiers: &'c [PsycModifier]) -> impl Iterator<Item = Modifier<'_>> {
+    fn validated(&self, modifiers: &'c [PsycModifier]) -> impl Iterator<Item = Modifier<'_>> {
         let nothing = Modifier::new(Operator::Set, b"", b"");
         modifiers
             .iter()
-            .map(move |given| one_modifier(&self.apart, given).unwrap_or(nothing))
+            .map(move |given| one_modifier(&self.inputs, given).unwrap_or(nothing))
     }
 }
 
 impl PacketSource for PacketInput<'_> {
     fn routing(&self) -> impl Iterator<Item = Modifier<'_>> {
-        self.walk(self.routing)
+        self.validated(self.routing)
     }
 
     fn raw(&self) -> Option<&[u8]> {
@@ -130,7 +130,7 @@ impl PacketSource for PacketInput<'_> {
     }
 
     fn entity(&self) -> impl Iterator<Item = Modifier<'_>> {
-        self.walk(self.entity)
+        self.validated(self.entity)
     }
 
     fn method(&self) -> &[u8] {
@@ -170,7 +170,7 @@ fn finish(
     write: impl FnOnce(&mut [u8]) -> Result<usize, RenderError>,
 ) -> Result<Kind, Fault> {
     let total = usize::try_from(total).map_err(|_| ErrorCode::BadLength)?;
-    if total > out.room() {
+    if total > out.capacity() {
         c.write(size, total)?;
         return Ok(Kind::Need);
     }
@@ -186,8 +186,8 @@ pub(super) fn measure(
 ) -> Result<Kind, Fault> {
     let given = options(c, packet)?;
     c.info_size(out)?;
-    let (apart, _) = c.output(std::ptr::null_mut::<u8>(), 0)?;
-    let found = renderer(&given).sizes(&PacketInput::new(apart, &given)?)?;
+    let (inputs, _) = c.output(std::ptr::null_mut::<u8>(), 0)?;
+    let found = renderer(&given).sizes(&PacketInput::new(inputs, &given)?)?;
     let mut sizes = zeroed::<PsycSizes>();
     if let Some(content) = found.content {
         sizes.flags = HAS_CONTENT | if found.sized { WITH_LENGTH } else { 0 };
@@ -206,12 +206,12 @@ pub(super) fn packet(
     room: usize,
     size: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(size, 1)?;
+    c.check_output(size, 1)?;
     let given = options(c, packet)?;
-    let (apart, out) = c.output(out, room)?;
+    let (inputs, out) = c.output(out, room)?;
     let renderer = renderer(&given);
-    let packet = PacketInput::new(apart, &given)?;
-    let room = out.room();
+    let packet = PacketInput::new(inputs, &given)?;
+    let capacity = out.capacity();
     // The size is computed only once: a render into a buffer that is too small returns it.
     match renderer.render(&packet, out.into_bytes()) {
         Ok(written) => {
@@ -220,7 +220,7 @@ pub(super) fn packet(
         }
         Err(RenderError::BufferTooSmall(needed)) => {
             let needed = usize::try_from(needed).map_err(|_| ErrorCode::BadLength)?;
-            debug_assert!(needed > room, "too small is smaller");
+            debug_assert!(needed > capacity, "the buffer is too small");
             c.write(size, needed)?;
             Ok(Kind::Need)
         }
@@ -236,24 +236,24 @@ pub(super) fn modifier(
     room: usize,
     size: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(size, 1)?;
+    c.check_output(size, 1)?;
     let given = c.optional(modifier)?.ok_or(ErrorCode::NullPointer)?;
-    let (apart, out) = c.output(out, room)?;
-    let given = one_modifier(&apart, &given)?;
+    let (inputs, out) = c.output(out, room)?;
+    let given = one_modifier(&inputs, &given)?;
     let renderer = Renderer::with_threshold(threshold);
     finish(c, out, size, renderer.modifier_size(&given)?, |out| {
         renderer.render_modifier(&given, out)
     })
 }
 
-fn one_item<'c>(apart: &NonOverlapping<'c>, given: &PsycItem) -> Result<Item<'c>, Fault> {
-    let ty = apart.bytes(given.r#type)?;
+fn one_item<'c>(inputs: &NonOverlapping<'c>, given: &PsycItem) -> Result<Item<'c>, Fault> {
+    let ty = inputs.bytes(given.r#type)?;
     if given.reserved != 0 {
         return Err(Fault::new(ErrorCode::BadOption, "a reserved field is set"));
     }
     Ok(Item {
         ty: (!ty.is_empty()).then_some(ty),
-        value: apart.bytes(given.value)?,
+        value: inputs.bytes(given.value)?,
         length: length(given.length)?,
     })
 }
@@ -264,8 +264,8 @@ fn after(out: &mut [u8], at: usize) -> &mut [u8] {
 }
 
 /// The type before a list or dict, if it has one.
-fn type_of<'c>(apart: &NonOverlapping<'c>, ty: Slice) -> Result<Option<&'c [u8]>, Fault> {
-    let ty = apart.bytes(ty)?;
+fn type_of<'c>(inputs: &NonOverlapping<'c>, ty: Slice) -> Result<Option<&'c [u8]>, Fault> {
+    let ty = inputs.bytes(ty)?;
     Ok((!ty.is_empty()).then_some(ty))
 }
 
@@ -280,19 +280,19 @@ pub(super) fn list(
     room: usize,
     size: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(size, 1)?;
+    c.check_output(size, 1)?;
     let renderer = Renderer::with_threshold(threshold);
-    let (apart, out) = c.output(out, room)?;
-    let ty = type_of(&apart, ty)?;
-    let items = apart.values(items, count, ELEMENTS_MAX)?;
+    let (inputs, out) = c.output(out, room)?;
+    let ty = type_of(&inputs, ty)?;
+    let items = inputs.values(items, count, ELEMENTS_MAX)?;
     let mut total = renderer.list_size(ty, &[])?;
     for (at, item) in items.iter().enumerate() {
-        let item = one_item(&apart, item).map_err(|fault| fault.at_index(at))?;
+        let item = one_item(&inputs, item).map_err(|fault| fault.at_index(at))?;
         total += renderer.element_size(&item)?;
     }
     finish(c, out, size, total, |out| {
         let mut at = renderer.list(ty, &[], out)?;
-        for item in items.iter().flat_map(|item| one_item(&apart, item)) {
+        for item in items.iter().flat_map(|item| one_item(&inputs, item)) {
             at += renderer.element(&item, after(out, at))?;
         }
         Ok(at)
@@ -305,14 +305,14 @@ struct Entry<'c> {
     value: Item<'c>,
 }
 
-fn one_entry<'c>(apart: &NonOverlapping<'c>, given: &PsycEntry) -> Result<Entry<'c>, Fault> {
+fn one_entry<'c>(inputs: &NonOverlapping<'c>, given: &PsycEntry) -> Result<Entry<'c>, Fault> {
     if given.reserved != 0 {
         return Err(Fault::new(ErrorCode::BadOption, "a reserved field is set"));
     }
     Ok(Entry {
-        key: apart.bytes(given.key)?,
+        key: inputs.bytes(given.key)?,
         length: length(given.key_length)?,
-        value: one_item(apart, &given.value)?,
+        value: one_item(inputs, &given.value)?,
     })
 }
 
@@ -327,20 +327,20 @@ pub(super) fn dict(
     room: usize,
     size: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(size, 1)?;
+    c.check_output(size, 1)?;
     let renderer = Renderer::with_threshold(threshold);
-    let (apart, out) = c.output(out, room)?;
-    let ty = type_of(&apart, ty)?;
-    let entries = apart.values(entries, count, ELEMENTS_MAX)?;
+    let (inputs, out) = c.output(out, room)?;
+    let ty = type_of(&inputs, ty)?;
+    let entries = inputs.values(entries, count, ELEMENTS_MAX)?;
     let mut total = renderer.dict_size(ty, &[])?;
     for (at, entry) in entries.iter().enumerate() {
-        let entry = one_entry(&apart, entry).map_err(|fault| fault.at_index(at))?;
+        let entry = one_entry(&inputs, entry).map_err(|fault| fault.at_index(at))?;
         total += renderer.key_size(entry.key, entry.length)?;
         total += renderer.dict_value_size(&entry.value)?;
     }
     finish(c, out, size, total, |out| {
         let mut at = renderer.dict(ty, &[], out)?;
-        for entry in entries.iter().flat_map(|entry| one_entry(&apart, entry)) {
+        for entry in entries.iter().flat_map(|entry| one_entry(&inputs, entry)) {
             at += renderer.key(entry.key, entry.length, after(out, at))?;
             at += renderer.dict_value(&entry.value, after(out, at))?;
         }
@@ -357,11 +357,11 @@ pub(super) fn key(
     room: usize,
     size: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(size, 1)?;
+    c.check_output(size, 1)?;
     let renderer = Renderer::with_threshold(threshold);
     let with = length(with)?;
-    let (apart, out) = c.output(out, room)?;
-    let key = apart.bytes(key)?;
+    let (inputs, out) = c.output(out, room)?;
+    let key = inputs.bytes(key)?;
     finish(c, out, size, renderer.key_size(key, with)?, |out| {
         renderer.key(key, with, out)
     })
@@ -375,18 +375,18 @@ pub(super) fn value(
     room: usize,
     size: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(size, 1)?;
+    c.check_output(size, 1)?;
     let renderer = Renderer::with_threshold(threshold);
     let value = c.optional(value)?.ok_or(ErrorCode::NullPointer)?;
-    let (apart, out) = c.output(out, room)?;
-    let value = one_item(&apart, &value)?;
+    let (inputs, out) = c.output(out, room)?;
+    let value = one_item(&inputs, &value)?;
     finish(c, out, size, renderer.dict_value_size(&value)?, |out| {
         renderer.dict_value(&value, out)
     })
 }
 
-fn one_step<'c>(apart: &NonOverlapping<'c>, given: &PsycStep) -> Result<Step<'c>, Fault> {
-    let name = apart.bytes(given.name)?;
+fn one_step<'c>(inputs: &NonOverlapping<'c>, given: &PsycStep) -> Result<Step<'c>, Fault> {
+    let name = inputs.bytes(given.name)?;
     match given.kind {
         POS => Ok(Step::Pos(given.number)),
         FIELD => Ok(Step::Field(name)),
@@ -410,21 +410,21 @@ pub(super) fn update(
     room: usize,
     size: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(size, 1)?;
+    c.check_output(size, 1)?;
     let renderer = Renderer::with_threshold(threshold);
     let operator = operator(operation)?;
     let item = c.optional(item)?.ok_or(ErrorCode::NullPointer)?;
-    let (apart, out) = c.output(out, room)?;
-    let item = one_item(&apart, &item)?;
-    let steps = apart.values(steps, count, ELEMENTS_MAX)?;
+    let (inputs, out) = c.output(out, room)?;
+    let item = one_item(&inputs, &item)?;
+    let steps = inputs.values(steps, count, ELEMENTS_MAX)?;
     let mut total = renderer.update_size(&[], operator, &item)?;
     for (at, step) in steps.iter().enumerate() {
-        let step = one_step(&apart, step).map_err(|fault| fault.at_index(at))?;
+        let step = one_step(&inputs, step).map_err(|fault| fault.at_index(at))?;
         total += renderer.step_size(&step)?;
     }
     finish(c, out, size, total, |out| {
         let mut at = 0;
-        for step in steps.iter().flat_map(|step| one_step(&apart, step)) {
+        for step in steps.iter().flat_map(|step| one_step(&inputs, step)) {
             at += renderer.step(&step, after(out, at))?;
         }
         at += renderer.update(&[], operator, &item, after(out, at))?;
@@ -439,15 +439,15 @@ pub(super) fn packet_id(
     room: usize,
     size: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(size, 1)?;
+    c.check_output(size, 1)?;
     let given = c.optional(id)?.ok_or(ErrorCode::NullPointer)?;
-    let (apart, out) = c.output(out, room)?;
+    let (inputs, out) = c.output(out, room)?;
     let id = PacketId {
-        context: apart.bytes(given.context)?,
-        source: apart.bytes(given.source)?,
-        target: apart.bytes(given.target)?,
-        counter: apart.bytes(given.counter)?,
-        fragment: apart.bytes(given.fragment)?,
+        context: inputs.bytes(given.context)?,
+        source: inputs.bytes(given.source)?,
+        target: inputs.bytes(given.target)?,
+        counter: inputs.bytes(given.counter)?,
+        fragment: inputs.bytes(given.fragment)?,
     };
     finish(c, out, size, Renderer::packet_id_size(&id)?, |out| {
         Renderer::packet_id(&id, out)

@@ -13,7 +13,7 @@ use crate::raw::Slice;
 const TEXT: u32 = 5;
 
 pub(super) fn standard(c: &Caller, word: Slice, out: *mut Slice) -> Result<Kind, Fault> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let Some(template) = weir_psyc::standard_template(c.bytes(word)?) else {
         return Ok(Kind::Absent);
     };
@@ -21,13 +21,13 @@ pub(super) fn standard(c: &Caller, word: Slice, out: *mut Slice) -> Result<Kind,
     Ok(Kind::Ok)
 }
 
-fn template<'c>(apart: &NonOverlapping<'c>, given: &PsycTemplate) -> Result<Template<'c>, Fault> {
+fn template<'c>(inputs: &NonOverlapping<'c>, given: &PsycTemplate) -> Result<Template<'c>, Fault> {
     let bracket = |slice: Slice, default: &'static [u8]| {
-        let bytes: &'c [u8] = apart.bytes(slice)?;
+        let bytes: &'c [u8] = inputs.bytes(slice)?;
         Ok::<_, Fault>(if bytes.is_empty() { default } else { bytes })
     };
     let (open, close) = (bracket(given.open, b"[")?, bracket(given.close, b"]")?);
-    let template = Template::new(apart.bytes(given.text)?).with_brackets(open, close);
+    let template = Template::new(inputs.bytes(given.text)?).with_brackets(open, close);
     template.ok_or(Fault::new(ErrorCode::BadOption, "a bracket is empty"))
 }
 
@@ -42,24 +42,24 @@ pub(super) fn render(
     room: usize,
     written: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(written, 1)?;
-    c.room(cursor, 1)?;
+    c.check_output(written, 1)?;
+    c.check_output(cursor, 1)?;
     if text.is_null() {
         return Err(ErrorCode::NullPointer.into());
     }
     let given = c.options(text)?;
-    let (apart, out) = c.output(out, room)?;
-    let template = template(&apart, &given)?;
-    let bindings = apart.values(bindings, count, ELEMENTS_MAX)?;
+    let (inputs, out) = c.output(out, room)?;
+    let template = template(&inputs, &given)?;
+    let bindings = inputs.values(bindings, count, ELEMENTS_MAX)?;
     for (at, binding) in bindings.iter().enumerate() {
         for part in [binding.name, binding.value] {
-            apart.bytes(part).map_err(|fault| fault.at_index(at))?;
+            inputs.bytes(part).map_err(|fault| fault.at_index(at))?;
         }
     }
-    apart.check(cursor.cast_const(), 1)?;
-    let kept = c.optional(cursor.cast_const())?;
-    let mut kept = kept.ok_or(ErrorCode::NullPointer)?;
-    if (kept.what, kept.partial) != (TEXT, 0) {
+    inputs.check(cursor.cast_const(), 1)?;
+    let position = c.optional(cursor.cast_const())?;
+    let mut position = position.ok_or(ErrorCode::NullPointer)?;
+    if (position.what, position.partial) != (TEXT, 0) {
         return Err(Fault::new(
             ErrorCode::BadOption,
             "the cursor of a text is for 5, and never partial",
@@ -67,12 +67,12 @@ pub(super) fn render(
     }
     let lookup = |name: &[u8]| {
         let found = bindings.iter().rev().find(|binding| {
-            let bytes = apart.bytes(binding.name);
+            let bytes = inputs.bytes(binding.name);
             bytes.is_ok_and(|bytes| bytes == name)
         })?;
-        apart.bytes(found.value).ok()
+        inputs.bytes(found.value).ok()
     };
-    let [from, to, is_name, done, substituted, _] = kept.state;
+    let [from, to, is_name, done, substituted, _] = position.state;
     let mut place = TemplatePlace {
         piece: [from, to],
         is_name: is_name != 0,
@@ -87,8 +87,8 @@ pub(super) fn render(
     };
     let [from, to] = place.piece;
     let (is_name, substituted) = (u64::from(place.is_name), u64::from(place.substituted));
-    kept.state = [from, to, is_name, place.written, substituted, 0];
-    c.write(cursor, kept)?;
+    position.state = [from, to, is_name, place.written, substituted, 0];
+    c.write(cursor, position)?;
     c.write(written, bytes)?;
     Ok(kind)
 }

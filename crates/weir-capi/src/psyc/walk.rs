@@ -205,9 +205,9 @@ fn next(what: u32, complete: bool, bytes: &[u8], place: Place) -> Result<(WalkSt
     }
 }
 
-/// The next part of a struct after `place`, and the place after that part. In the place, `at` and
-/// `state` belong to the value; `missing` and `scanned` belong to the declaration, and 1 marks a
-/// place between a field and its value.
+/// The next part of a struct after `place`, and the place after that part. In a place, `at` and
+/// `state` are for the value. `missing` and `scanned[0]` are for the declaration. `scanned[1]` is 1
+/// between a field and its value.
 fn next_field(
     declaration: &[u8],
     bytes: &[u8],
@@ -251,10 +251,10 @@ pub(super) fn walk_struct(
     room: usize,
     count: *mut usize,
 ) -> Result<Kind, Fault> {
-    let (apart, out) = outputs(c, cursor, parts, room, count)?;
-    let declaration = apart.bytes(declaration)?;
-    let input = apart.bytes(bytes)?;
-    let mut given = begun(c, &apart, cursor, &out)?;
+    let (inputs, out) = outputs(c, cursor, parts, room, count)?;
+    let declaration = inputs.bytes(declaration)?;
+    let input = inputs.bytes(bytes)?;
+    let mut given = cursor_of(c, &inputs, cursor, &out)?;
     if (given.what, given.partial) != (STRUCT, 0) {
         return Err(Fault::new(
             ErrorCode::BadOption,
@@ -264,7 +264,7 @@ pub(super) fn walk_struct(
     let (kind, filled, place) = fill(place_of(&given), out, |place| {
         Ok(next_field(declaration, input, place)?)
     })?;
-    keep(&mut given, place);
+    set_place(&mut given, place);
     c.write(cursor, given)?;
     c.write(count, filled)?;
     Ok(kind)
@@ -278,21 +278,21 @@ fn outputs(
     room: usize,
     count: *mut usize,
 ) -> Result<(NonOverlapping<'_>, Output<'_, PsycPart>), Fault> {
-    c.room(count, 1)?;
-    c.room(cursor, 1)?;
+    c.check_output(count, 1)?;
+    c.check_output(cursor, 1)?;
     Ok(c.output(parts, room)?)
 }
 
-/// The caller's cursor.
-fn begun(
+/// Reads the cursor of the caller. Fails if there is no room for a part.
+fn cursor_of(
     c: &Caller,
-    apart: &NonOverlapping<'_>,
+    inputs: &NonOverlapping<'_>,
     cursor: *mut PsycCursor,
     out: &Output<'_, PsycPart>,
 ) -> Result<PsycCursor, Fault> {
-    apart.check(cursor.cast_const(), 1)?;
+    inputs.check(cursor.cast_const(), 1)?;
     let given = c.optional(cursor.cast_const())?;
-    if out.room() == 0 {
+    if out.capacity() == 0 {
         return Err(Fault::new(
             ErrorCode::BadLength,
             "there is no room for a part",
@@ -311,7 +311,7 @@ const fn place_of(cursor: &PsycCursor) -> Place {
     }
 }
 
-const fn keep(cursor: &mut PsycCursor, place: Place) {
+const fn set_place(cursor: &mut PsycCursor, place: Place) {
     let [one, two, three] = place.scanned;
     cursor.state = [place.at, place.state, place.missing, one, two, three];
 }
@@ -351,10 +351,10 @@ pub(super) fn walk(
     count: *mut usize,
     used: *mut usize,
 ) -> Result<Kind, Fault> {
-    c.room(used, 1)?;
-    let (apart, out) = outputs(c, cursor, parts, room, count)?;
-    let input = apart.bytes(bytes)?;
-    let mut given = begun(c, &apart, cursor, &out)?;
+    c.check_output(used, 1)?;
+    let (inputs, out) = outputs(c, cursor, parts, room, count)?;
+    let input = inputs.bytes(bytes)?;
+    let mut given = cursor_of(c, &inputs, cursor, &out)?;
     let what = given.what;
     if !matches!(what, LIST..=UPDATE | TABLE) || given.partial > u32::from(what == LIST) {
         return Err(Fault::new(
@@ -373,7 +373,7 @@ pub(super) fn walk(
         let rest = input.get(walked(place)..).unwrap_or_default();
         next(what, given.partial == 0, rest, place)
     })?;
-    keep(&mut given, place);
+    set_place(&mut given, place);
     c.write(cursor, given)?;
     c.write(used, walked(place).min(input.len()))?;
     c.write(count, filled)?;
@@ -381,7 +381,7 @@ pub(super) fn walk(
 }
 
 pub(super) fn packet_id(c: &Caller, bytes: Slice, out: *mut PsycPacketId) -> Result<Kind, Fault> {
-    c.room(out, 1)?;
+    c.check_output(out, 1)?;
     let id = PacketId::parse(c.bytes(bytes)?).map_err(|error| match error {
         PacketIdError::List(error) => container(error),
         PacketIdError::Typed => malformed("a packet id has no types", TYPED, u64::MAX),
