@@ -285,9 +285,10 @@ enum {
  * default is LINEAR for keys, else LOCAL. For a directory or a single server, all values are equivalent.
  * WEIR_E_BAD_OPTION for any other number. */
 int32_t weir_with_consistency(weir *store, uint32_t consistency, weir **out, weir_error *error);
-/* Cancels a handle of weir_within or weir_with_consistency, from any thread. All waiting and later calls through the handle, and
- * through handles that were opened through it, fail with WEIR_E_CANCELLED. A write that was already sent
- * fails with WEIR_E_INDETERMINATE. WEIR_E_UNSUPPORTED for a handle of weir_open or weir_connect. */
+/* Cancels a handle of weir_within or weir_with_consistency, from any thread. All waiting and later calls
+ * through the handle, and through handles that were opened through it, fail with WEIR_E_CANCELLED. A write
+ * that was already sent fails with WEIR_E_INDETERMINATE. WEIR_E_UNSUPPORTED for a handle of weir_open or
+ * weir_connect. */
 int32_t weir_cancel(weir *store);
 /* Executes the queued writes and closes the store. Releases the handle, even if the call fails. Other
  * handles of the store remain valid, and their calls fail with WEIR_E_CLOSED. For a handle of weir_within or
@@ -509,9 +510,9 @@ enum {
 enum { WEIR_READ_AWAIT = 1 }; /* the topic may be created later */
 
 /* Parses a position, for `from` and `value` of weir_read_options, weir_group_options, weir_group_step and
- * weir_topics_options. A position is `start`, `end`, an offset (the first record to read), `-N` (the last N records), a
- * duration before now (`10m`, `2d`), `today`, `yesterday`, a date in UTC (`2026-11-01`) or a time of RFC
- * 3339. WEIR_E_BAD_OPTION for any other text. `from` and `value` must not be NULL. */
+ * weir_topics_options. A position is `start`, `end`, an offset (the first record to read), `-N` (the last N
+ * records), a duration before now (`10m`, `2d`), `today`, `yesterday`, a date in UTC (`2026-11-01`) or a
+ * time of RFC 3339. WEIR_E_BAD_OPTION for any other text. `from` and `value` must not be NULL. */
 int32_t weir_position(weir_slice text, uint32_t *from, uint64_t *value, weir_error *error);
 
 int32_t weir_reader_open(weir *store, weir_slice topic, const weir_read_options *options,
@@ -814,8 +815,9 @@ uint8_t *weir_buffer_data(weir_buffer *buffer, size_t *size);
 void weir_buffer_free(weir_buffer *buffer);
 
 int32_t weir_loans_new(weir_loans **out, weir_error *error);
-/* Removes the cookies of returned loans from the list, oldest first, and writes them to `cookies`. `left`, if not NULL, receives the
- * number of loans that are not returned, plus the number of cookies that remain in the list. */
+/* Removes the cookies of returned loans from the list, oldest first, and writes them to `cookies`. `left`,
+ * if not NULL, receives the number of loans that are not returned, plus the number of cookies that remain
+ * in the list. */
 int32_t weir_loans_collect(weir_loans *loans, uint64_t *cookies, size_t room, size_t *count,
                            uint64_t *left, weir_error *error);
 /* Cookies of loans that return later are lost. */
