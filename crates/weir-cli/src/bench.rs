@@ -167,7 +167,8 @@ impl Measurements {
     }
 }
 
-/// Waits for all clients. Returns their results in order. Resumes the panic of a client in this thread.
+/// Waits for all clients. Returns their results in order. Resumes the panic of a client in this
+/// thread.
 fn join<T>(running: Vec<ScopedJoinHandle<'_, T>>) -> Vec<T> {
     let ended = running.into_iter().map(ScopedJoinHandle::join);
     ended

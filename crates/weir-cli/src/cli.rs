@@ -67,7 +67,8 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Common options")]
 #[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct Common {
-    /// Directory, weir://HOST:PORT, weirs:// (TLS) or unix:PATH [else WEIR_AT, context, ./weir-data]
+    /// Directory, weir://HOST:PORT, weirs:// (TLS) or unix:PATH [else WEIR_AT, context,
+    /// ./weir-data]
     #[arg(long, global = true, value_name = "PLACE", hide_short_help = true)]
     at: Option<String>,
     /// Output format; `help` lists the fields

@@ -1,11 +1,11 @@
 //! `weir import`: writes many values from a file, each exactly once.
 //!
 //! A file is imported under its own session. The client id is derived from the store, the topic,
-//! the incarnation of the topic, the path, and the options that determine keys and values. The nonce
-//! of an item is its number among the usable items of the file. The next run resumes a run that
-//! ended in any way: the store returns the last executed nonce, and returns the stored verdict of an
-//! item that is sent again. The fingerprint of each item is a hash over all items up to it. Sending
-//! the last executed item again proves that no item before it has changed.
+//! the incarnation of the topic, the path, and the options that determine keys and values. The
+//! nonce of an item is its number among the usable items of the file. The next run resumes a run
+//! that ended in any way: the store returns the last executed nonce, and returns the stored verdict
+//! of an item that is sent again. The fingerprint of each item is a hash over all items up to it.
+//! Sending the last executed item again proves that no item before it has changed.
 //!
 //! The first Ctrl-C ends the reading; the items already read are written and counted. A second
 //! Ctrl-C, or a kill, ends the process at once and needs no cleanup.

@@ -68,8 +68,8 @@ pub(crate) struct JiraSimArgs {
     /// Maximum requests per second, and burst; more requests get 429 [else no limit]
     #[arg(long, value_parser = rate, value_name = "RATE:BURST", hide_short_help = true)]
     rate: Option<(u32, u32)>,
-    /// Time zone of the account, for times in JQL: a name such as Europe/Berlin, or an offset such as
-    /// +05:30
+    /// Time zone of the account, for times in JQL: a name such as Europe/Berlin, or an offset such
+    /// as +05:30
     #[arg(long, default_value = "Etc/UTC", value_parser = zone, value_name = "ZONE",
         allow_hyphen_values = true, hide_short_help = true)]
     timezone: String,
@@ -86,7 +86,8 @@ pub(crate) struct JiraSimArgs {
         hide_short_help = true
     )]
     email: Option<String>,
-    /// Respond over TLS, with a new certificate for 127.0.0.1 and localhost, which is written to FILE
+    /// Respond over TLS, with a new certificate for 127.0.0.1 and localhost, which is written to
+    /// FILE
     ///
     /// Clients must trust it: `SSL_CERT_FILE=FILE weir jira login URL`.
     #[arg(long, value_name = "FILE", hide_short_help = true)]

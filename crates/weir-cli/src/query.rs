@@ -106,8 +106,8 @@ pub(crate) struct QueryArgs {
     order_by: String,
     /// Print paths, or count, sum(PATH), min, max, avg
     ///
-    /// Each may be followed by `as NAME`, or by `as "NAME"` if the name has blanks. Without --select, the
-    /// whole item is printed.
+    /// Each may be followed by `as NAME`, or by `as "NAME"` if the name has blanks. Without
+    /// --select, the whole item is printed.
     #[arg(
         long,
         value_name = "WHAT",
@@ -223,8 +223,8 @@ enum Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Check {
-    /// Strings, brackets and UTF-8, and all that a path passes through. Records that no path, filter
-    /// or order reads are not checked
+    /// Strings, brackets and UTF-8, and all that a path passes through. Records that no path,
+    /// filter or order reads are not checked
     Structural,
     /// All JSON syntax
     Strict,

@@ -384,8 +384,8 @@ impl Backend {
     }
 
     /// Waits until `until` at most. A local store waits for an intention after `mark`. A connection
-    /// waits for a packet after the first `seen` ones. `listening`: the server sends packets without
-    /// further requests.
+    /// waits for a packet after the first `seen` ones. `listening`: the server sends packets
+    /// without further requests.
     pub(crate) fn wait_news(
         &self,
         mark: IntentionOffset,

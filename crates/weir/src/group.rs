@@ -199,8 +199,8 @@ impl Group {
     /// Claims up to `max` records. Waits up to `wait` for the first one. In an exclusive group the
     /// member first becomes the owner, as soon as no other member is. In a keyed or shared group, a
     /// call returns at most 10,000 records. A server returns at most 1,000 records and 256 KiB at a
-    /// time, or one longer record. If the connection breaks before the response arrives, the records
-    /// are delivered again after their leases expire.
+    /// time, or one longer record. If the connection breaks before the response arrives, the
+    /// records are delivered again after their leases expire.
     ///
     /// # Errors
     /// `TooLong` if the [`lease`](Self::lease) of this member is longer than 24 hours; `Group` if

@@ -306,8 +306,8 @@ impl TopicQuery {
         Some(names.filter(is_selected).map(str::to_owned).collect())
     }
 
-    /// Adds a topic. `bound`: a lower bound for the intentions of its records, if the topic is added
-    /// after the query began.
+    /// Adds a topic. `bound`: a lower bound for the intentions of its records, if the topic is
+    /// added after the query began.
     fn add(&mut self, name: &str, bound: Option<IntentionOffset>) -> Result<(), WeirError> {
         let topic = Topic::new(self.backend.clone(), weir_core::TopicName::any(name)?);
         let resumed = self.options.token.is_some();

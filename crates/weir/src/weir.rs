@@ -20,8 +20,8 @@ use crate::status::Status;
 use crate::topic::Topic;
 
 /// An event store: in a directory that this process has open, or at a server. Clones share it.
-/// Dropping the last clone closes it. For a server, that waits up to 5 s for the responses to queued
-/// writes; [`close`](Self::close) waits up to the patience of the connection.
+/// Dropping the last clone closes it. For a server, that waits up to 5 s for the responses to
+/// queued writes; [`close`](Self::close) waits up to the patience of the connection.
 #[derive(Clone, Debug)]
 pub struct Weir {
     backend: Backend,

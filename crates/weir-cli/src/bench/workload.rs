@@ -1,13 +1,13 @@
 //! `weir bench workload`: runs a workload file of the OpenMessaging Benchmark.
 //!
-//! With a rate, each message has a time when it is due, independent of the responses. A producer sends
-//! it as soon as possible from then on, and every latency counts from the time when it was due.
-//! Without a rate, a message is due when it is sent. The first 16 bytes of a message contain the id of
-//! the run and the time when the message is due.
+//! With a rate, each message has a time when it is due, independent of the responses. A producer
+//! sends it as soon as possible from then on, and every latency counts from the time when it was
+//! due. Without a rate, a message is due when it is sent. The first 16 bytes of a message contain
+//! the id of the run and the time when the message is due.
 //!
-//! A subscription with one consumer follows its topic. One with several consumers is a shared group.
-//! With a backlog, no consumer reads before the backlog is complete. An error or a panic of a client
-//! ends all clients.
+//! A subscription with one consumer follows its topic. One with several consumers is a shared
+//! group. With a backlog, no consumer reads before the backlog is complete. An error or a panic of
+//! a client ends all clients.
 //!
 //! Invariants:
 //! - No figure except `drain` includes a message that was due in the warm-up or in the backlog.

@@ -1,14 +1,14 @@
-//! `weir program replay`: shows where the verdicts of another program would differ in the history of
-//! a topic.
+//! `weir program replay`: shows where the verdicts of another program would differ in the history
+//! of a topic.
 //!
 //! The log is replayed twice in memory: unchanged, and with the other module in place of every
 //! program that the topic had. Verdicts and records are compared intention by intention.
 //!
 //! Invariants:
 //! - The store is only read.
-//! - Only the code differs in the second run. Limits, arguments, time stamps and order are unchanged.
-//!   If another topic ran a replaced module, that topic runs the other module too, and a note
-//!   reports that.
+//! - Only the code differs in the second run. Limits, arguments, time stamps and order are
+//!   unchanged. If another topic ran a replaced module, that topic runs the other module too, and a
+//!   note reports that.
 //! - The memory of a program in a snapshot is never given to another program.
 
 use std::collections::{BTreeMap, BTreeSet};

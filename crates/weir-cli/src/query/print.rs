@@ -93,8 +93,8 @@ pub(super) struct BareFormat {
 
 impl Printer {
     /// Returns `None` after it has printed the output of `-o help`. `columns`: the columns of the
-    /// results; empty if each result is one value. `constructed`: results have no source. `strings`:
-    /// strings are printed without quotes.
+    /// results; empty if each result is one value. `constructed`: results have no source.
+    /// `strings`: strings are printed without quotes.
     pub(super) fn open(
         style: &Style,
         columns: &[String],

@@ -4,8 +4,9 @@
 //! the benchmark knows is accepted. A field that cannot apply to a topic of Weir is named with the
 //! reason, and an unknown name is an error.
 //!
-//! The parser is written by hand, because a file is a flat mapping, and no maintained YAML crate with
-//! an accepted licence is among the dependencies. Any other YAML is an error that names the line.
+//! The parser is written by hand, because a file is a flat mapping, and no maintained YAML crate
+//! with an accepted licence is among the dependencies. Any other YAML is an error that names the
+//! line.
 
 use std::collections::BTreeSet;
 use std::fmt;

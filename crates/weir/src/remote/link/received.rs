@@ -1,4 +1,5 @@
-//! The message RECEIVED, which reports the writes that the server has queued, before their verdicts.
+//! The message RECEIVED, which reports the writes that the server has queued, before their
+//! verdicts.
 //!
 //! The server queues writes in the order in which they are sent, so the queued calls precede the
 //! others. Invariant: a call is notified once, and only after its last intention is queued.
