@@ -22,7 +22,7 @@ pub enum JiraError {
     #[error("the store refused a write to the replica: {0}")]
     Refused(weir::ErrorCode),
     /// Another process writes to the same replica.
-    #[error("another process writes to this replica at the same time; run the pull again")]
+    #[error("another process changed the replica at the same time; run the command again")]
     Busy,
     /// The site could not be reached, did not answer in time, or the connection broke. Retrying can
     /// help. A write may have been executed.
@@ -69,7 +69,7 @@ pub enum JiraError {
         message: String,
     },
     /// The answer has no documented form of Jira.
-    #[error("{method} {path} was answered with something that is not Jira's: {cause}")]
+    #[error("the answer to {method} {path} is not a valid answer of Jira: {cause}")]
     Garbage {
         /// Method of the request.
         method: &'static str,
@@ -79,7 +79,7 @@ pub enum JiraError {
         cause: String,
     },
     /// The server returns inconsistent pages.
-    #[error("the server pages wrongly: {0}; run the pull again")]
+    #[error("the pages of the site are inconsistent: {0}; run the pull again")]
     Paging(&'static str),
     /// Jira Data Center is read-only.
     #[error(
@@ -117,7 +117,7 @@ pub enum JiraError {
         /// The fault, and the possible values.
         what: String,
     },
-    /// A change cannot be made.
+    /// A change is impossible.
     #[error("{0}")]
     Change(String),
     /// The outbox has no such operation.

@@ -4,7 +4,7 @@
 //! Invariants:
 //! - A token is in no topic, log or message.
 //! - A query without a condition is never sent.
-//! - An edit is durable before the call that makes it returns, and the site executes it exactly once.
+//! - An edit is durable before the function that queues it returns, and the site executes it exactly once.
 #![forbid(unsafe_code)]
 
 pub mod access;

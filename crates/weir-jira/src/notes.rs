@@ -34,7 +34,7 @@ pub struct NotesOptions {
     pub connect_latency: Duration,
     /// Delay of the slow listener before each answer; default 300 ms.
     pub think: Duration,
-    /// Whether a connection takes more than one request; default yes.
+    /// Whether a connection accepts more than one request; default yes.
     pub keep_alive: bool,
 }
 

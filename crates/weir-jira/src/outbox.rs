@@ -1,7 +1,7 @@
 //! The outbox: local changes of issues, which are durable before a call returns, and pushed later.
 //!
 //! Invariants:
-//! - An operation is in the topic `outbox` before the call that made it returns.
+//! - An operation is in the topic `outbox` before the function that queues it returns.
 //! - No function of this module sends a request.
 //! - Each operation has a higher number than the one before it: the topic also holds the last number,
 //!   and one transaction writes both.

@@ -849,7 +849,7 @@ impl<'a> Pull<'a> {
     /// Stores worklogs that were changed or deleted without a change of their issue.
     fn worklogs(&mut self) -> Result<()> {
         let changed_since = self.worklogs_ms();
-        // The feeds have times of their own: that of a feed without items may stand still.
+        // Each feed has its own time, because the time of a feed without items may not advance.
         let deleted_since = self.cursor.deleted_worklogs_ms.unwrap_or(changed_since);
         // A pull from a lagging index can have restored older worklogs after the last census.
         let overlap_ms = self.options.overlap_ms;

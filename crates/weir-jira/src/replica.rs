@@ -245,7 +245,7 @@ impl Replica {
         }))
     }
 
-    /// The change that makes an issue findable by its key; `None` if it already is.
+    /// The change that records the location of an issue under a key; `None` if it is recorded.
     pub(crate) fn alias(&self, key: &str, id: &str, project: &str) -> Result<Option<Change>> {
         let bytes = json!({"id": id, "project": project})
             .to_string()

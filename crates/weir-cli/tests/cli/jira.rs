@@ -602,7 +602,7 @@ fn a_failed_login_names_the_cause_and_the_next_step() {
         ),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>",
-            "something that is not Jira's",
+            "not a valid answer of Jira",
             "check that the address is that of a Jira site",
         ),
     ] {
@@ -653,5 +653,5 @@ fn a_site_is_checked() {
     let broken = found.iter().filter(|line| line["outcome"] == "broken");
     let broken: Vec<_> = broken.collect();
     assert_eq!(broken.len(), 1, "{found:?}");
-    assert!(broken[0]["detail"].as_str().unwrap().contains("not Jira's"));
+    assert!(broken[0]["detail"].as_str().unwrap().contains("not a valid answer"));
 }
