@@ -28,14 +28,14 @@ function equal(found: unknown, expected: unknown, what: string): void {
 const topic = { topic: "generated" };
 const group = { topic: "generated", group: "mail" };
 
-const made = body(
+const created = body(
   await client.PUT("/v1/topics/{topic}", {
     params: { path: topic },
     body: { options: { keys_max: 10 } },
   }),
 );
-const keysMax: number | undefined = made.options.keys_max;
-equal([made.name, keysMax], ["generated", 10], "the topic");
+const keysMax: number | undefined = created.options.keys_max;
+equal([created.name, keysMax], ["generated", 10], "the topic");
 
 const published = body(
   await client.POST("/v1/topics/{topic}/events", {

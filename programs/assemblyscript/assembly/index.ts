@@ -13,7 +13,7 @@
  *
  * There is no garbage collector and no heap of the language. Bytes are in `Bytes`,
  * and `input.read` at the start of each call frees all of them. Data that must
- * remain belongs into the state. String literals work; build a computed text in
+ * remain must be in the state. String literals work; build a computed text in
  * `Bytes`, with `addText` and `addNumber`. Globals must be constants. A global that
  * is computed at the start, and `new`, would need a start function, which a topic
  * rejects.

@@ -137,7 +137,7 @@ impl Records {
             .collect();
         Ok(format!(
             "Medians over interleaved blocks with 95 % intervals: {}. A figure without\nan interval \
-             is the median of a row. `cargo xtask gen` makes this table from the records in\n\
+             is the median of a row. `cargo xtask gen` generates this table from the records in\n\
              [lab/record](lab/record).",
             origins.join("; ")
         ))
