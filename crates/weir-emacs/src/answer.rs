@@ -148,7 +148,7 @@ pub(crate) fn failure<'e>(env: &'e Env, failure: &Failure) -> Result<Value<'e>> 
 }
 
 /// Signals a failure, or returns the value.
-pub(crate) fn lisp<T>(env: &Env, result: std::result::Result<T, Failure>) -> Result<T> {
+pub(crate) fn or_signal<T>(env: &Env, result: std::result::Result<T, Failure>) -> Result<T> {
     match result {
         Ok(value) => Ok(value),
         Err(failure) if failure.is_quit() => {

@@ -13,12 +13,12 @@ use serde::Deserialize;
 use weir_jira::notes;
 use weir_scan::{Level, Path, PathSet, Plan, Shape, Step, Tag, find, scan};
 
-use crate::answer::lisp;
+use crate::answer::or_signal;
 use crate::failure::Failure;
 use crate::text;
 use crate::threads::thread;
 
-/// Largest number of threads that send requests at the same time.
+/// Limit on the threads that send requests at the same time.
 const THREADS_MAX: usize = 64;
 
 /// A node of the tree of the experiment `emacs-json`.
@@ -65,13 +65,13 @@ fn bytes(size: usize) -> Result<Vec<u8>> {
     Ok(vec![b'R'; size])
 }
 
-/// Takes TEXT and ignores it.
+/// Copies TEXT into a buffer that is reused, and returns its length.
 #[defun(name = "-bench-take")]
 fn take(text: Value<'_>) -> Result<usize> {
     text::bytes(text, <[u8]>::len)
 }
 
-/// Takes TEXT as the crate does, with its own memory, and ignores it.
+/// Copies TEXT into new memory, as the `emacs` crate does, and returns its length.
 #[defun(name = "-bench-take-owned")]
 fn take_owned(text: String) -> Result<usize> {
     Ok(text.len())
@@ -83,13 +83,13 @@ fn sum_of(text: Value<'_>) -> Result<u64> {
     text::bytes(text, sum)
 }
 
-/// Makes a string of SIZE letters and calls FUNCTION with it.
+/// Creates a string of SIZE letters and calls FUNCTION with it.
 #[defun(name = "-bench-call")]
 fn call<'e>(env: &'e Env, size: usize, function: Value<'e>) -> Result<Value<'e>> {
     function.call(("R".repeat(size).into_lisp(env)?,))
 }
 
-/// Makes a string of SIZE letters and sums its bytes without Lisp.
+/// Creates a string of SIZE letters and sums its bytes without Lisp.
 #[defun(name = "-bench-direct")]
 fn direct(size: usize) -> Result<u64> {
     Ok(sum("R".repeat(std::hint::black_box(size)).as_bytes()))
@@ -122,7 +122,7 @@ static LEFTMOST: LazyLock<Option<Plan>> = LazyLock::new(|| {
     Plan::new(Shape::Single, Level::Strict, &paths.ok()?).ok()
 });
 
-/// The integer that a value of a document is.
+/// Parses a value of a document as an integer.
 fn integer(bytes: &[u8], value: weir_scan::Value) -> Option<i64> {
     let text = std::str::from_utf8(value.span.of(bytes)).ok()?;
     text.parse().ok()
@@ -158,7 +158,7 @@ fn json_path(text: Value<'_>, path: Value<'_>) -> Result<Option<i64>> {
 fn bench_notes<'e>(env: &'e Env, url: Value<'e>, fresh: Value<'e>) -> Result<Value<'e>> {
     let url = text::text(url)?;
     let notes = notes::read(&url, fresh.is_not_nil()).map_err(Failure::from);
-    let messages = lisp(env, notes)?.into_iter();
+    let messages = or_signal(env, notes)?.into_iter();
     let messages: Result<Vec<_>> = messages.map(|text| text.into_lisp(env)).collect();
     env.list(&messages?)
 }
@@ -176,7 +176,7 @@ fn notes_loop(
     let (url, fresh) = (text::text(url)?, fresh.is_not_nil());
     let threads = threads.clamp(1, THREADS_MAX);
     if threads == 1 {
-        return lisp(env, read(&url, fresh, 0..count));
+        return or_signal(env, read(&url, fresh, 0..count));
     }
     let (sender, sums) = std::sync::mpsc::channel();
     for number in 0..threads {
@@ -185,10 +185,10 @@ fn notes_loop(
             let part = (number..count).step_by(threads);
             drop(sender.send(read(&url, fresh, part)));
         });
-        lisp(env, started)?;
+        or_signal(env, started)?;
     }
     drop(sender);
-    lisp(env, sums.iter().sum())
+    or_signal(env, sums.iter().sum())
 }
 
 /// Reads the notes once for each number. Returns the number of notes that were read.

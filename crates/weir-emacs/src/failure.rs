@@ -42,7 +42,8 @@ impl Failure {
         self.symbol == "quit"
     }
 
-    /// A failed open of the store in a directory. Damage has the directory and the next step.
+    /// A failed open of the store in a directory. For damage, the text has the directory and the next
+    /// step.
     pub(crate) fn open(directory: &Path, error: StoreError) -> Self {
         let is_damage = error.code() == ErrorCode::Damaged;
         let failure = Self::from(error);
@@ -144,8 +145,8 @@ impl From<JiraError> for Failure {
             // The advice for the command line would not help here.
             JiraError::Unauthenticated => Self::new(
                 symbol,
-                "the site refused the token (HTTP 401): it may have expired; replace it where it is kept, \
-                 which `M-x weir-jira-doctor' shows, then use `M-x weir-jira-sync'. The replica stays readable",
+                "the site refused the token (HTTP 401): it may have expired. `M-x weir-jira-doctor' shows \
+                 where it is stored: replace it, then use `M-x weir-jira-sync'. The replica stays readable",
             ),
             JiraError::TooManyGone {
                 project,

@@ -12,9 +12,9 @@ use emacs::{Env, IntoLisp, Result, Value, defun};
 use weir::query::QueryText;
 use weir::{ConnectOptions, ConsequenceOffset, ReadFrom, Verdict, Weir, WeirError};
 
-use crate::answer::{Answer, Row, failure, lisp, list};
+use crate::answer::{Answer, Row, failure, list, or_signal};
 use crate::failure::Failure;
-use crate::query::{self, Ask};
+use crate::query::{self, QueryRequest};
 use crate::quit::QuitCheck;
 use crate::store::{self, Handle};
 use crate::text;
@@ -50,7 +50,7 @@ fn open(env: &Env, directory: Value<'_>, readonly: Value<'_>) -> Result<Handle> 
         WeirError::Store(error) => Failure::open(Path::new(&directory), error),
         error => error.into(),
     });
-    lisp(env, opened).map(Handle::new)
+    or_signal(env, opened).map(Handle::new)
 }
 
 /// Connects to the server at URL with TOKEN, or nil. Returns the number of the operation.
@@ -64,14 +64,14 @@ fn connect(env: &Env, url: Value<'_>, token: Value<'_>) -> Result<u64> {
         let weir = connected.map_err(Failure::network)?;
         Ok(Answer::Handle(Box::new(Handle::new(weir))))
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Closes STORE. Returns t if it was open.
 #[defun(name = "-close")]
 fn close(env: &Env, store: &Handle) -> Result<bool> {
     match store.take() {
-        Some(weir) => lisp(env, weir.close().map_err(Failure::from)).map(|()| true),
+        Some(weir) => or_signal(env, weir.close().map_err(Failure::from)).map(|()| true),
         None => Ok(false),
     }
 }
@@ -90,19 +90,20 @@ fn read_of<'e>(
     + Send
     + 'static,
 ) -> Result<Value<'e>> {
-    let weir = lisp(env, store.weir())?;
+    let weir = or_signal(env, store.weir())?;
     if weir.local().is_some() {
         let mut quit = QuitCheck::new(env);
-        let answer = read(&weir, &mut || quit.go_on());
-        return lisp(env, answer)?.into_value(env);
+        let answer = read(&weir, &mut || quit.may_continue());
+        return or_signal(env, answer)?.into_value(env);
     }
     let started = work::task("weir-read", move |parts| {
         read(&weir, &mut || !parts.cancel.is_requested())
     });
-    lisp(env, started)?.into_lisp(env)
+    or_signal(env, started)?.into_lisp(env)
 }
 
-/// Returns the live topics of STORE as vectors [NAME FIRST LAST KEYS BYTES], or a number to await.
+/// Returns the live topics of STORE as vectors [NAME FIRST LAST KEYS BYTES], or the number of an
+/// operation.
 #[defun(name = "-topics")]
 fn topics<'e>(env: &'e Env, store: &Handle) -> Result<Value<'e>> {
     read_of(env, store, |weir, _| {
@@ -110,7 +111,7 @@ fn topics<'e>(env: &'e Env, store: &Handle) -> Result<Value<'e>> {
     })
 }
 
-/// Returns the value of KEY in TOPIC of STORE, or nil; or a number to await.
+/// Returns the value of KEY in TOPIC of STORE, or nil; or the number of an operation.
 #[defun(name = "-get")]
 fn get<'e>(env: &'e Env, store: &Handle, topic: Value<'e>, key: Value<'e>) -> Result<Value<'e>> {
     let (topic, key) = (text::text(topic)?, text::owned(key)?);
@@ -120,7 +121,8 @@ fn get<'e>(env: &'e Env, store: &Handle, topic: Value<'e>, key: Value<'e>) -> Re
     })
 }
 
-/// Returns up to LIMIT pairs (KEY . VALUE) of TOPIC whose keys begin with PREFIX; or a number to await.
+/// Returns up to LIMIT pairs (KEY . VALUE) of TOPIC whose keys begin with PREFIX; or the number of an
+/// operation.
 #[defun(name = "-scan")]
 fn scan<'e>(
     env: &'e Env,
@@ -130,7 +132,7 @@ fn scan<'e>(
     limit: usize,
 ) -> Result<Value<'e>> {
     let (topic, prefix) = (text::text(topic)?, text::owned(prefix)?);
-    read_of(env, store, move |weir, go_on| {
+    read_of(env, store, move |weir, may_continue| {
         let topic = weir.topic(&topic)?;
         let mut pairs = Vec::new();
         let mut after: Option<Box<[u8]>> = None;
@@ -138,7 +140,7 @@ fn scan<'e>(
             let most = (limit - pairs.len()).min(weir::SCAN_KEYS_MAX);
             let entries = topic.scan(&prefix, after.as_deref(), most)?;
             for entry in &entries {
-                if !go_on() {
+                if !may_continue() {
                     return Err(Failure::quit());
                 }
                 if let Some(value) = topic.value(entry)? {
@@ -154,8 +156,8 @@ fn scan<'e>(
     })
 }
 
-/// Returns up to LIMIT records of TOPIC after offset AFTER, as [OFFSET TIME-MS KIND KEY VALUE]; or a
-/// number to await.
+/// Returns up to LIMIT records of TOPIC after offset AFTER, as [OFFSET TIME-MS KIND KEY VALUE]; or the
+/// number of an operation.
 #[defun(name = "-read")]
 fn read<'e>(
     env: &'e Env,
@@ -165,7 +167,7 @@ fn read<'e>(
     limit: usize,
 ) -> Result<Value<'e>> {
     let topic = text::text(topic)?;
-    read_of(env, store, move |weir, go_on| {
+    read_of(env, store, move |weir, may_continue| {
         let from = ReadFrom::After(ConsequenceOffset(after));
         let mut reader = weir.topic(&topic)?.reader(from)?;
         let mut rows = Vec::new();
@@ -174,7 +176,7 @@ fn read<'e>(
                 break;
             };
             for record in page.iter().take(limit - rows.len()) {
-                if !go_on() {
+                if !may_continue() {
                     return Err(Failure::quit());
                 }
                 rows.push(Row::of(&record.map_err(Failure::from)?));
@@ -186,7 +188,7 @@ fn read<'e>(
 
 /// Runs a query over the topics FROM of STORE, a list of names and patterns. WHERE, ORDER-BY,
 /// SELECT and GROUP-BY are texts, LIMIT is a number or nil. With LATEST, only the current value of
-/// each key is read. Returns a number; the results arrive as parts.
+/// each key is read. Returns the number of the operation, whose parts are lists of results.
 #[defun(name = "-query")]
 #[allow(clippy::too_many_arguments, reason = "Lisp has keywords for them")]
 fn query(
@@ -201,7 +203,7 @@ fn query(
     latest: Value<'_>,
 ) -> Result<u64> {
     let words = |value| text::maybe(value).map(Option::unwrap_or_default);
-    let ask = Ask {
+    let request = QueryRequest {
         from: text::list(from)?,
         text: QueryText {
             filter: words(filter)?,
@@ -213,8 +215,8 @@ fn query(
         },
         latest: latest.is_not_nil(),
     };
-    let started = store.weir().and_then(|weir| query::start(weir, ask));
-    lisp(env, started)
+    let started = store.weir().and_then(|weir| query::start(weir, request));
+    or_signal(env, started)
 }
 
 /// Creates TOPIC of STORE with the program in the WebAssembly FILE and its ARGUMENTS, or replaces the
@@ -229,14 +231,14 @@ fn deploy(
 ) -> Result<u64> {
     let (topic, file) = (text::text(topic)?, text::text(file)?);
     let arguments = text::owned(arguments)?;
-    let weir = lisp(env, store.weir())?;
+    let weir = or_signal(env, store.weir())?;
     let queued = work::write(move || {
         let code = std::fs::read(&file).map_err(|error| {
             Failure::new("weir-not-found", format!("cannot read {file}: {error}"))
         })?;
         query::deploy(&weir, &topic, &code, &arguments)
     });
-    lisp(env, queued)
+    or_signal(env, queued)
 }
 
 fn outcome(verdict: &Verdict) -> std::result::Result<Answer, Failure> {
@@ -256,7 +258,7 @@ fn submit(
     key: Value<'_>,
     value: Value<'_>,
 ) -> Result<u64> {
-    let topic = lisp(env, store.topic(&text::text(topic)?))?;
+    let topic = or_signal(env, store.topic(&text::text(topic)?))?;
     let kind: String = env.call("symbol-name", (kind,))?.into_rust()?;
     let bytes = |value: Value<'_>| {
         let given = value.is_not_nil().then(|| text::owned(value));
@@ -270,7 +272,7 @@ fn submit(
         "delete" => outcome(&topic.delete(&key)?),
         _ => Err(Failure::new("weir-usage", "no such kind of write")),
     });
-    lisp(env, queued)
+    or_signal(env, queued)
 }
 
 /// Follows TOPIC of STORE after offset AFTER. Returns the number of the follower.
@@ -278,7 +280,7 @@ fn submit(
 fn follow(env: &Env, store: &Handle, topic: Value<'_>, after: u64) -> Result<u64> {
     let from = ReadFrom::After(ConsequenceOffset(after));
     let topic = store.topic(&text::text(topic)?);
-    lisp(env, topic.and_then(|topic| work::follow(topic, from)))
+    or_signal(env, topic.and_then(|topic| work::follow(topic, from)))
 }
 
 /// Cancels the operation with number ID. Returns t if the operation can still be cancelled.
@@ -298,11 +300,12 @@ fn drain(env: &Env) -> Result<Value<'_>> {
             JobResult::End(Ok(answer)) => answer.into_value(env).map(|value| ("done", value)),
             JobResult::End(Err(error)) => failure(env, &error).map(|value| ("failed", value)),
         };
-        // The results are already removed from the queue, so all must reach Lisp.
+        // The results are already removed from the queue, so each of them must be returned.
         let (status, value) = match converted {
             Ok(converted) => converted,
             Err(error) => {
-                let error = Failure::new("weir-error", format!("no value of Lisp: {error}"));
+                let text = format!("the result cannot be converted to a Lisp value: {error}");
+                let error = Failure::new("weir-error", text);
                 ("failed", failure(env, &error)?)
             }
         };
@@ -330,8 +333,8 @@ fn debug_spin(env: &Env, seconds: u64) -> Result<()> {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
     let mut quit = QuitCheck::new(env);
     while std::time::Instant::now() < end {
-        if !quit.go_on() {
-            return lisp(env, Err(Failure::quit()));
+        if !quit.may_continue() {
+            return or_signal(env, Err(Failure::quit()));
         }
         std::hint::spin_loop();
     }

@@ -322,13 +322,13 @@ impl Shared {
         Ok(changed)
     }
 
-    /// Pulls the changes, then updates the rows in memory. After each page, calls `tell` with the
+    /// Pulls the changes, then updates the rows in memory. After each page, calls `report_stored` with the
     /// number of stored issues.
     fn pull(
         &self,
         client: &Client,
         options: &PullOptions,
-        tell: impl Fn(u64),
+        report_stored: impl Fn(u64),
     ) -> Result<Value, Failure> {
         self.check_writable()?;
         let mut first = None;
@@ -340,7 +340,7 @@ impl Shared {
             if first.is_none() {
                 first = Some(self.refresh().unwrap_or_default());
             }
-            tell(report.stored);
+            report_stored(report.stored);
         });
         // Issues that were stored before an error also count.
         let stored = report.as_ref().map_or(usize::MAX, |report| {

@@ -10,23 +10,23 @@ use crate::failure::Failure;
 use crate::work::{self, CANCEL_POLL, Parts};
 
 /// The parameters of a query.
-pub(crate) struct Ask {
+pub(crate) struct QueryRequest {
     pub(crate) from: Vec<String>,
     pub(crate) text: QueryText,
     pub(crate) latest: bool,
 }
 
-/// Runs a query. Its results come in parts.
-pub(crate) fn start(weir: Weir, ask: Ask) -> Result<u64, Failure> {
-    work::task("weir-query", move |parts| run(&weir, ask, parts))
+/// Starts a query as a task, whose parts are its results.
+pub(crate) fn start(weir: Weir, request: QueryRequest) -> Result<u64, Failure> {
+    work::task("weir-query", move |parts| run(&weir, request, parts))
 }
 
-fn run(weir: &Weir, ask: Ask, parts: &Parts) -> Result<Answer, Failure> {
-    let mut text = ask.text;
+fn run(weir: &Weir, request: QueryRequest, parts: &Parts) -> Result<Answer, Failure> {
+    let mut text = request.text;
     // Results are passed on as JSON, so they must be valid.
     text.level = Level::Strict;
-    let mut options = TopicQueryOptions::new(ask.from).text(text);
-    if ask.latest {
+    let mut options = TopicQueryOptions::new(request.from).text(text);
+    if request.latest {
         options.view = TopicView::Latest;
     }
     let mut query = weir.query(options)?;
@@ -36,7 +36,7 @@ fn run(weir: &Weir, ask: Ask, parts: &Parts) -> Result<Answer, Failure> {
         match query.next(Bounds::default(), Some(Instant::now() + CANCEL_POLL))? {
             TopicStep::Page(page) => {
                 let items = page.iter().map(<[u8]>::to_vec).collect();
-                if !parts.give(Answer::Items(items)) {
+                if !parts.send(Answer::Items(items)) {
                     return Ok(Answer::Nothing);
                 }
             }

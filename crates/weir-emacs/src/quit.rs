@@ -27,7 +27,7 @@ impl<'e> QuitCheck<'e> {
     }
 
     /// Whether the call may continue. After `false` it must return without any effect.
-    pub(crate) fn go_on(&mut self) -> bool {
+    pub(crate) fn may_continue(&mut self) -> bool {
         if self.last.elapsed() < CHECK_INTERVAL {
             return true;
         }

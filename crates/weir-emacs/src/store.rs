@@ -78,9 +78,9 @@ pub(crate) fn close_all(deadline: Instant) -> bool {
         return false;
     }
     let left = deadline.saturating_duration_since(Instant::now());
-    let (lock, bell) = &*state;
+    let (lock, changed) = &*state;
     let waited =
-        bell.wait_timeout_while(locked(lock), left.max(Duration::from_millis(1)), |done| {
+        changed.wait_timeout_while(locked(lock), left.max(Duration::from_millis(1)), |done| {
             !*done
         });
     *waited.unwrap_or_else(PoisonError::into_inner).0

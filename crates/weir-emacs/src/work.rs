@@ -1,7 +1,9 @@
 //! Work outside of the thread of Emacs: a queue of writes, tasks, followers, and their results.
 //!
-//! Invariants: every queue is bounded; a task with partial results waits while Lisp has not read
-//! enough of them; work that is cancelled before its start is not executed.
+//! Invariants:
+//! - Every queue is bounded.
+//! - A task with partial results waits while 256 results were not read by Lisp.
+//! - Work that is cancelled before its start is not executed.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write;
@@ -24,7 +26,7 @@ const TASKS_MAX: usize = 64;
 const RESULTS_MAX: usize = 256;
 /// Limit on the records that a follower passes on at once.
 pub(crate) const BATCH_RECORDS_MAX: usize = 256;
-/// The longest time until a task notices its cancellation.
+/// Limit on the time until a task reads its cancellation.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(100);
 
 /// A result of a write or task.
@@ -41,10 +43,10 @@ type QueuedWrite = (u64, Arc<Cancel>, Job);
 type Job = Box<dyn FnOnce() -> Result<Answer, Failure> + Send>;
 type Hook = Box<dyn Fn() + Send>;
 
-/// A queued write.
-const WAITS: u8 = 0;
+/// A write that has not begun.
+const QUEUED: u8 = 0;
 /// Work that has begun.
-const RUNS: u8 = 1;
+const RUNNING: u8 = 1;
 /// Work that was cancelled.
 const CANCELLED: u8 = 2;
 
@@ -79,9 +81,9 @@ impl Cancel {
     }
 
     fn begin(&self) -> bool {
-        let begun = self
-            .state
-            .compare_exchange(WAITS, RUNS, Ordering::SeqCst, Ordering::SeqCst);
+        let begun =
+            self.state
+                .compare_exchange(QUEUED, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
         begun.is_ok()
     }
 
@@ -90,7 +92,7 @@ impl Cancel {
         if is_write {
             let stopped =
                 self.state
-                    .compare_exchange(WAITS, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
+                    .compare_exchange(QUEUED, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
             return stopped.is_ok();
         }
         let held = locked(&self.hook);
@@ -110,11 +112,11 @@ struct RunningJob {
 
 struct Shared {
     next: AtomicU64,
-    /// Whether a byte was written to the pipe and not processed yet.
+    /// Whether a byte was written to the pipe and not read yet.
     wake_pending: AtomicBool,
     pipe_out: Mutex<Option<WakePipe>>,
     results: Mutex<VecDeque<(u64, JobResult)>>,
-    taken: Condvar,
+    results_read: Condvar,
     running: Mutex<HashMap<u64, RunningJob>>,
     ended: Condvar,
     writer: Mutex<Option<SyncSender<QueuedWrite>>>,
@@ -125,13 +127,14 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
     wake_pending: AtomicBool::new(false),
     pipe_out: Mutex::new(None),
     results: Mutex::new(VecDeque::new()),
-    taken: Condvar::new(),
+    results_read: Condvar::new(),
     running: Mutex::new(HashMap::new()),
     ended: Condvar::new(),
     writer: Mutex::new(None),
 });
 
-/// Sets the pipe to write to when there are results. Writes immediately if some wait already.
+/// Sets the pipe to which a byte is written when there are results. Writes at once if results are
+/// waiting.
 pub(crate) fn set_pipe(pipe_out: WakePipe) {
     let mut held = locked(&SHARED.pipe_out);
     *held = Some(pipe_out);
@@ -160,12 +163,12 @@ pub(crate) fn drain(max: usize) -> (Vec<(u64, JobResult)>, bool) {
     let taken = results.drain(..count).collect();
     let more = !results.is_empty();
     drop(results);
-    SHARED.taken.notify_all();
+    SHARED.results_read.notify_all();
     (taken, more)
 }
 
 /// Registers a piece of work. Returns its number.
-fn enter(is_write: bool) -> Result<(u64, Arc<Cancel>), Failure> {
+fn register(is_write: bool) -> Result<(u64, Arc<Cancel>), Failure> {
     let mut running = locked(&SHARED.running);
     let tasks = running.values().filter(|one| !one.is_write).count();
     if !is_write && tasks >= TASKS_MAX {
@@ -173,7 +176,7 @@ fn enter(is_write: bool) -> Result<(u64, Arc<Cancel>), Failure> {
         return Err(Failure::new("weir-error", text));
     }
     let id = SHARED.next.fetch_add(1, Ordering::SeqCst);
-    let cancel = Cancel::new(if is_write { WAITS } else { RUNS });
+    let cancel = Cancel::new(if is_write { QUEUED } else { RUNNING });
     let held = Arc::clone(&cancel);
     let cancel_held = RunningJob {
         cancel: held,
@@ -183,7 +186,7 @@ fn enter(is_write: bool) -> Result<(u64, Arc<Cancel>), Failure> {
     Ok((id, cancel))
 }
 
-fn leave(id: u64) {
+fn unregister(id: u64) {
     locked(&SHARED.running).remove(&id);
     SHARED.ended.notify_all();
 }
@@ -197,7 +200,7 @@ fn guarded(body: impl FnOnce() -> Result<Answer, Failure>) -> Result<Answer, Fai
     })
 }
 
-/// Queues a write. Returns its number, which its result will have.
+/// Queues a write. Returns its number, which its result also has.
 pub(crate) fn write(
     job: impl FnOnce() -> Result<Answer, Failure> + Send + 'static,
 ) -> Result<u64, Failure> {
@@ -212,19 +215,19 @@ pub(crate) fn write(
                     Err(Failure::cancelled())
                 };
                 push(id, JobResult::End(end));
-                leave(id);
+                unregister(id);
             }
         })?;
         *writer = Some(sender);
     }
-    let (id, cancel) = enter(true)?;
+    let (id, cancel) = register(true)?;
     let queued = writer
         .as_ref()
         .map(|writer| writer.try_send((id, cancel, Box::new(job))));
     if let Some(Ok(())) = queued {
         return Ok(id);
     }
-    leave(id);
+    unregister(id);
     Err(Failure::new(
         "weir-error",
         "too many writes wait; try again",
@@ -238,12 +241,12 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Sends a partial result when Lisp has read enough of the earlier ones. Returns whether the
-    /// task should continue.
-    pub(crate) fn give(&self, part: Answer) -> bool {
+    /// Sends a partial result; blocks while 256 results were not read by Lisp. Returns `false` if the
+    /// task was cancelled.
+    pub(crate) fn send(&self, part: Answer) -> bool {
         let mut results = locked(&SHARED.results);
         while results.len() >= RESULTS_MAX && !self.cancel.is_requested() {
-            let waited = SHARED.taken.wait_timeout(results, CANCEL_POLL);
+            let waited = SHARED.results_read.wait_timeout(results, CANCEL_POLL);
             results = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(results);
@@ -260,7 +263,7 @@ pub(crate) fn task(
     name: &str,
     body: impl FnOnce(&Parts) -> Result<Answer, Failure> + Send + 'static,
 ) -> Result<u64, Failure> {
-    let (id, cancel) = enter(false)?;
+    let (id, cancel) = register(false)?;
     let parts = Parts { id, cancel };
     let started = thread(name, move || {
         let mut end = guarded(|| body(&parts));
@@ -268,10 +271,10 @@ pub(crate) fn task(
             end = Err(Failure::cancelled());
         }
         push(id, JobResult::End(end));
-        leave(id);
+        unregister(id);
     });
     if let Err(failure) = started {
-        leave(id);
+        unregister(id);
         return Err(failure);
     }
     Ok(id)
@@ -292,7 +295,7 @@ pub(crate) fn follow(topic: Topic, from: ReadFrom) -> Result<u64, Failure> {
             }
             while !rows.is_empty() {
                 let rest = rows.split_off(rows.len().min(BATCH_RECORDS_MAX));
-                if !parts.give(Answer::Rows(rows)) {
+                if !parts.send(Answer::Rows(rows)) {
                     break;
                 }
                 rows = rest;

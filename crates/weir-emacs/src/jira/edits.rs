@@ -17,7 +17,7 @@ fn pairs(words: &[String]) -> Vec<(String, String)> {
         .collect()
 }
 
-fn given(word: &str) -> Option<&str> {
+fn non_empty(word: &str) -> Option<&str> {
     (!word.is_empty()).then_some(word)
 }
 
@@ -41,7 +41,7 @@ pub(super) fn queue(
             None => outbox.edit(key, &pairs(fields))?,
         },
         ("transition", [key, status, comment, fields @ ..]) => {
-            outbox.transition(key, status, &pairs(fields), given(comment))?
+            outbox.transition(key, status, &pairs(fields), non_empty(comment))?
         }
         ("assign", [key, who]) => outbox.assign(key, who)?,
         ("watch", [key, on]) => outbox.watch(key, !on.is_empty())?,
@@ -65,15 +65,15 @@ pub(super) fn queue(
             outbox.worklog(key, seconds, started_ms, "")?
         }
         ("edit-worklog", [key, worklog, seconds, started_ms, text]) => {
-            let seconds = given(seconds).map(number).transpose()?;
-            let started = given(started_ms).map(number).transpose()?;
+            let seconds = non_empty(seconds).map(number).transpose()?;
+            let started = non_empty(started_ms).map(number).transpose()?;
             let present = outbox.edit_base(key)?;
             let base = base.unwrap_or(&present);
             outbox.edit_worklog_from(key, base, worklog, seconds, started, Some(text))?
         }
         ("delete-worklog", [key, worklog]) => outbox.delete_worklog(key, worklog)?,
         ("create", [project, kind, summary, parent, fields @ ..]) => {
-            outbox.create(project, kind, summary, &pairs(fields), given(parent))?
+            outbox.create(project, kind, summary, &pairs(fields), non_empty(parent))?
         }
         ("clone", [key, fields @ ..]) => outbox.clone_issue(key, &pairs(fields))?,
         ("correct", [op, field, before, text]) => outbox.correct(op, field, before, text)?,
@@ -119,7 +119,7 @@ pub(super) fn project(
     })
 }
 
-/// Executes a decision about an operation. Returns the operation as JSON; null if it left the
+/// Applies a decision of the user to an operation. Returns the operation as JSON; null if it left the
 /// outbox.
 pub(super) fn resolve(
     replica: &Replica,
@@ -209,7 +209,7 @@ pub(super) fn completions(replica: &Replica, what: &str, key: &str) -> Result<Va
         _ => {
             return Err(Failure::new(
                 "weir-usage",
-                format!("nothing is offered as {what}"),
+                format!("there are no completions of the kind {what}"),
             ));
         }
     };

@@ -22,7 +22,7 @@ use super::set::{IssueSet, Step};
 use super::shown::{self, IssueView};
 use super::table::{self, Column, Layout};
 use super::{Login, Site, now_ms};
-use crate::answer::{Answer, json, lisp, list};
+use crate::answer::{Answer, json, list, or_signal};
 use crate::failure::Failure;
 use crate::quit::QuitCheck;
 use crate::threads::locked;
@@ -30,14 +30,14 @@ use crate::{text, work};
 
 /// Limit on the depth of an issue in a tree.
 const DEPTH_MAX: usize = 32;
-/// Limit on the rows that a refresh inserts; with more, the list is filled anew.
+/// Limit on the rows that a refresh inserts; beyond it, the whole list is replaced.
 const INSERTED_MAX: usize = 250;
 
 /// Returns the names of the sites whose settings are in FOLDER.
 #[defun(name = "-jira-sites")]
 fn sites<'e>(env: &'e Env, folder: Value<'e>) -> Result<Value<'e>> {
     let names = Settings::names(&PathBuf::from(text::text(folder)?));
-    let names = lisp(env, names.map_err(Failure::from))?;
+    let names = or_signal(env, names.map_err(Failure::from))?;
     json(env, &names.into())
 }
 
@@ -78,7 +78,7 @@ fn login(
         keep: keep.is_some(),
     };
     let started = work::task("weir-jira-login", move |_| login.run().map(Answer::Json));
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Opens the replica of the site NAME, whose settings are in FOLDER, in the store in DIRECTORY. Returns
@@ -92,7 +92,7 @@ fn open(env: &Env, directory: Value<'_>, folder: Value<'_>, name: Value<'_>) -> 
         let site = Site::open(&directory, &folder, &name)?;
         Ok(Answer::Handle(Box::new(site)))
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Closes the site JIRA, and the store with its last site. Returns the number of the operation.
@@ -102,7 +102,7 @@ fn close(env: &Env, jira: &Site) -> Result<u64> {
     let started = work::task("weir-jira-close", move |_| {
         close().map(|()| Answer::Nothing)
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Returns t if the outbox of JIRA has operations.
@@ -114,7 +114,7 @@ fn has_operations(jira: &Site) -> Result<bool> {
 /// Returns the stored data about the site JIRA, as a property list.
 #[defun(name = "-jira-about")]
 fn about<'e>(env: &'e Env, jira: &Site) -> Result<Value<'e>> {
-    let about = lisp(env, jira.about())?;
+    let about = or_signal(env, jira.about())?;
     json(env, &about)
 }
 
@@ -136,12 +136,12 @@ fn pull(
     options.purge_lost = purge.is_not_nil();
     let shared = Arc::clone(&jira.shared);
     let started = work::task("weir-jira-pull", move |parts| {
-        let tell = |stored| {
-            parts.give(Answer::Json(json!({"stored": stored})));
+        let report = |stored| {
+            parts.send(Answer::Json(json!({"stored": stored})));
         };
-        shared.pull(&client()?, &options, tell).map(Answer::Json)
+        shared.pull(&client()?, &options, report).map(Answer::Json)
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Returns the issues of JIRA that JQL selects, as a set.
@@ -152,7 +152,7 @@ fn select(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
     let found = index
         .select(&jql, now_ms(), usize::MAX)
         .map_err(Failure::from);
-    let rows = lisp(env, found)?.into_iter();
+    let rows = or_signal(env, found)?.into_iter();
     Ok(rows.map(|row| row.id.as_str()).collect())
 }
 
@@ -174,7 +174,7 @@ fn tree(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
     let found = index
         .select(&jql, now_ms(), usize::MAX)
         .map_err(Failure::from);
-    let rows = lisp(env, found)?;
+    let rows = or_signal(env, found)?;
     let shown: BTreeSet<&str> = rows.iter().map(|row| row.key.as_str()).collect();
     let mut children: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in &rows {
@@ -212,7 +212,7 @@ fn tree(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
 #[defun(user_ptr, name = "-jira-visible")]
 fn visible(env: &Env, jira: &Site, set: &IssueSet) -> Result<IssueSet> {
     let found = jira.shared.replica.projects().map_err(Failure::from);
-    let found = lisp(env, found)?;
+    let found = or_signal(env, found)?;
     let lost = found.iter().filter(|(_, value)| value["visible"] != true);
     let lost: BTreeSet<&str> = lost
         .filter_map(|(_, value)| value["project"]["key"].as_str())
@@ -278,9 +278,9 @@ fn rows<'e>(
 }
 
 /// Returns the steps that turn the rows of OLD in a buffer into those of the first LIMIT issues of
-/// JIRA in NEW. Of the steps in a list, a positive number keeps as many rows, a negative number
-/// deletes as many, and (TEXT . RUNS) are rows to insert. Returns t if more than 250 rows would be
-/// inserted. COLUMNS is as for `weir--jira-rows`.
+/// JIRA in NEW, as a list. A positive number keeps this number of rows, a negative number deletes
+/// rows, and (TEXT . RUNS) are rows to insert. Returns t if more than 250 rows would be inserted.
+/// COLUMNS is as for `weir--jira-rows`.
 #[defun(name = "-jira-changes")]
 fn changes<'e>(
     env: &'e Env,
@@ -360,14 +360,14 @@ fn row<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
 fn issue<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
     let key = text::text(key)?;
     let mut quit = QuitCheck::new(env);
-    let page = lisp(env, shown_page(jira, &key, &mut || quit.go_on()))?;
+    let page = or_signal(env, shown_page(jira, &key, &mut || quit.may_continue()))?;
     page.into_value(env)
 }
 
 fn shown_page(
     jira: &Site,
     key: &str,
-    go_on: &mut dyn FnMut() -> bool,
+    may_continue: &mut dyn FnMut() -> bool,
 ) -> std::result::Result<Page, Failure> {
     let replica = &jira.shared.replica;
     let outbox = Outbox::new(replica, now_ms());
@@ -382,7 +382,7 @@ fn shown_page(
         pending: pending.as_array().map_or(&[], Vec::as_slice),
         url: &jira.settings.browse_url(key),
     };
-    view.page(go_on)
+    view.page(may_continue)
 }
 
 /// Reads the changes between the stored versions of the issue KEY of JIRA. Returns the number of
@@ -399,7 +399,7 @@ fn history(env: &Env, jira: &Site, key: Value<'_>) -> Result<u64> {
         })?;
         Ok(Answer::Json(versions))
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Reads the text of the issue KEY of JIRA in the version that the replica stored at OFFSET. With
@@ -429,7 +429,7 @@ fn version(env: &Env, jira: &Site, key: Value<'_>, offset: Option<u64>) -> Resul
         let page = view.page(&mut || !parts.cancel.is_requested())?;
         Ok(Answer::Bytes(Some(page.text.into_bytes())))
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Requests the rights of the account at the site of JIRA; TOKEN is as for a pull. Returns the
@@ -442,16 +442,16 @@ fn rights(env: &Env, jira: &Site, token: Value<'_>) -> Result<u64> {
         let right = |right: &weir_jira::access::Right| json!({"name": right.name, "purpose": right.purpose, "granted": right.granted});
         Ok(Answer::Json(rights.iter().map(right).collect()))
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Returns the projects of JIRA as property lists with the counts of their issues.
 #[defun(name = "-jira-projects")]
 fn projects<'e>(env: &'e Env, jira: &Site) -> Result<Value<'e>> {
     let found = jira.shared.replica.projects().map_err(Failure::from);
-    let found = lisp(env, found)?;
+    let found = or_signal(env, found)?;
     let index = locked(&jira.shared.index);
-    let rows = lisp(
+    let rows = or_signal(
         env,
         index
             .select("", now_ms(), usize::MAX)
@@ -484,7 +484,7 @@ fn export(env: &Env, jira: &Site, set: &IssueSet, format: Value<'_>) -> Result<S
     let index = locked(&jira.shared.index);
     let rows: Vec<_> = set.iter().filter_map(|(id, _)| index.row(id)).collect();
     let unknown = || Failure::new("weir-usage", format!("no export as {format}"));
-    lisp(env, table::export(&rows, &format).ok_or_else(unknown))
+    or_signal(env, table::export(&rows, &format).ok_or_else(unknown))
 }
 
 /// Queues the change VERB of an issue of JIRA with WORDS, a list of strings. BASE is the value of
@@ -508,7 +508,7 @@ fn change(
         shared.refresh()?;
         Ok(Answer::Json(op))
     });
-    lisp(env, queued)
+    or_signal(env, queued)
 }
 
 /// Sends the query JQL to the site JIRA with TOKEN (nil: the stored token). Returns the number of
@@ -528,7 +528,7 @@ fn ask(env: &Env, jira: &Site, token: Value<'_>, jql: Value<'_>) -> Result<u64> 
             json!({"ids": answer.ids, "fresh": fresh, "minutes": minutes}),
         ))
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Returns the issues with these IDS, a list, as a set.
@@ -554,11 +554,11 @@ fn project(
     let started = work::task("weir-jira-project", move |_| {
         edits::project(&client()?, &shared.replica, &verb, &words).map(Answer::Json)
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
-/// Executes a decision about the operation OP of the outbox of JIRA. CHOICE is mine, theirs, retry
-/// or drop. FIELD is the field, or nil for all. VALUE is the new value, or nil for the present one.
+/// Applies a decision to the operation OP of the outbox of JIRA. CHOICE is mine, theirs, retry or
+/// drop. FIELD is the field, or nil for all. VALUE is the new value, or nil for the current one.
 /// Returns the number of the operation.
 #[defun(name = "-jira-resolve")]
 fn resolve(
@@ -579,7 +579,7 @@ fn resolve(
         shared.refresh()?;
         Ok(Answer::Json(left))
     });
-    lisp(env, queued)
+    or_signal(env, queued)
 }
 
 /// Sends the outbox of JIRA with TOKEN (nil: the stored token), then pulls. Returns the number of
@@ -592,7 +592,7 @@ fn push(env: &Env, jira: &Site, token: Value<'_>) -> Result<u64> {
     let started = work::task("weir-jira-push", move |_| {
         shared.push(&client()?, &options).map(Answer::Json)
     });
-    lisp(env, started)
+    or_signal(env, started)
 }
 
 /// Returns the operations of the outbox of JIRA as property lists: those of the issue KEY, or all
@@ -600,7 +600,7 @@ fn push(env: &Env, jira: &Site, token: Value<'_>) -> Result<u64> {
 #[defun(name = "-jira-outbox")]
 fn outbox<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
     let key = text::maybe(key)?;
-    let ops = lisp(env, edits::ops(&jira.shared.replica, key.as_deref()))?;
+    let ops = or_signal(env, edits::ops(&jira.shared.replica, key.as_deref()))?;
     json(env, &ops)
 }
 
@@ -608,7 +608,7 @@ fn outbox<'e>(env: &'e Env, jira: &Site, key: Value<'e>) -> Result<Value<'e>> {
 #[defun(name = "-jira-conflict")]
 fn conflict<'e>(env: &'e Env, jira: &Site, op: Value<'e>, field: Value<'e>) -> Result<Value<'e>> {
     let (op, field) = (text::text(op)?, text::text(field)?);
-    let texts = lisp(env, edits::conflict(&jira.shared.replica, &op, &field))?;
+    let texts = or_signal(env, edits::conflict(&jira.shared.replica, &op, &field))?;
     json(env, &texts)
 }
 
@@ -624,7 +624,7 @@ fn completions<'e>(
     key: Value<'e>,
 ) -> Result<Value<'e>> {
     let (what, key) = (text::text(what)?, text::text(key)?);
-    let offered = lisp(env, edits::completions(&jira.shared.replica, &what, &key))?;
+    let offered = or_signal(env, edits::completions(&jira.shared.replica, &what, &key))?;
     json(env, &offered)
 }
 
@@ -634,14 +634,14 @@ fn completions<'e>(
 fn edit_base(env: &Env, jira: &Site, key: Value<'_>) -> Result<EditBase> {
     let key = text::text(key)?;
     let base = Outbox::new(&jira.shared.replica, now_ms()).edit_base(&key);
-    lisp(env, base.map_err(Failure::from))
+    or_signal(env, base.map_err(Failure::from))
 }
 
 /// Returns the text of FIELD in BASE; with COMMENT, an id, the text of that comment.
 #[defun(name = "-jira-text")]
 fn base_text(env: &Env, base: &EditBase, field: Value<'_>, comment: Value<'_>) -> Result<String> {
     match text::maybe(comment)? {
-        Some(comment) => lisp(env, base.comment(&comment).map_err(Failure::from)),
+        Some(comment) => or_signal(env, base.comment(&comment).map_err(Failure::from)),
         None => Ok(base.text(&text::text(field)?)),
     }
 }

@@ -65,7 +65,7 @@ impl Page {
     }
 
     /// The position of the next text.
-    pub(crate) fn here(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.chars
     }
 

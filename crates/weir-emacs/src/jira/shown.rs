@@ -74,7 +74,8 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// Rich text for a page under a headline with `stars` stars. A long text is cut, and says so.
+/// Rich text for a page under a headline with `stars` stars. A long text is cut, and ends with the
+/// number of missing characters.
 fn rich_text(value: &Value, stars: usize) -> String {
     let (mut text, left) = rich::shown_up_to(value, stars, TEXT_CHARS_MAX);
     if left > 0 {
@@ -87,12 +88,12 @@ fn rich_text(value: &Value, stars: usize) -> String {
 }
 
 impl IssueView<'_> {
-    /// The page of the issue. Calls `go_on` before each part; `false` ends the call.
+    /// The page of the issue. Calls `may_continue` before each part; `false` ends the call.
     ///
     /// # Errors
-    /// A quit if `go_on` returned `false`.
-    pub(crate) fn page(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Page, Failure> {
-        let mut check = || go_on().then_some(()).ok_or_else(Failure::quit);
+    /// A quit if `may_continue` returned `false`.
+    pub(crate) fn page(&self, may_continue: &mut dyn FnMut() -> bool) -> Result<Page, Failure> {
+        let mut check = || may_continue().then_some(()).ok_or_else(Failure::quit);
         let mut page = Page::default();
         let fields = &self.issue["fields"];
         let key = value_text(&self.issue["key"]);
@@ -103,7 +104,7 @@ impl IssueView<'_> {
         page.run("link", self.url, self.url);
         page.add("\n\n");
         for op in self.pending {
-            let start = page.here();
+            let start = page.position();
             let (state, what) = (value_text(&op["state"]), value_text(&op["what"]));
             page.face("dim", &format!("● {state}  {what}"));
             let problem = value_text(&op["problem"]);
@@ -115,7 +116,7 @@ impl IssueView<'_> {
         }
         for (label, name, pointer) in HEADER {
             let value = fields.pointer(pointer).unwrap_or(&Value::Null);
-            let start = page.here();
+            let start = page.position();
             page.face("label", &format!("{label:<12}"));
             page.add(&value_text(value));
             if !name.is_empty() {
@@ -123,7 +124,7 @@ impl IssueView<'_> {
             }
             page.add("\n");
         }
-        let start = page.here();
+        let start = page.position();
         section(&mut page, "Description", None);
         check()?;
         page.add(&rich_text(&fields["description"], 1));
@@ -131,13 +132,13 @@ impl IssueView<'_> {
         section(&mut page, "Comments", Some(self.comments.len()));
         for comment in self.comments {
             check()?;
-            part_of(&mut page, comment, "comment", "body", "created");
+            comment_or_worklog(&mut page, comment, "comment", "body", "created");
         }
         if !self.worklogs.is_empty() {
             section(&mut page, "Worklogs", Some(self.worklogs.len()));
             for worklog in self.worklogs {
                 check()?;
-                part_of(&mut page, worklog, "worklog", "comment", "started");
+                comment_or_worklog(&mut page, worklog, "worklog", "comment", "started");
             }
         }
         links(&mut page, fields);
@@ -145,8 +146,9 @@ impl IssueView<'_> {
     }
 }
 
-fn part_of(page: &mut Page, part: &Value, kind: &'static str, body: &str, time: &str) {
-    let start = page.here();
+/// Adds a comment or worklog to a page.
+fn comment_or_worklog(page: &mut Page, part: &Value, kind: &'static str, body: &str, time: &str) {
+    let start = page.position();
     let author = value_text(&part["author"]["displayName"]);
     let spent = part["timeSpentSeconds"].as_u64().unwrap_or(0);
     let spent = match (spent / 3600, spent % 3600 / 60) {
@@ -195,7 +197,7 @@ fn links(page: &mut Page, fields: &Value) {
     }
     section(page, "Links", Some(rows.len()));
     for (phrase, key, summary) in rows {
-        let start = page.here();
+        let start = page.position();
         page.add(&format!("{phrase}  "));
         page.face("key", &key);
         page.add(&format!("  {summary}"));
@@ -210,7 +212,7 @@ fn links(page: &mut Page, fields: &Value) {
 pub(crate) fn history(
     replica: &Replica,
     location: &Location,
-    go_on: &mut dyn FnMut() -> bool,
+    may_continue: &mut dyn FnMut() -> bool,
 ) -> Result<Value, Failure> {
     let topic = replica.topic(&format!("issues.{}", location.project))?;
     let mut reader = topic.reader(ReadFrom::After(ConsequenceOffset(0)))?;
@@ -219,7 +221,7 @@ pub(crate) fn history(
     while let Some(page) = reader.next_page()? {
         for record in &page {
             let record = record.map_err(Failure::from)?;
-            if !go_on() {
+            if !may_continue() {
                 return Err(Failure::cancelled());
             }
             if record.key != location.id.as_bytes() || record.value.is_empty() {
@@ -245,7 +247,7 @@ pub(crate) fn history(
     Ok(versions.into())
 }
 
-/// The version of an issue that the topic of its project holds at `offset`.
+/// The version of an issue that the topic of its project has at `offset`.
 pub(crate) fn version(
     replica: &Replica,
     location: &Location,

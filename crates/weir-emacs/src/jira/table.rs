@@ -19,8 +19,8 @@ pub(crate) struct Column {
     pub(crate) width: usize,
 }
 
-/// Adds a text in `width` columns of a screen: pads it, or truncates it with an ellipsis. Width 0
-/// leaves it unchanged.
+/// Adds a text with a width of `width` columns: pads it with spaces, or truncates it with an ellipsis.
+/// With width 0, the text stays unchanged.
 fn fit(page: &mut Page, text: &str, width: usize) {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     // Each of these bytes is one column wide.
@@ -105,7 +105,7 @@ pub(crate) struct Layout {
     now_ms: i64,
     /// Whether a column shows an age.
     has_age: bool,
-    /// Has read the columns.
+    /// A hasher to which the columns were written.
     hasher: DefaultHasher,
 }
 
@@ -133,7 +133,7 @@ impl Layout {
     /// Adds the line of an issue. `depth` is its depth in a tree. Columns of one face that follow each
     /// other are one run, with the spaces between them: Emacs allocates memory for each run.
     pub(crate) fn line(&self, page: &mut Page, row: &Row, depth: usize) {
-        let start = page.here();
+        let start = page.position();
         page.add(if row.pending > 0 { "● " } else { "  " });
         let mut run: Option<(&'static str, usize)> = None;
         for column in &self.columns {
@@ -142,7 +142,7 @@ impl Layout {
                 if let Some((face, start)) = run {
                     page.mark_face(start, face);
                 }
-                run = face.map(|face| (face, page.here()));
+                run = face.map(|face| (face, page.position()));
             }
             let mut text = cell(row, &column.name, self.now_ms);
             if column.name == "summary" && depth > 0 {
