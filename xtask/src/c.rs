@@ -43,12 +43,12 @@ pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::R
     let out = tree::root().join("target/c");
     drop(std::fs::remove_dir_all(&out));
     for (link, sanitize) in [("shared", "address,undefined"), ("static", "")] {
-        let place = out.join(link);
+        let directory = out.join(link);
         let mut make = Command::new("make");
         make.arg("-C")
             .arg(tree::root().join(FOLDER))
             .args(["--silent", "-B"]);
-        make.arg(format!("OUT={}", place.display()));
+        make.arg(format!("OUT={}", directory.display()));
         make.arg(format!(
             "PKG_CONFIG_PATH={}",
             prefix.join("lib/pkgconfig").display()
@@ -57,7 +57,7 @@ pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::R
         let built = finish(&mut make);
         report_verdict(&format!("{link}: build"), verdict(&built));
         if built.is_ok() {
-            programs(&place, link, report_verdict)?;
+            programs(&directory, link, report_verdict)?;
         }
     }
     let started = quick_start(prefix, &out.join("first"))?;
@@ -73,12 +73,12 @@ fn verdict<T>(result: &Result<T, String>) -> Verdict {
 }
 
 /// Runs the built programs.
-fn programs(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
+fn programs(directory: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     for set in ["query", "api"] {
-        let mut run = Command::new(place.join("transcripts"));
+        let mut run = Command::new(directory.join("transcripts"));
         run.arg(set);
         if set == "api" {
-            let stores = place.join("stores");
+            let stores = directory.join("stores");
             std::fs::create_dir_all(&stores)?;
             run.arg(stores);
         }
@@ -90,33 +90,34 @@ fn programs(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyh
     }
     report_verdict(
         &format!("{link}: transcripts of api, served"),
-        served(place)?,
+        served(directory)?,
     );
-    report_verdict(&format!("{link}: a leader is lost"), fails_over(place)?);
-    let result = finish(Command::new(place.join("misuse")).arg(place.join("misuse-store")));
+    report_verdict(&format!("{link}: a leader is lost"), fails_over(directory)?);
+    let result = finish(Command::new(directory.join("misuse")).arg(directory.join("misuse-store")));
     report_verdict(&format!("{link}: misuse"), verdict(&result));
-    codec(place, link, report_verdict)?;
-    let result = finish(Command::new(place.join("store")).arg(place.join("example-store")));
+    codec(directory, link, report_verdict)?;
+    let result = finish(Command::new(directory.join("store")).arg(directory.join("example-store")));
     report_verdict(
         &format!("{link}: examples/store"),
         prints(&result, "3 4711 {\"state\":\"paid\"}"),
     );
-    let result = finish(Command::new(place.join("work_queue")).arg(place.join("example-queue")));
+    let result =
+        finish(Command::new(directory.join("work_queue")).arg(directory.join("example-queue")));
     for line in ["job 3, delivery 2: failed", "dead letter: job 3"] {
         report_verdict(
             &format!("{link}: examples/work_queue, `{line}`"),
             prints(&result, line),
         );
     }
-    let result = finish(&mut Command::new(place.join("query")));
+    let result = finish(&mut Command::new(directory.join("query")));
     report_verdict(
         &format!("{link}: examples/query"),
         prints(&result, "5 pages were lent and came back, 0 are out"),
     );
-    let folder = place.join("served");
+    let folder = directory.join("served");
     std::fs::create_dir_all(&folder)?;
     let server = Native::start(&wasm::weir()?, &folder)?;
-    let result = finish(Command::new(place.join("remote")).arg(&server.address));
+    let result = finish(Command::new(directory.join("remote")).arg(&server.address));
     report_verdict(
         &format!("{link}: examples/remote"),
         prints(&result, "from \"c\""),
@@ -125,10 +126,10 @@ fn programs(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyh
 }
 
 /// Runs the failover program, and executes its requests to the cluster.
-fn fails_over(place: &Path) -> anyhow::Result<Verdict> {
-    let folder = place.join("cluster");
+fn fails_over(directory: &Path) -> anyhow::Result<Verdict> {
+    let folder = directory.join("cluster");
     let mut cluster = Cluster::start(&wasm::weir()?, &folder)?;
-    let mut program = Command::new(place.join("failover"));
+    let mut program = Command::new(directory.join("failover"));
     program.arg(&cluster.address);
     program.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut program = Running(program.spawn().context("cannot start failover")?);
@@ -162,7 +163,7 @@ fn seed_of_commit() -> String {
 
 /// Runs the codec programs: each vector, all vectors, arbitrary input, and the check of
 /// allocations.
-fn codec(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
+fn codec(directory: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let folder = tree::root().join("vectors/psyc");
     let mut cases = 0;
     let mut packets = Vec::new();
@@ -183,14 +184,14 @@ fn codec(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow:
         }
     }
     packets.sort();
-    let result = finish(Command::new(place.join("psyc_vectors")).arg(&folder));
+    let result = finish(Command::new(directory.join("psyc_vectors")).arg(&folder));
     let all = format!("psyc vectors: {cases} cases, 0 wrong");
     println!("C, {link}: {all}");
     report_verdict(
         &format!("{link}: vectors of the codec"),
         prints(&result, &all),
     );
-    let fuzz = || Command::new(place.join("psyc_fuzz"));
+    let fuzz = || Command::new(directory.join("psyc_fuzz"));
     let seed = seed_of_commit();
     let result = finish(fuzz().args([FUZZED, &seed]))
         .and_then(|_| finish(fuzz().args(["2000", &seed]).args(packets)));
@@ -198,19 +199,19 @@ fn codec(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow:
         &format!("{link}: any bytes to all functions of the codec, seed {seed}"),
         verdict(&result),
     );
-    let result = finish(Command::new(place.join("psyc_allocs")).args(["2000", &seed]));
+    let result = finish(Command::new(directory.join("psyc_allocs")).args(["2000", &seed]));
     report_verdict(
         &format!("{link}: the codec allocates nothing, seed {seed}"),
         verdict(&result),
     );
     let mut shell = Command::new("sh");
     let script = r#"printf ':_tag\t7\n\n_notice_set\n|\n|\n' | "$0""#;
-    let result = finish(shell.args(["-c", script]).arg(place.join("psyc")));
+    let result = finish(shell.args(["-c", script]).arg(directory.join("psyc")));
     report_verdict(
         &format!("{link}: examples/psyc"),
         prints(&result, ":_tag_relay\t7"),
     );
-    let result = finish(&mut Command::new(place.join("psyc_values")));
+    let result = finish(&mut Command::new(directory.join("psyc_values")));
     let text = "text: psyc://lock.example/~heron has entered psyc://lock.example/@reed";
     for line in ["member two|part", text] {
         report_verdict(
@@ -223,7 +224,7 @@ fn codec(place: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> anyhow:
 
 /// Runs the transcripts of the interface at servers, each over a separate store. Transcripts of
 /// directories are skipped.
-fn served(place: &Path) -> anyhow::Result<Verdict> {
+fn served(directory: &Path) -> anyhow::Result<Verdict> {
     let weir = wasm::weir()?;
     let (mut count, mut commands) = (0, 0);
     for file in transcripts("api")? {
@@ -231,10 +232,10 @@ fn served(place: &Path) -> anyhow::Result<Verdict> {
         if name.starts_with("directory-") {
             continue;
         }
-        let folder = place.join("served-transcripts").join(&*name);
+        let folder = directory.join("served-transcripts").join(&*name);
         std::fs::create_dir_all(&folder)?;
         let server = Native::start(&weir, &folder)?;
-        let mut run = Command::new(place.join("transcripts"));
+        let mut run = Command::new(directory.join("transcripts"));
         match finish(run.args(["served", &server.address]).arg(&file)) {
             Err(why) => return Ok(Verdict::Failed(format!("{name}: {why}"))),
             Ok(output) => {
@@ -288,7 +289,7 @@ fn transcripts(set: &str) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Runs the quick start of the README in an empty directory, without its installation step, which
 /// was done before.
-fn quick_start(prefix: &Path, place: &Path) -> anyhow::Result<Verdict> {
+fn quick_start(prefix: &Path, directory: &Path) -> anyhow::Result<Verdict> {
     let readme = tree::text(&format!("{FOLDER}/README.md"))?;
     let block = |language: &str| {
         let (_, rest) = readme.split_once(&format!("```{language}\n"))?;
@@ -298,15 +299,15 @@ fn quick_start(prefix: &Path, place: &Path) -> anyhow::Result<Verdict> {
     let program = block("c").with_context(missing("c"))?;
     let commands = block("sh").with_context(missing("sh"))?;
     let expected = block("text").with_context(missing("text"))?;
-    std::fs::create_dir_all(place)?;
-    std::fs::write(place.join("first.c"), program)?;
+    std::fs::create_dir_all(directory)?;
+    std::fs::write(directory.join("first.c"), program)?;
     let commands: Vec<&str> = commands
         .lines()
         .filter(|line| !line.starts_with("cargo xtask capi install"))
         .collect();
     let mut shell = Command::new("sh");
     shell.args(["-e", "-c", &commands.join("\n")]);
-    shell.current_dir(place).env("PREFIX", prefix);
+    shell.current_dir(directory).env("PREFIX", prefix);
     Ok(match finish(&mut shell) {
         Ok(output) if output == expected.as_bytes() => Verdict::Passed,
         Ok(output) => Verdict::Failed(format!("it printed {}", String::from_utf8_lossy(&output))),

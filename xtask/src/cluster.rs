@@ -39,7 +39,7 @@ pub(crate) struct Cluster {
     /// The addresses of all nodes, for clients.
     pub(crate) address: String,
     weir: PathBuf,
-    place: PathBuf,
+    directory: PathBuf,
     /// Process id of each running node by its number.
     nodes: BTreeMap<u64, u64>,
     notes: BufReader<ChildStderr>,
@@ -63,9 +63,9 @@ fn signal(name: &str, process: u64) -> Result<Vec<u8>, String> {
 
 impl Cluster {
     /// Starts a cluster in a new directory.
-    pub(crate) fn start(weir: &Path, place: &Path) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(place).with_context(|| place.display().to_string())?;
-        let mut command = command(weir, place);
+    pub(crate) fn start(weir: &Path, directory: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let mut command = command(weir, directory);
         command.args(["cluster", "local", "--nodes", "3", "--port", "0"]);
         command.args(["--data", "nodes"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -76,7 +76,7 @@ impl Cluster {
         let mut cluster = Self {
             address: String::new(),
             weir: weir.to_owned(),
-            place: place.to_owned(),
+            directory: directory.to_owned(),
             nodes: BTreeMap::new(),
             notes: BufReader::new(notes),
             process,
@@ -129,7 +129,7 @@ impl Cluster {
     fn leader(&self) -> anyhow::Result<u64> {
         let until = Instant::now() + Duration::from_mins(1);
         loop {
-            let mut status = command(&self.weir, &self.place);
+            let mut status = command(&self.weir, &self.directory);
             status.args(["cluster", "status", "-o", "jsonl"]);
             status.args(["--columns", "node,role", "--at", &self.address]);
             // It fails if a node does not answer, but lists all of them.
@@ -179,10 +179,12 @@ impl Cluster {
 }
 
 /// The command `weir` without the settings of the user.
-fn command(weir: &Path, place: &Path) -> Command {
+fn command(weir: &Path, directory: &Path) -> Command {
     let mut command = Command::new(weir);
-    command.current_dir(place);
-    command.env("HOME", place).env("XDG_CONFIG_HOME", place);
+    command.current_dir(directory);
+    command
+        .env("HOME", directory)
+        .env("XDG_CONFIG_HOME", directory);
     command.env("WEIR_SERVE_VOLATILE", "true");
     command.stdin(Stdio::null());
     command
@@ -190,10 +192,10 @@ fn command(weir: &Path, place: &Path) -> Command {
 
 /// Starts a cluster in a directory for the parent process, prints its address, and executes
 /// requests until the input ends.
-pub(crate) fn run(place: &str) -> anyhow::Result<()> {
+pub(crate) fn run(directory: &str) -> anyhow::Result<()> {
     // The suite has already built the command.
     let weir = std::env::current_exe()?.with_file_name("weir");
-    let mut cluster = Cluster::start(&weir, Path::new(place))?;
+    let mut cluster = Cluster::start(&weir, Path::new(directory))?;
     let mut output = std::io::stdout().lock();
     writeln!(output, "{}", cluster.address)?;
     output.flush()?;

@@ -43,14 +43,14 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    let place = target.join("durable-streams");
-    if place.exists() {
-        fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+    let directory = target.join("durable-streams");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
     }
-    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-    let server = Server::start(&wasm::weir()?, &place, &["--cors-origins", ORIGIN])?;
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    let server = Server::start(&wasm::weir()?, &directory, &["--cors-origins", ORIGIN])?;
     let tool = target.join("tools/durable-streams");
-    let (report, log) = (place.join("report.json"), place.join("report.txt"));
+    let (report, log) = (directory.join("report.json"), directory.join("report.txt"));
     let out = fs::File::create(&log).with_context(|| log.display().to_string())?;
     let mut suite = Command::new(&node);
     suite
@@ -114,9 +114,9 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
     let package = tree::root().join(FOLDER);
     let (node, npm) = programs(target)?;
     let folder = target.join("tools/durable-streams");
-    tool_folder(&folder, &package.join("package-lock.json"), |place| {
+    tool_folder(&folder, &package.join("package-lock.json"), |directory| {
         println!("durable streams: fetching the suite (45 MiB unpacked)");
-        install(&package, place, &npm)
+        install(&package, directory, &npm)
     })?;
     let copied = fs::copy(package.join(TEST), folder.join(TEST));
     copied.map_err(|error| format!("{TEST}: {error}"))?;
@@ -124,9 +124,9 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
 }
 
 /// Copies the package list from `list`, and fetches the packages.
-pub(crate) fn install(list: &Path, place: &Path, npm: &Make) -> Result<(), String> {
+pub(crate) fn install(list: &Path, directory: &Path, npm: &Make) -> Result<(), String> {
     for name in ["package.json", "package-lock.json", ".npmrc"] {
-        let copied = fs::copy(list.join(name), place.join(name));
+        let copied = fs::copy(list.join(name), directory.join(name));
         copied.map_err(|error| format!("{name}: {error}"))?;
     }
     let mut npm = npm();
@@ -136,7 +136,7 @@ pub(crate) fn install(list: &Path, place: &Path, npm: &Make) -> Result<(), Strin
         "--fetch-retries=1",
         "--fetch-timeout=30000",
     ]);
-    fetch_result(finish(npm.current_dir(place)), "npm error")
+    fetch_result(finish(npm.current_dir(directory)), "npm error")
 }
 
 /// Creates a new command for each use.
@@ -150,13 +150,13 @@ pub(crate) fn programs(target: &Path) -> Result<(PathBuf, Make), String> {
     }
     let list = tree::root().join(FOLDER).join("requirements.txt");
     let folder = target.join("tools/node");
-    tool_folder(&folder, &list, |place| {
+    tool_folder(&folder, &list, |directory| {
         println!("durable streams: fetching node (61 MB)");
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
         pip.args(["--require-hashes", "--only-binary", ":all:"]);
         pip.args(["--retries", "1", "--timeout", "30", "--target"]);
-        pip.arg(place).arg("--requirement").arg(&list);
+        pip.arg(directory).arg("--requirement").arg(&list);
         fetch_result(finish(&mut pip), "ERROR:")
     })
     .map_err(|why| format!("there is no node, and {why}"))?;

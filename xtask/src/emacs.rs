@@ -99,9 +99,9 @@ fn checks(mut emacs: Command, folder: &Path) -> anyhow::Result<Verdict> {
 
 /// The Lisp files in a folder of the package, as sorted paths relative to the package.
 fn lisp(folder: &Path, below: &str) -> anyhow::Result<Vec<String>> {
-    let place: PathBuf = folder.join(below);
+    let directory: PathBuf = folder.join(below);
     let mut files = Vec::new();
-    for entry in fs::read_dir(&place).with_context(|| place.display().to_string())? {
+    for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if tree::is(&name, "el") {
             files.push(Path::new(below).join(name).to_string_lossy().into_owned());

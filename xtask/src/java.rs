@@ -61,10 +61,10 @@ pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::R
     println!("-- the Java package, with {}", home.display());
     let built = tree::root().join(FOLDER).join("target");
     drop(fs::remove_dir_all(&built));
-    let place = tree::root().join("target/java-readme");
-    let install = readme::installation("java", &place, REPLACEMENTS)?;
+    let directory = tree::root().join("target/java-readme");
+    let install = readme::installation("java", &directory, REPLACEMENTS)?;
     let mut maven = Command::new("sh");
-    maven.args(["-euc", &install]).current_dir(&place);
+    maven.args(["-euc", &install]).current_dir(&directory);
     maven
         .env("PREFIX", prefix)
         .env("REPOSITORY", tree::root().join("target/tools/maven"))
@@ -106,7 +106,7 @@ pub(crate) fn run(prefix: &Path, report_verdict: ReportVerdict<'_>) -> anyhow::R
         let library = prefix.join("lib/libweir.so.0");
         report_verdict(
             "README: install, quick start",
-            quick_start(&home, &library, &place)?,
+            quick_start(&home, &library, &directory)?,
         );
     }
     Ok(())
@@ -119,8 +119,8 @@ fn tools() -> Result<PathBuf, String> {
         .map(PathBuf::from)
         .into_iter()
         .collect();
-    for place in PLACES {
-        let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    for directory in PLACES {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         homes.extend(entries.map(|entry| entry.path()));
     }
     let kits = homes
@@ -203,10 +203,13 @@ fn cases(report: &str, report_verdict: ReportVerdict<'_>) -> anyhow::Result<bool
     Ok(any)
 }
 
-/// Runs the first program of the README in `place`, with the jar that was built there.
-fn quick_start(home: &Path, library: &Path, place: &Path) -> anyhow::Result<Verdict> {
+/// Runs the first program of the README in `directory`, with the jar that was built there.
+fn quick_start(home: &Path, library: &Path, directory: &Path) -> anyhow::Result<Verdict> {
     let jar = "weir-0.1.0.jar";
-    fs::copy(place.join(FOLDER).join("target").join(jar), place.join(jar))?;
+    fs::copy(
+        directory.join(FOLDER).join("target").join(jar),
+        directory.join(jar),
+    )?;
     let readme = tree::text("bindings/java/README.md")?;
     let (_, start) = readme
         .split_once("## Quick start")
@@ -216,14 +219,14 @@ fn quick_start(home: &Path, library: &Path, place: &Path) -> anyhow::Result<Verd
         Some(after.split_once("```")?.0)
     };
     fs::write(
-        place.join("Quick.java"),
+        directory.join("Quick.java"),
         block("java").context("no program")?,
     )?;
     let console = block("console").context("no command")?;
     let (command, want) = console.split_once('\n').context("no output")?;
     let command = command.trim_start_matches("$ ");
     let mut shell = Command::new("sh");
-    shell.args(["-euc", command]).current_dir(place);
+    shell.args(["-euc", command]).current_dir(directory);
     let path = std::env::var("PATH").unwrap_or_default();
     shell.env("PATH", format!("{}:{path}", home.join("bin").display()));
     shell.env("JAVA_HOME", home).env("WEIR_LIBRARY", library);

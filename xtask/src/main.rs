@@ -115,8 +115,8 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
             capi::command(some)?;
             return Ok(true);
         }
-        ("cluster", [place]) => {
-            cluster::run(place)?;
+        ("cluster", [directory]) => {
+            cluster::run(directory)?;
             return Ok(true);
         }
         ("wasm", []) => return wasm::wasm(false),

@@ -40,15 +40,15 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    let place = target.join("node");
-    if place.exists() {
-        fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+    let directory = target.join("node");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
     }
     println!("-- the Node package");
-    let clean = installed(&node, &npm, &place)?;
+    let clean = installed(&node, &npm, &directory)?;
     let weir = wasm::weir()?;
     println!("-- the tests of the Node package");
-    let report = place.join("report.jsonl");
+    let report = directory.join("report.jsonl");
     let source = tree::root().join(FOLDER);
     let mut tests = Command::new(&node);
     tests.arg("--test").current_dir(&clean);
@@ -78,14 +78,14 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     );
     report_verdict(
         "README: install, quick start",
-        quick_start(&node, &npm, &place)?,
+        quick_start(&node, &npm, &directory)?,
     );
     Ok(())
 }
 
 /// Runs the commands on the page of the package, with an unoptimised module and without the
 /// network.
-fn quick_start(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<Verdict> {
+fn quick_start(node: &Path, npm: &Make, directory: &Path) -> anyhow::Result<Verdict> {
     let replacements = [(
         "node bindings/node/build.mjs",
         "node bindings/node/build.mjs --dev",
@@ -106,7 +106,7 @@ fn quick_start(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<Verdict>
     let path = std::env::var("PATH").unwrap_or_default();
     readme::run(
         "node",
-        &place.join("readme"),
+        &directory.join("readme"),
         &replacements,
         ("js", "first.js", "node first.js"),
         || {
@@ -133,9 +133,9 @@ fn tool(target: &Path) -> Result<(PathBuf, Make, PathBuf), String> {
     }
     let list = tree::root().join(TOOLS);
     let folder = target.join("tools/node-package");
-    tool_folder(&folder, &list.join("package-lock.json"), |place| {
+    tool_folder(&folder, &list.join("package-lock.json"), |directory| {
         println!("node: fetching typescript (25 MiB unpacked)");
-        install(&list, place, &npm)
+        install(&list, directory, &npm)
     })?;
     Ok((node, npm, folder))
 }
@@ -166,13 +166,13 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// Installs the package and its tests into an empty directory. Returns the directory.
-fn installed(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<PathBuf> {
-    let package = place.join("package");
+fn installed(node: &Path, npm: &Make, directory: &Path) -> anyhow::Result<PathBuf> {
+    let package = directory.join("package");
     let source = tree::root().join(FOLDER);
     copy(&source, &package)?;
     copy(&source.join("lib"), &package.join("lib"))?;
     build_workspace()?;
-    let here = std::env::current_exe().context("the place of this command")?;
+    let here = std::env::current_exe().context("the path of this command")?;
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let library = here.with_file_name(format!("{prefix}weir_node{suffix}"));
     let platform = finish(Command::new(node).args(["-p", "`${process.platform}-${process.arch}`"]));
@@ -185,11 +185,11 @@ fn installed(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<PathBuf> {
 
     let mut pack = npm();
     pack.args(["pack", "--silent", "./package"])
-        .current_dir(place);
+        .current_dir(directory);
     finish(&mut pack).map_err(anyhow::Error::msg)?;
-    let packed = names(place, ".tgz")?;
+    let packed = names(directory, ".tgz")?;
     let packed = packed.first().context("npm packed nothing")?;
-    let clean = place.join("clean");
+    let clean = directory.join("clean");
     copy(&source.join("test"), &clean.join("test"))?;
     fs::write(clean.join("package.json"), "{ \"private\": true }\n")?;
     let mut install = npm();

@@ -32,21 +32,21 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
         Ok(tool) => tool,
         Err(why) => return Ok(Verdict::Skipped(why)),
     };
-    let place = target.join("openapi-client");
-    if place.exists() {
-        fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+    let directory = target.join("openapi-client");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
     }
-    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     for name in FILES {
-        fs::copy(tree::root().join(FOLDER).join(name), place.join(name)).context(name)?;
+        fs::copy(tree::root().join(FOLDER).join(name), directory.join(name)).context(name)?;
     }
     let modules = packages.join("node_modules");
-    std::os::unix::fs::symlink(&modules, place.join("node_modules"))?;
+    std::os::unix::fs::symlink(&modules, directory.join("node_modules"))?;
     let run = |what: &str, arguments: &[&std::ffi::OsStr]| -> anyhow::Result<Option<String>> {
-        let report = place.join("report.txt");
+        let report = directory.join("report.txt");
         let out = fs::File::create(&report)?;
         let mut command = Command::new(&node);
-        command.args(arguments).current_dir(&place);
+        command.args(arguments).current_dir(&directory);
         command.stdin(Stdio::null());
         command.stdout(out.try_clone()?).stderr(out);
         let mut command = Running(command.spawn().context("cannot start node")?);
@@ -74,7 +74,7 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
     if let Some(why) = run("the compiler", &[compiler.as_os_str()])? {
         return Ok(Verdict::Failed(why));
     }
-    let server = Server::start(&wasm::weir()?, &place, &[])?;
+    let server = Server::start(&wasm::weir()?, &directory, &[])?;
     println!("-- a generated client on {}", server.url);
     let failed = run(
         "the client",
@@ -88,9 +88,9 @@ fn tool(target: &Path) -> Result<(PathBuf, PathBuf), String> {
     let package = tree::root().join(FOLDER);
     let (node, npm) = programs(target)?;
     let folder = target.join("tools/openapi-client");
-    tool_folder(&folder, &package.join("package-lock.json"), |place| {
+    tool_folder(&folder, &package.join("package-lock.json"), |directory| {
         println!("generated client: fetching the generator (45 MiB unpacked)");
-        install(&package, place, &npm)
+        install(&package, directory, &npm)
     })?;
     Ok((node, folder))
 }

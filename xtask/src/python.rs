@@ -40,17 +40,17 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    let place = target.join("python");
-    if place.exists() {
-        fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+    let directory = target.join("python");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
     }
-    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     println!("-- the wheel of the Python package");
-    let wheel = wheel(&tools, &place)?;
-    let python = installed(&wheel, &place)?;
+    let wheel = wheel(&tools, &directory)?;
+    let python = installed(&wheel, &directory)?;
     let weir = wasm::weir()?;
     println!("-- the tests of the Python package");
-    let report = place.join("report.jsonl");
+    let report = directory.join("report.jsonl");
     let mut tests = Command::new(&python);
     tests
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
@@ -71,14 +71,17 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
         succeeded == Some(true) || failed > 0,
         "pytest failed outside of its tests"
     );
-    report_verdict("README: install, quick start", quick_start(&tools, &place)?);
+    report_verdict(
+        "README: install, quick start",
+        quick_start(&tools, &directory)?,
+    );
     Ok(())
 }
 
 /// Runs the commands on the page of the package, with an unoptimised module and without the
 /// network.
-fn quick_start(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
-    let fresh = place.join("fresh");
+fn quick_start(tools: &Path, directory: &Path) -> anyhow::Result<Verdict> {
+    let fresh = directory.join("fresh");
     let mut venv = Command::new("python3");
     finish(venv.args(["-m", "venv"]).arg(&fresh)).map_err(anyhow::Error::msg)?;
     // Only the build uses the tools; the program must not see them.
@@ -106,7 +109,7 @@ fn quick_start(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
     let path = std::env::var("PATH").unwrap_or_default();
     readme::run(
         "python",
-        &place.join("readme"),
+        &directory.join("readme"),
         &replacements,
         ("python", "first.py", "python first.py"),
         || {
@@ -156,33 +159,33 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
     }
     let list = tree::root().join(FOLDER).join("requirements.txt");
     let folder = target.join("tools/python");
-    tool_folder(&folder, &list, |place| {
+    tool_folder(&folder, &list, |directory| {
         println!("python: fetching maturin, pytest and mypy (70 MiB unpacked)");
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
         pip.args(["--require-hashes", "--only-binary", ":all:"]);
         pip.args(["--retries", "1", "--timeout", "30", "--target"]);
-        pip.arg(place).arg("--requirement").arg(&list);
+        pip.arg(directory).arg("--requirement").arg(&list);
         fetch_result(finish(&mut pip), "ERROR:")
     })?;
     Ok(folder)
 }
 
 /// Builds the wheel.
-fn wheel(tools: &Path, place: &Path) -> anyhow::Result<PathBuf> {
+fn wheel(tools: &Path, directory: &Path) -> anyhow::Result<PathBuf> {
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin
         .args(["build", "--quiet", "--locked", "--profile", "dev"])
         .args(FEATURES)
         .arg("--out")
-        .arg(place)
+        .arg(directory)
         .arg("--manifest-path")
         .arg(tree::root().join(FOLDER).join("Cargo.toml"))
         .args(["--interpreter", "python3"])
         .current_dir(tree::root())
         .env("PYTHONPATH", tools);
     finish(&mut maturin).map_err(anyhow::Error::msg)?;
-    let found = fs::read_dir(place)?.find_map(|entry| {
+    let found = fs::read_dir(directory)?.find_map(|entry| {
         let path = entry.ok()?.path();
         (path.extension()? == "whl").then_some(path)
     });
@@ -190,8 +193,8 @@ fn wheel(tools: &Path, place: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Creates an empty environment with the wheel. Returns its interpreter.
-fn installed(wheel: &Path, place: &Path) -> anyhow::Result<PathBuf> {
-    let environment = place.join("environment");
+fn installed(wheel: &Path, directory: &Path) -> anyhow::Result<PathBuf> {
+    let environment = directory.join("environment");
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv", "--without-pip"]).arg(&environment);
     finish(&mut venv).map_err(anyhow::Error::msg)?;

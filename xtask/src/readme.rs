@@ -34,37 +34,40 @@ fn commands(printed: &str, replacements: &[(&str, &str)]) -> anyhow::Result<Stri
     Ok(lines.join("\n"))
 }
 
-/// The commands under `Install` on the page of `package`, for execution in `place`. `place` is
-/// created again, empty except for a link to the folder of packages.
+/// The commands under `Install` on the page of `package`, for execution in `directory`. That
+/// directory is created again, empty except for a link to the folder of packages.
 pub(crate) fn installation(
     package: &str,
-    place: &Path,
+    directory: &Path,
     replacements: &[(&str, &str)],
 ) -> anyhow::Result<String> {
-    if place.exists() {
-        fs::remove_dir_all(place)?;
+    if directory.exists() {
+        fs::remove_dir_all(directory)?;
     }
-    fs::create_dir_all(place)?;
-    std::os::unix::fs::symlink(tree::root().join("bindings"), place.join("bindings"))?;
+    fs::create_dir_all(directory)?;
+    std::os::unix::fs::symlink(tree::root().join("bindings"), directory.join("bindings"))?;
     let page = tree::text(&format!("bindings/{package}/README.md"))?;
     commands(block(&page, "## Install", "sh")?, replacements)
 }
 
-/// Executes the page of `package` below `place`: the commands under `Install`, and then `command`
-/// with the first program of `language` in the file `file`.
+/// Executes the page of `package` below `directory`: the commands under `Install`, and then
+/// `command` with the first program of `language` in the file `file`.
 pub(crate) fn run(
     package: &str,
-    place: &Path,
+    directory: &Path,
     replacements: &[(&str, &str)],
     (language, file, command): (&str, &str, &str),
     shell: impl Fn() -> Command,
 ) -> anyhow::Result<Verdict> {
-    let install = installation(package, place, replacements)?;
+    let install = installation(package, directory, replacements)?;
     let page = tree::text(&format!("bindings/{package}/README.md"))?;
-    fs::write(place.join(file), block(&page, "## Quick start", language)?)?;
+    fs::write(
+        directory.join(file),
+        block(&page, "## Quick start", language)?,
+    )?;
     for script in [install.as_str(), command] {
         let mut shell = shell();
-        shell.args(["-euc", script]).current_dir(place);
+        shell.args(["-euc", script]).current_dir(directory);
         if let Err(why) = finish(&mut shell) {
             return Ok(Verdict::Failed(why));
         }

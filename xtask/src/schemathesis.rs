@@ -35,15 +35,15 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
         Ok(packages) => packages,
         Err(why) => return Ok(Verdict::Skipped(why)),
     };
-    let place = target.join("schemathesis");
-    if place.exists() {
-        fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+    let directory = target.join("schemathesis");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
     }
-    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-    let server = Server::start(&wasm::weir()?, &place, &[])?;
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    let server = Server::start(&wasm::weir()?, &directory, &[])?;
     let folder = tree::root().join(FOLDER);
     let paths = std::env::join_paths([&packages, &folder])?;
-    let report = place.join("report.txt");
+    let report = directory.join("report.txt");
     let out = fs::File::create(&report).with_context(|| report.display().to_string())?;
     let mut python = Command::new("python3");
     python
@@ -55,7 +55,7 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
         .arg(folder.join("schemathesis.toml"))
         .args(["run", "--checks", "all", "--seed", SEED])
         .arg(format!("{}/openapi.json", server.url))
-        .current_dir(&place)
+        .current_dir(&directory)
         .env("PYTHONPATH", paths)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("SCHEMATHESIS_HOOKS", "hooks")
@@ -93,14 +93,14 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
 fn tool(target: &Path) -> Result<PathBuf, String> {
     let list = tree::root().join(FOLDER).join("requirements.txt");
     let folder = target.join("tools/schemathesis");
-    tool_folder(&folder, &list, |place| {
+    tool_folder(&folder, &list, |directory| {
         println!("schemathesis: fetching it (24 MiB unpacked)");
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
         pip.args(["--require-hashes", "--only-binary", ":all:"]);
         pip.args(["--retries", "1", "--timeout", "30"]);
         pip.arg("--target")
-            .arg(place)
+            .arg(directory)
             .arg("--requirement")
             .arg(&list);
         fetch_result(finish(&mut pip), "ERROR:")

@@ -47,14 +47,16 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts the server with `flags` and the common flags.
-    pub(crate) fn start(weir: &Path, place: &Path, flags: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) fn start(weir: &Path, directory: &Path, flags: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(weir);
         command.args(["serve", "--http", "127.0.0.1:0", "--native", "off"]);
         command.args(flags);
         command.args(["--durability", "memory", "--at"]);
-        command.arg(place.join("store"));
+        command.arg(directory.join("store"));
         // The server must not read the settings of the caller's user.
-        command.env("HOME", place).env("XDG_CONFIG_HOME", place);
+        command
+            .env("HOME", directory)
+            .env("XDG_CONFIG_HOME", directory);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.stderr(Stdio::piped()).spawn();
         let mut process = Running(process.context("cannot start `weir serve`")?);
@@ -86,12 +88,14 @@ pub(crate) struct Native {
 
 impl Native {
     /// Starts the server.
-    pub(crate) fn start(weir: &Path, place: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start(weir: &Path, directory: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(weir);
         command.args(["serve", "--http", "off", "--native", "127.0.0.1:0"]);
         command.args(["--durability", "memory", "--at"]);
-        command.arg(place.join("store"));
-        command.env("HOME", place).env("XDG_CONFIG_HOME", place);
+        command.arg(directory.join("store"));
+        command
+            .env("HOME", directory)
+            .env("XDG_CONFIG_HOME", directory);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.stderr(Stdio::piped()).spawn();
         let mut process = Running(process.context("cannot start `weir serve`")?);

@@ -113,7 +113,7 @@ fn compare(built: &Path, stored: &Path, write: bool) -> anyhow::Result<Verdict> 
 
 /// Writes the list of hashes, computed by coreutils.
 fn write_hashes() -> anyhow::Result<()> {
-    let place = tree::root().join(PREBUILT);
+    let directory = tree::root().join(PREBUILT);
     let mut names: Vec<String> = tree::files()?
         .into_iter()
         .filter_map(|name| Some(name.strip_prefix(PREBUILT)?.strip_prefix('/')?.to_owned()))
@@ -121,15 +121,15 @@ fn write_hashes() -> anyhow::Result<()> {
         .collect();
     names.sort();
     let mut command = Command::new("sha256sum");
-    let output = finish(command.arg("--").args(names).current_dir(&place));
+    let output = finish(command.arg("--").args(names).current_dir(&directory));
     let output = output.map_err(anyhow::Error::msg)?;
-    std::fs::write(place.join("SHA256SUMS"), output).context("SHA256SUMS")
+    std::fs::write(directory.join("SHA256SUMS"), output).context("SHA256SUMS")
 }
 
 /// Builds the command `weir` beside this program. Returns its path.
 pub(crate) fn weir() -> anyhow::Result<PathBuf> {
     build_workspace()?;
-    let here = std::env::current_exe().context("the place of this command")?;
+    let here = std::env::current_exe().context("the path of this command")?;
     Ok(here.with_file_name("weir"))
 }
 
@@ -166,9 +166,9 @@ mod tests {
 
     #[test]
     fn a_module_is_compared_byte_by_byte_and_stored_on_request() {
-        let place = std::env::temp_dir().join(format!("weir-xtask-{}", std::process::id()));
-        std::fs::create_dir_all(&place).unwrap();
-        let (built, stored) = (place.join("built"), place.join("stored"));
+        let directory = std::env::temp_dir().join(format!("weir-xtask-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (built, stored) = (directory.join("built"), directory.join("stored"));
         std::fs::write(&built, b"one").unwrap();
         let failed = |verdict| matches!(verdict, Verdict::Failed(_));
         assert!(
@@ -183,7 +183,7 @@ mod tests {
             "other bytes"
         );
         assert_eq!(std::fs::read(&stored).unwrap(), b"one", "only when asked");
-        std::fs::remove_dir_all(&place).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

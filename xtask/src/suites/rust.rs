@@ -61,10 +61,10 @@ pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
         return Ok(Queue(Mutex::default()));
     };
     binaries.sort_by_key(|binary| {
-        let place = SLOWEST
+        let rank = SLOWEST
             .iter()
             .position(|name| binary.target.ends_with(name));
-        place.unwrap_or(SLOWEST.len())
+        rank.unwrap_or(SLOWEST.len())
     });
     let mut jobs: VecDeque<Job> = binaries.into_iter().map(Job::Binary).collect();
     // This job builds first, so it starts early, while other jobs can run beside it.

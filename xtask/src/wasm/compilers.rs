@@ -56,13 +56,13 @@ impl Compilers {
     /// Fetches the package `ziglang` if it is missing.
     pub(super) fn get_zig(&self) -> Result<(), String> {
         let list = tree::root().join("programs/zig/requirements.txt");
-        tool_folder(&self.ziglang(), &list, |place| {
+        tool_folder(&self.ziglang(), &list, |directory| {
             println!("wasm: fetching ziglang (97 MiB, 413 MiB unpacked)");
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
             pip.args(["--require-hashes", "--retries", "1", "--timeout", "30"]);
             pip.arg("--target")
-                .arg(place)
+                .arg(directory)
                 .arg("--requirement")
                 .arg(&list);
             fetch_result(finish(&mut pip), "ERROR:")
@@ -86,10 +86,10 @@ impl Compilers {
         let package = tree::root().join("programs/assemblyscript");
         let list = package.join("package-lock.json");
         finish(Command::new("node").arg("--version"))?;
-        tool_folder(&self.tools().join("assemblyscript"), &list, |place| {
+        tool_folder(&self.tools().join("assemblyscript"), &list, |directory| {
             println!("wasm: fetching assemblyscript (102 MiB unpacked)");
             for name in ["package.json", "package-lock.json", ".npmrc"] {
-                let copied = fs::copy(package.join(name), place.join(name));
+                let copied = fs::copy(package.join(name), directory.join(name));
                 copied.map_err(|error| format!("{name}: {error}"))?;
             }
             let mut npm = Command::new("npm");
@@ -99,7 +99,7 @@ impl Compilers {
                 "--fetch-retries=1",
                 "--fetch-timeout=30000",
             ]);
-            fetch_result(finish(npm.current_dir(place)), "npm error")
+            fetch_result(finish(npm.current_dir(directory)), "npm error")
         })
     }
 }
@@ -108,9 +108,9 @@ impl Compilers {
 pub(super) fn get_rust() -> Result<(), String> {
     let mut query = Command::new("rustc");
     query.args(["--print", "target-libdir", "--target", TARGET]);
-    let place = finish(query.current_dir(tree::root()))?;
-    let place = String::from_utf8_lossy(&place);
-    if Path::new(place.trim()).is_dir() {
+    let directory = finish(query.current_dir(tree::root()))?;
+    let directory = String::from_utf8_lossy(&directory);
+    if Path::new(directory.trim()).is_dir() {
         return Ok(());
     }
     println!("wasm: adding the target {TARGET} to the toolchain");
@@ -163,9 +163,9 @@ mod tests {
 
     #[test]
     fn a_tool_is_created_once_for_a_list_and_never_in_part() {
-        let place = std::env::temp_dir().join(format!("weir-tools-{}", std::process::id()));
-        let (folder, list) = (place.join("tool"), place.join("list"));
-        fs::create_dir_all(&place).unwrap();
+        let directory = std::env::temp_dir().join(format!("weir-tools-{}", std::process::id()));
+        let (folder, list) = (directory.join("tool"), directory.join("list"));
+        fs::create_dir_all(&directory).unwrap();
         fs::write(&list, "1").unwrap();
         let mut count = 0;
         let mut make = |succeeds: bool| {
@@ -183,6 +183,6 @@ mod tests {
         fs::write(&list, "2").unwrap();
         assert_eq!(make(true), Ok(()));
         assert_eq!(count, 3, "failed, made, made for the new list");
-        fs::remove_dir_all(&place).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

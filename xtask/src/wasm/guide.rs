@@ -22,21 +22,22 @@ struct Step {
     printed: String,
 }
 
-/// Runs the page in the empty folder `place`, with `weir` as the command of that name.
-pub(super) fn run(weir: &Path, place: &Path) -> Result<(), String> {
+/// Runs the page in the empty `directory`, with `weir` as the command of that name.
+pub(super) fn run(weir: &Path, directory: &Path) -> Result<(), String> {
     let page = crate::tree::text(GUIDE).map_err(|error| format!("{error:#}"))?;
     let steps = steps(&page);
     if steps.is_empty() {
         return Err(format!("{GUIDE} has no commands"));
     }
-    std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
+    std::fs::create_dir_all(directory)
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
     let mut script = "exec 2>&1\n".to_owned();
     for step in &steps {
         script.extend(["echo '", MARK, "'\n", &step.command, "\n"]);
     }
     script.push_str("true\n");
     let mut shell = Command::new("sh");
-    shell.args(["-c", &script]).current_dir(place);
+    shell.args(["-c", &script]).current_dir(directory);
     shell.env("PATH", path_with(weir)).env("LC_ALL", "C");
     for name in CHANGE_MODULES.iter().chain(&["WEIR_AT", "WEIR_OUTPUT"]) {
         shell.env_remove(name);

@@ -16,15 +16,15 @@ use std::process::Command;
 /// A folder for projects, removed when this is dropped.
 pub(super) struct Projects<'a> {
     weir: &'a Path,
-    place: PathBuf,
+    directory: PathBuf,
 }
 
 impl<'a> Projects<'a> {
     /// Creates an empty folder. `weir` is the command that creates the projects.
     pub(super) fn new(weir: &'a Path) -> anyhow::Result<Self> {
-        let place = std::env::temp_dir().join(format!("weir-projects-{}", std::process::id()));
-        std::fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-        Ok(Self { weir, place })
+        let directory = std::env::temp_dir().join(format!("weir-projects-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        Ok(Self { weir, directory })
     }
 
     /// Creates, builds, checks and runs the project of a language.
@@ -41,7 +41,7 @@ impl<'a> Projects<'a> {
 
     /// Runs the guide to programs.
     pub(super) fn guide(&self) -> Verdict {
-        match guide::run(self.weir, &self.place.join("guide")) {
+        match guide::run(self.weir, &self.directory.join("guide")) {
             Ok(()) => Verdict::Passed,
             Err(why) => Verdict::Failed(why),
         }
@@ -49,17 +49,17 @@ impl<'a> Projects<'a> {
 
     fn run(&self, language: &Language, compilers: &Compilers) -> Result<(), String> {
         let option = language.option;
-        let place = self.place.join(option);
+        let directory = self.directory.join(option);
         let mut new = Command::new(self.weir);
         new.args(["program", "new", "seats", "--lang", option, "--dir"]);
-        finish(new.arg(&place))?;
-        let module = build(option, compilers, &place)?;
+        finish(new.arg(&directory))?;
+        let module = build(option, compilers, &directory)?;
         for rest in [
             &["check".as_ref(), module.as_os_str()][..],
             &["test".as_ref(), module.as_os_str(), "first.txt".as_ref()],
         ] {
             let mut weir = Command::new(self.weir);
-            finish(weir.arg("program").args(rest).current_dir(&place))?;
+            finish(weir.arg("program").args(rest).current_dir(&directory))?;
         }
         Ok(())
     }
@@ -68,12 +68,12 @@ impl<'a> Projects<'a> {
 impl Drop for Projects<'_> {
     fn drop(&mut self) {
         // A failure leaves only temporary files.
-        drop(std::fs::remove_dir_all(&self.place));
+        drop(std::fs::remove_dir_all(&self.directory));
     }
 }
 
 /// Builds a project with the command of its README. Returns the module.
-fn build(option: &str, compilers: &Compilers, place: &Path) -> Result<PathBuf, String> {
+fn build(option: &str, compilers: &Compilers, directory: &Path) -> Result<PathBuf, String> {
     let (mut command, module) = match option {
         "rust" => (
             cargo_alone(&["build", "--quiet", "--release", "--offline"]),
@@ -81,7 +81,7 @@ fn build(option: &str, compilers: &Compilers, place: &Path) -> Result<PathBuf, S
         ),
         "assemblyscript" => {
             let modules = compilers.node_modules();
-            std::os::unix::fs::symlink(modules, place.join("node_modules"))
+            std::os::unix::fs::symlink(modules, directory.join("node_modules"))
                 .map_err(|error| format!("node_modules: {error}"))?;
             let mut npm = Command::new("npm");
             npm.args(["run", "build"]);
@@ -95,6 +95,6 @@ fn build(option: &str, compilers: &Compilers, place: &Path) -> Result<PathBuf, S
             (make, "program.wasm")
         }
     };
-    finish(command.current_dir(place))?;
+    finish(command.current_dir(directory))?;
     Ok(PathBuf::from(module))
 }
