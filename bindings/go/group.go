@@ -196,8 +196,8 @@ func (g *Group) TakeOver(ctx context.Context) error { return g.step(ctx, 1, From
 // Leave gives up the ownership of an exclusive group, so that another member need not wait.
 func (g *Group) Leave(ctx context.Context) error { return g.step(ctx, 2, From{}) }
 
-// Reset moves the group to a position: all records before it count as done, all
-// records after it as not done. Members lose the records that they have claimed.
+// Reset moves the group to a position: all earlier records count as acknowledged, all
+// later ones as not acknowledged. Members lose the records that they have claimed.
 func (g *Group) Reset(ctx context.Context, to From) error { return g.step(ctx, 3, to) }
 
 // Delete deletes the group for all its members.
@@ -213,12 +213,12 @@ func (g *Group) step(ctx context.Context, verb uint32, to From) error {
 // GroupInfo is the state of a group.
 type GroupInfo struct {
 	Mode GroupMode
-	// All records up to Cursor are done. No record after Frontier was delivered.
+	// All records up to Cursor are acknowledged. No record after Frontier was delivered.
 	// Last is the offset of the newest record of the topic.
 	Cursor, Frontier, Last uint64
-	// Lag is the number of offsets that are not done. Leased counts the records that
-	// members have claimed. Waiting counts the other records up to Frontier that are
-	// not done.
+	// Lag is the number of offsets that are not acknowledged. Leased counts the records
+	// that members have claimed. Waiting counts the delivered records that are neither
+	// acknowledged nor claimed.
 	Lag, Leased, Waiting uint64
 	// Redeliveries counts the records that were delivered again. DeadLettered counts
 	// the records that became dead letters. UnwrittenDeadLetters counts the dead letters

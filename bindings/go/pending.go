@@ -7,7 +7,7 @@ import (
 )
 
 // Pending are verdicts that have not arrived yet. The store executes the intentions
-// even if nobody waits.
+// even if no call waits for them.
 type Pending struct {
 	handle  pendingHandle
 	count   int

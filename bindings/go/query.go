@@ -217,7 +217,7 @@ func (q *Query) page(ctx context.Context) (*Page, error) {
 	}
 }
 
-// missingPageError returns the error for a required page that nobody will enqueue.
+// missingPageError returns the error for a required page that was not enqueued.
 func (q *Query) missingPageError(needs []Need, format string) error {
 	defer runtime.KeepAlive(q)
 	number := needs[0].Source.number

@@ -310,7 +310,7 @@ export class Group {
   ackSoon(work: Claim[]): Promise<void>
   nack(work: Claim[], options?: { delayMs?: number; reason?: string }): Promise<bigint[]>
   extend(work: Claim[], leaseMs: number): Promise<bigint[]>
-  /** Moves the group: all records before the position count as done, all records after it as not done. */
+  /** Moves the group to a position: all earlier records count as acknowledged, all later ones as not acknowledged. */
   reset(to?: Position): Promise<Verdict>
   takeOver(): Promise<void>
   leave(): Promise<void>

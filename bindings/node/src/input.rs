@@ -211,7 +211,8 @@ impl OwnedIntention {
                 meta: &self.meta,
             }),
             _ => {
-                let text = "a step is a put or delete, and conditions are given for the whole";
+                let text =
+                    "a step is a put or delete without conditions; pass them to the transaction";
                 Err(Failure::new(ErrorCode::BadRequest, text))
             }
         }

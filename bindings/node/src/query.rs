@@ -476,7 +476,7 @@ impl Query {
         Ok(name.map(Into::into))
     }
 
-    /// Throws the error for a required page that nobody will enqueue.
+    /// Throws the error for a required page that was not enqueued.
     #[napi]
     pub fn missing_page_error(&self, source: u32, fetched: bool) -> napi::Result<()> {
         let id = SourceId(source);

@@ -1,4 +1,4 @@
-//! Members of groups, which claim records and settle them.
+//! Members of groups, which claim records, and acknowledge or reject them.
 
 use std::time::Instant;
 
@@ -43,9 +43,9 @@ impl Group {
         work(&mut self.state.lock()?.group)
     }
 
-    /// Like `with`, for calls that end claims: the stored records are dropped, because the member
-    /// must claim them again or has lost them.
-    fn clearing_claims<T>(&self, work: impl FnOnce(&mut weir::Group) -> Result<T>) -> Result<T> {
+    /// Like `with`, for calls that end claims: drops the stored records, because the member must claim
+    /// them again or has lost them.
+    fn ending_claims<T>(&self, work: impl FnOnce(&mut weir::Group) -> Result<T>) -> Result<T> {
         let mut state = self.state.lock()?;
         let state = &mut *state;
         let done = work(&mut state.group)?;
@@ -116,8 +116,8 @@ impl Group {
     fn take(&self, max: usize) -> PyResult<Vec<Work>> {
         let mut state = self.state.lock()?;
         let count = max.min(state.pending_works.len());
-        let taken = state.pending_works.drain(..count);
-        Ok(taken.map(|work| Work { work }).collect())
+        let works = state.pending_works.drain(..count);
+        Ok(works.map(|work| Work { work }).collect())
     }
 
     /// Acknowledges records; the acknowledgement is durable when this returns. Returns the offsets
@@ -156,7 +156,7 @@ impl Group {
             let settle = |group: &mut weir::Group| Ok(group.settle(&work, settlement)?);
             if self.exclusive && !work.is_empty() {
                 // The member of an exclusive group then reads again from the first of these records.
-                self.clearing_claims(settle)
+                self.ending_claims(settle)
             } else {
                 self.with(settle)
             }
@@ -174,8 +174,9 @@ impl Group {
         Ok(offsets(lost))
     }
 
-    /// Moves the group to a position, as for `Topic.pages`: all records before it count as done,
-    /// all records after it as not done. Members lose the records that they have claimed.
+    /// Moves the group to a position, as for `Topic.pages`. All earlier records count as
+    /// acknowledged, and all later ones as not acknowledged. Members lose the records that they have
+    /// claimed.
     #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, end=false))]
     fn reset(
         &self,
@@ -187,25 +188,23 @@ impl Group {
         end: bool,
     ) -> PyResult<Verdict> {
         let to = start(position, after, last, time_ms, end, ReadFrom::Start)?;
-        let verdict =
-            wait::interruptible(py, || self.clearing_claims(|group| Ok(group.reset(to)?)))?;
+        let verdict = wait::interruptible(py, || self.ending_claims(|group| Ok(group.reset(to)?)))?;
         Ok(Verdict::new(&verdict))
     }
 
     /// Makes this member the owner of an exclusive group and replaces the present owner.
     fn take_over(&self, py: Python<'_>) -> PyResult<()> {
-        wait::interruptible(py, || self.clearing_claims(|group| Ok(group.take_over()?)))
+        wait::interruptible(py, || self.ending_claims(|group| Ok(group.take_over()?)))
     }
 
     /// Gives up the ownership of an exclusive group, so that another member need not wait.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
-        wait::interruptible(py, || self.clearing_claims(|group| Ok(group.leave()?)))
+        wait::interruptible(py, || self.ending_claims(|group| Ok(group.leave()?)))
     }
 
     /// Deletes the group and its position.
     fn delete(&self, py: Python<'_>) -> PyResult<Verdict> {
-        let verdict =
-            wait::interruptible(py, || self.clearing_claims(|group| Ok(group.delete()?)))?;
+        let verdict = wait::interruptible(py, || self.ending_claims(|group| Ok(group.delete()?)))?;
         Ok(Verdict::new(&verdict))
     }
 
@@ -233,7 +232,7 @@ impl Work {
         Record::of_work(self.work.clone())
     }
 
-    /// The claim and the offset of the record, with which a member can settle it later.
+    /// The claim and the offset of the record, with which a member can acknowledge it later.
     #[getter]
     fn name(&self) -> (u64, u64) {
         let claim = Claim::from(&self.work);
@@ -260,13 +259,13 @@ pub(crate) struct GroupInfo {
     name: String,
     /// "shared", "keyed" or "exclusive".
     mode: &'static str,
-    /// All records up to this offset are done.
+    /// All records up to this offset are acknowledged.
     cursor: u64,
-    /// Number of offsets that are not done.
+    /// Number of offsets that are not acknowledged.
     lag: u64,
     /// Number of records that members have claimed.
     leased: u64,
-    /// Number of records that a claim has reached, not done and not claimed now.
+    /// Number of delivered records that are neither acknowledged nor claimed.
     waiting: u64,
     /// Number of deliveries beyond the first of a record.
     redeliveries: u64,

@@ -94,7 +94,7 @@ impl Transaction {
                 )
             };
             if !is_unconditional {
-                let text = "conditions of a transaction are given for the whole";
+                let text = "a step has no conditions; pass them to the transaction";
                 return Err(Failure::new(ErrorCode::BadRequest, text).into());
             }
             owned.push(step);

@@ -42,9 +42,9 @@ impl Pending {
         let end = wait::until(timeout)?;
         wait::wait_in_slices(py, end, |slice| {
             let mut state = self.0.lock()?;
-            let answered =
-                State::Failed(weir::ErrorCode::Closed, "it was answered before".to_owned());
-            match std::mem::replace(&mut *state, answered) {
+            let interrupted =
+                State::Failed(weir::ErrorCode::Closed, "an earlier wait failed".to_owned());
+            match std::mem::replace(&mut *state, interrupted) {
                 State::Done(outcomes) => {
                     let verdicts = Verdict::all(&outcomes);
                     *state = State::Done(outcomes);
@@ -147,7 +147,7 @@ impl Pending {
 
     fn __repr__(&self) -> &'static str {
         match self.done() {
-            Ok(true) => "<weir.Pending, answered>",
+            Ok(true) => "<weir.Pending, done>",
             _ => "<weir.Pending>",
         }
     }

@@ -444,7 +444,7 @@ impl Query {
         self.advanced.load(Relaxed)
     }
 
-    /// Raises the error for a required page that nobody will enqueue.
+    /// Raises the error for a required page that was not enqueued.
     fn _missing_page_error(&self, source: AnySource<'_>, fetched: bool) -> PyResult<()> {
         let id = source.id();
         let name = self.with(|query| Ok(query.source_name(id).map(<[u8]>::to_vec)))?;

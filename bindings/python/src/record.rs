@@ -338,7 +338,7 @@ impl RecordPage {
         let len = self.records.len();
         let at = crate::result::index_of(index, len);
         at.and_then(|at| self.record(at))
-            .ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("no record of this number"))
+            .ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("there is no record at this index"))
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -42,7 +42,7 @@ impl Page {
         let items = slf.get().0.items();
         index_of(index, items.len())
             .and_then(|at| Some(Item::new(slf, u32::try_from(at).ok()?, items.get(at)?.len)))
-            .ok_or_else(|| PyIndexError::new_err("no item of this number"))
+            .ok_or_else(|| PyIndexError::new_err("there is no item at this index"))
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -204,7 +204,7 @@ impl Item {
 
     fn span(&self) -> PyResult<&weir::query::Item> {
         let span = self.page().items().get(self.at as usize);
-        span.ok_or_else(|| PyIndexError::new_err("no item of this number"))
+        span.ok_or_else(|| PyIndexError::new_err("there is no item at this index"))
     }
 
     fn bytes(&self) -> &[u8] {

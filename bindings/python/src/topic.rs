@@ -532,7 +532,7 @@ impl From<weir::TopicInfo> for TopicInfo {
 #[pymethods]
 impl TopicInfo {
     fn __repr__(&self) -> String {
-        let suffix = if self.live { "" } else { ", dead" };
+        let suffix = if self.live { "" } else { ", destroyed" };
         format!(
             "<weir.TopicInfo {}: {} to {}{suffix}>",
             self.name, self.first, self.last

@@ -671,8 +671,9 @@ class Group:
         time_ms: int | None = None,
         end: bool = False,
     ) -> Verdict:
-        """Moves the group to a position, as for `Topic.pages`: all records before it count as done,
-        all records after it as not done. Members lose the records that they have claimed.
+        """Moves the group to a position, as for `Topic.pages`. All earlier records count as
+        acknowledged, and all later ones as not acknowledged. Members lose the records that they have
+        claimed.
         """
     def take_over(self) -> None:
         """Makes this member the owner of an exclusive group and replaces the present owner."""
@@ -692,7 +693,7 @@ class Work:
         """The record."""
     @property
     def name(self) -> tuple[int, int]:
-        """The claim and the offset of the record, with which a member can settle it later."""
+        """The claim and the offset of the record, with which a member can acknowledge it later."""
     @property
     def attempts(self) -> int:
         """How often the record was delivered, including this time; 1 in an exclusive group."""
@@ -712,16 +713,16 @@ class GroupInfo:
         """"shared", "keyed" or "exclusive"."""
     @property
     def cursor(self) -> int:
-        """All records up to this offset are done."""
+        """All records up to this offset are acknowledged."""
     @property
     def lag(self) -> int:
-        """Number of offsets that are not done."""
+        """Number of offsets that are not acknowledged."""
     @property
     def leased(self) -> int:
         """Number of records that members have claimed."""
     @property
     def waiting(self) -> int:
-        """Number of records that a claim has reached, not done and not claimed now."""
+        """Number of delivered records that are neither acknowledged nor claimed."""
     @property
     def redeliveries(self) -> int:
         """Number of deliveries beyond the first of a record."""

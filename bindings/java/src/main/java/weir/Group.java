@@ -23,12 +23,12 @@ public final class Group implements AutoCloseable {
     /**
      * The state of a group.
      *
-     * @param cursor all records up to this offset are done
+     * @param cursor all records up to this offset are acknowledged
      * @param frontier no record after this offset was delivered
      * @param last offset of the newest record of the topic
-     * @param lag number of offsets that are not done
+     * @param lag number of offsets that are not acknowledged
      * @param leased number of records that members have claimed
-     * @param waiting number of other records up to the frontier that are not done
+     * @param waiting number of delivered records that are neither acknowledged nor claimed
      * @param redeliveries number of records that were delivered again
      * @param deadLettered number of records that became dead letters
      * @param unwrittenDeadLetters number of dead letters that are not written yet
@@ -145,7 +145,7 @@ public final class Group implements AutoCloseable {
     }
 
     /**
-     * Moves the group to a position: all records before it count as done, all records after it as not done.
+     * Moves the group to a position: all earlier records count as acknowledged, all later ones as not acknowledged.
      * Members lose the records that they have claimed.
      */
     public void reset(From to) {

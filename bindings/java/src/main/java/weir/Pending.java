@@ -8,7 +8,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 
-/** Verdicts that have not arrived yet. The store executes the intentions even if nobody waits. */
+/** Verdicts that have not arrived yet. The store executes the intentions even if no call waits for them. */
 public final class Pending implements AutoCloseable {
     private final Handle handle;
     private final int count;
