@@ -9,11 +9,11 @@ pub const PORT: u16 = 4404;
 
 /// The protocol of a connection, on a port that several protocols share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Talk {
+pub enum CircuitProtocol {
     /// PSYC 1.0, the syntax of this crate.
     Psyc,
     /// The older protocol with `.` LF as its delimiter. Reply with one `_failure` packet and close.
-    OldPsyc,
+    LegacyPsyc,
     /// HTTP.
     Http,
     /// TLS.
@@ -29,16 +29,16 @@ const HTTP: [&[u8; 4]; 8] = [
 ];
 
 /// Detects the protocol of a connection from its first bytes. Reads at most four bytes.
-pub fn classify(bytes: &[u8]) -> Talk {
+pub fn classify(bytes: &[u8]) -> CircuitProtocol {
     match bytes.first() {
-        None => Talk::NeedMore,
-        Some(b'|' | b'\n' | b'0'..=b'9') => Talk::Psyc,
-        Some(&byte) if crate::class::is_operator(byte) => Talk::Psyc,
-        Some(b'.') => Talk::OldPsyc,
-        Some(0x16) => Talk::Tls,
-        Some(_) if HTTP.iter().any(|word| bytes.starts_with(*word)) => Talk::Http,
-        Some(_) if HTTP.iter().any(|word| word.starts_with(bytes)) => Talk::NeedMore,
-        Some(_) => Talk::Unknown,
+        None => CircuitProtocol::NeedMore,
+        Some(b'|' | b'\n' | b'0'..=b'9') => CircuitProtocol::Psyc,
+        Some(&byte) if crate::class::is_operator(byte) => CircuitProtocol::Psyc,
+        Some(b'.') => CircuitProtocol::LegacyPsyc,
+        Some(0x16) => CircuitProtocol::Tls,
+        Some(_) if HTTP.iter().any(|word| bytes.starts_with(*word)) => CircuitProtocol::Http,
+        Some(_) if HTTP.iter().any(|word| word.starts_with(bytes)) => CircuitProtocol::NeedMore,
+        Some(_) => CircuitProtocol::Unknown,
     }
 }
 
@@ -47,22 +47,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_bytes_tell_who_talks() {
+    fn classify_detects_each_protocol() {
         for first in [
             "|\n", ":_a\t\n", "=_a", "?", "!", "12\n", "\n", "+", "-", "@",
         ] {
-            assert_eq!(classify(first.as_bytes()), Talk::Psyc, "{first:?}");
+            assert_eq!(
+                classify(first.as_bytes()),
+                CircuitProtocol::Psyc,
+                "{first:?}"
+            );
         }
-        assert_eq!(classify(b".\n"), Talk::OldPsyc);
-        assert_eq!(classify(b"\x16\x03\x01"), Talk::Tls);
+        assert_eq!(classify(b".\n"), CircuitProtocol::LegacyPsyc);
+        assert_eq!(classify(b"\x16\x03\x01"), CircuitProtocol::Tls);
         for word in HTTP {
-            assert_eq!(classify(word), Talk::Http);
+            assert_eq!(classify(word), CircuitProtocol::Http);
             for len in 0..4 {
-                assert_eq!(classify(&word[..len]), Talk::NeedMore);
+                assert_eq!(classify(&word[..len]), CircuitProtocol::NeedMore);
             }
         }
         for other in ["G T ", "SSH-2.0", "\0", "POSE", "_m"] {
-            assert_eq!(classify(other.as_bytes()), Talk::Unknown, "{other:?}");
+            assert_eq!(
+                classify(other.as_bytes()),
+                CircuitProtocol::Unknown,
+                "{other:?}"
+            );
         }
     }
 }

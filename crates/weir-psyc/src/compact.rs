@@ -33,7 +33,7 @@ impl<'t> CompactTable<'t> {
     ]);
 
     /// Creates a table of (compact, long) pairs. If two pairs have an equal name, the first one
-    /// applies.
+    /// is used.
     pub const fn new(entries: &'t [(&'t str, &'t str)]) -> CompactTable<'t> {
         CompactTable { entries }
     }

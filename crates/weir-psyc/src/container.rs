@@ -191,9 +191,9 @@ impl<'a> Source<'a> {
     }
 
     /// The result at the end of the bytes, where more bytes are required.
-    fn ended(self, trouble: ReadError) -> ReadError {
+    fn ended(self, error: ReadError) -> ReadError {
         if self.complete {
-            trouble
+            error
         } else {
             ReadError::More
         }
@@ -239,7 +239,7 @@ impl<'a> Source<'a> {
                 Err(ReadError::Length(index)) if index >= self.bytes.len() => {
                     return Err(self.ended(ReadError::Short));
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             };
             let end = usize::try_from(number)
                 .ok()

@@ -11,7 +11,7 @@ use crate::scan::keyword_len;
 pub enum DictEvent<'a> {
     /// The type of all values that have no type of their own. Only the first event.
     Type(&'a [u8]),
-    /// A key. Equal keys are all reported; the value of the last one applies.
+    /// A key. Equal keys are all reported; the value of the last one is used.
     Key(Key<'a>),
     /// The value of the key before it.
     Value(Element<'a>),
@@ -52,7 +52,7 @@ impl<'a> Dict<'a> {
         }
     }
 
-    /// A walker that resumes where another one over the same value stopped.
+    /// A walker that resumes where another walker over the same value stopped.
     pub fn resume(bytes: &'a [u8], place: Place) -> Dict<'a> {
         Dict {
             bytes,

@@ -65,8 +65,8 @@ impl ErrorCode {
             ErrorCode::ModLen => "a value length is malformed, too large or does not fit",
             ErrorCode::ModNl => "a sized value is not followed by a line feed",
             ErrorCode::Method => "a method is not followed by a line feed",
-            ErrorCode::End => "the packet does not end where it has to",
-            ErrorCode::NoLen => "a content without a length is too large or holds the end mark",
+            ErrorCode::End => "the packet does not end at the required position",
+            ErrorCode::NoLen => "a content without a length is too large or contains the end mark",
             ErrorCode::ModNoLen => "a value without a length is too large",
             ErrorCode::Limit => "the header, the number of variables or a name is too large",
         }

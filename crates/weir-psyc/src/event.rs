@@ -6,7 +6,7 @@ use crate::operator::Operator;
 /// One whole modifier: operator, name and value, borrowed from the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable<'a> {
-    /// The operator, which says how the variable changes.
+    /// The operator, which specifies how the variable changes.
     pub operator: Operator,
     /// The name, one or more keyword bytes.
     pub name: &'a [u8],
@@ -18,9 +18,9 @@ pub struct Variable<'a> {
 
 /// The result of one call of [`Parser::step`](crate::Parser::step).
 ///
-/// Slices point into the buffer of the call; nothing is copied. After `…Start`, `…Cont` and `…End`
-/// are joined, the sequence of events does not depend on how the input is split. Act on a packet
-/// only at [`Complete`](ParseStep::Complete), because an error can occur before it.
+/// Slices point into the buffer of the call; nothing is copied. After `…Start`, `…Cont` and
+/// `…End` are joined, the sequence of events does not depend on how the input is split. Act on a
+/// packet only at [`Complete`](ParseStep::Complete), because an error can occur before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseStep<'a> {
     /// A whole routing modifier; never sized.
@@ -33,7 +33,7 @@ pub enum ParseStep<'a> {
     Entity(Variable<'a>),
     /// A sized value of which the buffer has only a part.
     EntityStart {
-        /// The operator, which says how the variable changes.
+        /// The operator, which specifies how the variable changes.
         operator: Operator,
         /// The name.
         name: &'a [u8],
@@ -89,7 +89,7 @@ pub enum ParseStep<'a> {
     /// The end mark. All events since the last end mark form a packet.
     Complete,
     /// More input is needed. Keep the bytes that are not consumed, append input, and step again.
-    /// Carries the number of bytes that the current piece lacks, if the parser knows it.
+    /// Carries the number of missing bytes of the current piece, if the parser knows it.
     NeedMore(Option<u64>),
     /// The stream is malformed. Each further step returns this error until the parser is reset.
     Error(ParseError),

@@ -41,7 +41,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// A walker that resumes where another one over the same index stopped.
+    /// A walker that resumes where another walker over the same index stopped.
     pub fn resume(bytes: &'a [u8], place: Place) -> Index<'a> {
         Index {
             bytes,

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_base_wins() {
+    fn lookup_returns_the_longest_base() {
         let mut map = KeywordMap::new();
         for (key, value) in [("_notice", 1), ("_notice_context", 2), ("_note", 3)] {
             assert_eq!(map.insert(key.as_bytes(), value), Ok(None));

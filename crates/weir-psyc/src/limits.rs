@@ -25,7 +25,7 @@ pub struct Limits {
     pub name: u32,
 }
 
-/// Most digits of a length. Not a setting: it is part of the grammar.
+/// Maximum number of digits of a length. Not a setting: it is part of the grammar.
 pub const LENGTH_DIGITS_MAX: u8 = 20;
 
 impl Limits {

@@ -100,7 +100,8 @@ impl ListStream {
         }
     }
 
-    /// A stream that resumes where another one stopped. Pass it the bytes that were not consumed.
+    /// A stream that resumes where another stream stopped. Pass it the bytes that were not
+    /// consumed.
     pub fn resume(place: Place) -> ListStream {
         let [scanned, ty, text] = place
             .scanned
@@ -271,7 +272,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// A walker that resumes where another one over the same value stopped.
+    /// A walker that resumes where another walker over the same value stopped.
     pub fn resume(bytes: &'a [u8], place: Place) -> List<'a> {
         let mut stream = ListStream::resume(Place::whole(0, place.state));
         stream.pos = place.index(bytes);

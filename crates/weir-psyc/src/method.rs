@@ -11,9 +11,9 @@ impl MethodFlags {
     pub const TEMPLATE: MethodFlags = MethodFlags(1);
     /// A reply.
     pub const REPLY: MethodFlags = MethodFlags(2);
-    /// Meant for people.
+    /// Displayed to a person.
     pub const VISIBLE: MethodFlags = MethodFlags(4);
-    /// Worth keeping in a log.
+    /// Should be written to a log.
     pub const LOGGABLE: MethodFlags = MethodFlags(8);
     /// Written by a person.
     pub const MANUAL: MethodFlags = MethodFlags(16);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_ends_fall_back_to_what_is_known() {
+    fn unknown_trailing_subwords_are_ignored() {
         let name = |word: &[u8]| Method::from_name(word).map(|method| method.name);
         assert_eq!(name(b"_notice_foo"), Some("_notice"));
         assert_eq!(

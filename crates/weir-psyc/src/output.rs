@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// Most digits of a 64-bit number.
+/// Maximum number of digits of a 64-bit number.
 const DIGITS_MAX: usize = 20;
 
 /// A sink that accepts all bytes. Callers check the size first.
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_were_counted() {
+    fn numbers_have_the_computed_number_of_digits() {
         let edges = (0..20).flat_map(|power| {
             let edge = 10u64.pow(power);
             [edge - 1, edge, edge + 1]

@@ -26,7 +26,7 @@ impl Length {
 /// A modifier to be rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modifier<'a> {
-    /// The operator, which says how the variable changes.
+    /// The operator, which specifies how the variable changes.
     pub operator: Operator,
     /// The name: one or more keyword bytes.
     pub name: &'a [u8],

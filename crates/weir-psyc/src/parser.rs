@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - The parser never copies, allocates, or reads outside of the buffer of a call.
-//! - After `…Start`, `…Cont` and `…End` are joined, the events do not depend on how the input is
-//!   split. Neither does the position of an error.
+//! - After `…Start`, `…Cont` and `…End` are joined, the events do not depend on how the input
+//!   is split. Neither does the position of an error.
 //! - The work is linear in the input, even if the input arrives byte by byte.
 //! - A packet ends at the same byte in full mode and in routing-only mode.
 //! - The parser never resynchronises after an error.

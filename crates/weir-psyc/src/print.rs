@@ -237,7 +237,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn escaping_reads_back() {
+    fn escaping_round_trips() {
         let all: Vec<u8> = (0..=u8::MAX).collect();
         let text = Escaped(&all).to_string();
         assert!(text.contains("\\x0a") && text.contains("\\x5c") && text.contains(" !\""));

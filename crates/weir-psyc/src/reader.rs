@@ -137,7 +137,7 @@ mod tests {
 
     /// For each packet that is fed, one packet is taken, while many more are pending.
     #[test]
-    fn a_backlog_is_moved_no_more_than_it_is_long() {
+    fn feeding_moves_at_most_the_bytes_fed() {
         let mut reader = PacketReader::new();
         reader.feed(&PACKET.repeat(PACKETS));
         let (mut fed, mut moved) = (PACKET.len() * PACKETS, 0);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_after_an_error() {
+    fn an_error_releases_the_buffer() {
         let mut reader = PacketReader::new();
         reader.feed(b"|\n");
         reader.feed(b"= no modifier\n");

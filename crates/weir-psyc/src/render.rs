@@ -70,12 +70,14 @@ impl RenderError {
     pub const fn sentence(self) -> &'static str {
         match self {
             RenderError::NameMissing => "a variable has no name",
-            RenderError::NameInvalid => "a variable name holds a byte that is not a keyword byte",
-            RenderError::ValueNewline => "a routing value holds a line feed",
-            RenderError::MethodInvalid => "a method holds a byte that is not a keyword byte",
+            RenderError::NameInvalid => {
+                "a variable name contains a byte that is not a keyword byte"
+            }
+            RenderError::ValueNewline => "a routing value contains a line feed",
+            RenderError::MethodInvalid => "a method contains a byte that is not a keyword byte",
             RenderError::MethodMissing => "there is data but no method",
             RenderError::TypeInvalid => {
-                "a type is empty or holds a byte that is not a keyword byte"
+                "a type is empty or contains a byte that is not a keyword byte"
             }
             RenderError::ContentUnterminated => "a raw content does not end in a line feed",
             RenderError::LengthForbidden => "a length is forbidden where the syntax needs one",
@@ -124,8 +126,8 @@ pub struct PacketSizes {
 }
 
 impl Renderer {
-    /// Longest value that is written without a length by default, in bytes. A longer value is
-    /// cheaper to skip than to search.
+    /// Maximum length of a value that is written without a length by default, in bytes. A longer
+    /// value is cheaper to skip than to search.
     pub const THRESHOLD: u64 = 9;
 
     /// A renderer with the default threshold.
@@ -327,17 +329,17 @@ pub(crate) fn into_slice(
     size: u64,
     write: impl FnOnce(&mut SliceWriter<'_>),
 ) -> Result<usize, RenderError> {
-    let here = usize::try_from(size)
+    let target = usize::try_from(size)
         .ok()
         .and_then(|size| out.get_mut(..size));
-    let Some(here) = here else {
+    let Some(target) = target else {
         return Err(RenderError::BufferTooSmall(size));
     };
-    let written = here.len();
-    let mut filling = SliceWriter::new(here);
-    write(&mut filling);
+    let written = target.len();
+    let mut writer = SliceWriter::new(target);
+    write(&mut writer);
     debug_assert!(
-        !filling.overflow && filling.is_full(),
+        !writer.overflow && writer.is_full(),
         "the size computed is the size written"
     );
     Ok(written)

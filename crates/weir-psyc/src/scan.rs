@@ -122,7 +122,7 @@ pub(crate) fn keyword_len(bytes: &[u8], from: usize) -> usize {
 /// The part of LF `|` LF that ends directly before a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// None of it.
+    /// No part of it.
     None,
     /// LF: the position is the start of a line.
     Line,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn end_mark_is_found_across_every_cut() {
+    fn end_mark_is_found_in_two_parts_at_every_split() {
         let text = b"a\n|b\n||\n\n|\n";
         assert_eq!(end_mark(text, Mark::None), Ok(text.len() - 1));
         for cut in 0..text.len() {

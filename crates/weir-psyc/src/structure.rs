@@ -105,8 +105,8 @@ pub struct Fields<'t, 'v> {
 }
 
 impl<'t, 'v> Fields<'t, 'v> {
-    /// An iterator that resumes where another one over the same declaration and value stopped. The
-    /// declaration is checked field by field.
+    /// An iterator that resumes where another iterator over the same declaration and value stopped.
+    /// The declaration is checked field by field.
     pub fn resume(declaration: &'t [u8], bytes: &'v [u8], places: [Place; 2]) -> Fields<'t, 'v> {
         let [names, values] = places;
         Fields {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_no_more_elements_than_fields() {
+    fn a_value_with_more_elements_than_fields_is_rejected() {
         let ty = StructType::parse(b"|=_a|=_b").unwrap();
         let values = |bytes| -> Result<Vec<_>, StructError> {
             ty.fields(bytes)

@@ -54,7 +54,7 @@ impl<'a> TableWalk<'a> {
         TableWalk::resume(bytes, Place::default())
     }
 
-    /// A walker that resumes where another one over the same value stopped.
+    /// A walker that resumes where another walker over the same value stopped.
     pub const fn resume(bytes: &'a [u8], place: Place) -> TableWalk<'a> {
         TableWalk {
             bytes,
@@ -148,16 +148,16 @@ impl<'a> TableWalk<'a> {
         let end = memchr::memchr(BAR, cell).unwrap_or(cell.len());
         let value = cell.get(..end).unwrap_or_default();
         self.place.at = (start + 1 + end) as u64;
-        let [lacking, ..] = &mut self.place.scanned;
-        if let Some(fewer) = lacking.checked_sub(1) {
-            *lacking = fewer;
+        let [missing_cells, ..] = &mut self.place.scanned;
+        if let Some(fewer) = missing_cells.checked_sub(1) {
+            *missing_cells = fewer;
             return Some(TableEvent::Column(Element {
                 ty: None,
                 value,
                 sized: false,
             }));
         }
-        *lacking = self.place.missing;
+        *missing_cells = self.place.missing;
         let key = Key {
             key: value,
             sized: false,

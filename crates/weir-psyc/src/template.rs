@@ -104,7 +104,7 @@ impl<'t> Template<'t> {
 
     /// Renders from `place` into `out`, and moves `place` to the start of the next call. Start with
     /// the default place. If a value did not fit, the next call runs `lookup` again, which must
-    /// return an equal value. Linear, if `out` has room for more than a few bytes.
+    /// return an equal value. Linear, if `out` is longer than a few bytes.
     pub fn render_on<'v>(
         &self,
         place: &mut TemplatePlace,
@@ -141,10 +141,10 @@ impl<'t> Template<'t> {
             let all = value.or(self.text.get(from..end)).unwrap_or_default();
             let written = usize::try_from(place.written).unwrap_or(usize::MAX);
             let rest = all.get(written..).unwrap_or_default();
-            let room = out.get_mut(filled..).unwrap_or_default();
-            let count = rest.len().min(room.len());
-            if let (Some(room), Some(front)) = (room.get_mut(..count), rest.get(..count)) {
-                room.copy_from_slice(front);
+            let free = out.get_mut(filled..).unwrap_or_default();
+            let count = rest.len().min(free.len());
+            if let (Some(free), Some(front)) = (free.get_mut(..count), rest.get(..count)) {
+                free.copy_from_slice(front);
             }
             filled += count;
             place.written += count as u64;

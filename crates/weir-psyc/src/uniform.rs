@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::class::{is_alpha, is_digit, is_host_byte, is_name_byte};
 
-/// Longest host name, in bytes.
+/// Maximum length of a host name, in bytes.
 pub const HOST_BYTES_MAX: usize = 253;
 
 /// The malformed part of a uniform.
@@ -248,8 +248,8 @@ impl<'a> Uniform<'a> {
 
     /// The bytes after `#`.
     pub fn channel(&self) -> Option<&'a [u8]> {
-        let there = self.resource_end < self.full.len();
-        there.then(|| self.part(self.resource_end + 1, self.full.len()))
+        let has_channel = self.resource_end < self.full.len();
+        has_channel.then(|| self.part(self.resource_end + 1, self.full.len()))
     }
 
     /// From the host through the transport.

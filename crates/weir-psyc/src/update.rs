@@ -64,7 +64,7 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// A walker that resumes where another one over the same expression stopped.
+    /// A walker that resumes where another walker over the same expression stopped.
     pub fn resume(bytes: &'a [u8], place: Place) -> Update<'a> {
         Update {
             bytes,
@@ -125,11 +125,11 @@ impl<'a> Update<'a> {
         {
             Ok((number, from)) => {
                 let value = bytes.get(from..).unwrap_or_default();
-                let there = value.len() as u64;
-                if there < number {
+                let available = value.len() as u64;
+                if available < number {
                     return self.fail(ContainerErrorKind::Short, bytes.len());
                 }
-                if there > number {
+                if available > number {
                     let end = from + usize::try_from(number).unwrap_or_default();
                     return self.fail(ContainerErrorKind::Length, end);
                 }

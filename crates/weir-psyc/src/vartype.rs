@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_inherit_and_lists_are_named_lists() {
+    fn from_name_ignores_further_subwords() {
         for (at, (prefix, ty)) in TYPES.iter().enumerate() {
             assert_eq!(VarType::from_name(prefix.as_bytes()), Some(*ty));
             assert_eq!(ty.prefix(), *prefix);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_whole_or_an_error() {
+    fn parse_integer_rejects_overflow_and_trailing_bytes() {
         for (text, number) in [
             ("0", Ok(0)),
             ("-0", Ok(0)),

@@ -1,6 +1,6 @@
 //! Describes names and bytes, and parses numbers.
 
-use weir_psyc::circuit::{Talk, classify};
+use weir_psyc::circuit::{CircuitProtocol, classify};
 use weir_psyc::{Method, NumberError, RoutingVariable, VarType, class, keyword};
 
 use super::raw::{PsycCompact, PsycName};
@@ -184,12 +184,12 @@ pub(super) fn byte(byte: u8) -> u32 {
 pub(super) fn talk(c: &Caller, bytes: Slice, out: *mut u32) -> Result<Kind, Fault> {
     c.check_output(out, 1)?;
     let protocol = match classify(c.page(bytes)?) {
-        Talk::NeedMore => return Ok(Kind::Need),
-        Talk::Psyc => 1,
-        Talk::OldPsyc => 2,
-        Talk::Http => 3,
-        Talk::Tls => 4,
-        Talk::Unknown => 5,
+        CircuitProtocol::NeedMore => return Ok(Kind::Need),
+        CircuitProtocol::Psyc => 1,
+        CircuitProtocol::LegacyPsyc => 2,
+        CircuitProtocol::Http => 3,
+        CircuitProtocol::Tls => 4,
+        CircuitProtocol::Unknown => 5,
     };
     c.write(out, protocol)?;
     Ok(Kind::Ok)

@@ -4,7 +4,7 @@
 //! number of scanned bytes, so that no byte of a long line is scanned twice. The position of an
 //! error is the first byte after which no input completes the packet. If a byte breaks several
 //! rules, the order of precedence is: the syntax of the byte, the limit of the item, the remaining
-//! room of the header or content.
+//! space of the header or content.
 
 use super::{Line, Mode, Parser, State};
 use crate::class::{is_digit, is_keyword_byte, is_operator};
@@ -52,11 +52,11 @@ impl Parser {
         };
         *out = result.unwrap_or_else(|Fail(code, index)| {
             let offset = self.offset().saturating_add(index as u64);
-            self.poison(ParseError { code, offset })
+            self.record_error(ParseError { code, offset })
         });
     }
 
-    fn poison<'a>(&mut self, error: ParseError) -> ParseStep<'a> {
+    fn record_error<'a>(&mut self, error: ParseError) -> ParseStep<'a> {
         self.state = State::Failed;
         self.error = Some(error);
         ParseStep::Error(error)
@@ -64,7 +64,7 @@ impl Parser {
 
     /// Returns an error at the byte before the next one, which is already consumed.
     fn fail_after<'a>(&mut self, code: ErrorCode) -> ParseStep<'a> {
-        self.poison(ParseError {
+        self.record_error(ParseError {
             code,
             offset: self.offset().saturating_sub(1),
         })
@@ -266,12 +266,12 @@ impl Parser {
         let limit = start.saturating_add(usize::try_from(self.limits.name).unwrap_or(usize::MAX));
         let window = rest.get(..limit.saturating_add(1)).unwrap_or(rest);
         let end = keyword_len(window, self.line.scanned.max(start));
-        let room = self.last_allowed_index(after).max(start);
-        if limit < end && limit <= room {
+        let last_allowed = self.last_allowed_index(after).max(start);
+        if limit < end && limit <= last_allowed {
             return Err(Fail(ErrorCode::Limit, limit));
         }
-        if room < end {
-            return Err(Fail(self.overflow_code(), room));
+        if last_allowed < end {
+            return Err(Fail(self.overflow_code(), last_allowed));
         }
         Ok((end < rest.len()).then_some(end))
     }
@@ -287,7 +287,7 @@ impl Parser {
             } else if state_op {
                 self.fits(0, 1)?;
             } else {
-                self.admit(0, 3)?;
+                self.check_next_modifier(0, 3)?;
             }
             let Some(&second) = rest.get(1) else {
                 return Ok(self.wait(Stage::Start, 0));
@@ -327,7 +327,7 @@ impl Parser {
     }
 
     /// Checks that one more modifier is allowed and that the byte at `index` fits.
-    fn admit(&self, index: usize, after: usize) -> Result<(), Fail> {
+    fn check_next_modifier(&self, index: usize, after: usize) -> Result<(), Fail> {
         if self.modifiers == 0 {
             return Err(Fail(ErrorCode::Limit, index));
         }
@@ -445,7 +445,7 @@ impl Parser {
                 return Err(Fail(code, index));
             }
             // A further digit adds one byte to the line and multiplies the number by ten. Only a
-            // number of zero leaves room for that.
+            // number of zero leaves space for that.
             let further = number == 0 && self.line.digits < LENGTH_DIGITS_MAX;
             if self.leaves_one_byte(used) && !further {
                 return Err(Fail(ErrorCode::Length, index));
@@ -461,11 +461,11 @@ impl Parser {
             return Err(Fail(ErrorCode::Length, start.saturating_sub(1)));
         }
         let (operator, name) = self.named(rest)?;
-        let there = rest.get(start..).unwrap_or_default();
+        let available = rest.get(start..).unwrap_or_default();
         let whole = usize::try_from(total)
             .ok()
-            .and_then(|total| there.get(..total));
-        let part = whole.unwrap_or(there);
+            .and_then(|total| available.get(..total));
+        let part = whole.unwrap_or(available);
         self.mark = Mark::None;
         if !self.sized {
             match end_mark(part, Mark::None) {
@@ -574,11 +574,11 @@ impl Parser {
         let used = method.len() + 1;
         let after = self.left.saturating_sub(used as u64);
         let total = after.saturating_sub(1);
-        let there = rest.get(used..).unwrap_or_default();
+        let available = rest.get(used..).unwrap_or_default();
         let whole = usize::try_from(total)
             .ok()
-            .and_then(|total| there.get(..total));
-        let part = whole.unwrap_or(there);
+            .and_then(|total| available.get(..total));
+        let part = whole.unwrap_or(available);
         self.pos += used + part.len();
         self.left = 0;
         self.value_length = total;
@@ -655,11 +655,11 @@ impl Parser {
         if self.mode != Mode::RoutingOnly {
             return Ok(None);
         }
-        let there = rest.get(index + 1..).unwrap_or_default();
+        let available = rest.get(index + 1..).unwrap_or_default();
         let whole = usize::try_from(total)
             .ok()
-            .and_then(|total| there.get(..total));
-        let part = whole.unwrap_or(there);
+            .and_then(|total| available.get(..total));
+        let part = whole.unwrap_or(available);
         self.pos += part.len();
         self.mark = if part.last() == Some(&LF) {
             Mark::Line

@@ -172,7 +172,7 @@ fn rows(input: &[u8]) -> Option<Rows<'_>> {
 
 /// A case of `any_place_is_safe` that once consumed one byte more than the input has.
 #[test]
-fn a_place_of_another_list_consumes_no_byte_that_is_not_there() {
+fn a_place_of_another_list_consumes_only_input_bytes() {
     let input = b"|=_t:2 ||";
     let place = Place {
         state: 1,
@@ -190,7 +190,7 @@ proptest! {
     #![proptest_config(crate::generate::cases(64))]
 
     #[test]
-    fn lists_are_the_same_in_pieces(
+    fn list_events_do_not_depend_on_the_pieces(
         input in generate::container(),
         cuts in prop::collection::vec(0usize..12, 0..6),
     ) {
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn walkers_go_on_from_their_place(input in generate::container()) {
+    fn walkers_resume_from_their_place(input in generate::container()) {
         let whole: Vec<_> = Dict::new(&input).collect();
         let mut place = Place::default();
         let resumed: Vec<_> = std::iter::from_fn(|| {
@@ -258,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn walkers_of_tables_find_their_rows(tail in generate::container()) {
+    fn table_walk_yields_the_rows_of_the_table(tail in generate::container()) {
         for front in [&b""[..], b"_struct", b"*1 ", b"*0"] {
             let input = [front, &tail].concat();
             let table = match front.first() {
@@ -297,15 +297,15 @@ proptest! {
             walk(Dict::resume(&input, place), input.len() + 2);
             walk(Index::resume(&input, place), input.len() + 2);
             walk(Update::resume(&input, place), input.len() + 2);
-            let tables = TableWalk::resume(&input, place).map(offset_alone);
+            let tables = TableWalk::resume(&input, place).map(without_offset);
             walk(tables, input.len() + 2);
             let fields = Fields::resume(&input, &input, [place, near]);
-            walk(fields.map(offset_alone), input.len() + 2);
+            walk(fields.map(without_offset), input.len() + 2);
         }
     }
 
     #[test]
-    fn walkers_end_and_stay_inside(input in generate::container()) {
+    fn walkers_end_and_report_offsets_inside_the_input(input in generate::container()) {
         // No walk has more steps than bytes plus its end, and every error is inside or at the end.
         let bound = input.len() + 2;
         let places = [
@@ -321,7 +321,7 @@ proptest! {
 }
 
 /// The error as a container error. Other tests check its position.
-fn offset_alone<T, E>(event: Result<T, E>) -> Result<T, ContainerError> {
+fn without_offset<T, E>(event: Result<T, E>) -> Result<T, ContainerError> {
     let kind = weir_psyc::ContainerErrorKind::Short;
     event.map_err(|_| ContainerError { kind, offset: 0 })
 }
@@ -335,10 +335,10 @@ fn walk<T>(
             None => return None,
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                assert!(events.next().is_none(), "goes on after an error");
+                assert!(events.next().is_none(), "continues after an error");
                 return Some(error.offset);
             }
         }
     }
-    panic!("does not end");
+    panic!("the walker does not end");
 }

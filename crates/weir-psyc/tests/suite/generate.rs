@@ -172,11 +172,13 @@ pub fn container() -> impl Strategy<Value = Vec<u8>> {
     vec(token, 0..14).prop_map(|tokens| tokens.concat())
 }
 
-/// The number of cases for each property: `usual`, or `PROPTEST_CASES` if it is set.
-pub(crate) fn cases(usual: u32) -> ProptestConfig {
-    let asked = std::env::var("PROPTEST_CASES").ok();
+/// The number of cases for each property: `default`, or `PROPTEST_CASES` if it is set.
+pub(crate) fn cases(default: u32) -> ProptestConfig {
+    let setting = std::env::var("PROPTEST_CASES").ok();
     ProptestConfig {
-        cases: asked.and_then(|cases| cases.parse().ok()).unwrap_or(usual),
+        cases: setting
+            .and_then(|cases| cases.parse().ok())
+            .unwrap_or(default),
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -7,7 +7,7 @@ use weir_psyc::{
     VarType, is_list, keyword, standard_template,
 };
 
-fn said(file: &str, cases: &[vectors::Case]) {
+fn print_count(file: &str, cases: &[vectors::Case]) {
     println!("{file}: {} cases", cases.len());
 }
 
@@ -36,11 +36,11 @@ fn uniform_vectors_hold() {
         };
         case.check(&text, "parsed");
     }
-    said("uniforms.txt", &cases);
+    print_count("uniforms.txt", &cases);
 }
 
 #[test]
-fn parts_of_a_uniform_put_together_are_the_uniform() {
+fn the_joined_parts_of_a_uniform_equal_its_input() {
     for case in vectors::read("uniforms.txt", &["in"]) {
         let input = case.bytes("in").expect("input");
         let Ok(uniform) = Uniform::parse(&input) else {
@@ -112,18 +112,18 @@ fn lookup(name: &[u8]) -> Option<&'static [u8]> {
     }
 }
 
-fn in_windows(template: Template<'_>, size: usize) -> (Vec<u8>, Rendered) {
+fn render_in_buffers(template: Template<'_>, size: usize) -> (Vec<u8>, Rendered) {
     let mut writer = template.writer(lookup);
     let mut joined = Vec::new();
-    let mut window = vec![0; size];
+    let mut buffer = vec![0; size];
     loop {
-        match writer.write(&mut window) {
+        match writer.write(&mut buffer) {
             Progress::Incomplete(written) => {
-                assert_eq!(written, size, "an incomplete window is full");
-                joined.extend_from_slice(&window[..written]);
+                assert_eq!(written, size, "an incomplete buffer is full");
+                joined.extend_from_slice(&buffer[..written]);
             }
             Progress::Done(written, how) => {
-                joined.extend_from_slice(&window[..written]);
+                joined.extend_from_slice(&buffer[..written]);
                 return (joined, how);
             }
         }
@@ -131,7 +131,7 @@ fn in_windows(template: Template<'_>, size: usize) -> (Vec<u8>, Rendered) {
 }
 
 #[test]
-fn template_vectors_hold_for_every_window() {
+fn template_vectors_hold_for_every_buffer_size() {
     let cases = vectors::read("templates.txt", &["in"]);
     for case in &cases {
         let input = case.bytes("in").expect("input");
@@ -147,10 +147,10 @@ fn template_vectors_hold_for_every_window() {
         };
         case.check(&text, "rendered");
         for size in 1..out.len() + 2 {
-            assert_eq!(in_windows(template, size), (out.clone(), how));
+            assert_eq!(render_in_buffers(template, size), (out.clone(), how));
         }
     }
-    said("templates.txt", &cases);
+    print_count("templates.txt", &cases);
 }
 
 #[test]
@@ -170,14 +170,14 @@ fn standard_templates_are_as_listed() {
         assert!(standard_template(longer.as_bytes()).is_some());
     }
     assert!(standard_template(b"_notice").is_none());
-    said("standard-templates.txt", &cases);
+    print_count("standard-templates.txt", &cases);
 }
 
 proptest! {
     #![proptest_config(crate::generate::cases(64))]
 
     #[test]
-    fn windows_join_to_the_whole(
+    fn output_to_small_buffers_joins_to_the_whole(
         pieces in prop::collection::vec(
             proptest::sample::select(vec!["[", "]", "[_a]", "[_nick]", "[_e]", "[_x]", "text", "[]", "<<", ">>"]),
             0..12,
@@ -192,11 +192,11 @@ proptest! {
         }
         let mut out = Vec::new();
         let how = template.render(lookup, &mut out);
-        prop_assert_eq!(in_windows(template, size), (out, how));
+        prop_assert_eq!(render_in_buffers(template, size), (out, how));
     }
 
     #[test]
-    fn uniforms_never_leave_their_input(input in "(psyc|PSYC|xmpp)?:?/?/?[a-z.:/~@$#_?\\-0-9 ]{0,24}") {
+    fn parts_of_a_uniform_parse_again(input in "(psyc|PSYC|xmpp)?:?/?/?[a-z.:/~@$#_?\\-0-9 ]{0,24}") {
         if let Ok(uniform) = Uniform::parse(input.as_bytes()) {
             prop_assert!(uniform.entity().len() <= input.len());
             let root = Uniform::parse(uniform.root()).expect("the root is a uniform");
@@ -210,7 +210,7 @@ proptest! {
 fn keyword_vectors_hold() {
     let cases = vectors::read("keywords.txt", &["inherits", "matches"]);
     for case in &cases {
-        let ask =
+        let evaluate =
             |name: &str, function: fn(&[u8], &[u8]) -> Result<bool, keyword::InvalidKeyword>| {
                 let (first, second) = case.setting(name)?.split_once(' ').expect("two words");
                 let word = |word: &str| {
@@ -222,15 +222,15 @@ fn keyword_vectors_hold() {
                 };
                 Some(function(&word(first), &word(second)))
             };
-        let answer =
-            ask("inherits", keyword::inherits).or_else(|| ask("matches", keyword::matches));
-        let text = match answer.expect("a question") {
-            Ok(answer) => answer.to_string(),
+        let result = evaluate("inherits", keyword::inherits)
+            .or_else(|| evaluate("matches", keyword::matches));
+        let text = match result.expect("a function") {
+            Ok(result) => result.to_string(),
             Err(_) => "invalid".to_string(),
         };
-        case.check(&text, "asked");
+        case.check(&text, "evaluated");
     }
-    said("keywords.txt", &cases);
+    print_count("keywords.txt", &cases);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn name_vectors_hold() {
         );
         case.check(&text, "looked up");
     }
-    said("names.txt", &cases);
+    print_count("names.txt", &cases);
 }
 
 #[test]
@@ -284,5 +284,5 @@ fn packet_id_vectors_hold_both_ways() {
         );
         assert_eq!(PacketId::parse(&out[..size]), Ok(id));
     }
-    said("packet-ids.txt", &cases);
+    print_count("packet-ids.txt", &cases);
 }

@@ -24,18 +24,18 @@ const LIMIT: i8 = -11;
 
 /// The item that contains the current byte, and how many more bytes the item may have.
 #[derive(Clone, Copy, PartialEq)]
-enum Room {
+enum Remaining {
     Routing(u64),
     Unsized(u64),
     Sized(u64),
-    Bare(u64),
+    Content(u64),
 }
 
 struct Oracle<'a> {
     bytes: &'a [u8],
     at: usize,
     limits: Limits,
-    room: Room,
+    remaining: Remaining,
     modifiers: u32,
     events: Vec<Joined>,
 }
@@ -49,14 +49,14 @@ pub fn parse(mode: Mode, limits: Limits, bytes: &[u8]) -> Outcome {
         bytes,
         at: 0,
         limits,
-        room: Room::Routing(0),
+        remaining: Remaining::Routing(0),
         modifiers: 0,
         events: Vec::new(),
     };
     let mut clean = false;
     let error = loop {
         let result = match mode {
-            Mode::Content { length } => oracle.bare(length),
+            Mode::Content { length } => oracle.plain_content(length),
             _ if oracle.at == bytes.len() => {
                 clean = true;
                 break None;
@@ -89,14 +89,14 @@ impl Oracle<'_> {
         Err(Stop::Bad(code, self.at))
     }
 
-    /// Reads one byte and reduces the room by one; at least `after` more bytes must fit.
+    /// Reads one byte and reduces the remaining bytes by one; at least `after` more bytes must fit.
     fn take(&mut self, after: u64) -> Read<u8> {
         let byte = self.peek()?;
-        let (code, left, needed) = match &mut self.room {
-            Room::Routing(left) => (LIMIT, left, 1),
-            Room::Unsized(left) => (NO_LEN, left, 1),
-            Room::Sized(left) => (LENGTH, left, 1 + after),
-            Room::Bare(left) => (END, left, 1 + after.min(1)),
+        let (code, left, needed) = match &mut self.remaining {
+            Remaining::Routing(left) => (LIMIT, left, 1),
+            Remaining::Unsized(left) => (NO_LEN, left, 1),
+            Remaining::Sized(left) => (LENGTH, left, 1 + after),
+            Remaining::Content(left) => (END, left, 1 + after.min(1)),
         };
         if *left < needed {
             return self.bad(code);
@@ -115,7 +115,7 @@ impl Oracle<'_> {
     }
 
     fn packet(&mut self, routing_only: bool) -> Read<()> {
-        self.room = Room::Routing(self.limits.routing_header);
+        self.remaining = Remaining::Routing(self.limits.routing_header);
         self.modifiers = self.limits.routing_modifiers;
         loop {
             match self.peek()? {
@@ -125,14 +125,14 @@ impl Oracle<'_> {
                     if routing_only {
                         self.raw_sized(length)?;
                     } else {
-                        self.room = Room::Sized(length);
+                        self.remaining = Remaining::Sized(length);
                         self.content()?;
                     }
                     break;
                 }
                 b'\n' => {
                     self.at += 1;
-                    self.room = Room::Unsized(self.limits.unsized_content);
+                    self.remaining = Remaining::Unsized(self.limits.unsized_content);
                     if routing_only {
                         let data = self.until_end_mark()?;
                         self.events.push(Joined::Content(data, false));
@@ -154,8 +154,8 @@ impl Oracle<'_> {
         Ok(())
     }
 
-    fn bare(&mut self, length: u64) -> Read<()> {
-        self.room = Room::Bare(length);
+    fn plain_content(&mut self, length: u64) -> Read<()> {
+        self.remaining = Remaining::Content(length);
         self.content()?;
         self.events.push(Joined::Complete);
         if self.at < self.bytes.len() {
@@ -190,14 +190,14 @@ impl Oracle<'_> {
         self.modifiers = self.limits.entity_modifiers;
         let mut first = true;
         loop {
-            match self.room {
-                Room::Sized(0) | Room::Bare(0) => return Ok(()),
+            match self.remaining {
+                Remaining::Sized(0) | Remaining::Content(0) => return Ok(()),
                 // A line has at least two bytes, so the bytes before it left one too many or one
                 // too few.
-                Room::Sized(1) => return Err(Stop::Bad(LENGTH, self.at - 1)),
+                Remaining::Sized(1) => return Err(Stop::Bad(LENGTH, self.at - 1)),
                 _ => {}
             }
-            let bounded = matches!(self.room, Room::Sized(_) | Room::Bare(_));
+            let bounded = matches!(self.remaining, Remaining::Sized(_) | Remaining::Content(_));
             match self.peek()? {
                 b':' | b'=' | b'+' | b'-' | b'@' | b'?' | b'!' => self.modifier(true, first)?,
                 byte if keyword(byte) => return self.method(),
@@ -212,7 +212,7 @@ impl Oracle<'_> {
     fn modifier(&mut self, entity: bool, first: bool) -> Read<()> {
         let operator = self.peek()?;
         let state = first && (operator == b'=' || operator == b'?');
-        if state && self.room == Room::Sized(3) {
+        if state && self.remaining == Remaining::Sized(3) {
             return self.bad(LENGTH);
         }
         if !state {
@@ -279,17 +279,18 @@ impl Oracle<'_> {
             if digits > 20 || number > u128::from(self.limits.sized_value) {
                 return self.bad(MOD_LEN);
             }
-            let (left, code) = match self.room {
-                Room::Routing(left) => (left, LIMIT),
-                Room::Unsized(left) => (left, NO_LEN),
-                Room::Sized(left) => (left, if number == 0 { LENGTH } else { MOD_LEN }),
-                Room::Bare(left) => (left, if number == 0 { END } else { MOD_LEN }),
+            let (left, code) = match self.remaining {
+                Remaining::Routing(left) => (left, LIMIT),
+                Remaining::Unsized(left) => (left, NO_LEN),
+                Remaining::Sized(left) => (left, if number == 0 { LENGTH } else { MOD_LEN }),
+                Remaining::Content(left) => (left, if number == 0 { END } else { MOD_LEN }),
             };
             // This digit, TAB, value, LF.
             if number + 3 > u128::from(left) {
                 return self.bad(code);
             }
-            let one_more = matches!(self.room, Room::Sized(_)) && number + 4 == u128::from(left);
+            let one_more =
+                matches!(self.remaining, Remaining::Sized(_)) && number + 4 == u128::from(left);
             if one_more && (number != 0 || digits == 20) {
                 return self.bad(LENGTH);
             }
@@ -299,11 +300,11 @@ impl Oracle<'_> {
             return self.bad(MOD_TAB);
         }
         // This TAB, value, LF, and one byte that no line can fill.
-        if matches!(self.room, Room::Sized(left) if u128::from(left) == number + 3) {
+        if matches!(self.remaining, Remaining::Sized(left) if u128::from(left) == number + 3) {
             return self.bad(LENGTH);
         }
         self.take(1)?;
-        let open = matches!(self.room, Room::Unsized(_));
+        let open = matches!(self.remaining, Remaining::Unsized(_));
         let mut value: Vec<u8> = Vec::new();
         while (value.len() as u128) < number {
             let byte = self.peek()?;
@@ -337,13 +338,13 @@ impl Oracle<'_> {
             return self.bad(METHOD);
         }
         self.take(0)?;
-        if let Room::Unsized(_) = self.room {
+        if let Remaining::Unsized(_) = self.remaining {
             let mut data = self.until_end_mark()?;
             data.pop();
             self.events.push(Joined::Body(method, data, false));
             return Ok(());
         }
-        let (Room::Sized(left) | Room::Bare(left)) = self.room else {
+        let (Remaining::Sized(left) | Remaining::Content(left)) = self.remaining else {
             unreachable!()
         };
         let mut data = Vec::new();
@@ -364,7 +365,7 @@ impl Oracle<'_> {
     /// All bytes before the first end mark that starts a line. Does not consume the mark.
     fn until_end_mark(&mut self) -> Read<Vec<u8>> {
         let start = self.at;
-        let Room::Unsized(mut left) = self.room else {
+        let Remaining::Unsized(mut left) = self.remaining else {
             unreachable!()
         };
         loop {

@@ -46,7 +46,7 @@ fn packet_vectors_hold_for_every_cut() {
 }
 
 #[test]
-fn fed_byte_by_byte_a_sized_body_comes_in_single_bytes() {
+fn a_sized_body_fed_byte_by_byte_is_reported_byte_by_byte() {
     let cases = vectors::read("packets.txt", &["in", "mode"]);
     let case = cases
         .iter()
@@ -136,7 +136,7 @@ fn the_generator_reproduces_the_first_binary_packet() {
 }
 
 #[test]
-fn views_show_what_the_parser_reports() {
+fn a_packet_view_equals_the_events_of_the_parser() {
     let bytes = b":_tag\t7\n=_x\t\n40\n?\n:_a 3\tx\ny\n+_b\tz\n:_a\tagain\n_m\nhi\n|\nyou\n|\n|\n";
     let (packet, size) = PacketView::parse(bytes).expect("packet").expect("whole");
     assert_eq!(size, bytes.len() - 2);
@@ -185,7 +185,7 @@ fn views_show_what_the_parser_reports() {
 }
 
 #[test]
-fn a_reader_hands_out_whole_packets_for_every_piece_size() {
+fn a_reader_returns_whole_packets_for_every_piece_size() {
     let stream: Vec<u8> = files("psyc")
         .into_iter()
         .flat_map(|(_, bytes)| bytes)
@@ -214,7 +214,7 @@ fn a_reader_hands_out_whole_packets_for_every_piece_size() {
 }
 
 #[test]
-fn long_lines_and_bodies_come_whole_from_single_bytes() {
+fn long_lines_fed_byte_by_byte_are_reported_whole() {
     let length = if cfg!(miri) { 600 } else { 60_000 };
     let long = vec![b'a'; length];
     let inputs = [
@@ -235,7 +235,7 @@ fn long_lines_and_bodies_come_whole_from_single_bytes() {
 }
 
 #[test]
-fn accessors_say_what_was_announced() {
+fn accessors_return_the_announced_lengths() {
     let bytes = b":_t\t1\n22\n:_a 3\tx\ny\n:_b\tz\n_m\nhi\n|\n\n:_a 0\t\n_m\nhi\n|\n";
     let mut parser = weir_psyc::Parser::new(Mode::Full);
     let mut seen = Vec::new();
@@ -268,7 +268,7 @@ const ALPHABET: &[u8] = b":=a012\t\n |";
 
 /// Checks that each accepted start of a packet can be completed: an error is at the first byte
 /// after which no input completes the packet. Returns the number of starts that were checked.
-fn has_no_dead_end(packet: &mut Vec<u8>) -> usize {
+fn check_every_start_can_be_completed(packet: &mut Vec<u8>) -> usize {
     let mut checked = 0;
     let mut stuck = true;
     for &byte in ALPHABET {
@@ -278,7 +278,7 @@ fn has_no_dead_end(packet: &mut Vec<u8>) -> usize {
             stuck = false;
             checked += 1;
             if !outcome.clean {
-                checked += has_no_dead_end(packet);
+                checked += check_every_start_can_be_completed(packet);
             }
         }
         packet.pop();
@@ -288,7 +288,7 @@ fn has_no_dead_end(packet: &mut Vec<u8>) -> usize {
 }
 
 #[test]
-fn an_error_comes_at_the_byte_after_which_nothing_can_complete_the_packet() {
+fn an_error_is_at_the_first_byte_that_no_packet_can_contain() {
     let starts = [
         "0\n", "2\n", "3\n", "4\n", "5\n", "6\n:", "7\n:a ", "8\n:a ", "9\n:a ", "10\n:a ",
         "11\n:a 0", "9\n=\n:", "8\n:a\t",
@@ -296,7 +296,7 @@ fn an_error_comes_at_the_byte_after_which_nothing_can_complete_the_packet() {
     // Every continuation is tried; under Miri, only those of the two shortest starts.
     let most = if cfg!(miri) { 2 } else { starts.len() };
     for start in starts.into_iter().take(most) {
-        let checked = has_no_dead_end(&mut start.as_bytes().to_vec());
+        let checked = check_every_start_can_be_completed(&mut start.as_bytes().to_vec());
         assert!(checked > 1, "{start:?}");
     }
     for (input, offset) in [

@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn bare_contents_agree_with_the_naive_parser(
+    fn contents_agree_with_the_naive_parser(
         input in prop_oneof![4 => generate::content(), 1 => generate::noise()],
         limits in generate::limits(),
         cuts in prop::collection::vec(0usize..40, 0..5),
@@ -97,7 +97,7 @@ proptest! {
         }
         if full.error.is_none() {
             let complete = packets(&full.events);
-            let upto = |events: &[Joined]| {
+            let until_complete = |events: &[Joined]| {
                 let mut seen = 0;
                 let taken: Vec<Joined> = events.iter().take_while(|event| {
                     let take = seen < complete;
@@ -106,7 +106,7 @@ proptest! {
                 }).cloned().collect();
                 taken
             };
-            prop_assert_eq!(upto(&rebuilt), upto(&full.events));
+            prop_assert_eq!(until_complete(&rebuilt), until_complete(&full.events));
         }
     }
 }

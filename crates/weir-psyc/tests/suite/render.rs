@@ -21,7 +21,7 @@ struct Description {
     length: Length,
 }
 
-fn with_packet<T>(description: &Description, use_it: impl FnOnce(&Packet<'_>) -> T) -> T {
+fn with_packet<T>(description: &Description, function: impl FnOnce(&Packet<'_>) -> T) -> T {
     let routing: Vec<Modifier<'_>> = description
         .routing
         .iter()
@@ -42,7 +42,7 @@ fn with_packet<T>(description: &Description, use_it: impl FnOnce(&Packet<'_>) ->
     if let Some(state) = description.state {
         packet = packet.with_state(state);
     }
-    use_it(&packet.with_length(description.length))
+    function(&packet.with_length(description.length))
 }
 
 /// Renders with every function and checks that the results agree.
@@ -401,7 +401,7 @@ proptest! {
     #![proptest_config(crate::generate::cases(64))]
 
     #[test]
-    fn parsing_what_was_rendered_gives_it_back(
+    fn rendered_packets_parse_to_their_description(
         description in description(),
         threshold in prop_oneof![Just(9u64), Just(0), Just(3), Just(u64::MAX)],
     ) {
@@ -436,7 +436,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_parses_renders_to_something_equal(input in generate::stream()) {
+    fn a_parsed_packet_renders_to_equal_events(input in generate::stream()) {
         let mut parser = Parser::new(Mode::Full);
         let mut start = 0;
         loop {
@@ -481,7 +481,7 @@ proptest! {
     }
 
     #[test]
-    fn lists_come_back(
+    fn lists_round_trip(
         ty in proptest::option::of(generate::keyword()),
         items in prop::collection::vec((proptest::option::of(generate::keyword()), generate::data()), 0..5),
         threshold in prop_oneof![Just(9u64), Just(0), Just(u64::MAX)],
@@ -504,7 +504,7 @@ proptest! {
     }
 
     #[test]
-    fn dicts_come_back(
+    fn dicts_round_trip(
         ty in proptest::option::of(generate::keyword()),
         items in prop::collection::vec((generate::data(), proptest::option::of(generate::keyword()), generate::container()), 0..5),
     ) {
@@ -529,7 +529,7 @@ proptest! {
     }
 
     #[test]
-    fn updates_come_back(
+    fn updates_round_trip(
         position in any::<u64>(),
         name in generate::keyword(),
         key in generate::data(),
@@ -557,6 +557,6 @@ proptest! {
 }
 
 #[test]
-fn escapes_of_vectors_are_read() {
+fn unescape_decodes_hexadecimal() {
     assert_eq!(unescape(b"a\\x0ab"), Some(b"a\nb".to_vec()));
 }
