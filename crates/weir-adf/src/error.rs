@@ -8,7 +8,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum AdfError {
     /// The bytes are not JSON, or exceed the nesting limit of the JSON parser.
-    #[error("the document is no JSON: line {line}, column {column}")]
+    #[error("the document is not JSON: line {line}, column {column}")]
     Json {
         /// Line of the fault, from 1.
         line: usize,
@@ -70,7 +70,7 @@ pub enum OrgErrorKind {
     },
     /// A block whose name has no corresponding node.
     #[error(
-        "`#+begin_{name}` stands for no node; use src, example, quote, expand, media or a panel"
+        "`#+begin_{name}` is no block of Jira; use src, example, quote, expand, media or a panel"
     )]
     UnknownBlock {
         /// Name of the block, in lower case.
@@ -100,10 +100,10 @@ pub enum OrgErrorKind {
     #[error("headings have at most 6 levels")]
     HeadingTooDeep,
     /// A task with anything other than one text and subtasks.
-    #[error("a task holds one text and tasks; move anything else out of it")]
+    #[error("a task can contain one text and tasks; move other content out of it")]
     TaskContent,
     /// A media block with anything other than links to attachments.
-    #[error("a block of media holds only links of the form [[jira-att:ID][NAME]]")]
+    #[error("a block of media can contain only links of the form [[jira-att:ID][NAME]]")]
     MediaContent,
     /// Lists, blocks or markup nest deeper than [`ORG_DEPTH_MAX`](crate::ORG_DEPTH_MAX).
     #[error("the text nests deeper than {limit} levels")]
@@ -120,7 +120,7 @@ pub enum OrgErrorKind {
         limit: usize,
     },
     /// The base document of the text is invalid.
-    #[error("the base document: {0}")]
+    #[error("the base document is invalid: {0}")]
     Base(#[from] AdfError),
 }
 

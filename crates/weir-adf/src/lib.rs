@@ -3,9 +3,9 @@
 //! Invariants:
 //!
 //! - `from_org(to_org(D).text, D)` is `D`, for every document `D` that [`check`] accepts;
-//! - a node that the edited text leaves alone is returned as it was: unknown nodes, marks,
-//!   attributes and fields included;
-//! - an error names the place: a JSON pointer in a document, a line in a text;
+//! - a node that the edit does not change is returned unchanged, including unknown nodes, marks,
+//!   attributes and fields;
+//! - an error has the position of the fault: a JSON pointer in a document, a line in a text;
 //! - depth, size and work are bounded (the constants of this crate);
 //! - the crate does no I/O, reads no clock and never panics on input.
 //!

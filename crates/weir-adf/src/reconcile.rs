@@ -1,8 +1,8 @@
-//! Applies an edit of a text to the document from which the text was made.
+//! Applies an edit of a text to the document that was converted to the text.
 //!
-//! There are three trees: the document, the nodes that its text reads as, and the nodes that the
-//! edited text reads as. The second and third are compared. Where they are equal, the document is
-//! kept. A node that differs keeps the parts that the text does not show.
+//! There are three trees: the document, the nodes parsed from its text, and the nodes parsed from the
+//! edited text. The second and the third tree are compared. Equal nodes are taken from the document.
+//! A node that differs keeps the parts that the text does not show.
 
 use crate::node::{attr_str, content, is_plain_text, kind, marks, parent, referred};
 use crate::opaque::Table;
@@ -12,7 +12,7 @@ use crate::shown::{Unit, shown_mark, units};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
-/// The document after the edit; `after` has the nodes that the edited text reads as.
+/// The document after the edit; `after` has the nodes parsed from the edited text.
 pub(crate) fn document(base: &Value, projection: &Projection, after: &[Value]) -> Value {
     let mut identifiers = HashSet::new();
     collect_identifiers(base, &mut identifiers);
@@ -23,7 +23,7 @@ pub(crate) fn document(base: &Value, projection: &Projection, after: &[Value]) -
     };
     let before = parent("doc", Map::new(), projection.read.clone());
     let after = parent("doc", Map::new(), after.to_vec());
-    edit.changed(base, &before, &after)
+    edit.edited_node(base, &before, &after)
 }
 
 fn collect_identifiers(node: &Value, into: &mut HashSet<String>) {
@@ -48,7 +48,7 @@ type Hidden<'v> = Vec<(Value, &'v Value)>;
 
 impl Edit<'_> {
     /// A node of the document, after an edit that changed it.
-    fn changed(&mut self, base: &Value, before: &Value, after: &Value) -> Value {
+    fn edited_node(&mut self, base: &Value, before: &Value, after: &Value) -> Value {
         let mut node = base.clone();
         let Some(fields) = node.as_object_mut() else {
             return node;
@@ -67,7 +67,7 @@ impl Edit<'_> {
             let children = self.children(base, content(before), content(after));
             fields.insert("content".to_owned(), Value::Array(children));
         }
-        self.complete(&mut node);
+        self.add_required(&mut node);
         node
     }
 
@@ -85,13 +85,12 @@ impl Edit<'_> {
                 before: &before[one..to_one],
                 after: &after[two..to_two],
             };
-            // A new paragraph after an empty one takes the place of the empty one.
+            // A new paragraph after an empty one replaces the empty one.
             let fills = two == 0 && gap.before.is_empty() && !gap.after.is_empty();
             if fills && kind(&gap.after[0]) == "paragraph" && !leading.is_empty() {
                 let mut filled = leading.remove(0);
-                let fresh = self.fresh(&gap.after[0], &hidden);
-                if let (Some(node), Some(children)) = (filled.as_object_mut(), fresh.get("content"))
-                {
+                let new = self.new_node(&gap.after[0], &hidden);
+                if let (Some(node), Some(children)) = (filled.as_object_mut(), new.get("content")) {
                     node.insert("content".to_owned(), children.clone());
                 }
                 out.push(filled);
@@ -114,8 +113,8 @@ impl Edit<'_> {
         leading
     }
 
-    /// Handles the nodes between two unchanged nodes: nodes of one type are matched with each
-    /// other.
+    /// Adds the nodes between two unchanged nodes. A node before the edit is matched with a node of
+    /// its type after the edit.
     fn gap(&mut self, gap: &Gap<'_>, hidden: &Hidden<'_>, out: &mut Vec<Value>) {
         let mut old = gap.units.iter().zip(gap.before).peekable();
         for after in gap.after {
@@ -123,20 +122,20 @@ impl Edit<'_> {
             let mut ahead = old.clone();
             let found = ahead.position(|(_, before)| same(before));
             let Some((unit, before)) = found.and_then(|skip| old.nth(skip)) else {
-                out.push(self.fresh(after, hidden));
+                out.push(self.new_node(after, hidden));
                 continue;
             };
             if kind(after) == "text" {
-                out.push(self.fresh(after, hidden));
+                out.push(self.new_node(after, hidden));
                 continue;
             }
-            out.push(self.changed(&unit.shown, before, after));
+            out.push(self.edited_node(&unit.shown, before, after));
             out.extend(unit.hidden().iter().cloned());
         }
     }
 
     /// A node that is not in the document yet.
-    fn fresh(&mut self, node: &Value, hidden: &Hidden<'_>) -> Value {
+    fn new_node(&mut self, node: &Value, hidden: &Hidden<'_>) -> Value {
         if let Some(entry) = referred(node).and_then(|number| self.table.get(number)) {
             return entry.value.clone();
         }
@@ -156,16 +155,18 @@ impl Edit<'_> {
             fields.insert("marks".to_owned(), Value::Array(marks));
         }
         if !content(node).is_empty() {
-            let children = content(node).iter().map(|child| self.fresh(child, hidden));
+            let children = content(node)
+                .iter()
+                .map(|child| self.new_node(child, hidden));
             let children: Vec<Value> = children.collect();
             fields.insert("content".to_owned(), Value::Array(children));
         }
-        self.complete(&mut whole);
+        self.add_required(&mut whole);
         whole
     }
 
     /// Adds the parts that the schema requires and the text does not show.
-    fn complete(&mut self, node: &mut Value) {
+    fn add_required(&mut self, node: &mut Value) {
         let (name, empty) = (kind(node).to_owned(), content(node).is_empty());
         let Some(fields) = node.as_object_mut() else {
             return;

@@ -54,7 +54,7 @@ pub fn to_org(document: &Value, options: &Options) -> Result<Org, AdfError> {
     })
 }
 
-/// A text, the parts that it refers to, and the nodes that it reads as: one for each unit of the
+/// A text, the parts that it refers to, and the nodes parsed from it: one for each unit of the
 /// document.
 pub(crate) struct Projection {
     pub(crate) text: String,
@@ -62,13 +62,13 @@ pub(crate) struct Projection {
     pub(crate) read: Vec<Value>,
 }
 
-/// How cautiously a text is written.
+/// How a document is written.
 #[derive(Clone, Copy, PartialEq)]
-enum Care {
+enum Attempt {
     /// Blocks are separated by an empty line.
     Plain,
     /// Blocks are separated by a comment, so that no block joins the block before it.
-    Apart,
+    Separated,
     /// Every block is stored.
     Stored,
 }
@@ -76,12 +76,12 @@ enum Care {
 /// Writes a document that [`check`] accepts.
 pub(crate) fn project(document: &Value, options: Options) -> Projection {
     let mut last = None;
-    for care in [Care::Plain, Care::Apart, Care::Stored] {
+    for attempt in [Attempt::Plain, Attempt::Separated, Attempt::Stored] {
         let mut writer = Writer {
             table: Table::default(),
             options,
         };
-        let text = writer.document(document, care);
+        let text = writer.document(document, attempt);
         let table = writer.table;
         let read = read(&text, &table, options).unwrap_or_default();
         let whole = parent("doc", Map::new(), read);
@@ -108,14 +108,14 @@ struct Writer {
 type Lines = Vec<String>;
 
 impl Writer {
-    fn document(&mut self, document: &Value, care: Care) -> String {
+    fn document(&mut self, document: &Value, attempt: Attempt) -> String {
         let mut pieces = Vec::new();
         for unit in units(document).units {
-            let lines = match care {
-                Care::Stored => self.stored(&unit.shown),
-                Care::Plain | Care::Apart => self.checked(&unit.shown),
+            let lines = match attempt {
+                Attempt::Stored => self.stored(&unit.shown),
+                Attempt::Plain | Attempt::Separated => self.checked(&unit.shown),
             };
-            if care == Care::Apart && !pieces.is_empty() {
+            if attempt == Attempt::Separated && !pieces.is_empty() {
                 pieces.push(vec!["#".to_owned()]);
             }
             pieces.push(lines);
@@ -239,7 +239,7 @@ impl Writer {
             if starts && first.is_none() && looks_like_task(&body) {
                 body[0].insert(0, GUARD);
             }
-            lines.extend(itemised(&bullet, body, starts));
+            lines.extend(item_lines(&bullet, body, starts));
         }
         Some(lines)
     }
@@ -258,7 +258,7 @@ impl Writer {
                     } else {
                         paragraph(&text)
                     };
-                    let mut item = itemised("-", body, true);
+                    let mut item = item_lines("-", body, true);
                     item[0].replace_range(..1, bullet);
                     lines.extend(item);
                 }
@@ -351,10 +351,10 @@ fn bullet_of(line: &str) -> Option<crate::lines::Bullet> {
 }
 
 /// An item. Its lines begin after the bullet, or below it if the item does not begin with a text.
-fn itemised(bullet: &str, body: Lines, starts: bool) -> Lines {
+fn item_lines(bullet: &str, body: Lines, starts: bool) -> Lines {
     let space = " ".repeat(bullet.len() + 1);
     let mut lines = Lines::new();
-    let mut body = tight(body, starts).into_iter();
+    let mut body = without_gap(body, starts).into_iter();
     match if starts { body.next() } else { None } {
         Some(first) if !first.is_empty() => lines.push(format!("{bullet} {first}")),
         _ => lines.push(bullet.to_owned()),
@@ -367,7 +367,7 @@ fn itemised(bullet: &str, body: Lines, starts: bool) -> Lines {
 }
 
 /// The lines of an item without the empty line between its text and a list below it.
-fn tight(body: Lines, starts: bool) -> Lines {
+fn without_gap(body: Lines, starts: bool) -> Lines {
     let end = body.iter().position(String::is_empty);
     let list = |at: usize| {
         body.get(at + 1)

@@ -229,8 +229,8 @@ pub(crate) fn shows(base: &Value, read: &Value, table: &Table) -> bool {
         let Some(shown) = shown_attrs(base) else {
             return false;
         };
-        let there = read.get("attrs").and_then(Value::as_object);
-        if there.map_or(!shown.is_empty(), |there| *there != shown) {
+        let attributes = read.get("attrs").and_then(Value::as_object);
+        if attributes.map_or(!shown.is_empty(), |attributes| *attributes != shown) {
             return false;
         }
     }

@@ -42,8 +42,8 @@ impl LineContext {
 }
 
 impl Reader<'_> {
-    fn blocks(&self, lines: &[Line], place: LineContext) -> Result<Vec<Value>, OrgError> {
-        if let (Some(line), true) = (lines.first(), place.depth > ORG_DEPTH_MAX) {
+    fn blocks(&self, lines: &[Line], context: LineContext) -> Result<Vec<Value>, OrgError> {
+        if let (Some(line), true) = (lines.first(), context.depth > ORG_DEPTH_MAX) {
             let limit = ORG_DEPTH_MAX;
             return Err(OrgErrorKind::TooDeep { limit }.at(line.number));
         }
@@ -55,13 +55,13 @@ impl Reader<'_> {
                 Shape::Blank | Shape::Comment => {}
                 Shape::Rule => nodes.push(leaf("rule", Map::new())),
                 Shape::Headline(stars, text) => {
-                    nodes.push(self.headline(line, stars, &text, place)?);
+                    nodes.push(self.headline(line, stars, &text, context)?);
                 }
                 Shape::Heading(level, text) => {
                     nodes.push(self.heading(line, level, &text)?);
                 }
                 Shape::Begin(name, argument) => {
-                    let (node, lines) = self.block(rest, &name, &argument, place)?;
+                    let (node, lines) = self.block(rest, &name, &argument, context)?;
                     nodes.push(node);
                     used = lines;
                 }
@@ -71,7 +71,7 @@ impl Reader<'_> {
                     nodes.push(self.table_of(&rest[..used])?);
                 }
                 Shape::Item(item) => {
-                    let (node, lines) = self.list(rest, &item, place)?;
+                    let (node, lines) = self.list(rest, &item, context)?;
                     nodes.push(node);
                     used = lines;
                 }
@@ -91,11 +91,11 @@ impl Reader<'_> {
         line: &Line,
         stars: usize,
         text: &str,
-        place: LineContext,
+        context: LineContext,
     ) -> Result<Value, OrgError> {
         let offset = self.options.heading_offset;
         match stars.checked_sub(offset) {
-            Some(1..) if place.depth > 0 => {}
+            Some(1..) if context.depth > 0 => {}
             Some(level @ 1..=6) => return self.heading(line, level as u64, text),
             Some(7..) => return Err(OrgErrorKind::HeadingTooDeep.at(line.number)),
             _ => {}
@@ -170,7 +170,7 @@ impl Reader<'_> {
         lines: &[Line],
         name: &str,
         argument: &str,
-        place: LineContext,
+        context: LineContext,
     ) -> Result<(Value, usize), OrgError> {
         let number = lines[0].number;
         let verbatim = matches!(name, "src" | "example");
@@ -210,26 +210,26 @@ impl Reader<'_> {
             "quote" => parent(
                 "blockquote",
                 Map::new(),
-                self.blocks(&inner, place.within())?,
+                self.blocks(&inner, context.within())?,
             ),
             "expand" => {
-                let kind = if place.expands {
+                let kind = if context.expands {
                     "nestedExpand"
                 } else {
                     "expand"
                 };
                 let expands = true;
-                let depth = place.depth + 1;
+                let depth = context.depth + 1;
                 parent(
                     kind,
                     title("title"),
                     self.blocks(&inner, LineContext { depth, expands })?,
                 )
             }
-            "media" => self.media_group(&inner, place)?,
+            "media" => self.media_group(&inner, context)?,
             panel if PANELS.contains(&panel) => {
                 let shown = attrs([("panelType", panel.into())]);
-                parent("panel", shown, self.blocks(&inner, place.within())?)
+                parent("panel", shown, self.blocks(&inner, context.within())?)
             }
             _ => {
                 let name = name.to_owned();
@@ -239,14 +239,14 @@ impl Reader<'_> {
         Ok((node, end + 1))
     }
 
-    fn media_group(&self, lines: &[Line], place: LineContext) -> Result<Value, OrgError> {
+    fn media_group(&self, lines: &[Line], context: LineContext) -> Result<Value, OrgError> {
         let mut group = Vec::new();
         for line in lines {
             if shape(&line.text) == Shape::Blank {
                 continue;
             }
             let fault = || OrgErrorKind::MediaContent.at(line.number);
-            let blocks = self.blocks(std::slice::from_ref(line), place.within())?;
+            let blocks = self.blocks(std::slice::from_ref(line), context.within())?;
             let [single] = blocks.as_slice() else {
                 return Err(fault());
             };
@@ -288,7 +288,7 @@ impl Reader<'_> {
         &self,
         lines: &[Line],
         first: &Item,
-        place: LineContext,
+        context: LineContext,
     ) -> Result<(Value, usize), OrgError> {
         let mut nodes = Vec::new();
         let mut at = 0;
@@ -311,7 +311,7 @@ impl Reader<'_> {
                 number: line.number,
                 text: outdent(&line.text, first.indent + item.width),
             }));
-            self.item(item.bullet, &body, place, &mut nodes)?;
+            self.item(item.bullet, &body, context, &mut nodes)?;
             at += 1 + after;
             used = at;
         }
@@ -328,10 +328,10 @@ impl Reader<'_> {
         &self,
         bullet: Bullet,
         body: &[Line],
-        place: LineContext,
+        context: LineContext,
         nodes: &mut Vec<Value>,
     ) -> Result<(), OrgError> {
-        let blocks = self.blocks(body, place.within())?;
+        let blocks = self.blocks(body, context.within())?;
         let Bullet::Task(done) = bullet else {
             nodes.push(parent("listItem", Map::new(), blocks));
             return Ok(());
@@ -375,7 +375,7 @@ fn lone_reference(text: &str) -> Option<usize> {
     only.then(|| digits.parse().ok())?
 }
 
-/// The media block that an inline media represents if it has a separate line.
+/// The media block that an inline media represents if it is alone in its line.
 fn media(node: &Value) -> Option<Value> {
     if kind(node) != "mediaInline" {
         return None;

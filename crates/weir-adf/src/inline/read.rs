@@ -174,8 +174,8 @@ impl Reader<'_> {
     }
 
     fn is(&self, at: usize, to: usize, what: &str) -> bool {
-        let mut there = self.chars[at.min(to)..to].iter();
-        what.chars().all(|c| there.next() == Some(&c))
+        let mut rest = self.chars[at.min(to)..to].iter();
+        what.chars().all(|c| rest.next() == Some(&c))
     }
 
     fn string(&self, from: usize, to: usize) -> String {
@@ -228,13 +228,13 @@ impl Reader<'_> {
     }
 
     fn subsup(&self, at: usize, to: usize) -> Option<InlineMatch> {
-        let way = if self.chars[at] == '_' { "sub" } else { "sup" };
+        let direction = if self.chars[at] == '_' { "sub" } else { "sup" };
         let begin = at + 2;
         let end = (begin..to).find(|at| matches!(self.chars[*at], '{' | '}'))?;
         if end == begin || self.chars[end] == '{' {
             return None;
         }
-        let mark = json!({ "type": "subsup", "attrs": { "type": way } });
+        let mark = json!({ "type": "subsup", "attrs": { "type": direction } });
         Some(InlineMatch::Marked(mark, begin, end, end + 1))
     }
 

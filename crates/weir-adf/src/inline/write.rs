@@ -24,8 +24,8 @@ pub(crate) fn write(nodes: &[&Value], breaks: bool, table: &mut Table) -> Option
     for (node, stored) in nodes.iter().zip(&mut stored) {
         *stored = !breaks && kind(node) == "hardBreak";
     }
-    for careful in [false, true] {
-        if let Some(written) = attempt(nodes, &all, &stored, careful, table) {
+    for guarded in [false, true] {
+        if let Some(written) = attempt(nodes, &all, &stored, guarded, table) {
             return Some(written);
         }
         table.truncate(saved);
@@ -46,12 +46,12 @@ fn attempt(
     nodes: &[&Value],
     which: &[usize],
     stored: &[bool],
-    careful: bool,
+    guarded: bool,
     table: &mut Table,
 ) -> Option<String> {
     let item = |at: &usize| Item::of(nodes[*at], stored[*at]);
     let items: Vec<Item<'_>> = which.iter().map(item).collect();
-    let written = Writer { careful, table }.region(&items, 0, &mut String::new());
+    let written = Writer { guarded, table }.region(&items, 0, &mut String::new());
     let back = read(&written, table).ok()?;
     let same = back.len() == which.len()
         && which
@@ -129,7 +129,7 @@ impl<'v> Mark<'v> {
 
 struct Writer<'t> {
     /// Whether every character that could be markup gets a guard.
-    careful: bool,
+    guarded: bool,
     table: &'t mut Table,
 }
 
@@ -165,7 +165,7 @@ impl Writer<'_> {
                 push_guard(&mut out);
             }
             let literal = first.marks.len() <= level && kind(first.node) == "text" && !first.stored;
-            if self.careful && literal {
+            if self.guarded && literal {
                 push_guarded(&mut out, &piece, rest.is_empty(), open);
             } else {
                 out.push_str(&piece);
@@ -275,8 +275,8 @@ fn leaf(node: &Value) -> Option<String> {
 /// Adds a guard, unless the text ends with one: two guards in a row would be a character of the
 /// text.
 pub(crate) fn push_guard(out: &mut String) {
-    let there = out.chars().rev().take_while(|c| *c == GUARD).count();
-    if there % 2 == 0 {
+    let guards = out.chars().rev().take_while(|c| *c == GUARD).count();
+    if guards % 2 == 0 {
         out.push(GUARD);
     }
 }
@@ -289,15 +289,15 @@ fn push_guarded(out: &mut String, piece: &str, last: bool, open: &str) {
     while let Some(c) = chars.next() {
         let next = chars.peek().copied();
         let begins = previous.is_none_or(may_precede);
-        let goes_on = next.map_or(!last || !open.is_empty(), |next| !is_space(next));
+        let continues = next.map_or(!last || !open.is_empty(), |next| !is_space(next));
         let closes = open.contains(c);
         if closes {
             push_guard(out);
         }
         out.push(c);
         let guard = match c {
-            '*' | '/' | '+' | '~' | '=' => begins && goes_on,
-            '_' | '^' => (begins && goes_on) || next.is_none_or(|next| next == '{'),
+            '*' | '/' | '+' | '~' | '=' => begins && continues,
+            '_' | '^' => (begins && continues) || next.is_none_or(|next| next == '{'),
             '[' => next.is_none_or(|next| next == '['),
             '{' => next.is_none_or(|next| next == '{'),
             '<' => next.is_some_and(|next| next.is_ascii_digit()),
