@@ -108,21 +108,32 @@ export interface Waiting {
   /** Ends the wait of the call. Does not undo the operation. */
   signal?: AbortSignal
 }
+/** Options of a topic. An absent number is not set: the limit of the store applies, or no limit. */
 export interface TopicOptions {
+  /** `latest` keeps the newest record of each key. Default: `off`. */
   compaction?: 'off' | 'latest'
+  /** How long a compaction keeps the record of a deletion. */
   tombstoneTtlMs?: Int
+  /** How old a record is before a compaction may remove it. */
   compactionLagMs?: Int
   keyBytesMax?: Int
   valueBytesMax?: Int
+  /** Largest number of keys with a value. */
   keysMax?: Int
+  /** Removes records that are older. */
   retentionAgeMs?: Int
+  /** Removes the oldest records while the topic is larger, in bytes. */
   retentionBytes?: Int
+  /** Removes the oldest records while the topic has more of them. */
   retentionRecords?: Int
+  /** Names of groups: retention keeps the records that these groups have not acknowledged. */
   holdForGroups?: string[]
+  /** Limits of one call of the program: its fuel, memory, and emitted records. */
   fuelMax?: Int
   memoryBytesMax?: Int
   emitsMax?: Int
   emitBytesMax?: Int
+  /** Limits of the state of the program. */
   stateEntriesMax?: Int
   stateBytesMax?: Int
 }
@@ -254,20 +265,29 @@ export interface Listening extends From {
 }
 export interface TopicInfo {
   readonly name: string
+  /** Whether the topic exists; otherwise it was destroyed. */
   readonly live: boolean
+  /** The intention that created the topic, if it exists. */
   readonly incarnation?: bigint
+  /** Offset of the oldest retained record; 0 if there is none. */
   readonly first: bigint
+  /** Offset of the newest record. */
   readonly last: bigint
+  /** Number of keys with a value. */
   readonly keys: bigint
+  /** Size of the stored records in bytes. */
   readonly bytes: bigint
 }
 export type GroupMode = 'shared' | 'keyed' | 'exclusive'
 /** The position is the start of a new group; by default the first record. */
 export interface GroupOptions extends Position {
+  /** How long a member may be silent before its claims end. Default: 30,000. */
   leaseMs?: number
   /** Number of deliveries after which a record is moved to `deadLetters`; 0: never. */
   attempts?: number
+  /** How many records all members together may have claimed. Default: 100,000. */
   pending?: number
+  /** The topic for dead letters; required if and only if `attempts` is set. */
   deadLetters?: string
   /** Name of the member. A member that rejoins under its name is the same member. */
   member?: string
@@ -278,10 +298,15 @@ export interface GroupInfo {
   readonly topic: string
   readonly name: string
   readonly mode: GroupMode
+  /** All records up to this offset are acknowledged. */
   readonly cursor: bigint
+  /** Number of offsets that are not acknowledged. */
   readonly lag: bigint
+  /** Number of records that members have claimed. */
   readonly leased: bigint
+  /** Number of delivered records that are neither acknowledged nor claimed. */
   readonly waiting: bigint
+  /** Number of deliveries beyond the first of a record. */
   readonly redeliveries: bigint
   /** Number of records that became dead letters. */
   readonly deadLettered: bigint
@@ -304,15 +329,21 @@ export class Work implements Claim {
 export class Group {
   private constructor()
   readonly name: string
+  /** Claims up to `max` records (100); waits up to `timeoutMs` (0) for the first one. */
   claim(max?: number, options?: Waiting & { timeoutMs?: number }): Promise<Work[]>
   /** Acknowledges records durably. Returns the offsets of those that another member has claimed by now. */
   ack(work: Claim[]): Promise<bigint[]>
+  /** Acknowledges records of an exclusive group: written later, with other writes. */
   ackSoon(work: Claim[]): Promise<void>
+  /** Rejects records: the group can deliver them again after `delayMs` (0). Returns as `ack`. */
   nack(work: Claim[], options?: { delayMs?: number; reason?: string }): Promise<bigint[]>
+  /** Extends leases: each now ends in `leaseMs`. Returns as `ack`. */
   extend(work: Claim[], leaseMs: number): Promise<bigint[]>
   /** Moves the group to a position: all earlier records count as acknowledged, all later ones as not acknowledged. */
   reset(to?: Position): Promise<Verdict>
+  /** Makes this member the owner of an exclusive group and replaces the present owner. */
   takeOver(): Promise<void>
+  /** Gives up the ownership of an exclusive group. */
   leave(): Promise<void>
   info(): Promise<GroupInfo>
   delete(): Promise<Verdict>
@@ -332,7 +363,9 @@ export class Pending {
 /** A writer whose intentions are executed exactly once. */
 export class Session {
   private constructor()
+  /** The number of the next intention. */
   nextNonce(): Promise<bigint>
+  /** Sets the next number back to one without an answer. */
   resume(nonce: Int): Promise<void>
   execute(intentions: [topic: string, op: Op][]): Promise<Verdict[]>
   send(intentions: [topic: string, op: Op][]): Pending
@@ -356,8 +389,11 @@ export class Topic {
   transaction(steps: Step[], options?: { expect?: Expect[] } & Waiting): Promise<Verdict>
   /** Executes several intentions in one call, independently of each other. */
   batch(ops: Op[], options?: Waiting): Promise<Verdict[]>
+  /** The record with the current value of a key; undefined if there is none. */
   get(key: Data): Promise<Record | undefined>
+  /** The record at an offset; undefined if it does not exist. */
   at(offset: Int): Promise<Record | undefined>
+  /** Keys with a value, in byte order, each with the offset of its record. Starts after the key `after`. */
   keys(
     prefix?: Data,
     options?: { after?: Data; limit?: number },
@@ -370,7 +406,7 @@ export class Topic {
   tail(options?: Listening | string | Int): AsyncGenerator<Record, void>
   /** The current record of each key, marked `replay`, then new records. */
   latest(options?: Waiting & { timeoutMs?: number }): AsyncGenerator<Record, void>
-  /** Without a mode, the group is shared. */
+  /** Joins a group as a member. Creates the group if it does not exist. Without a mode, the group is shared. */
   group(name: string, options?: GroupOptions): Promise<Group>
   group(name: string, mode?: GroupMode, options?: GroupOptions): Promise<Group>
   groups(): Promise<GroupInfo[]>
@@ -405,12 +441,19 @@ export interface TopicQueryOptions extends QueryOptions, Bounds, Waiting {
    * with the view `latest`. A query with a token ignores it.
    */
   from?: Position | string | Int
+  /** `log` (default): all records. `latest`: the current record of each key. */
   view?: 'log' | 'latest'
+  /** The last intention whose records are included. Default: all records that exist at the start of the query. */
   asOf?: Int
+  /** Continues with new records. Default: false. */
   follow?: boolean
+  /** The kinds of records that are items. Default: only PUT. */
   kinds?: string[]
+  /** If retention has removed the next record of a token, continues with the first retained one. Default: an error. */
   resetEarliest?: boolean
+  /** At a server: whether the server executes its part of the query. Default: true. */
   pushDown?: boolean
+  /** Limit of one wait for records that exist. Default: 30,000. */
   patienceMs?: number
   /** A query with `follow` ends after this time without new records, in milliseconds. */
   timeoutMs?: number
@@ -428,19 +471,34 @@ export class TopicQuery implements AsyncIterable<Item> {
 }
 
 export interface OpenOptions {
+  /**
+   * When a write is acknowledged: `group` (default, after a sync that several writes share), `each` (after a sync of
+   * its own), `interval` (after the write; there is a sync every `intervalMs`), `memory` (after the write).
+   */
   durability?: 'group' | 'each' | 'interval' | 'memory'
+  /** Default: 1,000. */
   intervalMs?: number
+  /** Whether to create a store if the directory has none. Default: true. */
   create?: boolean
+  /** A name that is reported to others who find the store locked. */
   program?: string
+  /** Size of the log after the last snapshot at which a new one is created. Default: 1 GiB. */
   snapshotLogBytes?: Int
+  /** Size of a log segment. Default: 64 MiB. */
   logSegmentBytes?: Int
 }
 export interface ConnectOptions {
+  /** Proves the identity of the client. */
   token?: string
+  /** For `weirs://`: PEM file with the authority of the server's certificate. Default: those of the system. */
   authority?: string
+  /** For `weirs://`: PEM files with the client's certificate and its key. */
   identity?: [certificate: string, key: string]
+  /** Name and version of the program, for people. */
   agent?: string
+  /** Limit of the first connection. Default: 5,000. */
   connectTimeoutMs?: number
+  /** Limit of the wait for an answer, and of the time without any connection. Default: 30,000. */
   patienceMs?: number
   /** The server reports when a write is queued for its log (`Pending.received`): one more packet a write. */
   received?: boolean
@@ -458,24 +516,33 @@ export type Consistency =
 /** An event store, in a directory or at a server. */
 export class Store {
   private constructor()
+  /** Opens the store in a directory, or creates one. */
   static open(path: string | URL, options?: OpenOptions): Promise<Store>
+  /** Connects to a server: `weir://HOST[:PORT]`, `weirs://HOST[:PORT]` (TLS) or `unix:PATH`. */
   static connect(url: string, options?: ConnectOptions): Promise<Store>
   /**
    * A second handle whose reads have this consistency, and also its readers, groups and queries. Without it, reads
    * of keys are `linear` and all other reads are `local`. Closing the handle leaves the store open.
    */
   withConsistency(consistency: Consistency): Store
+  /** A handle of a topic, which need not exist. */
   topic(name: string): Topic
+  /** All existing topics, or with `destroyed` also the destroyed ones, by name. */
   topics(options?: { destroyed?: boolean }): Promise<TopicInfo[]>
+  /** Executes several intentions of any topics in one call, independently of each other. */
   batch(intentions: [topic: string, op: Op][], options?: Waiting): Promise<Verdict[]>
   /** Sends intentions. Returns separate promises for their reception and their verdicts. */
   send(intentions: [topic: string, op: Op][]): Pending
+  /** A writer whose intentions are executed exactly once. `client` is 16 bytes that no other writer uses. */
   session(client: Data): Promise<Session>
   /** A query over topics: names, or patterns like "orders.*" and "orders.**". */
   query(topics: string | Iterable<string>, options?: TopicQueryOptions): Promise<TopicQuery>
+  /** When the store acknowledges a write; see `OpenOptions`. */
   durability(): Promise<'group' | 'each' | 'interval' | 'memory'>
+  /** Makes every acknowledged write durable, at any level. */
   sync(): Promise<void>
   readonly closed: boolean
+  /** Completes queued writes and closes the store. A second call is a no-op. */
   close(): Promise<void>
 }
 export function open(path: string | URL, options?: OpenOptions): Promise<Store>

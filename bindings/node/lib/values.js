@@ -10,7 +10,7 @@ const NO_BYTES = Buffer.alloc(0)
 const KINDS = ['', 'CREATE', 'DESTROY', 'PUT', 'DELETE', 'ALTER', 'REPLACE']
 const NONE = 0xffffffff
 
-/** The bytes of a string, or the given bytes. */
+/** The bytes of a string or of an object with bytes. */
 function bytes(data, what = 'data', kinds = 'a string or bytes') {
   if (typeof data === 'string') return Buffer.from(data)
   if (data instanceof Uint8Array) return data
@@ -21,10 +21,10 @@ function bytes(data, what = 'data', kinds = 'a string or bytes') {
 
 /** The bytes of a value; an array or a plain object is converted to JSON. */
 function content(value, what) {
-  const given = () => bytes(value, what, 'a string, bytes, an array or a plain object')
-  if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return given()
+  const asBytes = () => bytes(value, what, 'a string, bytes, an array or a plain object')
+  if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return asBytes()
   const kind = Object.getPrototypeOf(value)
-  if (!Array.isArray(value) && kind !== Object.prototype && kind !== null) return given()
+  if (!Array.isArray(value) && kind !== Object.prototype && kind !== null) return asBytes()
   const json = JSON.stringify(value, finite)
   if (json === undefined) throw new TypeError(`${what ?? 'data'} has no JSON`)
   return Buffer.from(json)
@@ -32,7 +32,7 @@ function content(value, what) {
 
 /** Rejects NaN and Infinity, which JSON lacks and `JSON.stringify` would silently write as null. */
 function finite(key, value) {
-  if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`${key || 'a number'} is ${value}, which JSON has not`)
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`${key || 'a number'} is ${value}, which JSON does not have`)
   return value
 }
 

@@ -88,16 +88,16 @@ impl From<StoreError> for Failure {
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
         let mut failure = Self::new(error.code(), error.to_string());
-        let place = error.location();
-        failure.field("source", place.source.map(|source| u64::from(source.0)));
-        failure.field("page", place.page);
-        failure.field("item", place.item);
-        failure.field("offset", place.offset);
-        if !place.name.is_empty() {
-            let name = quoted(&String::from_utf8_lossy(&place.name));
+        let location = error.location();
+        failure.field("source", location.source.map(|source| u64::from(source.0)));
+        failure.field("page", location.page);
+        failure.field("item", location.item);
+        failure.field("offset", location.offset);
+        if !location.name.is_empty() {
+            let name = quoted(&String::from_utf8_lossy(&location.name));
             let _ = write!(failure.extra_fields, ",\"sourceName\":{name}");
         }
-        if let Some(field) = place.field {
+        if let Some(field) = location.field {
             let _ = write!(failure.extra_fields, ",\"field\":{}", quoted(field));
         }
         failure

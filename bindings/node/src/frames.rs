@@ -47,7 +47,7 @@ impl FramesIn {
     pub(crate) fn of(&self, plan: &Plan) -> Result<Frames> {
         let (spans, rest) = self.spans.as_chunks::<2>();
         if !rest.is_empty() {
-            return Err(Failure::option("frames", "a place without a length"));
+            return Err(Failure::option("frames", "an offset without a length"));
         }
         for column in &self.meta {
             if column.values.len() != spans.len() {

@@ -1,4 +1,4 @@
-//! Members of groups, which claim records and settle them.
+//! Members of groups, which claim records, and acknowledge or reject them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -133,8 +133,8 @@ impl Group {
         })
     }
 
-    /// Settles records; `verb` is "done", "doneSoon", "fail" or "extend". Returns the offsets of those
-    /// that this member no longer holds.
+    /// Acknowledges, rejects or extends records; `verb` is "done", "doneSoon", "fail" or "extend".
+    /// Returns the offsets of records that another member has claimed by now.
     #[napi]
     pub fn settle<'env>(
         &self,

@@ -1,6 +1,6 @@
 //! Threads for calls that may wait, and promises of their results.
 //!
-//! At most [`THREADS_MAX`] threads run at a time. A wait for records runs in short turns, which
+//! At most [`THREADS_MAX`] threads run at a time. A wait for records runs in short steps, which
 //! JavaScript repeats, so that there can be more listeners than threads.
 
 use std::collections::VecDeque;
