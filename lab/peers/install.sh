@@ -55,11 +55,39 @@ libraries() {
         make --no-print-directory -C "$peer"
     done
     need cargo "Rust of the version in rust-toolchain.toml"
+    newer_simdjson
+    libpsyc
     say "building rust-wire, for this CPU like the parsers in C and C++"
     RUSTFLAGS="-C target-cpu=native" cargo build --release --locked --quiet \
         --manifest-path rust-wire/Cargo.toml --target-dir "$out/../lab-peers-build-native"
     cp "$out/../lab-peers-build-native/release/rust-wire" "$out/"
     say "$("$out/rust-wire" --version)"
+}
+
+# libpsyc takes part if it is installed. The project neither ships nor builds it.
+libpsyc() {
+    rm -f "$out/c-libpsyc"
+    if ! pkg-config --exists libpsyc; then
+        say "LEFT OUT: libpsyc, because pkg-config does not find it"
+        return 0
+    fi
+    say "building c-libpsyc"
+    make --no-print-directory -C c-libpsyc "OUT=$out" ||
+        say "LEFT OUT: libpsyc, because its version has other functions"
+}
+
+# c-wire and c-chat with a newer simdjson than Debian's.
+newer_simdjson() {
+    rm -f "$out/c-wire-simdjson" "$out/c-chat-simdjson"
+    if ! cargo vendor --quiet --locked --manifest-path simdjson/Cargo.toml "$out/crates/vendor" >/dev/null; then
+        say "LEFT OUT: the newer simdjson, because the crate simdjson-sys cannot be downloaded"
+        return 0
+    fi
+    for peer in c-wire c-chat; do
+        say "building $peer-simdjson"
+        make --no-print-directory -C "$peer" "OUT=$out" "SIMDJSON=$out/crates/vendor/simdjson-sys/vendor/simdjson" \
+            "$out/$peer-simdjson"
+    done
 }
 
 brokers() {

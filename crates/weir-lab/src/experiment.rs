@@ -252,7 +252,8 @@ pub struct WorkloadSpec {
     /// Input file by syntax, relative to the repository.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Inputs that are generated at run time instead: `binary-packet`.
+    /// Inputs that are generated at run time instead: `binary-packet`, `chat-session` or
+    /// `jpeg-packet`.
     pub generate: Option<String>,
     /// Repeats the workload for each size.
     #[serde(default)]

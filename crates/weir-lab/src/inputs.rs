@@ -1,5 +1,5 @@
-//! Inputs that are generated at run time: the binary packets of 7 KB to 70 MB, and the sessions of
-//! [`chat_session`].
+//! Inputs that are generated at run time: the binary packets of 7 KB to 70 MB, a packet with a
+//! photograph, and the sessions of [`chat_session`].
 //!
 //! Data of size N is the `SplitMix64` sequence with the seed N, each number low byte first, cut to
 //! N bytes. JSON and XML contain the data in base64 without line breaks.
@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 use crate::error::{LabError, Result};
 use crate::rng::SplitMix64;
 
+/// The photograph of [`jpeg_packets`], relative to the repository.
+const PHOTOGRAPH: &str = "data/grace-hopper.jpg";
+
 /// Maximum size of a generated body, in bytes.
 pub const BODY_BYTES_MAX: u64 = 70_000_000;
 
@@ -32,29 +35,20 @@ pub fn body(size: u64) -> Vec<u8> {
     bytes
 }
 
-/// The packet of `size` in `psyc`, `json` or `xml`; empty for other words.
-pub fn packet(size: u64, syntax: &str) -> Vec<u8> {
-    let data = body(size);
-    match syntax {
+/// The packet with `data` of the type `kind` in `psyc`, `json` or `xml`; empty for other words.
+pub fn packet(kind: &str, data: &[u8], syntax: &str) -> Vec<u8> {
+    let (start, end) = match syntax {
         "psyc" => {
-            let head = b":_type\traw\n_data\n";
+            let head = format!(":_type\t{kind}\n_data\n");
             let length = head.len() + data.len() + 1;
-            [format!("{length}\n").as_bytes(), head, &data, b"\n|\n"].concat()
+            let start = format!("{length}\n{head}");
+            return [start.as_bytes(), data, b"\n|\n"].concat();
         }
-        "json" => [
-            b"{\"type\":\"raw\",\"data\":\"".as_slice(),
-            base64(&data).as_bytes(),
-            b"\"}\n",
-        ]
-        .concat(),
-        "xml" => [
-            b"<data type='raw'>".as_slice(),
-            base64(&data).as_bytes(),
-            b"</data>\n",
-        ]
-        .concat(),
-        _ => Vec::new(),
-    }
+        "json" => (format!("{{\"type\":\"{kind}\",\"data\":\""), "\"}\n"),
+        "xml" => (format!("<data type='{kind}'>"), "</data>\n"),
+        _ => return Vec::new(),
+    };
+    [start, base64(data), end.to_owned()].concat().into_bytes()
 }
 
 /// Writes the packet of `size` in every syntax below `dir` if it does not exist there, and returns
@@ -64,12 +58,31 @@ pub fn binary_packets(dir: &Path, size: u64) -> Result<BTreeMap<String, PathBuf>
         let what = format!("a body of {size} bytes; {BODY_BYTES_MAX} is the largest");
         return Err(LabError::Usage { what });
     }
+    let write = |syntax: &str| packet("raw", &body(size), syntax);
+    packets(dir, &format!("binary-{size}"), write)
+}
+
+/// Writes the packet with the photograph of the repository `root` in every syntax below `dir` if it
+/// does not exist there, and returns the paths by syntax.
+pub fn jpeg_packets(dir: &Path, root: &Path) -> Result<BTreeMap<String, PathBuf>> {
+    let path = root.join(PHOTOGRAPH);
+    let photograph = fs::read(&path).map_err(LabError::io(&path))?;
+    let write = |syntax: &str| packet("image/jpeg", &photograph, syntax);
+    packets(dir, "jpeg", write)
+}
+
+/// Writes the packet `name` in every syntax below `dir` if it does not exist there.
+fn packets(
+    dir: &Path,
+    name: &str,
+    write: impl Fn(&str) -> Vec<u8>,
+) -> Result<BTreeMap<String, PathBuf>> {
     fs::create_dir_all(dir).map_err(LabError::io(dir))?;
     let mut files = BTreeMap::new();
     for syntax in ["psyc", "json", "xml"] {
-        let path = dir.join(format!("binary-{size}.{syntax}"));
+        let path = dir.join(format!("{name}.{syntax}"));
         if !path.exists() {
-            write_whole(&path, &packet(size, syntax))?;
+            write_whole(&path, &write(syntax))?;
         }
         files.insert(syntax.to_owned(), path);
     }
@@ -127,7 +140,8 @@ mod tests {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/psyc/packets");
         for syntax in ["psyc", "json", "xml"] {
             let stored = fs::read(dir.join(format!("binary-7K.{syntax}"))).unwrap();
-            assert!(packet(7_000, syntax) == stored, "{syntax} differs");
+            let generated = packet("raw", &body(7_000), syntax);
+            assert!(generated == stored, "{syntax} differs");
         }
     }
 }

@@ -919,7 +919,7 @@ fn an_experiment_names_the_peers_that_it_needs() {
     assert_eq!(peers(&["peers", "ffi-pipeline"]), "json\nbindings\n");
     assert_eq!(peers(&["peers", "store-open"]), "");
     assert_eq!(peers(&["peers", "jiroscope"]), "emacs\n");
-    let all = "libraries\nbrokers\nhttp\njson\ncodec\nbindings\nemacs\n";
+    let all = "libraries\nbrokers\nstores\nhttp\njson\ncodec\nbindings\nemacs\n";
     assert_eq!(peers(&["peers"]), all);
     // The error for a missing program of the peers names the group that builds it.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");

@@ -24,9 +24,6 @@
 #include <simdjson.h>
 #endif
 
-#define TEXT_OF(x) #x
-#define TEXT(x) TEXT_OF(x)
-
 namespace {
 
 /* The cost of the client alone: the events were decoded before, and replies are
@@ -576,7 +573,9 @@ int main(int argc, char **argv) {
 #elif defined(WITH_JSON_GLIB)
     if (name == "json-glib") dialect = std::make_unique<JsonGlib>(), version = "\tjson-glib=" JSON_VERSION_S;
 #else
-    std::string simd = "\tsimdjson=" TEXT(SIMDJSON_VERSION) + std::string(" ") +
+    std::string simd = "\tsimdjson=" + std::to_string(simdjson::SIMDJSON_VERSION_MAJOR) + "." +
+                       std::to_string(simdjson::SIMDJSON_VERSION_MINOR) + "." +
+                       std::to_string(simdjson::SIMDJSON_VERSION_REVISION) + " " +
                        simdjson::get_active_implementation()->name();
     if (name == "rapidxml") dialect = std::make_unique<RapidXml>(), version = "\trapidxml=1.13";
     else if (name == "pugixml")

@@ -28,9 +28,6 @@
 #include <rapidxml/rapidxml.hpp>
 #include <simdjson.h>
 
-#define TEXT_OF(x) #x
-#define TEXT(x) TEXT_OF(x)
-
 namespace {
 
 struct Packet {
@@ -751,7 +748,9 @@ int main(int argc, char **argv) {
     }
     if (argc > 2 && !strcmp(argv[2], "render")) parser = std::make_unique<Rendering>(std::move(parser));
     if (name.compare(0, 8, "simdjson") == 0)
-        version = "\tsimdjson=" TEXT(SIMDJSON_VERSION) + std::string(" ") +
+        version = "\tsimdjson=" + std::to_string(simdjson::SIMDJSON_VERSION_MAJOR) + "." +
+                  std::to_string(simdjson::SIMDJSON_VERSION_MINOR) + "." +
+                  std::to_string(simdjson::SIMDJSON_VERSION_REVISION) + " " +
                   simdjson::get_active_implementation()->name();
     if (name.compare(0, 7, "libxml2") == 0) version = "\tlibxml2=" LIBXML_DOTTED_VERSION;
     return peer_serve(version.c_str());

@@ -301,9 +301,10 @@ fn expand_workload(
                 .collect(),
             (Some("binary-packet"), Some(size)) => inputs::binary_packets(generated, size)?,
             (Some("chat-session"), Some(size)) => chat_session::files(generated, size)?,
+            (Some("jpeg-packet"), None) => inputs::jpeg_packets(generated, root)?,
             (Some(other), _) => {
                 let what = format!(
-                    "workload `{}`: cannot generate `{other}`; `binary-packet` and `chat-session` with sizes are known",
+                    "workload `{}`: cannot generate `{other}`; possible are `binary-packet` and `chat-session` with sizes, and `jpeg-packet` without sizes",
                     spec.name
                 );
                 return Err(LabError::experiment(experiment, what));

@@ -1,0 +1,1 @@
+//! Empty: only the manifest and the lock file of this package are used.
