@@ -61,7 +61,7 @@ fn names(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_demo_proves_what_it_says_and_leaves_nothing_behind() {
+fn the_demo_reports_its_checks_and_leaves_no_files() {
     let dir = TempDir::new().unwrap();
     let output = weir(dir.path(), &["demo", "--quick", "-o", "json"]);
     let facts = facts(&output);
@@ -131,7 +131,7 @@ fn the_demo_proves_what_it_says_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn people_see_a_tick_for_each_step_and_what_to_try_next() {
+fn the_output_for_people_has_a_line_for_each_step_and_next_commands() {
     let dir = TempDir::new().unwrap();
     let output = weir(dir.path(), &["demo", "--quick"]);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -186,7 +186,7 @@ fn the_demo_pauses_on_a_terminal() {
 }
 
 #[test]
-fn an_interrupt_leaves_nothing_behind() {
+fn an_interrupt_leaves_no_files() {
     // After the named step: in the middle of a write, and while a child process writes.
     for step in ["open", "together", "replay"] {
         let dir = TempDir::new().unwrap();
@@ -221,7 +221,7 @@ fn an_interrupt_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_is_tried_next_works() {
+fn the_next_commands_of_the_demo_work() {
     const KEPT: &str = "it's kept";
     let dir = TempDir::new().unwrap();
     let output = weir(
@@ -295,7 +295,7 @@ fn damage_is_reported_with_its_file_and_changes_nothing() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_closed_output_is_not_a_failure() {
     let dir = TempDir::new().unwrap();
     let program = env!("CARGO_BIN_EXE_weir");
     let mut child = command(program, dir.path())
@@ -364,7 +364,7 @@ fn program(name: &str) -> String {
 }
 
 #[test]
-fn the_readme_does_what_it_prints() {
+fn the_readme_prints_the_real_output() {
     let dir = TempDir::new().unwrap();
     let transcripts = blocks(README, "console");
     // The second transcript needs a server: tests/cli/pages.rs.
@@ -444,7 +444,7 @@ mod readme_program {
 }
 
 #[test]
-fn the_guide_to_groups_does_what_it_prints() {
+fn the_guide_to_groups_prints_the_real_output() {
     let dir = TempDir::new().unwrap();
     assert_eq!(blocks(GROUPS, "rust"), [program("groups")]);
     for transcript in blocks(GROUPS, "console") {
@@ -519,7 +519,7 @@ mod groups_program {
 }
 
 #[test]
-fn the_guide_to_queries_does_what_it_prints() {
+fn the_guide_to_queries_prints_the_real_output() {
     let dir = TempDir::new().unwrap();
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     std::os::unix::fs::symlink(docs, dir.path().join("docs")).unwrap();
@@ -618,7 +618,7 @@ fn query_of_pages() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn the_first_steps_do_what_they_print() {
+fn the_first_steps_print_the_real_output() {
     let dir = TempDir::new().unwrap();
     let steps = [
         "open",

@@ -107,7 +107,7 @@ fn packets_print_their_events_for_every_piece_size() {
 }
 
 #[test]
-fn parts_are_printed_as_they_come_when_asked() {
+fn parts_are_printed_when_they_arrive_on_request() {
     let input = b"28\n_message\nMind the eel trap.\n|\n";
     let (code, text) = psyc(&["packet", "-1", "-b", "20"], input);
     let expected =
@@ -126,7 +126,7 @@ fn parts_are_printed_as_they_come_when_asked() {
 }
 
 #[test]
-fn values_print_as_in_the_tables() {
+fn values_print_as_in_the_vectors() {
     for (file, command) in [
         ("lists.txt", "list"),
         ("dicts.txt", "dict"),
@@ -173,7 +173,7 @@ fn uniforms_print_their_parts() {
 }
 
 #[test]
-fn templates_are_filled_in_for_every_window() {
+fn templates_are_expanded_for_every_buffer_size() {
     let values = ["_a=1", "_nick=heron", "_e="];
     for case in cases("templates.txt", &["in"]) {
         let input = case.bytes("in");

@@ -120,7 +120,7 @@ fn signal(child: &Child, name: &str) {
 
 /// The operator limits the fuel that a topic may request for a call.
 #[test]
-fn topics_may_ask_for_so_much_fuel_and_no_more() {
+fn topics_may_request_fuel_up_to_the_limit() {
     let place = tempfile::tempdir().unwrap();
     let mut served = serve(place.path(), &["--program-fuel-max", "20000000"]);
     let put = |name: &str, fuel: u64| {
@@ -138,7 +138,7 @@ fn topics_may_ask_for_so_much_fuel_and_no_more() {
 
 /// The service manager is notified that the server is ready, runs, and ends.
 #[test]
-fn a_service_manager_is_told_how_it_goes() {
+fn a_service_manager_gets_the_state_of_the_server() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -363,7 +363,7 @@ fn faketime() -> std::path::PathBuf {
 /// EO1, M21: a wall clock that jumps 25 hours ahead and back neither evicts an idempotency key nor
 /// extends a lease of a second to a day.
 #[test]
-fn a_wall_clock_that_jumps_breaks_no_promise() {
+fn a_wall_clock_jump_keeps_keys_leases_and_streams() {
     let place = tempfile::tempdir().unwrap();
     let shift = place.path().join("shift");
     // Replaced by a rename, because the server may read it at any moment.
@@ -441,7 +441,7 @@ fn a_wall_clock_that_jumps_breaks_no_promise() {
 
 /// DU11: serving from memory needs a flag, and all clients are informed.
 #[test]
-fn a_file_system_in_memory_wants_a_flag() {
+fn a_file_system_in_memory_needs_a_flag() {
     let place = tempfile::tempdir_in("/dev/shm").expect("Linux has a tmpfs there");
     let mut command = weir(place.path());
     command.env_remove("WEIR_SERVE_VOLATILE");
@@ -475,7 +475,7 @@ fn a_file_system_in_memory_wants_a_flag() {
 /// The limit on the size of files acts like a full disk: writes are rejected, reads continue, and
 /// no data is lost. The limit does not end the process.
 #[test]
-fn a_limit_on_the_size_of_files_is_a_full_disk() {
+fn a_file_size_limit_is_handled_as_a_full_disk() {
     let place = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
     // The shell counts in units of 512 bytes or of 1 KiB. The limit allows the first segment of 4
@@ -508,7 +508,7 @@ fn a_limit_on_the_size_of_files_is_a_full_disk() {
 }
 
 #[test]
-fn it_says_where_it_serves_and_ends_in_order() {
+fn a_server_prints_its_addresses_and_ends_with_code_0() {
     let place = tempfile::tempdir().unwrap();
     for name in ["TERM", "INT"] {
         let mut served = serve(place.path(), &["--lame-duck", "50ms"]);
@@ -594,7 +594,7 @@ fn post_over_tls(address: &str, config: Arc<ClientConfig>, answered: &AtomicUsiz
 
 /// A drain over TLS: every accepted request gets a response, and the store has no other record.
 #[test]
-fn a_drain_over_tls_answers_what_was_accepted() {
+fn a_drain_over_tls_responds_to_every_accepted_request() {
     const CLIENTS: usize = 3;
     let place = tempfile::tempdir().unwrap();
     for words in ["cert ca pki", "cert issue localhost --ca pki"] {
@@ -646,7 +646,7 @@ fn a_drain_over_tls_answers_what_was_accepted() {
 
 /// A copy of the store during serving.
 #[test]
-fn a_signal_makes_a_copy_that_is_a_store() {
+fn a_signal_starts_a_backup() {
     let place = tempfile::tempdir().unwrap();
     let copies = place.path().join("copies");
     let refused = weir(place.path())
@@ -739,7 +739,7 @@ fn waiting(place: &std::path::Path) -> (Child, String) {
 }
 
 #[test]
-fn while_it_opens_it_answers_503_and_says_why_it_waits() {
+fn a_server_that_opens_its_store_responds_with_503_and_the_reason() {
     let place = tempfile::tempdir().unwrap();
     let mut holder = holder(place.path());
     let (mut server, address) = waiting(place.path());
@@ -762,7 +762,7 @@ fn while_it_opens_it_answers_503_and_says_why_it_waits() {
 }
 
 #[test]
-fn a_signal_ends_it_while_it_opens() {
+fn a_signal_ends_a_server_that_is_opening_its_store() {
     let place = tempfile::tempdir().unwrap();
     let mut holder = holder(place.path());
     let (mut server, address) = waiting(place.path());
@@ -774,7 +774,7 @@ fn a_signal_ends_it_while_it_opens() {
 }
 
 #[test]
-fn the_audit_is_read_like_a_topic_and_written_by_nobody() {
+fn the_audit_topic_can_be_read_and_not_written() {
     let place = tempfile::tempdir().unwrap();
     let mut served = serve(place.path(), &["--audit", "true"]);
     ask(&served.address, "PUT /v1/topics/t", "");
@@ -803,7 +803,7 @@ fn the_audit_is_read_like_a_topic_and_written_by_nobody() {
 }
 
 #[test]
-fn it_is_a_lame_duck_only_when_told() {
+fn the_lame_duck_time_is_zero_by_default() {
     let place = tempfile::tempdir().unwrap();
     let done = weir(place.path())
         .args(["serve", "--print-config"])
@@ -824,7 +824,7 @@ fn it_is_a_lame_duck_only_when_told() {
 
 /// Errors are reported before a store is created, with advice.
 #[test]
-fn a_start_that_fails_says_why_and_leaves_no_store() {
+fn a_failed_start_gives_the_reason_and_creates_no_store() {
     let place = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -871,7 +871,7 @@ fn a_start_that_fails_says_why_and_leaves_no_store() {
 }
 
 #[test]
-fn what_was_answered_survives_a_kill() {
+fn acknowledged_writes_survive_a_kill() {
     let place = tempfile::tempdir().unwrap();
     let mut served = serve(place.path(), &[]);
     ask(&served.address, "PUT /v1/topics/t", "");
@@ -890,7 +890,7 @@ fn what_was_answered_survives_a_kill() {
 }
 
 #[test]
-fn each_setting_says_where_it_came_from() {
+fn each_setting_has_its_source() {
     let place = tempfile::tempdir().unwrap();
     let file = "[serve]\ndrain = \"7s\"\nthreads = 3\naccess_log = true\nhosts = [\"a\", \"b\"]\n";
     std::fs::write(place.path().join("weir.toml"), file).unwrap();

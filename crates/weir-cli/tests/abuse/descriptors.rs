@@ -51,7 +51,7 @@ fn a_low_soft_limit_is_raised() {
 }
 
 #[test]
-fn a_start_serves_or_says_that_there_are_too_few_descriptors() {
+fn a_start_serves_or_reports_too_few_descriptors() {
     for descriptors in [12, 30, 64] {
         let ended = start_with(descriptors);
         let (status, said) = ended.unwrap_or_else(|| panic!("{descriptors} are too few"));

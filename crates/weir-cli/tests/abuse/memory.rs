@@ -253,7 +253,7 @@ fn a_body_is_at_most_the_budget() {
 }
 
 #[test]
-fn writers_that_take_no_conflicts_are_bounded() {
+fn writers_that_do_not_read_conflicts_are_bounded() {
     survives("500 writers that take no conflicts", |server| {
         // Each response contains two records of 800 KB that the client has not seen.
         let put = b"POST /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\
@@ -415,7 +415,7 @@ fn native_readers_of_the_largest_record_are_bounded() {
 }
 
 #[test]
-fn several_abuses_at_once_are_bounded() {
+fn several_kinds_of_abuse_at_once_are_bounded() {
     let what = "several abuses at once";
     let mut server = server();
     let writer = BackgroundWriter::start_with(&server, 40_000);

@@ -82,7 +82,7 @@ impl Person {
 }
 
 #[test]
-fn two_clients_in_two_languages_talk_and_are_refused() {
+fn two_clients_in_two_languages_exchange_messages_and_report_rejections() {
     let place = Place::new();
     let module = std::fs::read(source("programs/prebuilt/chat.wasm")).unwrap();
     place.write("chat.wasm", module);

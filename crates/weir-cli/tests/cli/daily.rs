@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::run::Place;
 
 #[test]
-fn a_put_works_in_an_empty_place_and_comes_back() {
+fn a_put_in_an_empty_directory_can_be_read() {
     let place = Place::new();
     let put = place.run(r#"put orders {"id":1}"#).ok();
     assert!(
@@ -57,7 +57,7 @@ fn values_and_keys_are_any_bytes() {
 }
 
 #[test]
-fn an_empty_key_is_no_key_and_is_refused() {
+fn an_empty_key_is_rejected() {
     let place = Place::new();
     for key in ["--key=", "--key-hex=", "--key64="] {
         let put = place.words(&["put", "t", "x", key]).code(2);
@@ -75,7 +75,7 @@ fn an_empty_key_is_no_key_and_is_refused() {
 }
 
 #[test]
-fn conditions_hold_or_the_put_is_invalid() {
+fn a_put_whose_condition_fails_is_invalid() {
     let place = Place::new();
     place.run("put t 1 --key k --if-absent").ok();
     let late = place.run("put t 2 --key k --if-absent -o json").code(3);
@@ -94,7 +94,7 @@ fn conditions_hold_or_the_put_is_invalid() {
 }
 
 #[test]
-fn a_session_answers_a_repeated_put_and_does_it_once() {
+fn a_session_executes_a_repeated_put_once() {
     let place = Place::new();
     let line = "put t v --session me --nonce 1 -o json";
     let first = place.run(line).ok().json();
@@ -110,7 +110,7 @@ fn a_session_answers_a_repeated_put_and_does_it_once() {
 }
 
 #[test]
-fn lines_of_input_get_a_verdict_each() {
+fn each_line_of_input_gets_a_verdict() {
     let place = Place::new();
     let plain = place.pipe("put t -", "one\r\ntwo\n\nfour").ok();
     assert!(
@@ -170,7 +170,7 @@ fn a_transaction_is_all_or_nothing() {
 }
 
 #[test]
-fn tail_starts_anywhere_merges_and_selects() {
+fn tail_starts_at_a_position_merges_topics_and_selects_records() {
     let place = Place::new();
     for n in 1..=3 {
         place.run(&format!("put a.x x{n} --key k{n}")).ok();
@@ -207,7 +207,7 @@ fn tail_starts_anywhere_merges_and_selects() {
 }
 
 #[test]
-fn following_sees_what_others_write_and_does_not_shut_them_out() {
+fn a_follower_reads_the_writes_of_other_processes_and_does_not_block_them() {
     let place = Place::new();
     place.run("put t 1").ok();
     let mut command = place.weir();
@@ -224,7 +224,7 @@ fn following_sees_what_others_write_and_does_not_shut_them_out() {
 }
 
 #[test]
-fn followers_let_each_other_sleep_and_wait_without_work() {
+fn followers_do_not_wake_each_other_and_wait_without_work() {
     let place = Place::new();
     place.run("put t 1").ok();
     let follow = |name: &str| {
@@ -299,7 +299,7 @@ fn cpu_ticks(process: u32) -> u64 {
 }
 
 #[test]
-fn all_nouns_have_the_same_verbs_and_old_spellings_are_gone() {
+fn all_nouns_have_the_same_verbs_and_old_spellings_are_rejected() {
     let place = Place::new();
     let verbs = |noun: &str| {
         let help = place.words(&[noun, "--help"]).ok().text();
@@ -425,7 +425,7 @@ fn positions_are_the_same_for_a_tail_a_query_and_a_group() {
 }
 
 #[test]
-fn topics_are_made_changed_listed_and_removed() {
+fn topics_are_created_altered_listed_and_removed() {
     let place = Place::new();
     place
         .run("topic create s compaction=latest keys-max=2 tombstone-ttl=1h")
@@ -460,7 +460,7 @@ fn topics_are_made_changed_listed_and_removed() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_command_quietly() {
+fn a_closed_output_ends_the_command_without_an_error() {
     let place = Place::new();
     place.pipe("put t -", "x\n".repeat(50_000)).ok();
     let mut child = place

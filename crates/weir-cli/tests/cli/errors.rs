@@ -48,7 +48,7 @@ fn errors_have_three_lines_and_codes_that_help_explains() {
 }
 
 #[test]
-fn help_says_that_there_is_no_such_error_code() {
+fn help_reports_an_unknown_error_code() {
     let place = Place::new();
     for code in ["E999", "e7", "E99999999999"] {
         let help = place.run(&format!("help {code}")).code(2);
@@ -68,7 +68,7 @@ fn help_says_that_there_is_no_such_error_code() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_exits_with_2_and_says_what_was_meant() {
+fn an_invalid_command_line_exits_with_2_and_suggests_a_correction() {
     let place = Place::new();
     let typo = place.run("topik ls").code(2);
     assert!(
@@ -122,7 +122,7 @@ fn a_directory_in_use_names_its_owner() {
 }
 
 #[test]
-fn reading_where_no_store_is_leaves_nothing_behind() {
+fn a_read_without_a_store_creates_no_files() {
     let place = Place::new();
     std::fs::create_dir(place.path("weir-data")).unwrap();
     let lines = [
@@ -145,7 +145,7 @@ fn reading_where_no_store_is_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_verdict_counts_whether_or_not_anybody_reads_it() {
+fn the_exit_code_reports_the_verdict_if_standard_output_is_closed() {
     let place = Place::new();
     place.run("put t 1 --key k").ok();
     place.write("data", "1\noops\n");
@@ -191,7 +191,7 @@ fn a_second_writer_waits_for_a_short_first_one() {
 }
 
 #[test]
-fn weaker_durability_is_said_once() {
+fn weaker_durability_is_noted_once() {
     let place = Place::new();
     let weak = place.run("put t x --durability interval:50ms").ok();
     assert!(
@@ -230,7 +230,7 @@ fn a_closed_standard_error_changes_nothing() {
 }
 
 #[test]
-fn errors_are_json_where_rows_are() {
+fn errors_are_json_if_rows_are_json() {
     let place = Place::new();
     place.run("put t x").ok();
     for line in ["get t 7 -o json", "-o jsonl get t 7"] {
@@ -262,7 +262,7 @@ fn a_value_is_found_under_the_names_that_it_has_in_json() {
 
 /// A newer weir may have written the file, so unknown keys are preserved.
 #[test]
-fn what_is_not_known_in_contexts_is_told_once_and_kept() {
+fn unknown_keys_of_contexts_are_noted_once_and_preserved() {
     let place = Place::new();
     place.run("context create here ./data").ok();
     let path = place.path(".config/weir/contexts.toml");
@@ -280,7 +280,7 @@ fn what_is_not_known_in_contexts_is_told_once_and_kept() {
 }
 
 #[test]
-fn what_help_forbids_is_refused() {
+fn values_that_help_excludes_are_rejected() {
     let place = Place::new();
     let over = place.run("put t x --value-max 100MiB").code(2);
     assert!(over.err.contains("over the limit of 64MiB"), "{}", over.err);

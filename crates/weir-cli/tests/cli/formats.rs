@@ -93,7 +93,7 @@ fn columns(done: &Done, upright: bool) -> Vec<String> {
 }
 
 #[test]
-fn json_is_never_poorer_than_the_table_and_help_names_all() {
+fn json_has_every_field_of_the_table_and_help_lists_all_fields() {
     for command in COMMANDS {
         let place = if command.starts_with("program") {
             programmed()
@@ -136,7 +136,7 @@ fn json_is_never_poorer_than_the_table_and_help_names_all() {
 }
 
 #[test]
-fn columns_headings_and_width_are_the_callers() {
+fn the_caller_selects_columns_headings_and_width() {
     let place = filled();
     let long = "v".repeat(200);
     place.run(&format!("put t {long}")).ok();
@@ -179,7 +179,7 @@ fn an_empty_list_is_an_empty_array_or_a_heading() {
 }
 
 #[test]
-fn bare_weir_says_what_it_is_in_one_screen() {
+fn weir_without_arguments_prints_one_screen() {
     let place = Place::new();
     let text = place.words(&[]).ok().text();
     assert!(text.lines().count() <= 22, "{text}");

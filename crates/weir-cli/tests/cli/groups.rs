@@ -121,7 +121,7 @@ fn tail_as_a_group_prints_each_record_once() {
 }
 
 #[test]
-fn a_group_is_followed_in_a_directory_that_others_write_to() {
+fn a_group_of_a_directory_is_followed_while_other_processes_write() {
     let place = Place::new();
     place.run("put orders o1").ok();
     let mut command = place.weir();
@@ -147,7 +147,7 @@ fn a_group_is_followed_in_a_directory_that_others_write_to() {
 }
 
 #[test]
-fn retention_waits_for_a_group_and_tells_who_comes_late() {
+fn retention_waits_for_a_group_and_a_later_read_fails() {
     let place = Place::new();
     place
         .run("topic create log retention-records=0 hold-for-groups=b,a")
@@ -180,7 +180,7 @@ fn retention_waits_for_a_group_and_tells_who_comes_late() {
 }
 
 #[test]
-fn groups_at_a_server_answer_as_in_a_directory() {
+fn groups_give_equal_results_at_a_server_and_in_a_directory() {
     let here = Place::new();
     let there = Place::new();
     let server = Served::new(&there, "127.0.0.1:0", &[]);

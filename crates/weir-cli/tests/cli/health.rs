@@ -3,7 +3,7 @@
 use crate::run::{Place, done};
 
 #[test]
-fn status_says_what_holds_for_a_directory() {
+fn status_reports_the_properties_of_a_directory() {
     let place = Place::new();
     place.run("put t 1").ok();
     place.run("put u 2").ok();
@@ -25,7 +25,7 @@ fn status_says_what_holds_for_a_directory() {
 }
 
 #[test]
-fn doctor_looks_at_the_machine_and_leaves_nothing_behind() {
+fn doctor_checks_the_machine_and_leaves_no_files() {
     let place = Place::new();
     let checks = place.run("doctor -o json").ok().json();
     let state = |name: &str| {

@@ -4,7 +4,7 @@
 use crate::run::{Place, done};
 
 #[test]
-fn guides_and_error_codes_are_in_the_command() {
+fn the_command_prints_its_guides_and_error_codes() {
     let place = Place::new();
     let list = place.run("help guide").ok().text();
     let names = list
@@ -41,7 +41,7 @@ fn guides_and_error_codes_are_in_the_command() {
 }
 
 #[test]
-fn the_fields_of_a_command_need_none_of_its_arguments() {
+fn the_fields_of_a_command_are_listed_without_its_arguments() {
     let place = Place::new();
     for line in [
         "tail -o help",

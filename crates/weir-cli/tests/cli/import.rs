@@ -26,7 +26,7 @@ fn mixed(n: u64) -> u64 {
 }
 
 #[test]
-fn an_import_that_is_killed_again_and_again_ends_with_each_item_once() {
+fn an_import_that_is_killed_repeatedly_writes_each_item_once() {
     const ITEMS: u64 = 20_000;
     let place = Place::new();
     place.write("data", items(ITEMS));
@@ -67,7 +67,7 @@ fn an_import_that_is_killed_again_and_again_ends_with_each_item_once() {
 }
 
 #[test]
-fn a_file_that_grew_is_taken_up_and_one_that_changed_is_refused() {
+fn the_import_of_a_longer_file_resumes_and_that_of_a_changed_file_is_rejected() {
     let place = Place::new();
     place.write("data", items(10));
     place.run("import data -t t -k id").ok();
@@ -102,7 +102,7 @@ fn a_file_that_grew_is_taken_up_and_one_that_changed_is_refused() {
 }
 
 #[test]
-fn a_broken_line_is_named_and_the_choice_is_the_callers() {
+fn an_invalid_line_is_reported_and_the_caller_selects_what_happens() {
     let place = Place::new();
     let text = "{\"id\":1}\n{\"id\":2,}\n\n  {\"id\":3}\n{\"x\":4}\n{\"id\":5}";
     place.write("data", text);
@@ -210,7 +210,7 @@ fn dead_letters_are_written_once_and_never_by_a_dry_run() {
 }
 
 #[test]
-fn conditions_of_records_are_never_dropped() {
+fn conditions_of_records_are_never_ignored() {
     let place = Place::new();
     let text =
         "{\"key\":\"a\",\"value\":1}\n{\"key\":\"a\",\"value\":2,\"expect\":{\"absent\":true}}\n";
@@ -229,7 +229,7 @@ fn conditions_of_records_are_never_dropped() {
 }
 
 #[test]
-fn arrays_are_read_element_by_element_and_kept_byte_for_byte() {
+fn arrays_are_read_by_element_and_their_bytes_are_unchanged() {
     let place = Place::new();
     let text =
         "{\"about\":{\"x\":[0]},\n\"list\":[ {\"n\" : 1.0},\n\"two\\n\" ,[3] ,{\"n\":x} ]}\n";
@@ -258,7 +258,7 @@ fn arrays_are_read_element_by_element_and_kept_byte_for_byte() {
 }
 
 #[test]
-fn what_is_exported_comes_back_as_it_was() {
+fn an_import_restores_exported_records() {
     let place = Place::new();
     let input = "{\"key\":\"a\",\"value\":{\"x\": 1}}
 {\"key64\":\"/wD/\",\"value64\":\"AAH/Aw==\",\"meta\":\"m\"}
@@ -291,7 +291,7 @@ fn what_is_exported_comes_back_as_it_was() {
 }
 
 #[test]
-fn items_that_the_topic_refuses_are_counted_and_explained() {
+fn items_that_the_topic_rejects_are_counted_with_the_reason() {
     let place = Place::new();
     place.run("topic create t keys-max=3").ok();
     place.write("data", items(10));
@@ -318,7 +318,7 @@ fn items_that_the_topic_refuses_are_counted_and_explained() {
 }
 
 #[test]
-fn a_session_that_the_store_forgot_is_not_begun_anew_in_silence() {
+fn an_import_whose_session_was_removed_fails_without_again() {
     let place = Place::new();
     place.write("data", items(3));
     place.run("import data -t t -k id").ok();

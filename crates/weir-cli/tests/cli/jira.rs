@@ -82,7 +82,7 @@ fn the_guide_to_jira_runs() {
 /// The replica can be read after the site has ended. A pull then reports that the site is
 /// unreachable.
 #[test]
-fn a_replica_is_read_without_its_site() {
+fn a_replica_can_be_read_without_its_site() {
     let place = Place::new();
     let site = Site::new(&place, &["--issues", "20"]);
     shell(&place, &format!("weir jira login {}", site.url)).ok();
@@ -217,7 +217,7 @@ fn a_site_with_tls_needs_a_trusted_certificate() {
 
 /// A query outside of the subset is rejected with the position of the error.
 #[test]
-fn a_query_that_is_not_understood_is_refused() {
+fn a_query_outside_of_the_subset_is_rejected() {
     let place = Place::new();
     let site = Site::new(&place, &["--issues", "5"]);
     shell(&place, &format!("weir jira login {}", site.url)).ok();
@@ -393,7 +393,7 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
 }
 
 #[test]
-fn a_wrong_change_is_refused_before_it_is_queued() {
+fn an_invalid_change_is_rejected_before_it_is_queued() {
     let place = Place::new();
     let site = Site::new(&place, &["--issues", "5"]);
     shell(&place, &format!("weir jira login {}", site.url)).ok();
@@ -436,7 +436,7 @@ esac
 /// The keyring stores a token if the user selects it. The token is in no settings file and in no
 /// record, and is not printed.
 #[test]
-fn a_token_is_kept_by_the_keyring_and_nowhere_else() {
+fn only_the_keyring_stores_the_token() {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
@@ -545,7 +545,7 @@ fn settings_of(place: &Place, url: &str) -> std::path::PathBuf {
 /// A settings file that cannot be read is named. A folder that cannot be read does not mean that
 /// there is no site.
 #[test]
-fn broken_settings_are_named() {
+fn an_error_names_the_invalid_settings_file() {
     let place = Place::new();
     let site = Site::new(&place, &["--issues", "3"]);
     shell(&place, &format!("weir jira login {}", site.url)).ok();

@@ -132,7 +132,7 @@ impl Drop for Shell {
 }
 
 #[test]
-fn the_readme_serves_what_it_prints() {
+fn the_readme_prints_the_real_output_of_a_server() {
     let mut shell = Shell::new();
     for (command, printed) in steps(blocks(README)[1]) {
         shell.run(&shell.there(&command), &shell.there(&printed));
@@ -140,7 +140,7 @@ fn the_readme_serves_what_it_prints() {
 }
 
 #[test]
-fn the_guide_to_serving_does_what_it_prints() {
+fn the_guide_to_serving_prints_the_real_output() {
     let mut shell = Shell::new();
     let blocks = blocks(GUIDE);
     assert!(blocks.len() >= 8, "{}", blocks.len());

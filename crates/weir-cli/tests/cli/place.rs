@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use crate::run::{Place, done};
 
 #[test]
-fn flag_environment_context_and_file_win_in_this_order() {
+fn flag_environment_context_and_file_have_this_precedence() {
     let place = Place::new();
     let at = |words: &[&str], variable: Option<&str>| {
         let mut command = place.weir();
@@ -54,7 +54,7 @@ fn flag_environment_context_and_file_win_in_this_order() {
 }
 
 #[test]
-fn a_file_with_a_wrong_key_is_refused_with_line_and_neighbour() {
+fn a_file_with_an_unknown_key_is_rejected_with_its_line_and_a_similar_key() {
     let place = Place::new();
     place.write("weir.toml", "at = \"x\"\n\noutputt = \"json\"\n");
     let done = place.run("topic ls").code(2);
@@ -63,7 +63,7 @@ fn a_file_with_a_wrong_key_is_refused_with_line_and_neighbour() {
 }
 
 #[test]
-fn an_address_without_a_scheme_is_not_made_a_directory() {
+fn an_address_without_a_scheme_creates_no_directory() {
     let place = Place::new();
     for words in [
         &["put", "t", "x", "--at", "127.0.0.1:7071"][..],
@@ -81,7 +81,7 @@ fn an_address_without_a_scheme_is_not_made_a_directory() {
 }
 
 #[test]
-fn a_store_is_created_beside_other_files_only_when_asked() {
+fn a_store_is_created_beside_other_files_only_on_request() {
     let place = Place::new();
     fs::create_dir(place.path("etc")).unwrap();
     place.write("etc/passwd", "root");
@@ -114,7 +114,7 @@ fn a_store_is_created_beside_other_files_only_when_asked() {
 const NOBODY: u32 = 65534;
 
 #[test]
-fn a_store_that_may_not_be_read_is_not_called_missing() {
+fn a_store_without_read_permission_is_not_reported_as_missing() {
     let place = Place::new();
     place.run("put t x --at store").ok();
     let mut command = place.weir();

@@ -114,7 +114,7 @@ fn repeating(calls: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_module_is_checked_and_each_broken_rule_is_told() {
+fn a_check_reports_an_invalid_module() {
     let place = Place::new();
     place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
     let json = place.run("program check balance.wasm -o json").ok().json();
@@ -138,7 +138,7 @@ fn a_module_is_checked_and_each_broken_rule_is_told() {
 }
 
 #[test]
-fn a_script_that_goes_otherwise_shows_where_and_how() {
+fn a_failed_script_shows_the_lines_that_differ() {
     let place = Place::new();
     place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
     let script = String::from_utf8(file("vectors/programs/balance.txt")).unwrap();
@@ -206,7 +206,7 @@ wrong.txt:19: put bank {id:9}={id:2}{i64:5}{u64:0}{u64:0}
 }
 
 #[test]
-fn a_topic_gets_a_program_and_another_one_and_says_what_they_did() {
+fn a_program_is_deployed_replaced_and_shown() {
     let place = bank();
     place.write("unique.wasm", file("programs/prebuilt/unique.wasm"));
     place.run("program deploy bank balance.wasm").code(3);
@@ -264,7 +264,7 @@ fn a_topic_gets_a_program_and_another_one_and_says_what_they_did() {
 }
 
 #[test]
-fn verdicts_say_what_a_write_cost() {
+fn verdicts_have_the_fuel_of_a_write() {
     let place = bank();
     let paid = pay(&place, 1, 2, 1).ok().json();
     assert!(paid["fuel"].as_u64().unwrap() > 1000, "{paid}");
@@ -275,7 +275,7 @@ fn verdicts_say_what_a_write_cost() {
 }
 
 #[test]
-fn a_trace_shows_what_was_read_emitted_and_spent() {
+fn a_trace_shows_reads_emits_and_fuel() {
     let place = bank();
     let text = place.run("program trace bank 3").ok().text();
     for wanted in [
@@ -357,7 +357,7 @@ fn a_trace_counts_the_fuel_of_host_calls_that_it_leaves_out() {
 }
 
 #[test]
-fn a_trace_compares_with_what_is_stored_and_touches_nothing() {
+fn a_trace_compares_with_the_stored_records_and_changes_no_file() {
     let place = bank();
     // A backup writes the state of the log to files.
     place.run("backup copy").ok();
@@ -401,7 +401,7 @@ fn a_trace_compares_with_what_is_stored_and_touches_nothing() {
 }
 
 #[test]
-fn a_trace_of_a_panic_shows_its_message_and_where_it_was() {
+fn a_trace_of_a_panic_shows_its_message_and_stack() {
     let place = Place::new();
     place.write("words.wasm", file("programs/prebuilt/words.wasm"));
     place.run("program deploy w words.wasm").ok();
@@ -425,7 +425,7 @@ fn a_trace_of_a_panic_shows_its_message_and_where_it_was() {
 }
 
 #[test]
-fn a_trace_shows_what_each_language_says_of_a_mistake() {
+fn a_trace_shows_the_error_message_of_each_language() {
     let place = Place::new();
     for (language, value, message, function) in [
         (
@@ -494,7 +494,7 @@ fn a_trace_shows_what_each_language_says_of_a_mistake() {
 }
 
 #[test]
-fn a_history_is_judged_again_by_another_program() {
+fn a_replay_validates_a_history_with_another_program() {
     let place = Place::new();
     for name in ["vanilla", "words"] {
         let module = file(&format!("programs/prebuilt/{name}.wasm"));
@@ -594,7 +594,7 @@ fn a_history_is_judged_again_by_another_program() {
 }
 
 #[test]
-fn a_trace_of_what_is_not_there_says_why() {
+fn a_trace_of_an_unknown_intention_gives_the_reason() {
     let place = bank();
     for (line, why) in [
         ("program trace bank 99", "the newest intention is 6"),
@@ -637,7 +637,7 @@ fn a_trace_of_what_is_not_there_says_why() {
 }
 
 #[test]
-fn lines_of_programs_are_made_again_and_shown_by_tests() {
+fn log_lines_of_programs_are_computed_again_and_shown_by_tests() {
     let place = Place::new();
     place.write("chatty.wasm", chatty());
     place.run("program deploy talk chatty.wasm").ok();
@@ -679,7 +679,7 @@ fn lines_of_programs_are_made_again_and_shown_by_tests() {
 }
 
 #[test]
-fn a_bench_counts_what_it_measured_and_leaves_nothing_behind() {
+fn a_bench_counts_its_writes_and_leaves_no_files() {
     let place = Place::new();
     for name in ["balance", "counter"] {
         let module = file(&format!("programs/prebuilt/{name}.wasm"));
@@ -739,7 +739,7 @@ fn a_bench_counts_what_it_measured_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
+fn a_failed_deploy_reports_that_the_topic_was_not_created() {
     let place = Place::new();
     place.write("text.wasm", "(module)");
     let failed = place.run("program deploy guarded text.wasm").code(3);
@@ -767,7 +767,7 @@ fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
 }
 
 #[test]
-fn a_module_that_needs_an_option_is_told_so_before_it_is_deployed() {
+fn a_check_reports_the_option_that_a_module_needs() {
     let place = Place::new();
     // The bytes of counter.wasm up to its memory section, which is changed to 17 pages.
     let module = file("programs/prebuilt/counter.wasm");
@@ -831,7 +831,7 @@ fn advice_names_the_option_the_intention_and_the_hash() {
 }
 
 #[test]
-fn advice_knows_what_the_topic_is() {
+fn advice_depends_on_the_kind_of_topic() {
     let place = bank();
     place.write("transfer", transfer(2, 71));
     let line = format!("put bank @transfer --key-hex {}", account(1));
@@ -857,7 +857,7 @@ fn advice_knows_what_the_topic_is() {
 }
 
 #[test]
-fn what_stands_for_nothing_is_told_with_its_place() {
+fn an_invalid_placeholder_is_reported_with_its_position() {
     let place = Place::new();
     place.write("chat.wasm", file("programs/prebuilt/chat.wasm"));
     let done = place.run("program deploy room chat.wasm --args {u32:5}{u8:300}");

@@ -27,7 +27,7 @@ fn lines(place: &Place, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn files_of_all_shapes_come_in_order_and_as_they_stood() {
+fn items_of_all_shapes_are_returned_in_order_and_unchanged() {
     let place = files();
     let found = lines(
         &place,
@@ -134,7 +134,7 @@ fn standard_input_and_every_format_work() {
 }
 
 #[test]
-fn a_checkpoint_goes_on_after_the_last_result() {
+fn a_checkpoint_resumes_after_the_last_result() {
     let place = files();
     let words = [
         "query",
@@ -179,7 +179,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn compressed_files_are_read_for_what_they_hold() {
+fn compressed_files_are_read_by_their_content() {
     let place = Place::new();
     // Two members, as in `cat a.gz b.gz`, and two frames.
     let line = |n: usize| format!("{{\"n\":{n},\"pad\":\"{}\"}}\n", "x".repeat(100));
@@ -248,7 +248,7 @@ fn a_compressed_file_that_is_cut_off_or_damaged_is_an_error() {
 
 /// Groups and aggregates are printed once, wherever the runs stop.
 #[test]
-fn a_checkpoint_of_groups_comes_to_its_end() {
+fn a_checkpoint_of_groups_completes() {
     let place = Place::new();
     place.write("k.ndjson", "{\"k\":1}\n{\"k\":1}\n{\"k\":2}\n{\"k\":3}\n");
     let groups = [
@@ -301,7 +301,7 @@ fn a_checkpoint_of_groups_comes_to_its_end() {
 }
 
 #[test]
-fn a_file_that_is_left_out_is_owed_until_it_is_abandoned() {
+fn an_omitted_file_is_required_until_it_is_abandoned() {
     let place = Place::new();
     place.write("a.ndjson", "{\"n\":1}\n{\"n\":3}\n");
     place.write("b.ndjson", "{\"n\":2}\n{\"n\":4}\n");
@@ -334,7 +334,7 @@ fn a_file_that_is_left_out_is_owed_until_it_is_abandoned() {
 }
 
 #[test]
-fn a_run_ends_when_its_checkpoint_cannot_be_kept() {
+fn a_run_ends_when_its_checkpoint_cannot_be_written() {
     let place = Place::new();
     // Much more than the capacity of a pipe, so that the run cannot advance far before its first
     // line is read.
@@ -356,7 +356,7 @@ fn a_run_ends_when_its_checkpoint_cannot_be_kept() {
 }
 
 #[test]
-fn a_checkpoint_is_of_its_files() {
+fn a_checkpoint_belongs_to_its_files() {
     let place = Place::new();
     let old = "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n";
     place.write("a b%.ndjson", old);
@@ -427,7 +427,7 @@ fn killed(place: &Place, words: &[&str], wanted: &[String]) -> usize {
 }
 
 #[test]
-fn a_query_that_is_killed_goes_on_where_it_noted() {
+fn a_killed_query_resumes_at_its_checkpoint() {
     let place = Place::new();
     let pad = "x".repeat(90);
     let item = |n| format!("{{\"k\":\"k{n:04}\",\"pad\":\"{pad}\"}}");
@@ -514,7 +514,7 @@ fn a_table_of_aggregates_has_no_column_of_sources() {
 }
 
 #[test]
-fn topics_come_as_the_store_decided_them() {
+fn records_of_topics_are_returned_in_the_order_of_the_store() {
     let place = Place::new();
     for (topic, value) in [
         ("o.a", "{\"n\":1}"),
@@ -603,7 +603,7 @@ fn topics_come_as_the_store_decided_them() {
 }
 
 #[test]
-fn the_size_of_pages_does_not_show() {
+fn the_page_size_does_not_change_the_results() {
     let place = Place::new();
     let items: Vec<String> = (0..40)
         .map(|n| {
@@ -826,7 +826,7 @@ fn records_that_are_not_json_stop_a_query_or_are_left_out() {
 }
 
 #[test]
-fn lines_that_somebody_writes_are_answered_as_they_come() {
+fn lines_from_a_pipe_are_processed_when_they_arrive() {
     let place = Place::new();
     let mut command = place.weir();
     let command = command.args(["query", "-", "--select", "$.id", "-o", "raw"]);
@@ -851,7 +851,7 @@ fn lines_that_somebody_writes_are_answered_as_they_come() {
 }
 
 #[test]
-fn what_is_for_topics_is_refused_for_files() {
+fn options_of_topics_are_rejected_for_files() {
     for option in ["--follow", "--latest"] {
         let done = files().words(&["query", "a.ndjson", option]).code(2);
         assert!(
@@ -918,7 +918,7 @@ fn a_merge_of_files_holds_two_pages_of_each() {
 }
 
 #[test]
-fn a_pattern_that_nothing_matches_is_told() {
+fn a_pattern_without_a_match_is_noted() {
     let place = Place::new();
     place.run("put orders.a 1").ok();
     let done = place.words(&["query", "--topic", "orders.*,ordrs.*"]).ok();
@@ -927,7 +927,7 @@ fn a_pattern_that_nothing_matches_is_told() {
 }
 
 #[test]
-fn a_pattern_that_cannot_match_says_how_patterns_are_written() {
+fn a_pattern_that_cannot_match_explains_the_syntax_of_patterns() {
     let place = Place::new();
     place.run("put orders 1").ok();
     for pattern in ["ord*", "invoices.*"] {
@@ -1104,7 +1104,7 @@ fn groups_have_columns_and_come_in_the_order_of_their_counts() {
 }
 
 #[test]
-fn values_one_after_the_other_are_read_page_by_page() {
+fn concatenated_values_are_read_page_by_page() {
     let place = Place::new();
     let values = "{\n  \"n\": 1\n}\n{\"n\":2}{\"n\":3} [4]\n5 \"}\"";
     place.write("v.json", values);
@@ -1164,7 +1164,7 @@ fn values_one_after_the_other_are_read_page_by_page() {
 }
 
 #[test]
-fn what_a_consumer_did_not_take_comes_again() {
+fn results_that_a_consumer_did_not_read_are_returned_again() {
     let place = Place::new();
     // More than the capacity of a pipe.
     let line = |n: usize| format!("{{\"n\":{n},\"pad\":\"{}\"}}\n", "x".repeat(1000));
@@ -1223,7 +1223,7 @@ fn what_a_consumer_did_not_take_comes_again() {
 }
 
 #[test]
-fn a_reader_that_ends_ends_the_run_by_its_signal() {
+fn a_closed_output_ends_the_run_by_sigpipe() {
     let place = Place::new();
     let line = |n: usize| format!("{{\"n\":{n}}}\n");
     place.write("a.ndjson", (0..200_000).map(line).collect::<String>());
@@ -1261,7 +1261,7 @@ fn a_reader_that_ends_ends_the_run_by_its_signal() {
 }
 
 #[test]
-fn a_pattern_of_another_language_is_noted() {
+fn a_regular_expression_of_another_dialect_is_noted() {
     let place = files();
     let words = ["query", "a.ndjson", "--where", "match(@.s, '\\\\w+')"];
     let done = place.words(&words).ok();
@@ -1302,7 +1302,7 @@ fn a_single_item_is_checked() {
 }
 
 #[test]
-fn a_query_begins_at_the_position_of_each_topic_near_and_far() {
+fn a_query_begins_at_the_position_of_each_topic_local_and_remote() {
     let place = Place::new();
     for (topic, n) in [("o.a", 1), ("o.a", 2), ("o.a", 3), ("o.b", 9)] {
         let value = format!("{{\"n\":{n}}}");
@@ -1433,7 +1433,7 @@ fn a_directory_is_followed_while_others_write() {
 
 #[test]
 #[allow(clippy::too_many_lines)] // one place, many queries
-fn records_are_tailed_by_what_they_say_near_and_far() {
+fn tail_filters_records_local_and_remote() {
     let place = Place::new();
     for (key, value) in [
         ("a", "{\"n\":1}"),
@@ -1544,7 +1544,7 @@ fn records_are_tailed_by_what_they_say_near_and_far() {
 
 /// Colours are off without a terminal; these commands turn them on.
 #[test]
-fn json_and_verdicts_have_colours_where_they_are_wanted() {
+fn json_and_verdicts_have_colours_on_request() {
     let place = Place::new();
     let coloured = |words: &[&str], set: &[(&str, &str)]| {
         let mut weir = place.weir();

@@ -14,7 +14,7 @@ fn text(place: &Place, name: &str) -> String {
 }
 
 #[test]
-fn a_token_is_shown_once_and_kept_as_a_hash() {
+fn a_token_is_shown_once_and_stored_as_a_hash() {
     let place = Place::new();
     let words = [
         "token",
@@ -63,7 +63,7 @@ fn a_token_is_shown_once_and_kept_as_a_hash() {
     assert_eq!(revoked.json()["state"], "revoked");
     assert_eq!(place.run("token ls -o json").json()[0]["state"], "revoked");
     let again = place.run(&format!("token revoke {id}")).code(2);
-    assert!(again.err.contains("revoked already"), "{}", again.err);
+    assert!(again.err.contains("already revoked"), "{}", again.err);
     place.run("token revoke 00000000").code(2);
     // A name is not accepted; the error lists its ids.
     let named = place.run("token revoke b").code(2);
@@ -74,7 +74,7 @@ fn a_token_is_shown_once_and_kept_as_a_hash() {
 }
 
 #[test]
-fn a_token_can_go_into_a_file_and_never_over_one() {
+fn a_token_is_written_to_a_new_file_only() {
     let place = Place::new();
     let words = [
         "token", "create", "a", "-r", "read **", "--out", "a.token", "-o", "json",
@@ -98,7 +98,7 @@ fn a_token_can_go_into_a_file_and_never_over_one() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_changes_nothing() {
+fn an_invalid_request_is_reported_and_changes_nothing() {
     let place = Place::new();
     let wrong = place
         .words(&["token", "create", "a", "-r", "write orders"])

@@ -157,7 +157,7 @@ fn lasting(err: &str) -> String {
 }
 
 #[test]
-fn every_verb_answers_at_a_server_as_it_does_in_a_directory() {
+fn every_command_gives_equal_results_at_a_server_and_in_a_directory() {
     let (near, far, through) = (prepared(), prepared(), prepared());
     let served = Served::new(&far, ":0", &[]);
     let local_only = Served::new(&through, "off", &[]);
@@ -178,7 +178,7 @@ fn every_verb_answers_at_a_server_as_it_does_in_a_directory() {
 
 /// The client replays the history of a server's store, with an equal result.
 #[test]
-fn the_past_of_a_server_is_run_again_at_the_client() {
+fn traces_and_replays_run_at_the_client_of_a_server() {
     let place = prepared();
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     for name in ["words", "vanilla"] {
@@ -225,7 +225,7 @@ fn the_past_of_a_server_is_run_again_at_the_client() {
 }
 
 #[test]
-fn verbs_that_need_the_files_say_so_and_what_to_do() {
+fn commands_that_need_the_files_report_that_with_advice() {
     let place = prepared();
     let served = Served::new(&place, ":0", &[]);
     place.run("topic create t --at data").ok();
@@ -252,7 +252,7 @@ fn verbs_that_need_the_files_say_so_and_what_to_do() {
 }
 
 #[test]
-fn a_server_is_asked_for_its_status_and_compacted() {
+fn status_and_compact_work_at_a_server() {
     let place = prepared();
     let served = Served::new(&place, ":0", &[]);
     place.run("topic create s compaction=latest --at data").ok();
@@ -290,7 +290,7 @@ fn a_server_is_asked_for_its_status_and_compacted() {
 }
 
 #[test]
-fn the_socket_is_private_and_goes_with_the_server() {
+fn the_socket_is_private_and_removed_with_the_server() {
     use std::os::unix::fs::PermissionsExt;
     let place = prepared();
     let mut served = Served::new(&place, ":0", &[]);
@@ -418,7 +418,7 @@ fn follow(place: &Place, words: &[&str]) -> (Child, Lines<BufReader<ChildStdout>
 }
 
 #[test]
-fn a_tail_goes_on_over_restarts_without_loss_or_doubling() {
+fn a_tail_continues_over_restarts_without_lost_or_repeated_records() {
     let place = prepared();
     let mut served = Served::new(&place, ":0", &[]);
     served.run(&place, "topic create a.x").ok();
@@ -452,7 +452,7 @@ fn a_tail_goes_on_over_restarts_without_loss_or_doubling() {
 }
 
 #[test]
-fn imports_over_killed_servers_and_killed_imports_give_exactly_the_rows() {
+fn imports_with_kills_of_the_server_and_the_import_write_each_row_once() {
     const ROWS: usize = 3000;
     const WRITERS: usize = 5;
     let place = prepared();
@@ -506,7 +506,7 @@ fn imports_over_killed_servers_and_killed_imports_give_exactly_the_rows() {
 }
 
 #[test]
-fn input_of_lines_is_answered_at_a_server_while_it_comes() {
+fn a_server_answers_input_lines_when_they_arrive() {
     let place = prepared();
     let served = Served::new(&place, ":0", &[]);
     let mut child = place
@@ -538,7 +538,7 @@ fn input_of_lines_is_answered_at_a_server_while_it_comes() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_socket_stays_and_stops_the_server() {
+fn a_file_with_the_name_of_the_socket_is_kept_and_prevents_the_start() {
     let place = prepared();
     place.run("put t x --at data").ok();
     place.write("data/weir.sock", "mine");
@@ -551,7 +551,7 @@ fn a_file_in_the_place_of_the_socket_stays_and_stops_the_server() {
 }
 
 #[test]
-fn a_program_learns_who_has_the_directory_and_may_work_through_the_socket() {
+fn a_client_gets_the_owner_of_a_directory_and_can_use_its_socket() {
     use weir::{ConnectOptions, OpenOptions, StoreError, Weir, WeirError};
     let place = prepared();
     let (data, options) = (place.path("data"), OpenOptions::default());
@@ -586,7 +586,7 @@ fn a_program_learns_who_has_the_directory_and_may_work_through_the_socket() {
 }
 
 #[test]
-fn a_measurement_counts_what_was_asked_and_shows_what_there_is_when_it_is_stopped() {
+fn a_bench_counts_the_requested_messages_and_reports_partial_results_when_interrupted() {
     let place = prepared();
     let served = Served::new(&place, ":0", &[]);
     for at in [served.url.as_str(), "data", "other"] {
@@ -632,7 +632,7 @@ fn a_measurement_counts_what_was_asked_and_shows_what_there_is_when_it_is_stoppe
 }
 
 #[test]
-fn a_tail_of_a_directory_goes_on_whether_it_is_served_or_not() {
+fn a_tail_of_a_directory_continues_when_a_server_starts_or_ends() {
     let place = prepared();
     place.run("put t here0 --at data").ok();
     let (mut child, mut shown) = follow(&place, &["t", "--at", "data", "-n", "7"]);

@@ -56,7 +56,7 @@ fn a_backup_restores_to_the_same_state() {
 }
 
 #[test]
-fn damage_is_found_with_file_and_place_and_never_restored() {
+fn damage_is_reported_with_file_and_position_and_never_restored() {
     let place = Place::new();
     filled(&place);
     place.run("compact").ok();
@@ -89,7 +89,7 @@ fn damage_is_found_with_file_and_place_and_never_restored() {
 }
 
 #[test]
-fn a_repair_says_what_it_keeps_and_what_is_lost() {
+fn a_repair_reports_what_is_kept_and_what_is_lost() {
     let place = Place::new();
     filled(&place);
     // A block of a topic has 16 KiB; with these lines there are several blocks.
@@ -186,7 +186,7 @@ fn a_store_in_use_is_not_checked() {
 }
 
 #[test]
-fn a_command_reads_beside_a_writer_at_its_last_published_state() {
+fn a_command_reads_the_last_published_state_while_a_writer_is_open() {
     let place = Place::new();
     place.run("put t {\"n\":1} --key k").ok();
     place.run("group create t g").ok();
@@ -245,7 +245,7 @@ fn a_command_reads_beside_a_writer_at_its_last_published_state() {
 }
 
 #[test]
-fn a_store_that_may_not_be_written_to_is_read() {
+fn a_store_without_write_permission_can_be_read() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     let place = Place::new();
@@ -325,7 +325,7 @@ fn compaction_keeps_the_newest_value_of_each_key() {
 }
 
 #[test]
-fn settings_tell_where_they_come_from() {
+fn settings_have_their_sources() {
     let place = Place::new();
     place.run("config create").ok();
     place.run("config check").ok();
@@ -362,7 +362,7 @@ fn settings_tell_where_they_come_from() {
 }
 
 #[test]
-fn shells_and_manual_are_served() {
+fn completions_and_manual_pages_are_printed() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let script = place.run(&format!("completion {shell}")).ok().text();
@@ -396,7 +396,7 @@ fn the_version_names_its_commit_where_git_knows_it() {
 }
 
 #[test]
-fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
+fn an_interrupted_import_can_be_resumed_and_an_interrupted_tail_ends() {
     let place = Place::new();
     let interrupt = |id: u32| {
         let mut kill = place.command("/bin/sh");
@@ -474,7 +474,7 @@ fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
 }
 
 #[test]
-fn the_lab_is_a_program_of_its_own() {
+fn the_lab_is_a_separate_program() {
     let place = Place::new();
     let mut command = place.weir();
     command

@@ -78,7 +78,7 @@ fn counts(rows: &[Value]) -> Vec<(&str, u64, u64, u64)> {
 }
 
 #[test]
-fn a_workload_publishes_and_delivers_what_its_file_asks_for() {
+fn a_workload_publishes_and_delivers_the_messages_of_its_file() {
     let place = prepared();
     let served = Served::new(&place, ":0", &[]);
     for at in [served.url.as_str(), "other"] {
@@ -213,7 +213,7 @@ fn messages_of_another_run_are_not_counted() {
 }
 
 #[test]
-fn a_file_that_cannot_be_run_is_named_with_the_reason() {
+fn a_file_that_cannot_be_run_is_reported_with_the_reason() {
     let place = prepared();
     place.write("unknown.yaml", "topics: 1\nmessageSise: 100\n");
     place.write(

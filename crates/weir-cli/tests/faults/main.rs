@@ -98,7 +98,7 @@ fn round(place: &Path, checker: &Path, seed: u64, cycles: u64) -> (Counts, Vec<S
 }
 
 #[test]
-fn fault_cycles_lose_double_and_misread_nothing() {
+fn faults_cause_no_lost_repeated_or_misread_writes() {
     let tools = tempfile::tempdir().unwrap();
     let checker = history::build_checker(tools.path());
     let (cycles, first) = (

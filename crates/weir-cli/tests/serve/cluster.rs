@@ -207,7 +207,7 @@ fn put(value: &str) -> Intention<'_> {
 }
 
 #[test]
-fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
+fn a_cluster_that_loses_its_leader_keeps_acknowledged_writes() {
     let place = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(place.path(), 3);
     let weir_client = Weir::connect(&cluster.at).unwrap();
@@ -271,7 +271,7 @@ fn a_cluster_loses_its_leader_and_nothing_that_it_acknowledged() {
 
 /// A client with one address and a persistent connection uses the nodes that join later.
 #[test]
-fn an_open_connection_learns_of_the_nodes_that_join() {
+fn an_open_connection_uses_nodes_that_join_later() {
     let place = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(place.path(), 1);
     let client = Weir::connect(&cluster.nodes[&1].native).unwrap();
@@ -308,7 +308,7 @@ fn an_open_connection_learns_of_the_nodes_that_join() {
 }
 
 #[test]
-fn the_lead_is_handed_over_and_a_node_that_was_removed_is_replaced() {
+fn leadership_is_transferred_and_a_removed_node_is_replaced() {
     let place = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(place.path(), 3);
     let client = Weir::connect(&cluster.at).unwrap();
@@ -376,7 +376,7 @@ fn done(place: &Path, words: &[&str]) -> String {
 }
 
 #[test]
-fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
+fn a_number_is_reserved_for_a_node_that_joins_later_with_a_snapshot() {
     let place = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(place.path(), 1);
     let client = Weir::connect(&cluster.at).unwrap();
@@ -451,7 +451,7 @@ fn a_number_is_kept_for_a_node_that_joins_later_and_gets_a_snapshot() {
 }
 
 #[test]
-fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
+fn a_read_of_a_key_returns_the_acknowledged_value_or_fails() {
     let place = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(place.path(), 3);
     let client = Weir::connect(&cluster.at).unwrap();
@@ -513,7 +513,7 @@ fn a_key_is_read_as_it_was_acknowledged_or_not_at_all() {
 }
 
 #[test]
-fn a_write_is_received_before_a_majority_has_it() {
+fn a_write_is_reported_as_received_before_a_majority_has_it() {
     let place = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(place.path(), 3);
     let mut options = ConnectOptions::default();
@@ -569,7 +569,7 @@ fn refused(place: &Path, words: &[&str]) -> String {
 /// A node that has lost its votes is replaced. No advice makes a second cluster of its directory,
 /// and a second cluster is reported.
 #[test]
-fn a_node_without_its_vote_is_no_store_and_no_second_cluster() {
+fn a_node_that_lost_its_vote_does_not_start_as_a_store_or_a_second_cluster() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let mut cluster = Cluster::start(place, 3);
@@ -641,7 +641,7 @@ fn a_node_without_its_vote_is_no_store_and_no_second_cluster() {
 }
 
 #[test]
-fn a_directory_that_does_not_belong_is_refused_with_a_sentence() {
+fn a_directory_that_is_not_of_the_cluster_is_rejected_with_the_reason() {
     let place = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(place.path(), 1);
     let before = cluster.status(1).unwrap();
@@ -765,12 +765,12 @@ fn fills_and_recovers(of_the_leader: bool) {
 }
 
 #[test]
-fn a_leader_with_a_full_disk_hands_over_and_catches_up_when_there_is_space() {
+fn a_leader_with_a_full_disk_transfers_leadership_and_catches_up_when_space_is_free() {
     fills_and_recovers(true);
 }
 
 #[test]
-fn a_follower_with_a_full_disk_reads_on_and_catches_up_when_there_is_space() {
+fn a_follower_with_a_full_disk_serves_reads_and_catches_up_when_space_is_free() {
     fills_and_recovers(false);
 }
 

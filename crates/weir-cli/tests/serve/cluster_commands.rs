@@ -74,7 +74,7 @@ fn a_stopped_node_delays_commands_and_is_unreachable_and_a_reserved_number_is_ha
 }
 
 #[test]
-fn cluster_local_refuses_what_it_cannot_run() {
+fn cluster_local_rejects_a_configuration_that_it_cannot_run() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let cluster = Cluster::start(place, 1);
@@ -123,7 +123,7 @@ fn cluster_init_prints_the_command_that_serves_and_warns_of_ports_that_clients_c
 }
 
 #[test]
-fn a_node_that_joins_prints_what_it_waits_for() {
+fn a_node_that_joins_prints_why_it_waits() {
     let place = tempfile::tempdir().unwrap();
     let nobody = free();
     let line = format!("cluster join {nobody} --at new --peer {}", free());

@@ -73,7 +73,7 @@ const REQUESTS: [&str; 8] = [
 ];
 
 #[test]
-fn every_read_is_as_it_was_acknowledged_if_the_client_asks_for_it() {
+fn every_linear_read_returns_acknowledged_writes() {
     let place = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(place.path(), 3);
     let client = Weir::connect(&cluster.at).unwrap();

@@ -265,7 +265,7 @@ fn nodes_are_upgraded_one_after_the_other() {
 
 /// Two of three nodes are lost permanently: the remaining node becomes a new cluster.
 #[test]
-fn a_lost_majority_is_restored_from_a_backup_and_old_disks_stay_out() {
+fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let mut cluster = Cluster::start(place, 3);

@@ -56,7 +56,7 @@ fn refused(place: &Path, flags: &[String], join: &str) -> String {
 }
 
 #[test]
-fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
+fn nodes_use_tls_and_reject_another_certificate_with_the_reason() {
     let pki = tempfile::tempdir().unwrap();
     for line in [
         "cert ca ours",
@@ -145,7 +145,7 @@ fn nodes_talk_with_tls_and_refuse_another_certificate_with_a_sentence() {
 }
 
 #[test]
-fn a_node_with_tls_is_not_joined_to_a_cluster_without() {
+fn a_node_with_tls_cannot_join_a_cluster_without_tls() {
     let pki = tempfile::tempdir().unwrap();
     done(pki.path(), "cert ca ours");
     done(pki.path(), "cert issue 127.0.0.1 --for node --ca ours");
