@@ -117,7 +117,7 @@ FAILED, if it is non-nil, when the change is rejected."
 
 (defun weir-jira--changeable ()
   "Return the open site of the buffer; signal an error if it is read-only."
-  (let ((site (weir-jira--here)))
+  (let ((site (weir-jira--current-site)))
     (when (weir-jira--about site :read-only)
       (user-error "Weir only reads Jira Data Center; change it at the site, then pull"))
     site))
@@ -320,7 +320,7 @@ TYPED is the key as the user has typed it for confirmation."
          (message "Jira: %s project %s: done" verb key)
          (weir-jira--refresh site))))))
 
-(defun weir-jira--project-here ()
+(defun weir-jira--read-project ()
   "Return the key of the project at point, or ask for one."
   (or (and (derived-mode-p 'weir-jira-projects-mode) (tabulated-list-get-id))
       (completing-read "Project: "
@@ -343,7 +343,7 @@ The request is sent at once; the account needs the right ADMINISTER."
 (defun weir-jira-project-edit (key field value)
   "Set FIELD of the project KEY to VALUE; the request is sent at once."
   (interactive
-   (let* ((key (weir-jira--project-here))
+   (let* ((key (weir-jira--read-project))
           (field (completing-read "Field: " '("name" "description" "url" "lead" "assignee")
                                   nil t)))
      (list key field
@@ -357,7 +357,7 @@ The request is sent at once; the account needs the right ADMINISTER."
   "Delete the project KEY with its issues at the site.
 TYPED is the key as the user has typed it for confirmation."
   (interactive
-   (let ((key (weir-jira--project-here)))
+   (let ((key (weir-jira--read-project)))
      (list key (read-string (format "Type %s to delete it with its issues: " key)))))
   (unless (equal typed key)
     (user-error "Nothing is deleted"))
@@ -374,7 +374,7 @@ there is nothing to queue.")
 (defvar-local weir-jira--edited-text nil
   "The text that the buffer edits: (SITE . NAME), SITE the name of a site.")
 
-(defvar-local weir-jira--merges nil
+(defvar-local weir-jira--had-conflicts nil
   "Whether the text of the buffer had conflicts, which the user must resolve.")
 
 (defvar weir-jira-edit-mode-map
@@ -447,7 +447,7 @@ EDITED is the value of `weir-jira--edited-text'."
       (delete-file file))))
 
 (defun weir-jira-drafts ()
-  "Show the directory of drafts, even those whose change is gone."
+  "Show the directory of drafts, including those of dropped changes."
   (interactive)
   (dired (weir-jira--draft-directory)))
 
@@ -476,7 +476,7 @@ the text has changed since the draft began, the result has both as a conflict."
          (t
           (let ((both (weir-jira--marked nil draft text))
                 (coding-system-for-write weir-jira--draft-coding))
-            ;; The draft is never without a file.
+            ;; A file has the draft at any time.
             (write-region both nil present nil 'silent)
             (delete-file file)
             both)))))))
@@ -491,7 +491,7 @@ If a buffer of this NAME has a text that was not queued, show that buffer."
                            (buffer-list))))
     (if open
         (message "Jira: this text was not queued yet")
-      ;; Loading org can take seconds; a quit then leaves no buffer.
+      ;; Loading org can take seconds; a quit during that time leaves no buffer.
       (require 'org)
       (setq open (weir-jira--edit-buffer edited text commit (weir-jira--draft edited text))))
     (pop-to-buffer open)))
@@ -517,7 +517,7 @@ edited before, or nil."
                                       "^\\(?:<<<<<<< \\(?:mine\\|draft\\)\\|>>>>>>> theirs\\)$"
                                       held)))
                          (list draft text))
-            (setq weir-jira--merges t)
+            (setq weir-jira--had-conflicts t)
             (smerge-mode 1))
           (set-buffer-modified-p (and draft t))
           (weir-jira--save-drafts edited text)
@@ -538,7 +538,7 @@ edited before, or nil."
 (defun weir-jira-edit-commit ()
   "Queue the text of the buffer.
 The buffer is killed once the text is durable.  If the text is rejected, the
-buffer stays."
+buffer is kept."
   (interactive)
   (let ((buffer (current-buffer))
         (site (weir-jira--find (car weir-jira--edited-text))))
@@ -546,12 +546,12 @@ buffer stays."
       (user-error "Nothing is edited here"))
     (when buffer-read-only
       (user-error "The text is being queued"))
-    (when (and weir-jira--merges
+    (when (and weir-jira--had-conflicts
                (string-match-p "^\\(<<<<<<<\\|=======\\|>>>>>>>\\)" (buffer-string)))
       (user-error "A conflict is left in the text"))
     (if (and site (weir-jira--site-handle site))
         (weir-jira--commit-text site buffer)
-      ;; The replica was closed meanwhile.
+      ;; The replica was closed during the edit.
       (weir-jira--open (car weir-jira--edited-text)
                        (lambda (site)
                          (when (buffer-live-p buffer)
@@ -612,7 +612,7 @@ buffer stays."
            (weir-jira--change-then site done "edit" (cons key words) base failed)))))))
 
 (defun weir-jira--edited (old new)
-  "Return names and values of fields that differ between the texts OLD and NEW."
+  "Return names and values of the fields that differ in the texts OLD and NEW."
   (pcase-let* ((`(,before ,body) (weir-jira--header-values old))
                (`(,after ,new-body) (weir-jira--header-values new))
                (words nil))
@@ -708,14 +708,14 @@ buffer stays."
 The comment of the worklog is then edited in a buffer."
   (interactive
    (let* ((worklog (weir-jira--worklog-or-error))
-          (seconds (plist-get (weir-jira--worklog-here worklog) :seconds)))
+          (seconds (plist-get (weir-jira--worklog-data worklog) :seconds)))
      (list worklog (read-string "Time: " (format "%dh%dm" (/ seconds 3600)
                                                  (/ (% seconds 3600) 60))))))
   (let* ((site (weir-jira--changeable))
          (key (weir-jira--key-or-error))
          (seconds (weir-jira--seconds time))
          (base (weir-jira--edit-base site key))
-         (held (weir-jira--worklog-here worklog))
+         (held (weir-jira--worklog-data worklog))
          (text (plist-get held :text)))
     (weir-jira--edit-text
      site (format "worklog %s %s" key worklog) text
@@ -725,7 +725,7 @@ The comment of the worklog is then edited in a buffer."
                                  (list key worklog (number-to-string seconds) "" new)
                                  base failed))))))
 
-(defun weir-jira--worklog-here (worklog)
+(defun weir-jira--worklog-data (worklog)
   "Return the data of WORKLOG, an id in the issue of the buffer."
   (weir-jira--offered "worklog" (concat (weir-jira--key-or-error) "\n" worklog)))
 
@@ -849,7 +849,7 @@ show the clocks that would be logged."
 
 (defun weir-jira--conflict-texts (op field)
   "Return the base, local and remote text of FIELD, which is in conflict in OP."
-  (weir--jira-conflict (weir-jira--site-handle (weir-jira--here))
+  (weir--jira-conflict (weir-jira--site-handle (weir-jira--current-site))
                        (number-to-string (plist-get op :number)) field))
 
 (defun weir-jira--conflict-fields (op)
@@ -899,7 +899,7 @@ show the clocks that would be logged."
   (interactive)
   (weir-jira--show-outbox t))
 
-(defun weir-jira--op-here ()
+(defun weir-jira--op-at-point ()
   "Return the operation at point, or signal an error for the user."
   (or (tabulated-list-get-id) (user-error "No change here")))
 
@@ -907,8 +907,8 @@ show the clocks that would be logged."
   "Show the issue of the change at point.
 If the replica does not have the issue, show the change."
   (interactive)
-  (let ((site (weir-jira--here))
-        (key (plist-get (weir-jira--op-here) :key)))
+  (let ((site (weir-jira--current-site))
+        (key (plist-get (weir-jira--op-at-point) :key)))
     (if (weir--jira-row (weir-jira--site-handle site) key)
         (pop-to-buffer (weir-jira--show site key))
       (weir-jira-outbox-show)
@@ -917,7 +917,7 @@ If the replica does not have the issue, show the change."
 (defun weir-jira-outbox-show ()
   "Show the whole change at point, with all its texts, in a buffer."
   (interactive)
-  (let* ((op (weir-jira--op-here))
+  (let* ((op (weir-jira--op-at-point))
          (parts (append
                  (weir-jira--op-parts op)
                  (mapcan (lambda (field)
@@ -1002,43 +1002,43 @@ Call DONE once the decision is durable, or FAILED if it is rejected."
 (defun weir-jira-outbox-mine ()
   "Replace the value at the site with the local value."
   (interactive)
-  (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "mine"))
+  (weir-jira--resolve (weir-jira--current-site) (weir-jira--op-at-point) "mine"))
 
 (defun weir-jira-outbox-theirs ()
   "Keep the value at the site, and discard the local value."
   (interactive)
-  (let ((op (weir-jira--op-here)))
+  (let ((op (weir-jira--op-at-point)))
     (when (yes-or-no-p (format "Discard your change of %s (%s)? "
                                (string-join (weir-jira--conflict-fields op) ", ")
                                (weir-jira--op-problem op)))
-      (weir-jira--resolve (weir-jira--here) op "theirs"))))
+      (weir-jira--resolve (weir-jira--current-site) op "theirs"))))
 
 (defun weir-jira-outbox-retry ()
   "Send the change at point again."
   (interactive)
-  (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "retry"))
+  (weir-jira--resolve (weir-jira--current-site) (weir-jira--op-at-point) "retry"))
 
 (defun weir-jira-outbox-drop ()
   "Do not send the change at point."
   (interactive)
   (when (yes-or-no-p "Drop this change? ")
-    (weir-jira--resolve (weir-jira--here) (weir-jira--op-here) "drop")))
+    (weir-jira--resolve (weir-jira--current-site) (weir-jira--op-at-point) "drop")))
 
 (defun weir-jira-outbox-edit ()
   "Edit the change at point: merge its conflict, or correct its text."
   (interactive)
-  (if (weir-jira--conflict-fields (weir-jira--op-here))
+  (if (weir-jira--conflict-fields (weir-jira--op-at-point))
       (weir-jira-outbox-merge)
     (weir-jira-outbox-correct)))
 
 (defun weir-jira-outbox-correct ()
   "Correct the text of the change at point, which is queued or rejected.
 A buffer shows the text; the corrected text replaces it in the outbox.
-Changes of a list are written as +a,-b.  For a value out of a list, for a
-watcher and for a link, ask for another one."
+Changes of a list are written as +a,-b.  A value out of a list, a watcher and
+a link are corrected in the minibuffer."
   (interactive)
-  (let* ((op (weir-jira--op-here))
-         (site (weir-jira--here))
+  (let* ((op (weir-jira--op-at-point))
+         (site (weir-jira--current-site))
          (number (number-to-string (plist-get op :number)))
          (texts (weir--jira-offered (weir-jira--site-handle site) "texts" number))
          (fields (mapcar (lambda (text) (plist-get text :field)) texts))
@@ -1073,7 +1073,7 @@ watcher and for a link, ask for another one."
   (cl-find field list :key (lambda (one) (plist-get one property)) :test #'equal))
 
 (defun weir-jira--allowed (site op field)
-  "Return the values that FIELD of the issue of OP at SITE can have; nil if any."
+  "Return the possible values of FIELD of the issue of OP at SITE; nil if any."
   (plist-get (weir-jira--of-field field :id (weir-jira--known-fields site (plist-get op :key)))
              :allowed))
 
@@ -1082,15 +1082,15 @@ watcher and for a link, ask for another one."
 For a text, a buffer shows both versions and their base in the form of
 `smerge-mode'.  For a field with a list of values, ask for one of them."
   (interactive)
-  (let* ((op (weir-jira--op-here))
-         (site (weir-jira--here))
+  (let* ((op (weir-jira--op-at-point))
+         (site (weir-jira--current-site))
          (fields (or (weir-jira--conflict-fields op)
                      (user-error "No conflict here")))
          (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
          (allowed (weir-jira--allowed site op field)))
     (cond
      ((string-prefix-p "worklog:" field)
-      (user-error "Worklogs are not merged: take yours or theirs"))
+      (user-error "Worklogs cannot be merged: choose your worklog or that of the site"))
      ((equal field "status") (weir-jira--choose-status site op))
      (allowed
       (weir-jira--resolve site op "mine" field (weir-jira--read-allowed field allowed nil)))

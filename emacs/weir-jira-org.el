@@ -78,11 +78,11 @@ package does not change."
 (defun weir-jira-org-store (&rest _)
   "Store a link to the issue at point; return nil if there is no issue."
   (when (derived-mode-p 'weir-jira-issue-mode 'weir-jira-list-mode)
-    (let ((key (weir-jira--key-here)))
+    (let ((key (weir-jira--key-at-point)))
       (when key
         (org-link-store-props
          :type "weir-jira"
-         :link (weir-jira-org--link (weir-jira--here) key)
+         :link (weir-jira-org--link (weir-jira--current-site) key)
          :description key)
         t))))
 
@@ -125,7 +125,7 @@ The description of the link is the key of the issue."
 `weir-jira-org-template' is the heading, `weir-jira-org-target' the place."
   (interactive)
   (let* ((key (weir-jira--key-or-error))
-         (site (weir-jira--here))
+         (site (weir-jira--current-site))
          (row (weir--jira-row (weir-jira--site-handle site) key))
          (weir-jira-org--issue
           (append (list :link (format "[[%s][%s]]" (weir-jira-org--link site key) key)) row))
@@ -155,7 +155,7 @@ The content of the file is replaced; the issues are not changed."
   (interactive)
   (unless (and (derived-mode-p 'weir-jira-list-mode) weir-jira--set)
     (user-error "This is not a list of issues"))
-  (let* ((site (weir-jira--here))
+  (let* ((site (weir-jira--current-site))
          (keys (weir--jira-keys (weir-jira--site-handle site) weir-jira--set 0
                                 (weir--jira-size weir-jira--set)))
          (file (expand-file-name weir-jira-org-agenda-file))

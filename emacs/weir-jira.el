@@ -74,7 +74,7 @@
   :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-token-store 'auth-source
-  "Place where `weir-jira-setup' stores a token.
+  "Where `weir-jira-setup' stores a token.
 The symbol `file' means a file of mode 0600 beside the settings, `keyring'
 the keyring of the desktop, which needs the program secret-tool."
   :type '(choice (const auth-source) (const file) (const keyring))
@@ -114,9 +114,9 @@ A view with columns of its own is (NAME JQL . COLUMNS), with COLUMNS as in
   :package-version '(weir-jira . "0.1.0"))
 
 (defcustom weir-jira-on-lost-access 'keep
-  "Treatment of the issues of a project that the account can no longer see.
-The symbol `keep' means that they remain, `hide' that lists omit them, and
-`purge' that the next search for deletions removes them from the replica."
+  "What happens to the issues of a project that the account can no longer see.
+With `keep' they remain, with `hide' lists omit them, and with `purge' the
+next search for deletions removes them from the replica."
   :type '(choice (const keep) (const hide) (const purge))
   :package-version '(weir-jira . "0.1.0"))
 
@@ -201,7 +201,7 @@ The symbol `keep' means that they remain, `hide' that lists omit them, and
     (when (and weir-jira-sync-interval (not (weir-jira--site-read-only site)))
       (weir-jira--send-and-pull site nil))))
 
-(defun weir-jira--here ()
+(defun weir-jira--current-site ()
   "Return the open site of the buffer, or signal an error for the user.
 A buffer without a site has the default one."
   (let ((site (or weir-jira--site
@@ -261,7 +261,7 @@ The keys are (HOST . LOGIN), the values functions that return the token.")
 
 (defun weir-jira--secret (url login)
   "Return the token for LOGIN at the site URL, or nil.
-It is from auth-source, or from `weir-jira-setup' in this Emacs."
+The token is from auth-source, or from `weir-jira-setup' in this Emacs."
   (let* ((host (weir-jira--host url))
          (found (car (auth-source-search :host host :user login :max 1)))
          (secret (or (plist-get found :secret)
@@ -481,14 +481,14 @@ read-only."
                          (< (- (float-time) last) 300)))
           (weir-jira--send-and-pull site nil))))))
 
-(defun weir-jira--send-and-pull (site tell)
+(defun weir-jira--send-and-pull (site verbose)
   "Send the outbox of SITE, if it has operations, and pull.
-If `weir-jira-push-at-once' is nil, only pull.  With TELL, also report a pull
-without changes."
+If `weir-jira-push-at-once' is nil, only pull.  With VERBOSE, also report a
+pull without changes."
   (if (and weir-jira-push-at-once
            (weir--jira-has-operations (weir-jira--site-handle site)))
       (weir-jira--push site)
-    (weir-jira--pull site nil tell)))
+    (weir-jira--pull site nil verbose)))
 
 ;;;###autoload
 (defun weir-jira-sync (&optional census)
@@ -505,9 +505,9 @@ also search for deletions."
       (census (weir-jira--pull site census t))
       (t (weir-jira--send-and-pull site t))))))
 
-(defun weir-jira--pull (site census tell &optional confirm)
+(defun weir-jira--pull (site census verbose &optional confirm)
   "Pull from SITE if no pull is running; with CENSUS search for deletions.
-With TELL, also report a pull without changes.  CONFIRM permits the removal
+With VERBOSE, also report a pull without changes.  CONFIRM permits the removal
 of many issues."
   (unless (weir-jira--site-pull site)
     (condition-case error
@@ -518,7 +518,7 @@ of many issues."
                (lambda (status value)
                  (if (eq status 'part)
                      (weir-jira--stored site (plist-get value :stored))
-                   (weir-jira--pulled site status value tell))))
+                   (weir-jira--pulled site status value verbose))))
               (weir-jira--site-started site) (float-time))
       (weir-error
        (setf (weir-jira--site-failure site) error)
@@ -534,10 +534,10 @@ The first issues are shown at once, the others when the pull ends."
       (weir-jira--refresh site))
     (weir-jira--update-headers site)))
 
-(defun weir-jira--pulled (site status value tell &optional pushed)
+(defun weir-jira--pulled (site status value verbose &optional pushed)
   "Handle the end of a pull of SITE with STATUS and VALUE.
-With TELL, also report a pull without changes.  PUSHED is non-nil if the pull
-followed a push, which can have changed the outbox."
+With VERBOSE, also report a pull without changes.  PUSHED is non-nil if the
+pull followed a push, which can have changed the outbox."
   (setf (weir-jira--site-pull site) nil
         (weir-jira--site-stored site) nil
         (weir-jira--site-last-attempt site) (float-time))
@@ -545,7 +545,7 @@ followed a push, which can have changed the outbox."
       (progn
         (setf (weir-jira--site-failure site) value)
         (weir-jira--log site (weir--error-text value))
-        (when (and (eq (car value) 'weir-unconfirmed) tell)
+        (when (and (eq (car value) 'weir-unconfirmed) verbose)
           (weir-jira--confirm-removal site value))
         (when (eq (car value) 'weir-auth)
           (weir-jira--forget-secret (weir-jira--about site :site-url)))
@@ -555,7 +555,7 @@ followed a push, which can have changed the outbox."
     (let ((changed (plist-get value :changed))
           (gone (plist-get value :gone)))
       (weir-jira--log site (format "pulled: %S" value))
-      (when (or tell (> (+ changed gone) 0))
+      (when (or verbose (> (+ changed gone) 0))
         (message "Jira: %d issues changed, %d gone" changed gone))
       (when (or pushed (> (+ changed gone) 0))
         (weir-jira--refresh site))))
@@ -648,7 +648,7 @@ Each buffer takes some milliseconds, and Emacs reacts to keys in between."
      (and failure (concat " · " (replace-regexp-in-string "%" "%%" (weir--error-text failure)))))))
 
 (defun weir-jira--waits (site)
-  "Return how long the sync of SITE takes, for a header line, if that is long."
+  "Return for how long SITE is syncing, for a header line; empty below 10 s."
   (let ((seconds (- (float-time) (or (weir-jira--site-started site) (float-time)))))
     (if (< seconds 10)
         ""
@@ -703,16 +703,16 @@ plus the number of characters times 2^32.  A face has no DATA."
 ;;;; Lists
 
 (defconst weir-jira--first-rows 200 "Number of rows that are shown at once.")
-(defconst weir-jira--more-rows 250 "Number of rows that are added at a time while Emacs is idle.")
+(defconst weir-jira--added-rows 250 "Number of rows that are added at a time while Emacs is idle.")
 
 (defvar-local weir-jira--query nil "The query of the buffer.")
 (defvar-local weir-jira--columns nil "The columns of the buffer; nil means `weir-jira-columns'.")
 (defvar-local weir-jira--words nil "The words of the search that the buffer shows, or nil.")
-(defvar-local weir-jira--asked nil "The answer of the site that the buffer shows, or nil.")
+(defvar-local weir-jira--site-answer nil "The answer of the site that the buffer shows, or nil.")
 (defvar-local weir-jira--is-tree nil "Whether the buffer shows a tree.")
 (defvar-local weir-jira--set nil "The issues that the buffer shows.")
 (defvar-local weir-jira--shown 0 "Number of rows in the buffer.")
-(defvar-local weir-jira--more nil "The timer for more rows.")
+(defvar-local weir-jira--fill-timer nil "The timer for more rows.")
 (defvar-local weir-jira--marks nil "Keys of the marked issues, the last one first.")
 
 (defvar weir-jira-common-map
@@ -777,7 +777,7 @@ plus the number of characters times 2^32.  A face has no DATA."
           (weir-jira--count (if weir-jira--set (weir--jira-size weir-jira--set) 0) "issue")
           (replace-regexp-in-string
            "%" "%%"
-           (cond (weir-jira--asked (format "asked: %s" weir-jira--query))
+           (cond (weir-jira--site-answer (format "asked: %s" weir-jira--query))
                  (weir-jira--words (format "search: %s" weir-jira--words))
                  ((equal weir-jira--query "") "all")
                  (t (or weir-jira--query ""))))
@@ -785,15 +785,15 @@ plus the number of characters times 2^32.  A face has no DATA."
 
 (defun weir-jira--stop-filling ()
   "Cancel the timer for more rows."
-  (when weir-jira--more
-    (cancel-timer weir-jira--more)
-    (setq weir-jira--more nil)))
+  (when weir-jira--fill-timer
+    (cancel-timer weir-jira--fill-timer)
+    (setq weir-jira--fill-timer nil)))
 
 (defun weir-jira--select ()
   "Return the issues to show in the buffer."
   (let* ((handle (weir-jira--site-handle weir-jira--site))
          (set (cond
-               (weir-jira--asked (weir--jira-set (append (plist-get weir-jira--asked :ids) nil)))
+               (weir-jira--site-answer (weir--jira-set (append (plist-get weir-jira--site-answer :ids) nil)))
                (weir-jira--words (weir--jira-search handle weir-jira--words 1000))
                (weir-jira--is-tree (weir--jira-tree handle weir-jira--query))
                (t (weir--jira-list handle weir-jira--query)))))
@@ -815,7 +815,7 @@ SET nil means the issues that the buffer is to show."
 (defun weir-jira--add-rows (set count)
   "Add COUNT rows of SET, and the rest when Emacs is idle."
   (let ((inhibit-read-only t))
-    ;; After an interruption the next refresh fills the buffer anew.
+    ;; After an interruption, the next refresh replaces the whole text.
     (setq weir-jira--set nil)
     (save-excursion
       (save-restriction
@@ -841,7 +841,7 @@ SET nil means the issues that the buffer is to show."
   "Record COUNT as the number of rows; add the rest when Emacs is idle."
   (let ((total (weir--jira-size weir-jira--set)))
     (setq weir-jira--shown (min total count)
-          weir-jira--more
+          weir-jira--fill-timer
           (and (< weir-jira--shown total)
                (run-with-idle-timer 0.05 nil #'weir-jira--add-more (current-buffer))))))
 
@@ -860,7 +860,7 @@ garbage to collect."
     (if (eq steps t)
         (weir-jira--fill set)
       (weir-jira--stop-filling)
-      ;; After an interruption the next refresh fills the buffer anew.
+      ;; After an interruption, the next refresh replaces the whole text.
       (setq weir-jira--set nil)
       (save-excursion
         (save-restriction
@@ -877,7 +877,7 @@ garbage to collect."
 ;; Marks
 
 (defun weir-jira--show-mark (on)
-  "Show the row as marked if ON, else as unmarked, in the first column."
+  "Show a mark in the first column of the row if ON, otherwise remove the mark."
   (let ((inhibit-read-only t)
         (key (get-text-property (point) 'weir-jira-key)))
     (save-excursion
@@ -896,7 +896,7 @@ garbage to collect."
       (forward-line))))
 
 (defun weir-jira--set-mark (on)
-  "Mark the issue of the row if ON, else unmark it; then move to the next row."
+  "Mark the issue of the row if ON, otherwise unmark it; move to the next row."
   (let ((key (weir-jira--key-or-error)))
     (setq weir-jira--marks (delete key weir-jira--marks))
     (when on
@@ -939,17 +939,17 @@ Without a mark, return the key of the issue at point in a list."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (when weir-jira--set
-        (weir-jira--add-rows weir-jira--set weir-jira--more-rows)))))
+        (weir-jira--add-rows weir-jira--set weir-jira--added-rows)))))
 
 (defun weir-jira--revert-list (&rest _)
   "Show the current state of the issues; point stays at its issue."
-  (let ((key (weir-jira--key-here))
+  (let ((key (weir-jira--key-at-point))
         (line (line-number-at-pos)))
-    (weir-jira--here)
+    (weir-jira--current-site)
     (if weir-jira--set
         (weir-jira--update)
       (weir-jira--fill))
-    (unless (and key (or (equal (weir-jira--key-here) key) (weir-jira--goto key)))
+    (unless (and key (or (equal (weir-jira--key-at-point) key) (weir-jira--goto key)))
       (goto-char (point-min))
       (forward-line (1- line)))
     (dolist (window (get-buffer-window-list nil nil t))
@@ -975,17 +975,17 @@ and `:columns' of the list."
   (with-current-buffer (get-buffer-create name)
     (unless (derived-mode-p 'weir-jira-list-mode)
       (weir-jira-list-mode))
-    (let ((before (list weir-jira--query weir-jira--words weir-jira--asked weir-jira--is-tree)))
+    (let ((before (list weir-jira--query weir-jira--words weir-jira--site-answer weir-jira--is-tree)))
       (setq weir-jira--site site
             weir-jira--query query
             weir-jira--columns (plist-get options :columns)
             weir-jira--words (plist-get options :words)
-            weir-jira--asked (plist-get options :asked)
+            weir-jira--site-answer (plist-get options :asked)
             weir-jira--is-tree (plist-get options :tree))
       (condition-case error
           (weir-jira--fill)
         (weir-error
-         (pcase-setq `(,weir-jira--query ,weir-jira--words ,weir-jira--asked ,weir-jira--is-tree)
+         (pcase-setq `(,weir-jira--query ,weir-jira--words ,weir-jira--site-answer ,weir-jira--is-tree)
                      before)
          (user-error (if (eq (car error) 'weir-usage)
                          "%s; \"M-x weir-jira-ask\" sends a query to the site"
@@ -1082,7 +1082,7 @@ If the site cannot be reached, its last answer is shown."
 The daily pull of reference data reads the filters from the site.  A view of
 the same name is kept; with a prefix argument REPLACE it is replaced."
   (interactive "P")
-  (let* ((filters (weir--jira-offered (weir-jira--site-handle (weir-jira--here)) "filters" ""))
+  (let* ((filters (weir--jira-offered (weir-jira--site-handle (weir-jira--current-site)) "filters" ""))
          (new (cl-remove-if (lambda (filter)
                               (and (not replace)
                                    (assoc (plist-get filter :name) weir-jira-views)))
@@ -1123,8 +1123,8 @@ the same name is kept; with a prefix argument REPLACE it is replaced."
   "Sort the list by FIELD; reverse the order if it is sorted by FIELD.
 The order becomes part of the query, so that `weir-jira-save-view' keeps it."
   (interactive (list (completing-read "Sort by: " weir-jira--orders nil t)) weir-jira-list-mode)
-  (when (or weir-jira--asked weir-jira--words)
-    (user-error "Only a list by a query is sorted, not what was searched or asked for"))
+  (when (or weir-jira--site-answer weir-jira--words)
+    (user-error "Only the list of an offline query can be sorted"))
   (pcase-let ((`(,condition . ,order) (weir-jira--split-order weir-jira--query)))
     (let* ((dates (member field '("updated" "created")))
            (first (format "\\`%s\\(?:[ \t]+\\(asc\\|desc\\)\\)?\\(?:,\\|\\'\\)" field))
@@ -1165,7 +1165,7 @@ The last one gets the rest of the line.  `weir-jira-save-view' keeps them."
   "Show the current state of the replica, and pull in the background."
   (interactive)
   (revert-buffer nil t)
-  (weir-jira--pull (weir-jira--here) nil t))
+  (weir-jira--pull (weir-jira--current-site) nil t))
 
 (defun weir-jira-toggle-tree ()
   "Toggle whether children are shown below their parents."
@@ -1222,7 +1222,7 @@ The last one gets the rest of the line.  `weir-jira-save-view' keeps them."
   "Show the issues of the project at point as a tree."
   (interactive)
   (let ((key (or (tabulated-list-get-id) (user-error "No project here")))
-        (site (weir-jira--here)))
+        (site (weir-jira--current-site)))
     (pop-to-buffer-same-window
      (weir-jira--list-buffer (format "*jira tree %s*" key) site
                              (format "project = \"%s\" ORDER BY key ASC" key) :tree t))))
@@ -1311,7 +1311,7 @@ RET shows the found issues in a list."
 (defun weir-jira--revert-issue (&rest _)
   "Show the current state of the issue.
 No window scrolls, and no point moves."
-  (let ((page (weir--jira-issue (weir-jira--site-handle (weir-jira--here)) weir-jira--key)))
+  (let ((page (weir--jira-issue (weir-jira--site-handle (weir-jira--current-site)) weir-jira--key)))
     (unless (equal page weir-jira--page)
       (let ((point (weir-jira--place (point)))
             (windows (mapcar (lambda (window)
@@ -1343,24 +1343,24 @@ No window scrolls, and no point moves."
       (goto-char (point-min))
       (current-buffer))))
 
-(defun weir-jira--key-here ()
+(defun weir-jira--key-at-point ()
   "Return the key of the issue at point, or that of the buffer."
   (or (get-text-property (point) 'weir-jira-key)
       (and (derived-mode-p 'weir-jira-issue-mode) weir-jira--key)))
 
 (defun weir-jira--key-or-error ()
   "Return the key of the issue at point, or signal an error for the user."
-  (or (weir-jira--key-here) (user-error "No issue here")))
+  (or (weir-jira--key-at-point) (user-error "No issue here")))
 
 (defun weir-jira-open-issue ()
   "Show the issue at point."
   (interactive)
-  (pop-to-buffer (weir-jira--show (weir-jira--here) (weir-jira--key-or-error))))
+  (pop-to-buffer (weir-jira--show (weir-jira--current-site) (weir-jira--key-or-error))))
 
 (defun weir-jira-peek ()
   "Show the issue at point in another window; point stays in the list."
   (interactive)
-  (display-buffer (weir-jira--show (weir-jira--here) (weir-jira--key-or-error))))
+  (display-buffer (weir-jira--show (weir-jira--current-site) (weir-jira--key-or-error))))
 
 (defun weir-jira--next-issue (count &optional reset)
   "Move COUNT rows in a list, from its start if RESET, and show the issue there."
@@ -1419,7 +1419,7 @@ DEFAULT is a key; nil means that of the issue at point."
                       (affixation-function
                        . ,(lambda (keys) (weir-jira--affixes handle keys))))
          (complete-with-action action keys text predicate)))
-     nil nil nil nil (or default (weir-jira--key-here)))))
+     nil nil nil nil (or default (weir-jira--key-at-point)))))
 
 ;;;###autoload
 (defun weir-jira-visit (key)
@@ -1438,7 +1438,7 @@ DEFAULT is a key; nil means that of the issue at point."
         (key (get-text-property (point) 'weir-jira-key)))
     (cond
      (url (browse-url url))
-     (key (weir-jira--show (weir-jira--here) key))
+     (key (weir-jira--show (weir-jira--current-site) key))
      (t (user-error "Nothing to follow here")))))
 
 (defun weir-jira-history ()
@@ -1449,7 +1449,7 @@ DEFAULT is a key; nil means that of the issue at point."
   (let ((buffer (current-buffer))
         (key (weir-jira--key-or-error)))
     (weir--expect
-     (weir--jira-history (weir-jira--site-handle (weir-jira--here)) key)
+     (weir--jira-history (weir-jira--site-handle (weir-jira--current-site)) key)
      (lambda (status value)
        (if (eq status 'failed)
            (message "Jira: %s" (weir--error-text value))
@@ -1481,7 +1481,7 @@ DEFAULT is a key; nil means that of the issue at point."
   "Compare the issue with an earlier version in the replica.
 The current state includes the changes of the outbox.  Comments are omitted."
   (interactive)
-  (let ((site (weir-jira--here))
+  (let ((site (weir-jira--current-site))
         (key (weir-jira--key-or-error)))
     (weir--expect
      (weir--jira-history (weir-jira--site-handle site) key)
@@ -1542,7 +1542,7 @@ The current state includes the changes of the outbox.  Comments are omitted."
 
 (defun weir-jira--url (key)
   "Return the web address of the issue KEY."
-  (concat (weir-jira--about (weir-jira--here) :site-url) "/browse/" key))
+  (concat (weir-jira--about (weir-jira--current-site) :site-url) "/browse/" key))
 
 (defun weir-jira-browse ()
   "Show the issue at point in a browser."
@@ -1565,7 +1565,7 @@ The current state includes the changes of the outbox.  Comments are omitted."
 
 (defun weir-jira--exported (format)
   "Return the issues of the list as FORMAT; if issues are marked, only those."
-  (let ((handle (weir-jira--site-handle (weir-jira--here))))
+  (let ((handle (weir-jira--site-handle (weir-jira--current-site))))
     (weir--jira-export
      handle
      (if weir-jira--marks
@@ -1592,7 +1592,7 @@ Ask before an existing file is replaced."
   "Show the issue of the buffer as org text in a buffer."
   (interactive)
   (let* ((key (weir-jira--key-or-error))
-         (page (weir--jira-issue (weir-jira--site-handle (weir-jira--here)) key)))
+         (page (weir--jira-issue (weir-jira--site-handle (weir-jira--current-site)) key)))
     (pop-to-buffer (weir-jira--export-buffer (car page) "org"))))
 
 (defun weir-jira--export-buffer (text format)
@@ -1636,7 +1636,7 @@ Ask before an existing file is replaced."
 ;;;; Menu
 
 (transient-define-prefix weir-jira-menu ()
-  "What can be done with issues.
+  "Commands for issues.
 The keys are those of lists and of the buffer of an issue."
   [["Show"
     ("v" "View" weir-jira-view)

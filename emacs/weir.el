@@ -207,7 +207,7 @@ Return its result (STATUS . VALUE), or nil."
           (setq finished (gethash operation weir--results)))
       (remhash operation weir--results)
       (unless finished
-        ;; No caller waits for its result any more.
+        ;; Its result has no caller any more.
         (puthash operation nil weir--callbacks)))))
 
 (defun weir-await (operation &optional timeout)
@@ -225,7 +225,7 @@ A write can be cancelled only before it begins.  A cancelled operation ends
 with the condition `weir-cancelled'."
   (weir--cancel operation))
 
-(defun weir--finish (operation)
+(defun weir--await-or-cancel (operation)
   "Wait for OPERATION without a timeout; a quit cancels the operation."
   (let ((finished nil))
     (unwind-protect
@@ -257,7 +257,7 @@ TOKEN authenticates the caller.  Return a store like that of
 `done' or `failed', and the store or an error."
   (weir--ensure)
   (let ((id (weir--expect (weir--connect url token) callback)))
-    (if callback id (weir--finish id))))
+    (if callback id (weir--await-or-cancel id))))
 
 (defun weir-close (store)
   "Close STORE.  Return t if it was open."
@@ -265,29 +265,29 @@ TOKEN authenticates the caller.  Return a store like that of
 
 ;;;; Reads
 
-(defun weir--now (result)
-  "Return RESULT of a read; if it is an operation number, wait for the value."
+(defun weir--await-read (result)
+  "Return RESULT of a read; if it is the number of an operation, await its value."
   (if (integerp result)
-      (weir--finish (weir--expect result nil))
+      (weir--await-or-cancel (weir--expect result nil))
     result))
 
 (defun weir-topics (store)
   "Return the topics of STORE as vectors [NAME FIRST LAST KEYS BYTES]."
-  (weir--now (weir--topics store)))
+  (weir--await-read (weir--topics store)))
 
 (defun weir-get (store topic key)
   "Return the value of KEY in TOPIC of STORE, or nil."
-  (weir--now (weir--get store topic key)))
+  (weir--await-read (weir--get store topic key)))
 
 (cl-defun weir-scan (store topic &key (prefix "") (limit 1000))
   "Return pairs (KEY . VALUE) of TOPIC in STORE in the order of keys.
 PREFIX restricts the keys; at most LIMIT pairs are returned."
-  (weir--now (weir--scan store topic prefix limit)))
+  (weir--await-read (weir--scan store topic prefix limit)))
 
 (cl-defun weir-read (store topic &key (after 0) (limit 1000))
   "Return records of TOPIC in STORE after the offset AFTER, at most LIMIT.
 A record is a vector [OFFSET TIME-MS KIND KEY VALUE]."
-  (weir--now (weir--read store topic after limit)))
+  (weir--await-read (weir--read store topic after limit)))
 
 (cl-defun weir-query (store from &key where order-by select group-by limit latest callback)
   "Query the topics FROM of STORE; return the results as JSON texts.
@@ -307,7 +307,7 @@ once or more, then `done' and nil, or `failed' and an error."
         id
       (unwind-protect
           (progn
-            (weir--finish id)
+            (weir--await-or-cancel id)
             (apply #'append (nreverse (gethash id weir--parts))))
         (remhash id weir--parts)))))
 
@@ -345,7 +345,7 @@ Create TOPIC with it, or replace the program of TOPIC.  ARGUMENTS is a string
 for the program.  Then call CALLBACK.  Return the number of the operation for
 `weir-await'."
   (interactive
-   (list (weir--ask-store) (read-string "Topic: ")
+   (list (weir--read-store) (read-string "Topic: ")
          (read-file-name "Program: " nil nil t) :callback #'weir--deployed))
   (weir--ensure)
   (weir--expect (weir--deploy store topic (expand-file-name file) arguments) callback))
@@ -406,7 +406,7 @@ as `weir-read' returns it.  Return a number for `weir-stop'."
                            (mapcar #'number-to-string (cl-subseq topic 1)))))
           (weir-topics weir--store)))
 
-(defun weir--ask-store ()
+(defun weir--read-store ()
   "Ask for a directory or a URL, and return the store."
   (if weir--store
       weir--store
@@ -418,7 +418,7 @@ as `weir-read' returns it.  Return a number for `weir-stop'."
 ;;;###autoload
 (defun weir-browse (store)
   "Show the topics of STORE; interactively, open the store first."
-  (interactive (list (weir--ask-store)))
+  (interactive (list (weir--read-store)))
   (let ((buffer (get-buffer-create "*weir*")))
     (with-current-buffer buffer
       (weir-browse-mode)

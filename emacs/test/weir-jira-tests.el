@@ -143,7 +143,7 @@ Settings and replica are in a new directory."
         (should (equal mode-line-process " [sync 100]"))
         (weir-jira-list "ORDER BY updated DESC" site)
         (goto-char (point-min))
-        (should (equal (weir-jira--key-here) "AA-7"))))))
+        (should (equal (weir-jira--key-at-point) "AA-7"))))))
 
 (ert-deftest weir-jira-tests-a-query-is-answered-offline ()
   (weir-jira-tests-with url '("--issues" "30")
@@ -177,7 +177,7 @@ Settings and replica are in a new directory."
                       (should (> (weir-jira-tests-rows) 1))
                       (should (string-match-p "asked: project = AA" (weir-jira--list-header)))
                       (goto-char (point-min))
-                      (should (equal (weir-jira--key-here) "AA-1"))
+                      (should (equal (weir-jira--key-at-point) "AA-1"))
                       (revert-buffer nil t)
                       (should (> (weir-jira-tests-rows) 1))))))
       (funcall asked)
@@ -186,7 +186,7 @@ Settings and replica are in a new directory."
       (delete-process (car simulator))
       (funcall asked)
       (with-current-buffer buffer
-        (should-not (eq (plist-get weir-jira--asked :fresh) t))))))
+        (should-not (eq (plist-get weir-jira--site-answer :fresh) t))))))
 
 (ert-deftest weir-jira-tests-a-pull-brings-what-changed ()
   (weir-jira-tests-with url '("--issues" "12")
@@ -243,11 +243,11 @@ Settings and replica are in a new directory."
     (let ((site (weir-jira-tests-pulled url)))
       (weir-jira-list "" site)
       (should (= (weir-jira-tests-rows) weir-jira--first-rows))
-      (should weir-jira--more)
+      (should weir-jira--fill-timer)
       ;; Batch mode has no idle time.
       (weir-jira--add-more (current-buffer))
       (should (= (weir-jira-tests-rows) 450))
-      (should-not weir-jira--more)
+      (should-not weir-jira--fill-timer)
       (let ((last (progn (goto-char (point-max)) (forward-line -1) (weir-jira--key-or-error))))
         (revert-buffer nil t)
         (weir-jira--add-more (current-buffer))
@@ -272,7 +272,7 @@ Check that the rows are those of a list that is filled anew."
     (put-text-property (point-min) (point-max) 'weir-jira-tests-kept t))
   (funcall function)
   (let ((lines (weir-jira-tests-lines))
-        (key (weir-jira--key-here))
+        (key (weir-jira--key-at-point))
         (replaced nil))
     (save-excursion
       (goto-char (point-min))
@@ -281,7 +281,7 @@ Check that the rows are those of a list that is filled anew."
           (push (get-text-property (point) 'weir-jira-key) replaced))
         (forward-line)))
     (weir-jira--fill)
-    (while weir-jira--more
+    (while weir-jira--fill-timer
       (weir-jira--add-more (current-buffer)))
     (weir-jira--goto key)
     (should (equal (weir-jira-tests-lines) lines))
@@ -297,7 +297,7 @@ Check that the rows are those of a list that is filled anew."
       (weir-jira-list "ORDER BY key ASC" site)
       ;; The time since a change would differ from one moment to the next.
       (weir-jira-set-columns '("key" "status" "summary"))
-      (while weir-jira--more
+      (while weir-jira--fill-timer
         (weir-jira--add-more (current-buffer)))
       (should (= (weir-jira-tests-rows) 300))
       (weir-jira--goto "AA-9")
@@ -321,7 +321,7 @@ Check that the rows are those of a list that is filled anew."
       (should (= (weir-jira-tests-rows) 299))
       ;; Rows move up, and a new one is added.
       (weir-jira-sort "updated")
-      (while weir-jira--more
+      (while weir-jira--fill-timer
         (weir-jira--add-more (current-buffer)))
       (should (equal (weir-jira-tests-replaced (lambda () (funcall elsewhere "AA-20" "Newest")))
                      '("AA-20")))
@@ -339,7 +339,7 @@ Check that the rows are those of a list that is filled anew."
       ;; A different order replaces all rows.
       (weir-jira-sort "key")
       (should (= (weir-jira-tests-rows) weir-jira--first-rows))
-      (should weir-jira--more))))
+      (should weir-jira--fill-timer))))
 
 (ert-deftest weir-jira-tests-a-narrowed-list-is-refreshed ()
   (weir-jira-tests-with url '("--issues" "220")
@@ -354,7 +354,7 @@ Check that the rows are those of a list that is filled anew."
                             (funcall function)))))))
       (weir-jira-list "ORDER BY key ASC" site)
       (weir-jira-set-columns '("key" "status" "summary"))
-      (should weir-jira--more)
+      (should weir-jira--fill-timer)
       (funcall narrowed (lambda () (weir-jira--add-more (current-buffer))))
       (should (= (weir-jira-tests-rows) 220))
       (setq weir-jira--query "ORDER BY key DESC")

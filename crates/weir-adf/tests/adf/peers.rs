@@ -262,7 +262,7 @@ fn numbered(value: &mut Value, found: &mut Vec<String>) {
 /// Every node and mark, beside a paragraph: our plain text and both peers have each word, except
 /// for the listed differences.
 #[test]
-fn every_part_of_the_schema_is_told_alike() {
+fn all_readers_find_every_part_of_the_schema() {
     let mut parts: Vec<(&str, Value)> = nodes()
         .into_iter()
         .map(|(name, _, block)| (name, block))

@@ -27,7 +27,7 @@ proptest! {
     /// An unchanged text converts back to the document. So does a text with a change that shows
     /// nothing. A block that is added at the start leaves all other blocks unchanged.
     #[test]
-    fn a_document_comes_back(document in document(), offset in 0_usize..3) {
+    fn a_document_converts_back_unchanged(document in document(), offset in 0_usize..3) {
         let options = Options::under(offset);
         let org = to_org(&document, &options).unwrap();
         let back = from_org(&org.text, &document, &options).unwrap();

@@ -336,7 +336,7 @@ pub(crate) fn with_mark(name: &str, on_text: bool, attrs: Value) -> Value {
 }
 
 #[test]
-fn every_node_comes_back() {
+fn every_node_converts_back() {
     let nodes = nodes();
     assert_eq!(nodes.len(), 43);
     for (name, shown, block) in nodes {
@@ -345,7 +345,7 @@ fn every_node_comes_back() {
 }
 
 #[test]
-fn every_mark_comes_back() {
+fn every_mark_converts_back() {
     let marks = marks();
     assert_eq!(marks.len(), 17);
     for (name, shown, on_text, attrs) in marks {

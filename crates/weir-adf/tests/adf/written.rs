@@ -44,7 +44,7 @@ fn empty_paragraphs_are_hidden_and_kept() {
 }
 
 #[test]
-fn headings_stand_below_the_section() {
+fn headings_are_below_the_section() {
     let heading =
         |level| json!({ "type": "heading", "attrs": { "level": level }, "content": [text("a")] });
     check(json!([heading(1), heading(3)]), "* a\n\n*** a\n");
