@@ -21,9 +21,9 @@ const MEMBERS: [&[u8]; 3] = [b"anna", b"bert", b"carl"];
 const KEYS: [&[u8]; 4] = [b"", b"k", b"l", b"m"];
 const LEASE_MS: u64 = 10;
 
-struct Nowhere;
+struct DiscardSink;
 
-impl ConsequenceSink for Nowhere {
+impl ConsequenceSink for DiscardSink {
     fn topic(&mut self, _: TopicId, _: &TopicName) {}
     fn record(&mut self, _: TopicId, _: &Record<'_>) {}
 }
@@ -63,8 +63,8 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
 enum RecordState {
     New,
     Done,
-    Waits(u64, u32),
-    With {
+    Waiting(u64, u32),
+    Leased {
         claim: u64,
         member: usize,
         until: u64,
@@ -72,7 +72,7 @@ enum RecordState {
     },
 }
 
-struct World {
+struct Comparison {
     machine: Machine,
     time_ms: u64,
     mode: GroupMode,
@@ -86,9 +86,9 @@ struct World {
     frontier: usize,
 }
 
-impl World {
+impl Comparison {
     fn new(mode: GroupMode, attempts_max: u32, pending: u32) -> Self {
-        let mut world = Self {
+        let mut comparison = Self {
             machine: Machine::new(1),
             time_ms: 0,
             mode,
@@ -101,14 +101,17 @@ impl World {
             frontier: 0,
         };
         let options = TopicOptions::default();
-        world.send(Operation::Create { options: &options });
+        comparison.send(Operation::Create { options: &options });
         let mut setup = GroupSetup::new(mode);
         setup.lease_ms = LEASE_MS;
         setup.attempts_max = attempts_max;
         setup.pending_max = pending;
         setup.dead_letters = if attempts_max > 0 { "dead" } else { "" };
-        assert_eq!(world.step(GroupStep::Open(setup)).effect, Effect::Valid);
-        world
+        assert_eq!(
+            comparison.step(GroupStep::Open(setup)).effect,
+            Effect::Valid
+        );
+        comparison
     }
 
     fn send(&mut self, operation: Operation<'_>) -> Commit {
@@ -121,7 +124,7 @@ impl World {
         let mut outcomes = Outcomes::default();
         let batch = Batch::read(&bytes, 1).unwrap();
         self.machine
-            .apply(&batch, &mut Nowhere, &mut outcomes)
+            .apply(&batch, &mut DiscardSink, &mut outcomes)
             .unwrap();
         outcomes.iter().next().unwrap().commit().unwrap().clone()
     }
@@ -143,7 +146,7 @@ impl World {
         let open = |record_state: &RecordState| {
             matches!(
                 record_state,
-                RecordState::Waits(..) | RecordState::With { .. }
+                RecordState::Waiting(..) | RecordState::Leased { .. }
             )
         };
         (1..)
@@ -171,8 +174,10 @@ impl World {
                 self.states.push(RecordState::New);
             }
             Action::Claim(member, old, new, stale) => self.claim(*member, old, *new, *stale),
-            Action::Ack(claim, which) => self.answer(*claim, *which, None),
-            Action::Nack(claim, which, delay) => self.answer(*claim, *which, Some(*delay)),
+            Action::Ack(claim, which) => self.acknowledge_or_return(*claim, *which, None),
+            Action::Nack(claim, which, delay) => {
+                self.acknowledge_or_return(*claim, *which, Some(*delay))
+            }
             Action::Extend(which, lease_ms) => self.extend(*which, *lease_ms),
             Action::Wait(ms) => self.time_ms += ms,
             Action::Reset(to) => {
@@ -200,7 +205,7 @@ impl World {
                 self.machine.save(&mut bytes).unwrap();
                 let loaded = Machine::load(&mut bytes.as_slice(), 77).unwrap();
                 loaded.save(&mut again).unwrap();
-                assert_eq!(bytes, again, "one form");
+                assert_eq!(bytes, again, "one encoding for each state");
                 assert_eq!(self.machine.digest(), loaded.digest());
                 self.machine = loaded;
             }
@@ -252,11 +257,11 @@ impl World {
                     frontier = frontier.min(usize::try_from(*at).unwrap() - 1);
                     break;
                 }
-                *self.record_state(*at) = RecordState::Waits(0, 0);
+                *self.record_state(*at) = RecordState::Waiting(0, 0);
             }
             let (free, attempts) = match self.record_state(*at).clone() {
-                RecordState::Waits(from, attempts) => (from <= self.time_ms, attempts),
-                RecordState::With {
+                RecordState::Waiting(from, attempts) => (from <= self.time_ms, attempts),
+                RecordState::Leased {
                     until, attempts, ..
                 } => (until <= self.time_ms, attempts),
                 RecordState::New | RecordState::Done => (false, 0),
@@ -265,9 +270,9 @@ impl World {
                 continue;
             }
             if self.attempts_max > 0 && attempts >= self.attempts_max {
-                self.die(*at);
+                self.dead_letter(*at);
             } else if self.is_deliverable(*at, member) {
-                *self.record_state(*at) = RecordState::With {
+                *self.record_state(*at) = RecordState::Leased {
                     claim,
                     member,
                     until: self.time_ms + LEASE_MS,
@@ -293,7 +298,7 @@ impl World {
             .filter(|other| *other != at && self.key(*other) == key)
             .all(
                 |other| match &self.states[usize::try_from(other).unwrap() - 1] {
-                    RecordState::With {
+                    RecordState::Leased {
                         member: holder,
                         until,
                         ..
@@ -303,20 +308,20 @@ impl World {
             )
     }
 
-    fn die(&mut self, at: u64) {
+    fn dead_letter(&mut self, at: u64) {
         *self.record_state(at) = RecordState::Done;
         self.dead_lettered += 1;
         self.unwritten_dead_letters.insert(self.dead_lettered, at);
     }
 
     /// Acknowledges or returns a record of a claim, or one that the claim does not have.
-    fn answer(&mut self, which: u8, foreign: u8, delay: Option<u64>) {
+    fn acknowledge_or_return(&mut self, which: u8, foreign: u8, delay: Option<u64>) {
         let open = self.open();
         let Some(at) = open.get(usize::from(which) % open.len().max(1)).copied() else {
             return;
         };
         let (holder, attempts) = match self.record_state(at).clone() {
-            RecordState::With {
+            RecordState::Leased {
                 claim, attempts, ..
             } => (claim, attempts),
             _ => (0, 0),
@@ -345,8 +350,10 @@ impl World {
         assert_eq!(commit.effect, Effect::Valid);
         match delay {
             None => *self.record_state(at) = RecordState::Done,
-            Some(_) if self.attempts_max > 0 && attempts >= self.attempts_max => self.die(at),
-            Some(delay) => *self.record_state(at) = RecordState::Waits(now + delay, attempts),
+            Some(_) if self.attempts_max > 0 && attempts >= self.attempts_max => {
+                self.dead_letter(at)
+            }
+            Some(delay) => *self.record_state(at) = RecordState::Waiting(now + delay, attempts),
         }
     }
 
@@ -355,7 +362,7 @@ impl World {
         let Some(at) = open.get(usize::from(which) % open.len().max(1)).copied() else {
             return;
         };
-        if let RecordState::With {
+        if let RecordState::Leased {
             claim,
             member,
             attempts,
@@ -371,7 +378,7 @@ impl World {
             };
             assert_eq!(self.step(step).effect, Effect::Valid);
             let until = self.time_ms + lease_ms;
-            *self.record_state(at) = RecordState::With {
+            *self.record_state(at) = RecordState::Leased {
                 claim,
                 member,
                 until,
@@ -389,10 +396,10 @@ impl World {
         assert_eq!(group.entries().map(|(at, _)| at).collect::<Vec<_>>(), open);
         for (at, entry) in group.entries() {
             let found = match entry.state {
-                EntryState::Waiting { from_ms } => RecordState::Waits(from_ms, entry.attempts),
+                EntryState::Waiting { from_ms } => RecordState::Waiting(from_ms, entry.attempts),
                 EntryState::Leased { claim, until_ms } => {
                     let name = group.claims().find(|(id, ..)| *id == claim).unwrap().1;
-                    RecordState::With {
+                    RecordState::Leased {
                         claim,
                         member: MEMBERS.iter().position(|member| *member == name).unwrap(),
                         until: until_ms,
@@ -420,17 +427,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_group_does_what_the_model_does(
+    fn a_group_behaves_like_the_model(
         actions in actions(),
         keyed in any::<bool>(),
         attempts in 0..4_u32,
         pending in prop_oneof![Just(3_u32), Just(1000)],
     ) {
         let mode = if keyed { GroupMode::Keyed } else { GroupMode::Shared };
-        let mut world = World::new(mode, attempts, pending);
+        let mut comparison = Comparison::new(mode, attempts, pending);
         for action in &actions {
-            world.run(action);
-            world.check();
+            comparison.run(action);
+            comparison.check();
         }
     }
 }

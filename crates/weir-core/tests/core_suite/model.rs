@@ -10,24 +10,24 @@ mod script;
 
 use pair::Pair;
 use proptest::prelude::*;
-use script::{Author, Entry, Limits, OwnedOperation, Step};
+use script::{Entry, Generator, Limits, OwnedOperation, Step};
 use weir_core::limits::{SESSION_WINDOW, SESSIONS_MAX};
 
 fn long_run(seed: u64, entries: usize, check_every: usize) {
-    let mut author = Author::new(seed);
+    let mut generator = Generator::new(seed);
     let mut pair = Pair::new(seed);
     for n in 0..entries {
-        let entry = author.entry();
+        let entry = generator.entry();
         pair.apply(&entry);
         for client in 1..4 {
-            author.set_next_nonce(client, pair.next_nonce(client));
+            generator.set_next_nonce(client, pair.next_nonce(client));
         }
         if n % check_every == 0 {
             pair.compare_states();
         }
     }
     pair.compare_states();
-    pair.every_effect_was_seen();
+    pair.assert_every_outcome_occurred();
 }
 
 proptest! {
@@ -35,14 +35,14 @@ proptest! {
 
     #[test]
     fn short_scripts_agree_with_the_model_at_every_step(seed in any::<u64>(), entries in 1..60_usize) {
-        let mut author = Author::new(seed);
+        let mut generator = Generator::new(seed);
         let mut pair = Pair::new(seed);
         for _ in 0..entries {
-            let entry = author.entry();
+            let entry = generator.entry();
             pair.apply(&entry);
             pair.compare_states();
             for client in 1..4 {
-                author.set_next_nonce(client, pair.next_nonce(client));
+                generator.set_next_nonce(client, pair.next_nonce(client));
             }
         }
     }
@@ -77,14 +77,14 @@ fn create() -> Step {
 #[test]
 fn the_window_of_a_session_agrees_with_the_model() {
     let mut pair = Pair::new(3);
-    let mut author = Author::new(3);
+    let mut generator = Generator::new(3);
     let steps = vec![create()];
     pair.apply(&Entry { time_ms: 0, steps });
     let mut nonce = 1;
     while nonce < 3 * SESSION_WINDOW {
         let mut steps = Vec::new();
-        for _ in 0..=author.below(400) {
-            let (again, to) = match author.below(50) {
+        for _ in 0..=generator.below(400) {
+            let (again, to) = match generator.below(50) {
                 0 => (nonce.saturating_sub(SESSION_WINDOW + 2).max(1), nonce),
                 1 => (nonce.saturating_sub(SESSION_WINDOW).max(1), nonce),
                 2 => (nonce.saturating_sub(1).max(1), nonce),
@@ -107,20 +107,20 @@ fn the_window_of_a_session_agrees_with_the_model() {
 #[test]
 fn a_full_table_of_sessions_agrees_with_the_model() {
     let mut pair = Pair::new(4);
-    let mut author = Author::new(4);
+    let mut generator = Generator::new(4);
     let steps = vec![create()];
     pair.apply(&Entry { time_ms: 0, steps });
     // More new clients arrive in a day than the table can have. Some evict a session that has
     // expired, others find none.
     let pause = 86_400_000 * 5 / (SESSIONS_MAX as u64 * 8);
     for round in 1..=3 * SESSIONS_MAX as u64 {
-        let client = match author.below(8) {
-            0 => 1 + author.below(round),
+        let client = match generator.below(8) {
+            0 => 1 + generator.below(round),
             _ => round,
         };
-        let gap = author.below(9) / 8;
+        let gap = generator.below(9) / 8;
         pair.apply_one_of(client, gap, round * pause);
     }
-    assert!(pair.saw("BUSY") && pair.saw("VALID") && pair.saw("SESSION_EXPIRED"));
+    assert!(pair.occurred("BUSY") && pair.occurred("VALID") && pair.occurred("SESSION_EXPIRED"));
     pair.compare_states();
 }

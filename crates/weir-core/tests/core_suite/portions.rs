@@ -119,7 +119,14 @@ struct IntentionSeed {
 }
 
 const TOPICS: [&str; 8] = [
-    "judged.a", "judged.b", "plain.a", "plain.b", "none", "none.b", "none.c", "none.d",
+    "with_program.a",
+    "with_program.b",
+    "plain.a",
+    "plain.b",
+    "none",
+    "none.b",
+    "none.c",
+    "none.d",
 ];
 
 fn seed() -> impl Strategy<Value = IntentionSeed> {
@@ -137,13 +144,13 @@ fn start() -> Machine {
     let mut machine = Machine::new(1).with_host(Some(Arc::new(Counting)));
     let options = TopicOptions::default();
     let mut builder = BatchBuilder::default();
-    for (name, judged) in [
+    for (name, with_program) in [
         (TOPICS[0], true),
         (TOPICS[1], true),
         (TOPICS[2], false),
         (TOPICS[3], false),
     ] {
-        let operation = if judged {
+        let operation = if with_program {
             Operation::CreateProgram {
                 options: &options,
                 code: b"code",
@@ -377,7 +384,7 @@ fn a_portion_ends_where_its_items_or_its_fuel_are_used_up() {
 }
 
 #[test]
-fn what_an_upgrade_did_is_taken_back_for_too_many_keys() {
+fn an_upgrade_that_exceeds_the_key_limit_is_rolled_back() {
     let mut options = TopicOptions::default();
     options.keys_max = Some(1);
     let mut builder = BatchBuilder::default();
@@ -389,13 +396,13 @@ fn what_an_upgrade_did_is_taken_back_for_too_many_keys() {
             args: &[6],
         },
     ] {
-        let intention = Intention::new("judged.a", operation);
+        let intention = Intention::new("with_program.a", operation);
         let limits = IntentionLimits::default();
         builder.push(&intention, &limits).unwrap();
     }
     let bytes = builder.to_bytes(1);
     let count = |machine: &Machine| {
-        let program = machine.topic("judged.a").unwrap().program.unwrap();
+        let program = machine.topic("with_program.a").unwrap().program.unwrap();
         assert_eq!(program.code, CodeHash([b'c'; 32]));
         program.state.unwrap().get(b"n").unwrap().to_vec()
     };

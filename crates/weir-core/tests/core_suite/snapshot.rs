@@ -14,9 +14,9 @@ use weir_core::{
     TopicName, TopicOptions, TxnOp,
 };
 
-struct Nothing;
+struct DiscardSink;
 
-impl ConsequenceSink for Nothing {
+impl ConsequenceSink for DiscardSink {
     fn topic(&mut self, _: TopicId, _: &TopicName) {}
     fn record(&mut self, _: TopicId, _: &Record<'_>) {}
 }
@@ -44,7 +44,9 @@ fn apply(machine: &mut Machine, time_ms: u64, intentions: &[Intention<'_>]) {
     let bytes = builder.to_bytes(time_ms);
     let batch = Batch::read(&bytes, 1).unwrap();
     let mut outcomes = Outcomes::default();
-    machine.apply(&batch, &mut Nothing, &mut outcomes).unwrap();
+    machine
+        .apply(&batch, &mut DiscardSink, &mut outcomes)
+        .unwrap();
     assert_eq!(outcomes.len(), intentions.len());
 }
 
@@ -62,8 +64,8 @@ fn machine() -> Machine {
     options.value_bytes_max = Some(200);
     let create = Operation::Create { options: &options };
     let (key, value, meta) = (&b"zz"[..], &[9; 201][..], &[][..]);
-    let too_long = [TxnOp::Put { key, value, meta }];
-    let two = [TxnOp::Delete { key, meta }, TxnOp::Delete { key, meta }];
+    let value_too_long = [TxnOp::Put { key, value, meta }];
+    let two_deletes = [TxnOp::Delete { key, meta }, TxnOp::Delete { key, meta }];
     apply(
         &mut machine,
         1_000,
@@ -78,9 +80,15 @@ fn machine() -> Machine {
                 .under(a, 7)
                 .expecting(&[Expect::KeyAbsent(None)]),
             Intention::new("orders", Operation::Put { key, value }).under(a, 8),
-            Intention::new("orders", Operation::Txn { ops: &too_long }).under(a, 9),
-            Intention::new("orders", Operation::Txn { ops: &two }).under(a, 10),
-            Intention::new("orders", Operation::Txn { ops: &two }).under(a, 11),
+            Intention::new(
+                "orders",
+                Operation::Txn {
+                    ops: &value_too_long,
+                },
+            )
+            .under(a, 9),
+            Intention::new("orders", Operation::Txn { ops: &two_deletes }).under(a, 10),
+            Intention::new("orders", Operation::Txn { ops: &two_deletes }).under(a, 11),
         ],
     );
     apply(
@@ -110,7 +118,7 @@ fn machine() -> Machine {
             Intention::new("last", Operation::Trim { through: 300 }),
         ],
     );
-    let say = Operation::Put {
+    let put_empty = Operation::Put {
         key: b"",
         value: b"",
     };
@@ -118,8 +126,8 @@ fn machine() -> Machine {
         &mut machine,
         70_500,
         &[
-            Intention::new("orders", say).under(ClientId([9; 16]), ONCE),
-            Intention::new("nowhere", say).under(ClientId([2; 16]), ONCE),
+            Intention::new("orders", put_empty).under(ClientId([9; 16]), ONCE),
+            Intention::new("nowhere", put_empty).under(ClientId([2; 16]), ONCE),
         ],
     );
     machine
@@ -142,8 +150,8 @@ fn check(bytes: &[u8]) -> bool {
     let Ok(mut machine) = loaded else {
         return false;
     };
-    let taken = &bytes[..bytes.len() - source.rest.len()];
-    assert_eq!(saved(&machine), taken, "only what `save` writes");
+    let consumed = &bytes[..bytes.len() - source.rest.len()];
+    assert_eq!(saved(&machine), consumed, "only bytes that `save` writes");
     let _ = machine.digest();
     let (applied, time_ms) = (machine.applied().0, machine.time_ms());
     let next = |number: u8| machine.sessions().last_nonce(ClientId([number; 16])) + 1;
@@ -161,7 +169,7 @@ fn check(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn what_was_saved_is_taken_and_goes_on_as_before() {
+fn a_loaded_machine_continues_like_the_saved_one() {
     let mut machine = machine();
     let bytes = saved(&machine);
     assert!(check(&bytes));
@@ -185,7 +193,7 @@ fn every_truncation_is_an_error() {
 }
 
 #[test]
-fn every_byte_may_be_any_other() {
+fn any_byte_may_change_without_a_panic() {
     let bytes = saved(&machine());
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
@@ -200,7 +208,7 @@ fn every_byte_may_be_any_other() {
 /// Equal states have equal bytes, so a run of outcomes must not be split, although two pieces would
 /// mean the same.
 #[test]
-fn a_run_in_two_pieces_is_refused() {
+fn a_run_in_two_pieces_is_rejected() {
     let bytes = saved(&machine());
     // 7 runs. The first has 4 nonces, starting at 1: VALID, one record each.
     let whole = [7, 4, 1, 0, 0, 0, 0, 0, 1, 1, 1];
@@ -214,7 +222,7 @@ fn a_run_in_two_pieces_is_refused() {
 }
 
 #[test]
-fn another_machine_version_is_named() {
+fn another_machine_version_is_a_version_error() {
     let mut bytes = saved(&machine());
     bytes[0] += 1;
     let error = Machine::load(&mut &bytes[..], 0).unwrap_err();
@@ -226,7 +234,7 @@ fn another_machine_version_is_named() {
 
 /// An error of the storage must not be reported as a malformed snapshot.
 #[test]
-fn errors_of_the_storage_come_through() {
+fn storage_errors_are_returned_unchanged() {
     struct Failing;
     impl SnapshotSource for Failing {
         fn read(&mut self, _: &mut [u8]) -> Result<(), SnapshotError> {
@@ -262,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn invented_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         bytes.insert(0, 1);
         check(&bytes);
     }

@@ -23,7 +23,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn every_transcript_prints_what_it_says_in_every_way() {
+fn every_transcript_has_its_output_in_every_mode() {
     let rewrite = std::env::var_os("WEIR_REWRITE").is_some_and(|value| value == "1");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder())
         .unwrap()
@@ -62,7 +62,7 @@ fn every_transcript_prints_what_it_says_in_every_way() {
     assert!(wrong.is_empty(), "\n{wrong}");
     assert!(commands > 0, "there are transcripts");
     println!(
-        "{} transcripts, {commands} commands, {} ways",
+        "{} transcripts, {commands} commands, {} modes",
         paths.len(),
         RunMode::ALL.len()
     );

@@ -12,17 +12,17 @@ use weir_core::{
     TopicOptions, TxnOp,
 };
 
-use super::text::{WIDE, again, read};
+use super::text::{WIDE, read, rewrite};
 
-struct Nothing;
+struct DiscardSink;
 
-impl ConsequenceSink for Nothing {
+impl ConsequenceSink for DiscardSink {
     fn topic(&mut self, _: TopicId, _: &TopicName) {}
     fn record(&mut self, _: TopicId, _: &Record<'_>) {}
 }
 
 /// A batch with every kind of item.
-fn everything() -> Vec<u8> {
+fn every_kind_of_item() -> Vec<u8> {
     let mut options = TopicOptions::default();
     options.compaction = Compaction::Latest;
     options.keys_max = Some(2);
@@ -81,18 +81,18 @@ fn check(bytes: &[u8]) {
         assert!(error.item as usize <= BATCH_ITEMS_MAX);
     }
     if let Ok((batch, items)) = &read
-        && let Ok(written) = again(batch, items)
+        && let Ok(written) = rewrite(batch, items)
     {
         // The builder omits redundant fields and writes everything else again.
         assert!(written.len() <= bytes.len());
         let (second, items) = super::text::read(&written).unwrap();
-        assert_eq!(again(&second, &items), Ok(written.clone()));
+        assert_eq!(rewrite(&second, &items), Ok(written.clone()));
     }
     let Ok(batch) = Batch::read(bytes, 1) else {
         return;
     };
     let (mut machine, mut outcomes) = (Machine::new(3), Outcomes::default());
-    let applied = machine.apply(&batch, &mut Nothing, &mut outcomes);
+    let applied = machine.apply(&batch, &mut DiscardSink, &mut outcomes);
     match (read, applied) {
         (Ok((_, items)), Ok(_)) => assert_eq!(outcomes.len(), items.len()),
         (Ok((_, items)), Err(ApplyError::ProgramNeeded(_))) => {
@@ -107,8 +107,8 @@ fn check(bytes: &[u8]) {
 }
 
 #[test]
-fn every_truncation_is_an_error_and_every_byte_matters() {
-    let bytes = everything();
+fn every_truncation_and_a_further_byte_is_an_error() {
+    let bytes = every_kind_of_item();
     assert!(read(&bytes).is_ok());
     check(&bytes);
     for len in 0..bytes.len() {
@@ -125,8 +125,8 @@ fn every_truncation_is_an_error_and_every_byte_matters() {
 }
 
 #[test]
-fn every_byte_may_be_any_other() {
-    let bytes = everything();
+fn any_byte_may_change_without_a_panic() {
+    let bytes = every_kind_of_item();
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
         let tries = if bytes[at] == b'v' { 4 } else { 255 };
@@ -139,7 +139,7 @@ fn every_byte_may_be_any_other() {
 
 /// A declared count or length of any size is rejected without an allocation of that size.
 #[test]
-fn declared_sizes_are_not_believed() {
+fn declared_sizes_are_not_allocated() {
     let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
     let head = [&[1, 0, 0, 0, 1, 0, 0, 0][..], &[0; 8]].concat();
     let item =
@@ -169,7 +169,7 @@ fn declared_sizes_are_not_believed() {
         read(&empty).unwrap_err().what,
         "metadata of 1 to 4,096 bytes"
     );
-    let mut count = everything();
+    let mut count = every_kind_of_item();
     count[4..8].copy_from_slice(&[0xff; 4]);
     assert_eq!(read(&count).unwrap_err().at, 4);
 }
@@ -179,7 +179,7 @@ proptest! {
 
     #[test]
     fn several_changes_at_once(changes in prop::collection::vec((any::<u16>(), any::<u8>(), 0..4_u8), 1..12)) {
-        let mut bytes = everything();
+        let mut bytes = every_kind_of_item();
         for (at, byte, kind) in changes {
             let at = usize::from(at) % bytes.len();
             match kind {
@@ -193,14 +193,14 @@ proptest! {
     }
 
     #[test]
-    fn invented_items(items in prop::collection::vec(any::<u8>(), 0..300), count in 0..4_u8) {
+    fn random_items(items in prop::collection::vec(any::<u8>(), 0..300), count in 0..4_u8) {
         let mut bytes = vec![1, 0, 0, 0, count, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend(items);
         check(&bytes);
     }
 
     #[test]
-    fn invented_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         check(&bytes);
     }
 }

@@ -14,7 +14,7 @@ use weir_core::{
     TopicOptions, TxnOp,
 };
 
-use super::text::{WIDE, again, read};
+use super::text::{WIDE, read, rewrite};
 
 const PUT: Operation<'static> = Operation::Put {
     key: b"k",
@@ -26,17 +26,17 @@ fn put() -> Intention<'static> {
 }
 
 /// Pushes the intention, reads it back and encodes it again.
-fn taken(intention: &Intention<'_>, limits: &IntentionLimits) {
+fn assert_accepted(intention: &Intention<'_>, limits: &IntentionLimits) {
     let mut builder = BatchBuilder::default();
     builder.push(intention, limits).unwrap();
     let bytes = builder.to_bytes(5);
     let (batch, items) = read(&bytes).unwrap();
     assert_eq!(items.len(), 1);
-    assert_eq!(again(&batch, &items), Ok(bytes));
+    assert_eq!(rewrite(&batch, &items), Ok(bytes));
 }
 
 /// Pushes the intention between two others, which must not be affected.
-fn refused(intention: &Intention<'_>, limits: &IntentionLimits, error: &IntentionError) {
+fn assert_rejected(intention: &Intention<'_>, limits: &IntentionLimits, error: &IntentionError) {
     let mut builder = BatchBuilder::default();
     let mut other = BatchBuilder::default();
     let client = ClientId([9; 16]);
@@ -58,24 +58,31 @@ fn too_large(what: &'static str, max: usize) -> IntentionError {
 }
 
 /// Tries the sizes `max - 1`, `max` and `max + 1`.
-fn around(
+fn check_around(
     max: usize,
     limits: &IntentionLimits,
     error: &IntentionError,
     check: impl Fn(usize, &dyn Fn(&Intention<'_>)),
 ) {
     for size in [max - 1, max] {
-        check(size, &|intention| taken(intention, limits));
+        check(size, &|intention| assert_accepted(intention, limits));
     }
-    check(max + 1, &|intention| refused(intention, limits, error));
+    check(max + 1, &|intention| {
+        assert_rejected(intention, limits, error)
+    });
 }
 
 #[test]
 fn topic_names() {
     let error = IntentionError::Name(NameError::TooLong(TOPIC_NAME_BYTES_MAX + 1));
-    around(TOPIC_NAME_BYTES_MAX, &WIDE, &error, |size, then| {
-        then(&Intention::new(&"t".repeat(size), PUT));
-    });
+    check_around(
+        TOPIC_NAME_BYTES_MAX,
+        &WIDE,
+        &error,
+        |size, try_intention| {
+            try_intention(&Intention::new(&"t".repeat(size), PUT));
+        },
+    );
     let byte = |at, byte| NameError::Byte { at, byte };
     for (name, error) in [
         ("", NameError::Empty),
@@ -83,7 +90,7 @@ fn topic_names() {
         ("a b", byte(1, b' ')),
         ("ö", byte(0, 0xc3)),
     ] {
-        refused(
+        assert_rejected(
             &Intention::new(name, PUT),
             &WIDE,
             &IntentionError::Name(error),
@@ -93,27 +100,27 @@ fn topic_names() {
 
 #[test]
 fn keys_and_values() {
-    let usual = IntentionLimits::default();
-    for (limits, key_max) in [(&usual, KEY_BYTES_DEFAULT), (&WIDE, KEY_BYTES_MAX)] {
+    let default = IntentionLimits::default();
+    for (limits, key_max) in [(&default, KEY_BYTES_DEFAULT), (&WIDE, KEY_BYTES_MAX)] {
         let error = too_large("key", key_max);
-        around(key_max, limits, &error, |size, then| {
+        check_around(key_max, limits, &error, |size, try_intention| {
             let (key, value, meta) = (&vec![7; size][..], &[][..], &[][..]);
-            then(&Intention::new("t", Operation::Put { key, value }));
-            then(&Intention::new("t", Operation::Delete { key }));
+            try_intention(&Intention::new("t", Operation::Put { key, value }));
+            try_intention(&Intention::new("t", Operation::Delete { key }));
             let ops = &[TxnOp::Put { key, value, meta }];
-            then(&Intention::new("t", Operation::Txn { ops }));
+            try_intention(&Intention::new("t", Operation::Txn { ops }));
             let ops = &[TxnOp::Delete { key, meta }];
-            then(&Intention::new("t", Operation::Txn { ops }));
-            then(&put().expecting(&[Expect::KeyAbsent(Some(key))]));
+            try_intention(&Intention::new("t", Operation::Txn { ops }));
+            try_intention(&put().expecting(&[Expect::KeyAbsent(Some(key))]));
         });
     }
-    for (limits, value_max) in [(&usual, VALUE_BYTES_DEFAULT), (&WIDE, VALUE_BYTES_MAX)] {
+    for (limits, value_max) in [(&default, VALUE_BYTES_DEFAULT), (&WIDE, VALUE_BYTES_MAX)] {
         let error = too_large("value", value_max);
-        around(value_max, limits, &error, |size, then| {
+        check_around(value_max, limits, &error, |size, try_intention| {
             let (key, value, meta) = (&b"k"[..], &vec![7; size][..], &[][..]);
-            then(&Intention::new("t", Operation::Put { key, value }));
+            try_intention(&Intention::new("t", Operation::Put { key, value }));
             let ops = &[TxnOp::Put { key, value, meta }];
-            then(&Intention::new("t", Operation::Txn { ops }));
+            try_intention(&Intention::new("t", Operation::Txn { ops }));
         });
     }
 }
@@ -121,20 +128,20 @@ fn keys_and_values() {
 #[test]
 fn metadata_principals_and_counts() {
     let error = too_large("metadata", META_BYTES_MAX);
-    around(META_BYTES_MAX, &WIDE, &error, |size, then| {
+    check_around(META_BYTES_MAX, &WIDE, &error, |size, try_intention| {
         let meta = &vec![7; size][..];
         let mut intention = put();
         intention.meta = meta;
-        then(&intention);
+        try_intention(&intention);
         let ops = &[TxnOp::Delete { key: b"k", meta }];
-        then(&Intention::new("t", Operation::Txn { ops }));
+        try_intention(&Intention::new("t", Operation::Txn { ops }));
     });
     let error = too_large("principal", PRINCIPAL_BYTES_MAX);
-    around(PRINCIPAL_BYTES_MAX, &WIDE, &error, |size, then| {
+    check_around(PRINCIPAL_BYTES_MAX, &WIDE, &error, |size, try_intention| {
         let principal = vec![7; size];
         let mut intention = put();
         intention.principal = &principal;
-        then(&intention);
+        try_intention(&intention);
     });
     let too_many = |what, max| IntentionError::TooMany {
         what,
@@ -142,14 +149,14 @@ fn metadata_principals_and_counts() {
         max,
     };
     let error = too_many("conditions", EXPECTS_MAX);
-    around(EXPECTS_MAX, &WIDE, &error, |size, then| {
-        then(&put().expecting(&vec![Expect::KeyPresent(None); size]));
+    check_around(EXPECTS_MAX, &WIDE, &error, |size, try_intention| {
+        try_intention(&put().expecting(&vec![Expect::KeyPresent(None); size]));
     });
     let error = too_many("steps", TXN_OPS_MAX);
-    around(TXN_OPS_MAX, &WIDE, &error, |size, then| {
+    check_around(TXN_OPS_MAX, &WIDE, &error, |size, try_intention| {
         let (key, value, meta) = (&b"k"[..], &b"v"[..], &[][..]);
         let ops = vec![TxnOp::Put { key, value, meta }; size];
-        then(&Intention::new("t", Operation::Txn { ops: &ops }));
+        try_intention(&Intention::new("t", Operation::Txn { ops: &ops }));
     });
 }
 
@@ -171,9 +178,9 @@ fn items_of_a_batch() {
     builder.clear(0);
     assert!(builder.is_empty() && builder.bytes() == 0);
     builder.push(&put(), &WIDE).unwrap();
-    let mut fresh = BatchBuilder::default();
-    fresh.push(&put(), &WIDE).unwrap();
-    assert_eq!(builder.items(), fresh.items(), "a cleared builder is new");
+    let mut new = BatchBuilder::default();
+    new.push(&put(), &WIDE).unwrap();
+    assert_eq!(builder.items(), new.items(), "a cleared builder is new");
 }
 
 /// A transaction whose encoded size is about `VALUE_BYTES_MAX` plus `more`.
@@ -187,15 +194,15 @@ fn large<T>(more: usize, take: impl FnOnce(&Intention<'_>) -> T) -> T {
 
 #[test]
 fn bytes_of_an_item_and_of_a_batch() {
-    let room = ITEM_BYTES_MAX - VALUE_BYTES_MAX;
+    let free = ITEM_BYTES_MAX - VALUE_BYTES_MAX;
     let mut builder = BatchBuilder::default();
-    large(room - 100, |i| builder.push(i, &WIDE)).unwrap();
-    let overhead = builder.bytes() - VALUE_BYTES_MAX - (room - 100);
-    let exact = room - overhead;
-    large(exact - 1, |i| taken(i, &WIDE));
-    large(exact, |i| taken(i, &WIDE));
+    large(free - 100, |i| builder.push(i, &WIDE)).unwrap();
+    let overhead = builder.bytes() - VALUE_BYTES_MAX - (free - 100);
+    let exact = free - overhead;
+    large(exact - 1, |i| assert_accepted(i, &WIDE));
+    large(exact, |i| assert_accepted(i, &WIDE));
     let error = too_large("intention", ITEM_BYTES_MAX);
-    large(exact + 1, |i| refused(i, &WIDE, &error));
+    large(exact + 1, |i| assert_rejected(i, &WIDE, &error));
 
     builder.clear(0);
     large(exact, |i| builder.push(i, &WIDE)).unwrap();
@@ -231,43 +238,43 @@ fn a_transaction_is_measured_before_it_is_copied() {
         max: ITEM_BYTES_MAX,
     };
     let txn = Intention::new("t", Operation::Txn { ops: &ops });
-    refused(&txn, &WIDE, &error);
+    assert_rejected(&txn, &WIDE, &error);
 }
 
 #[test]
-fn what_an_operation_has_no_place_for() {
+fn an_operation_rejects_fields_that_it_does_not_have() {
     let (key, value, meta) = (&b""[..], &b"v"[..], &[][..]);
     let missing = IntentionError::KeyMissing;
     let keyless = Intention::new("t", Operation::Put { key, value });
-    taken(&keyless, &WIDE);
+    assert_accepted(&keyless, &WIDE);
     let expect = [Expect::KeyAbsent(None)];
-    refused(
+    assert_rejected(
         &keyless.expecting(&expect),
         &WIDE,
         &missing("a condition on a key"),
     );
     let delete = Intention::new("t", Operation::Delete { key });
-    refused(&delete, &WIDE, &missing("DELETE"));
+    assert_rejected(&delete, &WIDE, &missing("DELETE"));
     let ops = &[TxnOp::Delete { key, meta }];
     let txn = Intention::new("t", Operation::Txn { ops });
-    refused(&txn, &WIDE, &missing("DELETE"));
+    assert_rejected(&txn, &WIDE, &missing("DELETE"));
     let empty = Intention::new("t", Operation::Txn { ops: &[] });
-    refused(&empty, &WIDE, &IntentionError::TxnEmpty);
+    assert_rejected(&empty, &WIDE, &IntentionError::TxnEmpty);
 
-    refused(
+    assert_rejected(
         &put().under(ClientId::NONE, 1),
         &WIDE,
         &IntentionError::Nonce(1),
     );
-    refused(
+    assert_rejected(
         &put().under(ClientId([1; 16]), 0),
         &WIDE,
         &IntentionError::Nonce(0),
     );
-    taken(&put().under(ClientId([1; 16]), u64::MAX), &WIDE);
+    assert_accepted(&put().under(ClientId([1; 16]), u64::MAX), &WIDE);
 
     let expire = Intention::new("", Operation::ExpireSessions { idle_ms: u64::MAX });
-    taken(&expire, &WIDE);
+    assert_accepted(&expire, &WIDE);
     let unsupported = |what| IntentionError::Unsupported {
         operation: "housekeeping",
         what,
@@ -276,16 +283,16 @@ fn what_an_operation_has_no_place_for() {
     for topic in ["t", &long] {
         let mut expire = expire;
         expire.topic = topic;
-        refused(&expire, &WIDE, &unsupported("topic"));
+        assert_rejected(&expire, &WIDE, &unsupported("topic"));
     }
     let expecting = expire.expecting(&[Expect::TopicEmpty]);
-    refused(&expecting, &WIDE, &unsupported("condition"));
+    assert_rejected(&expecting, &WIDE, &unsupported("condition"));
 
     let options = TopicOptions::default();
     for topic in ["t", "A.b_c-9"] {
-        taken(&Intention::new(topic, Operation::Destroy), &WIDE);
+        assert_accepted(&Intention::new(topic, Operation::Destroy), &WIDE);
         let create = Operation::Create { options: &options };
-        taken(&Intention::new(topic, create), &WIDE);
+        assert_accepted(&Intention::new(topic, create), &WIDE);
     }
 }
 

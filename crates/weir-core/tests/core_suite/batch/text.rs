@@ -33,7 +33,7 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
     for item in &items {
         describe_item(item, &mut out);
     }
-    match again(&batch, &items) {
+    match rewrite(&batch, &items) {
         Ok(written) if written == bytes => out.push_str("written again: the same bytes\n"),
         Ok(written) => {
             let _ = writeln!(out, "written again: {} bytes", written.len());
@@ -72,7 +72,7 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
             args,
             meter,
         } => {
-            let options = shown(options);
+            let options = options_text(options);
             let (code, args) = (code.len(), args.len());
             let meter = match meter {
                 0 => String::new(),
@@ -102,7 +102,7 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
         Action::Put { key, value } => writeln!(out, "  PUT {} = {}", show(key), show(value)),
         Action::Delete { key } => writeln!(out, "  DELETE {}", show(key)),
         Action::Alter { options } => {
-            writeln!(out, "  ALTER, {}", shown(options))
+            writeln!(out, "  ALTER, {}", options_text(options))
         }
         Action::Cursor { group, step } => writeln!(out, "  group {group:?}: {step:?}"),
         Action::ExpireSessions { idle_ms } => writeln!(out, "  drop sessions idle for {idle_ms}"),
@@ -124,7 +124,7 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
 }
 
 /// Options as text. Options of programs are shown only if they are set.
-fn shown(bytes: &[u8]) -> String {
+fn options_text(bytes: &[u8]) -> String {
     let options = TopicOptions::decode(bytes).unwrap();
     let text = format!("{options:?}");
     let cut = |text: String, field: &str, is_default: bool| match text.split_once(field) {
@@ -139,7 +139,7 @@ fn shown(bytes: &[u8]) -> String {
 
 /// The bytes that the builder writes for these items, or the error of the first item that it
 /// rejects.
-pub(crate) fn again(batch: &Batch<'_>, items: &[Item<'_>]) -> Result<Vec<u8>, IntentionError> {
+pub(crate) fn rewrite(batch: &Batch<'_>, items: &[Item<'_>]) -> Result<Vec<u8>, IntentionError> {
     let mut builder = BatchBuilder::default();
     for item in items {
         with_intention(item, |intention| builder.push(intention, &WIDE))?;

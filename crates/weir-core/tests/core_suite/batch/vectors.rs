@@ -1,5 +1,6 @@
 //! `vectors/record/batch-*.txt`. Each entry has bytes in hexadecimal with an explanation after `|`,
-//! then a rule, the decoded meaning, and an empty line. `WEIR_REWRITE=1` rewrites the meanings.
+//! then a rule, the description of the batch, and an empty line. `WEIR_REWRITE=1` rewrites the
+//! descriptions.
 
 use std::path::Path;
 
@@ -20,7 +21,7 @@ fn bytes(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn every_vector_means_what_it_says() {
+fn every_vector_decodes_to_its_description() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/record");
     let rewrite = std::env::var_os("WEIR_REWRITE").is_some_and(|value| value == "1");
     let mut count = 0;
@@ -31,8 +32,11 @@ fn every_vector_means_what_it_says() {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("# "), "{name} must say what it shows");
-        let (mut fresh, mut above) = (String::new(), String::new());
+        assert!(
+            text.starts_with("# "),
+            "{name} must start with a description"
+        );
+        let (mut rewritten, mut above) = (String::new(), String::new());
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
             above += line;
@@ -41,20 +45,20 @@ fn every_vector_means_what_it_says() {
                 continue;
             }
             let below = lines.by_ref().take_while(|line| !line.is_empty());
-            let meaning: String = below.map(|line| line.to_owned() + "\n").collect();
+            let expected: String = below.map(|line| line.to_owned() + "\n").collect();
             let described = describe(&bytes(above.trim_end_matches("----\n")));
             assert!(
-                rewrite || meaning == described,
+                rewrite || expected == described,
                 "{name}:\n{above}{described}"
             );
-            let gap = if fresh.is_empty() { "" } else { "\n" };
-            fresh.extend([gap, &above, &described]);
+            let gap = if rewritten.is_empty() { "" } else { "\n" };
+            rewritten.extend([gap, &above, &described]);
             above.clear();
             count += 1;
         }
         assert_eq!(above, "", "{name}: bytes without a rule");
         if rewrite {
-            std::fs::write(&path, fresh).unwrap();
+            std::fs::write(&path, rewritten).unwrap();
         }
     }
     assert!(count > 0, "there are vectors");
@@ -63,7 +67,7 @@ fn every_vector_means_what_it_says() {
 
 /// Reads the example from docs/formats/batch.md.
 #[test]
-fn the_example_of_the_document_is_what_the_builder_writes() {
+fn the_builder_writes_the_example_of_the_document() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/batch.md");
     let document = std::fs::read_to_string(path).unwrap();
     let (_, example) = document.split_once("## Example").unwrap();

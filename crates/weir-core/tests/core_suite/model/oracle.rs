@@ -72,7 +72,7 @@ pub(crate) struct Session {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
     Fingerprint(u64),
-    Words(String, OwnedOperation, Vec<Condition>, Vec<u8>),
+    Full(String, OwnedOperation, Vec<Condition>, Vec<u8>),
 }
 
 type StepError = (&'static str, Option<(u64, &'static str)>);
@@ -118,7 +118,7 @@ impl Oracle {
             if step.nonce < expected {
                 return match session.answers.get(&step.nonce) {
                     None => StepResult::Refused("SESSION_EXPIRED", expected),
-                    Some((kept, _)) if *kept != content => {
+                    Some((stored, _)) if *stored != content => {
                         StepResult::Refused("NONCE_REUSED", expected)
                     }
                     Some((_, answer)) => StepResult::Replayed(answer.clone()),
@@ -189,7 +189,7 @@ impl Oracle {
             _ => {}
         }
         for condition in &step.conditions {
-            holds(condition, &topic, step)
+            check_condition(condition, &topic, step)
                 .map_err(|actual| ("CONFLICT", Some((actual, "actual"))))?;
         }
         let mut draft = topic;
@@ -257,7 +257,7 @@ impl Oracle {
 fn content(step: &Step) -> Content {
     match step.fingerprint {
         Some(fingerprint) => Content::Fingerprint(fingerprint),
-        None => Content::Words(
+        None => Content::Full(
             step.topic.clone(),
             step.operation.clone(),
             step.conditions.clone(),
@@ -299,7 +299,7 @@ fn set(draft: &mut Topic, key: &[u8], value: Option<&[u8]>) -> Result<(), StepEr
 }
 
 /// Checks a condition. The error is the actual offset.
-fn holds(condition: &Condition, topic: &Topic, step: &Step) -> Result<(), u64> {
+fn check_condition(condition: &Condition, topic: &Topic, step: &Step) -> Result<(), u64> {
     let own = match &step.operation {
         OwnedOperation::Put(key, _) | OwnedOperation::Delete(key) => key.clone(),
         _ => Vec::new(),

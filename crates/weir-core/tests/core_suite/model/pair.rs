@@ -137,10 +137,10 @@ impl Pair {
         let limits = IntentionLimits::default();
         let mut singles = Vec::new();
         for step in &entry.steps {
-            step.lend(|intention| whole.push(intention, &limits))
+            step.with_intention(|intention| whole.push(intention, &limits))
                 .unwrap_or_else(|error| panic!("{error}: {step:?}"));
             let mut single = BatchBuilder::default();
-            step.lend(|intention| single.push(intention, &limits))
+            step.with_intention(|intention| single.push(intention, &limits))
                 .unwrap();
             let outcomes = self.one_by_one.apply(entry.time_ms, &single);
             singles.extend(outcomes.iter());
@@ -150,7 +150,10 @@ impl Pair {
         assert_eq!(outcomes, self.reloaded.apply(entry.time_ms, &whole));
         assert_eq!(outcomes, self.other_seed.apply(entry.time_ms, &whole));
         let answers: Vec<Outcome> = outcomes.iter().collect();
-        assert_eq!(answers, singles, "cutting the log changes no answer");
+        assert_eq!(
+            answers, singles,
+            "the division into batches changes no outcome"
+        );
         for ((step, expected), answer) in entry.steps.iter().zip(&expected).zip(&answers) {
             assert_eq!(*expected, step_result(answer), "{step:?}");
             self.seen.insert(name_of(answer));
@@ -201,7 +204,7 @@ impl Pair {
         let expected = self.oracle.step_of(number, &step);
         let mut builder = BatchBuilder::default();
         let limits = IntentionLimits::default();
-        step.lend(|intention| builder.push(&intention.under(id, nonce), &limits))
+        step.with_intention(|intention| builder.push(&intention.under(id, nonce), &limits))
             .unwrap();
         self.reload();
         for node in [&mut self.first, &mut self.reloaded] {
@@ -249,25 +252,32 @@ impl Pair {
             let last = session.map_or(0, |session| session.last);
             assert_eq!(machine.sessions().last_nonce(client(number)), last);
             for (nonce, answer) in session.iter().flat_map(|s| s.answers()) {
-                let kept = machine.sessions().outcome(client(number), nonce);
-                assert_eq!(kept.map(|commit| answer_of(&commit)).as_ref(), Some(answer));
+                let stored = machine.sessions().outcome(client(number), nonce);
+                assert_eq!(
+                    stored.map(|commit| answer_of(&commit)).as_ref(),
+                    Some(answer)
+                );
             }
         }
         let bytes = self.first.bytes();
         assert_eq!(bytes, self.reloaded.bytes(), "M5");
         if self.other_seed.machine.applied() == machine.applied() {
             assert_eq!(bytes, self.other_seed.bytes(), "M5");
-            assert_eq!(bytes, self.one_by_one.bytes(), "M5, however it is cut");
+            assert_eq!(
+                bytes,
+                self.one_by_one.bytes(),
+                "M5, for every division into batches"
+            );
         }
     }
 
     /// Whether an answer with this name occurred.
-    pub(crate) fn saw(&self, name: &str) -> bool {
+    pub(crate) fn occurred(&self, name: &str) -> bool {
         self.seen.contains(name)
     }
 
     /// Asserts that every kind of answer occurred: a run without one does not test it.
-    pub(crate) fn every_effect_was_seen(&self) {
+    pub(crate) fn assert_every_outcome_occurred(&self) {
         let all = [
             "CONFLICT",
             "LIMIT",

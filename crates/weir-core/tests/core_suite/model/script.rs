@@ -52,8 +52,8 @@ pub(crate) struct Step {
 
 impl Step {
     /// Calls `take` with the step as an intention.
-    pub(crate) fn lend<T>(&self, take: impl FnOnce(&Intention<'_>) -> T) -> T {
-        let expect: Vec<Expect<'_>> = self.conditions.iter().map(Condition::lend).collect();
+    pub(crate) fn with_intention<T>(&self, take: impl FnOnce(&Intention<'_>) -> T) -> T {
+        let expect: Vec<Expect<'_>> = self.conditions.iter().map(Condition::borrowed).collect();
         let (mut ops, mut options) = (Vec::new(), TopicOptions::default());
         if let OwnedOperation::Txn(steps) = &self.operation {
             let meta: &[u8] = &[];
@@ -89,7 +89,7 @@ impl Step {
 }
 
 impl Condition {
-    fn lend(&self) -> Expect<'_> {
+    fn borrowed(&self) -> Expect<'_> {
         match self {
             Self::KeyOffset(key, n) => Expect::KeyOffset(key.as_deref(), *n),
             Self::KeyAbsent(key) => Expect::KeyAbsent(key.as_deref()),
@@ -115,7 +115,7 @@ pub(crate) struct Entry {
 }
 
 /// Generates steps. It stores what a client would know, so that most steps are valid.
-pub(crate) struct Author {
+pub(crate) struct Generator {
     state: u64,
     time_ms: u64,
     /// The next nonce of each client, and the steps that it sent.
@@ -124,7 +124,7 @@ pub(crate) struct Author {
     writes: u64,
 }
 
-impl Author {
+impl Generator {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
@@ -279,7 +279,7 @@ impl Author {
     }
 
     fn condition(&mut self) -> Condition {
-        let near = |author: &mut Self| author.below(author.writes.min(60) + 2);
+        let near = |generator: &mut Self| generator.below(generator.writes.min(60) + 2);
         let key = if self.one_in(3) {
             Some(self.key())
         } else {

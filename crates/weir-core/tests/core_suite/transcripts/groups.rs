@@ -59,7 +59,7 @@ impl OwnedGroupStep {
     }
 
     /// The step, borrowed.
-    pub(crate) fn lend(&self) -> GroupStep<'_> {
+    pub(crate) fn borrowed(&self) -> GroupStep<'_> {
         let value = || number(&self.value);
         let offsets = Offsets::Plain(&self.take);
         match self.verb.as_str() {

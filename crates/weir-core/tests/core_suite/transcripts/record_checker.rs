@@ -37,9 +37,9 @@ impl ConsequenceSink for RecordChecker {
 
     fn record(&mut self, id: TopicId, record: &Record<'_>) {
         let name = self.names[id.index()].as_str().to_owned();
-        let kept = self.records.entry(name).or_default();
+        let stored = self.records.entry(name).or_default();
         let offset = record.offset.0;
-        assert_eq!(offset, kept.len() as u64 + 1, "I1: offsets are dense");
+        assert_eq!(offset, stored.len() as u64 + 1, "I1: offsets are dense");
         assert_eq!(record.intention.0, self.last_intention + 1);
         let mut line = format!("{offset} {}", record.kind.name());
         if record.kind == RecordKind::Put {
@@ -65,7 +65,7 @@ impl ConsequenceSink for RecordChecker {
         if !record.meta.is_empty() {
             let _ = write!(long, " meta {}", print(record.meta));
         }
-        kept.push(OwnedRecord {
+        stored.push(OwnedRecord {
             line,
             long,
             intention: record.intention.0,
@@ -95,7 +95,7 @@ impl RecordChecker {
     /// The records of a topic, with all their fields.
     pub(crate) fn lines(&self, topic: &str) -> impl Iterator<Item = &str> {
         let records = self.records.get(topic).into_iter().flatten();
-        records.map(|kept| kept.long.as_str())
+        records.map(|stored| stored.long.as_str())
     }
 
     /// The records of a commit, as text.
@@ -107,12 +107,12 @@ impl RecordChecker {
             let group: Vec<&OwnedRecord> = records
                 .iter()
                 .skip(at.min(records.len()))
-                .take_while(|kept| kept.intention == commit.intention.0)
+                .take_while(|stored| stored.intention == commit.intention.0)
                 .collect();
             found += group.len();
-            for kept in group {
+            for stored in group {
                 let link = if out.is_empty() { ": " } else { "; " };
-                let _ = write!(out, "{link}{} {}", print(name.as_bytes()), kept.line);
+                let _ = write!(out, "{link}{} {}", print(name.as_bytes()), stored.line);
             }
         }
         assert_eq!(found, commit.records as usize, "{commit:?}");

@@ -119,8 +119,12 @@ impl OwnedIntention {
     }
 
     /// Calls `take` with this value as an intention.
-    pub(crate) fn lend<T>(&self, nonce: u64, take: impl FnOnce(&Intention<'_>) -> T) -> T {
-        let expect: Vec<Expect<'_>> = self.expect.iter().map(Condition::lend).collect();
+    pub(crate) fn with_intention<T>(
+        &self,
+        nonce: u64,
+        take: impl FnOnce(&Intention<'_>) -> T,
+    ) -> T {
+        let expect: Vec<Expect<'_>> = self.expect.iter().map(Condition::borrowed).collect();
         let steps: Vec<TxnOp<'_>>;
         let operation = match &self.operation {
             OwnedOperation::Create(options) => Operation::Create { options },
@@ -132,10 +136,10 @@ impl OwnedIntention {
             OwnedOperation::Trim(through) => Operation::Trim { through: *through },
             OwnedOperation::Group(group) => Operation::Cursor {
                 group: &group.name,
-                step: group.lend(),
+                step: group.borrowed(),
             },
             OwnedOperation::Txn(owned) => {
-                steps = owned.iter().map(Step::lend).collect();
+                steps = owned.iter().map(Step::borrowed).collect();
                 Operation::Txn { ops: &steps }
             }
         };
@@ -153,7 +157,7 @@ impl OwnedIntention {
 }
 
 impl Step {
-    fn lend(&self) -> TxnOp<'_> {
+    fn borrowed(&self) -> TxnOp<'_> {
         let (key, meta) = (&self.key, &self.meta);
         match &self.value {
             Some(value) => TxnOp::Put { key, value, meta },
@@ -163,7 +167,7 @@ impl Step {
 }
 
 impl Condition {
-    fn lend(&self) -> Expect<'_> {
+    fn borrowed(&self) -> Expect<'_> {
         let key = self.key.as_deref();
         match self.kind.as_str() {
             "key_offset" => Expect::KeyOffset(key, self.number),

@@ -99,7 +99,8 @@ impl World {
         for intention in intentions {
             let nonce = self.nonce(intention, &mut next);
             let before = (builder.len(), builder.bytes());
-            match intention.lend(nonce, |intention| builder.push(intention, &self.limits)) {
+            match intention.with_intention(nonce, |intention| builder.push(intention, &self.limits))
+            {
                 Ok(()) => {
                     if let Some(client) = intention.client {
                         let next = next.entry(client).or_default();
@@ -118,7 +119,7 @@ impl World {
             }
         }
         let outcomes = self.apply(&builder);
-        self.again(&sent, &outcomes);
+        self.resend(&sent, &outcomes);
         self.latest = sent
             .iter()
             .map(|sent| {
@@ -167,7 +168,7 @@ impl World {
 
     /// With `RunMode::Twice`, sends all committed intentions again. The outcomes must equal the
     /// first ones, and nothing else may change (I6).
-    fn again(&mut self, sent: &[Sent], outcomes: &[Outcome]) {
+    fn resend(&mut self, sent: &[Sent], outcomes: &[Outcome]) {
         if self.mode != RunMode::Twice {
             return;
         }
@@ -178,12 +179,12 @@ impl World {
                 commits.push(Outcome::Replayed(commit.clone()));
                 let limits = &self.limits;
                 sent.intention
-                    .lend(sent.nonce, |intention| builder.push(intention, limits))
+                    .with_intention(sent.nonce, |intention| builder.push(intention, limits))
                     .unwrap();
             }
         }
         let before = self.fingerprint();
-        assert_eq!(self.apply(&builder), commits, "the first answer again");
+        assert_eq!(self.apply(&builder), commits, "the first outcome again");
         assert_eq!(self.fingerprint(), before, "a repetition changes nothing");
     }
 
@@ -191,9 +192,9 @@ impl World {
     /// so with very many sessions it is computed only sometimes.
     fn fingerprint(&self) -> (u64, usize, Option<Digest>) {
         let applied = self.machine.applied().0;
-        let ask = self.machine.sessions().len() < 100 || applied.is_multiple_of(256);
+        let compute = self.machine.sessions().len() < 100 || applied.is_multiple_of(256);
         let records = self.record_checker.count();
-        (applied, records, ask.then(|| self.machine.digest()))
+        (applied, records, compute.then(|| self.machine.digest()))
     }
 
     /// Saves the machine, loads it with another seed, and continues with the loaded one.
@@ -204,9 +205,9 @@ impl World {
         let mut source = bytes.as_slice();
         let loaded = Machine::load(&mut source, self.seed).unwrap();
         assert!(source.is_empty(), "load reads all that save wrote");
-        let mut again = Vec::new();
-        loaded.save(&mut again).unwrap();
-        assert_eq!(again, bytes, "equal states have equal bytes");
+        let mut saved_again = Vec::new();
+        loaded.save(&mut saved_again).unwrap();
+        assert_eq!(saved_again, bytes, "equal states have equal bytes");
         assert_eq!(loaded.digest(), self.machine.digest(), "and equal digests");
         self.machine = loaded;
     }
@@ -426,7 +427,7 @@ fn print_options(options: &TopicOptions) -> String {
 // `bytes` and `print` must be inverse. Otherwise a transcript would show something other than what
 // was sent.
 #[test]
-fn words_and_bytes_lead_back_to_each_other() {
+fn words_and_bytes_round_trip() {
     for word in ["a", "", "{x*1024}", "\\xff\\x00", "\\x5c", "{\\x00*21}"] {
         assert_eq!(print(&bytes(word)), word);
     }
