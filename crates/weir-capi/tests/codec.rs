@@ -127,7 +127,7 @@ fn a_packet_is_one_batch_and_points_into_its_bytes() {
 }
 
 #[test]
-fn single_bytes_and_single_events_give_the_same() {
+fn the_result_does_not_depend_on_the_size_of_the_input_or_output() {
     let mut whole = Vec::new();
     let mut parser_of = parser(0, 0);
     let mut events = [zero::<PsycEvent>(); 1];
@@ -160,7 +160,7 @@ fn single_bytes_and_single_events_give_the_same() {
 }
 
 #[test]
-fn what_came_before_an_error_is_given_out_first() {
+fn events_before_an_error_are_returned_first() {
     let mut parser = parser(0, 0);
     let mut events = [zero::<PsycEvent>(); 8];
     let input = b"\n:_a 3\tabcd\n|\n";
@@ -191,7 +191,7 @@ fn what_came_before_an_error_is_given_out_first() {
 }
 
 #[test]
-fn calls_that_break_the_rules_are_refused() {
+fn invalid_calls_are_rejected() {
     let mut events = [zero::<PsycEvent>(); 8];
     let (mut count, mut used) = (0, 0);
     let (c, u) = (&raw mut count, &raw mut used);
@@ -405,7 +405,7 @@ fn calls_that_break_the_rules_are_refused() {
 }
 
 #[test]
-fn output_that_overlaps_input_or_does_not_fit_is_left_alone() {
+fn an_output_that_overlaps_the_input_or_is_too_small_is_not_written() {
     let mut memory = *b"_nameheron..........";
     let mut size = 0;
     unsafe {
@@ -624,7 +624,7 @@ fn all_of_it(events: &mut [PsycEvent], parts: &mut [PsycPart], out: &mut [u8]) {
 }
 
 #[test]
-fn nothing_is_allocated_whatever_the_bytes_are() {
+fn nothing_is_allocated_for_any_bytes() {
     let mut events = vec![zero::<PsycEvent>(); 16];
     let mut parts = vec![zero::<PsycPart>(); 16];
     let mut out = vec![0_u8; 256];

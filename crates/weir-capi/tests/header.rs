@@ -177,7 +177,7 @@ fn run(name: &str, program: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn prototypes_are_those_of_the_code() {
+fn prototypes_equal_the_code() {
     let functions = functions();
     let mut program = HEADERS.to_owned();
     for function in &functions {
@@ -231,13 +231,13 @@ fn every_function_of_the_codec_is_fuzzed() {
 }
 
 #[test]
-fn the_header_is_good_in_cxx() {
+fn the_header_compiles_as_cxx() {
     let program = format!("{HEADERS}int main() {{ return weir_abi_version() == 0; }}\n");
     run("header.cc", &program, &["-std=c++11", "-fsyntax-only"]);
 }
 
 #[test]
-fn structures_are_those_of_the_code_and_of_their_page() {
+fn structures_equal_the_code_and_the_tables() {
     let structures = structures();
     let mut program = format!("#include <stdio.h>\n{HEADERS}");
     let mut main = String::new();
@@ -284,7 +284,7 @@ fn structures_are_those_of_the_code_and_of_their_page() {
 }
 
 #[test]
-fn the_version_of_the_header_is_that_of_the_code() {
+fn the_header_has_the_version_of_the_code() {
     let header = read("include/weir.h");
     let line = header
         .lines()

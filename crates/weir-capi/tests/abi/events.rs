@@ -69,7 +69,7 @@ fn settle(query: *mut Query, fd: i32) {
 }
 
 #[test]
-fn a_descriptor_is_readable_while_it_is_worth_asking() {
+fn a_descriptor_is_readable_while_the_query_may_have_results() {
     let store = Store::new();
     let query = follow(store.store);
     let fd = descriptor(query);
@@ -94,7 +94,7 @@ fn a_descriptor_is_readable_while_it_is_worth_asking() {
 }
 
 #[test]
-fn a_descriptor_wakes_for_the_end_of_its_store_and_of_its_handle() {
+fn a_descriptor_is_readable_after_its_store_or_handle_ends() {
     let store = Store::new();
     let query = follow(store.store);
     let fd = descriptor(query);
@@ -124,7 +124,7 @@ fn a_descriptor_wakes_for_the_end_of_its_store_and_of_its_handle() {
 }
 
 #[test]
-fn a_query_that_ends_is_readable_at_its_end_and_one_over_pages_has_no_descriptor() {
+fn a_descriptor_is_readable_at_the_end_and_a_query_over_pages_has_none() {
     let store = Store::new();
     let names = [slice(b"t")];
     let mut topics = sized!(TopicsOptions);
@@ -152,7 +152,7 @@ fn a_query_that_ends_is_readable_at_its_end_and_one_over_pages_has_no_descriptor
 }
 
 #[test]
-fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
+fn a_query_at_a_silent_server_fails_after_its_patience() {
     let server = SilentServer::with(true);
     let names = [slice(b"t")];
     let mut topics = sized!(TopicsOptions);

@@ -51,7 +51,7 @@ fn last(store: *mut Weir) -> u64 {
 }
 
 #[test]
-fn a_reader_keeps_its_page() {
+fn a_full_table_loses_no_page_of_a_reader() {
     let store = filled();
     let (mut reader, mut page) = (null_mut(), null_mut());
     unsafe {
@@ -69,7 +69,7 @@ fn a_reader_keeps_its_page() {
 }
 
 #[test]
-fn a_member_claims_and_makes_nothing() {
+fn a_full_table_creates_no_group_and_claims_nothing() {
     let store = filled();
     let (mut group, mut page) = (null_mut(), null_mut());
     let mut options = sized!(GroupOptions);
@@ -94,7 +94,7 @@ fn a_member_claims_and_makes_nothing() {
 }
 
 #[test]
-fn a_query_keeps_its_page() {
+fn a_full_table_loses_no_page_of_a_query() {
     let store = filled();
     let (t, mut page, mut query) = (slice(b"t"), null_mut(), null_mut());
     let mut topics = sized!(TopicsOptions);
@@ -125,7 +125,7 @@ fn a_query_keeps_its_page() {
 }
 
 #[test]
-fn nothing_is_written_whose_verdict_could_not_be_told() {
+fn a_full_table_prevents_writes_without_verdicts() {
     let store = filled();
     let (intention, mut verdict) = (put(), zero::<Verdict>());
     let (one, out, none) = (&raw const intention, &raw mut verdict, null_mut());

@@ -40,48 +40,48 @@ fn lend(query: *mut Query, source: u32, counter: &AtomicU32) -> i32 {
     }
 }
 
-fn back(counter: &AtomicU32) -> u32 {
+fn returned(counter: &AtomicU32) -> u32 {
     counter.load(Ordering::SeqCst)
 }
 
 #[test]
-fn it_comes_back_with_the_last_page_that_lies_in_it() {
+fn a_loan_returns_with_the_last_page_that_uses_it() {
     let counter = AtomicU32::new(0);
     let (query, source) = query("");
     assert_eq!(lend(query, source, &counter), OK);
     let (kind, page) = next(query);
-    assert_eq!((kind, back(&counter)), (READY, 0));
+    assert_eq!((kind, returned(&counter)), (READY, 0));
     assert_eq!(next(query).0, DONE);
     unsafe { weir_query_free(query) };
-    assert_eq!(back(&counter), 0);
+    assert_eq!(returned(&counter), 0);
     // Released on another thread, after the query.
     let page = page.addr();
     let thread =
         std::thread::spawn(move || items(std::ptr::with_exposed_provenance_mut(page)).len());
     assert_eq!(thread.join().unwrap(), 2);
-    assert_eq!(back(&counter), 1);
+    assert_eq!(returned(&counter), 1);
 }
 
 #[test]
-fn it_comes_back_when_the_query_is_freed_cancelled_or_fails() {
+fn a_loan_returns_when_the_query_is_freed_cancelled_or_fails() {
     let counter = AtomicU32::new(0);
     let (query, source) = query("$.n");
     assert_eq!(lend(query, source, &counter), OK);
     unsafe { weir_query_free(query) };
-    assert_eq!(back(&counter), 1);
+    assert_eq!(returned(&counter), 1);
 
     let (query, source) = crate::kit::query("$.n");
     assert_eq!(lend(query, source, &counter), OK);
     unsafe { weir_query_cancel(query) };
     assert_eq!(next(query).0, CANCELLED);
-    assert_eq!(back(&counter), 2);
+    assert_eq!(returned(&counter), 2);
     assert_eq!(next(query).0, CANCELLED);
     unsafe { weir_query_free(query) };
-    assert_eq!(back(&counter), 2);
+    assert_eq!(returned(&counter), 2);
 }
 
 #[test]
-fn a_query_that_is_done_stays_done_when_it_is_cancelled() {
+fn a_cancel_does_not_change_a_query_that_has_ended() {
     let counter = AtomicU32::new(0);
     let (query, source) = query("");
     assert_eq!(lend(query, source, &counter), OK);
@@ -94,20 +94,20 @@ fn a_query_that_is_done_stays_done_when_it_is_cancelled() {
         weir_page_release(page);
         weir_query_free(query);
     }
-    assert_eq!(back(&counter), 1);
+    assert_eq!(returned(&counter), 1);
 }
 
-extern "C" fn drop_it(user: *mut c_void, _: *const u8, _: usize) {
+extern "C" fn count_any(user: *mut c_void, _: *const u8, _: usize) {
     let counter = unsafe { &*user.cast::<AtomicU32>() };
     counter.fetch_add(1, Ordering::SeqCst);
 }
 
 #[test]
-fn it_comes_back_at_once_when_nothing_of_it_is_wanted() {
+fn a_loan_without_results_returns_at_once() {
     let counter = AtomicU32::new(0);
     let (query, source) = query("");
     let empty = Loan {
-        release: Some(drop_it),
+        release: Some(count_any),
         user: (&raw const counter).cast_mut().cast(),
         loans: null_mut(),
         cookie: 0,
@@ -115,17 +115,17 @@ fn it_comes_back_at_once_when_nothing_of_it_is_wanted() {
     unsafe {
         let page = slice(b"[]");
         let loan = &raw const empty;
-        let taken =
+        let enqueued =
             weir_query_enqueue_loan(query, source, page, null(), NOTHING, 0, loan, null_mut());
-        assert_eq!(taken, OK);
+        assert_eq!(enqueued, OK);
     }
-    assert_eq!(back(&counter), 1);
+    assert_eq!(returned(&counter), 1);
     unsafe { weir_query_free(query) };
-    assert_eq!(back(&counter), 1);
+    assert_eq!(returned(&counter), 1);
 }
 
 #[test]
-fn it_never_left_when_the_call_failed() {
+fn a_loan_of_a_failed_call_is_not_returned() {
     let counter = AtomicU32::new(0);
     let (query, source) = query("$.n desc");
     // An unknown source, a query that has ended, a source after its last page.
@@ -133,7 +133,7 @@ fn it_never_left_when_the_call_failed() {
     let (strict, other) = crate::kit::query("");
     assert_eq!(lend(strict, other, &counter), OK);
     assert_eq!(lend(strict, other, &counter), -724);
-    assert_eq!(back(&counter), 0);
+    assert_eq!(returned(&counter), 0);
     unsafe {
         // Both ways to return the loan, or none; a name after the last page.
         let mut loan = Loan {
@@ -164,14 +164,14 @@ fn it_never_left_when_the_call_failed() {
         );
         assert_eq!(refused, -713);
         weir_query_free(query);
-        assert_eq!(back(&counter), 0);
+        assert_eq!(returned(&counter), 0);
         weir_query_free(strict);
     }
-    assert_eq!(back(&counter), 1);
+    assert_eq!(returned(&counter), 1);
 }
 
 #[test]
-fn cookies_arrive_once_and_are_counted() {
+fn each_cookie_is_collected_once() {
     unsafe {
         let mut loans = null_mut::<Loans>();
         assert_eq!(weir_loans_new(&raw mut loans, null_mut()), OK);
@@ -185,7 +185,7 @@ fn cookies_arrive_once_and_are_counted() {
                 cookie,
             };
             let page = slice(PAGE);
-            let taken = weir_query_enqueue_loan(
+            let enqueued = weir_query_enqueue_loan(
                 query,
                 source,
                 page,
@@ -195,7 +195,7 @@ fn cookies_arrive_once_and_are_counted() {
                 &raw const loan,
                 null_mut(),
             );
-            assert_eq!(taken, OK);
+            assert_eq!(enqueued, OK);
         }
         let collect = |room: usize| {
             let (mut cookies, mut count, mut left) = ([0_u64; 4], 9, 9);
@@ -224,24 +224,24 @@ fn cookies_arrive_once_and_are_counted() {
 }
 
 #[test]
-fn a_buffer_is_given_or_stays_the_callers() {
+fn a_buffer_is_transferred_only_if_the_call_succeeds() {
     unsafe {
         let (query, source) = query("");
         let (mut buffer, mut size) = (null_mut(), 0);
         assert_eq!(weir_buffer_new(100, &raw mut buffer, null_mut()), OK);
         let data = weir_buffer_data(buffer, &raw mut size);
         assert_eq!(size, 100);
-        let give = |len: usize| {
+        let enqueue = |len: usize| {
             weir_query_enqueue_buffer(query, source, buffer, len, null(), NOTHING, 0, null_mut())
         };
         data.copy_from_nonoverlapping(b"[1,".as_ptr(), 3);
-        assert_eq!(give(3), -713);
-        assert_eq!(give(101), BAD_LENGTH);
+        assert_eq!(enqueue(3), -713);
+        assert_eq!(enqueue(101), BAD_LENGTH);
         assert_eq!(weir_buffer_data(buffer, null_mut()), data);
         data.copy_from_nonoverlapping(b"[7]".as_ptr(), 3);
-        assert_eq!(give(3), OK);
+        assert_eq!(enqueue(3), OK);
         assert!(weir_buffer_data(buffer, null_mut()).is_null());
-        assert_eq!(give(3), BAD_HANDLE);
+        assert_eq!(enqueue(3), BAD_HANDLE);
         let (kind, page) = next(query);
         assert_eq!((kind, items(page)), (READY, vec![b"7".to_vec()]));
         weir_query_free(query);
@@ -252,7 +252,7 @@ fn a_buffer_is_given_or_stays_the_callers() {
 extern "C" fn nothing(_: *mut c_void, _: *const u8, _: usize) {}
 
 #[test]
-fn bytes_that_change_while_they_are_lent_do_no_harm_but_to_results() {
+fn a_change_of_lent_bytes_affects_only_results() {
     unsafe {
         let (query, first) = query("$.n");
         let second = source(query);
@@ -265,7 +265,7 @@ fn bytes_that_change_while_they_are_lent_do_no_harm_but_to_results() {
         };
         let (ptr, len) = (lent.as_mut_ptr(), lent.len());
         let page = weir_capi::raw::Slice { ptr, len };
-        let taken = weir_query_enqueue_loan(
+        let enqueued = weir_query_enqueue_loan(
             query,
             first,
             page,
@@ -275,7 +275,7 @@ fn bytes_that_change_while_they_are_lent_do_no_harm_but_to_results() {
             &raw const loan,
             null_mut(),
         );
-        assert_eq!(taken, OK);
+        assert_eq!(enqueued, OK);
         let other = slice(br#"[{"n":1e400},{"n":"x"}]"#);
         weir_query_enqueue_copy(query, second, other, null(), NOTHING, 0, null_mut());
         for at in 0..len {
@@ -294,7 +294,7 @@ fn bytes_that_change_while_they_are_lent_do_no_harm_but_to_results() {
 
 /// Lent bytes change while a sort compares them: each item is still returned once.
 #[test]
-fn bytes_that_change_under_a_sort_end_in_no_panic() {
+fn a_change_of_lent_bytes_causes_no_panic_in_a_sort() {
     const ITEMS: usize = 20_000;
     let lines: Vec<String> = (0..ITEMS)
         .map(|at| format!("{{\"n\":\"common prefix {:06}\"}}\n", at * 7_919 % ITEMS))
@@ -318,7 +318,7 @@ fn bytes_that_change_under_a_sort_end_in_no_panic() {
                 );
             }
         });
-        let _end = End(&over);
+        let _end = StopOnDrop(&over);
         for _ in 0..5 {
             unsafe {
                 let (query, source) = query_of_lines("$.n");
@@ -334,9 +334,9 @@ fn bytes_that_change_under_a_sort_end_in_no_panic() {
                 };
                 let none = null_mut();
                 let loan = &raw const loan;
-                let taken =
+                let enqueued =
                     weir_query_enqueue_loan(query, source, page, null(), NOTHING, 0, loan, none);
-                assert_eq!(taken, OK);
+                assert_eq!(enqueued, OK);
                 let mut found = 0;
                 loop {
                     let (kind, page) = next(query);
@@ -353,9 +353,9 @@ fn bytes_that_change_under_a_sort_end_in_no_panic() {
 }
 
 /// Sets the flag at the end of the test, even after a panic.
-struct End<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for End<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

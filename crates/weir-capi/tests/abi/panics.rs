@@ -16,7 +16,7 @@ macro_rules! every {
 
 #[test]
 #[allow(clippy::too_many_lines)] // a line for each entry
-fn at_each_entry() {
+fn a_panic_ends_at_each_entry_point() {
     let all = every! {
         weir_page_describe(null_mut(), null_mut(), null_mut());
         weir_page_get(null_mut(), 0, 0, NOTHING, null_mut(), null_mut());
@@ -120,13 +120,13 @@ fn at_each_entry() {
         assert!(plain < 0 || name == "weir_close", "{name} returned {plain}");
     }
     // Functions that cannot fail do nothing.
-    macro_rules! quiet {
+    macro_rules! without_result {
         ($($name:ident)*) => { $(
             panic_at(Some((stringify!($name), PanicPoint::Enter)));
             unsafe { weir_capi::$name(null_mut()) };
         )* };
     }
-    quiet! {
+    without_result! {
         weir_page_release weir_pending_free weir_session_free weir_reader_free weir_group_free
         weir_query_free weir_buffer_free weir_loans_free
     }
@@ -152,7 +152,7 @@ fn counted() -> usize {
 }
 
 #[test]
-fn a_handle_with_a_panic_inside_is_good_for_giving_back_only() {
+fn a_handle_with_a_panic_can_only_be_released() {
     let (query, _) = query("");
     let mut error = zero::<Error>();
     let mut page = null_mut();
@@ -167,7 +167,7 @@ fn a_handle_with_a_panic_inside_is_good_for_giving_back_only() {
 }
 
 #[test]
-fn the_words_of_a_panic_are_told() {
+fn the_error_has_the_message_of_the_panic() {
     let (query, _) = query("");
     let mut error = zero::<Error>();
     panic_at(Some(("weir_query_explain", PanicPoint::Inside)));

@@ -11,7 +11,7 @@ use weir_capi::*;
 use crate::kit::*;
 
 #[test]
-fn null_is_an_error_where_something_is_needed_and_nothing_elsewhere() {
+fn null_is_an_error_for_required_arguments_only() {
     unsafe {
         let (query, source) = query("");
         let e = null_mut();
@@ -57,7 +57,7 @@ fn null_is_an_error_where_something_is_needed_and_nothing_elsewhere() {
 }
 
 #[test]
-fn what_is_not_aligned_is_not_touched() {
+fn misaligned_memory_is_not_accessed() {
     fn odd<T>(address: usize) -> *mut T {
         without_provenance_mut(address + 1)
     }
@@ -80,7 +80,7 @@ fn what_is_not_aligned_is_not_touched() {
 }
 
 #[test]
-fn lengths_beyond_any_memory_are_refused_unread() {
+fn impossible_lengths_are_errors_before_any_read() {
     let byte = 0_u8;
     let long = Slice {
         ptr: &raw const byte,
@@ -125,7 +125,7 @@ const FIRST: u32 = 2;
 /// One byte with a length that exceeds all memory, for every argument with a length.
 #[test]
 #[allow(clippy::too_many_lines, reason = "a list of places")]
-fn lengths_that_memory_cannot_serve_are_errors_everywhere() {
+fn lengths_beyond_the_memory_are_errors_for_every_argument() {
     let byte = b'"';
     let slice_of = |len: usize| Slice {
         ptr: &raw const byte,
@@ -241,8 +241,8 @@ fn lengths_that_memory_cannot_serve_are_errors_everywhere() {
                 (intention.operation, intention.topic) = (operation, topic);
                 set(&mut intention);
                 let mut verdict = zero::<Verdict>();
-                let (given, told) = (&raw const intention, &raw mut verdict);
-                weir_submit(store.store, given, 1, told, null_mut(), e)
+                let (given, out) = (&raw const intention, &raw mut verdict);
+                weir_submit(store.store, given, 1, out, null_mut(), e)
             };
             assert_eq!(submitted(1, &|put| put.value = long), BAD_LENGTH);
             assert_eq!(submitted(1, &|put| put.key = long), BAD_LENGTH);
@@ -277,7 +277,7 @@ fn a_page_that_is_too_large_is_refused_before_it_is_copied() {
 }
 
 #[test]
-fn a_handle_is_what_it_was_made_as_until_it_is_given_back() {
+fn a_handle_is_valid_for_its_type_until_its_release() {
     unsafe {
         let (query, _) = query("");
         let e = null_mut();
@@ -300,7 +300,7 @@ fn a_handle_is_what_it_was_made_as_until_it_is_given_back() {
 }
 
 #[test]
-fn a_page_lives_for_each_that_retains_it() {
+fn a_page_lives_until_every_reference_is_released() {
     unsafe {
         let (query, source) = query("");
         let bytes = b"[1,2]";
@@ -324,7 +324,7 @@ fn a_page_lives_for_each_that_retains_it() {
 }
 
 #[test]
-fn structures_say_their_size() {
+fn struct_size_is_checked() {
     #[repr(C)]
     struct Later {
         options: QueryOptions,
@@ -410,7 +410,7 @@ fn out_parameters_are_written_on_success_only() {
 }
 
 #[test]
-fn one_value_is_found_in_many_items() {
+fn values_at_one_path_are_found_in_many_items() {
     unsafe {
         let (query, source) = query("");
         let page = slice(br#"[{"a":{"b":1}},{"a":2},{"a":{"b":"x y"}}]"#);

@@ -29,9 +29,9 @@ const FILTERS: [&[u8]; 3] = [b"", b"@.n > 1", b"@.n"];
 const SELECTS: [&[u8]; 3] = [b"", b"$.n", b"count"];
 
 /// A pseudorandom number generator.
-struct Chance(u64);
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self
             .0
@@ -48,33 +48,33 @@ impl Chance {
 /// How often each loan was returned.
 type Returns = Mutex<Vec<u32>>;
 
-struct Ticket {
+struct ReturnCounter {
     at: usize,
     returns: *const Returns,
 }
 
 extern "C" fn release(user: *mut c_void, _: *const u8, _: usize) {
-    let ticket = unsafe { Box::from_raw(user.cast::<Ticket>()) };
-    unsafe { &*ticket.returns }.lock().unwrap()[ticket.at] += 1;
+    let counter = unsafe { Box::from_raw(user.cast::<ReturnCounter>()) };
+    unsafe { &*counter.returns }.lock().unwrap()[counter.at] += 1;
 }
 
 /// Handles that were returned, including those that were released.
 #[derive(Default)]
-struct World {
+struct CallState {
     queries: Vec<*mut Query>,
     pages: Vec<*mut Page>,
     buffers: Vec<*mut Buffer>,
-    taken: usize,
+    accepted: usize,
     returns: Box<Returns>,
 }
 
-impl World {
+impl CallState {
     fn lend(&mut self, query: *mut Query, source: u32, page: Slice, next: u32) -> i32 {
-        let ticket = Box::new(Ticket {
-            at: self.taken,
+        let counter = Box::new(ReturnCounter {
+            at: self.accepted,
             returns: &raw const *self.returns,
         });
-        let user = Box::into_raw(ticket);
+        let user = Box::into_raw(counter);
         let loan = Loan {
             release: Some(release),
             user: user.cast(),
@@ -88,7 +88,7 @@ impl World {
             weir_query_enqueue_loan(query, source, page, null(), name, next, loan, null_mut())
         };
         if done == OK {
-            self.taken += 1;
+            self.accepted += 1;
         } else {
             assert_eq!(self.returns.lock().unwrap().pop(), Some(0));
             drop(unsafe { Box::from_raw(user) });
@@ -96,35 +96,35 @@ impl World {
         done
     }
 
-    fn step(&mut self, chance: &mut Chance) -> i32 {
-        let page = slice(PAGES[chance.below(PAGES.len())]);
-        let source = u32::try_from(chance.below(4)).unwrap();
-        let more = u32::from(chance.below(5) > 0);
+    fn step(&mut self, random: &mut Random) -> i32 {
+        let page = slice(PAGES[random.below(PAGES.len())]);
+        let source = u32::try_from(random.below(4)).unwrap();
+        let more = u32::from(random.below(5) > 0);
         // One of the last queries, which may be released already.
         let first = self.queries.len().saturating_sub(4);
-        let query = chance.pick(&self.queries[first..]).unwrap_or_default();
-        let old = chance.pick(&self.pages).unwrap_or_default();
-        let buffer = chance.pick(&self.buffers).unwrap_or_default();
+        let query = random.pick(&self.queries[first..]).unwrap_or_default();
+        let old = random.pick(&self.pages).unwrap_or_default();
+        let buffer = random.pick(&self.buffers).unwrap_or_default();
         let (e, mut given, mut number) = (null_mut(), null_mut(), 0);
         let done = unsafe {
-            match chance.below(24) {
-                0 => self.open(chance),
+            match random.below(24) {
+                0 => self.open(random),
                 1 | 2 => {
                     let mut options = sized!(weir_capi::raw::SourceOptions);
                     // Mostly arrays.
-                    options.shape = u32::try_from(chance.below(5).saturating_sub(3)).unwrap();
-                    options.flags = if chance.below(2) == 0 { 4 } else { 0 };
+                    options.shape = u32::try_from(random.below(5).saturating_sub(3)).unwrap();
+                    options.flags = if random.below(2) == 0 { 4 } else { 0 };
                     weir_query_source(query, &raw const options, &raw mut number, e)
                 }
                 3 | 4 => weir_query_enqueue_copy(query, source, page, null(), NOTHING, more, e),
                 8 => {
                     let mut made = null_mut();
-                    let done = weir_buffer_new(chance.below(100), &raw mut made, e);
+                    let done = weir_buffer_new(random.below(100), &raw mut made, e);
                     self.buffers.push(made);
                     done
                 }
                 9 => {
-                    let len = chance.below(100);
+                    let len = random.below(100);
                     weir_query_enqueue_buffer(query, source, buffer, len, null(), NOTHING, more, e)
                 }
                 10..=13 => weir_query_next(query, 2, 0, &raw mut given, e),
@@ -135,8 +135,8 @@ impl World {
                     weir_page_release(old);
                     OK
                 }
-                18 if chance.below(8) == 0 => weir_query_cancel(query),
-                19 if chance.below(3) == 0 => {
+                18 if random.below(8) == 0 => weir_query_cancel(query),
+                19 if random.below(3) == 0 => {
                     weir_query_free(query);
                     weir_buffer_free(buffer);
                     OK
@@ -150,11 +150,11 @@ impl World {
         done
     }
 
-    fn open(&mut self, chance: &mut Chance) -> i32 {
+    fn open(&mut self, random: &mut Random) -> i32 {
         let mut options = sized!(weir_capi::raw::QueryOptions);
-        options.order = slice(ORDERS[chance.below(ORDERS.len())]);
-        options.r#where = slice(FILTERS[chance.below(FILTERS.len())]);
-        options.select = slice(SELECTS[chance.below(SELECTS.len())]);
+        options.order = slice(ORDERS[random.below(ORDERS.len())]);
+        options.r#where = slice(FILTERS[random.below(FILTERS.len())]);
+        options.select = slice(SELECTS[random.below(SELECTS.len())]);
         let mut query = null_mut();
         let done = unsafe { weir_query_open(&raw const options, &raw mut query, null_mut()) };
         if done == OK {
@@ -165,13 +165,13 @@ impl World {
 }
 
 #[test]
-fn whatever_is_called_in_whatever_order() {
-    let mut taken = 0;
+fn random_sequences_of_calls_are_safe() {
+    let mut accepted = 0;
     for seed in 0..RUNS {
-        let (mut world, mut chance) = (World::default(), Chance(seed));
+        let (mut state, mut random) = (CallState::default(), Random(seed));
         let mut results = std::collections::BTreeSet::new();
         for _ in 0..CALLS {
-            let done = world.step(&mut chance);
+            let done = state.step(&mut random);
             assert!(
                 done != 0 && done != PANIC && done != HANDLE_POISONED,
                 "seed {seed}: {done}"
@@ -179,25 +179,25 @@ fn whatever_is_called_in_whatever_order() {
             results.insert(done);
         }
         unsafe {
-            for query in &world.queries {
+            for query in &state.queries {
                 weir_query_free(*query);
             }
-            for buffer in &world.buffers {
+            for buffer in &state.buffers {
                 weir_buffer_free(*buffer);
             }
-            for page in &world.pages {
+            for page in &state.pages {
                 while weir_page_retain(*page) == OK {
                     weir_page_release(*page);
                     weir_page_release(*page);
                 }
             }
         }
-        let returns = world.returns.lock().unwrap();
+        let returns = state.returns.lock().unwrap();
         assert!(
             returns.iter().all(|count| *count == 1),
             "seed {seed}: {returns:?}"
         );
-        taken += world.taken;
+        accepted += state.accepted;
     }
-    assert!(taken > 1000, "{taken} loans");
+    assert!(accepted > 1000, "{accepted} loans");
 }

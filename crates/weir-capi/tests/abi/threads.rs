@@ -146,7 +146,7 @@ fn a_cancel_ends_one_call_and_not_the_next() {
 }
 
 #[test]
-fn a_claim_that_waits_ends_likewise() {
+fn a_claim_that_waits_ends_when_it_is_cancelled_freed_or_the_store_is_closed() {
     let store = Store::new();
     let mut options = sized!(GroupOptions);
     options.mode = 3;
@@ -208,7 +208,7 @@ fn a_query_is_used_by_one_thread_at_a_time() {
 }
 
 #[test]
-fn a_store_is_used_by_all() {
+fn a_store_is_used_by_many_threads_at_a_time() {
     let store = Store::new();
     let address = store.store.expose_provenance();
     std::thread::scope(|scope| {
@@ -234,7 +234,7 @@ fn a_store_is_used_by_all() {
 }
 
 #[test]
-fn verdicts_that_are_on_their_way_are_given_once() {
+fn pending_verdicts_are_returned_once() {
     let store = Store::new();
     let mut intention = sized!(Intention);
     intention.operation = 1;

@@ -135,7 +135,7 @@ fn a_query_begins_at_its_position() {
 }
 
 #[test]
-fn a_query_that_follows_waits_and_goes_on_from_its_token() {
+fn a_query_that_follows_waits_and_resumes_from_its_token() {
     let store = Store::new();
     let mut fields = sized!(QueryOptions);
     let query = open(&store, "t", 2, &fields).unwrap();

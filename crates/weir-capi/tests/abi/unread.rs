@@ -82,9 +82,9 @@ fn merged(order: &str, select: &str) -> Vec<String> {
             loan.loans = loans;
             let (page, loan) = (page.slice(), &raw const loan);
             let (frames, error) = (std::ptr::null(), null_mut());
-            let taken =
+            let enqueued =
                 weir_query_enqueue_loan(query, source, page, frames, NOTHING, 0, loan, error);
-            assert_eq!(taken, OK);
+            assert_eq!(enqueued, OK);
         }
         for page in &pages {
             page.allow(MprotectFlags::empty());
@@ -107,10 +107,10 @@ fn merged(order: &str, select: &str) -> Vec<String> {
             weir_page_release(page);
         }
         weir_query_free(query);
-        let (mut cookies, mut back) = ([0; 4], 0);
+        let (mut cookies, mut returned) = ([0; 4], 0);
         let (room, error) = (cookies.as_mut_ptr(), null_mut());
-        weir_loans_collect(loans, room, 4, &raw mut back, null_mut(), error);
-        assert_eq!(back, 2);
+        weir_loans_collect(loans, room, 4, &raw mut returned, null_mut(), error);
+        assert_eq!(returned, 2);
         weir_loans_free(loans);
         for page in &pages {
             page.allow(MprotectFlags::READ);

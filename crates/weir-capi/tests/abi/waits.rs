@@ -64,7 +64,7 @@ impl SilentServer {
     }
 
     /// Waits until the server has received this request.
-    fn heard(&self, what: &str) {
+    fn await_request(&self, what: &str) {
         while self.requests.recv().unwrap() != what {}
     }
 }
@@ -262,7 +262,7 @@ fn ended<H: 'static>(
 ) -> i32 {
     let address = handle.expose_provenance();
     let waiting = std::thread::spawn(move || call(with_exposed_provenance_mut(address)));
-    server.heard(what);
+    server.await_request(what);
     end();
     waiting.join().unwrap()
 }
@@ -315,7 +315,7 @@ fn a_call_through_a_handle_with_a_deadline_ends_with_it() {
 }
 
 #[test]
-fn what_is_opened_through_it_has_its_deadline() {
+fn objects_opened_through_a_handle_have_its_deadline() {
     let server = SilentServer::new();
     let short = server.within(ENOUGH);
     let reader = reader(short);
@@ -344,7 +344,7 @@ fn what_is_opened_through_it_has_its_deadline() {
 }
 
 #[test]
-fn a_time_of_its_own_bounds_a_call_that_the_server_does_not_answer() {
+fn the_timeout_of_a_call_limits_the_wait_for_the_server() {
     let server = SilentServer::new();
     let reader = reader(server.store);
     // The timeout of the connection is 30 s.
@@ -354,7 +354,7 @@ fn a_time_of_its_own_bounds_a_call_that_the_server_does_not_answer() {
 }
 
 #[test]
-fn a_cancel_ends_the_calls_of_a_handle_for_good_and_no_others() {
+fn a_cancel_ends_all_calls_of_its_handle_only() {
     let server = SilentServer::new();
     let one = server.within(FOREVER);
     let cancel = || unsafe { assert_eq!(weir_cancel(one), OK) };
@@ -375,7 +375,7 @@ fn a_cancel_ends_the_calls_of_a_handle_for_good_and_no_others() {
 }
 
 #[test]
-fn handles_that_are_made_of_one_another_end_together() {
+fn derived_handles_end_with_their_parent() {
     let server = SilentServer::new();
     let outer = server.within(20);
     // The shorter timeout applies.
@@ -400,7 +400,7 @@ fn handles_that_are_made_of_one_another_end_together() {
 }
 
 #[test]
-fn a_cancel_ends_calls_in_what_was_opened_through_the_handle() {
+fn a_cancel_ends_calls_of_objects_opened_through_the_handle() {
     let server = SilentServer::new();
     let one = server.within(FOREVER);
     let (reader, session) = (reader(one), session(one));
@@ -464,7 +464,7 @@ fn a_mark_ends_one_call_of_a_reader_a_session_or_a_member() {
 }
 
 #[test]
-fn a_handle_that_is_given_back_in_use_ends_its_calls_and_nothing_else() {
+fn a_release_ends_the_running_calls_of_its_handle_only() {
     let server = SilentServer::new();
     let one = server.within(FOREVER);
     let close = || unsafe { assert_eq!(weir_close(one, null_mut()), OK) };
@@ -482,7 +482,7 @@ fn a_handle_that_is_given_back_in_use_ends_its_calls_and_nothing_else() {
 }
 
 #[test]
-fn in_a_directory_the_answers_are_the_same_and_a_close_of_the_store_is_one_for_all() {
+fn handles_of_a_directory_behave_alike_and_end_with_the_store() {
     let store = Store::new();
     let one = within(store.store, LONG);
     assert_eq!(submit(one), OK);
@@ -509,14 +509,14 @@ fn in_a_directory_the_answers_are_the_same_and_a_close_of_the_store_is_one_for_a
 fn reads_have_the_consistency_of_their_handle() {
     let server = SilentServer::new();
     // Keys are linear by default, so the packet does not name it.
-    for (number, heard) in [(1, "local"), (2, "leader"), (3, "get")] {
+    for (number, request) in [(1, "local"), (2, "leader"), (3, "get")] {
         let mut handle = null_mut();
         let (out, none) = (&raw mut handle, null_mut());
         let made = unsafe { weir_with_consistency(server.store, number, out, none) };
         assert_eq!(made, OK);
         let short = within(handle, 20);
         assert_eq!(get(short), DEADLINE);
-        server.heard(heard);
+        server.await_request(request);
         unsafe {
             assert_eq!(weir_cancel(handle), OK);
             assert_eq!(get(short), CANCELLED);
@@ -552,7 +552,7 @@ fn a_directory_accepts_every_consistency() {
 }
 
 #[test]
-fn what_is_no_store_has_no_deadline_and_no_consistency() {
+fn other_handles_have_no_deadline_and_no_consistency() {
     let store = Store::new();
     let (other, _) = query("");
     let mut out = null_mut();
