@@ -85,7 +85,7 @@ const (
 	DetailNone     DetailKind = iota // nothing
 	DetailActual                     // Number: the offset that a failed condition found
 	DetailLimit                      // Number: the limit that was exceeded
-	DetailStep                       // Number: the step that failed; Reason: why
+	DetailStep                       // Number: the step that failed; Reason: the cause
 	DetailRejected                   // Number: the code that the program returned; Text: its message
 	DetailTrap                       // Number: the number of the trap; Text: its name
 	DetailText                       // Text: the description
@@ -215,7 +215,7 @@ type TopicOptions struct {
 	KeyBytes, ValueBytes, Keys *uint64
 	// RetentionAgeMS, RetentionBytes and RetentionRecords limit what is retained.
 	RetentionAgeMS, RetentionBytes, RetentionRecords *uint64
-	// HoldForGroups names groups; records that they have not processed are retained.
+	// HoldForGroups names groups; records that they have not acknowledged are retained.
 	HoldForGroups []string
 	// MemoryState retains the memory of the topic's program between calls.
 	MemoryState bool

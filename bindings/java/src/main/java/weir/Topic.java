@@ -76,8 +76,8 @@ public record Topic(Weir store, String name) {
     }
 
     /**
-     * Creates the topic with a program, a WebAssembly module. The program judges each intention and may
-     * write other records than the requested one. {@code args} are its settings.
+     * Creates the topic with a program, a WebAssembly module. The program accepts or rejects each intention,
+     * and may write other records than the requested one. {@code args} are its arguments.
      */
     public Verdict create(TopicOptions options, byte[] program, byte[] args) {
         return one(Intention.create(options, program, args));

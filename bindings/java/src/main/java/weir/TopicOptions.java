@@ -128,7 +128,7 @@ public final class TopicOptions {
         return this;
     }
 
-    /** Retains the records that these groups have not processed. */
+    /** Retains the records that these groups have not acknowledged. */
     public TopicOptions holdForGroups(List<String> names) {
         groups.addAll(names);
         return this;

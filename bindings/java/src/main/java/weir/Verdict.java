@@ -23,7 +23,7 @@ public record Verdict(Effect effect, ErrorCode reason, long intention, long offs
         ACTUAL,
         /** The number is the limit that was exceeded. */
         LIMIT,
-        /** The number is the step that failed, the reason says why. */
+        /** The number is the step that failed, the reason is the cause. */
         STEP,
         /** The number is the code that the program returned, the text its message. */
         REJECTED,
