@@ -15,7 +15,7 @@ use weir_store::{OpenOptions, Store, StoreError};
 use crate::disks::{Gate, Op, PATIENCE, Rule};
 use crate::model::{Expected, script, with_intentions};
 use crate::world::{
-    CLIENT, Draw, create, create_with, execute, keys, latest, open, options, put, put_many,
+    CLIENT, SplitMix, create, create_with, execute, keys, latest, open, options, put, put_many,
     records, state,
 };
 
@@ -33,7 +33,7 @@ fn a_snapshot_and_the_log_after_it_equal_the_whole_log() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     let (items, _) = script(200, 60);
-    let expected = Expected::of(items);
+    let expected = Expected::compute(items);
     let half = expected.items.len() / 2;
     let send = |store: &Store, items: &[crate::model::Item]| {
         with_intentions(items, |i| store.propose(i))
@@ -47,14 +47,14 @@ fn a_snapshot_and_the_log_after_it_equal_the_whole_log() {
     let (wanted, digest) = (state(&store), store.digest());
     assert_eq!(&wanted, expected.states.last().unwrap());
     store.close().unwrap();
-    let whole = disk.killed();
-    for path in whole.files() {
+    let log_only = disk.killed();
+    for path in log_only.files() {
         if !path.starts_with("log/") && path != "weir.id" {
-            whole.take(&path);
+            log_only.take(&path);
         }
     }
     let with = open(Arc::new(disk));
-    let without = open(Arc::new(whole));
+    let without = open(Arc::new(log_only));
     assert!(with.report().snapshot.is_some() && without.report().snapshot.is_none());
     assert!(with.report().replayed_intentions < without.report().replayed_intentions);
     for store in [&with, &without] {
@@ -72,7 +72,7 @@ fn a_snapshot_and_the_log_after_it_equal_the_whole_log() {
 }
 
 #[test]
-fn snapshots_of_equal_states_have_equal_bytes_whatever_the_seeds() {
+fn snapshots_of_equal_states_have_equal_bytes_for_all_seeds() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create(&store, "t");
@@ -96,7 +96,7 @@ fn snapshots_of_equal_states_have_equal_bytes_whatever_the_seeds() {
 }
 
 #[test]
-fn snapshots_come_by_themselves_with_the_log() {
+fn snapshots_are_written_as_the_log_grows() {
     let gate = Gate::new(SimDisk::new());
     let often = OpenOptions {
         snapshot_log_bytes: 20_000,
@@ -126,7 +126,7 @@ fn snapshots_come_by_themselves_with_the_log() {
 }
 
 #[test]
-fn a_checkpoint_stays_due_while_another_is_written() {
+fn a_due_checkpoint_is_written_after_the_current_one() {
     const DUE: u64 = 200_000;
     let gate = Gate::new(SimDisk::new());
     let often = OpenOptions {
@@ -144,7 +144,7 @@ fn a_checkpoint_stays_due_while_another_is_written() {
     assert_eq!(snapshots(), 0);
     gate.release();
     // The next snapshot begins at a write after the first one has ended, long before the
-    // log has grown as much again.
+    // log has grown by `DUE` again.
     for more in 0..300 {
         fill(&store, "t", 4_000 + more, 4_001 + more);
         let soon = Instant::now() + Duration::from_millis(10);
@@ -198,7 +198,7 @@ fn the_log_is_bounded_while_the_store_is_open() {
         assert!(bytes <= bound, "{bytes} of {bound} after {part} parts");
         most = most.max(bytes);
     }
-    assert!(most >= KEEP, "{most}: less than what has to stay");
+    assert!(most >= KEEP, "{most}: less than must be retained");
     let stats = store.stats();
     assert!(stats.snapshots > 10, "{stats:?}");
     assert!(0 < stats.purged_index && stats.purged_index < stats.applied_index);
@@ -210,7 +210,7 @@ fn the_log_is_bounded_while_the_store_is_open() {
 }
 
 #[test]
-fn a_block_that_cannot_be_read_back_keeps_the_log() {
+fn an_unreadable_block_prevents_a_purge_of_the_log() {
     let bounded = OpenOptions {
         snapshot_log_bytes: u64::MAX,
         log_keep_bytes: Some(0),
@@ -237,7 +237,7 @@ fn a_block_that_cannot_be_read_back_keeps_the_log() {
 }
 
 #[test]
-fn the_first_purge_after_an_open_holds_up_no_other_maintenance() {
+fn the_first_purge_after_an_open_does_not_delay_other_maintenance() {
     let bounded = OpenOptions {
         snapshot_log_bytes: u64::MAX,
         log_keep_bytes: Some(0),
@@ -261,7 +261,11 @@ fn the_first_purge_after_an_open_holds_up_no_other_maintenance() {
     gate.wait_held();
     execute(&store, &[put("t", b"k", b"w")]);
     store.checkpoint().unwrap();
-    assert_eq!(store.stats().purged_index, 0, "not before all was read");
+    assert_eq!(
+        store.stats().purged_index,
+        0,
+        "no purge before all blocks were read"
+    );
     gate.release();
     let until = Instant::now() + PATIENCE;
     while store.stats().purged_index == 0 {
@@ -274,7 +278,7 @@ fn the_first_purge_after_an_open_holds_up_no_other_maintenance() {
     assert_eq!((state(&store), store.digest()), (wanted, digest));
 }
 
-/// A store whose background snapshot is held in the middle of its write.
+/// Returns a store whose background snapshot is held at the sync of its topics.
 fn held_checkpoint(disk: &SimDisk) -> (Gate, Arc<Store>) {
     let gate = Gate::new(disk.clone());
     let often = OpenOptions {
@@ -291,18 +295,18 @@ fn held_checkpoint(disk: &SimDisk) -> (Gate, Arc<Store>) {
 }
 
 #[test]
-fn a_store_is_not_gone_before_its_checkpoint_is() {
+fn a_drop_waits_for_the_checkpoint_in_progress() {
     let disk = SimDisk::new();
     let (gate, store) = held_checkpoint(&disk);
     let before = state(&store);
-    let gone = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&gone);
+    let dropped = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&dropped);
     gate.observe(move |op, path| {
-        assert!(!seen.load(Ordering::SeqCst), "{op:?} {path} after the end");
+        assert!(!seen.load(Ordering::SeqCst), "{op:?} {path} after the drop");
     });
     let dropper = std::thread::spawn(move || {
         drop(store);
-        gone.store(true, Ordering::SeqCst);
+        dropped.store(true, Ordering::SeqCst);
     });
     gate.release();
     dropper.join().unwrap();
@@ -313,7 +317,7 @@ fn a_store_is_not_gone_before_its_checkpoint_is() {
 }
 
 #[test]
-fn what_became_due_during_a_checkpoint_needs_no_further_write() {
+fn a_checkpoint_that_became_due_during_another_needs_no_further_write() {
     let disk = SimDisk::new();
     let (gate, store) = held_checkpoint(&disk);
     let before = store.stats().snapshots;
@@ -321,13 +325,13 @@ fn what_became_due_during_a_checkpoint_needs_no_further_write() {
     gate.release();
     let until = Instant::now() + PATIENCE;
     while store.stats().snapshots < before + 2 {
-        assert!(Instant::now() < until, "the second is not written");
+        assert!(Instant::now() < until, "the second snapshot is not written");
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn maintenance_waits_for_a_checkpoint_that_is_being_written() {
+fn maintenance_waits_for_the_checkpoint_in_progress() {
     let disk = SimDisk::new();
     let (gate, store) = held_checkpoint(&disk);
     let (keys, last) = (keys(&store, "t"), store.topic("t").unwrap().last);
@@ -379,7 +383,11 @@ fn a_purged_log_leaves_everything_readable() {
     let store = open(Arc::new(disk.clone()));
     fill(&store, "t", 800, 900);
     let after = state(&store);
-    assert_eq!(after["t"].last, before.0["t"].last + 100, "offsets go on");
+    assert_eq!(
+        after["t"].last,
+        before.0["t"].last + 100,
+        "offsets continue"
+    );
     drop(store);
     assert_eq!(state(&open(Arc::new(disk))), after);
 }
@@ -389,7 +397,7 @@ fn compaction_keeps_the_last_record_of_each_key_and_every_offset() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create_with(&store, "t", &latest());
-    let mut draw = Draw(3);
+    let mut draw = SplitMix(3);
     for round in 0..100_u64 {
         let keys: Vec<String> = (0..20).map(|_| format!("k{}", draw.below(60))).collect();
         let values: Vec<[u8; 8]> = (0..20).map(|n| (round * 20 + n).to_be_bytes()).collect();
@@ -414,13 +422,13 @@ fn compaction_keeps_the_last_record_of_each_key_and_every_offset() {
     for record in &before {
         newest.insert(&record.key, record.offset);
     }
-    let kept: Vec<_> = before
+    let retained: Vec<_> = before
         .iter()
         .filter(|r| r.key.is_empty() || newest[r.key.as_slice()] == r.offset)
         .cloned()
         .collect();
     assert_eq!(
-        after, kept,
+        after, retained,
         "last of each key, records without key, tombstones"
     );
     assert_eq!(keys(&store, "t"), key_values);
@@ -447,7 +455,7 @@ fn compaction_keeps_the_last_record_of_each_key_and_every_offset() {
 }
 
 #[test]
-fn a_compaction_leaves_no_snapshot_that_lists_what_it_removed() {
+fn a_compaction_removes_snapshots_that_list_removed_records() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create_with(&store, "t", &latest());
@@ -498,7 +506,7 @@ fn a_segment_number_is_never_used_twice() {
 const YEARS_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 
 #[test]
-fn lag_and_tombstone_time_keep_what_is_young() {
+fn lag_and_tombstone_ttl_retain_recent_records() {
     let store = open(Arc::new(SimDisk::new()));
     let mut young = latest();
     young.compaction_lag_ms = Some(YEARS_MS);
@@ -524,14 +532,14 @@ fn lag_and_tombstone_time_keep_what_is_young() {
     assert_eq!(
         offsets("lag").len(),
         104,
-        "not even an earlier life, it is young"
+        "recent records of an earlier incarnation are retained"
     );
     assert_eq!(offsets("ttl"), [1, 100]);
     assert_eq!(offsets("long"), [1, 100, 102]);
 }
 
 #[test]
-fn earlier_lives_go_and_offsets_never_restart() {
+fn records_of_earlier_incarnations_are_removed_and_offsets_never_restart() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create_with(&store, "t", &latest());
@@ -543,7 +551,7 @@ fn earlier_lives_go_and_offsets_never_restart() {
     let only = records(&store, "t");
     assert_eq!((only[0].offset, only[0].kind), (103, RecordKind::Create));
     execute(&store, &[Intention::new("t", Operation::Destroy)]);
-    assert!(store.compact_topic("t").is_err(), "nothing lives");
+    assert!(store.compact_topic("t").is_err(), "the topic was destroyed");
     let wanted = state(&store);
     store.compact_log().unwrap();
     store.close().unwrap();
@@ -558,7 +566,7 @@ fn earlier_lives_go_and_offsets_never_restart() {
 }
 
 #[test]
-fn a_transaction_still_ends_after_a_compaction() {
+fn a_transaction_has_its_end_flag_after_a_compaction() {
     let store = open(Arc::new(SimDisk::new()));
     create_with(&store, "t", &latest());
     let step = |key: &'static [u8]| TxnOp::Put {
@@ -577,13 +585,13 @@ fn a_transaction_still_ends_after_a_compaction() {
     assert_eq!(
         ends.iter().filter(|end| **end).count(),
         1,
-        "one end: {ends:?}"
+        "one end flag: {ends:?}"
     );
-    assert!(ends[ends.len() - 1], "and it is the last one");
+    assert!(ends[ends.len() - 1], "the last record has the end flag");
 }
 
 #[test]
-fn a_changed_option_counts_for_the_next_compaction() {
+fn a_changed_option_applies_to_the_next_compaction() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
     fill(&store, "t", 0, 100);
@@ -611,42 +619,42 @@ fn real(dir: &Path) -> Store {
 }
 
 #[test]
-fn a_backup_taken_while_five_write_is_a_prefix_and_can_go_on() {
+fn a_backup_during_writes_is_a_prefix_that_accepts_writes() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(real(&dir.path().join("store")));
     create(&store, "t");
     let stop = Arc::new(AtomicBool::new(false));
-    let begun = Arc::new(Barrier::new(6));
+    let started = Arc::new(Barrier::new(6));
     let writers: Vec<_> = (1..=5_u8)
-        .map(|me| {
+        .map(|writer| {
             let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
-            let begun = Arc::clone(&begun);
+            let started = Arc::clone(&started);
             std::thread::spawn(move || {
-                let client = ClientId([me; 16]);
+                let client = ClientId([writer; 16]);
                 let mut nonce = 1_u64;
                 while !stop.load(Ordering::SeqCst) {
                     execute(
                         &store,
-                        &[put("t", &[me], &nonce.to_be_bytes()).under(client, nonce)],
+                        &[put("t", &[writer], &nonce.to_be_bytes()).under(client, nonce)],
                     );
                     if nonce == 1 {
-                        begun.wait();
+                        started.wait();
                     }
                     nonce += 1;
                 }
             })
         })
         .collect();
-    begun.wait();
+    started.wait();
     let mut copies = Vec::new();
     for n in 0..3 {
-        // The name has a dot: the temporary copy must not replace a neighbour.
+        // The name has a dot: the temporary copy must not replace another directory.
         let target = dir.path().join(format!("copy.{n}"));
-        let neighbour = dir.path().join("copy.partial");
-        std::fs::create_dir_all(&neighbour).unwrap();
-        std::fs::write(neighbour.join("mine"), b"stays").unwrap();
+        let other = dir.path().join("copy.partial");
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::write(other.join("mine"), b"stays").unwrap();
         let report = store.backup(&target).unwrap();
-        assert_eq!(std::fs::read(neighbour.join("mine")).unwrap(), b"stays");
+        assert_eq!(std::fs::read(other.join("mine")).unwrap(), b"stays");
         assert!(report.files >= 2 && report.bytes > 0);
         copies.push(target);
     }
@@ -660,12 +668,16 @@ fn a_backup_taken_while_five_write_is_a_prefix_and_can_go_on() {
         let copy = real(&target);
         let found = records(&copy, "t");
         assert!(found.len() > 1 && found == all[..found.len()], "a prefix");
-        for me in 1..=5_u8 {
-            let client = ClientId([me; 16]);
-            let mine = found.iter().filter(|r| r.client == client).count() as u64;
-            assert_eq!(copy.last_nonce(client), mine, "sessions come with it");
+        for writer in 1..=5_u8 {
+            let client = ClientId([writer; 16]);
+            let count = found.iter().filter(|r| r.client == client).count() as u64;
+            assert_eq!(
+                copy.last_nonce(client),
+                count,
+                "the backup has the sessions"
+            );
         }
-        execute(&copy, &[put("t", b"new", b"life")]);
+        execute(&copy, &[put("t", b"new", b"v")]);
         copy.compact_log().unwrap();
         let wanted = state(&copy);
         copy.close().unwrap();
@@ -675,7 +687,7 @@ fn a_backup_taken_while_five_write_is_a_prefix_and_can_go_on() {
             Err(StoreError::NotEmpty { .. })
         ));
     }
-    // A backup that died in its last step does not prevent another one.
+    // A backup that was killed in its last step does not prevent another one.
     let target = dir.path().join("again");
     let id = ClientId(store.identity().store_id);
     let leftover = dir.path().join(format!("again.partial-{id}"));
@@ -695,7 +707,7 @@ fn keys_in_order_follow_every_change() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
     let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
-    let mut draw = Draw(9);
+    let mut draw = SplitMix(9);
     for round in 0..400_u64 {
         let key = vec![draw.below(4) as u8 * 60; 1 + draw.below(5) as usize];
         if draw.below(4) == 0 {
@@ -730,12 +742,12 @@ fn keys_in_order_follow_every_change() {
     execute(&store, &[Intention::new("t", Operation::Destroy)]);
     assert!(store.scan("t", b"", None, 10).unwrap().is_empty());
     create(&store, "t");
-    execute(&store, &[put("t", b"k", b"second life")]);
+    execute(&store, &[put("t", b"k", b"second")]);
     assert_eq!(store.scan("t", b"", None, 10).unwrap().len(), 1);
 }
 
 #[test]
-fn readers_and_numbers_at_their_ends_are_no_trouble() {
+fn reads_with_extreme_offsets_and_nonces_find_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let disk = FileDisk::open(dir.path()).unwrap();
     let store = open(Arc::new(disk));

@@ -1,5 +1,4 @@
-//! Wall clocks that jump: no key is forgotten, and no lease ends early or late (CL7, M21,
-//! EO1).
+//! Jumps of the wall clock: no key expires, and no lease ends early or late (CL7, M21, EO1).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -22,12 +21,12 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// Wall clock and monotonic clock, set by the test.
 #[derive(Debug)]
-struct ByHand {
+struct ManualClock {
     wall_ms: AtomicU64,
     monotonic_ms: AtomicU64,
 }
 
-impl ByHand {
+impl ManualClock {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             wall_ms: AtomicU64::new(START_MS),
@@ -35,7 +34,7 @@ impl ByHand {
         })
     }
 
-    fn pass(&self, ms: u64) {
+    fn advance(&self, ms: u64) {
         self.wall_ms.fetch_add(ms, Ordering::SeqCst);
         self.monotonic_ms.fetch_add(ms, Ordering::SeqCst);
     }
@@ -50,7 +49,7 @@ impl ByHand {
     }
 }
 
-impl Clock for ByHand {
+impl Clock for ManualClock {
     fn wall_ms(&self) -> u64 {
         self.wall_ms.load(Ordering::SeqCst)
     }
@@ -60,31 +59,31 @@ impl Clock for ByHand {
     }
 }
 
-fn settings(clock: &Arc<ByHand>) -> OpenOptions {
+fn settings(clock: &Arc<ManualClock>) -> OpenOptions {
     OpenOptions {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         ..options()
     }
 }
 
-fn open(disk: &SimDisk, clock: &Arc<ByHand>) -> Store {
+fn open(disk: &SimDisk, clock: &Arc<ManualClock>) -> Store {
     Store::open_disk(Arc::new(disk.clone()), &settings(clock)).unwrap()
 }
 
-/// Returns whether the key is known, so that its call is not executed again.
+/// Returns whether the store knows the key, so that a repeated call is not executed again.
 fn is_repeat(store: &Store, key: ClientId) -> bool {
     let again = outcomes(store, &[put("t", b"k", b"v").under(key, ONCE)]);
     matches!(again[..], [Outcome::Replayed(_)])
 }
 
 #[test]
-fn a_key_is_not_forgotten_after_a_jump_of_25_hours_and_back() {
-    let (disk, clock) = (SimDisk::new(), ByHand::new());
+fn a_key_does_not_expire_after_a_jump_of_25_hours_and_back() {
+    let (disk, clock) = (SimDisk::new(), ManualClock::new());
     let store = open(&disk, &clock);
     create(&store, "t");
     let key = ClientId([7; 16]);
     execute(&store, &[put("t", b"k", b"v").under(key, ONCE)]);
-    clock.pass(1_000);
+    clock.advance(1_000);
     clock.jump(25 * HOUR_MS);
     let other = ClientId([8; 16]);
     execute(&store, &[put("t", b"k", b"w").under(other, ONCE)]);
@@ -92,7 +91,7 @@ fn a_key_is_not_forgotten_after_a_jump_of_25_hours_and_back() {
     clock.jump_back(25 * HOUR_MS);
     assert!(is_repeat(&store, key));
     assert_eq!(store.now_ms(), START_MS + 1_000);
-    // Also over a restart, which alone cannot distinguish a jump from a closed store.
+    // Also after a restart. An open cannot distinguish a jump from the time while closed.
     store.shut_down().unwrap();
     clock.jump(25 * HOUR_MS);
     let store = open(&disk, &clock);
@@ -101,23 +100,23 @@ fn a_key_is_not_forgotten_after_a_jump_of_25_hours_and_back() {
     store.shut_down().unwrap();
     clock.jump_back(25 * HOUR_MS);
     let store = open(&disk, &clock);
-    assert!(is_repeat(&store, key), "after another one");
+    assert!(is_repeat(&store, key), "after another restart");
     assert_eq!(records(&store, "t").len(), 3);
-    // With an option, a caller trusts the clock. Then the key expires, as documented.
+    // With `believe_clock`, an open trusts the wall clock. Then the key expires, as documented.
     store.shut_down().unwrap();
     clock.jump(50 * HOUR_MS);
-    let believing = OpenOptions {
+    let trusting = OpenOptions {
         believe_clock: true,
         ..settings(&clock)
     };
-    let store = Store::open_disk(Arc::new(disk.clone()), &believing).unwrap();
+    let store = Store::open_disk(Arc::new(disk.clone()), &trusting).unwrap();
     assert_eq!(store.report().clock.ahead_ms, 0);
     assert!(!is_repeat(&store, key));
 }
 
 #[test]
-fn restarts_move_the_time_by_half_a_session_in_all() {
-    let (disk, clock) = (SimDisk::new(), ByHand::new());
+fn all_restarts_together_move_the_time_by_half_a_session() {
+    let (disk, clock) = (SimDisk::new(), ManualClock::new());
     let store = open(&disk, &clock);
     create(&store, "t");
     let key = ClientId([7; 16]);
@@ -139,7 +138,7 @@ fn restarts_move_the_time_by_half_a_session_in_all() {
             store.shut_down().unwrap();
         }
     }
-    // If the note is unreadable, an open does not move the time.
+    // If the file `clock` is unreadable, an open does not move the time.
     disk.put("clock", b"moved_ms=x\n".to_vec());
     let store = open(&disk, &clock);
     assert_eq!(store.now_ms(), START_MS + CLOSED_MS_MAX);
@@ -147,8 +146,8 @@ fn restarts_move_the_time_by_half_a_session_in_all() {
 }
 
 #[test]
-fn a_run_that_agrees_with_the_wall_clock_confirms_the_time() {
-    let (disk, clock) = (SimDisk::new(), ByHand::new());
+fn a_long_run_with_a_steady_wall_clock_confirms_the_time() {
+    let (disk, clock) = (SimDisk::new(), ManualClock::new());
     let mut number = 0;
     let mut write = |store: &Store| {
         number += 1;
@@ -161,14 +160,18 @@ fn a_run_that_agrees_with_the_wall_clock_confirms_the_time() {
     for _ in 0..3 {
         clock.jump(11 * HOUR_MS);
         let store = open(&disk, &clock);
-        assert_eq!(store.now_ms(), clock.wall_ms(), "closed for so long");
+        assert_eq!(
+            store.now_ms(),
+            clock.wall_ms(),
+            "the store was closed during the jump"
+        );
         write(&store);
-        clock.pass(long);
+        clock.advance(long);
         write(&store);
         assert_eq!(store.now_ms(), clock.wall_ms());
         store.shut_down().unwrap();
     }
-    // Without such a run, one hour of the twelve is left.
+    // Without such a run, an open may move the time by only one more hour.
     clock.jump(11 * HOUR_MS);
     let store = open(&disk, &clock);
     write(&store);
@@ -176,9 +179,9 @@ fn a_run_that_agrees_with_the_wall_clock_confirms_the_time() {
     clock.jump(11 * HOUR_MS);
     let store = open(&disk, &clock);
     assert_eq!(store.report().clock.ahead_ms, 10 * HOUR_MS);
-    // A clock that runs steadily is trusted, and this run confirms the time too.
+    // The wall clock runs steadily, so it is trusted again and this run confirms the time.
     write(&store);
-    clock.pass(long);
+    clock.advance(long);
     write(&store);
     assert_eq!(store.now_ms(), clock.wall_ms());
     write(&store);
@@ -188,8 +191,8 @@ fn a_run_that_agrees_with_the_wall_clock_confirms_the_time() {
 }
 
 #[test]
-fn a_lease_of_a_second_ends_after_a_second_whatever_the_wall_clock_does() {
-    let (disk, clock) = (SimDisk::new(), ByHand::new());
+fn jumps_of_the_wall_clock_do_not_change_the_length_of_a_lease() {
+    let (disk, clock) = (SimDisk::new(), ManualClock::new());
     let store = open(&disk, &clock);
     create(&store, "t");
     let setup = GroupSetup::new(GroupMode::Shared);
@@ -208,26 +211,28 @@ fn a_lease_of_a_second_ends_after_a_second_whatever_the_wall_clock_does() {
     clock.jump(25 * HOUR_MS);
     assert_eq!(claim(), 1);
     clock.jump_back(25 * HOUR_MS);
-    clock.pass(999);
+    clock.advance(999);
     assert_eq!(claim(), 0, "before the lease has ended");
-    clock.pass(1);
-    assert_eq!(claim(), 1, "after it has ended");
-    // Nor does a jump end the lease early.
+    clock.advance(1);
+    assert_eq!(claim(), 1, "after the lease has ended");
+    // A jump does not end the lease early either.
     clock.jump(25 * HOUR_MS);
     assert_eq!(claim(), 0);
     clock.jump_back(50 * HOUR_MS);
-    clock.pass(1_000);
+    clock.advance(1_000);
     assert_eq!(claim(), 1);
 }
 
-/// Reports the stamp of each proposal, and refuses it.
+/// A log provider that sends the stamp of each proposal to the test and refuses the proposal.
 struct Stamps(mpsc::Sender<u64>);
 
 impl IntentionLog for Stamps {
     fn propose(&self, batch: ProposedBatch) {
         let stamp_ms = batch.payload[8..16].try_into().unwrap();
         self.0.send(u64::from_le_bytes(stamp_ms)).unwrap();
-        batch.waiters.refuse(ErrorCode::NoLeader, "this is a test");
+        batch
+            .waiters
+            .refuse(ErrorCode::NoLeader, "refused by the test");
     }
 
     fn latency_class(&self) -> LatencyClass {
@@ -237,7 +242,7 @@ impl IntentionLog for Stamps {
     fn purgeable(&self, _: EntryId) {}
 }
 
-fn open_node(disk: &SimDisk, clock: &Arc<ByHand>) -> (Store, Replica, mpsc::Receiver<u64>) {
+fn open_node(disk: &SimDisk, clock: &Arc<ManualClock>) -> (Store, Replica, mpsc::Receiver<u64>) {
     let (sender, stamps) = mpsc::channel();
     let (disk, provider) = (Arc::new(disk.clone()), Arc::new(Stamps(sender)));
     let opened = Store::open_node_disk(disk, &settings(clock), &node(), provider);
@@ -245,12 +250,12 @@ fn open_node(disk: &SimDisk, clock: &Arc<ByHand>) -> (Store, Replica, mpsc::Rece
     (store, replica, stamps)
 }
 
-/// A leader may stamp before it has applied the entries that it found in its log. So the time that
-/// it was stopped counts from the newest stamp of the log, not from its state, which has none.
+/// A leader may stamp a batch before it has applied the entries of its log. So the time while it
+/// was closed is measured from the newest stamp of the log, because its state has no stamp yet.
 #[test]
 fn a_leader_that_has_applied_nothing_starts_after_the_newest_stamp_of_its_log() {
-    let (disk, clock) = (SimDisk::new(), ByHand::new());
-    // A node does not know its wall clock before it has heard a majority.
+    let (disk, clock) = (SimDisk::new(), ManualClock::new());
+    // The wall clock of a node is 0 until a majority has reported its time.
     clock.wall_ms.store(0, Ordering::SeqCst);
     let (store, replica, _stamps) = open_node(&disk, &clock);
     let mut batch = BatchBuilder::default();

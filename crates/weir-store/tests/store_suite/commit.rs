@@ -1,4 +1,4 @@
-//! When calls are answered, and which calls share a sync.
+//! When calls complete, and which calls share a sync.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::world::{
 };
 
 #[test]
-fn what_arrives_during_a_sync_shares_the_next_one() {
+fn calls_that_arrive_during_a_sync_share_the_next_sync() {
     let gate = Gate::new(SimDisk::new());
     let store = open(gate.disk());
     create(&store, "t");
@@ -43,7 +43,7 @@ fn what_arrives_during_a_sync_shares_the_next_one() {
 }
 
 #[test]
-fn each_level_syncs_once_a_call() {
+fn the_each_level_syncs_once_for_each_call() {
     let gate = Gate::new(SimDisk::new());
     let level = OpenOptions {
         durability: Durability::Each,
@@ -72,7 +72,7 @@ fn each_level_syncs_once_a_call() {
 }
 
 #[test]
-fn nothing_is_answered_or_visible_before_its_sync() {
+fn nothing_is_acknowledged_or_visible_before_its_sync() {
     let gate = Gate::new(SimDisk::new());
     let store = open(gate.disk());
     create(&store, "t");
@@ -83,7 +83,7 @@ fn nothing_is_answered_or_visible_before_its_sync() {
     assert!(!proposal.is_done());
     assert!(
         store.get("t", b"k").unwrap().is_none(),
-        "not synced, not there"
+        "not visible before the sync"
     );
     assert!(reader.clone().next_page().unwrap().is_none());
     assert_eq!(store.topic("t").unwrap().last.0, 1);
@@ -91,13 +91,13 @@ fn nothing_is_answered_or_visible_before_its_sync() {
     proposal.wait().unwrap();
     assert!(
         store.get("t", b"k").unwrap().is_some(),
-        "answered, so it is there"
+        "visible after the acknowledgement"
     );
     assert!(reader.clone().next_page().unwrap().is_some());
 }
 
 #[test]
-fn weaker_levels_answer_without_a_sync() {
+fn weaker_levels_acknowledge_without_a_sync() {
     for level in [
         Durability::Memory,
         Durability::Interval(Duration::from_hours(1)),
@@ -123,7 +123,7 @@ fn weaker_levels_answer_without_a_sync() {
 }
 
 #[test]
-fn an_interval_of_nothing_syncs_without_being_asked() {
+fn an_interval_of_zero_syncs_without_a_request() {
     let gate = Gate::new(SimDisk::new());
     let level = OpenOptions {
         durability: Durability::Interval(Duration::ZERO),
@@ -144,9 +144,9 @@ fn an_interval_of_nothing_syncs_without_being_asked() {
 fn a_session_is_executed_in_the_order_of_its_nonces() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
-    let say = |nonce: u64| put("t", b"k", b"v").under(CLIENT, nonce);
-    let first = outcomes(&store, &[say(1), say(2)]);
-    let gap = outcomes(&store, &[say(4), say(3), say(4)]);
+    let put_nonce = |nonce: u64| put("t", b"k", b"v").under(CLIENT, nonce);
+    let first = outcomes(&store, &[put_nonce(1), put_nonce(2)]);
+    let gap = outcomes(&store, &[put_nonce(4), put_nonce(3), put_nonce(4)]);
     let refused = Outcome::Refused {
         code: ErrorCode::NonceGap,
         expected: 3,
@@ -156,7 +156,7 @@ fn a_session_is_executed_in_the_order_of_its_nonces() {
         gap[1..],
         [Outcome::Committed(_), Outcome::Committed(_)]
     ));
-    let again = outcomes(&store, &[say(2), say(1)]);
+    let again = outcomes(&store, &[put_nonce(2), put_nonce(1)]);
     let commit = |at: usize| Outcome::Replayed(first[at].commit().unwrap().clone());
     assert_eq!(again, [commit(1), commit(0)]);
     let other = outcomes(&store, &[put("t", b"k", b"other").under(CLIENT, 2)]);
@@ -172,19 +172,19 @@ fn a_session_is_executed_in_the_order_of_its_nonces() {
 }
 
 #[test]
-fn five_threads_are_answered_with_their_own_outcomes() {
+fn concurrent_callers_get_their_own_outcomes() {
     let store = Arc::new(open(Arc::new(SimDisk::new())));
     create(&store, "t");
     let threads: Vec<_> = (1..=5_u8)
-        .map(|me| {
+        .map(|caller| {
             let store = Arc::clone(&store);
             std::thread::spawn(move || {
-                let client = ClientId([me; 16]);
+                let client = ClientId([caller; 16]);
                 let mut nonce = 0;
                 for round in 0..60_u64 {
-                    let size = 1 + (round * u64::from(me)) % 9;
+                    let size = 1 + (round * u64::from(caller)) % 9;
                     let keys: Vec<_> = (0..size)
-                        .map(|n| format!("{me}-{}", (round + n) % 20))
+                        .map(|n| format!("{caller}-{}", (round + n) % 20))
                         .collect();
                     let call: Vec<_> = keys
                         .iter()
@@ -206,10 +206,10 @@ fn five_threads_are_answered_with_their_own_outcomes() {
     let sent: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
     let records = records(&store, "t");
     assert_eq!(records.len() as u64, sent + 1);
-    for me in 1..=5_u8 {
+    for caller in 1..=5_u8 {
         let own: Vec<u64> = records
             .iter()
-            .filter(|r| r.client == ClientId([me; 16]))
+            .filter(|r| r.client == ClientId([caller; 16]))
             .map(|r| r.nonce)
             .collect();
         assert_eq!(own, (1..=own.len() as u64).collect::<Vec<_>>());
@@ -227,7 +227,7 @@ impl Wake for CountingWaker {
 }
 
 #[test]
-fn a_proposal_is_a_future_that_wakes_once_it_is_answered() {
+fn a_proposal_is_a_future_that_wakes_once() {
     let gate = Gate::new(SimDisk::new());
     let store = open(gate.disk());
     create(&store, "t");
@@ -241,19 +241,19 @@ fn a_proposal_is_a_future_that_wakes_once_it_is_answered() {
     assert!(Pin::new(&mut proposal).poll(&mut context).is_pending());
     assert_eq!(counting.0.load(Ordering::SeqCst), 0);
     gate.release();
-    // Answers are in order: when a later one has arrived, this one has too.
+    // Calls complete in order: the later call completes after this one.
     execute(&store, &[put("t", b"k", b"w")]);
     assert_eq!(counting.0.load(Ordering::SeqCst), 1);
     let Poll::Ready(Ok(outcomes)) = Pin::new(&mut proposal).poll(&mut context) else {
-        panic!("it was woken");
+        panic!("the waker was called");
     };
     assert_eq!(outcomes.len(), 1);
 }
 
-/// Counts the wakes at which another proposal was already answered.
-struct LooksAt(Proposal, AtomicUsize);
+/// Counts the wakes at which another proposal is already complete.
+struct WakeCheck(Proposal, AtomicUsize);
 
-impl Wake for LooksAt {
+impl Wake for WakeCheck {
     fn wake(self: Arc<Self>) {
         self.1
             .fetch_add(usize::from(self.0.is_done()), Ordering::SeqCst);
@@ -261,7 +261,7 @@ impl Wake for LooksAt {
 }
 
 #[test]
-fn a_waiter_is_woken_when_the_next_calls_of_its_batch_are_answered_too() {
+fn a_waiter_is_woken_after_the_other_calls_of_its_batch_complete() {
     let gate = Gate::new(SimDisk::new());
     let store = open(gate.disk());
     create(&store, "t");
@@ -270,18 +270,18 @@ fn a_waiter_is_woken_when_the_next_calls_of_its_batch_are_answered_too() {
     gate.wait_held();
     let mut first = store.propose(&[put("t", b"k", b"1")]).unwrap();
     let second = store.propose(&[put("t", b"k", b"2")]).unwrap();
-    let looking = Arc::new(LooksAt(second, AtomicUsize::new(0)));
-    let waker = Waker::from(Arc::clone(&looking));
+    let check = Arc::new(WakeCheck(second, AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&check));
     let mut context = Context::from_waker(&waker);
     assert!(Pin::new(&mut first).poll(&mut context).is_pending());
     gate.release();
     held.wait().unwrap();
     store.close().unwrap();
-    assert_eq!(looking.1.load(Ordering::SeqCst), 1);
+    assert_eq!(check.1.load(Ordering::SeqCst), 1);
 }
 
 #[test]
-fn waiting_with_a_limit_gives_the_proposal_back() {
+fn a_wait_that_times_out_returns_the_proposal() {
     let gate = Gate::new(SimDisk::new());
     let store = open(gate.disk());
     create(&store, "t");
@@ -289,26 +289,26 @@ fn waiting_with_a_limit_gives_the_proposal_back() {
     let proposal = store.propose(&[put("t", b"k", b"v")]).unwrap();
     gate.wait_held();
     let Err(proposal) = proposal.wait_for(Duration::ZERO) else {
-        panic!("nothing is answered before its sync");
+        panic!("the call must not complete before its sync");
     };
     let Err(proposal) = proposal.wait_for(Duration::from_millis(1)) else {
-        panic!("nothing is answered before its sync");
+        panic!("the call must not complete before its sync");
     };
     gate.release();
-    let answered = proposal.wait_for(Duration::MAX);
-    assert_eq!(answered.unwrap().unwrap().len(), 1);
+    let completed = proposal.wait_for(Duration::MAX);
+    assert_eq!(completed.unwrap().unwrap().len(), 1);
 }
 
 struct PanickingWaker;
 
 impl Wake for PanickingWaker {
     fn wake(self: Arc<Self>) {
-        panic!("scripted: a waker of somebody else");
+        panic!("scripted: a waker panics");
     }
 }
 
 #[test]
-fn a_waker_that_panics_harms_nobody_else() {
+fn a_waker_that_panics_affects_no_other_call() {
     let gate = Gate::new(SimDisk::new());
     let store = open(gate.disk());
     create(&store, "t");
@@ -327,7 +327,7 @@ fn a_waker_that_panics_harms_nobody_else() {
 }
 
 #[test]
-fn dropping_a_proposal_takes_nothing_back() {
+fn a_dropped_proposal_is_still_executed() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
     for n in 0..20_u32 {
@@ -338,7 +338,7 @@ fn dropping_a_proposal_takes_nothing_back() {
 }
 
 #[test]
-fn dropping_the_store_answers_who_waits() {
+fn a_drop_of_the_store_completes_waiting_calls() {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
     let store = open(gate.disk());
@@ -384,13 +384,15 @@ fn a_full_queue_makes_callers_wait_and_bounds_memory() {
             proposals
         })
     };
-    // Values of 64 MiB and their heads fill the queue. The next call finds it full and
-    // waits.
+    // Values of 64 MiB and their headers fill the queue, so the next call waits.
     for expected in 0..64 {
         assert_eq!(queued.recv().unwrap(), expected);
     }
     let early = queued.try_recv();
-    assert!(early.is_err(), "64 MiB wait already, {early:?} was let in");
+    assert!(
+        early.is_err(),
+        "64 MiB are queued already, but {early:?} was accepted"
+    );
     gate.release();
     first.wait().unwrap();
     let proposals = caller.join().unwrap();
@@ -402,7 +404,7 @@ fn a_full_queue_makes_callers_wait_and_bounds_memory() {
 }
 
 #[test]
-fn a_full_queue_lets_go_of_callers_when_the_store_fails() {
+fn a_full_queue_releases_callers_when_the_store_fails() {
     let gate = Gate::new(SimDisk::new());
     let store = Arc::new(open(gate.disk()));
     create(&store, "t");
@@ -437,36 +439,36 @@ fn a_full_queue_lets_go_of_callers_when_the_store_fails() {
 }
 
 #[test]
-fn a_commit_thread_that_dies_leaves_nobody_waiting() {
+fn a_panic_of_the_commit_thread_fails_all_calls() {
     let gate = Gate::new(SimDisk::new());
     let store = open(gate.disk());
     create(&store, "t");
     execute(&store, &[put("t", b"k", b"v")]);
     gate.rule(Op::Write, "log/", Rule::Panic);
-    let died = store.propose(&[put("t", b"k", b"w")]).unwrap().wait();
+    let panicked = store.propose(&[put("t", b"k", b"w")]).unwrap().wait();
     let is_panic = |error: &StoreError| matches!(error.root(), StoreError::Panicked { .. });
-    assert!(died.as_ref().is_err_and(is_panic), "{died:?}");
+    assert!(panicked.as_ref().is_err_and(is_panic), "{panicked:?}");
     // The thread may have ended after the write.
-    let code = died.as_ref().err().map(StoreError::code);
+    let code = panicked.as_ref().err().map(StoreError::code);
     assert_eq!(code, Some(ErrorCode::Indeterminate));
-    // The thread has ended or is ending; in both cases the call is answered.
+    // The thread has ended or is about to end. In both cases the call fails.
     let later = store
         .propose(&[put("t", b"k", b"x")])
         .and_then(weir_store::Proposal::wait);
     assert!(later.as_ref().is_err_and(is_panic), "{later:?}");
-    for asked in [
+    for error in [
         store.sync().err(),
         store.checkpoint().err(),
         store.compact_log().err(),
     ] {
-        assert!(asked.as_ref().is_some_and(is_panic), "{asked:?}");
+        assert!(error.as_ref().is_some_and(is_panic), "{error:?}");
     }
-    assert!(store.get("t", b"k").unwrap().is_some(), "reads go on");
+    assert!(store.get("t", b"k").unwrap().is_some(), "reads continue");
     assert!(store.close().is_err());
 }
 
 #[test]
-fn a_store_closed_cleanly_opens_with_all_it_had() {
+fn a_cleanly_closed_store_opens_with_its_whole_content() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create(&store, "a");

@@ -1,6 +1,6 @@
 //! Power cuts and kills at every operation of a script, and again at every operation of the
 //! recovery. The recovered store must be a prefix of the sent items that contains all
-//! answered items (I2). The order of purged, snapshot and applied must hold (I3).
+//! acknowledged items (I2). The order of purged, snapshot and applied must hold (I3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use weir_store::disk::{Disk, SimDisk};
 use weir_store::{Durability, OpenOptions, Store};
 
 use crate::disks::{Gate, Op};
-use crate::model::{Act, Expected, Item, check_topic, script, with_intentions};
+use crate::model::{Action, Expected, Item, check_topic, script, with_intentions};
 use crate::world::{create, execute, options, put, state, times};
 
 /// The progress of a script at the moment of an image.
@@ -20,7 +20,7 @@ use crate::world::{create, execute, options, put, state, times};
 pub struct Progress {
     /// Number of items sent.
     pub sent: usize,
-    /// Number of items answered.
+    /// Number of items acknowledged.
     pub acknowledged: usize,
     /// Number of items that a power cut must not lose.
     pub durable: usize,
@@ -39,10 +39,10 @@ pub struct Image {
     pub power: bool,
 }
 
-/// Runs a script and sends an image of the disk at every moment.
+/// Runs a script, and sends images of the disk after each operation that changes it.
 fn run(
     seed: u64,
-    (expected, acts): (&Expected, &[Act]),
+    (expected, actions): (&Expected, &[Action]),
     options: &OpenOptions,
     images: u64,
     sender: &mpsc::SyncSender<Image>,
@@ -79,8 +79,8 @@ fn run(
         }
     });
     let mut store = Some(Store::open_disk(gate.disk(), options).unwrap());
-    for act in acts {
-        step(&mut store, act, expected, &gate, options, &progress);
+    for action in actions {
+        step(&mut store, action, expected, &gate, options, &progress);
     }
     progress.lock().unwrap().ended = true;
     store.unwrap().close().unwrap();
@@ -88,7 +88,7 @@ fn run(
 
 fn step(
     store: &mut Option<Store>,
-    act: &Act,
+    action: &Action,
     expected: &Expected,
     gate: &Gate,
     options: &OpenOptions,
@@ -99,8 +99,8 @@ fn step(
         let mut progress = progress.lock().unwrap();
         progress.durable = progress.acknowledged;
     };
-    match act {
-        Act::Calls(calls) => {
+    match action {
+        Action::Calls(calls) => {
             progress.lock().unwrap().sent = calls.last().map_or(0, |call| call.end);
             let sent: Vec<_> = calls
                 .iter()
@@ -123,15 +123,15 @@ fn step(
             let at = progress.acknowledged;
             progress.digests.insert(at, open.digest());
         }
-        Act::Checkpoint => {
+        Action::Checkpoint => {
             open.checkpoint().unwrap();
             all_durable();
         }
-        Act::CompactLog => {
+        Action::CompactLog => {
             open.compact_log().unwrap();
             all_durable();
         }
-        Act::CompactTopic(name) => {
+        Action::CompactTopic(name) => {
             if !open.topic(name).is_some_and(|topic| topic.live) {
                 return;
             }
@@ -143,16 +143,16 @@ fn step(
             open.compact_topic(name).unwrap();
             all_durable();
         }
-        Act::Sync => {
+        Action::Sync => {
             open.sync().unwrap();
             all_durable();
         }
-        Act::Reopen => {
+        Action::Reopen => {
             store.take().unwrap().close().unwrap();
             all_durable();
             *store = Some(Store::open_disk(gate.disk(), options).unwrap());
         }
-        Act::Kill => {
+        Action::Kill => {
             drop(store.take());
             *store = Some(Store::open_disk(gate.disk(), options).unwrap());
             all_durable();
@@ -164,30 +164,33 @@ fn step(
 /// number of its items.
 fn check_content(store: &Store, image: &Image, expected: &Expected) -> usize {
     let what = &image.what;
-    let there = |at: &usize| {
+    let is_present = |at: &usize| {
         let item = &expected.items[*at];
         item.nonce <= store.last_nonce(item.client)
     };
-    let found = (0..expected.items.len()).take_while(there).count();
+    let found = (0..expected.items.len()).take_while(is_present).count();
     assert!(
-        !(found..expected.items.len()).any(|at| there(&at)),
-        "{what}: a hole"
+        !(found..expected.items.len()).any(|at| is_present(&at)),
+        "{what}: a gap"
     );
-    let must = if image.power {
+    let required = if image.power {
         image.progress.durable
     } else {
         image.progress.acknowledged
     };
     assert!(
-        found >= must,
-        "{what}: {found} items, {must} were acknowledged"
+        found >= required,
+        "{what}: {found} items, {required} are required"
     );
-    assert!(found <= image.progress.sent, "{what}: from the future");
+    assert!(
+        found <= image.progress.sent,
+        "{what}: more items than were sent"
+    );
     assert_eq!(store.applied().0, found as u64, "{what}");
     for (item, commit) in expected.items.iter().zip(&expected.commits).take(found) {
-        let kept = store.outcome(item.client, item.nonce);
+        let stored = store.outcome(item.client, item.nonce);
         assert_eq!(
-            kept.as_ref(),
+            stored.as_ref(),
             Some(commit),
             "{what}: outcome {}",
             commit.intention
@@ -211,7 +214,7 @@ fn check_content(store: &Store, image: &Image, expected: &Expected) -> usize {
 }
 
 /// Recovers an image twice, and sends all items again.
-pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOptions) {
+pub fn check(image: &Image, expected: &Expected, actions: &[Action], options: &OpenOptions) {
     let what = &image.what;
     let open = |disk: &SimDisk| {
         Store::open_disk(Arc::new(disk.clone()), options)
@@ -230,23 +233,23 @@ pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOpt
     let aside = &store.report().set_aside;
     assert!(
         aside.is_empty(),
-        "{what}: no crash makes a snapshot useless: {aside:?}"
+        "{what}: a crash must not make a snapshot unusable: {aside:?}"
     );
     let found = check_content(&store, image, expected);
     let digest = store.digest();
-    // A record that was served once exists after any later crash.
+    // A record that a reader got must exist after any later crash.
     let again = open(&image.disk.power_cut(7));
     assert!(again.report().log.cuts.is_empty(), "{what}: a second cut");
     assert_eq!(check_content(&again, image, expected), found, "{what}");
     assert_eq!(again.digest(), digest, "{what}");
     drop(again);
-    let calls = acts.iter().filter_map(|act| match act {
-        Act::Calls(calls) => Some(calls.iter()),
+    let calls = actions.iter().filter_map(|action| match action {
+        Action::Calls(calls) => Some(calls.iter()),
         _ => None,
     });
-    let mut edges = BTreeSet::from([0]);
+    let mut call_ends = BTreeSet::from([0]);
     for call in calls.flatten() {
-        edges.insert(call.end);
+        call_ends.insert(call.end);
         let proposal = with_intentions(&expected.items[call.clone()], |i| store.propose(i));
         let outcomes = proposal.unwrap().wait().unwrap();
         for (outcome, at) in outcomes.iter().zip(call.clone()) {
@@ -259,7 +262,7 @@ pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOpt
             assert_eq!(outcome, wanted, "{what}: item {at} sent again");
         }
     }
-    assert!(edges.contains(&found), "{what}: half a call");
+    assert!(call_ends.contains(&found), "{what}: a part of a call");
     let end = expected.states.last().unwrap();
     for (name, topic) in &state(&store) {
         let compacted = image.progress.compacted.contains(name.as_str());
@@ -272,34 +275,34 @@ pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOpt
     }
 }
 
-/// Cuts at every operation. Returns the number of images checked.
-fn sweep(seed: u64, len: usize, images: u64, level: Durability) -> usize {
+/// Makes an image at every operation. Returns the number of images checked.
+fn check_everywhere(seed: u64, len: usize, images: u64, level: Durability) -> usize {
     let options = OpenOptions {
         durability: level,
         ..options()
     };
-    let (items, acts) = script(seed, len);
-    sweep_acts(seed, (items, acts), images, &options, |_| {})
+    let (items, actions) = script(seed, len);
+    check_actions_everywhere(seed, (items, actions), images, &options, |_| {})
 }
 
-fn sweep_acts(
+fn check_actions_everywhere(
     seed: u64,
-    (items, acts): (Vec<Item>, Vec<Act>),
+    (items, actions): (Vec<Item>, Vec<Action>),
     images: u64,
     options: &OpenOptions,
     mut each: impl FnMut(&Image),
 ) -> usize {
-    let expected = Expected::of(items);
+    let expected = Expected::compute(items);
     let (sender, receiver) = mpsc::sync_channel(8);
     std::thread::scope(|scope| {
         let runner = scope.spawn(|| {
             let sender = sender;
-            run(seed, (&expected, &acts), options, images, &sender);
+            run(seed, (&expected, &actions), options, images, &sender);
         });
         let mut count = 0;
         for image in receiver {
             each(&image);
-            check(&image, &expected, &acts, options);
+            check(&image, &expected, &actions, options);
             count += 1;
         }
         runner.join().unwrap();
@@ -310,26 +313,26 @@ fn sweep_acts(
 #[test]
 fn nothing_acknowledged_is_lost_at_any_operation_of_the_group_level() {
     let count: usize = (0..4 * times())
-        .map(|seed| sweep(seed, 36, 2, Durability::Group))
+        .map(|seed| check_everywhere(seed, 36, 2, Durability::Group))
         .sum();
     assert!(count > 1_500, "the scripts do too little: {count}");
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_at_any_operation_of_the_each_level() {
-    let count = sweep(40, 36, 2, Durability::Each);
+    let count = check_everywhere(40, 36, 2, Durability::Each);
     assert!(count > 300, "the script does too little: {count}");
 }
 
 #[test]
-fn weaker_levels_lose_a_tail_and_never_leave_a_hole() {
+fn weaker_levels_lose_a_tail_and_never_leave_a_gap() {
     let mut count = 0;
     for (seed, level) in [
         (50, Durability::Memory),
         (51, Durability::Interval(Duration::ZERO)),
         (52, Durability::Interval(Duration::from_hours(1))),
     ] {
-        count += sweep(seed, 36, 2, level);
+        count += check_everywhere(seed, 36, 2, level);
     }
     assert!(count > 500, "the scripts do too little: {count}");
 }
@@ -342,29 +345,29 @@ fn nothing_acknowledged_is_lost_while_the_log_is_purged_by_itself() {
         log_keep_bytes: Some(0),
         ..options()
     };
-    let (mut purged, mut between) = (0, 0);
+    let (mut purged, mut removals) = (0, 0);
     for seed in 70..70 + 2 * times() {
-        let (items, mut acts) = script(seed, 60);
+        let (items, mut actions) = script(seed, 60);
         // The script requests neither purges nor snapshots.
-        acts.retain(|act| !matches!(act, Act::CompactLog | Act::Checkpoint));
-        let count = sweep_acts(seed, (items, acts), 2, &options, |image| {
+        actions.retain(|action| !matches!(action, Action::CompactLog | Action::Checkpoint));
+        let count = check_actions_everywhere(seed, (items, actions), 2, &options, |image| {
             let logs = |path: &String| path.starts_with("log/0");
             let Some(first) = image.disk.files().into_iter().find(logs) else {
                 return;
             };
             purged += u64::from(!first.ends_with("/00000000000000000001.log"));
-            between += u64::from(image.what.contains("(Remove log/"));
+            removals += u64::from(image.what.contains("(Remove log/"));
         });
         assert!(count > 500, "the script does too little: {count}");
     }
-    assert!(purged > 100 && between > 5, "{purged}, {between}");
+    assert!(purged > 100 && removals > 5, "{purged}, {removals}");
 }
 
 /// At levels that do not wait for a sync, a separate thread syncs a full log segment while
 /// the commit thread continues to write. An image of that moment must not contain more than
-/// its progress.
+/// was sent until then.
 #[test]
-fn the_disk_stands_still_while_a_moment_is_observed() {
+fn the_disk_does_not_change_while_an_image_is_captured() {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
     let options = OpenOptions {
@@ -378,13 +381,13 @@ fn the_disk_stands_still_while_a_moment_is_observed() {
     let (now, done, image_of, waits) = (sent.clone(), observed.clone(), disk, gate.clone());
     let (sender, images) = mpsc::channel();
     gate.observe(move |op, _| {
-        let beside = std::thread::current().name() == Some("weir-log-sync");
-        if op != Op::Sync || !beside || done.load(Ordering::SeqCst) {
+        let is_sync_thread = std::thread::current().name() == Some("weir-log-sync");
+        if op != Op::Sync || !is_sync_thread || done.load(Ordering::SeqCst) {
             return;
         }
         let before = now.load(Ordering::SeqCst);
         // The writer continues by itself: it stops at the gate, or sends two more items, of
-        // which the first is answered. If it stops because its segment is full, it waits
+        // which the first is acknowledged. If it stops because its segment is full, it waits
         // for this thread; then the next sync is observed instead.
         let start = Instant::now();
         while waits.waiting() == 0 && now.load(Ordering::SeqCst) < before + 2 {
@@ -406,27 +409,27 @@ fn the_disk_stands_still_while_a_moment_is_observed() {
     let store = Store::open_disk(Arc::new(image), &options).unwrap();
     // One more intention is the creation of the topic.
     let found = store.applied().0 - 1;
-    assert!(found <= sent, "{found} of {sent}: from the future");
+    assert!(found <= sent, "{found} items, {sent} were sent");
 }
 
 #[test]
 fn a_cut_during_recovery_changes_nothing() {
     let options = options();
-    let (items, acts) = script(60, 30);
-    let expected = Expected::of(items);
+    let (items, actions) = script(60, 30);
+    let expected = Expected::compute(items);
     let (sender, receiver) = mpsc::sync_channel(8);
     let mut count = 0;
     std::thread::scope(|scope| {
         let runner = scope.spawn(|| {
             let sender = sender;
-            run(60, (&expected, &acts), &options, 1, &sender);
+            run(60, (&expected, &actions), &options, 1, &sender);
         });
         for (at, image) in receiver.into_iter().enumerate() {
             if at % 11 != 0 {
                 continue;
             }
             for inner in recovery_images(&image, &options) {
-                check(&inner, &expected, &acts, &options);
+                check(&inner, &expected, &actions, &options);
                 count += 1;
             }
         }
@@ -436,16 +439,16 @@ fn a_cut_during_recovery_changes_nothing() {
 }
 
 /// Returns the rest of a script, for a store that already has `found` items.
-fn acts_after(acts: &[Act], found: usize) -> Vec<Act> {
+fn actions_after(actions: &[Action], found: usize) -> Vec<Action> {
     let mut rest = Vec::new();
-    for act in acts {
-        match act {
-            Act::Calls(calls) => {
+    for action in actions {
+        match action {
+            Action::Calls(calls) => {
                 let left: Vec<_> = calls.iter().filter(|c| c.start >= found).cloned().collect();
                 if left.is_empty() {
                     rest.clear();
                 } else {
-                    rest.push(Act::Calls(left));
+                    rest.push(Action::Calls(left));
                 }
             }
             other => rest.push(other.clone()),
@@ -455,13 +458,13 @@ fn acts_after(acts: &[Act], found: usize) -> Vec<Act> {
 }
 
 #[test]
-fn several_lives_with_a_cut_in_each() {
+fn several_runs_with_a_cut_in_each() {
     let options = options();
-    let mut lives = 0;
+    let mut runs = 0;
     for seed in 300..300 + 30 * times() {
-        let (items, acts) = script(seed, 50);
-        let expected = Expected::of(items);
-        let mut draw = crate::world::Draw(seed);
+        let (items, actions) = script(seed, 50);
+        let expected = Expected::compute(items);
+        let mut draw = crate::world::SplitMix(seed);
         let mut image = Image {
             disk: SimDisk::new(),
             progress: Progress::default(),
@@ -469,22 +472,22 @@ fn several_lives_with_a_cut_in_each() {
             power: true,
         };
         while image.progress.acknowledged < expected.items.len() {
-            lives += 1;
-            image = live(&image, &expected, &acts, &options, &mut draw);
-            image.what = format!("seed {seed}, life {lives}");
+            runs += 1;
+            image = run_until_crash(&image, &expected, &actions, &options, &mut draw);
+            image.what = format!("seed {seed}, run {runs}");
         }
-        check(&image, &expected, &acts, &options);
+        check(&image, &expected, &actions, &options);
     }
-    assert!(lives > 100, "too few lives: {lives}");
+    assert!(runs > 100, "too few runs: {runs}");
 }
 
 /// Opens a disk after a crash and continues the script until the next crash.
-fn live(
+fn run_until_crash(
     image: &Image,
     expected: &Expected,
-    acts: &[Act],
+    actions: &[Action],
     options: &OpenOptions,
-    draw: &mut crate::world::Draw,
+    draw: &mut crate::world::SplitMix,
 ) -> Image {
     let disk = image.disk.killed();
     let gate = Gate::new(disk.clone());
@@ -495,26 +498,26 @@ fn live(
     (start.sent, start.acknowledged, start.durable) = (found, found, found);
     let progress = Arc::new(Mutex::new(start));
     let crash: Arc<Mutex<Option<(SimDisk, Progress)>>> = Arc::default();
-    let (mut left, power, cut) = (draw.below(120), draw.below(3) > 0, draw.next());
-    let (now, taken, source) = (Arc::clone(&progress), Arc::clone(&crash), disk.clone());
+    let (mut remaining_ops, power, cut) = (draw.below(120), draw.below(3) > 0, draw.next());
+    let (now, captured, source) = (Arc::clone(&progress), Arc::clone(&crash), disk.clone());
     gate.observe(move |op, _| {
-        left = left.saturating_sub(u64::from(op.changes()));
-        let mut taken = taken.lock().unwrap();
-        if left == 0 && taken.is_none() {
+        remaining_ops = remaining_ops.saturating_sub(u64::from(op.changes()));
+        let mut captured = captured.lock().unwrap();
+        if remaining_ops == 0 && captured.is_none() {
             let disk = if power {
                 source.power_cut(cut)
             } else {
                 source.killed()
             };
-            *taken = Some((disk, now.lock().unwrap().clone()));
+            *captured = Some((disk, now.lock().unwrap().clone()));
         }
     });
     let mut store = Some(store);
-    for act in acts_after(acts, found) {
+    for action in actions_after(actions, found) {
         if crash.lock().unwrap().is_some() {
             break;
         }
-        step(&mut store, &act, expected, &gate, options, &progress);
+        step(&mut store, &action, expected, &gate, options, &progress);
     }
     drop(store);
     let crash = crash.lock().unwrap().take();
@@ -528,7 +531,7 @@ fn live(
     }
 }
 
-/// Returns images of every moment of the recovery of an image.
+/// Returns images of the disk after each change that the recovery of an image makes.
 fn recovery_images(image: &Image, options: &OpenOptions) -> Vec<Image> {
     let found = Arc::new(Mutex::new(Vec::new()));
     let disk = image.disk.killed();

@@ -1,6 +1,6 @@
-//! Damaged bytes: flipped, cut off, missing, swapped, or from an earlier time. The answer
-//! is never wrong: a file is derived again with equal content, or the damage is reported
-//! with the name of a file (I7).
+//! Damaged bytes: flipped, cut off, missing, swapped, or from an earlier time. A read never
+//! returns wrong content: a file is derived again with equal content, or the damage is
+//! reported with the name of a file (I7).
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use weir_store::log::{Log, LogOptions};
 use weir_store::{Store, StoreError, verify_disk};
 
 use crate::world::{
-    CLIENT, Draw, create, create_with, drain, execute, keys, latest, open, options, outcomes, put,
-    records, state,
+    CLIENT, SplitMix, create, create_with, drain, execute, keys, latest, open, options, outcomes,
+    put, records, state,
 };
 
 type State = std::collections::BTreeMap<String, crate::world::TopicState>;
@@ -71,11 +71,11 @@ fn sample(purged: bool) -> Sample {
 
 /// The result of opening a changed directory.
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    /// All content, equal to that before the change.
-    Whole,
-    /// Refused or partly unreadable, with the name of the file.
-    Named(String),
+enum OpenResult {
+    /// All content is equal to that before the change.
+    Complete,
+    /// The open or a read failed; contains the name of the reported file.
+    Reported(String),
 }
 
 fn file_of(error: &StoreError) -> Option<String> {
@@ -90,15 +90,15 @@ fn file_of(error: &StoreError) -> Option<String> {
     }
 }
 
-/// Opens the disk and reads everything. Panics on a wrong answer.
-fn answer(disk: &SimDisk, sample: &Sample, what: &str) -> Answer {
+/// Opens the disk and reads everything. Panics on wrong content.
+fn open_and_read(disk: &SimDisk, sample: &Sample, what: &str) -> OpenResult {
     let mut no_store = options();
     no_store.create = false;
     let store = match Store::open_disk(Arc::new(disk.clone()), &no_store) {
         Ok(store) => store,
         Err(error) => {
             let file = file_of(&error).unwrap_or_else(|| panic!("{what}: {error}"));
-            return Answer::Named(file);
+            return OpenResult::Reported(file);
         }
     };
     assert_eq!(store.digest(), sample.digest, "{what}: digest");
@@ -110,7 +110,7 @@ fn answer(disk: &SimDisk, sample: &Sample, what: &str) -> Answer {
             Ok(found) => assert!(found == wanted.records, "{what}: records of {name}"),
             Err(error) => {
                 let file = file_of(&error).unwrap_or_else(|| panic!("{what}: {error}"));
-                return Answer::Named(file);
+                return OpenResult::Reported(file);
             }
         }
     }
@@ -121,7 +121,7 @@ fn answer(disk: &SimDisk, sample: &Sample, what: &str) -> Answer {
         Some(320),
         "{what}: session"
     );
-    Answer::Whole
+    OpenResult::Complete
 }
 
 fn is_snapshot(path: &str) -> bool {
@@ -133,24 +133,30 @@ fn is_derived(path: &str) -> bool {
 }
 
 /// `verify` must find every change of a byte, in derived files too.
-fn verify_finds(disk: &SimDisk, what: &str) {
+fn check_verify_reports(disk: &SimDisk, what: &str) {
     let shared: Arc<dyn Disk> = Arc::new(disk.killed());
     if let Ok(report) = weir_store::verify_disk(&shared) {
-        assert!(!report.is_clean(), "{what}: verify finds nothing");
+        assert!(!report.is_clean(), "{what}: verify reports nothing");
     }
 }
 
 /// Checks a changed directory against the guarantees of the formats.
-fn judge(disk: &SimDisk, sample: &Sample, path: &str, purged: bool, what: &str) -> Answer {
-    let first = answer(disk, sample, what);
-    if let Answer::Named(file) = &first
+fn check_damage(
+    disk: &SimDisk,
+    sample: &Sample,
+    path: &str,
+    purged: bool,
+    what: &str,
+) -> OpenResult {
+    let first = open_and_read(disk, sample, what);
+    if let OpenResult::Reported(file) = &first
         && is_derived(path)
         && !purged
     {
-        // A reader has found the damage; the next open derives the file again.
-        assert!(is_derived(file), "{what}: blamed {file}");
-        let second = answer(disk, sample, &format!("{what}, opened again"));
-        assert_eq!(second, Answer::Whole, "{what}: not derived again");
+        // A read found the damage. The next open derives the file again.
+        assert!(is_derived(file), "{what}: reported {file}");
+        let second = open_and_read(disk, sample, &format!("{what}, opened again"));
+        assert_eq!(second, OpenResult::Complete, "{what}: not derived again");
     }
     first
 }
@@ -163,17 +169,17 @@ fn paths(disk: &SimDisk) -> Vec<String> {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_repaired_or_named() {
+fn a_flipped_bit_anywhere_is_repaired_or_reported() {
     for purged in [false, true] {
         let sample = sample(purged);
         assert_eq!(
-            answer(&sample.disk.killed(), &sample, "untouched"),
-            Answer::Whole
+            open_and_read(&sample.disk.killed(), &sample, "untouched"),
+            OpenResult::Complete
         );
-        let mut draw = Draw(5);
+        let mut draw = SplitMix(5);
         for path in paths(&sample.disk) {
             let len = sample.disk.content(&path).unwrap().len();
-            let mut named = 0;
+            let mut reported = 0;
             let tries = 60;
             for n in 0..tries {
                 // Flip more often in the first bytes of a file.
@@ -185,30 +191,30 @@ fn a_flipped_bit_anywhere_is_repaired_or_named() {
                 let disk = sample.disk.killed();
                 disk.flip(&path, byte as usize, bit);
                 let what = format!("purged {purged}, {path} byte {byte} bit {bit}");
-                verify_finds(&disk, &what);
-                match judge(&disk, &sample, &path, purged, &what) {
-                    Answer::Whole => {}
-                    Answer::Named(file) => {
-                        named += 1;
+                check_verify_reports(&disk, &what);
+                match check_damage(&disk, &sample, &path, purged, &what) {
+                    OpenResult::Complete => {}
+                    OpenResult::Reported(file) => {
+                        reported += 1;
                         let same = file == path || (is_derived(&path) && is_derived(&file));
                         // A later segment or mark may reveal the damage.
                         let log = path.starts_with("log/") && file.starts_with("log/");
-                        assert!(same || log, "{what}: blamed {file}");
+                        assert!(same || log, "{what}: reported {file}");
                     }
                 }
             }
             if path == "weir.id" {
-                assert_eq!(named, tries, "{path}");
+                assert_eq!(reported, tries, "{path}");
             }
         }
     }
 }
 
 #[test]
-fn a_file_cut_short_at_any_length_is_repaired_or_named() {
+fn a_file_cut_short_at_any_length_is_repaired_or_reported() {
     for purged in [false, true] {
         let sample = sample(purged);
-        let mut draw = Draw(6);
+        let mut draw = SplitMix(6);
         for path in paths(&sample.disk) {
             let len = sample.disk.content(&path).unwrap().len() as u64;
             let mut lengths = vec![0, 1, len / 2, len - 1, len.saturating_sub(512)];
@@ -217,12 +223,12 @@ fn a_file_cut_short_at_any_length_is_repaired_or_named() {
                 let disk = sample.disk.killed();
                 disk.shorten(&path, to as usize);
                 let what = format!("purged {purged}, {path} cut to {to} of {len}");
-                verify_finds(&disk, &what);
-                let found = judge(&disk, &sample, &path, purged, &what);
+                check_verify_reports(&disk, &what);
+                let found = check_damage(&disk, &sample, &path, purged, &what);
                 // The start file has two copies of its content.
-                let spare = path == "log/start" && to >= 512;
-                if !is_derived(&path) && !spare {
-                    assert_ne!(found, Answer::Whole, "{what}");
+                let has_copy = path == "log/start" && to >= 512;
+                if !is_derived(&path) && !has_copy {
+                    assert_ne!(found, OpenResult::Complete, "{what}");
                 }
             }
         }
@@ -239,15 +245,15 @@ fn a_missing_file_is_derived_again_or_refused() {
             let disk = sample.disk.killed();
             disk.take(&path);
             let what = format!("purged {purged}, without {path}");
-            let found = judge(&disk, &sample, &path, purged, &what);
+            let found = check_damage(&disk, &sample, &path, purged, &what);
             let needed = !is_derived(&path) || (purged && (!is_snapshot(&path) || path == *newest));
-            assert_eq!(found != Answer::Whole, needed, "{what}: {found:?}");
+            assert_eq!(found != OpenResult::Complete, needed, "{what}: {found:?}");
         }
     }
 }
 
 #[test]
-fn swapped_and_outdated_files_are_noticed() {
+fn swapped_and_outdated_files_are_detected() {
     for purged in [false, true] {
         let sample = sample(purged);
         let all = paths(&sample.disk);
@@ -258,11 +264,11 @@ fn swapped_and_outdated_files_are_noticed() {
                     continue;
                 }
                 let disk = sample.disk.killed();
-                let (mine, its) = (disk.take(path).unwrap(), disk.take(other).unwrap());
-                disk.put(path, its);
-                disk.put(other, mine);
+                let (own, theirs) = (disk.take(path).unwrap(), disk.take(other).unwrap());
+                disk.put(path, theirs);
+                disk.put(other, own);
                 let what = format!("purged {purged}, {path} and {other} swapped");
-                judge(&disk, &sample, path, purged, &what);
+                check_damage(&disk, &sample, path, purged, &what);
             }
             if let Some(old) = sample.earlier.content(path)
                 && !path.starts_with("log/")
@@ -271,14 +277,14 @@ fn swapped_and_outdated_files_are_noticed() {
                 disk.take(path);
                 disk.put(path, old);
                 let what = format!("purged {purged}, {path} of an earlier time");
-                judge(&disk, &sample, path, purged, &what);
+                check_damage(&disk, &sample, path, purged, &what);
             }
         }
     }
 }
 
 #[test]
-fn shadows_can_be_deleted_while_the_log_has_it_all() {
+fn derived_files_can_be_deleted_while_the_log_is_complete() {
     let sample = sample(false);
     for kinds in [
         &["topics/"][..],
@@ -292,17 +298,20 @@ fn shadows_can_be_deleted_while_the_log_has_it_all() {
             }
         }
         let what = format!("without {kinds:?}");
-        assert_eq!(answer(&disk, &sample, &what), Answer::Whole);
+        assert_eq!(open_and_read(&disk, &sample, &what), OpenResult::Complete);
         // The derived files are equal to the original ones.
         let store = open(Arc::new(disk.clone()));
         store.compact_log().unwrap();
         drop(store);
-        assert_eq!(answer(&disk, &sample, "compacted"), Answer::Whole);
+        assert_eq!(
+            open_and_read(&disk, &sample, "compacted"),
+            OpenResult::Complete
+        );
     }
 }
 
 #[test]
-fn damage_in_a_topic_is_reported_with_its_file_and_healed_from_the_log() {
+fn damage_in_a_topic_is_reported_with_its_file_and_repaired_from_the_log() {
     let sample = sample(false);
     let disk = sample.disk.killed();
     let files = disk.files();
@@ -322,7 +331,7 @@ fn damage_in_a_topic_is_reported_with_its_file_and_healed_from_the_log() {
     assert_eq!(
         records(&store, "b"),
         sample.state["b"].records,
-        "others are read"
+        "the other topic is readable"
     );
     execute(&store, &[put("a", b"still", b"writes")]);
     drop(store);
@@ -336,7 +345,7 @@ fn damage_in_a_topic_is_reported_with_its_file_and_healed_from_the_log() {
 }
 
 #[test]
-fn a_purge_never_takes_the_last_good_copy() {
+fn a_purge_never_removes_the_last_good_copy() {
     let sample = sample(false);
     let disk = sample.disk.killed();
     let files = disk.files();
@@ -353,10 +362,16 @@ fn a_purge_never_takes_the_last_good_copy() {
     );
     let target = tempfile::tempdir().unwrap();
     let copy = target.path().join("copy");
-    assert!(store.backup(&copy).is_err(), "nor is it copied");
+    assert!(
+        store.backup(&copy).is_err(),
+        "a backup does not copy damage"
+    );
     assert!(!copy.exists());
     drop(store);
-    assert_eq!(answer(&disk, &sample, "reopened"), Answer::Whole);
+    assert_eq!(
+        open_and_read(&disk, &sample, "reopened"),
+        OpenResult::Complete
+    );
 }
 
 #[test]
@@ -376,8 +391,11 @@ fn a_damaged_newest_snapshot_falls_back_or_is_refused() {
     assert_eq!(state(&store), sample.state);
     assert_eq!(store.digest(), sample.digest);
     store.close().unwrap();
-    assert!(!disk.files().contains(newest), "it is out of the way");
-    assert_eq!(answer(&disk, &sample, "again"), Answer::Whole);
+    assert!(
+        !disk.files().contains(newest),
+        "the damaged snapshot is removed"
+    );
+    assert_eq!(open_and_read(&disk, &sample, "again"), OpenResult::Complete);
     // With both snapshots damaged, the open replays the whole log.
     let disk = sample.disk.killed();
     disk.flip(newest, 700, 0);
@@ -445,14 +463,14 @@ fn forge(disk: &SimDisk, path: &str, header: usize, change: impl FnOnce(&mut [u8
 }
 
 #[test]
-fn files_of_a_later_format_are_refused_and_left_alone() {
+fn files_of_a_later_format_are_refused_and_not_changed() {
     let sample = sample(false);
     let files = sample.disk.files();
-    let of = |kind: &str| files.iter().rfind(|path| path.starts_with(kind)).unwrap();
-    let segment = of("topics/00000000/");
+    let newest = |kind: &str| files.iter().rfind(|path| path.starts_with(kind)).unwrap();
+    let segment = newest("topics/00000000/");
     for (path, header, format, reserved) in [
         ("weir.id", 512, 8, 100),
-        (of("snapshots/").as_str(), 512, 8, 200),
+        (newest("snapshots/").as_str(), 512, 8, 200),
         (segment.as_str(), 88, 4, 6),
     ] {
         for (at, value) in [(format, 2), (reserved, 1)] {
@@ -476,10 +494,10 @@ fn files_of_a_later_format_are_refused_and_left_alone() {
 }
 
 #[test]
-fn names_that_the_store_did_not_give_are_left_alone() {
+fn unknown_files_are_not_changed() {
     let sample = sample(false);
     let disk = sample.disk.killed();
-    let strangers = [
+    let unknown = [
         "topics/.DS_Store",
         "topics/0/0000000001.seg",
         "topics/zz/0000000001.seg",
@@ -490,16 +508,22 @@ fn names_that_the_store_did_not_give_are_left_alone() {
         "snapshots/+0000000000000000005.snap",
         "notes.txt",
     ];
-    for path in strangers {
+    for path in unknown {
         disk.put(path, b"mine".to_vec());
     }
     disk.put("snapshots/00000000000000000001.snap.new", b"half".to_vec());
-    assert_eq!(answer(&disk, &sample, "with strangers"), Answer::Whole);
-    for path in strangers {
+    assert_eq!(
+        open_and_read(&disk, &sample, "with unknown files"),
+        OpenResult::Complete
+    );
+    for path in unknown {
         assert_eq!(disk.content(path).as_deref(), Some(&b"mine"[..]), "{path}");
     }
     let left = disk.content("snapshots/00000000000000000001.snap.new");
-    assert!(left.is_none(), "an unfinished snapshot of ours");
+    assert!(
+        left.is_none(),
+        "an unfinished snapshot of the store is removed"
+    );
     // The files do not impede later work.
     let store = open(Arc::new(disk.clone()));
     for n in 0..4_u32 {
@@ -508,13 +532,13 @@ fn names_that_the_store_did_not_give_are_left_alone() {
     }
     store.compact_topic("b").unwrap();
     store.compact_log().unwrap();
-    for path in strangers {
+    for path in unknown {
         assert_eq!(disk.content(path).as_deref(), Some(&b"mine"[..]), "{path}");
     }
 }
 
 #[test]
-fn looking_for_a_store_leaves_no_trace() {
+fn an_open_of_a_missing_store_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut existing = options();
     existing.create = false;
@@ -527,7 +551,7 @@ fn looking_for_a_store_leaves_no_trace() {
 }
 
 #[test]
-fn a_directory_without_its_identity_is_not_taken_for_an_empty_one() {
+fn a_directory_without_its_identity_is_not_treated_as_empty() {
     let sample = sample(false);
     let disk = sample.disk.killed();
     disk.take("weir.id");
@@ -545,11 +569,11 @@ fn a_directory_without_its_identity_is_not_taken_for_an_empty_one() {
 }
 
 #[test]
-fn files_of_another_future_of_the_same_store_are_noticed() {
+fn files_of_a_diverged_copy_of_the_store_are_detected() {
     let root = SimDisk::new();
     open(Arc::new(root.clone())).close().unwrap();
     // Equal identity, names and lengths, with different records.
-    let future = |value: u8, purged: bool| {
+    let copy = |value: u8, purged: bool| {
         let disk = root.killed();
         let store = open(Arc::new(disk.clone()));
         let (plain, value) = (TopicOptions::default(), [value; 300]);
@@ -567,18 +591,18 @@ fn files_of_another_future_of_the_same_store_are_noticed() {
         disk
     };
     for purged in [false, true] {
-        let (ours, other) = (future(1, purged), future(2, purged));
+        let (ours, other) = (copy(1, purged), copy(2, purged));
         let segment = "topics/00000000/0000000001.seg";
-        let (mine, its) = (ours.take(segment).unwrap(), other.content(segment).unwrap());
-        assert!(mine.len() == its.len() && mine != its);
-        ours.put(segment, its);
+        let (own, theirs) = (ours.take(segment).unwrap(), other.content(segment).unwrap());
+        assert!(own.len() == theirs.len() && own != theirs);
+        ours.put(segment, theirs);
         match Store::open_disk(Arc::new(ours.clone()), &options()) {
             Err(error) => {
                 assert!(purged, "{error}");
                 assert!(matches!(&error, StoreError::Damage { file, .. } if file == segment));
             }
             Ok(store) => {
-                assert!(!purged, "there is nothing to derive it from");
+                assert!(!purged, "the log cannot restore it");
                 let found = records(&store, "t");
                 assert!(found.iter().skip(1).all(|record| record.value == [1; 300]));
             }
@@ -586,7 +610,7 @@ fn files_of_another_future_of_the_same_store_are_noticed() {
     }
 }
 
-/// An empty entry is not a batch, because a later program also writes the kind of each
+/// An empty entry is not a batch, because later versions write the kind of each
 /// entry.
 #[test]
 fn an_empty_payload_in_the_log_is_an_entry_that_cannot_be_applied() {

@@ -1,4 +1,4 @@
-//! A disk in front of another disk. It holds operations until the test releases them, makes
+//! A disk in front of another disk. It delays operations until the test releases them, makes
 //! them fail by path, panics, and reports each completed operation to an observer.
 
 use std::fmt;
@@ -113,7 +113,7 @@ impl Shared {
                     let waited = self.changed.wait_timeout(state, PATIENCE).unwrap();
                     state = waited.0;
                     if waited.1.timed_out() {
-                        // The test has ended; its store must be able to end too.
+                        // The test has failed already. Its store must be able to close.
                         break Err(io::ErrorKind::TimedOut.into());
                     }
                 }
@@ -142,7 +142,7 @@ impl Shared {
     }
 
     /// Calls the observer while no thread uses the disk. So the disk and the variables of
-    /// the test are from one moment.
+    /// the test do not change meanwhile.
     fn observe(&self, op: Op, path: &str) {
         let mut state = self.until_observed(self.state());
         let Some(observer) = state.observer.clone() else {
@@ -177,7 +177,7 @@ impl Shared {
     }
 }
 
-/// Ends an observation, also when the observer panics.
+/// Clears `observing` when it is dropped, also when the observer panics.
 struct Observing<'a>(&'a Shared);
 
 impl Drop for Observing<'_> {
@@ -222,7 +222,7 @@ impl Gate {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until an operation is held. A long wait is a fault.
+    /// Waits until an operation is held. Panics after [`PATIENCE`].
     pub fn wait_held(&self) {
         let state = self.shared.state();
         let nothing = |state: &mut State| state.held == 0;
@@ -230,9 +230,9 @@ impl Gate {
         let waited = changed
             .wait_timeout_while(state, PATIENCE, nothing)
             .unwrap();
-        let late = waited.1.timed_out();
+        let timed_out = waited.1.timed_out();
         drop(waited);
-        assert!(!late, "no such operation came");
+        assert!(!timed_out, "no such operation was started");
     }
 
     /// Returns the number of completed operations of this kind on paths that contain the

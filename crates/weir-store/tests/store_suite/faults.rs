@@ -1,4 +1,4 @@
-//! Disks that fail: syncs, writes, space, names. No acknowledged write is lost, no caller
+//! Failures of the disk: syncs, writes, space, names. No acknowledged write is lost, no caller
 //! waits forever, and the store continues where possible.
 
 use std::io;
@@ -12,22 +12,22 @@ use weir_store::{Durability, OpenOptions, Store, StoreError};
 
 use crate::crash::{Image, Progress, check};
 use crate::disks::{EIO, EMFILE, ENFILE, ENOSPC, Gate, Op, PATIENCE, Rule};
-use crate::model::{Act, Expected, script, with_intentions};
+use crate::model::{Action, Expected, script, with_intentions};
 use crate::world::{
     CLIENT, create, create_with, execute, keys, latest, open, options, outcomes, put, put_many,
     records, state, try_execute,
 };
 
-/// Runs a script on a disk with a fault until a call fails. Then the disk is repaired, and
-/// its content is checked after a kill and after power cuts.
-fn survive(seed: u64, len: usize, op: SimOp, nth: u64, failure: SimFailure) {
-    let (items, acts) = script(seed, len);
-    let expected = Expected::of(items);
+/// Runs a script on a disk with a fault until a call fails. Then the fault ends, and the
+/// content of the disk is checked after a kill and after power cuts.
+fn check_fault(seed: u64, len: usize, op: SimOp, nth: u64, failure: SimFailure) {
+    let (items, actions) = script(seed, len);
+    let expected = Expected::compute(items);
     let disk = SimDisk::new();
     disk.fail(op, nth, failure);
     let mut progress = Progress::default();
     let options = options();
-    run(&disk, &expected, &acts, &options, &mut progress);
+    run(&disk, &expected, &actions, &options, &mut progress);
     progress.durable = progress.acknowledged;
     let what = format!("seed {seed}, {failure:?} at {op:?} {nth}");
     let left = [
@@ -42,22 +42,22 @@ fn survive(seed: u64, len: usize, op: SimOp, nth: u64, failure: SimFailure) {
             what: format!("{what}, power cut: {power}"),
             power,
         };
-        check(&image, &expected, &acts, &options);
+        check(&image, &expected, &actions, &options);
     }
 }
 
 fn run(
     disk: &SimDisk,
     expected: &Expected,
-    acts: &[Act],
+    actions: &[Action],
     options: &OpenOptions,
     progress: &mut Progress,
 ) {
     let again = || Store::open_disk(Arc::new(disk.clone()), options);
     let Ok(mut store) = again() else { return };
-    for act in acts {
-        match act {
-            Act::Calls(calls) => {
+    for action in actions {
+        match action {
+            Action::Calls(calls) => {
                 for call in calls {
                     progress.sent = call.end;
                     let items = &expected.items[call.clone()];
@@ -70,14 +70,14 @@ fn run(
                 }
             }
             // Maintenance may fail; then the store continues or is poisoned.
-            Act::Checkpoint => drop(store.checkpoint()),
-            Act::CompactLog => drop(store.compact_log()),
-            Act::CompactTopic(name) => {
+            Action::Checkpoint => drop(store.checkpoint()),
+            Action::CompactLog => drop(store.compact_log()),
+            Action::CompactTopic(name) => {
                 progress.compacted.insert(name);
                 drop(store.compact_topic(name));
             }
-            Act::Sync => drop(store.sync()),
-            Act::Reopen | Act::Kill => {
+            Action::Sync => drop(store.sync()),
+            Action::Reopen | Action::Kill => {
                 drop(store);
                 match again() {
                     Ok(opened) => store = opened,
@@ -91,10 +91,10 @@ fn run(
 #[test]
 fn every_failing_sync_of_a_script_is_survived() {
     for nth in 1..=50 {
-        survive(70, 16, SimOp::Sync, nth, SimFailure::Io);
+        check_fault(70, 16, SimOp::Sync, nth, SimFailure::Io);
     }
     for nth in 1..=25 {
-        survive(70, 16, SimOp::SyncDir, nth, SimFailure::Io);
+        check_fault(70, 16, SimOp::SyncDir, nth, SimFailure::Io);
     }
 }
 
@@ -102,7 +102,7 @@ fn every_failing_sync_of_a_script_is_survived() {
 fn every_failing_write_of_a_script_is_survived() {
     for nth in 1..=70 {
         let failure = [SimFailure::Io, SimFailure::Short, SimFailure::Full][nth as usize % 3];
-        survive(71, 16, SimOp::Write, nth, failure);
+        check_fault(71, 16, SimOp::Write, nth, failure);
     }
 }
 
@@ -111,13 +111,13 @@ fn every_failing_change_of_names_and_lengths_is_survived() {
     for op in [SimOp::Create, SimOp::Rename, SimOp::Remove, SimOp::Resize] {
         for nth in 1..=12 {
             let failure = [SimFailure::Io, SimFailure::Full][nth as usize % 2];
-            survive(72, 16, op, nth, failure);
+            check_fault(72, 16, op, nth, failure);
         }
     }
 }
 
 #[test]
-fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
+fn a_failed_sync_is_final_for_the_handle_and_reads_continue() {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
     let store = open(gate.disk());
@@ -152,7 +152,7 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
         assert!(refused.as_ref().is_err_and(is_sync), "{refused:?}");
         assert!(matches!(refused, Err(StoreError::Poisoned { .. })));
     }
-    let cause = store.poison_cause().expect("the cause is kept");
+    let cause = store.poison_cause().expect("the cause is stored");
     assert!(is_sync(&cause), "{cause}");
     for refused in [
         store.sync().err(),
@@ -167,7 +167,7 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
     assert_eq!(
         gate.count(Op::Write, "log/"),
         writes,
-        "nothing is written any more"
+        "nothing is written after the failure"
     );
     assert_eq!(keys(&store, "t")[&b"k"[..]].1, b"1");
     assert_eq!(records(&store, "t").len(), 2);
@@ -188,7 +188,7 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
 }
 
 #[test]
-fn a_log_segment_that_cannot_be_made_leaves_no_write_in_doubt() {
+fn a_log_segment_that_cannot_be_created_leaves_no_write_in_doubt() {
     let segment_bytes = 64 << 10;
     let mut codes = Vec::new();
     for op in [Op::Create, Op::Write, Op::Sync, Op::Rename] {
@@ -218,7 +218,7 @@ fn a_log_segment_that_cannot_be_made_leaves_no_write_in_doubt() {
         let after = Store::open_disk(Arc::new(disk.killed()), &options()).unwrap();
         assert_eq!(records(&after, "t").len(), acknowledged + 1, "{op:?}");
     }
-    // No part of the entry was written, so each answer is definite.
+    // No part of the entry was written, so each result is definite.
     let expected = [
         (Op::Create, ErrorCode::Io),
         (Op::Write, ErrorCode::IoFatal),
@@ -229,7 +229,7 @@ fn a_log_segment_that_cannot_be_made_leaves_no_write_in_doubt() {
 }
 
 #[test]
-fn close_tells_when_the_last_sync_failed() {
+fn close_reports_a_failed_last_sync() {
     let disk = SimDisk::new();
     let level = OpenOptions {
         durability: weir_store::Durability::Memory,
@@ -258,7 +258,7 @@ fn a_full_disk_refuses_writes_until_there_is_space_again() {
         }
     };
     assert!(matches!(refusal, StoreError::DiskFull { .. }), "{refusal}");
-    assert!(nonce > 20, "the reserve is not the disk");
+    assert!(nonce > 20, "the reserve leaves space for writes");
     let again = try_execute(&store, &[put("t", b"k", &value).under(CLIENT, nonce + 1)]);
     assert!(matches!(again, Err(StoreError::DiskFull { .. })));
     // Several concurrent callers all get the error.
@@ -268,12 +268,16 @@ fn a_full_disk_refuses_writes_until_there_is_space_again() {
     for call in calls {
         assert!(matches!(call.wait(), Err(StoreError::DiskFull { .. })));
     }
-    assert_eq!(records(&store, "t").len() as u64, nonce + 1, "reads go on");
+    assert_eq!(
+        records(&store, "t").len() as u64,
+        nonce + 1,
+        "reads continue"
+    );
     disk.set_capacity(u64::MAX);
     let outcome = outcomes(&store, &[put("t", b"k", &value).under(CLIENT, nonce + 1)])[0].clone();
     assert!(
         matches!(outcome, weir_core::Outcome::Committed(_)),
-        "by itself"
+        "without a restart"
     );
     let before = state(&store);
     store.close().unwrap();
@@ -299,7 +303,7 @@ fn a_store_that_filled_its_disk_opens_and_serves() {
 }
 
 #[test]
-fn log_space_comes_back_by_compaction_on_a_full_disk() {
+fn compaction_frees_log_space_on_a_full_disk() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create(&store, "t");
@@ -316,7 +320,7 @@ fn log_space_comes_back_by_compaction_on_a_full_disk() {
 }
 
 #[test]
-fn derived_files_that_cannot_be_written_stop_nobody() {
+fn derived_files_that_cannot_be_written_do_not_stop_writes() {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
     let store = open(gate.disk());
@@ -353,7 +357,7 @@ fn derived_files_that_cannot_be_written_stop_nobody() {
 }
 
 #[test]
-fn topics_that_can_not_be_written_for_long_make_the_store_read_only() {
+fn topics_that_cannot_be_written_for_long_make_the_store_read_only() {
     let dir = tempfile::tempdir().unwrap();
     let gate = Gate::new(FileDisk::open(dir.path()).unwrap());
     let large = OpenOptions {
@@ -364,29 +368,29 @@ fn topics_that_can_not_be_written_for_long_make_the_store_read_only() {
     create(&store, "t");
     gate.rule(Op::Write, "topics/", Rule::Fail(EIO));
     let value = vec![9_u8; 1 << 20];
-    let mut taken = 0;
+    let mut written = 0;
     let refusal = loop {
         match try_execute(&store, &[put("t", b"k", &value)]) {
-            Ok(_) => taken += 1,
+            Ok(_) => written += 1,
             Err(error) => break error,
         }
-        assert!(taken < 200, "memory grows without end");
+        assert!(written < 200, "memory grows without a limit");
     };
     assert!(matches!(refusal, StoreError::DiskFull { .. }), "{refusal}");
-    assert!(taken > 64, "a short failure is nobody's business");
+    assert!(written > 64, "a short failure must not reject writes");
     let page = store.get("t", b"k").unwrap().unwrap();
-    assert_eq!(page.iter().next().unwrap().unwrap().offset.0, taken + 1);
+    assert_eq!(page.iter().next().unwrap().unwrap().offset.0, written + 1);
     gate.release();
-    execute(&store, &[put("t", b"k", b"by itself")]);
+    execute(&store, &[put("t", b"k", b"after")]);
     store.compact_log().unwrap();
     drop(store);
     let store = Store::open_disk(gate.disk(), &large).unwrap();
-    assert_eq!(records(&store, "t").len() as u64, taken + 2);
+    assert_eq!(records(&store, "t").len() as u64, written + 2);
 }
 
 /// Makes a checkpoint fail by `rule`, removes the rule, then checkpoints and purges the
 /// log. All content must survive a power cut.
-fn heals(op: Op, path: &str, rule: Rule) {
+fn check_repair(op: Op, path: &str, rule: Rule) {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
     let store = open(gate.disk());
@@ -399,7 +403,7 @@ fn heals(op: Op, path: &str, rule: Rule) {
     let before = state(&store);
     gate.rule(op, path, rule);
     let failed = store.checkpoint();
-    let failed = failed.expect_err("the checkpoint meets the fault");
+    let failed = failed.expect_err("the checkpoint must fail");
     assert_eq!(store.checkpoint_failure(), Some(failed.to_string()));
     gate.release();
     let poisoned = match store.checkpoint() {
@@ -418,7 +422,7 @@ fn heals(op: Op, path: &str, rule: Rule) {
 }
 
 #[test]
-fn a_checkpoint_that_fails_half_way_leaves_nothing_unsynced_behind() {
+fn a_checkpoint_that_fails_midway_leaves_nothing_unsynced() {
     for (op, path, error) in [
         (Op::Write, "topics/00000001", ENOSPC),
         (Op::Write, "topics/00000002", EIO),
@@ -434,7 +438,7 @@ fn a_checkpoint_that_fails_half_way_leaves_nothing_unsynced_behind() {
         (Op::Rename, "snapshots/", EIO),
         (Op::SyncDir, "snapshots", EIO),
     ] {
-        heals(op, path, Rule::Fail(error));
+        check_repair(op, path, Rule::Fail(error));
     }
 }
 
@@ -470,7 +474,7 @@ fn a_segment_that_could_not_be_opened_for_its_sync_is_synced_later() {
 }
 
 #[test]
-fn a_compaction_that_cannot_write_takes_nothing_and_the_store_goes_on() {
+fn a_compaction_that_cannot_write_removes_nothing_and_the_store_continues() {
     for (op, path) in [
         (Op::Write, "topics/"),
         (Op::Create, "topics/"),
@@ -489,10 +493,10 @@ fn a_compaction_that_cannot_write_takes_nothing_and_the_store_goes_on() {
         assert!(store.compact_topic("t").is_err(), "{op:?} {path}");
         gate.release();
         let before = keys(&store, "t");
-        let mut goes_on = true;
+        let mut continues = true;
         for _ in 0..14 {
             let more = [put("t", b"more", &[2; 500]); 50];
-            goes_on &= try_execute(&store, &more).is_ok();
+            continues &= try_execute(&store, &more).is_ok();
         }
         assert_eq!(before.len(), 7);
         let wanted = keys(&store, "t");
@@ -500,7 +504,7 @@ fn a_compaction_that_cannot_write_takes_nothing_and_the_store_goes_on() {
         for left in [disk.killed(), disk.power_cut(1), disk.power_cut(2)] {
             let store = open(Arc::new(left));
             let found = keys(&store, "t");
-            if goes_on {
+            if continues {
                 assert!(found == wanted, "{op:?} {path}");
             } else {
                 assert!(before.iter().all(|(key, value)| found[key] == *value));
@@ -563,7 +567,7 @@ fn more_topics_than_descriptors_are_served() {
 }
 
 #[test]
-fn a_read_error_is_the_answer_to_that_read_only() {
+fn a_read_error_fails_only_that_read() {
     let gate = Gate::new(SimDisk::new());
     let store = open(gate.disk());
     for topic in ["a", "b"] {
@@ -585,13 +589,17 @@ fn a_read_error_is_the_answer_to_that_read_only() {
         assert!(subject.starts_with("topics/00000000/"), "{subject}");
         assert_eq!(*verb, IoVerb::Read);
     }
-    assert_eq!(records(&store, "b").len(), 101, "others are read");
+    assert_eq!(
+        records(&store, "b").len(),
+        101,
+        "the other topic is readable"
+    );
     execute(&store, &[put("a", b"new", b"v")]);
     assert!(store.get("a", b"new").unwrap().is_some());
     gate.release();
     assert!(
         reader.next_page().unwrap().is_some(),
-        "the same reader goes on"
+        "the reader continues"
     );
     assert_eq!(records(&store, "a").len(), 102);
     drop(store);
@@ -605,7 +613,7 @@ fn a_read_error_is_the_answer_to_that_read_only() {
     assert_eq!(records(&store, "a").len(), 102);
 }
 
-/// Invariant of OV7: a process without free descriptors delays a write and never fails it.
+/// Invariant of OV7: without free descriptors, a write waits and does not fail.
 #[test]
 fn a_write_waits_for_descriptors_and_does_not_fail() {
     for error in [EMFILE, ENFILE] {
@@ -638,9 +646,9 @@ fn a_store_without_descriptors_closes() {
     create(&store, "t");
     gate.rule(Op::Create, "log/", Rule::Fail(EMFILE));
     let value = vec![7; 40 << 10];
-    let answer = store.propose(&[put("t", b"k", &value)]).unwrap();
+    let proposal = store.propose(&[put("t", b"k", &value)]).unwrap();
     store.shut_down().unwrap();
-    let refused = answer.wait().unwrap_err();
+    let refused = proposal.wait().unwrap_err();
     assert_eq!(refused.code(), ErrorCode::TooFewDescriptors, "{refused}");
 }
 
@@ -652,21 +660,21 @@ fn a_removed_directory_stops_writes_at_levels_that_do_not_wait() {
     ];
     for durability in levels {
         let root = tempfile::tempdir().unwrap();
-        let (named, gone) = (root.path().join("store"), root.path().join("gone"));
+        let (path, renamed) = (root.path().join("store"), root.path().join("renamed"));
         let level = OpenOptions {
             durability,
             log_segment_bytes: 64 << 20,
             ..options()
         };
-        let store = Store::open(&named, &level).unwrap();
+        let store = Store::open(&path, &level).unwrap();
         create(&store, "t");
-        std::fs::rename(&named, &gone).unwrap();
-        let segments = || std::fs::read_dir(gone.join("log")).unwrap().count();
+        std::fs::rename(&path, &renamed).unwrap();
+        let segments = || std::fs::read_dir(renamed.join("log")).unwrap().count();
         let before = segments();
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut calls = 0;
         while store.poison_cause().is_none() {
-            assert!(begun.elapsed() < PATIENCE, "{durability:?}: {calls} calls");
+            assert!(start.elapsed() < PATIENCE, "{durability:?}: {calls} calls");
             // At `Interval`, the sync of the first write finds the fault.
             if durability == Durability::Memory || calls == 0 {
                 calls += 1;
@@ -677,14 +685,14 @@ fn a_removed_directory_stops_writes_at_levels_that_do_not_wait() {
         // Creating a new log segment would have found the fault too.
         assert_eq!(segments(), before, "{durability:?}: {calls} calls");
         let cause = store.poison_cause().unwrap();
-        let is_place = matches!(
+        let is_missing_directory = matches!(
             &*cause,
             StoreError::Io {
                 verb: IoVerb::Find,
                 ..
             }
         );
-        assert!(is_place, "{durability:?}: {cause}");
+        assert!(is_missing_directory, "{durability:?}: {cause}");
         let refused = try_execute(&store, &[put("t", b"k", b"v")]);
         assert!(matches!(refused, Err(StoreError::Poisoned { .. })));
     }

@@ -1,6 +1,6 @@
-//! Groups of a store: claims find claimable records, and a takeover loses no answered
-//! acknowledgement. Unfinished records are delivered again, and records that no member can
-//! process become dead letters, once.
+//! Groups of a store: claims return claimable records, and a takeover loses no
+//! acknowledgement that succeeded. Unfinished records are delivered again, and records that
+//! no member can process become dead letters, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,12 @@ use crate::world::{create, create_with, execute, latest, open, options, put, put
 /// An offset and a key.
 type Seen = (u64, Vec<u8>);
 
-fn make(store: &Store, topic: &str, mode: GroupMode, change: impl FnOnce(&mut GroupSetup<'_>)) {
+fn open_group(
+    store: &Store,
+    topic: &str,
+    mode: GroupMode,
+    change: impl FnOnce(&mut GroupSetup<'_>),
+) {
     let mut setup = GroupSetup::new(mode);
     change(&mut setup);
     step(store, topic, GroupStep::Open(setup));
@@ -72,14 +77,14 @@ fn nack(store: &Store, topic: &str, claimed: &Claimed, reason: &str) {
 }
 
 #[test]
-fn members_of_a_shared_group_have_each_record_once_and_the_cursor_follows() {
+fn members_of_a_shared_group_get_each_record_once_and_the_cursor_follows() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create(&store, "t");
     put_many(&store, "t", (0..10).map(|n| (format!("k{n}"), "v")));
-    make(&store, "t", GroupMode::Shared, |_| {});
+    open_group(&store, "t", GroupMode::Shared, |_| {});
     let anna = claim(&store, "t", "anna", 4);
-    assert_eq!(offsets(&anna), [2, 3, 4, 5], "the CREATE is passed");
+    assert_eq!(offsets(&anna), [2, 3, 4, 5], "the CREATE is skipped");
     let record = anna.deliveries[0].page.iter().next().unwrap().unwrap();
     assert_eq!(
         (record.offset.0, record.key, record.kind),
@@ -90,7 +95,7 @@ fn members_of_a_shared_group_have_each_record_once_and_the_cursor_follows() {
     let none = claim(&store, "t", "carl", 100);
     assert!(
         none.deliveries.is_empty() && none.commit.is_none(),
-        "no entry of the log for nothing"
+        "an empty claim writes no log entry"
     );
     assert!(none.due_ms.is_some());
     ack(&store, "t", &bert);
@@ -105,7 +110,7 @@ fn members_of_a_shared_group_have_each_record_once_and_the_cursor_follows() {
     assert_eq!(
         (info.cursor.0, info.lag, info.leased),
         (1, 4, 4),
-        "bert's are done for good"
+        "the acknowledgements of bert are durable"
     );
     ack(&store, "t", &anna);
     let info = store.group("t", "g").unwrap();
@@ -132,11 +137,11 @@ fn members_of_a_shared_group_have_each_record_once_and_the_cursor_follows() {
 }
 
 #[test]
-fn what_was_given_back_comes_again_and_counts() {
+fn a_nacked_record_is_delivered_again_and_counted() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
     put_many(&store, "t", [("a", "1"), ("b", "2")]);
-    make(&store, "t", GroupMode::Shared, |_| {});
+    open_group(&store, "t", GroupMode::Shared, |_| {});
     let first = claim(&store, "t", "anna", 10);
     nack(&store, "t", &first, "");
     let again = claim(&store, "t", "bert", 1);
@@ -148,16 +153,20 @@ fn what_was_given_back_comes_again_and_counts() {
         offsets: Offsets::Plain(&list),
     };
     let late = store.group_step("t", "g", late).unwrap();
-    assert_eq!(late.reason, Some(ErrorCode::NotOwner), "bert has it now");
+    assert_eq!(
+        late.reason,
+        Some(ErrorCode::NotOwner),
+        "bert has the claim now"
+    );
     assert_eq!(store.group("t", "g").unwrap().redeliveries, 1);
 }
 
 #[test]
-fn a_lease_runs_out_with_the_clock_of_the_log() {
+fn a_lease_ends_by_the_clock_of_the_log() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
     put_many(&store, "t", [("a", "1")]);
-    make(&store, "t", GroupMode::Shared, |setup| setup.lease_ms = 1);
+    open_group(&store, "t", GroupMode::Shared, |setup| setup.lease_ms = 1);
     let first = claim(&store, "t", "anna", 1);
     // Claim repeatedly until the stamp of a batch is after the end of the lease, without a
     // sleep.
@@ -181,7 +190,7 @@ fn a_lease_runs_out_with_the_clock_of_the_log() {
 }
 
 #[test]
-fn members_at_once_share_the_work_without_gap_or_repeat() {
+fn concurrent_members_get_each_record_once() {
     for mode in [GroupMode::Shared, GroupMode::Keyed] {
         let store = Arc::new(open(Arc::new(SimDisk::new())));
         create(&store, "t");
@@ -190,13 +199,13 @@ fn members_at_once_share_the_work_without_gap_or_repeat() {
             "t",
             (0..300).map(|n| (format!("k{}", n % 7), n.to_string())),
         );
-        make(&store, "t", mode, |_| {});
+        open_group(&store, "t", mode, |_| {});
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
-        let with: Arc<Mutex<BTreeMap<Vec<u8>, usize>>> = Arc::default();
+        let owners: Arc<Mutex<BTreeMap<Vec<u8>, usize>>> = Arc::default();
         let workers: Vec<_> = (0..4)
             .map(|number| {
-                let (store, seen, with) =
-                    (Arc::clone(&store), Arc::clone(&seen), Arc::clone(&with));
+                let (store, seen, owners) =
+                    (Arc::clone(&store), Arc::clone(&seen), Arc::clone(&owners));
                 std::thread::spawn(move || {
                     while store.group("t", "g").unwrap().lag > 0 {
                         let claimed = claim(&store, "t", &format!("m{number}"), 5);
@@ -204,21 +213,22 @@ fn members_at_once_share_the_work_without_gap_or_repeat() {
                             let record = delivery.page.iter().next().unwrap().unwrap();
                             if mode == GroupMode::Keyed {
                                 let before =
-                                    with.lock().unwrap().insert(record.key.to_vec(), number);
+                                    owners.lock().unwrap().insert(record.key.to_vec(), number);
                                 assert!(before.is_none_or(|b| b == number), "one member at a time");
                             }
                             seen.lock()
                                 .unwrap()
                                 .push((record.offset.0, record.key.to_vec()));
                         }
-                        // Dropped before it is acknowledged: other members may claim it.
+                        // Removed before the acknowledgement, after which other members may claim
+                        // the key.
                         for delivery in claimed.deliveries.iter().rev() {
                             let record = delivery.page.iter().next().unwrap().unwrap();
                             let last = claimed.deliveries.iter().find(|other| {
                                 other.page.iter().next().unwrap().unwrap().key == record.key
                             });
                             if last.is_some_and(|last| last.offset == delivery.offset) {
-                                with.lock().unwrap().remove(record.key);
+                                owners.lock().unwrap().remove(record.key);
                             }
                             ack_one(&store, "t", delivery.claim, delivery.offset.0);
                         }
@@ -246,17 +256,17 @@ fn members_at_once_share_the_work_without_gap_or_repeat() {
 }
 
 #[test]
-fn holes_of_a_compaction_and_records_that_went_are_no_work() {
+fn removed_records_are_not_delivered() {
     let store = open(Arc::new(SimDisk::new()));
     create_with(&store, "t", &latest());
     put_many(&store, "t", (0..20).map(|n| (format!("k{}", n % 4), "v")));
-    make(&store, "t", GroupMode::Shared, |setup| setup.start = 0);
+    open_group(&store, "t", GroupMode::Shared, |setup| setup.start = 0);
     store.compact_topic("t").unwrap();
     let claimed = claim(&store, "t", "anna", 100);
     assert_eq!(offsets(&claimed), [18, 19, 20, 21]);
     ack(&store, "t", &claimed);
     assert_eq!(store.group("t", "g").unwrap().cursor.0, 21);
-    // The record is returned and then removed by retention: no member needs to process it.
+    // A delivered record is nacked and then removed by retention. It is not delivered again.
     put_many(&store, "t", [("k0", "w")]);
     let claimed = claim(&store, "t", "anna", 1);
     nack(&store, "t", &claimed, "");
@@ -283,7 +293,7 @@ fn a_record_that_fails_at_every_delivery_gets_one_dead_letter() {
     let store = open(Arc::new(disk.clone()));
     create(&store, "t");
     put_many(&store, "t", [("bad", "poison"), ("good", "fine")]);
-    make(&store, "t", GroupMode::Shared, |setup| {
+    open_group(&store, "t", GroupMode::Shared, |setup| {
         setup.attempts_max = 2;
         setup.dead_letters = "t.dead";
     });
@@ -328,16 +338,16 @@ fn a_crash_after_the_write_of_a_dead_letter_does_not_write_it_twice() {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
     let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
-    let (taken, image_of) = (Arc::clone(&images), disk);
+    let (captured, image_of) = (Arc::clone(&images), disk);
     gate.observe(move |op, path| {
         if op == Op::Sync && path.starts_with("log/") {
-            taken.lock().unwrap().push(image_of.killed());
+            captured.lock().unwrap().push(image_of.killed());
         }
     });
     let store = open(gate.disk());
     create(&store, "t");
     put_many(&store, "t", [("bad", "poison")]);
-    make(&store, "t", GroupMode::Keyed, |setup| {
+    open_group(&store, "t", GroupMode::Keyed, |setup| {
         setup.attempts_max = 1;
         setup.dead_letters = "dead";
     });
@@ -351,8 +361,8 @@ fn a_crash_after_the_write_of_a_dead_letter_does_not_write_it_twice() {
         let Some(info) = store.group("t", "g").filter(|info| info.dead_lettered == 1) else {
             continue;
         };
-        let there = store.topic("dead").is_some_and(|topic| topic.last.0 == 3);
-        match (info.unwritten_dead_letters, there) {
+        let is_written = store.topic("dead").is_some_and(|topic| topic.last.0 == 3);
+        match (info.unwritten_dead_letters, is_written) {
             (1, false) => before += 1,
             (1, true) => between += 1,
             (0, true) => after += 1,
@@ -377,7 +387,7 @@ fn a_dead_letter_that_its_topic_rejects_stays_unwritten() {
     let mut narrow = TopicOptions::default();
     narrow.value_bytes_max = Some(1);
     create_with(&store, "dead", &narrow);
-    make(&store, "t", GroupMode::Shared, |setup| {
+    open_group(&store, "t", GroupMode::Shared, |setup| {
         setup.attempts_max = 1;
         setup.dead_letters = "dead";
     });
@@ -397,7 +407,7 @@ fn a_dead_letter_that_its_topic_rejects_stays_unwritten() {
 }
 
 #[test]
-fn cursors_that_wait_are_written_together_once_or_at_the_close() {
+fn deferred_cursors_are_written_together_or_at_the_close() {
     let disk = SimDisk::new();
     let never = OpenOptions {
         cursor_flush: Duration::from_hours(1),
@@ -406,7 +416,7 @@ fn cursors_that_wait_are_written_together_once_or_at_the_close() {
     let store = Store::open_disk(Arc::new(disk.clone()), &never).unwrap();
     create(&store, "t");
     put_many(&store, "t", (0..50).map(|n| (n.to_string(), "v")));
-    make(&store, "t", GroupMode::Exclusive, |_| {});
+    open_group(&store, "t", GroupMode::Exclusive, |_| {});
     let generation = step(
         &store,
         "t",
@@ -422,7 +432,7 @@ fn cursors_that_wait_are_written_together_once_or_at_the_close() {
             .move_cursor("t", "g", generation, ConsequenceOffset(offset))
             .unwrap();
     }
-    assert_eq!(store.applied().0, before, "they wait");
+    assert_eq!(store.applied().0, before, "the moves are deferred");
     store.flush_cursors();
     assert_eq!(store.applied().0, before + 1, "one entry for all of them");
     assert_eq!(store.group("t", "g").unwrap().cursor.0, 30);
@@ -435,7 +445,7 @@ fn cursors_that_wait_are_written_together_once_or_at_the_close() {
     assert_eq!(
         (now.effect, store.applied().0),
         (Effect::Valid, before + 2),
-        "forced, and alone"
+        "written at once, in its own entry"
     );
     store
         .move_cursor("t", "g", generation, ConsequenceOffset(50))
@@ -447,8 +457,8 @@ fn cursors_that_wait_are_written_together_once_or_at_the_close() {
         50,
         "the close wrote it"
     );
-    // Another member takes over and continues there; the previous member is rejected.
-    let taken = step(
+    // Another member takes over and continues at the cursor. The previous member is rejected.
+    let takeover = step(
         &store,
         "t",
         GroupStep::Join {
@@ -461,13 +471,13 @@ fn cursors_that_wait_are_written_together_once_or_at_the_close() {
         .unwrap();
     assert_eq!(late.reason, Some(ErrorCode::NotOwner));
     let moved = store
-        .move_cursor_now("t", "g", taken.intention.0, ConsequenceOffset(51))
+        .move_cursor_now("t", "g", takeover.intention.0, ConsequenceOffset(51))
         .unwrap();
     assert_eq!(moved.effect, Effect::Valid);
 }
 
 #[test]
-fn a_cursor_that_waits_is_written_when_it_is_time() {
+fn a_deferred_cursor_is_written_after_its_time() {
     let soon = OpenOptions {
         cursor_flush: Duration::from_millis(1),
         ..options()
@@ -476,7 +486,7 @@ fn a_cursor_that_waits_is_written_when_it_is_time() {
     let store = Store::open_disk(disk, &soon).unwrap();
     create(&store, "t");
     execute(&store, &[put("t", b"k", b"v")]);
-    make(&store, "t", GroupMode::Exclusive, |_| {});
+    open_group(&store, "t", GroupMode::Exclusive, |_| {});
     store
         .move_cursor("t", "g", 0, ConsequenceOffset(2))
         .unwrap();

@@ -1,5 +1,5 @@
-//! Replays intentions again: the verdicts are equal from every state that is old enough,
-//! and the store is not changed.
+//! Replays intentions: the verdicts equal those of the first execution, from every state
+//! that is old enough, and the store is not changed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn replay(history: &History, from: u64, to: u64) -> Vec<(Commit, Vec<OwnedRecord
 }
 
 #[test]
-fn what_is_run_again_is_what_was_answered_and_nothing_is_written() {
+fn a_replay_returns_the_acknowledged_commits_and_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), &options()).unwrap();
     let commits = filled(&store);
@@ -88,22 +88,22 @@ fn what_is_run_again_is_what_was_answered_and_nothing_is_written() {
     let newest = replay(&history, 42, u64::MAX);
     assert_eq!(newest.len(), 1);
     assert_eq!(newest[0].1[0].key, b"later");
-    assert_eq!(newest[0].2, Agreement::Unknown, "it is in the log alone");
-    let of = |offset| {
+    assert_eq!(newest[0].2, Agreement::Unknown, "only the log contains it");
+    let intention_of = |offset| {
         history
             .intention_of("t", ConsequenceOffset(offset))
             .unwrap()
     };
     let record = &again[1].1;
     let record = record.first().unwrap_or(&again[0].1[0]);
-    assert_eq!(of(record.offset.0), Some(record.intention));
-    assert_eq!(of(1), Some(IntentionOffset(1)));
-    assert_eq!(of(1000), None);
+    assert_eq!(intention_of(record.offset.0), Some(record.intention));
+    assert_eq!(intention_of(1), Some(IntentionOffset(1)));
+    assert_eq!(intention_of(1000), None);
     assert_eq!(before, files(dir.path()), "a file was changed");
 }
 
 #[test]
-fn a_record_that_is_not_what_the_log_says_is_noticed() {
+fn a_record_that_differs_from_the_log_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), &options()).unwrap();
     create(&store, "t");
@@ -113,7 +113,7 @@ fn a_record_that_is_not_what_the_log_says_is_noticed() {
     let history = History::open(dir.path(), None).unwrap();
     let mut seen = Vec::new();
     let range = IntentionOffset(2)..=IntentionOffset(2);
-    let look = &mut |replayed: weir_store::Replayed<'_>| {
+    let compare = &mut |replayed: weir_store::Replayed<'_>| {
         let mut records = replayed.records.to_vec();
         seen.push(history.compare(&replayed).unwrap());
         records[0].value = b"wrong".to_vec();
@@ -123,12 +123,12 @@ fn a_record_that_is_not_what_the_log_says_is_noticed() {
         };
         seen.push(history.compare(&other).unwrap());
     };
-    history.replay(range, look).unwrap();
+    history.replay(range, compare).unwrap();
     assert_eq!(seen, [Agreement::Equal, Agreement::Differs]);
 }
 
 #[test]
-fn what_was_compacted_away_says_so() {
+fn a_replay_of_a_purged_part_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), &options()).unwrap();
     filled(&store);
@@ -138,9 +138,9 @@ fn what_was_compacted_away_says_so() {
     store.close().unwrap();
     let history = History::open(dir.path(), None).unwrap();
     let range = IntentionOffset(7)..=IntentionOffset(7);
-    let gone = history.replay(range, &mut |_| panic!("there is nothing to run"));
-    let Err(StoreError::Gone { intention, first }) = gone else {
-        panic!("{gone:?}")
+    let refused = history.replay(range, &mut |_| panic!("nothing may be replayed"));
+    let Err(StoreError::Gone { intention, first }) = refused else {
+        panic!("{refused:?}")
     };
     assert_eq!((intention.0, first.0), (7, 41));
     assert_eq!(replay(&history, 41, 41).len(), 1);

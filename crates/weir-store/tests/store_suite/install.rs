@@ -1,5 +1,5 @@
-//! Replacing a state with the snapshot of another node: complete or not at all, whatever
-//! interrupts it.
+//! Installs of a snapshot of another node: each is complete or has no effect, also after an
+//! interruption.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use weir_store::disk::{Disk, SimDisk, SimFailure, SimOp};
 use weir_store::replica::{EntryBody, EntryId, Replica, ShippedSnapshot, StagedSnapshot};
 use weir_store::{LogIndex, OpenOptions, Store, StoreError, verify_disk};
 
-use crate::replica::{Alone, append, entry, node, open_node};
+use crate::replica::{SingleNode, append, entry, node, open_node};
 use crate::world::{Rec, create, drain, execute, options, put, records};
 
 /// Number of records of the sender, including that of the creation.
@@ -39,8 +39,8 @@ fn sender() -> Sender {
     }
 }
 
-fn open(disk: &SimDisk) -> Result<(Store, Replica, Arc<Alone>), StoreError> {
-    let provider = Arc::new(Alone::default());
+fn open(disk: &SimDisk) -> Result<(Store, Replica, Arc<SingleNode>), StoreError> {
+    let provider = Arc::new(SingleNode::default());
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (store, replica) =
         Store::open_node_disk(disk, &options(), &node(), Arc::clone(&provider) as _)?;
@@ -65,8 +65,8 @@ fn receiver(disk: &SimDisk, tail: Tail) {
     for number in 1..3_u64 {
         execute(&store, &[put("orders", &number.to_le_bytes(), &[7; 3000])]);
     }
-    create(&store, "mine");
-    execute(&store, &[put("mine", b"a", b"1")]);
+    create(&store, "own");
+    execute(&store, &[put("own", b"a", b"1")]);
     // The checkpoint makes the state independent of the committed index, which is not
     // synced.
     store.checkpoint().unwrap();
@@ -107,7 +107,7 @@ fn install(disk: &SimDisk, sender: &Sender) -> Result<(), StoreError> {
 }
 
 #[test]
-fn a_snapshot_is_installed_whole_or_not_at_all_by_every_power_cut() {
+fn an_install_is_complete_or_without_effect_after_any_power_cut() {
     let sender = sender();
     let snapshot = ship(&sender).id;
     for tail in [Tail::None, Tail::OfAnotherTerm, Tail::Longer] {
@@ -117,9 +117,9 @@ fn a_snapshot_is_installed_whole_or_not_at_all_by_every_power_cut() {
         let (store, _, _) = open(&before.killed()).unwrap();
         let (old, old_records) = (store.digest(), records(&store, "orders"));
         store.close().unwrap();
-        let whole = before.killed();
-        install(&whole, &sender).unwrap();
-        let operations = whole.counts().ops;
+        let uncut = before.killed();
+        install(&uncut, &sender).unwrap();
+        let operations = uncut.counts().ops;
         assert!(operations > 30, "{operations}");
         let (mut olds, mut news) = (0, 0);
         for at in 1..=operations {
@@ -127,18 +127,22 @@ fn a_snapshot_is_installed_whole_or_not_at_all_by_every_power_cut() {
             disk.cut_at(at);
             let installed = install(&disk, &sender);
             for seed in 0..3 {
-                let left = disk.power_cut(at * 10 + seed);
+                let crashed = disk.power_cut(at * 10 + seed);
                 let (store, replica, _) =
-                    open(&left).unwrap_or_else(|error| panic!("{tail:?}, cut {at}: {error}"));
+                    open(&crashed).unwrap_or_else(|error| panic!("{tail:?}, cut {at}: {error}"));
                 let applied = replica.applied().last;
                 if applied == Some(snapshot) {
                     news += 1;
                     assert_eq!(store.digest(), sender.store.digest(), "{tail:?}, cut {at}");
                     assert_eq!(records(&store, "orders"), sender.records);
-                    assert!(store.topic("mine").is_none());
+                    assert!(store.topic("own").is_none());
                     let last = replica.log_state().last;
-                    let keeps = matches!(tail, Tail::Longer);
-                    let index = if keeps { SENT + 19 } else { snapshot.index.0 };
+                    let keeps_tail = matches!(tail, Tail::Longer);
+                    let index = if keeps_tail {
+                        SENT + 19
+                    } else {
+                        snapshot.index.0
+                    };
                     assert_eq!(last.map(|id| id.index.0), Some(index), "{tail:?}, cut {at}");
                 } else {
                     olds += 1;
@@ -160,7 +164,7 @@ fn a_snapshot_is_installed_whole_or_not_at_all_by_every_power_cut() {
 }
 
 #[test]
-fn readers_of_the_old_state_go_on_in_the_installed_one_without_a_gap() {
+fn readers_of_the_old_state_continue_in_the_installed_state_without_a_gap() {
     let sender = sender();
     let disk = SimDisk::new();
     receiver(&disk, Tail::None);
@@ -170,14 +174,14 @@ fn readers_of_the_old_state_go_on_in_the_installed_one_without_a_gap() {
     let mut reader = store.read("orders", ConsequenceOffset::ZERO).unwrap();
     let mut seen = drain(&mut reader).unwrap();
     assert_eq!(seen.len(), 3);
-    let waits = store.listen("orders", ConsequenceOffset(3));
+    let listener = store.listen("orders", ConsequenceOffset(3));
     let keys = store.scan_from("orders", b"", b"", 1000).unwrap();
     assert_eq!(keys.len(), 2);
-    let waiter = std::thread::spawn(move || waits.wait(None));
+    let waiter = std::thread::spawn(move || listener.wait(None));
     replica
         .install(stage(&ship(&sender), &replica).unwrap())
         .unwrap();
-    assert!(waiter.join().unwrap(), "who waits is woken");
+    assert!(waiter.join().unwrap(), "the waiting listener is woken");
     seen.extend(drain(&mut reader).unwrap());
     assert_eq!(seen, sender.records);
     let keys = store.scan_from("orders", b"", b"", 1000).unwrap();
@@ -194,7 +198,7 @@ fn readers_of_the_old_state_go_on_in_the_installed_one_without_a_gap() {
 }
 
 #[test]
-fn a_snapshot_that_is_not_as_it_was_sent_changes_nothing() {
+fn a_snapshot_that_differs_from_the_sent_one_changes_nothing() {
     let sender = sender();
     let shipped = ship(&sender);
     let disk = SimDisk::new();
@@ -228,20 +232,20 @@ fn a_snapshot_that_is_not_as_it_was_sent_changes_nothing() {
         ..shipped.id
     };
     let mut staged = replica.stage(id, shipped.files.clone()).unwrap();
-    let one_at_a_time = replica.stage(id, shipped.files.clone());
-    assert!(one_at_a_time.is_err(), "one at a time");
+    let second = replica.stage(id, shipped.files.clone());
+    assert!(second.is_err(), "only one snapshot is staged at a time");
     assert!(staged.write(0, 1, b"x").is_err());
     assert!(staged.write(99, 0, b"x").is_err());
     refused(Ok(staged));
     assert!(replica.stage(id, shipped.files[1..].to_vec()).is_err());
     assert!(replica.stage(id, Vec::new()).is_err());
     // The disk is as before: no staged file remains.
-    let left: Vec<_> = disk
+    let remaining: Vec<_> = disk
         .files()
         .into_iter()
         .filter(|path| path.starts_with("staged"))
         .collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert!(remaining.is_empty(), "{remaining:?}");
     assert_eq!(disk.files(), files);
     // A snapshot that is older than the applied state.
     replica.install(stage(&shipped, &replica).unwrap()).unwrap();
@@ -267,7 +271,7 @@ fn staged_files(disk: &SimDisk) -> Vec<String> {
 }
 
 #[test]
-fn a_full_disk_refuses_an_install_and_the_node_goes_on() {
+fn a_full_disk_refuses_an_install_and_the_node_continues() {
     let sender = sender();
     let disk = SimDisk::new();
     receiver(&disk, Tail::None);
@@ -293,7 +297,7 @@ fn a_full_disk_refuses_an_install_and_the_node_goes_on() {
     // The staged files do not use space that the next install needs.
     assert_eq!(staged_files(&disk), Vec::<String>::new());
     disk.set_capacity(u64::MAX);
-    execute(&store, &[put("mine", b"b", b"2")]);
+    execute(&store, &[put("own", b"b", b"2")]);
     install_again(&store, &replica, &sender);
 }
 
@@ -304,7 +308,7 @@ fn install_again(store: &Store, replica: &Replica, sender: &Sender) {
 }
 
 #[test]
-fn whatever_fails_during_an_install_nothing_is_lost() {
+fn a_failed_operation_during_an_install_loses_nothing() {
     let sender = sender();
     let before = SimDisk::new();
     receiver(&before, Tail::None);
@@ -350,7 +354,7 @@ fn whatever_fails_during_an_install_nothing_is_lost() {
 }
 
 #[test]
-fn those_who_only_read_see_the_end_of_an_install_that_was_cut_short() {
+fn read_only_opens_return_the_result_of_an_interrupted_install() {
     let sender = sender();
     let snapshot = ship(&sender).id;
     // The longer tail differs from the log of the sender, which a check would detect.
@@ -358,26 +362,30 @@ fn those_who_only_read_see_the_end_of_an_install_that_was_cut_short() {
         let before = SimDisk::new();
         receiver(&before, tail);
         let before = before.killed();
-        let whole = before.killed();
-        install(&whole, &sender).unwrap();
+        let uncut = before.killed();
+        install(&uncut, &sender).unwrap();
         let mut pending = 0;
-        for at in 1..=whole.counts().ops {
+        for at in 1..=uncut.counts().ops {
             let disk = before.killed();
             disk.cut_at(at);
             drop(install(&disk, &sender));
-            let left = disk.power_cut(at);
-            let is_pending = left.content("staged/manifest").is_some();
+            let crashed = disk.power_cut(at);
+            let is_pending = crashed.content("staged/manifest").is_some();
             pending += u32::from(is_pending);
-            let files = left.files();
-            let on = || Arc::new(left.clone()) as Arc<dyn Disk>;
+            let files = crashed.files();
+            let on = || Arc::new(crashed.clone()) as Arc<dyn Disk>;
             let report = verify_disk(&on()).unwrap();
             assert!(
                 report.is_clean(),
                 "{tail:?}, cut {at}: {:?}",
                 report.findings
             );
-            let notes = |name| report.findings.iter().any(|found| found.file == name);
-            assert_eq!(notes("staged/manifest"), is_pending, "{tail:?}, cut {at}");
+            let has_finding = |name| report.findings.iter().any(|found| found.file == name);
+            assert_eq!(
+                has_finding("staged/manifest"),
+                is_pending,
+                "{tail:?}, cut {at}"
+            );
             let reading = OpenOptions {
                 seed: Some(3),
                 ..OpenOptions::read_only()
@@ -386,26 +394,26 @@ fn those_who_only_read_see_the_end_of_an_install_that_was_cut_short() {
                 .unwrap_or_else(|error| panic!("{tail:?}, cut {at}: {error}"));
             let seen = (reader.digest(), records(&reader, "orders"));
             drop(reader);
-            assert_eq!(left.files(), files, "{tail:?}, cut {at}");
+            assert_eq!(crashed.files(), files, "{tail:?}, cut {at}");
             // The open of the node completes the install, with an equal result.
-            let (store, replica, _) = open(&left).unwrap();
+            let (store, replica, _) = open(&crashed).unwrap();
             let expected = (store.digest(), records(&store, "orders"));
             assert_eq!(seen, expected, "{tail:?}, cut {at}");
             assert_eq!(report.digest, Some(expected.0), "{tail:?}, cut {at}");
             if is_pending {
                 assert_eq!(replica.applied().last, Some(snapshot));
             }
-            assert!(!notes("cluster"));
+            assert!(!has_finding("cluster"));
         }
         assert!(pending > 10, "{tail:?}: {pending}");
     }
 }
 
 #[test]
-fn files_that_are_sent_stay_while_they_are() {
+fn files_of_a_snapshot_exist_while_it_is_sent() {
     let sender = sender();
     let shipped = ship(&sender);
-    // Two later snapshots remove this one, and an install removes every file.
+    // Two later snapshots replace this one, and an install removes all files of the old state.
     for number in 0..3_u64 {
         execute(&sender.store, &[put("orders", &number.to_le_bytes(), b"2")]);
         sender.store.checkpoint().unwrap();

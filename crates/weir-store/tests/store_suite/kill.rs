@@ -12,14 +12,14 @@ use std::sync::Arc;
 use weir_core::{ClientId, Outcome};
 use weir_store::{Store, StoreError};
 
-use crate::world::{Draw, create, execute, keys, options, outcomes, put, records};
+use crate::world::{SplitMix, create, execute, keys, options, outcomes, put, records};
 
 const DIRECTORY: &str = "WEIR_TEST_KILL_DIRECTORY";
 const CYCLES: u64 = 30;
 const SESSIONS: u8 = 3;
 
-fn client(me: u8) -> ClientId {
-    ClientId([me; 16])
+fn client(session: u8) -> ClientId {
+    ClientId([session; 16])
 }
 
 /// The size of a call depends only on its first nonce, so that the call can be sent again.
@@ -27,14 +27,14 @@ fn call_size(nonce: u64) -> u64 {
     if nonce.is_multiple_of(3) { 5 } else { 1 }
 }
 
-fn value(me: u8, nonce: u64) -> Vec<u8> {
-    let mut value = format!("{me} {nonce} ").into_bytes();
+fn value(session: u8, nonce: u64) -> Vec<u8> {
+    let mut value = format!("{session} {nonce} ").into_bytes();
     value.resize(20 + nonce as usize % 400, b'x');
     value
 }
 
-/// The child until it is killed: three sessions write and print each answer to standard
-/// output.
+/// The body of the child: three sessions write, and print each acknowledgement to standard
+/// output, until the process is killed.
 #[test]
 fn child_writes_until_it_is_killed() {
     let Ok(directory) = std::env::var(DIRECTORY) else {
@@ -45,29 +45,30 @@ fn child_writes_until_it_is_killed() {
         create(&store, "t");
     }
     let threads: Vec<_> = (1..=SESSIONS)
-        .map(|me| {
+        .map(|session| {
             let store = Arc::clone(&store);
             std::thread::spawn(move || {
-                let key = [me];
-                let mut nonce = store.last_nonce(client(me)) + 1;
+                let key = [session];
+                let mut nonce = store.last_nonce(client(session)) + 1;
                 loop {
                     let size = call_size(nonce);
-                    let values: Vec<_> = (0..size).map(|n| value(me, nonce + n)).collect();
+                    let values: Vec<_> = (0..size).map(|n| value(session, nonce + n)).collect();
                     let call: Vec<_> = (0..)
                         .zip(&values)
-                        .map(|(n, value)| put("t", &key, value).under(client(me), nonce + n))
+                        .map(|(n, value)| put("t", &key, value).under(client(session), nonce + n))
                         .collect();
                     let commits = execute(&store, &call);
                     let mut lines = Vec::new();
                     for commit in commits {
-                        writeln!(lines, "ack {me} {} {}", commit.nonce, commit.first.0).unwrap();
+                        writeln!(lines, "ack {session} {} {}", commit.nonce, commit.first.0)
+                            .unwrap();
                     }
                     // One write, so that lines of different threads are not mixed.
                     let mut out = std::io::stdout().lock();
                     out.write_all(&lines).unwrap();
                     out.flush().unwrap();
                     nonce += size;
-                    if me == 1 && nonce.is_multiple_of(200) {
+                    if session == 1 && nonce.is_multiple_of(200) {
                         store.checkpoint().unwrap();
                     }
                 }
@@ -96,8 +97,8 @@ fn start(directory: &Path) -> Child {
 
 type Acks = BTreeMap<(u8, u64), u64>;
 
-/// Reads a number of answers, kills the child, and reads the remaining answers.
-fn run_and_kill(directory: &Path, answers: u64, acks: &mut Acks) {
+/// Reads a number of acknowledgements, kills the child, and reads the remaining ones.
+fn run_and_kill(directory: &Path, wanted: u64, acks: &mut Acks) {
     let mut child = start(directory);
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut seen = 0;
@@ -116,53 +117,56 @@ fn run_and_kill(directory: &Path, answers: u64, acks: &mut Acks) {
         };
         let mut words = rest.split(' ');
         let mut number = || words.next().unwrap().parse::<u64>().unwrap();
-        let (me, nonce, offset) = (number() as u8, number(), number());
-        assert!(acks.insert((me, nonce), offset).is_none(), "answered twice");
+        let (session, nonce, offset) = (number() as u8, number(), number());
+        assert!(
+            acks.insert((session, nonce), offset).is_none(),
+            "acknowledged twice"
+        );
         seen += 1;
-        if seen == answers {
+        if seen == wanted {
             child.kill().unwrap();
         }
     }
     child.wait().unwrap();
-    assert!(seen >= answers, "the child ended by itself after {seen}");
+    assert!(seen >= wanted, "the child ended by itself after {seen}");
 }
 
 #[test]
-fn whatever_was_answered_survives_a_kill() {
+fn acknowledged_writes_survive_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut acks = Acks::new();
-    let mut draw = Draw(17);
+    let mut draw = SplitMix(17);
     for cycle in 0..CYCLES {
         run_and_kill(dir.path(), 1 + draw.below(150), &mut acks);
         let store = Store::open(dir.path(), &options()).unwrap();
         let found = records(&store, "t");
         let mut next = [1_u64; SESSIONS as usize + 1];
         for record in found.iter().skip(1) {
-            let me = record.key[0];
+            let session = record.key[0];
             assert_eq!(
                 record.nonce,
-                next[usize::from(me)],
+                next[usize::from(session)],
                 "cycle {cycle}: once, in order"
             );
-            next[usize::from(me)] += 1;
-            assert_eq!(record.value, value(me, record.nonce));
-            if let Some(offset) = acks.get(&(me, record.nonce)) {
+            next[usize::from(session)] += 1;
+            assert_eq!(record.value, value(session, record.nonce));
+            if let Some(offset) = acks.get(&(session, record.nonce)) {
                 assert_eq!(record.offset, *offset, "cycle {cycle}");
             }
         }
-        for (me, nonce) in acks.keys() {
+        for (session, nonce) in acks.keys() {
             assert!(
-                *nonce < next[usize::from(*me)],
-                "cycle {cycle}: {me}/{nonce} is lost"
+                *nonce < next[usize::from(*session)],
+                "cycle {cycle}: {session}/{nonce} is lost"
             );
         }
-        for me in 1..=SESSIONS {
-            let last = store.last_nonce(client(me));
-            assert_eq!(last + 1, next[usize::from(me)]);
-            // The last call is sent again: it is known and not executed.
+        for session in 1..=SESSIONS {
+            let last = store.last_nonce(client(session));
+            assert_eq!(last + 1, next[usize::from(session)]);
+            // The last call is sent again: it is not executed a second time.
             if last > 0 {
-                let (key, value) = ([me], value(me, last));
-                let again = put("t", &key, &value).under(client(me), last);
+                let (key, value) = ([session], value(session, last));
+                let again = put("t", &key, &value).under(client(session), last);
                 let outcome = outcomes(&store, &[again])[0].clone();
                 assert!(matches!(outcome, Outcome::Replayed(_)));
             }
@@ -180,7 +184,7 @@ fn whatever_was_answered_survives_a_kill() {
 }
 
 #[test]
-fn a_second_process_is_told_who_has_the_directory() {
+fn a_second_process_gets_the_holder_of_the_directory() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = start(dir.path());
     let mut lines = BufReader::new(child.stdout.take().unwrap());
@@ -201,8 +205,8 @@ fn a_second_process_is_told_who_has_the_directory() {
     drop(Store::open(dir.path(), &options()).unwrap());
     let first = Store::open(dir.path(), &options()).unwrap();
     let second = Store::open(dir.path(), &options()).unwrap_err();
-    let me = std::process::id();
-    assert!(matches!(second, StoreError::Locked { pid, .. } if pid == me));
+    let own_pid = std::process::id();
+    assert!(matches!(second, StoreError::Locked { pid, .. } if pid == own_pid));
     drop(first);
     // The next process that fails to get the lock does not report a holder that has ended.
     let text = std::fs::read(dir.path().join("LOCK")).unwrap();

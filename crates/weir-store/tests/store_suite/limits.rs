@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_core::intention::{Intention, IntentionError, IntentionLimits, Operation};
 use weir_core::limits::{
-    BATCH_BYTES_HARD_MAX, CALL_ITEMS_MAX, FUEL_OPTION_MAX_DEFAULT, FUEL_DEFAULT, FUEL_MAX,
+    BATCH_BYTES_HARD_MAX, CALL_ITEMS_MAX, FUEL_DEFAULT, FUEL_MAX, FUEL_OPTION_MAX_DEFAULT,
     KEY_BYTES_DEFAULT, KEY_BYTES_MAX, META_BYTES_MAX, TOPIC_NAME_BYTES_MAX, VALUE_BYTES_DEFAULT,
     VALUE_BYTES_MAX,
 };
@@ -36,14 +36,14 @@ fn a_call_of_ten_thousand_intentions_is_one_batch() {
                 .all(|w| w[1].intention.0 == w[0].intention.0 + 1)
         );
     }
-    // The second one needs a new segment, which costs a few more syncs.
+    // The second call needs a new segment and so a few more syncs.
     assert!(gate.count(Op::Sync, "log/") - syncs < 10);
     let outcomes = store
         .propose(&call[..CALL_ITEMS_MAX])
         .unwrap()
         .wait()
         .unwrap();
-    assert_eq!(outcomes.runs().len(), 1, "equal answers are one run");
+    assert_eq!(outcomes.runs().len(), 1, "equal outcomes are one run");
     let over = store.propose(&call);
     let limit = CALL_ITEMS_MAX as u64;
     assert!(
@@ -55,15 +55,15 @@ fn a_call_of_ten_thousand_intentions_is_one_batch() {
 
 /// The operator limits the fuel that a topic may request; an existing topic retains its value.
 #[test]
-fn fuel_that_topics_may_ask_for() {
+fn fuel_that_topics_may_request() {
     let dir = tempfile::tempdir().unwrap();
     let disk = || Arc::new(FileDisk::open(dir.path()).unwrap());
-    let ask = |fuel| {
-        let mut asked = TopicOptions::default();
-        asked.program.fuel_max = Some(fuel);
-        asked
+    let with_fuel = |fuel| {
+        let mut options = TopicOptions::default();
+        options.program.fuel_max = Some(fuel);
+        options
     };
-    let (most, before) = (20_000_000, ask(FUEL_MAX));
+    let (custom, before) = (20_000_000, with_fuel(FUEL_MAX));
     let create = Intention::new("t", Operation::Create { options: &before });
     let all = OpenOptions {
         program_fuel_max: FUEL_MAX,
@@ -73,24 +73,24 @@ fn fuel_that_topics_may_ask_for() {
     execute(&store, &[create]);
     store.close().unwrap();
     // The limit of the operator cannot be below the default fuel of a topic.
-    let usual = options().program_fuel_max;
-    assert_eq!(usual, FUEL_OPTION_MAX_DEFAULT);
-    for (cap, limit) in [(most, most), (usual, usual), (5, FUEL_DEFAULT)] {
+    let default = options().program_fuel_max;
+    assert_eq!(default, FUEL_OPTION_MAX_DEFAULT);
+    for (cap, limit) in [(custom, custom), (default, default), (5, FUEL_DEFAULT)] {
         let capped = OpenOptions {
             program_fuel_max: cap,
             ..options()
         };
         let store = Store::open_disk(disk(), &capped).unwrap();
-        for (fuel, fine) in [(limit - 1, true), (limit, true), (limit + 1, false)] {
-            let options = &ask(fuel);
+        for (fuel, accepted) in [(limit - 1, true), (limit, true), (limit + 1, false)] {
+            let options = &with_fuel(fuel);
             for operation in [Operation::Create { options }, Operation::Alter { options }] {
-                let said = store.propose(&[put("t", b"k", b"v"), Intention::new("t", operation)]);
-                match said {
-                    Ok(_) => assert!(fine, "{fuel} of {limit}"),
+                let result = store.propose(&[put("t", b"k", b"v"), Intention::new("t", operation)]);
+                match result {
+                    Ok(_) => assert!(accepted, "{fuel} of {limit}"),
                     Err(StoreError::LimitExceeded {
                         limit: l, value, ..
                     }) => {
-                        assert_eq!((fine, l, value), (false, limit, fuel));
+                        assert_eq!((accepted, l, value), (false, limit, fuel));
                     }
                     Err(error) => panic!("{error}"),
                 }
@@ -122,11 +122,11 @@ fn one_oversized_intention_refuses_its_whole_call_and_nothing_is_written() {
         );
     }
     let meta = vec![0; META_BYTES_MAX + 1];
-    let heavy = Intention {
+    let too_large = Intention {
         meta: &meta,
         ..good
     };
-    assert!(is_refused(store.propose(&[heavy]), 0));
+    assert!(is_refused(store.propose(&[too_large]), 0));
     let delete = Intention::new("t", Operation::Delete { key: b"" });
     assert!(is_refused(store.propose(&[delete]), 0));
     assert!(is_refused(
@@ -144,7 +144,7 @@ fn one_oversized_intention_refuses_its_whole_call_and_nothing_is_written() {
 }
 
 #[test]
-fn values_and_keys_at_the_default_limits_come_back() {
+fn values_and_keys_at_the_default_limits_are_read_back() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create(&store, "t");
@@ -161,7 +161,7 @@ fn values_and_keys_at_the_default_limits_come_back() {
 }
 
 #[test]
-fn the_largest_value_and_key_go_through_log_replay_and_snapshot() {
+fn the_largest_value_and_key_survive_log_replay_and_snapshot() {
     let disk = SimDisk::new();
     let raised = OpenOptions {
         limits: IntentionLimits {
@@ -178,12 +178,12 @@ fn the_largest_value_and_key_go_through_log_replay_and_snapshot() {
         *byte = n as u8;
     }
     execute(&store, &[put("t", &key, &value)]);
-    let holds = |store: &Store| {
+    let is_stored = |store: &Store| {
         let page = store.get("t", &key).unwrap().unwrap();
         let record = page.iter().next().unwrap().unwrap();
         record.value == value && record.key == key
     };
-    assert!(holds(&store));
+    assert!(is_stored(&store));
     let longer = vec![0; VALUE_BYTES_MAX + 1];
     let over = store.propose(&[put("t", b"k", &longer)]);
     assert!(matches!(
@@ -193,16 +193,16 @@ fn the_largest_value_and_key_go_through_log_replay_and_snapshot() {
     ));
     drop(store);
     let store = Store::open_disk(Arc::new(disk.clone()), &raised).unwrap();
-    assert!(holds(&store), "after replay");
+    assert!(is_stored(&store), "after replay");
     store.compact_log().unwrap();
     store.close().unwrap();
     let store = Store::open_disk(Arc::new(disk), &raised).unwrap();
     assert_eq!(store.report().replayed_entries, 0);
-    assert!(holds(&store), "from the segment alone");
+    assert!(is_stored(&store), "from the segment");
 }
 
 #[test]
-fn whether_a_call_fits_does_not_depend_on_what_waits() {
+fn whether_a_call_fits_does_not_depend_on_the_queue() {
     let gate = Gate::new(SimDisk::new());
     let store = open(gate.disk());
     create(&store, "t");
@@ -262,7 +262,7 @@ fn a_transaction_is_applied_whole_and_marked() {
 }
 
 #[test]
-fn topics_with_a_leading_dot_are_written_by_the_process_alone_and_read_by_all() {
+fn only_the_process_writes_topics_with_a_leading_dot() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     let note = put(".weir.notes", b"", b"once");
@@ -327,8 +327,8 @@ fn many_topics_are_served_with_few_descriptors() {
             .env(FEW, directory.path().join(descriptors))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&child.stdout);
+        let output = String::from_utf8_lossy(&child.stdout);
         let errors = String::from_utf8_lossy(&child.stderr);
-        assert!(said.contains("served"), "{descriptors}: {said}{errors}");
+        assert!(output.contains("served"), "{descriptors}: {output}{errors}");
     }
 }

@@ -1,4 +1,4 @@
-//! Listeners receive each record of their topic once and in order, whatever else happens to
+//! Listeners receive each record of their topic once and in order, also during maintenance of
 //! the topic (I5).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::world::{
     Rec, create, create_with, drain, execute, latest, open, put, put_many, records,
 };
 
-/// Much longer than any step takes: only a hang reaches it.
+/// Much longer than any step takes. A test that waits so long hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Follows a topic on a separate thread until a record with the key `end`.
@@ -34,7 +34,7 @@ fn follow(mut reader: TopicReader, end: &'static [u8]) -> JoinHandle<Vec<Rec>> {
             }
             assert!(
                 reader.wait(Instant::now().checked_add(PATIENCE)),
-                "nothing came"
+                "no record arrived"
             );
         }
     })
@@ -44,16 +44,16 @@ fn follow(mut reader: TopicReader, end: &'static [u8]) -> JoinHandle<Vec<Rec>> {
 fn produce(store: &Arc<Store>, topic: &'static str, calls: u64) {
     let start = Arc::new(Barrier::new(5));
     let threads: Vec<_> = (1..=5_u8)
-        .map(|me| {
+        .map(|writer| {
             let (store, start) = (Arc::clone(store), Arc::clone(&start));
             std::thread::spawn(move || {
                 start.wait();
-                let client = ClientId([me; 16]);
+                let client = ClientId([writer; 16]);
                 let mut nonce = store.last_nonce(client);
                 for call in 0..calls {
                     let size = if call % 3 == 0 { 17 } else { 1 };
-                    let value = vec![me; usize::from(me) * 40];
-                    let key = [me, (call % 200) as u8];
+                    let value = vec![writer; usize::from(writer) * 40];
+                    let key = [writer, (call % 200) as u8];
                     let items: Vec<_> = (1..=size)
                         .map(|n| put(topic, &key, &value).under(client, nonce + n))
                         .collect();
@@ -75,7 +75,7 @@ fn is_dense(found: &[Rec], from: u64) -> bool {
 }
 
 #[test]
-fn listeners_from_every_place_see_each_record_once_while_five_write() {
+fn listeners_from_any_offset_get_each_record_once_during_writes() {
     let store = Arc::new(open(Arc::new(SimDisk::new())));
     create(&store, "t");
     put_many(
@@ -114,7 +114,7 @@ fn listeners_from_every_place_see_each_record_once_while_five_write() {
 }
 
 #[test]
-fn a_listener_goes_on_over_two_lives_of_its_topic() {
+fn a_listener_continues_in_the_next_incarnation_of_its_topic() {
     let store = Arc::new(open(Arc::new(SimDisk::new())));
     create(&store, "t");
     let listener = follow(store.read("t", ConsequenceOffset::ZERO).unwrap(), b"end");
@@ -124,7 +124,7 @@ fn a_listener_goes_on_over_two_lives_of_its_topic() {
     create(&store, "t");
     assert!(
         store.get("t", b"k").unwrap().is_none(),
-        "keys die with the topic"
+        "a DESTROY removes the keys"
     );
     execute(&store, &[put("t", b"end", b"2")]);
     let found = listener.join().unwrap();
@@ -134,13 +134,13 @@ fn a_listener_goes_on_over_two_lives_of_its_topic() {
 }
 
 #[test]
-fn maintenance_of_every_kind_hides_and_repeats_nothing() {
+fn maintenance_neither_hides_nor_repeats_records() {
     let disk = SimDisk::new();
     let store = Arc::new(open(Arc::new(disk)));
     create_with(&store, "t", &latest());
     let stop = Arc::new(AtomicBool::new(false));
     let rounds = Arc::new(AtomicU64::new(0));
-    let keeper = {
+    let maintenance = {
         let (store, stop, rounds) = (Arc::clone(&store), Arc::clone(&stop), Arc::clone(&rounds));
         std::thread::spawn(move || {
             while !stop.load(Ordering::SeqCst) || rounds.load(Ordering::SeqCst) < 3 {
@@ -155,28 +155,28 @@ fn maintenance_of_every_kind_hides_and_repeats_nothing() {
     let late = follow(store.read("t", ConsequenceOffset(1)).unwrap(), b"end");
     produce(&store, "t", 100);
     stop.store(true, Ordering::SeqCst);
-    keeper.join().unwrap();
+    maintenance.join().unwrap();
     execute(&store, &[put("t", b"end", b"")]);
-    let kept = records(&store, "t");
+    let retained = records(&store, "t");
     for listener in [live, late] {
         let found = listener.join().unwrap();
         assert!(found.windows(2).all(|w| w[0].offset < w[1].offset));
         // The records that compaction retained must have been received, with equal bytes.
         let mut seen = found.iter();
-        for record in kept.iter().filter(|record| record.offset > 1) {
+        for record in retained.iter().filter(|record| record.offset > 1) {
             assert!(seen.any(|r| r == record), "offset {}", record.offset);
         }
         // A newer record with the same key was received for each record that compaction
         // removed.
         let newest = |key: &[u8]| found.iter().rev().find(|r| r.key == key).unwrap();
         for record in &found {
-            assert!(kept.contains(newest(&record.key)));
+            assert!(retained.contains(newest(&record.key)));
         }
     }
 }
 
 #[test]
-fn a_waiting_listener_is_woken_by_the_record_itself() {
+fn a_waiting_listener_is_woken_by_a_visible_record() {
     let gate = Gate::new(SimDisk::new());
     let store = Arc::new(open(gate.disk()));
     create(&store, "t");
@@ -191,18 +191,15 @@ fn a_waiting_listener_is_woken_by_the_record_itself() {
     gate.rule(Op::Sync, "log/", Rule::Hold);
     let proposal = store.propose(&[put("t", b"k", b"v")]).unwrap();
     gate.wait_held();
-    assert!(
-        woken.try_recv().is_err(),
-        "nothing is there before the sync"
-    );
+    assert!(woken.try_recv().is_err(), "no wake before the sync");
     gate.release();
     proposal.wait().unwrap();
     assert_eq!(woken.recv_timeout(PATIENCE), Ok(true));
     waiter.join().unwrap();
-    let gone = Instant::now();
+    let now = Instant::now();
     let reader = store.read("t", ConsequenceOffset(2)).unwrap();
     assert!(
-        !reader.wait(Some(gone)),
+        !reader.wait(Some(now)),
         "a deadline that has passed does not wait"
     );
     assert!(
@@ -214,7 +211,7 @@ fn a_waiting_listener_is_woken_by_the_record_itself() {
 }
 
 #[test]
-fn a_waiting_listener_is_told_when_the_store_is_closed() {
+fn a_close_of_the_store_ends_the_wait_of_a_listener() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
     let reader = store.read("t", ConsequenceOffset::ZERO).unwrap();
@@ -232,20 +229,20 @@ fn a_waiting_listener_is_told_when_the_store_is_closed() {
     assert_eq!(
         ended.recv_timeout(PATIENCE),
         Ok(2),
-        "everything, then the end"
+        "all records, then the end"
     );
     waiter.join().unwrap();
     let mut reader = reader;
     assert_eq!(
         drain(&mut reader).unwrap().len(),
         2,
-        "what was there stays readable"
+        "the records stay readable"
     );
-    assert!(!reader.wait(None), "nothing more will come");
+    assert!(!reader.wait(None), "a closed store has no more records");
 }
 
 #[test]
-fn a_page_stays_as_it_was_when_its_topic_is_compacted() {
+fn a_compaction_does_not_change_a_page_in_use() {
     let store = open(Arc::new(SimDisk::new()));
     create_with(&store, "t", &latest());
     put_many(&store, "t", (0..2_000_u32).map(|n| (b"k", [n as u8; 50])));
@@ -259,13 +256,13 @@ fn a_page_stays_as_it_was_when_its_topic_is_compacted() {
     store.compact_log().unwrap();
     let after: Vec<Rec> = page.iter().map(|r| Rec::from(r.unwrap())).collect();
     assert!(before.len() > 10 && before == after);
-    // The reader that had begun continues after the removed records.
+    // The started reader continues after the removed records.
     let rest = drain(&mut reader).unwrap();
     assert_eq!(rest.iter().map(|r| r.offset).collect::<Vec<_>>(), [2001]);
 }
 
 #[test]
-fn a_segment_that_goes_while_a_reader_opens_it_is_no_error() {
+fn a_segment_that_is_removed_while_a_reader_opens_it_is_no_error() {
     let gate = Gate::new(SimDisk::new());
     let store = Arc::new(open(gate.disk()));
     create_with(&store, "t", &latest());
@@ -290,7 +287,7 @@ fn a_segment_that_goes_while_a_reader_opens_it_is_no_error() {
 }
 
 #[test]
-fn a_slow_reader_holds_nobody_back_and_loses_nothing() {
+fn a_slow_reader_delays_no_writer_and_misses_no_record() {
     let store = Arc::new(open(Arc::new(SimDisk::new())));
     create(&store, "t");
     let mut slow = store.read("t", ConsequenceOffset::ZERO).unwrap();
@@ -303,14 +300,14 @@ fn a_slow_reader_holds_nobody_back_and_loses_nothing() {
             found.extend(page.iter().map(|r| Rec::from(r.unwrap())));
         }
     }
-    assert!(found.len() < 200, "it really is behind");
+    assert!(found.len() < 200, "the reader is behind the writer");
     found.extend(drain(&mut slow).unwrap());
     assert_eq!(found, records(&store, "t"));
     assert!(is_dense(&found, 1));
 }
 
 #[test]
-fn a_topic_that_never_was_has_no_reader() {
+fn an_unknown_topic_has_no_reader() {
     let store = open(Arc::new(SimDisk::new()));
     let unknown =
         |error: StoreError| matches!(error, StoreError::TopicUnknown { name } if name == "t");
@@ -321,7 +318,7 @@ fn a_topic_that_never_was_has_no_reader() {
     assert!(unknown(store.scan("t", b"", None, 1).unwrap_err()));
     assert!(unknown(store.compact_topic("t").unwrap_err()));
     assert!(store.topic("t").is_none());
-    // Nor does a PUT create the topic.
+    // A PUT does not create the topic either.
     let commits = execute(&store, &[put("t", b"k", b"v")]);
     assert_eq!(commits[0].reason, Some(weir_core::ErrorCode::NoTopic));
     assert!(store.topic("t").is_none());
@@ -330,7 +327,7 @@ fn a_topic_that_never_was_has_no_reader() {
 }
 
 #[test]
-fn places_in_time_are_found_whatever_was_stamped() {
+fn a_time_is_found_with_any_stamps() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
     for n in 0..3_000_u32 {
@@ -347,7 +344,7 @@ fn places_in_time_are_found_whatever_was_stamped() {
     }
     assert!(
         stamps.windows(2).all(|w| w[0].0 <= w[1].0),
-        "time never goes back"
+        "stamps never decrease"
     );
     let (first, last) = (stamps[0].0, stamps[stamps.len() - 1].0);
     // All records may have one stamp: then there is no later stamp to search for.
@@ -382,7 +379,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
             return value;
         }
-        assert!(Instant::now() < end, "nothing came");
+        assert!(Instant::now() < end, "the future was not woken");
         std::thread::park_timeout(PATIENCE);
     }
 }
@@ -392,14 +389,14 @@ fn a_task_waits_without_a_thread() {
     let store = Arc::new(open(Arc::new(SimDisk::new())));
     // The task waits before the topic exists, and after each record that it read.
     let mut reader = store.listen("t", ConsequenceOffset::ZERO);
-    let (said, heard) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let follower = std::thread::spawn(move || {
         let mut found = Vec::new();
         while block_on(reader.changed()) {
             while let Some(page) = reader.next_page().unwrap() {
                 found.extend(page.iter().map(|record| record.unwrap().offset.0));
             }
-            said.send(found.len()).unwrap();
+            sender.send(found.len()).unwrap();
         }
         found
     });
@@ -407,8 +404,8 @@ fn a_task_waits_without_a_thread() {
     for n in 0..200_u64 {
         execute(&store, &[put("t", b"k", &n.to_le_bytes())]);
         if n % 50 == 0 {
-            // Make the task wait again now and then.
-            while heard.recv_timeout(PATIENCE).unwrap() < usize::try_from(n + 2).unwrap() {}
+            // Wait until the task has read all records, so that it waits again.
+            while received.recv_timeout(PATIENCE).unwrap() < usize::try_from(n + 2).unwrap() {}
         }
     }
     // A dropped wait does not consume the wake of another reader.
@@ -420,7 +417,7 @@ fn a_task_waits_without_a_thread() {
         let mut context = std::task::Context::from_waker(waker);
         assert!(changed.as_mut().poll(&mut context).is_pending());
     }
-    while heard.recv_timeout(PATIENCE).unwrap() < 201 {}
+    while received.recv_timeout(PATIENCE).unwrap() < 201 {}
     store.shut_down().unwrap();
     assert_eq!(follower.join().unwrap(), (1..=201).collect::<Vec<_>>());
 }

@@ -45,7 +45,7 @@ fn payload(index: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_appended_is_read_again_after_each_kind_of_stop() {
+fn appended_entries_are_read_after_each_kind_of_stop() {
     let directory = tempfile::tempdir().unwrap();
     let mut expected = Vec::new();
     for round in 0..6_u64 {
@@ -77,7 +77,7 @@ fn what_is_appended_is_read_again_after_each_kind_of_stop() {
 }
 
 #[test]
-fn a_reader_follows_the_writer_and_sees_nothing_above_its_bound() {
+fn a_reader_follows_the_writer_and_returns_nothing_above_its_bound() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(&directory);
     let mut reader = log.readers().reader(LogIndex(1));
@@ -132,7 +132,7 @@ fn a_reader_on_another_thread_misses_nothing_across_segments() {
 }
 
 #[test]
-fn large_payloads_get_segments_of_their_own() {
+fn large_payloads_get_their_own_segments() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(&directory);
     let large: Vec<u8> = (0..64_u32 << 20)
@@ -142,25 +142,25 @@ fn large_payloads_get_segments_of_their_own() {
     log.append(1, 1, &[b"before"]).unwrap();
     log.append(1, 1, &[&large]).unwrap();
     log.append(1, 1, &[&zeros]).unwrap();
-    log.append(1, 1, &[b"behind"]).unwrap();
+    log.append(1, 1, &[b"after"]).unwrap();
     log.sync().unwrap();
     drop(log);
     let (mut log, recovery) = open(&directory);
     assert!(!recovery.clean);
     let entries = all(log.reader(LogIndex(1)), log.last_index());
     let lengths: Vec<usize> = entries.iter().map(|entry| entry.3.len()).collect();
-    assert_eq!(lengths, [6, 64 << 20, 5 << 20, 6]);
+    assert_eq!(lengths, [6, 64 << 20, 5 << 20, 5]);
     assert!(entries[1].3 == large && entries[2].3 == zeros);
     let too_long = vec![1_u8; 128 << 20];
     match log.append(1, 1, &[&too_long, &too_long]) {
         Err(StoreError::LimitExceeded { value, .. }) => assert_eq!(value, 256 << 20),
         other => panic!("{other:?}"),
     }
-    log.append(1, 1, &[b"still fine"]).unwrap();
+    log.append(1, 1, &[b"small"]).unwrap();
 }
 
 #[test]
-fn purge_lets_go_of_files_and_reset_of_everything() {
+fn a_purge_removes_segments_and_a_reset_removes_all() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(&directory);
     for index in 1..=400 {
@@ -204,7 +204,7 @@ fn purge_lets_go_of_files_and_reset_of_everything() {
 }
 
 #[test]
-fn a_truncated_suffix_is_gone_and_its_indexes_come_again() {
+fn a_truncated_suffix_is_removed_and_its_indexes_are_used_again() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(&directory);
     for index in 1..=300 {
@@ -221,7 +221,7 @@ fn a_truncated_suffix_is_gone_and_its_indexes_come_again() {
     log.truncate_after(LogIndex(101)).unwrap();
     log.append(3, 1, &[b"third 102"]).unwrap();
     log.sync().unwrap();
-    // The reader had buffered the old entries.
+    // The reader has buffered the truncated entries.
     assert_eq!(
         &*reader.next(LogIndex(101)).unwrap().unwrap().payload,
         b"other 101"

@@ -2,16 +2,17 @@
 //! does not persist. No acknowledged entry is lost, and a torn end is repaired.
 
 use crate::log_sim::{
-    Draw, Step, Trace, allowed, entries, know, open, options, payload, run, scale, script,
+    SplitMix, Step, Trace, check_recovered, entries, open, options, payload, register_payloads,
+    run, scale, script,
 };
 use weir_store::disk::SimDisk;
 use weir_store::log::LogOptions;
 
-/// Opens the disk after a cut and compares its content. Opens it again after one more cut:
-/// the second recovery finds nothing to do.
+/// Opens the disk after a cut and compares its content. After one more cut, opens it again:
+/// the second recovery must find nothing to repair.
 fn check(disk: &SimDisk, trace: &Trace, options: &LogOptions, what: &str) {
     let (log, first) = open(disk, options).unwrap_or_else(|error| panic!("{what}: {error}"));
-    allowed(&log, trace).unwrap_or_else(|error| panic!("{what}: {error}, {first:?}"));
+    check_recovered(&log, trace).unwrap_or_else(|error| panic!("{what}: {error}, {first:?}"));
     let before = entries(&log);
     drop(log);
     let again = disk.power_cut(7);
@@ -26,21 +27,21 @@ fn check(disk: &SimDisk, trace: &Trace, options: &LogOptions, what: &str) {
 /// Counts the operations of a script, and cuts the power at each of them.
 fn cut_everywhere(seed: u64, len: u64, images: u64) -> u64 {
     let mut steps = script(seed, len);
-    know(&mut steps);
+    register_payloads(&mut steps);
     let options = options();
-    let whole = SimDisk::new();
-    let trace = run(&whole, &steps, &options);
+    let complete = SimDisk::new();
+    let trace = run(&complete, &steps, &options);
     assert!(trace.complete, "seed {seed}");
-    let ops = whole.counts().ops;
+    let ops = complete.counts().ops;
     for op in 1..=ops {
         let disk = SimDisk::new();
         disk.cut_at(op);
         let trace = run(&disk, &steps, &options);
         assert!(disk.is_off() && !trace.complete);
         for image in 0..images {
-            let left = disk.power_cut(image * 1_000_003 + op);
+            let crashed = disk.power_cut(image * 1_000_003 + op);
             check(
-                &left,
+                &crashed,
                 &trace,
                 &options,
                 &format!("seed {seed} op {op} image {image}"),
@@ -64,23 +65,23 @@ fn a_cut_during_recovery_changes_nothing() {
     for seed in 100..100 + 6 * scale() {
         let mut steps = script(seed, 50);
         steps.extend([Step::Append(1), Step::Append(2), Step::Append(3)]);
-        know(&mut steps);
+        register_payloads(&mut steps);
         let options = options();
-        let whole = SimDisk::new();
-        run(&whole, &steps, &options);
-        let ops = whole.counts().ops;
+        let complete = SimDisk::new();
+        run(&complete, &steps, &options);
+        let ops = complete.counts().ops;
         for op in (ops.saturating_sub(40)..=ops).step_by(3) {
             let disk = SimDisk::new();
             disk.cut_at(op);
             let trace = run(&disk, &steps, &options);
-            let left = disk.power_cut(seed * 1000 + op);
+            let crashed = disk.power_cut(seed * 1000 + op);
             let recovery = {
-                let probe = left.killed();
+                let probe = crashed.killed();
                 open(&probe, &options).unwrap();
                 probe.counts().ops
             };
             for at in 1..=recovery {
-                let half = left.killed();
+                let half = crashed.killed();
                 half.cut_at(at);
                 assert!(open(&half, &options).is_err());
                 for image in 0..3 {
@@ -99,40 +100,40 @@ fn random_cuts_with_several_batches_in_flight() {
     let mut torn = 0;
     let mut copied = 0;
     for seed in 0..2_500 * scale() {
-        let mut draw = Draw(seed);
+        let mut draw = SplitMix(seed);
         let len = 5 + draw.below(40);
         let mut steps = script(seed + 1_000_000, len);
         for _ in 0..=draw.below(6) {
             steps.push(Step::Append(draw.next()));
         }
-        know(&mut steps);
+        register_payloads(&mut steps);
         let disk = SimDisk::new();
         let trace = run(&disk, &steps, &options);
         assert!(trace.complete, "seed {seed}");
-        let left = disk.power_cut(draw.next());
+        let crashed = disk.power_cut(draw.next());
         let what = format!("seed {seed}");
-        check(&left.killed(), &trace, &options, &what);
-        let (_, recovery) = open(&left, &options).unwrap();
+        check(&crashed.killed(), &trace, &options, &what);
+        let (_, recovery) = open(&crashed, &options).unwrap();
         torn += u64::from(!recovery.cuts.is_empty());
         copied += recovery.copied_entries;
     }
     assert!(
         torn > 200 && copied > 200,
-        "too tame: {torn} torn, {copied} copied"
+        "the scripts do too little: {torn} torn, {copied} copied"
     );
 }
 
 #[test]
 fn a_kill_anywhere_and_a_power_cut_later_lose_nothing() {
-    // The process dies between a rename and the sync of its directory. The next process
-    // sees the new name and appends; then the power fails.
+    // The process is killed between a rename and the sync of the directory. The next process
+    // reads the new name and appends; then the power fails.
     for seed in 40..40 + 4 * scale() {
         let mut steps = script(seed, 50);
-        know(&mut steps);
+        register_payloads(&mut steps);
         let options = options();
-        let whole = SimDisk::new();
-        run(&whole, &steps, &options);
-        for op in 1..=whole.counts().ops {
+        let complete = SimDisk::new();
+        run(&complete, &steps, &options);
+        for op in 1..=complete.counts().ops {
             let disk = SimDisk::new();
             disk.cut_at(op);
             run(&disk, &steps, &options);
@@ -140,7 +141,7 @@ fn a_kill_anywhere_and_a_power_cut_later_lose_nothing() {
             let what = format!("seed {seed} op {op}");
             let (mut log, _) = open(&second, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
             let mut step = [Step::Append(9)];
-            know(&mut step);
+            register_payloads(&mut step);
             let [Step::Append(number)] = step else {
                 unreachable!()
             };
@@ -149,8 +150,8 @@ fn a_kill_anywhere_and_a_power_cut_later_lose_nothing() {
             let expected = entries(&log);
             drop(log);
             for image in 0..3 {
-                let left = second.power_cut(image * 31 + op);
-                let (log, _) = open(&left, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let crashed = second.power_cut(image * 31 + op);
+                let (log, _) = open(&crashed, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
                 assert_eq!(entries(&log), expected, "{what} image {image}");
             }
         }
@@ -158,31 +159,31 @@ fn a_kill_anywhere_and_a_power_cut_later_lose_nothing() {
 }
 
 #[test]
-fn several_lives_with_a_cut_in_each() {
+fn several_runs_with_a_cut_in_each() {
     for seed in 0..200 * scale() {
-        let mut draw = Draw(seed + 77);
+        let mut draw = SplitMix(seed + 77);
         let options = options();
         let mut disk = SimDisk::new();
         let mut expected: Vec<(u64, u64, u64)> = Vec::new();
         let mut certain = 0;
         // The batch that each pair of sequence and epoch has identified.
-        let mut places = std::collections::BTreeMap::new();
-        for life in 0..6 {
+        let mut batches = std::collections::BTreeMap::new();
+        for run in 0..6 {
             let (mut log, _) =
-                open(&disk, &options).unwrap_or_else(|e| panic!("seed {seed} life {life}: {e}"));
+                open(&disk, &options).unwrap_or_else(|e| panic!("seed {seed} run {run}: {e}"));
             let found = entries(&log);
-            assert!(found.len() >= certain, "seed {seed} life {life}");
-            assert_eq!(found, expected[..found.len()], "seed {seed} life {life}");
+            assert!(found.len() >= certain, "seed {seed} run {run}");
+            assert_eq!(found, expected[..found.len()], "seed {seed} run {run}");
             expected = found;
             certain = expected.len();
             for _ in 0..draw.below(25) {
                 let mut step = [Step::Append(draw.next())];
-                know(&mut step);
+                register_payloads(&mut step);
                 let [Step::Append(number)] = step else {
                     unreachable!()
                 };
-                let index = log.append(life, 1, &[&payload(number)]).unwrap();
-                expected.push((index.0, life, number));
+                let index = log.append(run, 1, &[&payload(number)]).unwrap();
+                expected.push((index.0, run, number));
                 if draw.below(3) == 0 {
                     log.sync().unwrap();
                     certain = expected.len();
@@ -195,8 +196,8 @@ fn several_lives_with_a_cut_in_each() {
             let mut reader = log.reader(log.first_index());
             while let Some(entry) = reader.next(log.last_index()).unwrap() {
                 let is = (entry.index, entry.payload_crc);
-                let was = *places.entry((entry.sequence, entry.epoch)).or_insert(is);
-                assert_eq!(was, is, "seed {seed} life {life}");
+                let was = *batches.entry((entry.sequence, entry.epoch)).or_insert(is);
+                assert_eq!(was, is, "seed {seed} run {run}");
             }
             disk = disk.power_cut(draw.next());
         }

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::log_sim::{Draw, Entries, ID, Step, entries, know, open, options, payload, run, scale};
+use crate::log_sim::{
+    Entries, ID, SplitMix, Step, entries, open, options, payload, register_payloads, run, scale,
+};
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::error::StoreError;
 use weir_store::log::{Log, LogIndex, LogSeverity, verify};
 
 /// How the store was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum Stop {
     /// A clean stop.
     Clean,
     /// The log was sealed, then the process was killed.
@@ -21,8 +23,8 @@ enum Left {
 
 /// A store with several segments, a truncation, a purge, a cut file and a repair segment.
 /// All its entries are durable.
-fn store(left: Left) -> (SimDisk, Entries) {
-    let mut draw = Draw(5);
+fn store(stop: Stop) -> (SimDisk, Entries) {
+    let mut draw = SplitMix(5);
     let mut steps: Vec<Step> = Vec::new();
     for round in 0..4 {
         for _ in 0..9 {
@@ -37,14 +39,14 @@ fn store(left: Left) -> (SimDisk, Entries) {
         steps.extend([Step::Sync, Step::Seal, Step::Kill]);
     }
     steps.push(Step::Purge(20));
-    know(&mut steps);
+    register_payloads(&mut steps);
     let disk = SimDisk::new();
     assert!(run(&disk, &steps, &options()).complete);
     // A torn end results in a cut file and a repair segment.
     let torn = {
         let disk = disk.killed();
         let (mut log, _) = open(&disk, &options()).unwrap();
-        log.append(9, 1, &[&payload(steps_number(&mut draw, 2000))])
+        log.append(9, 1, &[&payload(payload_number(&mut draw, 2000))])
             .unwrap();
         (0..1000)
             .map(|seed| disk.power_cut(seed))
@@ -53,20 +55,20 @@ fn store(left: Left) -> (SimDisk, Entries) {
     };
     let (mut log, recovery) = open(&torn, &options()).unwrap();
     assert_eq!(recovery.cuts.len(), 1, "{recovery:?}");
-    for number in [steps_number(&mut draw, 9), steps_number(&mut draw, 700)] {
+    for number in [payload_number(&mut draw, 9), payload_number(&mut draw, 700)] {
         log.append(10, 1, &[&payload(number)]).unwrap();
     }
     log.sync().unwrap();
     for _ in 0..3 {
-        log.append(11, 1, &[&payload(steps_number(&mut draw, 600))])
+        log.append(11, 1, &[&payload(payload_number(&mut draw, 600))])
             .unwrap();
     }
     log.sync().unwrap();
     let all = entries(&log);
-    match left {
-        Left::Clean => log.close().unwrap(),
-        Left::Sealed => log.seal().unwrap(),
-        Left::Synced => drop(log),
+    match stop {
+        Stop::Clean => log.close().unwrap(),
+        Stop::Sealed => log.seal().unwrap(),
+        Stop::Synced => drop(log),
     }
     assert!(
         torn.files()
@@ -86,10 +88,10 @@ fn store(left: Left) -> (SimDisk, Entries) {
     (torn.power_cut(1), all)
 }
 
-fn steps_number(draw: &mut Draw, least: usize) -> u64 {
+fn payload_number(draw: &mut SplitMix, least: usize) -> u64 {
     loop {
         let mut step = [Step::Append(draw.next())];
-        know(&mut step);
+        register_payloads(&mut step);
         let [Step::Append(number)] = step else {
             unreachable!()
         };
@@ -104,7 +106,7 @@ fn has_torn_end(disk: &SimDisk) -> bool {
     open(&probe, &options()).is_ok_and(|(_, recovery)| recovery.cuts.len() == 1)
 }
 
-fn verified(disk: &SimDisk) -> Vec<(String, u64, LogSeverity)> {
+fn verify_findings(disk: &SimDisk) -> Vec<(String, u64, LogSeverity)> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let report = verify(&disk, &ID).unwrap();
     let findings = report.findings.into_iter();
@@ -132,19 +134,20 @@ fn is_refusal(error: &StoreError) -> bool {
     )
 }
 
-/// Opens a damaged disk. The result is all entries, or an error without a change.
-fn all_or_refused(hurt: &SimDisk, all: &Entries, what: &str) -> bool {
-    let before = image(hurt);
+/// Opens a damaged disk. Returns whether it has all entries; if not, the open was refused
+/// without a change.
+fn is_complete_or_refused(damaged: &SimDisk, all: &Entries, what: &str) -> bool {
+    let before = image(damaged);
     let mut strict = options();
     strict.create = false;
-    match open(hurt, &strict) {
+    match open(damaged, &strict) {
         Ok((log, _)) => {
             assert_eq!(&entries(&log), all, "{what}: silently different");
             true
         }
         Err(error) if is_refusal(&error) => {
             assert!(
-                before == image(hurt),
+                before == image(damaged),
                 "{what}: {error}, but something was changed"
             );
             false
@@ -154,34 +157,38 @@ fn all_or_refused(hurt: &SimDisk, all: &Entries, what: &str) -> bool {
 }
 
 #[test]
-fn one_flipped_bit_is_refused_or_harmless_and_always_verified() {
-    for left in [Left::Clean, Left::Sealed, Left::Synced] {
-        let (disk, all) = store(left);
-        let before = verified(&disk);
+fn a_flipped_bit_is_refused_or_harmless_and_always_reported() {
+    for stop in [Stop::Clean, Stop::Sealed, Stop::Synced] {
+        let (disk, all) = store(stop);
+        let before = verify_findings(&disk);
         assert!(
             before.iter().all(|finding| finding.2 == LogSeverity::Note),
             "{before:?}"
         );
-        let mut draw = Draw(left as u64);
+        let mut draw = SplitMix(stop as u64);
         let (mut refused, mut harmless) = (0, 0);
         for file in disk.files() {
             let content = disk.content(&file).unwrap();
             let mut at = 0;
             while at < content.len() {
                 let bit = (draw.next() % 8) as u8;
-                let what = format!("{left:?}: {file} byte {at} bit {bit}");
-                let hurt = disk.killed();
-                hurt.flip(&file, at, bit);
-                assert_ne!(verified(&hurt), before, "{what}: not found by verify");
-                if all_or_refused(&hurt, &all, &what) {
+                let what = format!("{stop:?}: {file} byte {at} bit {bit}");
+                let damaged = disk.killed();
+                damaged.flip(&file, at, bit);
+                assert_ne!(
+                    verify_findings(&damaged),
+                    before,
+                    "{what}: not found by verify"
+                );
+                if is_complete_or_refused(&damaged, &all, &what) {
                     harmless += 1;
                 } else {
                     refused += 1;
                 }
                 // Smaller steps in parts of the file that are not zero.
-                let dull = content[at..].iter().take(64).all(|byte| *byte == 0);
-                let far = if dull { 700 } else { 40 };
-                at += 1 + draw.below(1 + far / scale()) as usize;
+                let is_zero = content[at..].iter().take(64).all(|byte| *byte == 0);
+                let step = if is_zero { 700 } else { 40 };
+                at += 1 + draw.below(1 + step / scale()) as usize;
             }
         }
         assert!(
@@ -193,79 +200,83 @@ fn one_flipped_bit_is_refused_or_harmless_and_always_verified() {
 
 #[test]
 fn a_file_of_any_other_length_is_refused_or_harmless() {
-    for left in [Left::Clean, Left::Synced] {
-        let (disk, all) = store(left);
-        let before = verified(&disk);
+    for stop in [Stop::Clean, Stop::Synced] {
+        let (disk, all) = store(stop);
+        let before = verify_findings(&disk);
         for file in disk.files() {
             let len = disk.content(&file).unwrap().len();
             for to in (0..len).step_by(397).chain([len - 1, len - 512]) {
-                let what = format!("{left:?}: {file} {len} -> {to}");
-                let hurt = disk.killed();
-                hurt.shorten(&file, to);
-                assert_ne!(verified(&hurt), before, "{what}: not found by verify");
-                all_or_refused(&hurt, &all, &what);
+                let what = format!("{stop:?}: {file} {len} -> {to}");
+                let damaged = disk.killed();
+                damaged.shorten(&file, to);
+                assert_ne!(
+                    verify_findings(&damaged),
+                    before,
+                    "{what}: not found by verify"
+                );
+                is_complete_or_refused(&damaged, &all, &what);
             }
-            let hurt = disk.killed();
+            let damaged = disk.killed();
             let mut longer = disk.content(&file).unwrap();
             longer.extend([0; 512]);
-            hurt.put(&file, longer);
-            all_or_refused(&hurt, &all, &format!("{left:?}: {file} longer"));
+            damaged.put(&file, longer);
+            is_complete_or_refused(&damaged, &all, &format!("{stop:?}: {file} longer"));
         }
     }
 }
 
 #[test]
-fn missing_swapped_and_doubled_files_are_refused() {
-    for left in [Left::Clean, Left::Sealed, Left::Synced] {
-        let (disk, all) = store(left);
+fn missing_swapped_and_duplicated_files_are_refused() {
+    for stop in [Stop::Clean, Stop::Sealed, Stop::Synced] {
+        let (disk, all) = store(stop);
         let files: Vec<String> = disk
             .files()
             .into_iter()
             .filter(|file| file.starts_with("log/"))
             .collect();
         for file in &files {
-            let hurt = disk.killed();
-            hurt.take(file);
-            assert!(!all_or_refused(
-                &hurt,
+            let damaged = disk.killed();
+            damaged.take(file);
+            assert!(!is_complete_or_refused(
+                &damaged,
                 &all,
-                &format!("{left:?}: {file} missing")
+                &format!("{stop:?}: {file} missing")
             ));
-            assert!(!verified(&hurt).is_empty());
+            assert!(!verify_findings(&damaged).is_empty());
             for other in &files {
                 if file == other {
                     continue;
                 }
                 let (one, two) = (disk.content(file).unwrap(), disk.content(other).unwrap());
-                let hurt = disk.killed();
-                hurt.put(file, two.clone());
-                assert!(!all_or_refused(
-                    &hurt,
+                let damaged = disk.killed();
+                damaged.put(file, two.clone());
+                assert!(!is_complete_or_refused(
+                    &damaged,
                     &all,
-                    &format!("{left:?}: {other} as {file}")
+                    &format!("{stop:?}: {other} as {file}")
                 ));
-                hurt.put(other, one);
-                assert!(!all_or_refused(
-                    &hurt,
+                damaged.put(other, one);
+                assert!(!is_complete_or_refused(
+                    &damaged,
                     &all,
-                    &format!("{left:?}: {file} <> {other}")
+                    &format!("{stop:?}: {file} <> {other}")
                 ));
             }
             if file.ends_with(".log") {
-                let hurt = disk.killed();
-                hurt.put("log/00000000000000009999.log", disk.content(file).unwrap());
-                assert!(!all_or_refused(
-                    &hurt,
+                let damaged = disk.killed();
+                damaged.put("log/00000000000000009999.log", disk.content(file).unwrap());
+                assert!(!is_complete_or_refused(
+                    &damaged,
                     &all,
-                    &format!("{left:?}: {file} twice")
+                    &format!("{stop:?}: {file} twice")
                 ));
             }
         }
-        let hurt = disk.killed();
+        let damaged = disk.killed();
         for file in &files {
-            hurt.take(file);
+            damaged.take(file);
         }
-        assert!(!all_or_refused(&hurt, &all, "everything missing"));
+        assert!(!is_complete_or_refused(&damaged, &all, "all files missing"));
     }
 }
 
@@ -287,30 +298,30 @@ fn a_missing_repair_segment_is_refused() {
     assert_ne!(newest, FIRST);
     disk.take(&newest);
     // Also if the preceding segment is not shortened yet.
-    let whole = disk.killed();
+    let not_shortened = disk.killed();
     let mut front = disk.content(FIRST).unwrap();
     front.resize(16 << 10, 0);
-    whole.put(FIRST, front);
-    assert!(!all_or_refused(
-        &whole,
+    not_shortened.put(FIRST, front);
+    assert!(!is_complete_or_refused(
+        &not_shortened,
         &all,
-        "the repair segment is missing after a whole one"
+        "the repair segment is missing after a complete segment"
     ));
-    assert!(!all_or_refused(
+    assert!(!is_complete_or_refused(
         &disk,
         &all,
         "the repair segment is missing"
     ));
     assert!(
-        verified(&disk)
+        verify_findings(&disk)
             .iter()
             .any(|finding| finding.2 == LogSeverity::Damage)
     );
 }
 
 #[test]
-fn a_segment_of_another_store_or_another_life_is_refused() {
-    let (disk, all) = store(Left::Synced);
+fn a_segment_with_another_salt_is_refused() {
+    let (disk, all) = store(Stop::Synced);
     // Two disks with one script have equal file names; only the salt differs.
     let mut other_options = options();
     other_options.entropy = 43;
@@ -320,15 +331,15 @@ fn a_segment_of_another_store_or_another_life_is_refused() {
         .filter(|file| file.ends_with(".log"))
         .collect();
     let mut steps = vec![Step::Append(1); 60];
-    know(&mut steps);
+    register_payloads(&mut steps);
     let other = SimDisk::new();
     run(&other, &steps, &other_options);
     for file in &files {
         for foreign in other.files().iter().filter(|file| file.ends_with(".log")) {
-            let hurt = disk.killed();
-            hurt.put(file, other.content(foreign).unwrap());
-            assert!(!all_or_refused(
-                &hurt,
+            let damaged = disk.killed();
+            damaged.put(file, other.content(foreign).unwrap());
+            assert!(!is_complete_or_refused(
+                &damaged,
                 &all,
                 &format!("{foreign} as {file}")
             ));
@@ -337,18 +348,18 @@ fn a_segment_of_another_store_or_another_life_is_refused() {
 }
 
 #[test]
-fn any_mess_is_refused_or_leaves_a_prefix() {
-    // Sectors are zeroed, copied, shuffled or filled with noise, several at once. There
+fn any_damage_of_sectors_is_refused_or_leaves_a_prefix() {
+    // Sectors are zeroed, copied, or filled with random bytes, several at once. There
     // must be no panic, no entry that was never written, and no entry out of order.
-    let (disk, all) = store(Left::Synced);
+    let (disk, all) = store(Stop::Synced);
     let files = disk.files();
-    let mut draw = Draw(99);
+    let mut draw = SplitMix(99);
     let (mut refused, mut opened) = (0, 0);
     for round in 0..1500 * scale() {
-        let hurt = disk.killed();
+        let damaged = disk.killed();
         for _ in 0..=draw.below(3) {
             let file = &files[draw.below(files.len() as u64) as usize];
-            let mut content = hurt.content(file).unwrap();
+            let mut content = damaged.content(file).unwrap();
             let sectors = (content.len() / 512) as u64;
             let at = draw.below(sectors) as usize * 512;
             let from = draw.below(sectors) as usize * 512;
@@ -358,9 +369,9 @@ fn any_mess_is_refused_or_leaves_a_prefix() {
                 2 => content[at..at + 512].fill_with(|| draw.next() as u8),
                 _ => content[at..].fill(0),
             }
-            hurt.put(file, content);
+            damaged.put(file, content);
         }
-        match open(&hurt, &options()) {
+        match open(&damaged, &options()) {
             Ok((log, _)) => {
                 let found = entries(&log);
                 assert!(all.starts_with(&found), "round {round}");
@@ -371,7 +382,7 @@ fn any_mess_is_refused_or_leaves_a_prefix() {
                 refused += 1;
             }
         }
-        let disk: Arc<dyn Disk> = Arc::new(hurt);
+        let disk: Arc<dyn Disk> = Arc::new(damaged);
         verify(&disk, &ID).unwrap();
     }
     assert!(refused > 500 && opened > 50, "{refused} {opened}");
@@ -385,7 +396,7 @@ fn groups(sizes: &[usize]) -> (SimDisk, Vec<usize>, Entries) {
     let disk = SimDisk::new();
     let (mut log, _) = open(&disk, &options()).unwrap();
     let mut step = [Step::Append(3), Step::Append(4)];
-    know(&mut step);
+    register_payloads(&mut step);
     let [Step::Append(first), Step::Append(second)] = step else {
         unreachable!()
     };
@@ -413,7 +424,7 @@ fn zero_sector(disk: &SimDisk, at: usize) {
     disk.put(FIRST, content);
 }
 
-fn reopened(disk: &SimDisk) -> Result<(Entries, u64), StoreError> {
+fn reopen(disk: &SimDisk) -> Result<(Entries, u64), StoreError> {
     let (log, recovery) = open(disk, &options())?;
     Ok((
         entries(&log),
@@ -421,11 +432,11 @@ fn reopened(disk: &SimDisk) -> Result<(Entries, u64), StoreError> {
     ))
 }
 
-fn refused_at(disk: &SimDisk, at: usize) {
-    refused_in(disk, FIRST, at);
+fn check_refused_at(disk: &SimDisk, at: usize) {
+    check_refused_in(disk, FIRST, at);
 }
 
-fn refused_in(disk: &SimDisk, path: &str, at: usize) {
+fn check_refused_in(disk: &SimDisk, path: &str, at: usize) {
     match open(disk, &options()) {
         Err(StoreError::Damage { file, position, .. }) => {
             assert_eq!((file.as_str(), position), (path, at as u64));
@@ -439,21 +450,21 @@ fn row_1_a_lost_batch_that_a_later_one_proves_is_damage() {
     // The second group proves that the first was synced.
     let (disk, at, _) = groups(&[2, 1]);
     zero_sector(&disk, at[0]);
-    refused_at(&disk, at[0]);
+    check_refused_at(&disk, at[0]);
     let (disk, at, _) = groups(&[2, 1]);
     zero_sector(&disk, at[1]);
-    refused_at(&disk, at[1]);
+    check_refused_at(&disk, at[1]);
 }
 
 #[test]
 fn row_2_zeros_to_the_end_are_the_end() {
     let (disk, at, all) = groups(&[1, 1]);
-    // The last batch vanishes completely, so nothing proves that it existed.
+    // The last batch is removed completely, so no byte proves that it existed.
     let (_, _, one) = groups(&[1]);
     let mut content = disk.content(FIRST).unwrap();
     content[at[1]..].fill(0);
     disk.put(FIRST, content);
-    assert_eq!(reopened(&disk).unwrap(), (one, 0));
+    assert_eq!(reopen(&disk).unwrap(), (one, 0));
     assert_eq!(all.len(), 2);
 }
 
@@ -473,16 +484,16 @@ fn row_3_anything_after_a_clean_stop_is_damage() {
         .rposition(|sector| sector.iter().any(|byte| *byte != 0));
     let end = (end.unwrap() + 1) * 512;
     for at in [end, end + 600, content.len() - 1] {
-        let hurt = disk.killed();
-        hurt.flip(&last, at, 3);
-        refused_in(&hurt, &last, end);
+        let damaged = disk.killed();
+        damaged.flip(&last, at, 3);
+        check_refused_in(&damaged, &last, end);
     }
 }
 
 #[test]
 fn row_4_a_valid_batch_out_of_order_is_damage() {
-    // Batches of two lives of one segment: the later batch is at the end of the earlier
-    // life.
+    // The third batch of a longer log is after the first batch of a shorter log, and the
+    // second batch is missing.
     let (disk, at, _) = groups(&[1, 1]);
     let (longer, other_at, _) = groups(&[1, 1, 1]);
     let mut content = disk.content(FIRST).unwrap();
@@ -491,7 +502,7 @@ fn row_4_a_valid_batch_out_of_order_is_damage() {
     content[other_at[2]..].copy_from_slice(&other[other_at[2]..]);
     disk.put(FIRST, content);
     // The successor of the lost batch proves it.
-    refused_at(&disk, at[1]);
+    check_refused_at(&disk, at[1]);
 }
 
 #[test]
@@ -502,7 +513,7 @@ fn row_5_a_lost_header_that_nothing_proves_is_torn() {
     for lost in 1..4 {
         let (disk, at, _) = groups(&[1, 3]);
         zero_sector(&disk, at[lost]);
-        let (found, cut) = reopened(&disk).unwrap();
+        let (found, cut) = reopen(&disk).unwrap();
         assert_eq!(found, all[..lost]);
         let len = disk
             .files()
@@ -521,7 +532,7 @@ fn row_6_a_lost_payload_sector_that_nothing_proves_is_torn() {
         .position(|pair| pair[1] - pair[0] > 512 && pair[0] == at[1]);
     let lost = if long.is_some() { 1 } else { 2 };
     zero_sector(&disk, at[lost] + 512);
-    assert_eq!(reopened(&disk).unwrap().0, all[..lost]);
+    assert_eq!(reopen(&disk).unwrap().0, all[..lost]);
 }
 
 #[test]
@@ -530,7 +541,7 @@ fn row_8_a_batch_with_all_its_sectors_is_damage_even_if_nothing_proves_it() {
         for byte in [0, 7, 40, 96, 124, 130, 300] {
             let (disk, at, _) = groups(&[1, 3]);
             disk.flip(FIRST, at[group] + byte, 2);
-            refused_at(&disk, at[group]);
+            check_refused_at(&disk, at[group]);
         }
     }
 }
@@ -561,16 +572,16 @@ fn a_sector_with_one_set_bit_is_never_written() {
 }
 
 #[test]
-fn a_torn_end_is_kept_for_seven_days() {
+fn a_cut_file_is_retained_for_seven_days() {
     let (disk, at, _) = groups(&[1, 3]);
     let whole = disk.content(FIRST).unwrap();
     zero_sector(&disk, at[2]);
     let (_, recovery) = open(&disk, &options()).unwrap();
     let cut = &recovery.cuts[0];
-    let kept = disk.content(cut.kept_in.as_ref().unwrap()).unwrap();
+    let content = disk.content(cut.kept_in.as_ref().unwrap()).unwrap();
     assert_eq!(cut.position, at[2] as u64);
     assert_eq!(
-        kept[512 + 512..],
+        content[512 + 512..],
         whole[at[2] + 512..at[2] + cut.bytes as usize]
     );
     let mut later = options();
@@ -583,23 +594,23 @@ fn a_torn_end_is_kept_for_seven_days() {
 }
 
 #[test]
-fn a_reader_refuses_what_changed_behind_its_back() {
+fn a_reader_reports_damage_after_the_open() {
     let (disk, at, _) = groups(&[3]);
     let (log, _) = open(&disk, &options()).unwrap();
     let last = at.len() - 1;
     // The repair has copied the entries, so the last entry may be in any file.
-    let mut hurt = 0;
+    let mut damaged = 0;
     for file in disk.files().iter().filter(|file| file.ends_with(".log")) {
         let content = disk.content(file).unwrap();
         for position in (4096..content.len()).step_by(512) {
             let header = &content[position..];
             if header.starts_with(b"WBAT") && header[6] == 1 && header[48] == last as u8 + 1 {
                 disk.flip(file, position + 200, 1);
-                hurt += 1;
+                damaged += 1;
             }
         }
     }
-    assert!(hurt > 0);
+    assert!(damaged > 0);
     let mut reader = log.reader(LogIndex(1));
     assert!(reader.next(LogIndex(9)).unwrap().is_some());
     assert!(reader.next(LogIndex(9)).unwrap().is_some());

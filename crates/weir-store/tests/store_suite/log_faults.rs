@@ -1,7 +1,8 @@
-//! Disks that fail: syncs, writes, reads, and no space.
+//! Failures of the disk: syncs, writes, reads, and no space.
 
 use crate::log_sim::{
-    Draw, Step, allowed, entries, know, open, options, payload, run, scale, script,
+    SplitMix, Step, check_recovered, entries, open, options, payload, register_payloads, run,
+    scale, script,
 };
 use weir_store::disk::{SimDisk, SimFailure, SimOp};
 use weir_store::error::{IoVerb, Retry, StoreError};
@@ -26,7 +27,7 @@ fn is_failed_sync(error: &StoreError) -> bool {
 }
 
 #[test]
-fn a_failed_write_is_kept_with_its_place_and_its_number() {
+fn a_failed_write_is_reported_with_its_position_and_error_number() {
     let (disk, mut log) = log();
     log.append(1, 1, &[b"one"]).unwrap();
     disk.fail(SimOp::Write, 1, SimFailure::Io);
@@ -53,7 +54,7 @@ fn a_failed_write_is_kept_with_its_place_and_its_number() {
 }
 
 #[test]
-fn a_failed_sync_poisons_for_ever_and_reading_goes_on() {
+fn a_failed_sync_poisons_the_log_and_reads_continue() {
     let (disk, mut log) = log();
     log.append(1, 1, &[b"durable"]).unwrap();
     log.sync().unwrap();
@@ -72,7 +73,7 @@ fn a_failed_sync_poisons_for_ever_and_reading_goes_on() {
     assert_eq!(
         disk.counts().syncs,
         syncs,
-        "a failed sync is never tried again"
+        "a failed sync is never repeated"
     );
     let mut reader = log.reader(LogIndex(1));
     assert_eq!(
@@ -83,7 +84,7 @@ fn a_failed_sync_poisons_for_ever_and_reading_goes_on() {
 }
 
 #[test]
-fn what_a_reopen_shows_after_a_failed_sync_is_durable() {
+fn the_log_after_a_failed_sync_and_a_reopen_is_durable() {
     // The cache has the entries, but the disk has lost them. Another sync of these pages
     // would report success.
     for fail in 1..=4 {
@@ -100,12 +101,12 @@ fn what_a_reopen_shows_after_a_failed_sync_is_durable() {
             drop(log);
             let again = disk.killed();
             let (log, recovery) = open(&again, &options()).unwrap();
-            let shown = log.last_index();
-            assert_eq!(shown.0, written);
+            let last = log.last_index();
+            assert_eq!(last.0, written);
             assert!(recovery.copied_entries > 0);
             drop(log);
             let (log, _) = open(&again.power_cut(seed), &options()).unwrap();
-            assert_eq!(log.last_index(), shown, "fail {fail} seed {seed}");
+            assert_eq!(log.last_index(), last, "fail {fail} seed {seed}");
         }
     }
 }
@@ -135,7 +136,7 @@ fn a_mark_whose_sync_failed_is_written_again_by_the_next_open() {
 }
 
 #[test]
-fn every_failing_operation_ends_in_an_error_and_a_sound_reopen() {
+fn every_failing_operation_returns_an_error_and_the_log_reopens() {
     let kinds = [
         (SimOp::Write, SimFailure::Io),
         (SimOp::Write, SimFailure::Short),
@@ -153,7 +154,7 @@ fn every_failing_operation_ends_in_an_error_and_a_sound_reopen() {
     for seed in 0..3 * scale() {
         let mut steps = script(seed + 500, 60);
         steps.retain(|step| !matches!(step, Step::Kill));
-        know(&mut steps);
+        register_payloads(&mut steps);
         for (op, failure) in kinds {
             for nth in (1..).step_by(if op == SimOp::Write { 3 } else { 1 }) {
                 let disk = SimDisk::new();
@@ -164,20 +165,20 @@ fn every_failing_operation_ends_in_an_error_and_a_sound_reopen() {
                     if nth > 200 || disk.counts().ops < nth {
                         break;
                     }
-                    let met = run(&SimDisk::new(), &steps, &options()).complete;
-                    assert!(met);
+                    let complete = run(&SimDisk::new(), &steps, &options()).complete;
+                    assert!(complete);
                     break;
                 }
                 failed += 1;
                 let what = format!("seed {seed} {op:?} {failure:?} {nth}");
-                // The process is restarted, the machine is not.
-                for left in [disk.killed(), disk.power_cut(nth)] {
+                // The process restarts; the machine restarts only after a power cut.
+                for crashed in [disk.killed(), disk.power_cut(nth)] {
                     let (log, _) =
-                        open(&left, &options()).unwrap_or_else(|e| panic!("{what}: {e}"));
-                    allowed(&log, &trace).unwrap_or_else(|error| panic!("{what}: {error}"));
+                        open(&crashed, &options()).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    check_recovered(&log, &trace).unwrap_or_else(|error| panic!("{what}: {error}"));
                     let before = entries(&log);
                     drop(log);
-                    let (log, _) = open(&left.power_cut(nth), &options()).unwrap();
+                    let (log, _) = open(&crashed.power_cut(nth), &options()).unwrap();
                     assert_eq!(entries(&log), before, "{what}");
                 }
             }
@@ -187,7 +188,7 @@ fn every_failing_operation_ends_in_an_error_and_a_sound_reopen() {
 }
 
 #[test]
-fn a_full_disk_is_said_before_anything_is_written_and_heals() {
+fn a_full_disk_is_reported_before_a_write_and_writes_resume() {
     let (disk, mut log) = log();
     let mut settings = options();
     settings.reserve_bytes = 16 << 10;
@@ -202,7 +203,7 @@ fn a_full_disk_is_said_before_anything_is_written_and_heals() {
             Ok(_) => {}
             Err(error) => {
                 assert_eq!(before, (log.last_index(), log.sequence_and_epoch()));
-                assert_eq!(ops, disk.counts().ops, "nothing was tried");
+                assert_eq!(ops, disk.counts().ops, "no operation was tried");
                 break error;
             }
         }
@@ -270,7 +271,7 @@ fn a_full_disk_can_be_opened_stopped_and_opened_again() {
 }
 
 #[test]
-fn a_read_error_is_that_read_only() {
+fn a_read_error_fails_only_that_read() {
     let (disk, mut log) = log();
     for number in 0..3 {
         log.append(1, 1, &[&payload(number)]).unwrap();
@@ -295,14 +296,14 @@ fn background_syncs_leave_a_prefix() {
     settings.sync_on_roll = false;
     settings.zero_ahead_bytes = 0;
     for seed in 0..200 * scale() {
-        let mut draw = Draw(seed);
+        let mut draw = SplitMix(seed);
         let disk = SimDisk::new();
         let (mut log, _) = open(&disk, &settings).unwrap();
         let mut written = Vec::new();
         let mut certain = 0;
         for _ in 0..40 + draw.below(120) {
             let mut step = [Step::Append(draw.next())];
-            know(&mut step);
+            register_payloads(&mut step);
             let [Step::Append(number)] = step else {
                 unreachable!()
             };
@@ -322,7 +323,7 @@ fn background_syncs_leave_a_prefix() {
 }
 
 #[test]
-fn what_no_call_accepts_changes_nothing() {
+fn refused_calls_change_nothing() {
     let (disk, mut log) = log();
     for _ in 0..5 {
         log.append(3, 1, &[b"x"]).unwrap();

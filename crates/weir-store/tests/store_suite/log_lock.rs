@@ -19,7 +19,7 @@ fn holder() {
 }
 
 #[test]
-fn a_second_process_is_told_who_holds_the_directory_until_it_dies() {
+fn a_second_process_gets_the_holder_of_the_directory_until_the_holder_ends() {
     let directory = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -61,7 +61,7 @@ fn a_second_process_is_told_who_holds_the_directory_until_it_dies() {
 }
 
 #[test]
-fn a_second_handle_in_one_process_is_refused_and_dropping_frees() {
+fn a_second_handle_in_one_process_is_refused_and_a_drop_releases_the_lock() {
     let directory = tempfile::tempdir().unwrap();
     let first = DirLock::acquire(directory.path(), "first\nline").unwrap();
     match DirLock::acquire(directory.path(), "second") {

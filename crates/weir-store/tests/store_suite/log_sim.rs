@@ -11,9 +11,9 @@ pub const ID: [u8; 16] = *b"a store of tests";
 
 /// Pseudo-random numbers from a seed (the splitmix generator).
 #[derive(Clone, Debug)]
-pub struct Draw(pub u64);
+pub struct SplitMix(pub u64);
 
-impl Draw {
+impl SplitMix {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -44,7 +44,7 @@ pub enum Step {
     Seal,
     /// Removes this number of entries from the end.
     Truncate(u64),
-    /// Purges all entries except the last ones, of this number.
+    /// Purges all entries except this number of the last ones.
     Purge(u64),
     /// Drops all entries and continues this number of indexes later.
     Reset(u64),
@@ -57,10 +57,10 @@ pub enum Step {
 /// Entries as index, term and payload number.
 pub type Entries = Vec<(u64, u64, u64)>;
 
-/// The progress of a run until it ended.
+/// The results of a run of a script.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// The entries after each step that could have changed them, without applying purges.
+    /// The entries after each step that may change them. Purges are not applied.
     pub states: Vec<Entries>,
     /// Index of the last state that was reported as durable.
     pub acknowledged: usize,
@@ -84,7 +84,7 @@ pub fn options() -> LogOptions {
 /// Returns the payload of a number: sizes around sector borders, zeros, sparse bytes, and
 /// last sectors with a single set bit.
 pub fn payload(number: u64) -> Vec<u8> {
-    let mut draw = Draw(number);
+    let mut draw = SplitMix(number);
     let len = match draw.below(8) {
         0 => draw.below(8),
         1 => 384 + 512 * draw.below(4),
@@ -119,7 +119,7 @@ pub fn payload(number: u64) -> Vec<u8> {
 
 /// Creates a script of about `len` steps from a seed.
 pub fn script(seed: u64, len: u64) -> Vec<Step> {
-    let mut draw = Draw(seed);
+    let mut draw = SplitMix(seed);
     let mut steps = Vec::new();
     while (steps.len() as u64) < len {
         steps.push(match draw.below(40) {
@@ -161,7 +161,7 @@ fn steps(
     trace: &mut Trace,
 ) -> Result<(), StoreError> {
     let (mut log, _) = open(disk, options)?;
-    let mut now: Entries = Vec::new();
+    let mut current: Entries = Vec::new();
     let mut term = 1;
     for step in script {
         match *step {
@@ -169,9 +169,9 @@ fn steps(
                 let bytes = payload(number);
                 let (head, tail) = bytes.split_at(bytes.len() / 2);
                 let index = log.last_index().0 + 1;
-                now.push((index, term, number));
+                current.push((index, term, number));
                 // The entry may be in the log even if the append fails.
-                trace.states.push(now.clone());
+                trace.states.push(current.clone());
                 assert_eq!(log.append(term, 1, &[head, tail])?.0, index);
             }
             Step::Sync => {
@@ -186,8 +186,8 @@ fn steps(
             Step::Truncate(back) => {
                 let low = log.first_index().0 - 1;
                 let keep = log.last_index().0.saturating_sub(back).max(low);
-                now.retain(|entry| entry.0 <= keep);
-                trace.states.push(now.clone());
+                current.retain(|entry| entry.0 <= keep);
+                trace.states.push(current.clone());
                 if keep == log.last_index().0 {
                     // A truncation after the last entry is a no-op, without a sync.
                     log.sync()?;
@@ -204,8 +204,8 @@ fn steps(
             }
             Step::Reset(ahead) => {
                 let next = log.last_index().0 + ahead;
-                now.clear();
-                trace.states.push(now.clone());
+                current.clear();
+                trace.states.push(current.clone());
                 trace.purged = next - 1;
                 term += 1;
                 log.reset(LogIndex(next), term)?;
@@ -217,17 +217,17 @@ fn steps(
                 let (again, recovery) = open(disk, options)?;
                 assert!(recovery.clean && !recovery.repaired, "{recovery:?}");
                 log = again;
-                assert_eq!(read_all(&log)?, purged(&now, &log));
+                assert_eq!(read_all(&log)?, purged(&current, &log));
             }
             Step::Kill => {
                 drop(log);
                 let (again, recovery) = open(disk, options)?;
                 assert!(
                     recovery.cuts.is_empty(),
-                    "a kill tears nothing: {recovery:?}"
+                    "a kill tears no batch: {recovery:?}"
                 );
                 log = again;
-                assert_eq!(read_all(&log)?, purged(&now, &log));
+                assert_eq!(read_all(&log)?, purged(&current, &log));
                 trace.acknowledged = trace.states.len() - 1;
             }
         }
@@ -244,7 +244,7 @@ fn purged(state: &Entries, log: &Log) -> Entries {
         .collect()
 }
 
-/// Reads a log, and identifies payloads by their checksums.
+/// Returns the entries of a log; their payloads are identified by checksum.
 pub fn entries(log: &Log) -> Entries {
     read_all(log).unwrap()
 }
@@ -263,7 +263,7 @@ pub fn read_all(log: &Log) -> Result<Entries, StoreError> {
     NUMBERS.with_borrow(|numbers| {
         for entry in &mut found {
             let crc = u32::try_from(entry.2).unwrap();
-            entry.2 = *numbers.get(&crc).expect("an entry that nobody wrote");
+            entry.2 = *numbers.get(&crc).expect("an unknown entry");
         }
     });
     Ok(found)
@@ -277,7 +277,7 @@ thread_local! {
 
 /// Registers the payloads of a script for [`entries`]. Numbers with equal (short) payloads
 /// are replaced by one of them.
-pub fn know(script: &mut [Step]) {
+pub fn register_payloads(script: &mut [Step]) {
     NUMBERS.with_borrow_mut(|numbers| {
         for step in script {
             if let Step::Append(number) = step {
@@ -288,31 +288,31 @@ pub fn know(script: &mut [Step]) {
     });
 }
 
-/// Checks that a recovered log is one of the states from the acknowledged one on.
-pub fn allowed(log: &Log, trace: &Trace) -> Result<(), String> {
+/// Checks that a recovered log equals the last acknowledged state or a later one.
+pub fn check_recovered(log: &Log, trace: &Trace) -> Result<(), String> {
     let found = entries(log);
     let first = log.first_index().0;
     if first > trace.purged + 1 {
         return Err(format!(
-            "purged through {}, asked {}",
+            "purged through {}, requested {}",
             first - 1,
             trace.purged
         ));
     }
     let fits = trace.states[trace.acknowledged..].iter().any(|state| {
-        let counts: Entries = state
+        let remaining: Entries = state
             .iter()
             .copied()
             .filter(|entry| entry.0 >= first)
             .collect();
-        counts == found
+        remaining == found
     });
     if fits {
         return Ok(());
     }
     let acknowledged = &trace.states[trace.acknowledged];
     Err(format!(
-        "found {} entries ..{:?}, first {first}; acknowledged {} ..{:?}; {} states behind",
+        "found {} entries ..{:?}, first {first}; acknowledged {} ..{:?}; {} later states",
         found.len(),
         found.last(),
         acknowledged.len(),

@@ -17,6 +17,7 @@
 mod background_tasks;
 mod clock;
 mod commit;
+mod concurrent_crashes;
 mod crash;
 mod damage;
 mod disks;
@@ -43,6 +44,5 @@ mod retention;
 mod salvage;
 mod scrub;
 mod slow_lane;
-mod storm;
 mod verify;
 mod world;

@@ -10,7 +10,7 @@ use weir_core::{
     RecordKind, TopicId, TopicName, TopicOptions,
 };
 
-use crate::world::{Draw, Rec, TopicState};
+use crate::world::{Rec, SplitMix, TopicState};
 
 /// An operation that owns its bytes.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    pub fn of(items: Vec<Item>) -> Self {
+    pub fn compute(items: Vec<Item>) -> Self {
         let mut machine = Machine::new(99);
         let mut sink = Sink::default();
         let mut commits = Vec::new();
@@ -127,7 +127,7 @@ impl Expected {
             commits.push(
                 outcome
                     .commit()
-                    .expect("a script numbers its items")
+                    .expect("items have consecutive nonces")
                     .clone(),
             );
             states.push(state_of(&machine, &sink));
@@ -190,21 +190,21 @@ pub fn check_topic(found: &TopicState, expected: &TopicState, compacted: bool, w
             continue;
         }
         let last_of_key = newest.get(record.key.as_slice()) == Some(&record.offset);
-        let current_life = record.intention >= expected.incarnation && expected.live;
+        let is_current = record.intention >= expected.incarnation && expected.live;
         let keyed =
             matches!(record.kind, RecordKind::Put | RecordKind::Delete) && !record.key.is_empty();
         assert!(
-            !current_life || (keyed && !last_of_key),
-            "{what}: record {} is gone",
+            !is_current || (keyed && !last_of_key),
+            "{what}: record {} is missing",
             record.offset
         );
     }
-    assert!(rest.next().is_none(), "{what}: a record that nobody wrote");
+    assert!(rest.next().is_none(), "{what}: an unexpected record");
 }
 
-/// A step of a script. Ranges are indexes of items.
+/// An action of a script. Ranges are indexes of items.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub enum Action {
     /// Calls that are sent without waiting for the previous one.
     Calls(Vec<Range<usize>>),
     Checkpoint,
@@ -213,38 +213,38 @@ pub enum Act {
     Sync,
     /// A clean close, then an open.
     Reopen,
-    /// Dropped without a wait, which still ends cleanly.
+    /// The store is dropped without a wait. The stop is still clean.
     Kill,
 }
 
 const TOPICS: [&str; 3] = ["a", "b.c", "c"];
 
-/// Creates a script of about `len` steps from a seed.
-pub fn script(seed: u64, len: usize) -> (Vec<Item>, Vec<Act>) {
-    let mut draw = Draw(seed);
-    let mut maker = Maker::default();
+/// Creates a script of about `len` actions from a seed.
+pub fn script(seed: u64, len: usize) -> (Vec<Item>, Vec<Action>) {
+    let mut draw = SplitMix(seed);
+    let mut builder = ScriptBuilder::default();
     for (topic, n) in TOPICS.iter().zip(0..) {
-        maker.push(&mut draw, topic, OwnedOperation::Create(topic_options(n)));
+        builder.push(&mut draw, topic, OwnedOperation::Create(topic_options(n)));
     }
-    let mut acts = vec![maker.calls(1)];
-    while acts.len() < len {
-        acts.push(match draw.below(24) {
-            0 | 1 => Act::Checkpoint,
-            2 => Act::CompactLog,
-            3 | 4 => Act::CompactTopic("a"),
-            5 => Act::Reopen,
-            6 => Act::Kill,
-            7 => Act::Sync,
+    let mut actions = vec![builder.calls(1)];
+    while actions.len() < len {
+        actions.push(match draw.below(24) {
+            0 | 1 => Action::Checkpoint,
+            2 => Action::CompactLog,
+            3 | 4 => Action::CompactTopic("a"),
+            5 => Action::Reopen,
+            6 => Action::Kill,
+            7 => Action::Sync,
             _ => {
                 let calls = if draw.below(3) == 0 { 3 } else { 1 };
                 for _ in 0..calls * (1 + draw.below(4)) {
-                    maker.any(&mut draw);
+                    builder.push_random(&mut draw);
                 }
-                maker.calls(calls as usize)
+                builder.calls(calls as usize)
             }
         });
     }
-    (maker.items, acts)
+    (builder.items, actions)
 }
 
 fn topic_options(n: u64) -> TopicOptions {
@@ -259,16 +259,16 @@ fn topic_options(n: u64) -> TopicOptions {
 }
 
 #[derive(Default)]
-struct Maker {
+struct ScriptBuilder {
     items: Vec<Item>,
     nonces: [u64; 3],
-    given: usize,
+    returned: usize,
 }
 
-impl Maker {
-    fn push(&mut self, draw: &mut Draw, topic: &'static str, operation: OwnedOperation) {
-        let who = draw.below(3) as usize;
-        self.nonces[who] += 1;
+impl ScriptBuilder {
+    fn push(&mut self, draw: &mut SplitMix, topic: &'static str, operation: OwnedOperation) {
+        let client = draw.below(3) as usize;
+        self.nonces[client] += 1;
         let n = draw.below(12);
         let expect = match n {
             0 => vec![Expect::KeyAbsent(Some(b"k1"))],
@@ -281,8 +281,8 @@ impl Maker {
             _ => Vec::new(),
         };
         self.items.push(Item {
-            client: ClientId([who as u8 + 1; 16]),
-            nonce: self.nonces[who],
+            client: ClientId([client as u8 + 1; 16]),
+            nonce: self.nonces[client],
             topic,
             operation,
             expect: if self.items.len() < TOPICS.len() {
@@ -294,9 +294,9 @@ impl Maker {
         });
     }
 
-    fn any(&mut self, draw: &mut Draw) {
+    fn push_random(&mut self, draw: &mut SplitMix) {
         let topic = TOPICS[draw.below(3) as usize];
-        let key = |draw: &mut Draw| format!("k{}", draw.below(8)).into_bytes();
+        let key = |draw: &mut SplitMix| format!("k{}", draw.below(8)).into_bytes();
         let operation = match draw.below(30) {
             0 => OwnedOperation::Destroy,
             1 | 2 => OwnedOperation::Create(topic_options(u64::from(topic == "c") * 2)),
@@ -317,20 +317,20 @@ impl Maker {
     }
 
     /// Returns the items added since the last call of this function, as `count` calls.
-    fn calls(&mut self, count: usize) -> Act {
-        let (from, to) = (self.given, self.items.len());
-        self.given = to;
-        let edge = |n: usize| from + (to - from) * n / count;
-        Act::Calls(
+    fn calls(&mut self, count: usize) -> Action {
+        let (from, to) = (self.returned, self.items.len());
+        self.returned = to;
+        let bound = |n: usize| from + (to - from) * n / count;
+        Action::Calls(
             (0..count)
-                .map(|n| edge(n)..edge(n + 1))
+                .map(|n| bound(n)..bound(n + 1))
                 .filter(|call| !call.is_empty())
                 .collect(),
         )
     }
 }
 
-fn value(draw: &mut Draw) -> Vec<u8> {
+fn value(draw: &mut SplitMix) -> Vec<u8> {
     let len = match draw.below(16) {
         0 => 0,
         1 => 5_000 + draw.below(15_000),

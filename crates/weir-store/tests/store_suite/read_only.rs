@@ -56,7 +56,7 @@ fn fill(store: &Store) {
     execute(store, &[put("plain", b"own", b"1").under(CLIENT, 1)]);
 }
 
-/// Returns every name below a directory, with the metadata and bytes that reveal a change.
+/// Returns every path below a directory, with its metadata and bytes.
 fn tree(directory: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut directories = vec![directory.to_owned()];
@@ -83,16 +83,16 @@ fn tree(directory: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, u32, Vec<u8>)> {
     found
 }
 
-fn refused(store: &Store) {
+fn check_writes_are_refused(store: &Store) {
     let outcome = store.propose(&[put("plain", b"k", b"v")]).map(drop);
     assert!(matches!(outcome, Err(StoreError::ReadOnly)), "{outcome:?}");
-    let made = store.propose(&[Intention::new(
+    let creation = store.propose(&[Intention::new(
         "new",
         Operation::Create {
             options: &weir_core::TopicOptions::default(),
         },
     )]);
-    assert!(matches!(made, Err(StoreError::ReadOnly)));
+    assert!(matches!(creation, Err(StoreError::ReadOnly)));
     for refused in [
         store.sync().map(drop),
         store.checkpoint().map(drop),
@@ -106,12 +106,12 @@ fn refused(store: &Store) {
 }
 
 #[test]
-fn a_read_only_store_holds_the_same_and_changes_nothing() {
+fn a_read_only_store_has_equal_content_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let writer = Store::open(directory.path(), &options()).unwrap();
     fill(&writer);
     let (expected, digest) = (state(&writer), writer.digest());
-    // Beside the writer, whose log has no clean end.
+    // The writer is still open, so the log has no clean end.
     let reader = Store::open(directory.path(), &reading()).unwrap();
     assert!(reader.is_read_only() && !writer.is_read_only());
     assert!(reader.report().snapshot.is_some() && reader.report().replayed_entries > 0);
@@ -120,7 +120,7 @@ fn a_read_only_store_holds_the_same_and_changes_nothing() {
         (expected.clone(), digest)
     );
     assert_eq!(reader.last_nonce(CLIENT), 1);
-    refused(&reader);
+    check_writes_are_refused(&reader);
     // The reader does not follow the writer.
     execute(&writer, &[put("plain", b"own", b"2")]);
     assert_eq!(state(&reader), expected);
@@ -130,7 +130,7 @@ fn a_read_only_store_holds_the_same_and_changes_nothing() {
     let before = tree(directory.path());
     let reader = Store::open(directory.path(), &reading()).unwrap();
     assert_eq!((state(&reader), reader.digest()), (expected, digest));
-    refused(&reader);
+    check_writes_are_refused(&reader);
     reader.close().unwrap();
     assert_eq!(tree(directory.path()), before);
     // Without a lock file, the reader does not create one.
@@ -140,7 +140,7 @@ fn a_read_only_store_holds_the_same_and_changes_nothing() {
 }
 
 #[test]
-fn nothing_is_made_where_there_is_no_store() {
+fn nothing_is_created_where_there_is_no_store() {
     let directory = tempfile::tempdir().unwrap();
     let missing = |path: &Path| {
         let error = Store::open(path, &reading()).unwrap_err();
@@ -152,7 +152,7 @@ fn nothing_is_made_where_there_is_no_store() {
 }
 
 #[test]
-fn a_torn_end_is_the_end_and_damage_is_reported() {
+fn a_torn_end_is_ignored_and_damage_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let writer = Store::open(directory.path(), &options()).unwrap();
     create(&writer, "t");
@@ -198,11 +198,11 @@ fn child_reads_the_directory() {
     };
     let directory = Path::new(&directory);
     let probe = std::fs::write(directory.join("probe"), b"");
-    assert!(probe.is_err(), "the directory can be written");
+    assert!(probe.is_err(), "the directory is not read-only");
     let locked = Store::open(directory, &options()).unwrap_err();
     assert!(matches!(locked, StoreError::Io { .. }), "{locked}");
     let store = Store::open(directory, &reading()).unwrap();
-    refused(&store);
+    check_writes_are_refused(&store);
     let report = verify(directory).unwrap();
     let worst = report.findings.iter().map(|finding| finding.severity).max();
     assert!(
@@ -231,14 +231,14 @@ const CHILD: [&str; 4] = [
 ];
 
 /// Makes all files below a directory readable for all users, and writable for none.
-fn readable(directory: &Path) {
+fn make_readable(directory: &Path) {
     let mode = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            readable(&path);
+            make_readable(&path);
         } else {
             mode(&path, 0o444);
         }
@@ -258,7 +258,7 @@ fn a_directory_that_cannot_be_written_can_be_read() {
         .sum();
     let expected = format!("digest {:?} records {records}", store.digest());
     store.close().unwrap();
-    let says = |output: Output, how: &str| {
+    let check_output = |output: Output, how: &str| {
         let text = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{how}: {text}{errors}");
@@ -274,14 +274,14 @@ fn a_directory_that_cannot_be_written_can_be_read() {
         mount.arg(&directory).arg(&test).args(CHILD);
         let allowed = Command::new("unshare").args(["--mount", "true"]).output();
         if allowed.is_ok_and(|output| output.status.success()) {
-            says(child(mount, &directory), "a read-only mount");
+            check_output(child(mount, &directory), "a read-only mount");
         } else {
             eprintln!("no mount namespaces here: only the copy of another user is tested");
         }
     }
     // A copy that belongs to another user, or without write permission.
     let before = tree(&directory);
-    readable(&directory);
+    make_readable(&directory);
     std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     // The other user may be unable to access the directory of the program.
     let copy = root.path().join("test");
@@ -291,7 +291,7 @@ fn a_directory_that_cannot_be_written_can_be_read() {
     if is_root {
         other.uid(NOBODY).gid(NOBODY);
     }
-    says(child(other, &directory), "a copy");
+    check_output(child(other, &directory), "a copy");
     let names = |tree: &BTreeMap<PathBuf, _>| tree.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&tree(&directory)), names(&before));
     // Restore the permissions, so that the directory can be removed.
@@ -318,21 +318,21 @@ fn purging() -> OpenOptions {
 }
 
 /// A writer writes ascending numbers, creates snapshots, purges the log and compacts.
-/// Meanwhile the store is opened again and again. Each open sees a prefix of the written
+/// Meanwhile the store is opened again and again. Each open returns a prefix of the written
 /// numbers that contains all numbers acknowledged before the open.
 #[test]
-fn a_reader_beside_a_busy_writer_sees_a_prefix() {
+fn a_reader_beside_a_busy_writer_reads_a_prefix() {
     let directory = tempfile::tempdir().unwrap();
     let writer = Store::open(directory.path(), &purging()).unwrap();
     create(&writer, "all");
     create_with(&writer, "latest", &latest());
-    let (acknowledged, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (acknowledged, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let opens = 100 * crate::world::times();
     let (mut changed, mut done) = (0, 0);
     std::thread::scope(|scope| {
         let write = || {
             let mut number = 0_u64;
-            while !ends.load(Ordering::Acquire) {
+            while !stop.load(Ordering::Acquire) {
                 let next: Vec<Vec<u8>> = (number + 1..=number + 4)
                     .map(|number| [&number.to_be_bytes()[..], &[b'x'; 500]].concat())
                     .collect();
@@ -359,7 +359,7 @@ fn a_reader_beside_a_busy_writer_sees_a_prefix() {
                     continue;
                 }
                 Err(error) => {
-                    ends.store(true, Ordering::Release);
+                    stop.store(true, Ordering::Release);
                     panic!("after {done} opens: {error}");
                 }
             };
@@ -370,7 +370,7 @@ fn a_reader_beside_a_busy_writer_sees_a_prefix() {
                 .collect();
             let expected: Vec<u64> = (1..=numbers.len() as u64).collect();
             if numbers != expected || (numbers.len() as u64) < before {
-                ends.store(true, Ordering::Release);
+                stop.store(true, Ordering::Release);
                 panic!("{before} were acknowledged, found {numbers:?}");
             }
             // Compaction may remove the files of the reader: then the read fails.
@@ -378,18 +378,18 @@ fn a_reader_beside_a_busy_writer_sees_a_prefix() {
             match crate::world::drain(&mut { reader }) {
                 Ok(_) | Err(StoreError::ChangedWhileRead { .. }) => {}
                 Err(error) => {
-                    ends.store(true, Ordering::Release);
+                    stop.store(true, Ordering::Release);
                     panic!("after {done} opens: {error}");
                 }
             }
             done += 1;
         }
-        ends.store(true, Ordering::Release);
+        stop.store(true, Ordering::Release);
         thread.join().unwrap();
     });
     let stats = writer.stats();
     println!(
-        "{done} opens beside {} intentions, {} snapshots, purged to {}; {changed} gave up",
+        "{done} opens beside {} intentions, {} snapshots, purged to {}; {changed} failed",
         stats.intentions, stats.snapshots, stats.purged_index
     );
     assert!(stats.purged_index > 0, "the log was purged meanwhile");
@@ -398,7 +398,7 @@ fn a_reader_beside_a_busy_writer_sees_a_prefix() {
 /// The writer replaces all snapshots and purges the log after the reader has listed the
 /// files and before it opens them.
 #[test]
-fn files_that_vanish_during_an_open_cost_another_attempt() {
+fn files_that_are_removed_during_an_open_cause_another_attempt() {
     let disk = SimDisk::new();
     let writer = Arc::new(open(Arc::new(disk.clone())));
     create(&writer, "t");
@@ -458,7 +458,7 @@ fn a_segment_that_the_writer_removed_is_a_typed_error() {
     let writer = Store::open(directory.path(), &options()).unwrap();
     create_with(&writer, "t", &latest());
     put_many(&writer, "t", (0..200_u32).map(|_| (b"key", [1; 300])));
-    // More topics than the reader keeps files open for.
+    // More topics than the reader has open files.
     for topic in 0..200 {
         create(&writer, &format!("other-{topic}"));
         execute(&writer, &[put(&format!("other-{topic}"), b"k", b"v")]);
@@ -475,7 +475,7 @@ fn a_segment_that_the_writer_removed_is_a_typed_error() {
         matches!(error, StoreError::ChangedWhileRead { .. }),
         "{error}"
     );
-    // A new open sees the content of the writer.
+    // A new open reads the content of the writer.
     let reader = Store::open(directory.path(), &reading()).unwrap();
     assert_eq!(keys(&reader, "t"), keys(&writer, "t"));
 }
@@ -483,7 +483,7 @@ fn a_segment_that_the_writer_removed_is_a_typed_error() {
 /// The records that a read-only open stores outside of the directory have a limit in bytes,
 /// however long the log is.
 #[test]
-fn more_records_of_the_log_than_a_reader_may_keep_end_its_open() {
+fn an_open_fails_above_the_limit_of_records_of_a_reader() {
     let directory = tempfile::tempdir().unwrap();
     let writer = Store::open(directory.path(), &options()).unwrap();
     create(&writer, "t");
@@ -523,10 +523,10 @@ fn more_records_of_the_log_than_a_reader_may_keep_end_its_open() {
     drop(Store::open(directory.path(), &replaying).unwrap());
 }
 
-/// A second opener for writing learns which process has the directory, waits, and then gets
-/// it.
+/// A second opener for writing is notified of the process that holds the directory, waits,
+/// and then opens it.
 #[test]
-fn a_second_writer_learns_who_has_the_directory_and_waits() {
+fn a_second_writer_gets_the_holder_of_the_directory_and_waits() {
     let directory = tempfile::tempdir().unwrap();
     let first = Store::open(directory.path(), &options()).unwrap();
     let first = Arc::new(Mutex::new(Some(first)));
@@ -562,9 +562,9 @@ fn a_second_writer_learns_who_has_the_directory_and_waits() {
         ..options()
     };
     let error = Store::open(directory.path(), &impatient).unwrap_err();
-    let me = std::process::id();
+    let own_pid = std::process::id();
     assert!(
-        matches!(error, StoreError::Locked { pid, .. } if pid == me),
+        matches!(error, StoreError::Locked { pid, .. } if pid == own_pid),
         "{error}"
     );
     drop(Store::open(directory.path(), &reading()).unwrap());

@@ -14,7 +14,7 @@ use weir_store::replica::Replica;
 use weir_store::{LogIndex, OnProgress, OpenOptions, Store, StoreError};
 
 use crate::disks::PATIENCE;
-use crate::replica::{Alone, append, node};
+use crate::replica::{SingleNode, append, node};
 use crate::world::{create, execute, options, put};
 
 /// Fuel used by each call.
@@ -24,9 +24,9 @@ const SNAPSHOT_FUEL: u64 = 10 * CALL_FUEL;
 
 /// A program that accepts each write and uses much fuel.
 #[derive(Debug)]
-struct Burner;
+struct ExpensiveProgram;
 
-impl ProgramHost for Burner {
+impl ProgramHost for ExpensiveProgram {
     fn hash(&self, code: &[u8]) -> CodeHash {
         CodeHash([code[0]; 32])
     }
@@ -36,11 +36,11 @@ impl ProgramHost for Burner {
     }
 
     fn fingerprint(&self) -> String {
-        "burner".to_owned()
+        "expensive".to_owned()
     }
 }
 
-impl Program for Burner {
+impl Program for ExpensiveProgram {
     fn facts(&self) -> Facts {
         Facts::default()
     }
@@ -71,9 +71,9 @@ impl Program for Burner {
     }
 }
 
-fn burning() -> OpenOptions {
+fn with_expensive_program() -> OpenOptions {
     OpenOptions {
-        host: Some(Arc::new(Burner)),
+        host: Some(Arc::new(ExpensiveProgram)),
         ..options()
     }
 }
@@ -121,11 +121,11 @@ impl ProgramHost for Compiler {
         let state = state.lock().unwrap();
         let waited = changed.wait_timeout_while(state, PATIENCE, |state| !state.is_open);
         let (mut state, late) = waited.unwrap();
-        assert!(!late.timed_out(), "the open waits for the compiler");
+        assert!(!late.timed_out(), "the store was not opened");
         let wanted = |code: &Vec<u8>| Some(self.hash(code)) == first;
-        let place = state.later.iter().position(wanted);
-        let place = place.or(state.later.len().checked_sub(1))?;
-        let code = state.later.remove(place);
+        let position = state.later.iter().position(wanted);
+        let position = position.or(state.later.len().checked_sub(1))?;
+        let code = state.later.remove(position);
         let hash = self.hash(&code);
         state.codes.push(code);
         changed.notify_all();
@@ -205,7 +205,7 @@ impl Compiler {
 
     /// Opens a node of a cluster on a new disk.
     fn node(&self) -> (Store, Replica) {
-        let (disk, provider) = (Arc::new(SimDisk::new()), Arc::new(Alone::default()));
+        let (disk, provider) = (Arc::new(SimDisk::new()), Arc::new(SingleNode::default()));
         let log = Arc::clone(&provider) as _;
         let made = Store::open_node_disk(disk, &self.options(), &node(), log).unwrap();
         provider.follow(&made.1);
@@ -227,7 +227,7 @@ fn deploy(store: &Store, topic: &str, code: &[u8]) -> Effect {
 
 fn open(disk: &SimDisk) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    Store::open_disk(disk, &burning()).unwrap()
+    Store::open_disk(disk, &with_expensive_program()).unwrap()
 }
 
 fn write(store: &Store) {
@@ -237,7 +237,7 @@ fn write(store: &Store) {
 }
 
 /// Creates a topic with an expensive program and executes `calls` calls.
-fn burn(store: &Store, calls: u64) {
+fn run_expensive(store: &Store, calls: u64) {
     let mut topic = TopicOptions::default();
     topic.program.state = StateMode::None;
     let operation = Operation::CreateProgram {
@@ -252,17 +252,17 @@ fn burn(store: &Store, calls: u64) {
 }
 
 #[test]
-fn nothing_costly_is_replayed_after_a_close() {
+fn no_expensive_call_is_replayed_after_a_close() {
     let disk = SimDisk::new();
     let store = open(&disk);
-    burn(&store, 10);
+    run_expensive(&store, 10);
     let digest = store.digest();
     store.close().unwrap();
     let store = open(&disk);
     let report = store.report();
     assert_eq!((report.replayed_intentions, report.replayed_fuel), (0, 0));
     assert_eq!(store.digest(), digest);
-    // Nor does the next open replay anything, after a run without calls.
+    // After a run without calls, the next open replays nothing either.
     store.close().unwrap();
     let store = open(&disk);
     assert_eq!(store.report().replayed_intentions, 0);
@@ -270,7 +270,7 @@ fn nothing_costly_is_replayed_after_a_close() {
 }
 
 #[test]
-fn a_cheap_history_is_closed_without_a_snapshot() {
+fn a_close_after_cheap_calls_writes_no_snapshot() {
     let disk = SimDisk::new();
     let store = open(&disk);
     create(&store, "plain");
@@ -283,10 +283,10 @@ fn a_cheap_history_is_closed_without_a_snapshot() {
 }
 
 #[test]
-fn what_a_kill_leaves_to_replay_is_bounded_by_its_fuel() {
+fn the_fuel_of_a_replay_after_a_kill_is_bounded() {
     let disk = SimDisk::new();
     let store = open(&disk);
-    burn(&store, 0);
+    run_expensive(&store, 0);
     let mut snapshots = 0;
     for n in 1..=40_u64 {
         write(&store);
@@ -310,8 +310,8 @@ fn no_module_is_compiled_by_a_replay_after_a_close() {
     let disk = SimDisk::new();
     let store = Compiler::default().open(&disk);
     for n in 0..10 {
-        let made = deploy(&store, &format!("t{n}"), &[n; 4]);
-        assert_eq!(made, Effect::Valid);
+        let effect = deploy(&store, &format!("t{n}"), &[n; 4]);
+        assert_eq!(effect, Effect::Valid);
     }
     store.close().unwrap();
     let compiler = Compiler::default();
@@ -324,8 +324,11 @@ fn no_module_is_compiled_by_a_replay_after_a_close() {
     state.is_open = true;
     changed.notify_all();
     let waited = changed.wait_timeout_while(state, PATIENCE, |state| state.codes.len() < 10);
-    assert!(!waited.unwrap().1.timed_out(), "all are compiled");
-    // A module that was compiled before takes as much time in the next process.
+    assert!(
+        !waited.unwrap().1.timed_out(),
+        "not all modules were compiled"
+    );
+    // A module that was compiled before takes the same compile time in the next process.
     let again = deploy(&store, "again", &[0; 4]);
     assert_eq!(again, Effect::Valid);
     store.close().unwrap();
@@ -351,7 +354,7 @@ fn with_restored(modules: u8) -> (Compiler, Store) {
 }
 
 #[test]
-fn a_call_waits_for_its_module_and_nothing_else_does() {
+fn only_calls_of_a_module_wait_for_its_compilation() {
     let (compiler, store) = with_restored(10);
     let mut calls = Vec::new();
     for _ in 0..3 {
@@ -366,7 +369,7 @@ fn a_call_waits_for_its_module_and_nothing_else_does() {
         .into_iter()
         .map(|call| {
             call.wait_for(Duration::ZERO)
-                .expect_err("it is not compiled")
+                .expect_err("the module is not compiled")
         })
         .collect();
     let (state, changed) = &*compiler.0;
@@ -383,13 +386,13 @@ fn a_call_waits_for_its_module_and_nothing_else_does() {
     // The module whose compilation began before the calls, then the modules of the calls.
     let codes = state.lock().unwrap().codes.clone();
     let restored: Vec<_> = codes.iter().filter(|code| *code != b"new").collect();
-    let place = restored.iter().position(|code| **code == [3; 4]);
-    assert!(place.unwrap() <= 1, "{codes:?}");
+    let position = restored.iter().position(|code| **code == [3; 4]);
+    assert!(position.unwrap() <= 1, "{codes:?}");
     store.close().unwrap();
 }
 
 #[test]
-fn a_store_is_closed_while_calls_wait_for_their_modules() {
+fn a_close_refuses_calls_that_wait_for_their_modules() {
     let (compiler, store) = with_restored(2);
     let call = store.propose(&[put("t1", b"k", b"v")]).unwrap();
     store.close().unwrap();
@@ -412,14 +415,17 @@ fn another_node_compiles_a_module_before_it_is_committed() {
     let (state, changed) = &*compiler.0;
     let missing = |state: &mut Compiled| !state.codes.iter().any(|one| one == code);
     let waited = changed.wait_timeout_while(state.lock().unwrap(), PATIENCE, missing);
-    assert!(!waited.unwrap().1.timed_out(), "it waits for the apply");
+    assert!(
+        !waited.unwrap().1.timed_out(),
+        "the module was not compiled before the apply"
+    );
     assert_eq!(follower.applied().last, None);
     store.close().unwrap();
     other.close().unwrap();
 }
 
 #[test]
-fn what_a_kill_leaves_to_compile_is_bounded() {
+fn the_compilations_of_a_replay_after_a_kill_are_bounded() {
     let disk = SimDisk::new();
     let store = Compiler::default().open(&disk);
     let mut snapshots = 0;
@@ -463,7 +469,7 @@ fn a_replay_compiles_modules_ahead_of_their_apply() {
 }
 
 #[test]
-fn an_open_tells_how_far_it_is() {
+fn an_open_reports_its_progress() {
     let disk = SimDisk::new();
     let store = open(&disk);
     create(&store, "plain");
@@ -471,8 +477,8 @@ fn an_open_tells_how_far_it_is() {
         execute(&store, &[put("plain", b"k", b"v")]);
     }
     store.close().unwrap();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let list = Arc::clone(&heard);
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&reports);
     let options = OpenOptions {
         on_progress: Some(OnProgress::new(move |progress| {
             list.lock()
@@ -480,10 +486,10 @@ fn an_open_tells_how_far_it_is() {
                 .push((progress.entries_done, progress.entries));
             assert_eq!(progress.percent(), progress.entries_done * 10);
         })),
-        ..burning()
+        ..with_expensive_program()
     };
     let again: Arc<dyn Disk> = Arc::new(disk.clone());
     Store::open_disk(again, &options).unwrap().close().unwrap();
     let expected: Vec<_> = (0..=10).map(|done| (done, 10)).collect();
-    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(*reports.lock().unwrap(), expected);
 }

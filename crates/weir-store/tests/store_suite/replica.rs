@@ -29,21 +29,21 @@ pub fn node() -> NodeOptions {
 
 /// A cluster of one node: appends each proposed batch, and commits it when it is durable.
 #[derive(Default)]
-pub struct Alone {
+pub struct SingleNode {
     replica: OnceLock<Replica>,
-    turn: Arc<Mutex<()>>,
+    lock: Arc<Mutex<()>>,
     /// Proposals that wait for `release`; `None` while proposals are not held.
     held: Mutex<Option<Vec<ProposedBatch>>>,
     purgeable: Mutex<Vec<EntryId>>,
 }
 
-impl Alone {
+impl SingleNode {
     pub fn follow(&self, replica: &Replica) {
         assert!(self.replica.set(replica.clone()).is_ok());
     }
 
-    fn commit(replica: &Replica, turn: &Mutex<()>, batch: ProposedBatch) {
-        let _turn = turn.lock().unwrap();
+    fn commit(replica: &Replica, lock: &Mutex<()>, batch: ProposedBatch) {
+        let _guard = lock.lock().unwrap();
         let last = replica.log_state().last;
         let (term, index) = last.map_or((7, LogIndex(1)), |id| (id.term, id.index.next()));
         let entry = ReplicaEntry {
@@ -60,15 +60,15 @@ impl Alone {
     }
 }
 
-impl IntentionLog for Alone {
+impl IntentionLog for SingleNode {
     fn propose(&self, batch: ProposedBatch) {
         if let Some(held) = &mut *self.held.lock().unwrap() {
             held.push(batch);
             return;
         }
-        let (replica, turn) = (self.replica.get().unwrap().clone(), Arc::clone(&self.turn));
-        // On another thread, because the writer thread must not wait for itself.
-        std::thread::spawn(move || Self::commit(&replica, &turn, batch));
+        let (replica, lock) = (self.replica.get().unwrap().clone(), Arc::clone(&self.lock));
+        // On another thread, because a commit on the writer thread would wait for itself.
+        std::thread::spawn(move || Self::commit(&replica, &lock, batch));
     }
 
     fn latency_class(&self) -> LatencyClass {
@@ -94,14 +94,14 @@ pub fn append(replica: &Replica, entries: Vec<ReplicaEntry>) -> Result<(), Store
     Ok(())
 }
 
-pub fn wait(act: impl FnOnce(weir_store::replica::Callback)) -> Result<(), StoreError> {
+pub fn wait(start: impl FnOnce(weir_store::replica::Callback)) -> Result<(), StoreError> {
     let (sender, result) = mpsc::channel();
-    act(Box::new(move |done| drop(sender.send(done))));
+    start(Box::new(move |done| drop(sender.send(done))));
     result.recv().unwrap_or(Err(StoreError::Closed))
 }
 
-pub fn open_node(directory: &Path) -> Result<(Store, Replica, Arc<Alone>), StoreError> {
-    let provider = Arc::new(Alone::default());
+pub fn open_node(directory: &Path) -> Result<(Store, Replica, Arc<SingleNode>), StoreError> {
+    let provider = Arc::new(SingleNode::default());
     let (store, replica) =
         Store::open_node(directory, &options(), &node(), Arc::clone(&provider) as _)?;
     assert!(provider.replica.set(replica.clone()).is_ok());
@@ -116,7 +116,7 @@ pub fn entry(term: u64, index: u64, body: EntryBody) -> ReplicaEntry {
     }
 }
 
-fn reopen_alone(directory: &Path) -> Result<Store, StoreError> {
+fn open_as_store(directory: &Path) -> Result<Store, StoreError> {
     Store::open(
         directory,
         &OpenOptions {
@@ -145,7 +145,7 @@ fn only_committed_entries_are_applied_after_a_restart() {
     }
     execute(&store, &[put("orders", b"b", b"2")]);
     let (digest, applied) = (store.digest(), store.applied());
-    // A batch of another leader, without a majority.
+    // Append a batch of another leader that is not on a majority.
     let tail = replica.reader().read(LogIndex(2), LogIndex(2), 1).unwrap();
     let body = tail[0].body.clone();
     append(&replica, vec![entry(8, 6, body)]).unwrap();
@@ -191,7 +191,7 @@ fn only_committed_entries_are_applied_after_a_restart() {
 }
 
 #[test]
-fn a_node_is_no_store_of_its_own_and_no_other_node() {
+fn a_directory_of_a_node_opens_only_as_that_node() {
     let directory = tempfile::tempdir().unwrap();
     let (store, replica, _) = open_node(directory.path()).unwrap();
     let vote = Vote {
@@ -203,9 +203,9 @@ fn a_node_is_no_store_of_its_own_and_no_other_node() {
     assert_eq!(replica.vote(), Some(vote));
     store.close().unwrap();
 
-    assert_eq!(code(reopen_alone(directory.path())), ErrorCode::BadOption);
+    assert_eq!(code(open_as_store(directory.path())), ErrorCode::BadOption);
     let as_other = |node: &NodeOptions| {
-        let provider = Arc::new(Alone::default());
+        let provider = Arc::new(SingleNode::default());
         Store::open_node(directory.path(), &options(), node, provider).map(drop)
     };
     let other = NodeOptions { node: 4, ..node() };
@@ -232,9 +232,9 @@ fn a_node_is_no_store_of_its_own_and_no_other_node() {
     std::fs::write(&file, [0; 1024]).unwrap();
     let is_lost = || {
         let opened = open_node(directory.path()).map(drop);
-        // Nor can the node id of the directory be read, or the directory opened as a store.
+        // The node id of the directory cannot be read, and the directory does not open as a store.
         let identity = Store::node_identity(directory.path()).map(drop);
-        let alone = reopen_alone(directory.path()).map(drop);
+        let alone = open_as_store(directory.path()).map(drop);
         for error in [opened, identity, alone].map(Result::unwrap_err) {
             assert!(matches!(error, StoreError::VoteLost { .. }), "{error}");
             assert_eq!(error.code(), ErrorCode::Damaged);
@@ -253,7 +253,7 @@ fn a_node_is_no_store_of_its_own_and_no_other_node() {
     is_lost();
 }
 
-/// The members of an old cluster would be shipped to nodes that join the new one.
+/// The copy must not send the members of its old cluster to nodes that join the new one.
 #[test]
 fn a_copy_of_a_node_that_becomes_a_node_ships_only_its_own_members() {
     let directory = tempfile::tempdir().unwrap();
@@ -266,25 +266,25 @@ fn a_copy_of_a_node_that_becomes_a_node_ships_only_its_own_members() {
     store.backup(&directory.path().join("backup")).unwrap();
     store.close().unwrap();
     std::fs::remove_dir_all(directory.path().join("node/cluster")).unwrap();
-    for (name, had) in [("backup", None), ("node", Some(MEMBERS))] {
+    for (name, members) in [("backup", None), ("node", Some(MEMBERS))] {
         let copy = directory.path().join(name);
         let found = verify(&copy).unwrap();
         assert!(found.is_clean(), "{:?}", found.findings);
-        let store = reopen_alone(&copy).unwrap();
-        assert_eq!(store.membership().unwrap().as_deref(), had, "{name}");
+        let store = open_as_store(&copy).unwrap();
+        assert_eq!(store.membership().unwrap().as_deref(), members, "{name}");
         store.checkpoint().unwrap();
         store.into_node(3, 5, b"one node").unwrap();
         let (store, replica, _) = open_node(&copy).unwrap();
         let shipped = replica.ship().unwrap().unwrap();
         let shipped = shipped.membership.as_ref().map(|(_, body)| &body[..]);
-        assert_eq!(shipped, had.map(|_| &b"one node"[..]), "{name}");
+        assert_eq!(shipped, members.map(|_| &b"one node"[..]), "{name}");
         assert_eq!(replica.applied().membership.unwrap().1, &b"one node"[..]);
         store.close().unwrap();
     }
 }
 
 #[test]
-fn a_single_store_becomes_a_node_and_keeps_everything() {
+fn a_store_becomes_a_node_with_its_whole_content() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), &options()).unwrap();
     create(&store, "orders");
@@ -292,15 +292,15 @@ fn a_single_store_becomes_a_node_and_keeps_everything() {
     execute(&store, &[put("orders", b"b", b"2")]);
     let (digest, cluster) = (store.digest(), store.identity().store_id);
     let before = NodeOptions { cluster, ..node() };
-    let provider = Arc::new(Alone::default());
+    let provider = Arc::new(SingleNode::default());
     drop(store);
     let refused = Store::open_node(directory.path(), &options(), &before, provider.clone());
     assert_eq!(code(refused.map(drop)), ErrorCode::BadOption);
 
-    let store = reopen_alone(directory.path()).unwrap();
+    let store = open_as_store(directory.path()).unwrap();
     let id = store.into_node(3, 5, MEMBERS).unwrap();
     assert_eq!((id.term, id.index), (1, LogIndex(4)));
-    assert_eq!(code(reopen_alone(directory.path())), ErrorCode::BadOption);
+    assert_eq!(code(open_as_store(directory.path())), ErrorCode::BadOption);
 
     let (store, replica) =
         Store::open_node(directory.path(), &options(), &before, provider.clone()).unwrap();
@@ -314,7 +314,7 @@ fn a_single_store_becomes_a_node_and_keeps_everything() {
 }
 
 #[test]
-fn a_store_of_one_node_passes_over_entries_of_a_conversion_that_a_crash_cut_short() {
+fn a_store_ignores_entries_of_an_interrupted_conversion() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), &options()).unwrap();
     create(&store, "orders");
@@ -322,20 +322,20 @@ fn a_store_of_one_node_passes_over_entries_of_a_conversion_that_a_crash_cut_shor
     store.into_node(3, 5, MEMBERS).unwrap();
     // The vote file makes the directory a node, and is written last.
     std::fs::remove_dir_all(directory.path().join("cluster")).unwrap();
-    let store = reopen_alone(directory.path()).unwrap();
+    let store = open_as_store(directory.path()).unwrap();
     assert_eq!(store.report().replayed_entries, 3);
     execute(&store, &[put("orders", b"b", b"2")]);
     store.close().unwrap();
     let found = verify(directory.path()).unwrap();
     assert!(found.is_clean(), "{:?}", found.findings);
     assert_eq!(
-        records(&reopen_alone(directory.path()).unwrap(), "orders").len(),
+        records(&open_as_store(directory.path()).unwrap(), "orders").len(),
         3
     );
 }
 
 #[test]
-fn a_waiting_caller_gets_indeterminate_and_the_queue_still_gathers() {
+fn a_lost_proposal_is_indeterminate_and_the_queue_still_batches() {
     let directory = tempfile::tempdir().unwrap();
     let (store, replica, provider) = open_node(directory.path()).unwrap();
     create(&store, "orders");
@@ -362,7 +362,7 @@ fn a_waiting_caller_gets_indeterminate_and_the_queue_still_gathers() {
     }
     assert_eq!(unknown, lost);
     assert_eq!(records(&store, "orders").len() as u32, 2 + 40 - lost);
-    // The provider is notified which entries may be purged, and decides when.
+    // The provider is notified of entries that may be purged, and decides when to purge.
     let compacted = store.compact_log().unwrap();
     let newest = provider.purgeable.lock().unwrap().last().copied().unwrap();
     assert_eq!(newest.index, compacted.index);
@@ -390,7 +390,7 @@ struct Reported {
     committed: u64,
 }
 
-fn a_batch() -> EntryBody {
+fn batch_of_one() -> EntryBody {
     let intention = put("orders", b"key", b"value");
     let mut builder = weir_core::batch::BatchBuilder::default();
     let limits = IntentionLimits::default();
@@ -402,9 +402,9 @@ fn a_batch() -> EntryBody {
     }
 }
 
-/// Ends at the first failure; everything reported before it must be durable.
-fn node_until_the_power_goes(disk: &SimDisk, reported: &mut Reported) -> Result<(), StoreError> {
-    let provider: Arc<dyn IntentionLog> = Arc::new(Alone::default());
+/// Runs a node until the first failure. All values in `reported` must be durable then.
+fn run_until_power_cut(disk: &SimDisk, reported: &mut Reported) -> Result<(), StoreError> {
+    let provider: Arc<dyn IntentionLog> = Arc::new(SingleNode::default());
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (store, replica) = Store::open_node_disk(disk, &options(), &node(), provider)?;
     for term in 1..=4_u64 {
@@ -424,7 +424,12 @@ fn node_until_the_power_goes(disk: &SimDisk, reported: &mut Reported) -> Result<
             reported.entries.truncate(keep);
             reported.truncated_to = None;
         }
-        for body in [EntryBody::Blank, a_batch(), a_batch(), a_batch()] {
+        for body in [
+            EntryBody::Blank,
+            batch_of_one(),
+            batch_of_one(),
+            batch_of_one(),
+        ] {
             let index = reported.entries.len() as u64 + 1;
             append(&replica, vec![entry(term, index, body)])?;
             reported.entries.push(term);
@@ -444,35 +449,35 @@ fn node_until_the_power_goes(disk: &SimDisk, reported: &mut Reported) -> Result<
 }
 
 #[test]
-fn no_power_cut_takes_a_vote_or_an_entry_that_was_reported() {
-    let whole = SimDisk::new();
-    node_until_the_power_goes(&whole, &mut Reported::default()).unwrap();
-    let operations = whole.counts().ops;
+fn no_power_cut_loses_a_reported_vote_or_entry() {
+    let uncut = SimDisk::new();
+    run_until_power_cut(&uncut, &mut Reported::default()).unwrap();
+    let operations = uncut.counts().ops;
     assert!(operations > 100, "{operations}");
     for at in 1..=operations {
         let disk = SimDisk::new();
         disk.cut_at(at);
         let mut reported = Reported::default();
-        drop(node_until_the_power_goes(&disk, &mut reported));
+        drop(run_until_power_cut(&disk, &mut reported));
         for seed in 0..3 {
-            let left: Arc<dyn Disk> = Arc::new(disk.power_cut(at * 10 + seed));
-            let provider: Arc<dyn IntentionLog> = Arc::new(Alone::default());
-            let opened = Store::open_node_disk(left, &options(), &node(), provider);
+            let crashed: Arc<dyn Disk> = Arc::new(disk.power_cut(at * 10 + seed));
+            let provider: Arc<dyn IntentionLog> = Arc::new(SingleNode::default());
+            let opened = Store::open_node_disk(crashed, &options(), &node(), provider);
             let (_store, replica) = opened.unwrap_or_else(|error| panic!("cut {at}: {error}"));
             let key = |vote: Vote| (vote.term, vote.is_committed);
-            let (found, told) = (replica.vote().map(key), reported.vote.map(key));
-            assert!(found >= told, "cut {at}: {found:?} after {told:?}");
+            let (found, durable) = (replica.vote().map(key), reported.vote.map(key));
+            assert!(found >= durable, "cut {at}: {found:?} after {durable:?}");
             let last = LogIndex(u64::MAX);
             let entries = replica
                 .reader()
                 .read(LogIndex(1), last, usize::MAX)
                 .unwrap();
             let terms: Vec<u64> = entries.iter().map(|one| one.id.term).collect();
-            let kept = reported.truncated_to.unwrap_or(reported.entries.len());
-            let kept = &reported.entries[..kept];
+            let required = reported.truncated_to.unwrap_or(reported.entries.len());
+            let required = &reported.entries[..required];
             assert!(
-                terms.starts_with(kept),
-                "cut {at}: {terms:?} after {kept:?}"
+                terms.starts_with(required),
+                "cut {at}: {terms:?} after {required:?}"
             );
             let applied = replica.applied().last.map_or(0, |id| id.index.0);
             assert!(applied <= reported.committed + 1, "cut {at}: {applied}");

@@ -1,6 +1,6 @@
-//! Retention removes the oldest records, and never a record that a group waits
-//! for. Offsets and keys are retained, and a reader that would miss a record gets an error.
-//! Power may be cut at any moment.
+//! Retention removes the oldest records, but no record that a group has not passed. Offsets
+//! and keys are retained, and a reader that would miss a record gets an error. All this also
+//! holds after a power cut at any moment.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn segments(disk: &SimDisk) -> usize {
 }
 
 #[test]
-fn as_many_records_stay_as_the_options_say_and_their_offsets_with_them() {
+fn the_retained_number_of_records_stays_with_its_offsets() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create_with(&store, "t", &with(|r| r.records = Some(40)));
@@ -83,9 +83,13 @@ fn as_many_records_stay_as_the_options_say_and_their_offsets_with_them() {
         "40 records stay, 2 to 61 are whole segments"
     );
     assert_eq!(offsets(&store, "t"), (62..=101).collect::<Vec<_>>());
-    assert_eq!(segments(&disk), 4, "the files are gone");
+    assert_eq!(segments(&disk), 4, "the files are removed");
     assert_eq!(store.removed("t").0, 61);
-    assert_eq!(store.retain(None).unwrap().segments, 0, "nothing more");
+    assert_eq!(
+        store.retain(None).unwrap().segments,
+        0,
+        "no segment is left to remove"
+    );
     // Also after an open, and after another open.
     let before = records(&store, "t");
     store.close().unwrap();
@@ -115,7 +119,7 @@ fn first(store: &Store, topic: &str) -> u64 {
 }
 
 #[test]
-fn a_trim_inside_a_block_moves_the_first_record_and_no_file() {
+fn a_trim_inside_a_block_changes_the_first_record_and_no_file() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create(&store, "t");
@@ -125,25 +129,29 @@ fn a_trim_inside_a_block_moves_the_first_record_and_no_file() {
         let records = drain(&mut reader).unwrap();
         records.iter().map(|record| record.offset).collect()
     };
-    let mut begun = reader(0);
-    let page = begun.next_page().unwrap().unwrap();
+    let mut started = reader(0);
+    let page = started.next_page().unwrap().unwrap();
     let held = page.iter().count();
-    begun.seek(ConsequenceOffset(5));
+    started.seek(ConsequenceOffset(5));
     trim(&store, "t", 12);
     assert_eq!(first(&store, "t"), 13);
     let rest: Vec<u64> = (13..=21).collect();
     assert_eq!(seen(reader(0)), rest);
     assert_eq!(seen(reader(5).or_earliest()), rest);
-    assert_eq!(seen(reader(12)), rest, "the last one that was read is gone");
+    assert_eq!(
+        seen(reader(12)),
+        rest,
+        "the last record that was read is trimmed"
+    );
     assert_eq!(seen(reader(15)), [16, 17, 18, 19, 20, 21]);
-    for mut reader in [begun, reader(11)] {
+    for mut reader in [started, reader(11)] {
         match reader.next_page().unwrap_err() {
             StoreError::RecordsGone { first, last } => assert_eq!((first, last), (13, 21)),
             other => panic!("{other}"),
         }
         assert!(reader.try_next_page().is_pending());
     }
-    assert_eq!(page.iter().count(), held, "a page stays as it was");
+    assert_eq!(page.iter().count(), held, "a page in use does not change");
     let mut now = reader(0);
     let std::task::Poll::Ready(Some(page)) = now.try_next_page() else {
         panic!("the block is in memory");
@@ -162,7 +170,7 @@ fn a_trim_inside_a_block_moves_the_first_record_and_no_file() {
     assert!(store.get("t", b"key-1").unwrap().is_some());
     assert_eq!(store.scan("t", b"", None, 100).unwrap().len(), 10);
     trim(&store, "t", 3);
-    assert_eq!(first(&store, "t"), 13, "it only grows");
+    assert_eq!(first(&store, "t"), 13, "the first record never moves back");
     assert_eq!(store.retain(None).unwrap().segments, 0, "no whole segment");
 
     // From the log, from a snapshot, and after the newest record.
@@ -184,7 +192,7 @@ fn a_trim_inside_a_block_moves_the_first_record_and_no_file() {
 }
 
 #[test]
-fn a_trim_spares_what_a_group_has_not_passed_when_it_is_applied() {
+fn a_trim_removes_no_record_that_a_group_has_not_passed() {
     let store = open(Arc::new(SimDisk::new()));
     let hold = |r: &mut Retention| r.hold_for_groups = vec![GroupName::new("g").unwrap()];
     create_with(&store, "t", &with(hold));
@@ -198,14 +206,18 @@ fn a_trim_spares_what_a_group_has_not_passed_when_it_is_applied() {
     };
     let trim = Operation::Trim { through: 12 };
     execute(&store, &[back, trim].map(|one| Intention::new("t", one)));
-    assert_eq!(first(&store, "t"), 9, "it was moved back just before");
+    assert_eq!(
+        first(&store, "t"),
+        9,
+        "the group was reset in the same call"
+    );
     move_to(&store, "t", "g", 21);
     execute(&store, &[Intention::new("t", trim)]);
     assert_eq!(first(&store, "t"), 13);
 }
 
 #[test]
-fn what_was_removed_stays_removed_in_a_state_from_the_log_alone() {
+fn removed_records_stay_removed_in_a_state_replayed_from_the_log() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create_with(&store, "t", &with(|r| r.records = Some(15)));
@@ -213,11 +225,15 @@ fn what_was_removed_stays_removed_in_a_state_from_the_log_alone() {
         fill(&store, "t", round * 10, round * 10 + 10);
         store.retain(None).unwrap();
     }
-    let (kept, digest) = (records(&store, "t"), store.digest());
+    let (retained, digest) = (records(&store, "t"), store.digest());
     assert_eq!(first(&store, "t"), 22);
     execute(&store, &[Intention::new("t", Operation::Destroy)]);
     create(&store, "t");
-    assert_eq!(first(&store, "t"), 22, "a new life changes no first record");
+    assert_eq!(
+        first(&store, "t"),
+        22,
+        "a new incarnation does not change the first record"
+    );
     assert_ne!(store.digest(), digest);
     let (digest, last) = (store.digest(), store.topic("t").unwrap().last);
     store.close().unwrap();
@@ -230,12 +246,12 @@ fn what_was_removed_stays_removed_in_a_state_from_the_log_alone() {
     assert!(store.report().snapshot.is_none());
     assert_eq!(store.digest(), digest);
     assert_eq!(first(&store, "t"), 22);
-    assert_eq!(records(&store, "t")[..kept.len()], kept);
-    // The replay wrote all records to one segment, which goes when its last record does.
+    assert_eq!(records(&store, "t")[..retained.len()], retained);
+    // The replay wrote all records to one segment, which is removed with its last record.
     assert_eq!(store.retain(None).unwrap().segments, 0);
     store.close().unwrap();
-    let disk_too: Arc<dyn Disk> = Arc::new(disk.clone());
-    let report = weir_store::verify_disk(&disk_too).unwrap();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let report = weir_store::verify_disk(&shared).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
     assert_eq!(report.digest, Some(digest));
     let store = open(Arc::new(disk));
@@ -259,7 +275,7 @@ fn a_compaction_drops_trimmed_records() {
 }
 
 #[test]
-fn bytes_that_may_stay_are_counted_as_they_are_stored() {
+fn the_byte_limit_counts_stored_bytes() {
     let store = open(Arc::new(SimDisk::new()));
     create_with(&store, "t", &with(|r| r.bytes = Some(50_000)));
     for round in 0..10 {
@@ -276,7 +292,7 @@ fn bytes_that_may_stay_are_counted_as_they_are_stored() {
 }
 
 #[test]
-fn records_that_are_too_old_go_even_the_newest() {
+fn records_above_the_maximum_age_are_removed_even_the_newest() {
     let store = open(Arc::new(SimDisk::new()));
     create_with(&store, "young", &with(|r| r.age_ms = Some(3_600_000)));
     create_with(&store, "old", &with(|r| r.age_ms = Some(0)));
@@ -288,7 +304,7 @@ fn records_that_are_too_old_go_even_the_newest() {
     assert_eq!(
         (old.first.0, old.last.0),
         (0, 21),
-        "none is left, the offsets go on"
+        "none is left, the offsets continue"
     );
     assert_eq!(store.topic("young").unwrap().first.0, 1);
     assert_eq!(offsets(&store, "old"), []);
@@ -297,7 +313,7 @@ fn records_that_are_too_old_go_even_the_newest() {
 }
 
 #[test]
-fn nothing_goes_without_a_limit_and_nothing_that_a_group_has_not_passed() {
+fn retention_needs_a_limit_and_respects_groups() {
     let store = open(Arc::new(SimDisk::new()));
     let hold = |r: &mut Retention| {
         r.hold_for_groups = ["a", "b"]
@@ -314,7 +330,7 @@ fn nothing_goes_without_a_limit_and_nothing_that_a_group_has_not_passed() {
     assert_eq!(
         store.retain(None).unwrap().segments,
         0,
-        "a brake is no engine"
+        "a group alone removes nothing"
     );
     alter(
         &store,
@@ -332,7 +348,7 @@ fn nothing_goes_without_a_limit_and_nothing_that_a_group_has_not_passed() {
     assert_eq!(
         store.retain(None).unwrap().segments,
         0,
-        "group a stands at 11"
+        "the cursor of group a is 11"
     );
     move_to(&store, "t", "a", 12);
     assert_eq!(store.retain(None).unwrap().segments, 1, "1 to 12 at once");
@@ -351,13 +367,13 @@ fn nothing_goes_without_a_limit_and_nothing_that_a_group_has_not_passed() {
 }
 
 #[test]
-fn a_reader_before_the_first_record_is_told_or_goes_on_there() {
+fn a_reader_before_the_first_record_fails_or_continues_at_it() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create_with(&store, "t", &with(|r| r.records = Some(20)));
     let mut slow = store.read("t", ConsequenceOffset(5)).unwrap();
     let mut first = store.read("t", ConsequenceOffset::ZERO).unwrap();
-    let mut any = store.read("t", ConsequenceOffset(5)).unwrap().or_earliest();
+    let mut earliest = store.read("t", ConsequenceOffset(5)).unwrap().or_earliest();
     for round in 0..5 {
         fill(&store, "t", round * 10, round * 10 + 10);
         store.retain(None).unwrap();
@@ -374,7 +390,7 @@ fn a_reader_before_the_first_record_is_told_or_goes_on_there() {
     let all: Vec<u64> = (32..=51).collect();
     assert_eq!(seen(drain(&mut slow).unwrap()), all);
     assert_eq!(seen(drain(&mut first).unwrap()), all);
-    assert_eq!(seen(drain(&mut any).unwrap()), all);
+    assert_eq!(seen(drain(&mut earliest).unwrap()), all);
     let mut ended = store.read("t", ConsequenceOffset::ZERO).unwrap();
     ended.seek_last(5);
     assert_eq!(seen(drain(&mut ended).unwrap()), [47, 48, 49, 50, 51]);
@@ -382,7 +398,7 @@ fn a_reader_before_the_first_record_is_told_or_goes_on_there() {
     assert_eq!(seen(drain(&mut ended).unwrap()), all);
     ended.seek_time(0).unwrap();
     assert_eq!(seen(drain(&mut ended).unwrap()), all);
-    // A key without its record still exists, but its value is gone.
+    // A key whose record was removed still exists, but its value cannot be read.
     let key = |name: &[u8]| store.get("t", name);
     assert!(key(b"key-0").unwrap().is_some());
     let solo = execute(&store, &[put("t", b"solo", b"x")])[0].first;
@@ -410,21 +426,21 @@ fn a_reader_before_the_first_record_is_told_or_goes_on_there() {
 }
 
 #[test]
-fn a_listener_sees_what_is_left_in_order_while_retention_runs() {
+fn a_listener_gets_ascending_offsets_while_retention_runs() {
     let store = Arc::new(open(Arc::new(SimDisk::new())));
     create_with(&store, "t", &with(|r| r.records = Some(50)));
     let done = Arc::new(Mutex::new(false));
-    let (reading, ended) = (Arc::clone(&store), Arc::clone(&done));
+    let (reading, is_done) = (Arc::clone(&store), Arc::clone(&done));
     let listener = std::thread::spawn(move || {
         let mut reader = reading.listen("t", ConsequenceOffset::ZERO).or_earliest();
         let (mut last, mut seen) = (0, 0);
         while last < 1_001 {
-            let over = *ended.lock().unwrap();
+            let ended = *is_done.lock().unwrap();
             for record in drain(&mut reader).unwrap() {
-                assert!(record.offset > last, "ascending, none twice");
+                assert!(record.offset > last, "ascending");
                 (last, seen) = (record.offset, seen + 1);
             }
-            assert!(!over || last == 1_001, "the newest ones are there");
+            assert!(!ended || last == 1_001, "the last record is read");
         }
         seen
     });
@@ -437,7 +453,7 @@ fn a_listener_sees_what_is_left_in_order_while_retention_runs() {
 }
 
 #[test]
-fn compaction_keeps_what_a_group_has_not_passed_and_retention_goes_with_it() {
+fn compaction_and_retention_keep_records_that_a_group_has_not_passed() {
     let store = open(Arc::new(SimDisk::new()));
     let mut options = latest();
     options.retention.hold_for_groups = vec![GroupName::new("g").unwrap()];
@@ -451,19 +467,23 @@ fn compaction_keeps_what_a_group_has_not_passed_and_retention_goes_with_it() {
     assert_eq!(
         kept.len(),
         21,
-        "before it only the CREATE stays: newer values are held"
+        "of the earlier records, only the CREATE stays"
     );
     move_to(&store, "t", "g", 41);
     store.compact_topic("t").unwrap();
     assert_eq!(offsets(&store, "t").len(), 11, "the CREATE and ten keys");
-    let holes = store.read("t", ConsequenceOffset(5)).unwrap().next_page();
-    assert!(holes.is_ok(), "a hole of a compaction is no loss");
+    let gap = store.read("t", ConsequenceOffset(5)).unwrap().next_page();
+    assert!(gap.is_ok(), "a gap of a compaction is no error");
     options.retention.records = Some(2);
     alter(&store, "t", &options);
     move_to(&store, "t", "g", 42);
     store.retain(None).unwrap();
     let left = offsets(&store, "t");
-    assert_eq!(left.len(), 12, "two must stay, the newest segment has one");
+    assert_eq!(
+        left.len(),
+        12,
+        "two records must stay, and the newest segment has one"
+    );
     fill(&store, "t", 0, 1);
     store.retain(None).unwrap();
     assert_eq!(offsets(&store, "t"), [42, 43]);
@@ -482,7 +502,7 @@ fn view(store: &Store, topic: &str) -> Vec<(Vec<u8>, u64)> {
 }
 
 #[test]
-fn the_latest_values_are_the_same_before_and_after_a_compaction() {
+fn a_compaction_does_not_change_the_latest_values() {
     let store = open(Arc::new(SimDisk::new()));
     create_with(&store, "t", &latest());
     fill(&store, "t", 0, 95);
@@ -492,7 +512,7 @@ fn the_latest_values_are_the_same_before_and_after_a_compaction() {
         &[Intention::new("t", Operation::Delete { key: b"key-3" })],
     );
     let before = view(&store, "t");
-    assert_eq!(before.len(), 9, "each key once, none that was deleted");
+    assert_eq!(before.len(), 9, "each existing key once");
     assert!(before.is_sorted(), "in order of keys");
     store.compact_topic("t").unwrap();
     assert_eq!(view(&store, "t"), before);
@@ -508,7 +528,7 @@ fn the_latest_values_are_the_same_before_and_after_a_compaction() {
     let mut rest = Vec::new();
     while let Some(page) = latest.next(&store).unwrap() {
         let record = page.iter().next().unwrap().unwrap();
-        assert!(record.offset <= latest.until(), "nothing that is new");
+        assert!(record.offset <= latest.until(), "no new record");
         rest.push(record.key.to_vec());
     }
     assert!(rest.is_sorted() && rest.len() <= 8, "each once");
@@ -518,7 +538,7 @@ fn the_latest_values_are_the_same_before_and_after_a_compaction() {
 }
 
 #[test]
-fn the_power_may_go_at_any_moment_of_a_retention() {
+fn a_power_cut_at_any_moment_of_a_retention_loses_nothing() {
     let script = |disk: Arc<dyn Disk>, options: &OpenOptions, before: &dyn Fn(u64)| {
         let store = Store::open_disk(disk, options).unwrap();
         create_with(&store, "t", &with(|r| r.records = Some(12)));
@@ -547,9 +567,9 @@ fn the_power_may_go_at_any_moment_of_a_retention() {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
     let images = Arc::new(Mutex::new(Vec::new()));
-    let (taken, image_of) = (Arc::clone(&images), disk);
+    let (captured, image_of) = (Arc::clone(&images), disk);
     let least = Arc::new(Mutex::new(0));
-    let known = Arc::clone(&least);
+    let current = Arc::clone(&least);
     let mut number = 0;
     gate.observe(move |op, path| {
         if !op.changes() {
@@ -557,8 +577,8 @@ fn the_power_may_go_at_any_moment_of_a_retention() {
         }
         number += 1;
         let what = format!("operation {number} ({op:?} {path})");
-        let least = *known.lock().unwrap();
-        let mut images = taken.lock().unwrap();
+        let least = *current.lock().unwrap();
+        let mut images = captured.lock().unwrap();
         images.push((image_of.killed(), least, what.clone()));
         images.push((image_of.power_cut(number * 7919), least, what));
     });
@@ -581,7 +601,7 @@ fn the_power_may_go_at_any_moment_of_a_retention() {
             continue;
         };
         let removed = store.removed("t").0;
-        assert!(removed >= least, "{what}: what was gone for good is back");
+        assert!(removed >= least, "{what}: removed records are back");
         let found = records(&store, "t");
         // All acknowledged records exist, except those that retention removed.
         let wanted: Vec<_> = expected
@@ -600,5 +620,5 @@ fn the_power_may_go_at_any_moment_of_a_retention() {
         store.retain(None).unwrap();
         store.close().unwrap();
     }
-    assert_eq!(removed_at_last, 13, "of 25 records 12 stay");
+    assert_eq!(removed_at_last, 13, "12 of 25 records stay");
 }

@@ -49,7 +49,7 @@ fn salvage(source: &Path, target: &Path) -> Result<SalvageReport, StoreError> {
     report
 }
 
-fn kept(first: u64, last: u64) -> Vec<SalvagedTopic> {
+fn kept_range(first: u64, last: u64) -> Vec<SalvagedTopic> {
     let topic = "t".to_owned();
     vec![SalvagedTopic { topic, first, last }]
 }
@@ -66,7 +66,7 @@ fn fill(store: &Store, from: u32, to: u32) {
     }
 }
 
-/// The third log segment: it begins with a batch of records.
+/// Returns the third log segment, which begins with a batch of records.
 fn log_segment(directory: &Path) -> PathBuf {
     let names = std::fs::read_dir(directory.join("log")).unwrap();
     let mut paths: Vec<_> = names.map(|entry| entry.unwrap().path()).collect();
@@ -75,7 +75,7 @@ fn log_segment(directory: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_whole_log_gives_everything_before_its_first_damage() {
+fn a_salvage_of_a_complete_log_ends_before_its_first_damage() {
     let dir = tempfile::tempdir().unwrap();
     let (source, target) = (dir.path().join("old"), dir.path().join("new"));
     let store = Store::open(&source, &options()).unwrap();
@@ -104,8 +104,8 @@ fn a_whole_log_gives_everything_before_its_first_damage() {
     assert_eq!(report.applied.0, found.len() as u64);
     assert!(!report.is_complete() && !report.log_complete);
     let last = report.applied.0;
-    assert_eq!(report.kept, kept(1, last));
-    // The blocks of the topic extend further than its log.
+    assert_eq!(report.kept, kept_range(1, last));
+    // The blocks of the topic contain later records than the readable log.
     let [later] = report.lost_later.as_slice() else {
         panic!("{:?}", report.lost_later);
     };
@@ -117,7 +117,7 @@ fn a_whole_log_gives_everything_before_its_first_damage() {
 }
 
 #[test]
-fn a_damaged_block_of_a_purged_store_costs_its_own_records() {
+fn a_damaged_block_of_a_purged_store_loses_only_its_records() {
     let dir = tempfile::tempdir().unwrap();
     let (source, target) = (dir.path().join("old"), dir.path().join("new"));
     let store = Store::open(&source, &options()).unwrap();
@@ -138,14 +138,14 @@ fn a_damaged_block_of_a_purged_store_costs_its_own_records() {
     assert_eq!((lost.topic.as_str(), lost.first), ("t", 1));
     assert!(lost.last < 300);
     assert!(report.log_complete && !report.is_complete());
-    assert_eq!(report.kept, kept(lost.last + 1, 321));
+    assert_eq!(report.kept, kept_range(lost.last + 1, 321));
     let store = Store::open(&target, &options()).unwrap();
-    let kept: Vec<_> = all
+    let remaining: Vec<_> = all
         .into_iter()
         .filter(|record| record.offset > lost.last)
         .collect();
-    assert!(kept.len() > 20);
-    assert_eq!(records(&store, "t"), kept);
+    assert!(remaining.len() > 20);
+    assert_eq!(records(&store, "t"), remaining);
     // Every key was written again after the lost records.
     assert_eq!(keys(&store, "t").len(), 90);
     store.close().unwrap();
@@ -167,13 +167,13 @@ fn a_damaged_snapshot_is_replaced_by_the_one_before_it() {
     let report = salvage(&source, &target).unwrap();
     assert_eq!((report.digest, report.lost.len()), (digest, 0));
     assert!(report.is_complete(), "{report:?}");
-    assert_eq!(report.kept, kept(1, 61));
+    assert_eq!(report.kept, kept_range(1, 61));
     let store = Store::open(&target, &options()).unwrap();
     assert_eq!(records(&store, "t"), all);
 }
 
 #[test]
-fn without_any_state_nothing_is_made() {
+fn a_salvage_without_any_state_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (source, target) = (dir.path().join("old"), dir.path().join("new"));
     let store = Store::open(&source, &options()).unwrap();

@@ -1,4 +1,4 @@
-//! Scrubbing rereads all files, names the damaged ones, and changes nothing.
+//! Scrubbing rereads all files, reports the damaged ones, and changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn a_round_reads_everything_and_changes_nothing() {
 }
 
 #[test]
-fn damage_in_each_kind_of_file_is_named_once_and_left_as_it_is() {
+fn damage_in_each_kind_of_file_is_reported_once_and_not_changed() {
     let disk = SimDisk::new();
     let store = sample(&disk);
     let nth = |part: &str, nth: usize| {
@@ -96,7 +96,7 @@ fn damage_in_each_kind_of_file_is_named_once_and_left_as_it_is() {
 }
 
 #[test]
-fn the_thread_begins_rounds_by_itself_and_ends_with_the_store() {
+fn the_thread_starts_rounds_and_ends_with_the_store() {
     let disk = SimDisk::new();
     drop(sample(&disk));
     let gate = Gate::new(disk.clone());

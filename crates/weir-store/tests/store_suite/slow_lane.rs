@@ -1,6 +1,6 @@
 //! The slow lane: the order in which calls of costly programs and other calls are logged.
-//! The tests hold the disk while calls are proposed, and compare the intention offsets of
-//! the calls. No result depends on time.
+//! The tests hold a sync while they propose calls, and then compare the intention offsets
+//! of the calls. No result depends on time.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -16,23 +16,23 @@ use weir_core::{
 use weir_store::disk::{Disk, FileDisk, SimDisk};
 use weir_store::{OpenOptions, Proposal, Store, StoreError};
 
-use crate::disks::{EIO, ENOSPC, Gate as Gates, Op, PATIENCE, Rule};
-use crate::world::{CLIENT, Draw, create, execute, options, put, records};
+use crate::disks::{EIO, ENOSPC, Gate as DiskGate, Op, PATIENCE, Rule};
+use crate::world::{CLIENT, SplitMix, create, execute, options, put, records};
 
-/// Holds calls whose value requests it.
+/// Holds calls with the value "hold" until the test opens the gate.
 #[derive(Debug, Default)]
-struct Gate {
-    state: Mutex<GateState>,
+struct CallGate {
+    state: Mutex<CallGateState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct GateState {
+struct CallGateState {
     arrived: usize,
     open: bool,
 }
 
-impl Gate {
+impl CallGate {
     fn pass(&self) {
         let mut held = self.state.lock().unwrap();
         held.arrived += 1;
@@ -43,7 +43,7 @@ impl Gate {
     /// Waits until a number of calls have arrived.
     fn await_calls(&self, number: usize) {
         let held = self.state.lock().unwrap();
-        let enough = |held: &mut GateState| held.arrived < number;
+        let enough = |held: &mut CallGateState| held.arrived < number;
         drop(self.changed.wait_while(held, enough).unwrap());
     }
 
@@ -58,11 +58,11 @@ const COSTLY_FUEL: u64 = 100_000;
 /// Fuel of a call that uses the default limit.
 const LOOP_FUEL: u64 = 1_000_000;
 
-/// A program whose calls are costly unless the value is "cheap". A call waits at the gate
-/// for "hold", panics for "die", and uses all its fuel for "loop". It writes its value,
-/// except for "loop". It reads the arguments of a start like a value.
+/// A program whose calls are costly unless the value is "cheap". With the value "hold", a
+/// call waits at the gate; with "panic", it panics; with "loop", it uses all its fuel and
+/// fails. Other calls write the value. The arguments of a start are used like a value.
 #[derive(Clone, Debug)]
-struct Slow(Arc<Gate>);
+struct Slow(Arc<CallGate>);
 
 impl ProgramHost for Slow {
     fn hash(&self, code: &[u8]) -> CodeHash {
@@ -106,7 +106,7 @@ impl Program for Slow {
         let value = context.input(what, 0).unwrap().to_vec();
         match &value[..] {
             b"hold" => self.0.pass(),
-            b"die" => panic!("the test wants it"),
+            b"panic" => panic!("requested by the test"),
             _ => {}
         }
         context.consume_fuel(match &value[..] {
@@ -132,13 +132,13 @@ impl Program for Slow {
 
 struct World {
     dir: tempfile::TempDir,
-    gate: Arc<Gate>,
+    gate: Arc<CallGate>,
     options: OpenOptions,
 }
 
 impl World {
     fn new() -> Self {
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(CallGate::default());
         let options = OpenOptions {
             host: Some(Arc::new(Slow(Arc::clone(&gate)))),
             ..options()
@@ -150,9 +150,9 @@ impl World {
         }
     }
 
-    /// A store as from [`start`](Self::start), with its disk.
-    fn gated(&self) -> (Gates, Store) {
-        let disk = Gates::new(SimDisk::new());
+    /// As [`start`](Self::start), on a simulated disk, which is returned too.
+    fn start_gated(&self) -> (DiskGate, Store) {
+        let disk = DiskGate::new(SimDisk::new());
         let store = Store::open_disk(disk.disk(), &self.options).unwrap();
         fill(&store);
         (disk, store)
@@ -163,8 +163,8 @@ impl World {
         Store::open_disk(disk, &self.options).unwrap()
     }
 
-    /// A store in which the topics `slow` and `slower` are known to be costly, and `plain`
-    /// has no program.
+    /// Returns a store in which the topics `slow` and `slower` are estimated as costly, and
+    /// `plain` has no program.
     fn start(&self) -> Store {
         let store = self.open();
         fill(&store);
@@ -172,7 +172,7 @@ impl World {
     }
 
     /// Returns the digest after a replay of the whole log.
-    fn reopened(&self) -> weir_core::Digest {
+    fn reopen_digest(&self) -> weir_core::Digest {
         let store = self.open();
         let digest = store.digest();
         store.close().unwrap();
@@ -203,7 +203,7 @@ fn send(store: &Store, topic: &str, value: &str) -> Proposal {
 }
 
 /// Creates a topic whose program is estimated as cheap.
-fn cheap(store: &Store, topic: &str) {
+fn create_cheap(store: &Store, topic: &str) {
     let options = TopicOptions::default();
     let operation = Operation::CreateProgram {
         options: &options,
@@ -216,8 +216,8 @@ fn cheap(store: &Store, topic: &str) {
     }
 }
 
-/// Proposes a CREATE or REPLACE with a program that starts with these arguments.
-fn begin(store: &Store, topic: &str, replace: bool, args: &[u8]) -> Proposal {
+/// Proposes a CREATE or REPLACE of a program with these start arguments.
+fn propose_start(store: &Store, topic: &str, replace: bool, args: &[u8]) -> Proposal {
     let options = TopicOptions::default();
     let (code, expected) = (&b"code"[..], None);
     let operation = if replace {
@@ -237,7 +237,7 @@ fn begin(store: &Store, topic: &str, replace: bool, args: &[u8]) -> Proposal {
 }
 
 /// Creates an exclusive group of a topic, and returns the generation of its owner.
-fn group(store: &Store, topic: &str) -> u64 {
+fn create_group(store: &Store, topic: &str) -> u64 {
     let setup = GroupSetup::new(GroupMode::Exclusive);
     let made = store
         .group_step(topic, "g", GroupStep::Open(setup))
@@ -248,7 +248,7 @@ fn group(store: &Store, topic: &str) -> u64 {
     joined.unwrap().intention.0
 }
 
-fn valid(proposal: Proposal) {
+fn wait_valid(proposal: Proposal) {
     let outcomes = proposal.wait().unwrap();
     assert!(
         outcomes
@@ -257,7 +257,7 @@ fn valid(proposal: Proposal) {
     );
 }
 
-/// Returns the intention offsets of a call, whatever their effects.
+/// Returns the intention offsets of a call, with any effect.
 fn offsets(proposal: Proposal) -> Vec<u64> {
     let outcomes = proposal.wait().unwrap();
     let commit = |o: Outcome| o.commit().expect("executed").intention.0;
@@ -265,54 +265,54 @@ fn offsets(proposal: Proposal) -> Vec<u64> {
 }
 
 /// Holds the commit thread in a sync while calls are proposed.
-fn while_held<T>(disk: &Gates, store: &Store, propose: impl FnOnce() -> T) -> T {
+fn while_held<T>(disk: &DiskGate, store: &Store, propose: impl FnOnce() -> T) -> T {
     disk.rule(Op::Sync, "log/", Rule::Hold);
     let first = send(store, "plain", "first");
     disk.wait_held();
     let proposals = propose();
     disk.release();
-    valid(first);
+    wait_valid(first);
     proposals
 }
 
-fn loops(store: &Store, topic: &str, number: usize) -> Vec<Proposal> {
+fn send_loops(store: &Store, topic: &str, number: usize) -> Vec<Proposal> {
     (0..number).map(|_| send(store, topic, "loop")).collect()
 }
 
 /// Returns how many of these calls were logged before an offset.
-fn before(calls: Vec<Proposal>, offset: u64) -> usize {
+fn count_before(calls: Vec<Proposal>, offset: u64) -> usize {
     let all = calls.into_iter().flat_map(offsets);
     all.filter(|one| *one < offset).count()
 }
 
 #[test]
-fn a_neighbour_overtakes_costly_calls_that_wait() {
+fn a_cheap_call_overtakes_waiting_costly_calls() {
     let world = World::new();
-    let (disk, store) = world.gated();
-    let (waiting, neighbour) = while_held(&disk, &store, || {
-        let waiting = loops(&store, "slow", 300);
+    let (disk, store) = world.start_gated();
+    let (waiting, other) = while_held(&disk, &store, || {
+        let waiting = send_loops(&store, "slow", 300);
         assert!(waiting.iter().all(Proposal::is_costly));
         (waiting, send(&store, "plain", "value"))
     });
-    assert!(!neighbour.is_costly());
-    let offset = offsets(neighbour)[0];
-    assert_eq!(before(waiting, offset), 0);
+    assert!(!other.is_costly());
+    let offset = offsets(other)[0];
+    assert_eq!(count_before(waiting, offset), 0);
     store.close().unwrap();
 }
 
 #[test]
-fn a_neighbour_overtakes_one_call_of_many_costly_intentions() {
+fn a_cheap_call_overtakes_a_call_of_many_costly_intentions() {
     let world = World::new();
-    let (disk, store) = world.gated();
+    let (disk, store) = world.start_gated();
     let many = vec![put("slow", b"k", b"costly"); 1_000];
-    let (call, neighbour) = while_held(&disk, &store, || {
+    let (call, other) = while_held(&disk, &store, || {
         let call = store.propose(&many).unwrap();
         (call, send(&store, "plain", "value"))
     });
-    let offset = offsets(neighbour)[0];
+    let offset = offsets(other)[0];
     let all = offsets(call);
     assert!(all.iter().all(|one| *one > offset));
-    assert_eq!(all.len(), 1_000, "answered together");
+    assert_eq!(all.len(), 1_000, "one result for all");
     assert!(all.is_sorted());
     let stats = store.stats();
     assert!(stats.batches >= 100, "in small batches: {}", stats.batches);
@@ -327,30 +327,33 @@ fn a_neighbour_overtakes_one_call_of_many_costly_intentions() {
 }
 
 #[test]
-fn a_costly_topic_gets_its_turn_among_the_calls_of_another() {
+fn costly_topics_take_turns() {
     let world = World::new();
-    let (disk, store) = world.gated();
+    let (disk, store) = world.start_gated();
     let (waiting, other) = while_held(&disk, &store, || {
-        (loops(&store, "slow", 300), send(&store, "slower", "costly"))
+        (
+            send_loops(&store, "slow", 300),
+            send(&store, "slower", "costly"),
+        )
     });
     assert!(other.is_costly());
     let offset = offsets(other)[0];
-    let before = before(waiting, offset);
+    let before = count_before(waiting, offset);
     assert!(before <= 2, "{before}");
     store.close().unwrap();
 }
 
 #[test]
-fn a_start_that_is_refused_delays_nobody() {
+fn a_refused_start_delays_no_other_call() {
     // TOPIC_EXISTS for a plain topic and for one with a program, and a REPLACE of a program
     // that does not exist.
     for (topic, replace) in [("plain", false), ("cheap", false), ("plain", true)] {
         let world = World::new();
-        let (disk, store) = world.gated();
-        cheap(&store, "cheap");
+        let (disk, store) = world.start_gated();
+        create_cheap(&store, "cheap");
         let (waiting, start, write) = while_held(&disk, &store, || {
-            let waiting = loops(&store, "slow", 300);
-            let start = begin(&store, topic, replace, b"loop");
+            let waiting = send_loops(&store, "slow", 300);
+            let start = propose_start(&store, topic, replace, b"loop");
             (waiting, start, send(&store, topic, "cheap"))
         });
         assert!(!start.is_costly() && !write.is_costly());
@@ -363,41 +366,41 @@ fn a_start_that_is_refused_delays_nobody() {
         };
         assert_eq!(reason, Some(expected));
         let offset = offsets(write)[0];
-        assert_eq!(before(waiting, offset), 0);
+        assert_eq!(count_before(waiting, offset), 0);
         assert!(!send(&store, topic, "cheap").is_costly());
         store.close().unwrap();
     }
 }
 
 #[test]
-fn a_program_that_is_replaced_gets_its_turn_among_the_calls_of_another() {
+fn a_replaced_program_takes_turns_with_other_topics() {
     let world = World::new();
-    let (disk, store) = world.gated();
-    cheap(&store, "cheap");
+    let (disk, store) = world.start_gated();
+    create_cheap(&store, "cheap");
     let (waiting, start, write) = while_held(&disk, &store, || {
-        let waiting = loops(&store, "slow", 300);
-        let start = begin(&store, "cheap", true, b"cheap");
+        let waiting = send_loops(&store, "slow", 300);
+        let start = propose_start(&store, "cheap", true, b"cheap");
         (waiting, start, send(&store, "cheap", "cheap"))
     });
     let (start, write) = (offsets(start)[0], offsets(write)[0]);
     assert!(start < write);
-    let before = before(waiting, write);
+    let before = count_before(waiting, write);
     assert!(before <= 4, "{before}");
     store.close().unwrap();
 }
 
 #[test]
-fn a_start_after_a_destroy_is_no_refused_one() {
+fn a_start_after_a_destroy_is_not_estimated_as_refused() {
     let world = World::new();
-    let (disk, store) = world.gated();
+    let (disk, store) = world.start_gated();
     let (destroy, start, write) = while_held(&disk, &store, || {
         let destroy = store.propose(&[Intention::new("plain", Operation::Destroy)]);
-        let start = begin(&store, "plain", false, b"cheap");
+        let start = propose_start(&store, "plain", false, b"cheap");
         (destroy.unwrap(), start, send(&store, "plain", "cheap"))
     });
     assert!(start.is_costly() && write.is_costly());
     for proposal in [destroy, start, write] {
-        valid(proposal);
+        wait_valid(proposal);
     }
     assert!(store.program("plain").is_some());
     store.close().unwrap();
@@ -406,7 +409,7 @@ fn a_start_after_a_destroy_is_no_refused_one() {
 #[test]
 fn calls_of_a_client_and_of_a_topic_keep_their_order() {
     let world = World::new();
-    let (disk, store) = world.gated();
+    let (disk, store) = world.start_gated();
     let session = |topic, nonce, value| Intention {
         client: CLIENT,
         nonce,
@@ -423,7 +426,7 @@ fn calls_of_a_client_and_of_a_topic_keep_their_order() {
     });
     assert!(
         sent.iter().all(Proposal::is_costly),
-        "the last for its topic"
+        "the last one because of its topic"
     );
     let offsets_of: Vec<_> = sent.into_iter().map(|one| offsets(one)[0]).collect();
     assert!(offsets_of.is_sorted(), "{offsets_of:?}");
@@ -435,31 +438,31 @@ fn calls_of_a_client_and_of_a_topic_keep_their_order() {
 #[test]
 fn group_steps_overtake_the_writes_of_a_costly_topic() {
     let world = World::new();
-    let (disk, store) = world.gated();
-    let generation = group(&store, "slow");
+    let (disk, store) = world.start_gated();
+    let generation = create_group(&store, "slow");
     let step = GroupStep::Move {
         generation,
         offset: 1,
     };
     let (waiting, moved) = while_held(&disk, &store, || {
-        let waiting = loops(&store, "slow", 100);
+        let waiting = send_loops(&store, "slow", 100);
         let operation = Operation::Cursor { group: "g", step };
         let moved = store.propose(&[Intention::new("slow", operation)]);
         (waiting, moved.unwrap())
     });
     assert!(!moved.is_costly());
     let offset = offsets(moved)[0];
-    assert_eq!(before(waiting, offset), 0);
+    assert_eq!(count_before(waiting, offset), 0);
     store.close().unwrap();
 }
 
 #[test]
 fn a_group_step_waits_for_the_start_of_its_topic() {
     let world = World::new();
-    let (disk, store) = world.gated();
+    let (disk, store) = world.start_gated();
     let setup = GroupSetup::new(GroupMode::Exclusive);
     let (start, opened) = while_held(&disk, &store, || {
-        let start = begin(&store, "new", false, b"cheap");
+        let start = propose_start(&store, "new", false, b"cheap");
         let operation = Operation::Cursor {
             group: "g",
             step: GroupStep::Open(setup),
@@ -467,15 +470,15 @@ fn a_group_step_waits_for_the_start_of_its_topic() {
         let opened = store.propose(&[Intention::new("new", operation)]);
         (start, opened.unwrap())
     });
-    valid(start);
-    valid(opened);
+    wait_valid(start);
+    wait_valid(opened);
     store.close().unwrap();
 }
 
 #[test]
-fn a_call_of_which_a_part_failed_is_not_executed_further() {
+fn a_call_with_a_failed_part_is_not_executed_further() {
     let world = World::new();
-    let (disk, store) = world.gated();
+    let (disk, store) = world.start_gated();
     let before = store.applied().0;
     let many = vec![put("slow", b"k", b"loop"); 20];
     let full = disk.clone();
@@ -488,14 +491,14 @@ fn a_call_of_which_a_part_failed_is_not_executed_further() {
     assert!(failed.is_err(), "{failed:?}");
     disk.observe(|_, _| {});
     disk.release();
-    assert_eq!(store.applied().0, before + 1, "the first part alone");
+    assert_eq!(store.applied().0, before + 1, "only the first part");
 }
 
 #[test]
-fn a_call_for_several_topics_is_executed_and_answered_in_its_order() {
+fn a_call_for_several_topics_is_executed_in_its_order() {
     let world = World::new();
-    let (disk, store) = world.gated();
-    learned(&store);
+    let (disk, store) = world.start_gated();
+    measure_costs(&store);
     let (call, _waiting) = while_held(&disk, &store, || {
         // `slow` has waiting calls, `slower` has none.
         let waiting: Vec<_> = (0..200).map(|_| send(&store, "slow", "costly")).collect();
@@ -512,8 +515,8 @@ fn a_call_for_several_topics_is_executed_and_answered_in_its_order() {
     store.close().unwrap();
 }
 
-/// Executes calls, so that the queue learns the fuel of the costly topics.
-fn learned(store: &Store) {
+/// Executes calls, so that the queue estimates the fuel of the costly topics.
+fn measure_costs(store: &Store) {
     for topic in ["slow", "slower"] {
         for _ in 0..4 {
             execute(store, &vec![put(topic, b"k", b"costly"); 100]);
@@ -524,80 +527,84 @@ fn learned(store: &Store) {
 }
 
 /// Proposes a call of two batches, and a call for `slower`, which shares a sync with the
-/// second batch. Both write `value`. `harm` is called when the first batch is in the log.
-fn harmed(
-    disk: &Gates,
+/// second batch. Both write `value`. Calls `inject` when the first batch is in the log.
+fn fail_second_batch(
+    disk: &DiskGate,
     store: &Store,
     value: &[u8],
-    harm: impl FnOnce() + Send + 'static,
+    inject: impl FnOnce() + Send + 'static,
 ) -> (StoreError, StoreError) {
-    learned(store);
-    let (mut syncs, mut harm) = (0, Some(harm));
+    measure_costs(store);
+    let (mut syncs, mut inject) = (0, Some(inject));
     disk.observe(move |op, path| {
         syncs += u32::from(op == Op::Sync && path.starts_with("log/"));
         if syncs == 2
-            && let Some(harm) = harm.take()
+            && let Some(inject) = inject.take()
         {
-            harm();
+            inject();
         }
     });
     let before = store.applied().0;
-    let (call, neighbour) = while_held(disk, store, || {
+    let (call, other) = while_held(disk, store, || {
         let mut many = vec![put("slow", b"k", b"costly"); 20];
         many.push(put("slow", b"k", value));
         let call = store.propose(&many).unwrap();
-        let neighbour = store.propose(&[put("slower", b"k", value)]).unwrap();
-        (call, neighbour)
+        let other = store.propose(&[put("slower", b"k", value)]).unwrap();
+        (call, other)
     });
-    let (call, neighbour) = (call.wait().unwrap_err(), neighbour.wait().unwrap_err());
+    let (call, other) = (call.wait().unwrap_err(), other.wait().unwrap_err());
     disk.observe(|_, _| {});
     disk.release();
     let first = 1 + 20;
-    assert_eq!(store.applied().0, before + first, "the call's first batch");
-    (call, neighbour)
+    assert_eq!(
+        store.applied().0,
+        before + first,
+        "the first batch of the call"
+    );
+    (call, other)
 }
 
 #[test]
-fn a_call_of_which_a_part_is_logged_is_in_doubt_when_the_next_part_is_not() {
+fn a_partly_logged_call_is_in_doubt_after_a_failed_write() {
     let mut world = World::new();
     world.options.log_segment_bytes = 1 << 20;
-    let (disk, store) = world.gated();
+    let (disk, store) = world.start_gated();
     let failing = disk.clone();
-    let (call, neighbour) = harmed(&disk, &store, b"costly", move || {
+    let (call, other) = fail_second_batch(&disk, &store, b"costly", move || {
         failing.rule(Op::Write, "log/", Rule::Fail(EIO));
     });
-    assert_eq!(neighbour.code(), ErrorCode::Indeterminate, "{neighbour}");
+    assert_eq!(other.code(), ErrorCode::Indeterminate, "{other}");
     assert_eq!(call.code(), ErrorCode::Indeterminate, "{call}");
 }
 
 #[test]
-fn a_call_of_which_a_part_is_logged_is_in_doubt_when_the_disk_is_full() {
+fn a_partly_logged_call_is_in_doubt_on_a_full_disk() {
     let world = World::new();
     let sim = SimDisk::new();
-    let disk = Gates::new(sim.clone());
+    let disk = DiskGate::new(sim.clone());
     let store = Store::open_disk(disk.disk(), &world.options).unwrap();
     fill(&store);
     // The second batch needs a new log segment.
     let value = vec![7; 64 << 10];
     let full = sim.clone();
-    let (call, neighbour) = harmed(&disk, &store, &value, move || full.set_capacity(0));
-    assert_eq!(neighbour.code(), ErrorCode::DiskFull, "{neighbour}");
+    let (call, other) = fail_second_batch(&disk, &store, &value, move || full.set_capacity(0));
+    assert_eq!(other.code(), ErrorCode::DiskFull, "{other}");
     assert_eq!(call.code(), ErrorCode::Indeterminate, "{call}");
     assert!(store.poison_cause().is_none());
     sim.set_capacity(u64::MAX);
-    valid(send(&store, "plain", "again"));
+    wait_valid(send(&store, "plain", "again"));
     store.close().unwrap();
 }
 
 #[test]
-fn what_waits_in_the_slow_lane_is_known_before_and_afterwards() {
+fn the_estimate_before_a_call_equals_the_lane_of_the_call() {
     let world = World::new();
-    let (disk, store) = world.gated();
-    let costly = |intention: Intention<'_>| {
-        let known = store.is_costly(&[intention]);
+    let (disk, store) = world.start_gated();
+    let estimate = |intention: Intention<'_>| {
+        let estimated = store.is_costly(&[intention]);
         let proposal = store.propose(&[intention]).unwrap();
-        assert_eq!(proposal.is_costly(), known);
-        (known, proposal)
+        assert_eq!(proposal.is_costly(), estimated);
+        (estimated, proposal)
     };
     let session = |topic, nonce, value| Intention {
         client: CLIENT,
@@ -606,27 +613,27 @@ fn what_waits_in_the_slow_lane_is_known_before_and_afterwards() {
     };
     let sent = while_held(&disk, &store, || {
         [
-            (costly(put("plain", b"k", b"v")), false),
-            (costly(session("slow", 1, b"costly")), true),
-            (costly(put("plain", b"k", b"v")), false),
-            (costly(session("plain", 2, b"v")), true),
+            (estimate(put("plain", b"k", b"v")), false),
+            (estimate(session("slow", 1, b"costly")), true),
+            (estimate(put("plain", b"k", b"v")), false),
+            (estimate(session("plain", 2, b"v")), true),
             // It must not overtake the previous call.
-            (costly(put("plain", b"k", b"v")), true),
+            (estimate(put("plain", b"k", b"v")), true),
         ]
     });
-    for ((known, proposal), expected) in sent {
-        assert_eq!(known, expected);
-        valid(proposal);
+    for ((estimated, proposal), expected) in sent {
+        assert_eq!(estimated, expected);
+        wait_valid(proposal);
     }
     store.close().unwrap();
 }
 
 #[test]
-fn closing_answers_what_is_logged_and_refuses_what_waits() {
+fn a_close_completes_logged_calls_and_refuses_waiting_ones() {
     let mut world = World::new();
     world.options.cursor_flush = Duration::ZERO;
     let store = world.start();
-    let slow = group(&store, "slow");
+    let slow = create_group(&store, "slow");
     let held = send(&store, "slow", "hold");
     world.gate.await_calls(1);
     let waiting: Vec<_> = (0..2).map(|_| send(&store, "slower", "hold")).collect();
@@ -641,25 +648,25 @@ fn closing_answers_what_is_logged_and_refuses_what_waits() {
             .collect();
         world.gate.open();
         for refused in refused {
-            let refused = refused.expect("closing does not wait for it");
+            let refused = refused.expect("the close does not wait for the call");
             assert!(matches!(refused, Err(StoreError::Closed)));
         }
-        valid(held);
+        wait_valid(held);
         closing.join().unwrap().unwrap();
     });
-    let judged = world.gate.state.lock().unwrap().arrived;
-    assert_eq!(judged, 1, "the others were not executed");
+    let executed = world.gate.state.lock().unwrap().arrived;
+    assert_eq!(executed, 1, "the others were not executed");
     let store = world.open();
     assert_eq!(
         store.group("slow", "g").unwrap().cursor.0,
         2,
-        "the close has written it"
+        "the close wrote the cursor"
     );
     store.close().unwrap();
 }
 
 #[test]
-fn a_close_finishes_a_call_that_has_begun() {
+fn a_close_completes_a_started_call() {
     let world = World::new();
     let store = world.start();
     let mut many = vec![put("slow", b"k", b"costly"); 50];
@@ -680,28 +687,28 @@ fn a_close_finishes_a_call_that_has_begun() {
 fn a_program_that_panics_poisons_the_store() {
     let world = World::new();
     let store = world.start();
-    let dead = send(&store, "slow", "die");
-    assert!(dead.wait().is_err());
+    let panicked = send(&store, "slow", "panic");
+    assert!(panicked.wait().is_err());
     let refused = store.propose(&[put("plain", b"k", b"v")]);
     let refused = refused.and_then(Proposal::wait);
     assert!(matches!(refused, Err(StoreError::Poisoned { .. })));
 }
 
-/// Waits for the call, whatever its effect.
-fn executed(proposal: Proposal) {
+/// Waits for the call; its effects may be any.
+fn wait_executed(proposal: Proposal) {
     let outcomes = proposal.wait().unwrap();
     assert!(outcomes.iter().all(|outcome| outcome.commit().is_some()));
 }
 
 #[test]
-fn any_mix_of_writers_is_replayed_alike() {
+fn a_replay_of_mixed_writers_gives_an_equal_digest() {
     let world = World::new();
     let store = world.start();
     std::thread::scope(|scope| {
         for writer in 0..4_u8 {
             let store = &store;
             scope.spawn(move || {
-                let mut draw = Draw(u64::from(writer));
+                let mut draw = SplitMix(u64::from(writer));
                 let mut sent = VecDeque::new();
                 for nonce in 1..=600 {
                     let topic = ["slow", "slower", "plain", "more"][draw.below(4) as usize];
@@ -737,22 +744,22 @@ fn any_mix_of_writers_is_replayed_alike() {
                     intention.nonce = nonce;
                     sent.push_back(store.propose(&[intention]).unwrap());
                     if sent.len() > 10 {
-                        executed(sent.pop_front().unwrap());
+                        wait_executed(sent.pop_front().unwrap());
                     }
                 }
-                sent.into_iter().for_each(executed);
+                sent.into_iter().for_each(wait_executed);
             });
         }
     });
     let digest = store.digest();
     store.close().unwrap();
-    assert_eq!(world.reopened(), digest);
+    assert_eq!(world.reopen_digest(), digest);
 }
 
 #[test]
 fn a_large_batch_is_applied_while_the_next_one_is_synced() {
     let world = World::new();
-    let disk = Gates::new(SimDisk::new());
+    let disk = DiskGate::new(SimDisk::new());
     let store = Store::open_disk(disk.disk(), &world.options).unwrap();
     let options = TopicOptions::default();
     let operation = Operation::CreateProgram {
@@ -784,6 +791,6 @@ fn a_large_batch_is_applied_while_the_next_one_is_synced() {
     }
     assert!(!first.is_done() && !second.is_done());
     world.gate.open();
-    valid(first);
-    valid(second);
+    wait_valid(first);
+    wait_valid(second);
 }

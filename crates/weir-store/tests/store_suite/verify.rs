@@ -47,7 +47,7 @@ fn child_checks_a_store() {
     println!("peak {}", peak_bytes());
 }
 
-/// Sends calls of `items` puts each with long keys; several calls are in flight.
+/// Sends calls of `items` PUTs with long keys. Several calls are in flight.
 fn fill(store: &Store, from: u64, to: u64, items: usize) {
     let numbers: Vec<u64> = (from..to).collect();
     let mut sent = std::collections::VecDeque::new();
@@ -92,9 +92,11 @@ fn a_check_takes_little_memory_beside_the_state() {
         .env(DIRECTORY, dir.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{said}");
-    let (_, peak) = said.split_once("peak ").expect("the child says its peak");
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{output}");
+    let (_, peak) = output
+        .split_once("peak ")
+        .expect("the child prints its peak");
     let peak: u64 = peak.split_whitespace().next().unwrap().parse().unwrap();
     assert!(peak < MEMORY_MAX, "{} MiB", peak >> 20);
 }
@@ -109,7 +111,7 @@ fn a_report_lists_a_bounded_number_of_findings() {
     for number in 0..FINDINGS_MAX + more {
         disk.put(&format!("stray-{number}"), Vec::new());
     }
-    // Found after the strays fill the list, and more severe than they are.
+    // It is found after the stray files fill the list, and is more severe than they are.
     disk.put("topics/00000000/0000000099.seg", vec![1; 200]);
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let report = weir_store::verify_disk(&disk).unwrap();

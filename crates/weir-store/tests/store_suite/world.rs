@@ -10,9 +10,9 @@ use weir_store::{OpenOptions, SCAN_KEYS_MAX, Store, StoreError, TopicReader};
 
 /// Pseudo-random numbers from a seed (the splitmix generator).
 #[derive(Clone, Debug)]
-pub struct Draw(pub u64);
+pub struct SplitMix(pub u64);
 
-impl Draw {
+impl SplitMix {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

@@ -1,5 +1,6 @@
-//! Several writers, background snapshots and compaction run concurrently, while images of
-//! power cuts are taken. The order depends on the threads; the guarantees do not.
+//! Several writers, background snapshots and compaction run concurrently. Images of power
+//! cuts are captured meanwhile and checked afterwards. The order of operations depends on
+//! the threads, so only guarantees are checked.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ const CALLS: u64 = 120;
 /// Keys of each writer.
 const KEYS: u64 = 8;
 
-/// Last answered nonce of each writer, and offsets by nonce.
+/// The acknowledged offsets by nonce, of each writer.
 type Acks = BTreeMap<u8, BTreeMap<u64, u64>>;
 
 struct Image {
@@ -27,27 +28,27 @@ struct Image {
     number: u64,
 }
 
-fn busy() -> OpenOptions {
+fn frequent_snapshots() -> OpenOptions {
     OpenOptions {
         snapshot_log_bytes: 12_000,
         ..options()
     }
 }
 
-fn value(me: u8, nonce: u64) -> Vec<u8> {
-    let mut value = vec![me];
+fn value(writer: u8, nonce: u64) -> Vec<u8> {
+    let mut value = vec![writer];
     value.extend(nonce.to_be_bytes());
     value.resize(9 + nonce as usize % 90, 0xee);
     value
 }
 
-fn write(store: &Store, me: u8, acks: &Mutex<Acks>) {
-    let client = ClientId([me; 16]);
+fn write(store: &Store, writer: u8, acks: &Mutex<Acks>) {
+    let client = ClientId([writer; 16]);
     let mut nonce = 1;
     for call in 0..CALLS {
         let size = 1 + call % 3;
         let items: Vec<_> = (nonce..nonce + size)
-            .map(|n| ([me, (n % KEYS) as u8], value(me, n), n))
+            .map(|n| ([writer, (n % KEYS) as u8], value(writer, n), n))
             .collect();
         let call: Vec<_> = items
             .iter()
@@ -55,8 +56,8 @@ fn write(store: &Store, me: u8, acks: &Mutex<Acks>) {
             .collect();
         let commits = execute(store, &call);
         let mut acks = acks.lock().unwrap();
-        let mine = acks.entry(me).or_default();
-        mine.extend(commits.iter().map(|commit| (commit.nonce, commit.first.0)));
+        let own = acks.entry(writer).or_default();
+        own.extend(commits.iter().map(|commit| (commit.nonce, commit.first.0)));
         nonce += size;
     }
 }
@@ -66,7 +67,7 @@ fn check(image: &Image, compacts: bool) {
     let disk: Arc<dyn Disk> = Arc::new(image.disk.killed());
     let report = weir_store::verify_disk(&disk).unwrap();
     assert!(report.is_sound(), "{what}: {:?}", report.findings);
-    let store = Store::open_disk(Arc::new(image.disk.clone()), &busy())
+    let store = Store::open_disk(Arc::new(image.disk.clone()), &frequent_snapshots())
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = records(&store, "t");
     let by_nonce: BTreeMap<(u8, u64), u64> = found
@@ -76,28 +77,28 @@ fn check(image: &Image, compacts: bool) {
         .collect();
     let mut total = 1;
     let mut wanted = BTreeMap::new();
-    for me in 1..=WRITERS {
-        let last = store.last_nonce(ClientId([me; 16]));
+    for writer in 1..=WRITERS {
+        let last = store.last_nonce(ClientId([writer; 16]));
         total += last;
-        for (nonce, offset) in image.acks.get(&me).into_iter().flatten() {
-            assert!(*nonce <= last, "{what}: {me}/{nonce} was acknowledged");
-            let kept = store.outcome(ClientId([me; 16]), *nonce).unwrap();
-            assert_eq!(kept.first.0, *offset, "{what}");
-            if let Some(found) = by_nonce.get(&(me, *nonce)) {
+        for (nonce, offset) in image.acks.get(&writer).into_iter().flatten() {
+            assert!(*nonce <= last, "{what}: {writer}/{nonce} was acknowledged");
+            let stored = store.outcome(ClientId([writer; 16]), *nonce).unwrap();
+            assert_eq!(stored.first.0, *offset, "{what}");
+            if let Some(found) = by_nonce.get(&(writer, *nonce)) {
                 assert_eq!(found, offset, "{what}");
             }
         }
         for nonce in 1..=last {
-            wanted.insert(vec![me, (nonce % KEYS) as u8], value(me, nonce));
+            wanted.insert(vec![writer, (nonce % KEYS) as u8], value(writer, nonce));
         }
         if !compacts {
             assert!(
-                (1..=last).all(|nonce| by_nonce.contains_key(&(me, nonce))),
+                (1..=last).all(|nonce| by_nonce.contains_key(&(writer, nonce))),
                 "{what}"
             );
         }
     }
-    assert_eq!(store.applied().0, total, "{what}: half a batch");
+    assert_eq!(store.applied().0, total, "{what}: a part of a batch");
     assert_eq!(store.topic("t").unwrap().last.0, total, "{what}");
     assert!(
         found.windows(2).all(|pair| pair[0].offset < pair[1].offset),
@@ -113,7 +114,7 @@ fn check(image: &Image, compacts: bool) {
     assert!(now == wanted, "{what}: keys");
     let (digest, applied) = (store.digest(), store.applied());
     drop(store);
-    let again = Store::open_disk(Arc::new(image.disk.power_cut(3)), &busy()).unwrap();
+    let again = Store::open_disk(Arc::new(image.disk.power_cut(3)), &frequent_snapshots()).unwrap();
     assert_eq!(
         (again.digest(), again.applied()),
         (digest, applied),
@@ -121,10 +122,10 @@ fn check(image: &Image, compacts: bool) {
     );
 }
 
-fn storm(compacts: bool) {
+fn run_with_cuts(compacts: bool) {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
-    let store = Arc::new(Store::open_disk(gate.disk(), &busy()).unwrap());
+    let store = Arc::new(Store::open_disk(gate.disk(), &frequent_snapshots()).unwrap());
     if compacts {
         create_with(&store, "t", &latest());
     } else {
@@ -132,24 +133,24 @@ fn storm(compacts: bool) {
     }
     let acks: Arc<Mutex<Acks>> = Arc::default();
     let images: Arc<Mutex<Vec<Image>>> = Arc::default();
-    let (known, taken) = (Arc::clone(&acks), Arc::clone(&images));
+    let (current, captured) = (Arc::clone(&acks), Arc::clone(&images));
     let mut number = 0;
     gate.observe(move |op, path| {
         number += u64::from(op.changes());
         // Renames and similar changes are rare, and each of them matters.
         let rare = !path.starts_with("log/") || number % 9 == 0;
         if op.changes() && rare {
-            let acks = known.lock().unwrap().clone();
+            let acks = current.lock().unwrap().clone();
             let disk = disk.power_cut(number);
-            taken.lock().unwrap().push(Image { disk, acks, number });
+            captured.lock().unwrap().push(Image { disk, acks, number });
         }
     });
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (1..=WRITERS)
-            .map(|me| {
+            .map(|writer| {
                 let (store, acks) = (&store, &acks);
-                scope.spawn(move || write(store, me, acks))
+                scope.spawn(move || write(store, writer, acks))
             })
             .collect();
         if compacts {
@@ -178,10 +179,10 @@ fn storm(compacts: bool) {
 
 #[test]
 fn writers_and_background_snapshots_survive_cuts() {
-    storm(false);
+    run_with_cuts(false);
 }
 
 #[test]
 fn writers_and_every_kind_of_compaction_survive_cuts() {
-    storm(true);
+    run_with_cuts(true);
 }
