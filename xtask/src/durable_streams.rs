@@ -124,7 +124,7 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
 }
 
 /// Copies the package list from `list`, and fetches the packages.
-pub(crate) fn install(list: &Path, directory: &Path, npm: &Make) -> Result<(), String> {
+pub(crate) fn install(list: &Path, directory: &Path, npm: &NewCommand) -> Result<(), String> {
     for name in ["package.json", "package-lock.json", ".npmrc"] {
         let copied = fs::copy(list.join(name), directory.join(name));
         copied.map_err(|error| format!("{name}: {error}"))?;
@@ -140,10 +140,10 @@ pub(crate) fn install(list: &Path, directory: &Path, npm: &Make) -> Result<(), S
 }
 
 /// Creates a new command for each use.
-pub(crate) type Make = Box<dyn Fn() -> Command>;
+pub(crate) type NewCommand = Box<dyn Fn() -> Command>;
 
 /// Node and npm: those of the machine, else those of a package of `PyPI`.
-pub(crate) fn programs(target: &Path) -> Result<(PathBuf, Make), String> {
+pub(crate) fn programs(target: &Path) -> Result<(PathBuf, NewCommand), String> {
     let is_installed = |name: &str| finish(Command::new(name).arg("--version")).is_ok();
     if is_installed("node") && is_installed("npm") {
         return Ok(("node".into(), Box::new(|| Command::new("npm"))));

@@ -13,31 +13,31 @@ mod rust;
 use crate::{error_table, tree};
 use anyhow::ensure;
 
-type Make = fn(&[error_table::Entry]) -> anyhow::Result<String>;
+type Generator = fn(&[error_table::Entry]) -> anyhow::Result<String>;
 
 /// Each generated file, and the function that generates it.
-const MADE: &[(&str, Make)] = &[
-    ("crates/weir-core/src/error_code.rs", rust::make),
-    ("docs/formats/errors.md", page::make),
-    ("crates/weir-capi/include/weir_codes.h", c::make),
-    ("bindings/go/errors_table.go", go::make),
+const GENERATED: &[(&str, Generator)] = &[
+    ("crates/weir-core/src/error_code.rs", rust::generate),
+    ("docs/formats/errors.md", page::generate),
+    ("crates/weir-capi/include/weir_codes.h", c::generate),
+    ("bindings/go/errors_table.go", go::generate),
     (
         "bindings/java/src/main/java/weir/ErrorCode.java",
-        java::make,
+        java::generate,
     ),
 ];
 
 /// Writes the files that differ.
 pub(crate) fn write() -> anyhow::Result<()> {
     let entries = error_table::load()?;
-    for (name, make) in MADE {
-        let text = make(&entries)?;
+    for (name, generate) in GENERATED {
+        let text = generate(&entries)?;
         if tree::text(name).ok().as_deref() != Some(text.as_str()) {
             std::fs::write(tree::root().join(name), text)?;
             println!("wrote {name}");
         }
     }
-    let page = figures::make()?;
+    let page = figures::generate()?;
     if tree::text(figures::PAGE)? != page {
         std::fs::write(tree::root().join(figures::PAGE), page)?;
         println!("wrote {}", figures::PAGE);
@@ -48,18 +48,22 @@ pub(crate) fn write() -> anyhow::Result<()> {
 /// Fails if a file differs from its generated content.
 pub(crate) fn compare() -> anyhow::Result<()> {
     let entries = error_table::load()?;
-    for (name, make) in MADE {
+    for (name, generate) in GENERATED {
         ensure!(
-            tree::text(name)? == make(&entries)?,
+            tree::text(name)? == generate(&entries)?,
             "{name} differs from {}; run `cargo xtask gen`",
             error_table::PATH
         );
     }
     ensure!(
-        tree::text(figures::PAGE)? == figures::make()?,
+        tree::text(figures::PAGE)? == figures::generate()?,
         "the figures of {} are not those of the records in lab/record; run `cargo xtask gen`",
         figures::PAGE
     );
-    println!("{} errors, {} files up to date", entries.len(), MADE.len());
+    println!(
+        "{} errors, {} files up to date",
+        entries.len(),
+        GENERATED.len()
+    );
     Ok(())
 }

@@ -8,7 +8,7 @@
 //! - Each test counts once, and a run without tests never counts as passed.
 //! - Tests never load the package from the source tree.
 
-use crate::durable_streams::{Make, install, programs};
+use crate::durable_streams::{NewCommand, install, programs};
 use crate::python::read;
 use crate::readme;
 use crate::served::Running;
@@ -85,7 +85,7 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
 
 /// Runs the commands on the page of the package, with an unoptimised module and without the
 /// network.
-fn quick_start(node: &Path, npm: &Make, directory: &Path) -> anyhow::Result<Verdict> {
+fn quick_start(node: &Path, npm: &NewCommand, directory: &Path) -> anyhow::Result<Verdict> {
     let replacements = [(
         "node bindings/node/build.mjs",
         "node bindings/node/build.mjs --dev",
@@ -124,7 +124,7 @@ fn quick_start(node: &Path, npm: &Make, directory: &Path) -> anyhow::Result<Verd
 }
 
 /// Node, npm, and the folder of the tools, which are fetched if they are missing.
-fn tool(target: &Path) -> Result<(PathBuf, Make, PathBuf), String> {
+fn tool(target: &Path) -> Result<(PathBuf, NewCommand, PathBuf), String> {
     let (node, npm) = programs(target)?;
     let version = finish(Command::new(&node).args(["-p", "process.versions.node.split('.')[0]"]))?;
     let version = String::from_utf8_lossy(&version).trim().to_owned();
@@ -166,7 +166,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// Installs the package and its tests into an empty directory. Returns the directory.
-fn installed(node: &Path, npm: &Make, directory: &Path) -> anyhow::Result<PathBuf> {
+fn installed(node: &Path, npm: &NewCommand, directory: &Path) -> anyhow::Result<PathBuf> {
     let package = directory.join("package");
     let source = tree::root().join(FOLDER);
     copy(&source, &package)?;

@@ -19,7 +19,7 @@ enum {
 ";
 
 /// Generates the header.
-pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
+pub(super) fn generate(entries: &[Entry]) -> anyhow::Result<String> {
     let mut out = HEAD.to_owned();
     for (at, entry) in entries.iter().enumerate() {
         let comma = if at + 1 < entries.len() { "," } else { "" };

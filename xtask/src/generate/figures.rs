@@ -23,7 +23,7 @@ pub(super) const PAGE: &str = "README.md";
 const MARKS: (&str, &str) = ("<!-- figures: begin -->\n", "<!-- figures: end -->\n");
 
 /// Generates the page with the current table.
-pub(super) fn make() -> anyhow::Result<String> {
+pub(super) fn generate() -> anyhow::Result<String> {
     let page = tree::text(PAGE)?;
     let (head, rest) = page
         .split_once(MARKS.0)

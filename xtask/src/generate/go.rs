@@ -16,7 +16,7 @@ const (
 const INITIALS: &[&str] = &["IO", "JSON", "UTF8"];
 
 /// Generates the file.
-pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
+pub(super) fn generate(entries: &[Entry]) -> anyhow::Result<String> {
     let mut out = HEAD.to_owned();
     for entry in entries {
         let name = name(&entry.name);

@@ -86,7 +86,7 @@ const FOOT: &str = "
 ";
 
 /// Generates the file.
-pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
+pub(super) fn generate(entries: &[Entry]) -> anyhow::Result<String> {
     let mut out = HEAD.to_owned();
     for entry in entries {
         let (fault, retry) = (entry.fault.to_uppercase(), entry.retry.to_uppercase());

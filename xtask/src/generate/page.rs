@@ -47,7 +47,7 @@ fn title(class: &str) -> &'static str {
 }
 
 /// Generates the page.
-pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
+pub(super) fn generate(entries: &[Entry]) -> anyhow::Result<String> {
     let mut page = HEAD.to_owned();
     for (class, _) in CLASSES {
         write!(page, "\n{}\n", title(class))?;

@@ -99,7 +99,7 @@ mod tests {
 "#;
 
 /// Generates the module.
-pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
+pub(super) fn generate(entries: &[Entry]) -> anyhow::Result<String> {
     let mut out = HEAD.to_owned();
     out.push_str("/// An error by its number.\n#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]\n#[non_exhaustive]\n#[repr(u16)]\npub enum ErrorCode {\n");
     for entry in entries {

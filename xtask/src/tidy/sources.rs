@@ -73,7 +73,7 @@ const LOCAL_OR_REMOTE: &[&str] = &["Local", "Remote"];
 const BACKEND: &str = "src/backend";
 
 /// The line that identifies generated files.
-const MADE: &str = "Made by `cargo xtask gen`";
+const GENERATED_MARK: &str = "Made by `cargo xtask gen`";
 
 /// A file with more lines gets a note.
 const LINES_NOTED: usize = 600;
@@ -152,7 +152,7 @@ fn any_text(name: &str, text: &str, findings: &mut Findings) {
 /// Rules for Rust files.
 fn rust_file(name: &str, text: &str, findings: &mut Findings) {
     let lines = text.lines().count();
-    if lines > LINES_NOTED && !text.contains(MADE) {
+    if lines > LINES_NOTED && !text.contains(GENERATED_MARK) {
         findings.note(name, &format!("{lines} lines"));
     }
     let code = code(text);

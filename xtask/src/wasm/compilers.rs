@@ -130,11 +130,11 @@ pub(crate) fn fetch_result(result: Result<Vec<u8>, String>, mark: &str) -> Resul
     })
 }
 
-/// Creates the folder of a tool with `make`, unless it was created from an equal list.
+/// Creates the folder of a tool with `create`, unless it was created from an equal list.
 pub(crate) fn tool_folder(
     folder: &Path,
     list: &Path,
-    make: impl FnOnce(&Path) -> Result<(), String>,
+    create: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Result<(), String> {
     let describe = |error: std::io::Error| format!("{}: {error}", folder.display());
     let wanted = fs::read(list).map_err(describe)?;
@@ -149,7 +149,7 @@ pub(crate) fn tool_folder(
         }
     }
     fs::create_dir_all(&partial).map_err(describe)?;
-    make(&partial)?;
+    create(&partial)?;
     fs::write(partial.join("made-from"), wanted).map_err(describe)?;
     fs::rename(&partial, folder).map_err(describe)
 }
@@ -168,7 +168,7 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         fs::write(&list, "1").unwrap();
         let mut count = 0;
-        let mut make = |succeeds: bool| {
+        let mut create = |succeeds: bool| {
             tool_folder(&folder, &list, |to| {
                 count += 1;
                 fs::write(to.join("part"), "x").unwrap();
@@ -177,11 +177,11 @@ mod tests {
                     .ok_or_else(|| "no network".to_owned())
             })
         };
-        assert_eq!(make(false), Err("no network".to_owned()));
+        assert_eq!(create(false), Err("no network".to_owned()));
         assert!(!folder.exists(), "half a tool");
-        assert_eq!((make(true), make(true)), (Ok(()), Ok(())));
+        assert_eq!((create(true), create(true)), (Ok(()), Ok(())));
         fs::write(&list, "2").unwrap();
-        assert_eq!(make(true), Ok(()));
+        assert_eq!(create(true), Ok(()));
         assert_eq!(count, 3, "failed, made, made for the new list");
         fs::remove_dir_all(&directory).unwrap();
     }
