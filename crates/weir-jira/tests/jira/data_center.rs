@@ -59,7 +59,7 @@ fn a_replica_is_pulled_listed_shown_and_searched() {
 }
 
 #[test]
-fn edits_moves_and_deletions_arrive() {
+fn edits_moves_and_deletions_are_pulled() {
     let world = World::new(data_center());
     world.pull();
     for round in 0..6 {
@@ -138,7 +138,7 @@ fn an_edit_between_two_pages_hides_no_issue() {
 }
 
 #[test]
-fn wrong_pages_are_repaired() {
+fn inconsistent_pages_are_repaired() {
     for name in [
         "short-page",
         "empty-page",

@@ -16,9 +16,9 @@ use crate::world::{World, small};
 
 const SEARCH: &str = "/rest/api/3/search/jql";
 
-/// A first pull with a fault at the second and third page of the changes: the replica must equal
-/// the site. The first search of a first pull requests the newest issues.
-fn heals(fault: &Value, count: u64) -> (World, PullReport) {
+/// A first pull with a fault from the second page of the changes on: the replica must equal the site.
+/// The first search of a first pull requests the newest issues.
+fn recovers(fault: &Value, count: u64) -> (World, PullReport) {
     let world = World::new(small());
     world.fault("POST", SEARCH, 3, count, fault);
     let report = world.try_pull();
@@ -40,9 +40,9 @@ fn fails(fault: &Value) -> JiraError {
 }
 
 #[test]
-fn limits_are_waited_for_as_long_as_the_server_says() {
+fn a_limited_read_waits_as_long_as_the_server_requires() {
     for (retry_after, least) in [("7", 7), ("0", 0)] {
-        let (world, _) = heals(&json!({"name": "429", "retry_after": retry_after}), 1);
+        let (world, _) = recovers(&json!({"name": "429", "retry_after": retry_after}), 1);
         let pauses = world.pauses.lock().unwrap().clone();
         let (least, most) = (
             Duration::from_secs(least),
@@ -51,13 +51,13 @@ fn limits_are_waited_for_as_long_as_the_server_says() {
         assert_eq!(pauses.len(), 1);
         assert!(pauses[0] >= least && pauses[0] <= most, "{pauses:?}");
     }
-    let (world, _) = heals(&json!({"name": "429", "reason": "jira-burst-based"}), 2);
+    let (world, _) = recovers(&json!({"name": "429", "reason": "jira-burst-based"}), 2);
     let pauses = world.pauses.lock().unwrap().clone();
     assert!(
         pauses.len() == 2 && pauses[0] >= Duration::from_secs(2),
         "{pauses:?}"
     );
-    heals(
+    recovers(
         &json!({"name": "429", "retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}),
         1,
     );
@@ -72,7 +72,7 @@ fn limits_are_waited_for_as_long_as_the_server_says() {
 }
 
 #[test]
-fn a_site_with_a_rate_answers_its_burst_and_then_says_when() {
+fn a_limited_site_answers_its_burst_and_then_429() {
     let world = World::new(SimOptions {
         rate: Some((2, 3)),
         ..small()
@@ -95,7 +95,7 @@ fn a_site_with_a_rate_answers_its_burst_and_then_says_when() {
 }
 
 #[test]
-fn a_new_connection_takes_as_long_as_it_is_told() {
+fn a_new_connection_has_the_configured_delay() {
     let world = World::new(SimOptions {
         connect_latency_ms: 50,
         ..small()
@@ -106,10 +106,10 @@ fn a_new_connection_takes_as_long_as_it_is_told() {
 }
 
 #[test]
-fn failures_of_the_server_are_repeated_or_reported() {
-    heals(&json!({"name": "502-html"}), 2);
-    heals(&json!({"name": "503", "retry_after": "1"}), 2);
-    heals(&json!({"name": "503"}), 2);
+fn failed_reads_are_retried_or_reported() {
+    recovers(&json!({"name": "502-html"}), 2);
+    recovers(&json!({"name": "503", "retry_after": "1"}), 2);
+    recovers(&json!({"name": "503"}), 2);
     let error = fails(&json!({"name": "500"}));
     assert!(
         error
@@ -122,7 +122,7 @@ fn failures_of_the_server_are_repeated_or_reported() {
 }
 
 #[test]
-fn a_refused_token_is_one_clear_sentence_and_is_not_retried() {
+fn a_refused_token_is_reported_and_not_retried() {
     for name in ["401", "401-html"] {
         let world = World::new(small());
         world.fault("POST", SEARCH, 2, 1, &json!({"name": name}));
@@ -138,27 +138,29 @@ fn a_refused_token_is_one_clear_sentence_and_is_not_retried() {
 }
 
 #[test]
-fn broken_connections_are_repeated() {
-    heals(&json!({"name": "reset-before"}), 1);
-    heals(&json!({"name": "reset-after"}), 1);
-    heals(&json!({"name": "reset-during", "bytes": 100}), 1);
-    heals(&json!({"name": "truncate", "bytes": 100}), 1);
-    heals(&json!({"name": "drip", "ms": 1}), 1);
-    heals(&json!({"name": "endless"}), 1);
+fn reads_are_retried_after_a_broken_connection() {
+    recovers(&json!({"name": "reset-before"}), 1);
+    recovers(&json!({"name": "reset-after"}), 1);
+    recovers(&json!({"name": "reset-during", "bytes": 100}), 1);
+    recovers(&json!({"name": "truncate", "bytes": 100}), 1);
+    recovers(&json!({"name": "drip", "ms": 1}), 1);
+    recovers(&json!({"name": "endless"}), 1);
 }
 
-/// A site that hangs is offline: no further attempt of the request delays the report.
+/// A site that does not answer counts as offline: a retry would only delay the error.
 #[test]
-fn a_site_that_hangs_is_asked_once() {
+fn a_request_that_times_out_is_not_retried() {
     let world = World::new(small());
-    let hasty = world.client_within(Duration::from_millis(200));
+    let short_timeout_client = world.client_within(Duration::from_millis(200));
     // The delays exceed the duration of the test, so no answer is ever in time: no header, or no
     // complete body.
     for name in ["slow", "drip"] {
         let fault = json!({"name": name, "ms": 3_600_000});
         world.fault("POST", SEARCH, 1, 0, &fault);
         let body = json!({"jql": "project = AA"});
-        let error = hasty.ask::<Value>("search/jql", &body).unwrap_err();
+        let error = short_timeout_client
+            .ask::<Value>("search/jql", &body)
+            .unwrap_err();
         assert_eq!(
             error.to_string(),
             "POST search/jql: the site did not answer within 0.2 s",
@@ -168,13 +170,13 @@ fn a_site_that_hangs_is_asked_once() {
         assert!(world.pauses.lock().unwrap().is_empty(), "{fault}");
         world.sim.control("DELETE", "/_sim/faults", &Value::Null);
     }
-    assert_eq!(hasty.requests(), 2);
+    assert_eq!(short_timeout_client.requests(), 2);
     world.pull();
     world.converged();
 }
 
 #[test]
-fn garbage_is_reported_and_changes_nothing() {
+fn an_invalid_answer_is_reported_and_changes_nothing() {
     for name in ["garbage-html", "garbage-json", "garbage-utf8"] {
         let error = fails(&json!({"name": name}));
         assert!(
@@ -183,26 +185,26 @@ fn garbage_is_reported_and_changes_nothing() {
         );
     }
     // A body that cannot be decompressed is treated as a truncated one.
-    heals(&json!({"name": "garbage-gzip"}), 1);
+    recovers(&json!({"name": "garbage-gzip"}), 1);
 }
 
 #[test]
-fn wrong_paging_is_found_and_repaired() {
-    let (_, report) = heals(&json!({"name": "missing-token"}), 1);
+fn inconsistent_pages_are_detected_and_repaired() {
+    let (_, report) = recovers(&json!({"name": "missing-token"}), 1);
     assert!(report.repaired > 0, "{report:?}");
-    let (_, report) = heals(&json!({"name": "repeat-token"}), 1);
+    let (_, report) = recovers(&json!({"name": "repeat-token"}), 1);
     assert_eq!(report.restarted, 1, "{report:?}");
-    let (_, report) = heals(&json!({"name": "expired-token"}), 1);
+    let (_, report) = recovers(&json!({"name": "expired-token"}), 1);
     assert_eq!(report.restarted, 1, "{report:?}");
-    heals(&json!({"name": "empty-page"}), 2);
-    heals(&json!({"name": "short-page"}), 2);
-    heals(&json!({"name": "dup"}), 2);
-    let (_, report) = heals(&json!({"name": "missing"}), 1);
+    recovers(&json!({"name": "empty-page"}), 2);
+    recovers(&json!({"name": "short-page"}), 2);
+    recovers(&json!({"name": "dup"}), 2);
+    let (_, report) = recovers(&json!({"name": "missing"}), 1);
     assert_eq!(report.repaired, 1, "{report:?}");
 }
 
 #[test]
-fn a_server_that_always_stops_early_is_found_out() {
+fn the_census_repairs_a_server_that_always_stops_early() {
     let world = World::new(small());
     world.fault("POST", SEARCH, 1, 0, &json!({"name": "missing-token"}));
     let report = world.pull();
@@ -212,7 +214,7 @@ fn a_server_that_always_stops_early_is_found_out() {
 }
 
 #[test]
-fn a_server_that_repeats_its_tokens_for_ever_is_still_read_whole() {
+fn a_server_that_always_repeats_its_tokens_is_read_completely() {
     let world = World::new(small());
     world.fault("POST", SEARCH, 2, 0, &json!({"name": "repeat-token"}));
     // Each restart begins at the watermark; the census continues after the greatest id.
@@ -233,7 +235,7 @@ fn an_old_index_never_overwrites_a_newer_version() {
 }
 
 #[test]
-fn comments_are_read_to_the_end_whatever_the_pages_say() {
+fn all_comments_are_read_in_spite_of_faulty_pages() {
     for fault in ["short-page", "shrink-total"] {
         let world = World::new(small());
         world.sim.control(
@@ -249,7 +251,7 @@ fn comments_are_read_to_the_end_whatever_the_pages_say() {
 }
 
 #[test]
-fn no_comment_is_removed_after_a_page_that_tells_nothing_of_it() {
+fn no_comment_is_removed_because_of_a_faulty_page() {
     for (fault, error) in [
         ("empty-page", Some("ends before its total")),
         ("repeat-page", Some("repeats the items")),
@@ -284,7 +286,7 @@ fn no_comment_is_removed_after_a_page_that_tells_nothing_of_it() {
 }
 
 #[test]
-fn a_description_that_is_nested_too_deeply_stops_nothing() {
+fn a_description_that_is_nested_too_deeply_does_not_stop_a_pull() {
     let world = World::new(small());
     world.fault("POST", SEARCH, 2, 1, &json!({"name": "deep"}));
     let report = world.pull();
@@ -321,8 +323,9 @@ fn an_issue_of_ten_megabytes_is_stored() {
     world.fault("POST", SEARCH, 2, 1, &json!({"name": "huge"}));
     // A busy machine needs time for such a long answer.
     let pause = std::sync::Arc::new(|_| ());
-    let patient = Client::with(&world.sim.url(), None, Duration::from_mins(5), pause).unwrap();
-    pull(&patient, &world.replica, &world.options()).unwrap();
+    let long_timeout_client =
+        Client::with(&world.sim.url(), None, Duration::from_mins(5), pause).unwrap();
+    pull(&long_timeout_client, &world.replica, &world.options()).unwrap();
     let issues = world.replica.issues().unwrap();
     let longest = issues.iter().max_by_key(|issue| issue.to_string().len());
     let longest = longest.unwrap();
@@ -350,7 +353,7 @@ fn five_thousand_comments_are_stored() {
 }
 
 #[test]
-fn odd_forms_are_stored_as_they_are() {
+fn unusual_values_are_stored_unchanged() {
     let world = World::new(small());
     world.fault("POST", SEARCH, 2, 1, &json!({"name": "odd"}));
     world.pull();
@@ -432,7 +435,7 @@ fn no_error_shows_the_token() {
     world.converged();
 }
 
-/// The request with the fault in the test below.
+/// The request that gets the fault in `every_fault_has_an_end_state`.
 enum At {
     /// A page of the search of a pull.
     Search,
@@ -441,7 +444,7 @@ enum At {
     /// The write of an edit.
     Write,
     /// The read of an issue before its edit is sent.
-    Look,
+    ReadBeforeWrite,
 }
 
 /// Each fault, the request where it occurs once, and the result of the call.
@@ -459,7 +462,7 @@ const END_STATES: &[(&str, At, Option<&str>)] = &[
     ("502-html", At::Search, None),
     ("503", At::Search, None),
     ("503-after", At::Write, None),
-    ("conflict", At::Look, None),
+    ("conflict", At::ReadBeforeWrite, None),
     ("deep", At::Search, None),
     ("drip", At::Search, Some("did not answer within 2 s")),
     ("dup", At::Search, None),
@@ -488,8 +491,8 @@ const END_STATES: &[(&str, At, Option<&str>)] = &[
     ("truncate", At::Search, None),
 ];
 
-/// After any fault that occurs once, an edited issue is pulled again. The outbox is empty or waits
-/// for the user, and the replica equals the site.
+/// After each fault that occurs once, the outbox is empty or contains operations that need a decision
+/// of the user. After the decisions, a pull and a census, the replica equals the site.
 #[test]
 fn every_fault_has_an_end_state() {
     let names: Vec<&str> = END_STATES.iter().map(|(name, ..)| *name).collect();
@@ -509,7 +512,7 @@ fn every_fault_has_an_end_state() {
             At::Search => ("POST", SEARCH, 3),
             At::Comments => ("GET", "/rest/api/3/issue/*/comment", 1),
             At::Write => ("PUT", "/rest/api/3/issue/*", 1),
-            At::Look => ("GET", "/rest/api/3/issue/*", 1),
+            At::ReadBeforeWrite => ("GET", "/rest/api/3/issue/*", 1),
         };
         let pulls = matches!(at, At::Search | At::Comments);
         if matches!(at, At::Comments) {
@@ -522,7 +525,7 @@ fn every_fault_has_an_end_state() {
             world.outbox().edit("AA-1", &fields).unwrap();
         }
         world.fault(method, path, nth, 1, &fault);
-        let patient = world.client_within(Duration::from_mins(5));
+        let long_timeout_client = world.client_within(Duration::from_mins(5));
         if failure.is_some_and(|text| text.contains("did not answer")) {
             world.client = world.client_within(Duration::from_secs(2));
         }
@@ -536,7 +539,7 @@ fn every_fault_has_an_end_state() {
             (Some(text), Some(error)) if error.to_string().contains(text) => {}
             _ => panic!("{name}: {failure:?}, {error:?}"),
         }
-        world.client = patient;
+        world.client = long_timeout_client;
         // The next calls have no fault. A newer version replaces an issue that a fault had changed.
         world.advance(6 * 60_000);
         drop(world.push());
@@ -551,7 +554,11 @@ fn every_fault_has_an_end_state() {
         }
         world.push_all();
         if !pulls {
-            assert_eq!(world.there("AA-1")["fields"]["summary"], "mine", "{name}");
+            assert_eq!(
+                world.site_issue("AA-1")["fields"]["summary"],
+                "mine",
+                "{name}"
+            );
         }
         for key in world.keys() {
             world.edit(&key, &json!({"labels": ["touched"]}));
@@ -624,7 +631,7 @@ fn echoing(head: &'static str, body: fn(&str) -> String, requests: usize) -> Str
 type Case = (&'static str, fn(&str) -> String);
 
 #[test]
-fn a_token_that_the_site_echoes_is_in_no_message() {
+fn no_message_has_a_token_that_the_site_echoes() {
     // Longer than the first 200 characters, at which a message ends.
     let long = |value: &str| format!("<p>{}{value}</p>", "x".repeat(190));
     let decoded = |value: &str| {
@@ -654,7 +661,7 @@ fn a_token_that_the_site_echoes_is_in_no_message() {
 }
 
 #[test]
-fn a_redirection_is_not_followed_and_names_where_it_leads() {
+fn a_redirect_is_not_followed_and_its_target_is_reported() {
     let head = "302 Found\r\nLocation: https://jira.example.com/jira/rest/api/3/myself?os=1";
     let client = Client::new(&echoing(head, |_| String::new(), 1), None).unwrap();
     let error = client.get::<Value>("myself?expand=groups").unwrap_err();

@@ -2,7 +2,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test that cannot go on says where"
+    reason = "a test may fail by panicking"
 )]
 
 mod accounts;

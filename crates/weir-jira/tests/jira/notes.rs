@@ -71,7 +71,7 @@ fn notes_are_listed_added_and_replaced() {
 }
 
 #[test]
-fn the_slow_listener_has_the_same_notes_later() {
+fn the_slow_listener_returns_the_notes_after_a_delay() {
     let server = NotesServer::start(&small()).unwrap();
     let agent = agent();
     let begin = Instant::now();

@@ -62,7 +62,7 @@ fn an_edit_is_seen_at_once_and_sends_nothing() {
 }
 
 #[test]
-fn later_edits_join_one_that_was_not_sent() {
+fn later_edits_are_merged_into_an_unsent_one() {
     let world = pulled();
     let outbox = world.outbox();
     outbox.edit("AA-1", &[text("summary", "first")]).unwrap();
@@ -92,10 +92,10 @@ fn later_edits_join_one_that_was_not_sent() {
 }
 
 #[test]
-fn what_a_field_cannot_be_is_refused_by_its_name() {
+fn an_invalid_value_is_rejected_with_the_name_of_its_field() {
     let world = pulled();
     let outbox = world.outbox();
-    for (field, value, says) in [
+    for (field, value, expected) in [
         ("summary", "", "cannot be empty"),
         ("summary", "two\nlines", "one line"),
         ("due", "31.1.2030", "YYYY-MM-DD"),
@@ -110,7 +110,7 @@ fn what_a_field_cannot_be_is_refused_by_its_name() {
     ] {
         let error = outbox.edit("AA-1", &[text(field, value)]).unwrap_err();
         assert!(matches!(error, JiraError::Field { .. }), "{field}: {error}");
-        assert!(error.to_string().contains(says), "{field}: {error}");
+        assert!(error.to_string().contains(expected), "{field}: {error}");
     }
     let error = outbox
         .transition("AA-1", "Sleeping", &[], None)
@@ -130,7 +130,7 @@ fn what_a_field_cannot_be_is_refused_by_its_name() {
 }
 
 #[test]
-fn an_issue_that_waits_for_its_creation_can_be_used() {
+fn an_issue_can_be_edited_before_its_creation() {
     let world = pulled();
     let outbox = world.outbox();
     let op = outbox
@@ -171,7 +171,7 @@ fn an_issue_that_waits_for_its_creation_can_be_used() {
 }
 
 #[test]
-fn what_the_site_takes_is_known_without_a_request() {
+fn possible_values_are_known_without_a_request() {
     let world = pulled();
     let fields = world.outbox().fields("AA-1").unwrap();
     let team = fields.iter().find(|field| field.name == "Team").unwrap();

@@ -66,7 +66,7 @@ fn a_project_is_created_edited_and_deleted() {
 }
 
 #[test]
-fn what_a_project_cannot_be_is_refused_by_its_field() {
+fn an_invalid_project_is_rejected_with_the_name_of_the_field() {
     let world = pulled();
     let (client, replica) = (&world.client, &world.replica);
     let before = client.requests();

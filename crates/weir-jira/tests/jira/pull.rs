@@ -14,7 +14,7 @@ use weir_jira::{JiraError, offline, site_query};
 use crate::world::{World, small};
 
 #[test]
-fn a_first_load_brings_everything_and_a_pull_without_changes_is_one_request() {
+fn a_first_pull_is_complete_and_a_pull_without_changes_is_one_request() {
     let world = World::new(small());
     let report = world.pull();
     assert_eq!(report.stored, 45);
@@ -24,7 +24,7 @@ fn a_first_load_brings_everything_and_a_pull_without_changes_is_one_request() {
 }
 
 #[test]
-fn the_index_finds_an_issue_by_its_present_key() {
+fn the_index_finds_an_issue_by_its_current_key() {
     let world = World::new(small());
     world.pull();
     let mut index = Index::load(&world.replica).unwrap();
@@ -47,7 +47,7 @@ fn the_index_finds_an_issue_by_its_present_key() {
 }
 
 #[test]
-fn an_index_of_before_the_first_pull_learns_who_the_account_is() {
+fn an_index_from_before_the_first_pull_gets_the_account() {
     let world = World::new(small());
     let mut index = Index::load(&world.replica).unwrap();
     world.pull();
@@ -130,7 +130,7 @@ fn a_moved_issue_that_was_left_in_its_old_project_is_removed() {
 }
 
 #[test]
-fn a_project_that_is_added_is_read_from_its_first_change_on() {
+fn an_added_project_is_read_from_its_first_change() {
     let world = World::new(small());
     let pull = |projects: &[&str]| {
         let projects = projects.iter().map(|key| (*key).to_owned()).collect();
@@ -194,7 +194,7 @@ fn a_page_of_large_issues_is_stored() {
 }
 
 #[test]
-fn a_census_finds_deletions_and_asks_before_many() {
+fn a_census_finds_deletions_and_needs_a_confirmation_for_many() {
     let world = World::new(small());
     world.pull();
     world
@@ -232,7 +232,7 @@ fn a_census_finds_deletions_and_asks_before_many() {
 }
 
 #[test]
-fn issues_of_a_revoked_project_are_kept_and_it_is_marked() {
+fn issues_of_a_hidden_project_are_kept_and_the_project_is_marked() {
     let world = World::new(small());
     world.pull();
     let before = world.replica.issues().unwrap().len();
@@ -252,7 +252,7 @@ fn issues_of_a_revoked_project_are_kept_and_it_is_marked() {
 }
 
 #[test]
-fn issues_of_a_revoked_project_are_purged_where_that_is_asked_for() {
+fn issues_of_a_hidden_project_are_purged_on_request() {
     let world = World::new(small());
     world.pull();
     world
@@ -286,7 +286,7 @@ fn issues_of_a_revoked_project_are_purged_where_that_is_asked_for() {
 }
 
 #[test]
-fn favourite_filters_are_read_and_a_site_without_them_is_pulled_too() {
+fn a_site_without_favourite_filters_is_pulled() {
     let world = World::new(small());
     world.fault(
         "GET",
@@ -502,7 +502,7 @@ fn an_index_that_lags_loses_nothing_within_the_overlap() {
 }
 
 #[test]
-fn the_zone_of_the_account_changes_nothing() {
+fn the_time_zone_of_the_account_does_not_affect_a_pull() {
     for zone in [
         "GMT-12:00",
         "Etc/UTC",
@@ -523,7 +523,7 @@ fn the_zone_of_the_account_changes_nothing() {
 
 /// The dates of a query without a request are those of the account, as at the site.
 #[test]
-fn a_day_is_that_of_the_account() {
+fn a_day_of_a_query_is_in_the_time_zone_of_the_account() {
     let world = World::new(SimOptions {
         time_zone: "Asia/Tokyo".to_owned(),
         ..small()
@@ -607,7 +607,7 @@ fn offline_queries_need_no_request() {
 }
 
 #[test]
-fn the_site_answers_a_query_and_the_last_answer_is_kept() {
+fn the_last_answer_of_the_site_to_a_query_is_stored() {
     let world = World::new(small());
     world.pull();
     let jql = "project = AA ORDER BY key DESC";

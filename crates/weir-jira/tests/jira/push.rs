@@ -28,17 +28,17 @@ fn document(lines: &[&str]) -> Value {
 
 /// A field that is corrected back to the site's value leaves the change; the other fields stay.
 #[test]
-fn a_field_is_corrected_back() {
+fn a_field_that_is_corrected_back_leaves_the_edit() {
     let world = pulled();
     let outbox = world.outbox();
-    let old = world.there("AA-1")["fields"]["summary"].clone();
+    let old = world.site_issue("AA-1")["fields"]["summary"].clone();
     let old = old.as_str().unwrap();
     let op = outbox.edit("AA-1", &[text("summary", "Mein")]).unwrap();
     let number = op.number.to_string();
     let none = outbox.correct(&number, "summary", "Mein", old).unwrap_err();
     assert!(none.to_string().contains("drop"), "{none}");
 
-    let old = world.there("AA-2")["fields"]["summary"].clone();
+    let old = world.site_issue("AA-2")["fields"]["summary"].clone();
     let edits = [text("summary", "Mein"), text("priority", "Low")];
     let op = outbox.edit("AA-2", &edits).unwrap();
     let number = op.number.to_string();
@@ -56,7 +56,7 @@ fn a_field_is_corrected_back() {
 fn a_queued_change_is_corrected_and_keeps_its_base() {
     let world = pulled();
     let outbox = world.outbox();
-    let old = world.there("AA-1")["fields"]["summary"].clone();
+    let old = world.site_issue("AA-1")["fields"]["summary"].clone();
     let edits = [text("summary", "Mein"), text("priority", "Low")];
     let op = outbox.edit("AA-1", &edits).unwrap();
     let number = op.number.to_string();
@@ -78,7 +78,7 @@ fn a_queued_change_is_corrected_and_keeps_its_base() {
     assert_eq!((&edit.base, &edit.mine), (&old, &json!("Mine")));
     world.edit("AA-1", &json!({"summary": "Theirs"}));
     assert_eq!(world.push().conflicts, 1);
-    assert_eq!(world.there("AA-1")["fields"]["summary"], "Theirs");
+    assert_eq!(world.site_issue("AA-1")["fields"]["summary"], "Theirs");
     let stuck = outbox
         .correct(&number, "summary", "Mine", "Other")
         .unwrap_err();
@@ -90,7 +90,7 @@ fn a_rejected_change_is_corrected_and_sent_once() {
     let world = pulled();
     let outbox = world.outbox();
     let count = |key: &str| {
-        world.there(key)["fields"]["comment"]["total"]
+        world.site_issue(key)["fields"]["comment"]["total"]
             .as_u64()
             .unwrap()
     };
@@ -125,7 +125,7 @@ fn a_rejected_change_is_corrected_and_sent_once() {
     deny(false);
     assert_eq!(world.push().sent, 1);
     assert_eq!(count("AA-1"), before + 1);
-    let there = world.there("AA-1").to_string();
+    let there = world.site_issue("AA-1").to_string();
     assert!(
         there.contains("mistake") && !there.contains("mistkae"),
         "{there}"
@@ -198,7 +198,7 @@ fn a_change_of_a_list_is_corrected() {
     let wrong = correct("+new,-gone", "+two words").unwrap_err();
     assert!(wrong.to_string().contains("has a space"), "{wrong}");
     assert_eq!(world.push().sent, 1);
-    let there = world.there("AA-1")["fields"]["labels"].clone();
+    let there = world.site_issue("AA-1")["fields"]["labels"].clone();
     assert_eq!(there, json!(["old", "new"]));
     // A list that stays as it is leaves a change of several fields, and is no change alone.
     let edits = [text("labels", "+one"), text("priority", "High")];
@@ -229,17 +229,17 @@ fn a_watcher_and_a_link_are_corrected() {
     correct("issue", "AA-2", "aa-3").unwrap();
     assert_eq!(texts(&world, "2")[1], text("issue", "AA-3"));
     correct("link", "is blocked by", "blocks").unwrap();
-    for (field, before, after, says) in [
+    for (field, before, after, expected) in [
         ("issue", "AA-3", "AA-1", "not linked to itself"),
         ("issue", "AA-3", "NO-1", "no issue NO-1"),
         ("link", "blocks", "eats", "is not a link"),
         ("link", "is blocked by", "blocks", "meanwhile"),
     ] {
         let error = correct(field, before, after).unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
     assert_eq!(world.push().sent, 2);
-    let links = world.there("AA-1")["fields"]["issuelinks"].clone();
+    let links = world.site_issue("AA-1")["fields"]["issuelinks"].clone();
     assert_eq!(links.as_array().unwrap().len(), 1);
     assert_eq!(links[0]["type"]["name"], "Blocks");
     assert_eq!(links[0]["outwardIssue"]["key"], "AA-3");
@@ -289,8 +289,8 @@ fn a_change_waits_for_the_issue_that_a_later_change_creates() {
     };
     let new = &called("New")["id"];
     assert_eq!(called("Child")["fields"]["parent"]["id"], *new);
-    assert_eq!(world.there("AA-3")["fields"]["parent"]["id"], *new);
-    let links = world.there("AA-1")["fields"]["issuelinks"].clone();
+    assert_eq!(world.site_issue("AA-3")["fields"]["parent"]["id"], *new);
+    let links = world.site_issue("AA-1")["fields"]["issuelinks"].clone();
     assert_eq!(links.as_array().unwrap().len(), 1, "{links}");
     assert_eq!(links[0]["outwardIssue"]["id"], *new);
     world.converged();
@@ -317,7 +317,7 @@ fn an_edit_that_names_a_new_issue_is_no_conflict_with_itself() {
         (3, 1, 0),
         "{report:?}"
     );
-    let fields = world.there("AA-3")["fields"].clone();
+    let fields = world.site_issue("AA-3")["fields"].clone();
     assert_eq!(fields["summary"], "One");
     assert_eq!(fields["parent"]["key"], "AA-1");
     world.converged();
@@ -362,12 +362,12 @@ fn a_field_of_a_transition_is_corrected() {
         .correct("1", "resolution", "Fixed", "Won't do")
         .unwrap();
     assert_eq!(world.push().sent, 1);
-    let there = world.there("AA-1")["fields"]["resolution"].clone();
+    let there = world.site_issue("AA-1")["fields"]["resolution"].clone();
     assert_eq!(there["name"], "Won't do");
 }
 
 #[test]
-fn every_kind_of_change_arrives() {
+fn every_kind_of_change_is_executed() {
     let world = pulled();
     world.edit("AA-1", &json!({"status": {"id": "1", "name": "To Do"}}));
     world.pull();
@@ -404,7 +404,7 @@ fn every_kind_of_change_arrives() {
         "{report:?}"
     );
     assert!(outbox.ops().unwrap().is_empty());
-    let there = world.there("AA-1");
+    let there = world.site_issue("AA-1");
     let fields = &there["fields"];
     assert_eq!(fields["summary"], "New");
     assert_eq!(fields["priority"]["name"], "High");
@@ -423,7 +423,7 @@ fn every_kind_of_change_arrives() {
         .filter(|issue| issue["fields"]["summary"] == "Fresh")
         .collect();
     assert_eq!(fresh.len(), 1);
-    assert_eq!(world.there("AA-2")["fields"]["assignee"], Value::Null);
+    assert_eq!(world.site_issue("AA-2")["fields"]["assignee"], Value::Null);
     // The replica has all changes before the next pull, and the temporary key finds the issue.
     world.converged();
     let shown = outbox.show("AA+9").unwrap();
@@ -433,7 +433,7 @@ fn every_kind_of_change_arrives() {
 }
 
 #[test]
-fn an_issue_is_created_before_what_is_done_to_it() {
+fn an_issue_is_created_before_its_other_operations() {
     let world = pulled();
     let outbox = world.outbox();
     outbox.create("BB", "Story", "Parent", &[], None).unwrap();
@@ -466,7 +466,7 @@ fn an_issue_is_created_before_what_is_done_to_it() {
 }
 
 #[test]
-fn what_others_changed_otherwise_is_a_conflict_and_the_rest_is_sent() {
+fn fields_in_conflict_are_held_back_and_the_others_are_sent() {
     let world = pulled();
     let outbox = world.outbox();
     outbox
@@ -487,7 +487,7 @@ fn what_others_changed_otherwise_is_a_conflict_and_the_rest_is_sent() {
     );
     let report = world.push();
     assert_eq!((report.sent, report.conflicts), (1, 1), "{report:?}");
-    let there = world.there("AA-1");
+    let there = world.site_issue("AA-1");
     assert_eq!(there["fields"]["summary"], "theirs");
     assert_eq!(there["fields"]["duedate"], "2030-01-01");
     assert_eq!(there["fields"]["labels"], json!(["theirs", "mine"]));
@@ -510,12 +510,12 @@ fn what_others_changed_otherwise_is_a_conflict_and_the_rest_is_sent() {
         .unwrap()
         .unwrap();
     assert_eq!(world.push().sent, 1);
-    assert_eq!(world.there("AA-1")["fields"]["summary"], "mine");
+    assert_eq!(world.site_issue("AA-1")["fields"]["summary"], "mine");
     world.converged();
 }
 
 #[test]
-fn a_person_ends_a_conflict_in_three_ways() {
+fn a_conflict_is_resolved_in_three_ways() {
     for (choice, value, result) in [
         (Choice::Mine, None, "mine"),
         (Choice::Theirs, None, "theirs"),
@@ -529,7 +529,7 @@ fn a_person_ends_a_conflict_in_three_ways() {
         outbox.resolve("1", choice, None, value).unwrap();
         world.push();
         assert!(outbox.ops().unwrap().is_empty());
-        assert_eq!(world.there("AA-1")["fields"]["summary"], result);
+        assert_eq!(world.site_issue("AA-1")["fields"]["summary"], result);
         world.converged();
     }
 }
@@ -555,7 +555,7 @@ fn texts_are_merged_by_their_blocks() {
     );
     let report = world.push();
     assert_eq!((report.sent, report.merged), (1, 1), "{report:?}");
-    let there = world.there("AA-1");
+    let there = world.site_issue("AA-1");
     assert_eq!(
         there["fields"]["description"],
         document(&["one of theirs", "two", "three of mine"])
@@ -603,7 +603,7 @@ fn a_pull_during_an_edit_hides_no_change_of_others() {
     assert_eq!(op.conflicts[0].theirs, "theirs");
     outbox.resolve("1", Choice::Mine, None, None).unwrap();
     assert_eq!(world.push().sent, 1);
-    let fields = world.there("AA-1")["fields"].clone();
+    let fields = world.site_issue("AA-1")["fields"].clone();
     assert_eq!(fields["summary"], "mine");
     assert_eq!(fields["labels"], json!(["old", "theirs", "mine"]));
     // A comment.
@@ -656,7 +656,7 @@ fn two_edits_from_one_version_overwrite_nothing() {
         (2, 1, 1),
         "{report:?}"
     );
-    let fields = world.there("AA-1")["fields"].clone();
+    let fields = world.site_issue("AA-1")["fields"].clone();
     assert_eq!(fields["summary"], "first");
     assert_eq!(fields["priority"]["name"], "High");
     assert_eq!(
@@ -703,7 +703,7 @@ fn two_edits_of_a_new_issue_overwrite_nothing() {
 }
 
 #[test]
-fn a_comment_is_changed_and_deleted_where_nobody_else_did() {
+fn a_comment_is_changed_and_deleted_unless_another_user_changed_it() {
     let world = pulled();
     let site = world.site();
     let commented = site
@@ -718,7 +718,7 @@ fn a_comment_is_changed_and_deleted_where_nobody_else_did() {
     outbox.edit_comment(key, id, "mine\n").unwrap();
     assert_eq!(world.push().sent, 1);
     assert_eq!(
-        world.there(key)["fields"]["comment"]["comments"][0]["body"],
+        world.site_issue(key)["fields"]["comment"]["comments"][0]["body"],
         document(&["mine"])
     );
     outbox.delete_comment(key, id).unwrap();
@@ -732,7 +732,7 @@ fn a_comment_is_changed_and_deleted_where_nobody_else_did() {
         .resolve(&op.id, Choice::Mine, Some(&field), None)
         .unwrap();
     assert_eq!(world.push().sent, 1);
-    let comments = world.there(key)["fields"]["comment"]["comments"].clone();
+    let comments = world.site_issue(key)["fields"]["comment"]["comments"].clone();
     assert!(
         comments
             .as_array()
@@ -744,7 +744,7 @@ fn a_comment_is_changed_and_deleted_where_nobody_else_did() {
 }
 
 #[test]
-fn a_worklog_is_changed_and_deleted_where_nobody_else_did() {
+fn a_worklog_is_changed_and_deleted_unless_another_user_changed_it() {
     let world = pulled();
     let outbox = world.outbox();
     outbox.worklog("AA-1", 5400, world.now(), "worked").unwrap();
@@ -758,7 +758,7 @@ fn a_worklog_is_changed_and_deleted_where_nobody_else_did() {
         "{error}"
     );
     assert_eq!(world.push().sent, 1);
-    let there = || world.there("AA-1")["fields"]["worklog"]["worklogs"].clone();
+    let there = || world.site_issue("AA-1")["fields"]["worklog"]["worklogs"].clone();
     let first = there()[0].clone();
     let id = first["id"].as_str().unwrap();
     let error = outbox.edit_worklog("AA-1", id, Some(30), None, None);
@@ -818,7 +818,7 @@ fn a_worklog_is_changed_and_deleted_where_nobody_else_did() {
 }
 
 #[test]
-fn a_status_that_cannot_be_reached_is_a_conflict_that_says_what_can() {
+fn an_unreachable_status_is_a_conflict_that_lists_the_possible_ones() {
     let world = pulled();
     let outbox = world.outbox();
     world.edit("AA-1", &json!({"status": {"id": "3", "name": "Done"}}));
@@ -840,7 +840,7 @@ fn a_status_that_cannot_be_reached_is_a_conflict_that_says_what_can() {
 }
 
 #[test]
-fn a_change_between_look_and_write_is_reported() {
+fn a_change_between_the_read_and_the_write_is_reported() {
     let world = pulled();
     let outbox = world.outbox();
     outbox.edit("AA-1", &[text("summary", "mine")]).unwrap();
@@ -857,12 +857,12 @@ fn a_change_between_look_and_write_is_reported() {
         report.messages[0].contains("changed by somebody else"),
         "{report:?}"
     );
-    assert_eq!(world.there("AA-1")["fields"]["summary"], "mine");
+    assert_eq!(world.site_issue("AA-1")["fields"]["summary"], "mine");
     world.converged();
 }
 
 #[test]
-fn what_is_so_already_is_not_sent() {
+fn a_change_that_the_site_already_has_is_not_sent() {
     let world = pulled();
     let outbox = world.outbox();
     outbox
@@ -882,7 +882,7 @@ fn what_is_so_already_is_not_sent() {
 }
 
 #[test]
-fn one_refused_change_does_not_hold_up_the_others() {
+fn a_rejected_change_does_not_block_the_others() {
     let world = pulled();
     let outbox = world.outbox();
     let rule = json!({"match": {"method": "PUT", "path": "/rest/api/3/issue/*", "count": 1},
@@ -909,7 +909,7 @@ fn one_refused_change_does_not_hold_up_the_others() {
             .contains("summary: Field 'summary' cannot be set")
     );
     assert_eq!(
-        world.there("AA-1")["fields"]["comment"]["comments"]
+        world.site_issue("AA-1")["fields"]["comment"]["comments"]
             .as_array()
             .unwrap()
             .last()
@@ -919,7 +919,7 @@ fn one_refused_change_does_not_hold_up_the_others() {
     outbox.resolve("1", Choice::Retry, None, None).unwrap();
     assert_eq!(world.push().sent, 2);
     assert_eq!(
-        world.there("AA-1")["fields"]["summary"],
+        world.site_issue("AA-1")["fields"]["summary"],
         "waits for the first"
     );
     world.converged();

@@ -37,7 +37,7 @@ fn queue(world: &World) {
     outbox.watch("AA-2", true).unwrap();
 }
 
-/// Changes one of the two worklogs that [`heals`] has created, and deletes the other one.
+/// Changes one of the two worklogs that [`recovers`] has created, and deletes the other one.
 fn queue_worklogs(world: &World) {
     let [edited, deleted] = worklogs(world);
     let outbox = world.outbox();
@@ -47,7 +47,7 @@ fn queue_worklogs(world: &World) {
     outbox.delete_worklog("AA-3", &deleted).unwrap();
 }
 
-/// Ids of the two worklogs of an issue that [`heals`] has created.
+/// Ids of the two worklogs of an issue that [`recovers`] has created.
 fn worklogs(world: &World) -> [String; 2] {
     let issue = world.outbox().show("AA-3").unwrap();
     let id = |at: usize| issue["fields"]["worklog"]["worklogs"][at]["id"].clone();
@@ -55,7 +55,7 @@ fn worklogs(world: &World) -> [String; 2] {
 }
 
 /// Checks that each change of [`queue`] is exactly once at the site, and in the replica.
-fn arrived(world: &World) {
+fn check_executed_once(world: &World) {
     let site = world.site();
     let count = |test: &dyn Fn(&Value) -> bool| site.values().filter(|issue| test(issue)).count();
     let comments = |wanted: &str| {
@@ -68,35 +68,35 @@ fn arrived(world: &World) {
         all.filter(|item| item["body"].to_string().contains(wanted))
             .count()
     };
-    assert_eq!(world.there("AA-1")["fields"]["summary"], "edited");
+    assert_eq!(world.site_issue("AA-1")["fields"]["summary"], "edited");
     assert_eq!(comments("\"the comment\""), 1);
     assert_eq!(comments("\"a comment of the new issue\""), 1);
     assert_eq!(
         count(&|issue| issue["fields"]["summary"] == "the new issue"),
         1
     );
-    let other = world.there("AA-2");
+    let other = world.site_issue("AA-2");
     assert_eq!(other["fields"]["worklog"]["total"], 1);
     assert_eq!(other["fields"]["watches"]["watchCount"], 1);
     let labels = other["fields"]["labels"].as_array().unwrap();
     assert_eq!(labels.iter().filter(|label| **label == "added").count(), 1);
     assert_eq!(
-        world.there("AA-1")["fields"]["issuelinks"]
+        world.site_issue("AA-1")["fields"]["issuelinks"]
             .as_array()
             .unwrap()
             .len(),
         1
     );
     assert_eq!(
-        world.there("AA-4")["fields"]["status"]["name"],
+        world.site_issue("AA-4")["fields"]["status"]["name"],
         "In Progress"
     );
     world.converged();
 }
 
-/// Injects a fault at every write of a push, `count` times each; then each change must be executed
-/// once.
-fn heals(fault: &Value, count: u64) -> World {
+/// Injects a fault at every kind of write of a push, `count` times each. Then each change must be
+/// executed once.
+fn recovers(fault: &Value, count: u64) -> World {
     let world = pulled();
     world.edit("AA-4", &json!({"status": {"id": "1", "name": "To Do"}}));
     for minutes in [10, 20] {
@@ -122,8 +122,8 @@ fn heals(fault: &Value, count: u64) -> World {
         world.fault(method, path, 1, count, fault);
     }
     world.push_all();
-    arrived(&world);
-    let worked = world.there("AA-3")["fields"]["worklog"].clone();
+    check_executed_once(&world);
+    let worked = world.site_issue("AA-3")["fields"]["worklog"].clone();
     assert_eq!(worked["total"], 1);
     assert_eq!(worked["worklogs"][0]["timeSpentSeconds"], 7200);
     world
@@ -131,16 +131,16 @@ fn heals(fault: &Value, count: u64) -> World {
 
 #[test]
 fn a_reset_before_the_execution_loses_nothing() {
-    heals(&json!({"name": "reset-before"}), 1);
-    heals(&json!({"name": "reset-before"}), 5);
+    recovers(&json!({"name": "reset-before"}), 1);
+    recovers(&json!({"name": "reset-before"}), 5);
 }
 
 #[test]
 fn a_reset_after_the_execution_doubles_nothing() {
-    heals(&json!({"name": "reset-after"}), 1);
-    heals(&json!({"name": "reset-after"}), 3);
-    heals(&json!({"name": "reset-during", "bytes": 5}), 1);
-    heals(&json!({"name": "truncate", "bytes": 5}), 1);
+    recovers(&json!({"name": "reset-after"}), 1);
+    recovers(&json!({"name": "reset-after"}), 3);
+    recovers(&json!({"name": "reset-during", "bytes": 5}), 1);
+    recovers(&json!({"name": "truncate", "bytes": 5}), 1);
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn an_executed_write_with_a_broken_answer_is_not_sent_again() {
             world.fault("POST", &path, 1, 1, &json!({"name": name}));
         }
         world.push_all();
-        arrived(&world);
+        check_executed_once(&world);
     }
 }
 
 #[test]
-fn a_failure_of_the_server_is_looked_into() {
+fn a_failed_write_is_looked_up_before_its_retry() {
     for name in [
         "500",
         "502-html",
@@ -173,28 +173,28 @@ fn a_failure_of_the_server_is_looked_into() {
         "503-after",
         "garbage-html",
     ] {
-        heals(&json!({"name": name, "retry_after": "1"}), 2);
+        recovers(&json!({"name": name, "retry_after": "1"}), 2);
     }
 }
 
 #[test]
-fn limits_of_writes_are_waited_for() {
-    let world = heals(&json!({"name": "429", "retry_after": "7"}), 1);
+fn a_limited_write_waits_as_long_as_the_server_requires() {
+    let world = recovers(&json!({"name": "429", "retry_after": "7"}), 1);
     let pauses = world.pauses.lock().unwrap().clone();
     let least = Duration::from_secs(7);
     assert!(
         pauses.iter().filter(|pause| **pause >= least).count() >= 7,
         "{pauses:?}"
     );
-    heals(
+    recovers(
         &json!({"name": "429", "retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}),
         1,
     );
-    heals(&json!({"name": "429"}), 1);
+    recovers(&json!({"name": "429"}), 1);
 }
 
 #[test]
-fn a_limit_of_one_issue_delays_only_that_issue() {
+fn a_limit_on_one_issue_delays_only_that_issue() {
     let world = pulled();
     queue(&world);
     let fault = json!({"name": "429", "retry_after": "30", "reason": "jira-per-issue-on-write"});
@@ -210,12 +210,12 @@ fn a_limit_of_one_issue_delays_only_that_issue() {
     );
     // The edit, the comment and the link of AA-1 wait; all others are executed.
     assert_eq!(report.waiting, 3, "{report:?}");
-    assert_eq!(world.there("AA-2")["fields"]["worklog"]["total"], 1);
+    assert_eq!(world.site_issue("AA-2")["fields"]["worklog"]["total"], 1);
     let report = world.push();
     assert_eq!((report.sent, report.waiting), (0, 3), "{report:?}");
     world.advance(60_000);
     assert_eq!(world.push().waiting, 0);
-    assert_eq!(world.there("AA-1")["fields"]["summary"], "edited");
+    assert_eq!(world.site_issue("AA-1")["fields"]["summary"], "edited");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn changed_during_the_wait(change: fn(&Outbox<'_>)) -> (World, PushReport) {
     });
     let client = Client::with(&world.sim.url(), None, Duration::from_mins(5), pause).unwrap();
     let report = push(&client, &world.replica, &PushOptions { now_ms }).unwrap();
-    assert_ne!(world.there("AA-1")["fields"]["summary"], "mistkae");
+    assert_ne!(world.site_issue("AA-1")["fields"]["summary"], "mistkae");
     (world, report)
 }
 
@@ -272,7 +272,7 @@ fn a_correction_while_a_push_waits_is_not_overwritten() {
     let op = world.outbox().find("1").unwrap();
     assert_eq!(op.what(), "summary: mistake");
     assert_eq!(world.push().sent, 2);
-    assert_eq!(world.there("AA-1")["fields"]["summary"], "mistake");
+    assert_eq!(world.site_issue("AA-1")["fields"]["summary"], "mistake");
     world.converged();
 }
 
@@ -289,9 +289,9 @@ fn a_change_that_is_dropped_while_a_push_waits_is_not_sent() {
 }
 
 #[test]
-fn a_concurrent_change_is_tried_again() {
-    heals(&json!({"name": "409"}), 1);
-    heals(&json!({"name": "409"}), 4);
+fn a_write_is_retried_after_a_concurrent_change() {
+    recovers(&json!({"name": "409"}), 1);
+    recovers(&json!({"name": "409"}), 4);
 }
 
 #[test]
@@ -299,8 +299,9 @@ fn a_slow_site_may_execute_late_and_nothing_is_doubled() {
     // The client times out after 200 ms; the site executes the comment after 700 ms.
     let world = pulled();
     let pause = std::sync::Arc::new(|_| ());
-    let hasty = Client::with(&world.sim.url(), None, Duration::from_millis(200), pause);
-    let hasty = hasty.unwrap();
+    let short_timeout_client =
+        Client::with(&world.sim.url(), None, Duration::from_millis(200), pause);
+    let short_timeout_client = short_timeout_client.unwrap();
     world.outbox().comment("AA-1", "late").unwrap();
     world.fault(
         "POST",
@@ -310,11 +311,16 @@ fn a_slow_site_may_execute_late_and_nothing_is_doubled() {
         &json!({"name": "slow", "ms": 700}),
     );
     let now_ms = world.now();
-    let report = push(&hasty, &world.replica, &PushOptions { now_ms }).unwrap();
+    let report = push(
+        &short_timeout_client,
+        &world.replica,
+        &PushOptions { now_ms },
+    )
+    .unwrap();
     assert_eq!((report.sent, report.unknown), (0, 1), "{report:?}");
     // It is too early to send the comment again, even if it is not there yet.
     let late = || {
-        let comments = world.there("AA-1")["fields"]["comment"]["comments"].clone();
+        let comments = world.site_issue("AA-1")["fields"]["comment"]["comments"].clone();
         let all = comments.as_array().unwrap().clone();
         all.iter()
             .filter(|item| item["body"].to_string().contains("\"late\""))
@@ -349,7 +355,7 @@ fn an_answer_of_400_names_the_field_and_is_not_repeated() {
 }
 
 #[test]
-fn lost_rights_are_said_and_nothing_is_lost() {
+fn missing_rights_are_reported_and_no_change_is_lost() {
     let world = pulled();
     queue(&world);
     for right in ["EDIT_ISSUES", "ADD_COMMENTS", "CREATE_ISSUES"] {
@@ -409,7 +415,7 @@ fn a_wrong_token_ends_the_push_at_once() {
 }
 
 #[test]
-fn offline_everything_stays_queued() {
+fn all_operations_stay_queued_without_a_connection() {
     let world = pulled();
     queue(&world);
     let before = world.outbox().ops().unwrap();
@@ -485,7 +491,7 @@ fn push_without_reading_back(world: &World) {
 }
 
 #[test]
-fn an_issue_whose_push_was_cut_short_stays_in_sight() {
+fn an_issue_is_visible_after_an_interrupted_push() {
     for settles_by_pull in [false, true] {
         let world = pulled();
         let outbox = world.outbox();
@@ -500,7 +506,7 @@ fn an_issue_whose_push_was_cut_short_stays_in_sight() {
         assert_eq!(shown["fields"]["labels"], json!(["red"]));
         assert_eq!(shown["pending"], Value::Null);
         let key = shown["key"].as_str().unwrap().to_owned();
-        assert_eq!(world.there(&key)["id"], shown["id"]);
+        assert_eq!(world.site_issue(&key)["id"], shown["id"]);
         assert_eq!(outbox.show(&key).unwrap(), shown);
         assert_eq!(outbox.find("1").unwrap().state, State::Sent);
         assert!(outbox.resolve("1", Choice::Drop, None, None).is_err());
@@ -541,7 +547,7 @@ fn an_issue_whose_push_was_cut_short_stays_in_sight() {
         index.refresh(&world.replica).unwrap();
         assert_eq!(found(&index), [format!("{key} 0")]);
         assert_eq!(listed(world.now()), 1);
-        let there = world.there(&key);
+        let there = world.site_issue(&key);
         assert_eq!(there["fields"]["priority"]["name"], "High");
         assert_eq!(there["fields"]["comment"]["total"], 1);
         world.converged();
@@ -549,7 +555,7 @@ fn an_issue_whose_push_was_cut_short_stays_in_sight() {
 }
 
 #[test]
-fn a_change_whose_push_was_cut_short_is_neither_taken_back_nor_shown_twice() {
+fn a_change_is_shown_once_after_an_interrupted_push() {
     let world = pulled();
     let outbox = world.outbox();
     outbox.create("AA", "Task", "first", &[], None).unwrap();
@@ -566,7 +572,7 @@ fn a_change_whose_push_was_cut_short_is_neither_taken_back_nor_shown_twice() {
             .map(|item| item["id"].clone())
             .collect::<Vec<_>>()
     };
-    let there = world.there(outbox.show("AA+1").unwrap()["key"].as_str().unwrap());
+    let there = world.site_issue(outbox.show("AA+1").unwrap()["key"].as_str().unwrap());
     assert_eq!(there["id"], id);
     let sent = there["fields"]["comment"]["comments"][0]["id"].clone();
     assert_eq!(comments(), std::slice::from_ref(&sent));

@@ -18,7 +18,7 @@ pub(crate) struct World {
     pub(crate) sim: Simulator,
     pub(crate) client: Client,
     pub(crate) replica: Replica,
-    /// The pauses that the client requested.
+    /// The pauses of the client, which only records them.
     pub(crate) pauses: Arc<Mutex<Vec<Duration>>>,
     weir: Weir,
     folder: tempfile::TempDir,
@@ -62,7 +62,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let weir = open(&folder);
         let pauses = Arc::<Mutex<Vec<Duration>>>::default();
-        // Longer than any answer takes on a busy machine.
+        // Longer than the time of an answer on a busy machine.
         let client = client(&sim, &pauses, Duration::from_mins(5)).deployed(deployment);
         let replica = Replica::new(weir.clone(), "test");
         Self {
@@ -82,7 +82,7 @@ impl World {
         self.replica = Replica::new(self.weir.clone(), "test");
     }
 
-    /// The replica, as another part of the process has it.
+    /// The replica, opened by another part of the process.
     pub(crate) fn other_replica(&self) -> Replica {
         Replica::new(self.weir.clone(), "test")
     }
@@ -180,7 +180,7 @@ impl World {
     }
 
     /// The issue with this key at the site.
-    pub(crate) fn there(&self, key: &str) -> Value {
+    pub(crate) fn site_issue(&self, key: &str) -> Value {
         let all = self.site();
         let found = all.values().find(|issue| issue["key"] == key);
         found
@@ -226,10 +226,10 @@ impl World {
             assert_eq!(&stored["fields"], &issue["fields"], "{id}");
             assert_eq!(stored["key"], issue["key"]);
         }
-        self.nothing_twice();
+        self.check_nothing_stored_twice();
     }
 
-    fn nothing_twice(&self) {
+    fn check_nothing_stored_twice(&self) {
         for (project, _) in self.replica.projects().unwrap() {
             let topic = self.replica.topic(&format!("issues.{project}")).unwrap();
             if topic.info().is_none() {

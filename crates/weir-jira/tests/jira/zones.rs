@@ -102,7 +102,7 @@ fn a_time_of_an_edit_has_the_offset_of_the_account() {
         world.fault("PUT", "/rest/api/3/issue/*", 1, 1, &fault);
         let report = world.push();
         assert_eq!((report.already, report.conflicts), (1, 0), "{report:?}");
-        let there = world.there("AA-1")["fields"]["customfield_10012"].clone();
+        let there = world.site_issue("AA-1")["fields"]["customfield_10012"].clone();
         assert_eq!(there, wanted);
     }
     // The same time in another zone is no change.
@@ -114,7 +114,7 @@ fn a_time_of_an_edit_has_the_offset_of_the_account() {
 
 /// The site shows the time of a change in another zone than the change was written in.
 #[test]
-fn a_time_in_another_zone_is_no_conflict() {
+fn an_equal_time_in_another_zone_is_no_conflict() {
     let world = World::new(SimOptions {
         time_zone: "Asia/Tokyo".to_owned(),
         ..small()
