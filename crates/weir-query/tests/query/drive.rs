@@ -63,7 +63,7 @@ impl<'a> Host<'a> {
 
     /// Calls `next` once and supplies all pages that it requests. Returns `None` at the
     /// end.
-    pub(crate) fn turn(
+    pub(crate) fn advance(
         &mut self,
         bounds: Bounds,
         pick: &mut impl FnMut(&mut Vec<Need>),
@@ -92,7 +92,7 @@ impl<'a> Host<'a> {
         mut pick: impl FnMut(&mut Vec<Need>),
     ) -> Result<Vec<Vec<u8>>, QueryError> {
         let mut all = Vec::new();
-        while let Some(items) = self.turn(bounds, &mut pick)? {
+        while let Some(items) = self.advance(bounds, &mut pick)? {
             all.extend(items);
         }
         Ok(all)

@@ -12,28 +12,28 @@ use weir_query::{
 
 use crate::drive::compile;
 
-/// Memory whose owner counts how often it is returned.
-struct Lent {
+/// Memory whose owner counts how often it is released.
+struct CountedMemory {
     bytes: Vec<u8>,
-    back: Arc<AtomicUsize>,
+    releases: Arc<AtomicUsize>,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for CountedMemory {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Lent {
+impl Drop for CountedMemory {
     fn drop(&mut self) {
-        self.back.fetch_add(1, Ordering::SeqCst);
+        self.releases.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-fn lend(text: &str, back: &Arc<AtomicUsize>) -> Bytes {
-    Bytes::from_owner(Lent {
+fn counted_bytes(text: &str, releases: &Arc<AtomicUsize>) -> Bytes {
+    Bytes::from_owner(CountedMemory {
         bytes: text.as_bytes().to_vec(),
-        back: Arc::clone(back),
+        releases: Arc::clone(releases),
     })
 }
 
@@ -45,41 +45,47 @@ fn ready(query: &mut Query) -> ResultPage {
 }
 
 #[test]
-fn a_loan_comes_back_once_when_the_last_result_goes() {
-    let back = Arc::new(AtomicUsize::new(0));
-    let count = || back.load(Ordering::SeqCst);
+fn memory_is_released_once_with_the_last_result() {
+    let releases = Arc::new(AtomicUsize::new(0));
+    let count = || releases.load(Ordering::SeqCst);
     let plan = compile(&QueryText::default());
     let mut query = Query::new(plan, Budgets::default());
     let source = query.add_source(SourceOptions::default()).unwrap();
-    query.enqueue(source, lend("[1,2]", &back), None).unwrap();
+    query
+        .enqueue(source, counted_bytes("[1,2]", &releases), None)
+        .unwrap();
     let page = ready(&mut query);
     assert_eq!(query.buffered_bytes(), 5);
     assert!(matches!(query.next(Bounds::default()).unwrap(), Step::Done));
     drop(query);
     assert_eq!(count(), 0);
     // Results may be read on another thread, and a copy of the page keeps the memory alive.
-    let twin = page.clone();
+    let clone = page.clone();
     let seen = std::thread::spawn(move || page.iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
     assert_eq!(seen.join().unwrap(), [b"1".to_vec(), b"2".to_vec()]);
     assert_eq!(count(), 0);
-    drop(twin);
+    drop(clone);
     assert_eq!(count(), 1);
 }
 
 #[test]
-fn a_refused_page_comes_back_at_once() {
-    let back = Arc::new(AtomicUsize::new(0));
+fn a_rejected_page_is_released_immediately() {
+    let releases = Arc::new(AtomicUsize::new(0));
     let plan = compile(&QueryText::default());
     let mut query = Query::new(plan, Budgets::default());
     let source = query.add_source(SourceOptions::default()).unwrap();
-    let error = query.enqueue(source, lend("[1,", &back), None).unwrap_err();
+    let error = query
+        .enqueue(source, counted_bytes("[1,", &releases), None)
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unbalanced);
-    assert_eq!(back.load(Ordering::SeqCst), 1);
+    assert_eq!(releases.load(Ordering::SeqCst), 1);
     assert_eq!(query.buffered_bytes(), 0);
     // Pages that were not returned are released with the query.
-    query.enqueue(source, lend("[1]", &back), None).unwrap();
+    query
+        .enqueue(source, counted_bytes("[1]", &releases), None)
+        .unwrap();
     query.cancel();
-    assert_eq!(back.load(Ordering::SeqCst), 2);
+    assert_eq!(releases.load(Ordering::SeqCst), 2);
     assert_eq!(
         query.next(Bounds::default()).unwrap_err().code(),
         ErrorCode::Cancelled
@@ -87,7 +93,7 @@ fn a_refused_page_comes_back_at_once() {
 }
 
 #[test]
-fn what_the_budget_counts_is_what_is_referenced() {
+fn the_budget_counts_referenced_pages() {
     let plan = compile(&QueryText::default());
     let budgets = Budgets {
         buffer_bytes_max: 8,
@@ -102,16 +108,16 @@ fn what_the_budget_counts_is_what_is_referenced() {
     assert_eq!(error.code(), ErrorCode::OverBudget);
     // A stored result page keeps the memory, and the next page is still accepted, because
     // the query could not continue without it.
-    let kept = ready(&mut query);
+    let stored_page = ready(&mut query);
     assert_eq!(query.buffered_bytes(), 7);
     query.enqueue(source, page(), more()).unwrap();
     assert_eq!(query.buffered_bytes(), 14);
-    drop(kept);
+    drop(stored_page);
     assert_eq!(query.buffered_bytes(), 7);
 }
 
 #[test]
-fn what_is_asked_for_ahead_fits_by_the_size_of_pages_that_came() {
+fn requests_ahead_fit_the_budget_by_the_size_of_earlier_pages() {
     let text = QueryText {
         order: "$".into(),
         ..QueryText::default()
@@ -142,8 +148,8 @@ fn what_is_asked_for_ahead_fits_by_the_size_of_pages_that_came() {
         for need in needs {
             ahead += usize::from(!need.required);
             let page = format!("[{:28}]", 10 * round + need.source.0);
-            let taken = query.enqueue(need.source, Bytes::from(page), Some(Bytes::new()));
-            assert!(taken.is_ok(), "round {round}: {taken:?}");
+            let result = query.enqueue(need.source, Bytes::from(page), Some(Bytes::new()));
+            assert!(result.is_ok(), "round {round}: {result:?}");
             assert!(query.buffered_bytes() <= 120);
         }
     }
@@ -151,7 +157,7 @@ fn what_is_asked_for_ahead_fits_by_the_size_of_pages_that_came() {
 }
 
 #[test]
-fn a_sort_with_a_limit_lets_pages_go() {
+fn a_sort_with_a_limit_releases_pages() {
     let text = QueryText {
         order: "$".into(),
         limit: Some(2),
@@ -177,7 +183,7 @@ fn a_sort_with_a_limit_lets_pages_go() {
 }
 
 #[test]
-fn a_sort_above_its_budget_fails_and_stays_so() {
+fn a_sort_above_its_budget_fails_on_every_call() {
     let text = QueryText {
         order: "$".into(),
         ..QueryText::default()
@@ -202,7 +208,7 @@ fn a_sort_above_its_budget_fails_and_stays_so() {
 
 /// With small items, the page is the smaller part of the memory of a sort.
 #[test]
-fn a_sort_counts_what_it_knows_of_each_item() {
+fn a_sort_counts_the_state_of_each_item() {
     let text = QueryText {
         order: "$".into(),
         ..QueryText::default()
@@ -224,7 +230,7 @@ fn a_sort_counts_what_it_knows_of_each_item() {
 }
 
 #[test]
-fn frames_bring_their_properties_and_are_not_read() {
+fn frames_have_properties_and_their_values_are_not_parsed() {
     let text = QueryText {
         filter: "meta('key') != 'b'".into(),
         order: "meta.offset desc".into(),
@@ -267,21 +273,23 @@ fn frames_bring_their_properties_and_are_not_read() {
 }
 
 #[test]
-fn result_pages_go_anywhere() {
-    fn anywhere<T: Send + Sync + 'static>() {}
-    fn moves<T: Send>() {}
-    anywhere::<ResultPage>();
-    moves::<Query>();
+fn result_pages_are_send_and_sync() {
+    fn assert_send_and_sync<T: Send + Sync + 'static>() {}
+    fn assert_send<T: Send>() {}
+    assert_send_and_sync::<ResultPage>();
+    assert_send::<Query>();
 }
 
 #[test]
-fn a_query_that_failed_gives_no_token_and_takes_no_page() {
-    let back = Arc::new(AtomicUsize::new(0));
+fn a_failed_query_has_no_token_and_rejects_pages() {
+    let releases = Arc::new(AtomicUsize::new(0));
     let plan = compile(&QueryText::default());
     let mut query = Query::new(plan, Budgets::default());
     let source = query.add_source(SourceOptions::default()).unwrap();
     let more = Some(Bytes::from_static(b"more"));
-    query.enqueue(source, lend("[1,2,3]", &back), more).unwrap();
+    query
+        .enqueue(source, counted_bytes("[1,2,3]", &releases), more)
+        .unwrap();
     let one = Bounds {
         items_max: 1,
         ..Bounds::default()
@@ -291,16 +299,18 @@ fn a_query_that_failed_gives_no_token_and_takes_no_page() {
     query.cancel();
     // The page of the remaining items was dropped, so a token cannot describe a position.
     assert_eq!(query.token().unwrap_err().code(), ErrorCode::NoToken);
-    let error = query.enqueue(source, lend("[4]", &back), None).unwrap_err();
+    let error = query
+        .enqueue(source, counted_bytes("[4]", &releases), None)
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::Cancelled);
-    assert_eq!(back.load(Ordering::SeqCst), 2);
+    assert_eq!(releases.load(Ordering::SeqCst), 2);
     assert_eq!(query.buffered_bytes(), 0);
     let error = query.next(one).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Cancelled);
 }
 
 #[test]
-fn tokens_need_names_that_differ() {
+fn tokens_require_distinct_names() {
     let plan = compile(&QueryText::default());
     let mut query = Query::new(Arc::clone(&plan), Budgets::default());
     let source = query.add_source(SourceOptions::default()).unwrap();
@@ -310,25 +320,25 @@ fn tokens_need_names_that_differ() {
     let names = parts.iter().map(|part| query.source_name(*part).unwrap());
     assert!(names.eq([b"1", b"2"]));
     query.token().unwrap();
-    let again = SourceOptions {
+    let same_name = SourceOptions {
         name: b"2".to_vec(),
         ..SourceOptions::default()
     };
-    query.add_source(again.clone()).unwrap();
+    query.add_source(same_name.clone()).unwrap();
     assert_eq!(query.token().unwrap_err().code(), ErrorCode::NoToken);
     assert!(query.explain().no_token.is_some());
 
     let mut query = Query::new(Arc::clone(&plan), Budgets::default());
-    query.add_source(again.clone()).unwrap();
+    query.add_source(same_name.clone()).unwrap();
     let token = query.token().unwrap();
     let mut query = Query::resume(plan, Budgets::default(), &token).unwrap();
-    query.add_source(again.clone()).unwrap();
-    let error = query.add_source(again).unwrap_err();
+    query.add_source(same_name.clone()).unwrap();
+    let error = query.add_source(same_name).unwrap_err();
     assert_eq!(error.code(), ErrorCode::BadOption);
 }
 
 #[test]
-fn a_page_that_is_not_wanted_any_more_is_refused_and_changes_nothing() {
+fn a_page_after_a_stop_is_rejected_without_effect() {
     let plan = compile(&QueryText {
         filter: "@.n > 1".into(),
         ..QueryText::default()

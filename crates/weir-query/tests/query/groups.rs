@@ -1,5 +1,5 @@
 //! Compares groups and aggregates with plain arithmetic, also when stopped and resumed.
-//! Also checks that hostile texts and bytes have no effect.
+//! Also checks that random texts and damaged pages have no effect.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn groups<'a>(items: &[&'a Value]) -> Vec<Group<'a>> {
 }
 
 /// Smallest or largest of the defined values.
-fn best(items: &[&Value], largest: bool) -> Option<Value> {
+fn extreme(items: &[&Value], largest: bool) -> Option<Value> {
     let values = items.iter().filter_map(|item| member(item, "b"));
     let order = |x: &&Value, y: &&Value| compare(Some(x), Some(y));
     let found = if largest {
@@ -60,12 +60,12 @@ fn expected(case: &Case, grouped: bool) -> Vec<Value> {
         let mut object = Map::new();
         object.extend(key.clone().map(|key| ("a".to_owned(), key)));
         let ids: u64 = items.iter().map(|item| item["id"].as_u64().unwrap()).sum();
-        let there = items.iter().filter(|item| member(item, "b").is_some());
+        let present = items.iter().filter(|item| member(item, "b").is_some());
         object.insert("n".into(), plain(&json!(items.len())));
-        object.insert("there".into(), plain(&json!(there.count())));
+        object.insert("present".into(), plain(&json!(present.count())));
         object.insert("ids".into(), plain(&json!(ids)));
-        object.extend(best(items, false).map(|value| ("least".to_owned(), value)));
-        object.extend(best(items, true).map(|value| ("most".to_owned(), value)));
+        object.extend(extreme(items, false).map(|value| ("least".to_owned(), value)));
+        object.extend(extreme(items, true).map(|value| ("most".to_owned(), value)));
         Value::Object(object)
     };
     let limit = case
@@ -77,7 +77,7 @@ fn expected(case: &Case, grouped: bool) -> Vec<Value> {
 
 fn text(case: &Case, grouped: bool) -> QueryText {
     QueryText {
-        select: "count as n, count($.b) as there, sum($.id) as ids, min($.b) as least, \
+        select: "count as n, count($.b) as present, sum($.id) as ids, min($.b) as least, \
                  max($.b) as most"
             .into(),
         group: if grouped { "$.a".into() } else { String::new() },
@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 800, ..ProptestConfig::default() })]
 
     #[test]
-    fn groups_and_aggregates_are_those_of_the_oracle(case in case(), grouped in any::<bool>()) {
+    fn groups_and_aggregates_equal_the_oracle(case in case(), grouped in any::<bool>()) {
         let plan = compile(&text(&case, grouped));
         let supplies = case.supplies();
         let found = Host::new(&plan, &supplies).run(case.bounds(), |_| ()).unwrap();
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn a_group_under_way_goes_on(case in case(), grouped in any::<bool>(), turns in 0..40usize) {
+    fn an_incomplete_group_is_resumed(case in case(), grouped in any::<bool>(), turns in 0..40usize) {
         let plan = compile(&text(&case, grouped));
         let supplies = case.supplies();
         let mut host = Host::new(&plan, &supplies);
@@ -134,13 +134,13 @@ proptest! {
                     host.serve(need).unwrap();
                 }
             }
-            prop_assert!(turn < 400, "it goes round");
+            prop_assert!(turn < 400, "the query does not end");
         }
         prop_assert_eq!(parsed(&found), expected(&case, grouped));
     }
 
     #[test]
-    fn no_text_makes_it_fall_over(text in "[$@.a-c\\[\\]'\"0-9=<>!&|(), *?:\\\\]{0,40}", which in 0..4usize) {
+    fn any_text_compiles_or_is_an_error(text in "[$@.a-c\\[\\]'\"0-9=<>!&|(), *?:\\\\]{0,40}", which in 0..4usize) {
         let mut fields = [String::new(), String::new(), String::new(), String::new()];
         fields[which].clone_from(&text);
         let [filter, order, select, group] = fields;
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_page_changes_nothing(
+    fn a_damaged_page_has_no_effect(
         case in case(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in any::<bool>(),
@@ -176,10 +176,10 @@ proptest! {
                         if cut { broken.truncate(place) } else { broken[place] = *byte }
                     }
                 }
-                // Refused, unless the damaged bytes are another valid page.
+                // Rejected, unless the damaged bytes are another valid page.
                 let tried = Query::new(plan.clone(), Budgets::default());
-                let refused = try_page(tried, &supply.options, level, &broken);
-                if refused {
+                let rejected = try_page(tried, &supply.options, level, &broken);
+                if rejected {
                     let error = query.enqueue(source, Bytes::from(broken.clone()), None).unwrap_err();
                     prop_assert!(error.location().offset.is_none_or(|at| at <= broken.len() as u64));
                     prop_assert_eq!(error.location().page, Some(at as u64));

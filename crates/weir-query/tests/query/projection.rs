@@ -53,7 +53,7 @@ fn rows(text: &QueryText, lines: &str) -> Vec<Vec<String>> {
     rows.collect()
 }
 
-fn made(text: &QueryText, lines: &str) -> Vec<String> {
+fn constructed(text: &QueryText, lines: &str) -> Vec<String> {
     let pages = run(text, lines);
     let items = pages.iter().flat_map(ResultPage::iter);
     items
@@ -61,7 +61,7 @@ fn made(text: &QueryText, lines: &str) -> Vec<String> {
         .collect()
 }
 
-fn refused(text: &QueryText) -> QueryError {
+fn compile_error(text: &QueryText) -> QueryError {
     text.compile().unwrap_err()
 }
 
@@ -105,7 +105,7 @@ fn a_projection_is_a_table_of_spans() {
 }
 
 #[test]
-fn other_stages_see_a_projection() {
+fn other_stages_read_a_projection() {
     let text = QueryText {
         filter: "@.id > 0".into(),
         order: "$.id desc, $.s".into(),
@@ -129,9 +129,9 @@ fn other_stages_see_a_projection() {
 }
 
 #[test]
-fn a_projection_that_makes_no_sense_is_refused_with_its_place() {
+fn an_invalid_projection_is_rejected_with_its_position() {
     let check = |what: &str, code: ErrorCode, at: Option<u64>| {
-        let error = refused(&select(what));
+        let error = compile_error(&select(what));
         assert_eq!(
             (error.code(), error.location().offset),
             (code, at),
@@ -146,7 +146,7 @@ fn a_projection_that_makes_no_sense_is_refused_with_its_place() {
     check("$.a,", ErrorCode::Syntax, Some(4));
     check("$.a, $.b.a", ErrorCode::BadOption, None);
     let many: Vec<String> = (0..65).map(|n| format!("$.n{n}")).collect();
-    let error = refused(&select(&many.join(",")));
+    let error = compile_error(&select(&many.join(",")));
     assert_eq!(error.code(), ErrorCode::TooComplex);
     assert!(
         error.to_string().contains("65 paths, at most 64"),
@@ -156,7 +156,7 @@ fn a_projection_that_makes_no_sense_is_refused_with_its_place() {
         group: "$.s".into(),
         ..select("$.a, $.b")
     };
-    assert_eq!(refused(&grouped).location().offset, Some(0));
+    assert_eq!(compile_error(&grouped).location().offset, Some(0));
 }
 
 fn ordered(group: &str, what: &str, order: &str) -> QueryText {
@@ -171,7 +171,7 @@ const SALES: &str = "{\"c\":\"de\",\"n\":1}\n{\"c\":\"fr\",\"n\":900719925474099
                      {\"c\":\"it\",\"n\":\"x\"}\n{\"n\":9007199254740992}\n{\"c\":\"fr\",\"n\":0}\n{\"c\":\"de\",\"n\":0}\n";
 
 #[test]
-fn groups_come_in_the_order_of_their_results() {
+fn groups_are_ordered_by_their_results() {
     let counts = ordered("$.c", "count", "count desc");
     let expected = [
         "{\"c\":\"de\",\"count\":3}",
@@ -179,13 +179,13 @@ fn groups_come_in_the_order_of_their_results() {
         "{\"c\":\"it\",\"count\":1}",
         "{\"count\":1}",
     ];
-    assert_eq!(made(&counts, SALES), expected);
+    assert_eq!(constructed(&counts, SALES), expected);
     let top = QueryText {
         limit: Some(1),
         offset: 1,
         ..counts
     };
-    assert_eq!(made(&top, SALES), [expected[1]]);
+    assert_eq!(constructed(&top, SALES), [expected[1]]);
     // By name, by a group path, and by exact values: the sum of `it` is not a number, and
     // the other sums differ by less than the precision of a float.
     let name = ordered("$.c", "count as n", "n, $.c desc");
@@ -195,9 +195,9 @@ fn groups_come_in_the_order_of_their_results() {
         "{\"c\":\"fr\",\"n\":2}",
         "{\"c\":\"de\",\"n\":3}",
     ];
-    assert_eq!(made(&name, SALES), expected);
+    assert_eq!(constructed(&name, SALES), expected);
     let sums = ordered("$.c as land", "sum($.n)", "sum($.n) desc, land");
-    let lands: Vec<String> = made(&sums, SALES);
+    let lands: Vec<String> = constructed(&sums, SALES);
     let expected = [
         "{\"land\":\"fr\",\"sum($.n)\":9007199254740993}",
         "{\"sum($.n)\":9007199254740992}",
@@ -205,16 +205,16 @@ fn groups_come_in_the_order_of_their_results() {
         "{\"land\":\"it\"}",
     ];
     assert_eq!(lands, expected);
-    assert_eq!(made(&ordered("", "count", "count"), SALES), ["7"]);
+    assert_eq!(constructed(&ordered("", "count", "count"), SALES), ["7"]);
     // An order by group paths alone is an order of items.
     assert!(compile(&ordered("$.c", "count", "$.c")).is_ordered());
     assert!(!compile(&ordered("$.c", "count", "count")).is_ordered());
 }
 
 #[test]
-fn an_order_of_results_that_is_none_is_refused() {
+fn an_invalid_order_of_results_is_rejected() {
     let check = |group: &str, what: &str, order: &str, at: u64| {
-        let error = refused(&ordered(group, what, order));
+        let error = compile_error(&ordered(group, what, order));
         let place = error.location();
         assert_eq!(
             (error.code(), place.field),
@@ -230,7 +230,7 @@ fn an_order_of_results_that_is_none_is_refused() {
     check("", "", "count desc", 0);
     check("", "$.a, $.b", "b", 0);
     let many = ["count"; 9].join(",");
-    let error = refused(&ordered("$.c", "count", &many));
+    let error = compile_error(&ordered("$.c", "count", &many));
     assert_eq!(error.code(), ErrorCode::TooComplex);
     // Results that are sorted at the end have no position to resume from.
     let query = Query::new(
@@ -265,7 +265,7 @@ fn a_single_item_is_checked_at_its_level() {
 }
 
 #[test]
-fn a_pattern_that_matches_nothing_is_noted() {
+fn a_pattern_that_matches_nothing_is_reported() {
     let notes = |filter: &str, params: &[(&str, &str)]| {
         let params = params
             .iter()

@@ -309,7 +309,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
-    fn results_are_those_of_the_oracle(case in case()) {
+    fn results_equal_the_oracle(case in case()) {
         let plan = compile(&case.text());
         let supplies = case.supplies();
         let mut host = Host::new(&plan, &supplies);
@@ -319,7 +319,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_arrival_does_not_show(case in case()) {
+    fn results_do_not_depend_on_the_order_of_arrival(case in case()) {
         let plan = compile(&case.text());
         let supplies = case.supplies();
         let mut seed = case.arrive;
@@ -337,7 +337,7 @@ proptest! {
     }
 
     #[test]
-    fn a_query_goes_on_after_every_result(case in case()) {
+    fn a_query_resumes_after_every_result(case in case()) {
         let plan = compile(&case.text());
         let supplies = case.supplies();
         let expected = case.expected();
@@ -354,7 +354,7 @@ proptest! {
             };
             let query = Query::resume(plan.clone(), Budgets::default(), &token).unwrap();
             host = Host::with(query, &supplies);
-            match host.turn(one, &mut |_| ()).unwrap() {
+            match host.advance(one, &mut |_| ()).unwrap() {
                 Some(items) => found.extend(items),
                 None => break,
             }
@@ -387,7 +387,7 @@ proptest! {
     }
 
     #[test]
-    fn sources_without_order_come_one_after_the_other(case in case(), turns in any::<bool>()) {
+    fn sources_without_an_order_are_read_in_sequence(case in case(), turns in any::<bool>()) {
         let mode = if turns { Mode::RoundRobin } else { Mode::Sequential };
         let text = QueryText { mode: Some(mode), limit: case.limit, ..QueryText::default() };
         let supplies: Vec<Supply> = case.supplies().into_iter().map(|mut supply| {
@@ -417,7 +417,7 @@ proptest! {
         // The query is also stopped after each page of results.
         let mut host = Host::new(&plan, &supplies);
         let mut found = Vec::new();
-        while let Some(items) = host.turn(case.bounds(), &mut |_| ()).unwrap() {
+        while let Some(items) = host.advance(case.bounds(), &mut |_| ()).unwrap() {
             found.extend(items);
             let token = host.query.token().unwrap();
             let query = Query::resume(plan.clone(), Budgets::default(), &token).unwrap();
@@ -427,14 +427,14 @@ proptest! {
     }
 
     #[test]
-    fn keys_and_ties_say_where_to_go_on(case in case(), other in prop::collection::vec(1..3usize, 0..10)) {
+    fn a_query_resumes_from_keys_and_ties(case in case(), other in prop::collection::vec(1..3usize, 0..10)) {
         let case = Case { sorted: true, distinct: false, ..case };
         let plan = compile(&case.text());
         let expected = case.expected();
         let mut found = Vec::new();
         let mut token: Option<Vec<u8>> = None;
         for round in 0.. {
-            prop_assert!(round < 200, "it goes round");
+            prop_assert!(round < 200, "the query does not end");
             // Each run has differently cut pages.
             let cuts = if round % 2 == 0 { &case.cuts } else { &other };
             let supplies = case.tied(cuts, false);
@@ -443,7 +443,7 @@ proptest! {
                 Some(token) => Query::resume(plan.clone(), Budgets::default(), token).unwrap(),
             };
             let mut host = Host::with(query, &supplies);
-            match host.turn(case.bounds(), &mut |_| ()).unwrap() {
+            match host.advance(case.bounds(), &mut |_| ()).unwrap() {
                 Some(items) => found.extend(items),
                 None => break,
             }
@@ -453,13 +453,13 @@ proptest! {
     }
 
     #[test]
-    fn a_split_between_two_runs_does_not_show(case in case()) {
+    fn results_do_not_depend_on_a_split_between_two_runs(case in case()) {
         let case = Case { sorted: true, distinct: false, select: false, offset: 0, limit: None, ..case };
         let plan = compile(&case.text());
         let expected = case.expected();
         let supplies = case.tied(&case.cuts, true);
         let mut host = Host::new(&plan, &supplies);
-        let Some(first) = host.turn(case.bounds(), &mut |_| ()).unwrap() else {
+        let Some(first) = host.advance(case.bounds(), &mut |_| ()).unwrap() else {
             prop_assert!(expected.is_empty());
             return Ok(());
         };
@@ -536,7 +536,7 @@ proptest! {
     /// have few distinct keys, so that the second key or the source decides most
     /// comparisons.
     #[test]
-    fn when_pages_come_and_what_is_promised_does_not_show(
+    fn results_do_not_depend_on_arrival_and_lower_bounds(
         mut lists in prop::collection::vec(prop::collection::vec((0..3u8, 0..6u8), 0..10), 1..7),
         descending in any::<bool>(),
         seed in any::<u64>(),

@@ -11,7 +11,7 @@ use crate::drive::compile;
 /// A key, and a number that distinguishes items.
 type Item = (u8, u32);
 
-/// What the caller knows of a source.
+/// The state of a source at the caller.
 struct Range {
     name: String,
     pages: Vec<Vec<Item>>,
@@ -23,13 +23,13 @@ struct Range {
 }
 
 #[allow(clippy::struct_excessive_bools, reason = "independent variations")]
-struct World {
+struct RandomCaller {
     mode: Mode,
     stable: bool,
     tie: bool,
     filter: bool,
     ranges: Vec<Range>,
-    /// Number of sources that are not a part of another one.
+    /// Number of sources that are not a part of another source.
     whole: usize,
     query: Query,
     found: Vec<Item>,
@@ -41,11 +41,11 @@ struct World {
 }
 
 /// Returns whether an item passes the filter, if there is one.
-fn is_on(item: Item) -> bool {
+fn passes_filter(item: Item) -> bool {
     !item.1.is_multiple_of(4)
 }
 
-impl World {
+impl RandomCaller {
     fn below(&mut self, end: usize) -> usize {
         self.state = self
             .state
@@ -77,14 +77,19 @@ impl World {
         let Some(page) = range.pages.get(at) else {
             assert!(
                 !range.split,
-                "{} is asked for what its parts have",
+                "{} is asked for items of its parts",
                 range.name
             );
             return self.query.finish(need.source).unwrap();
         };
         let items: Vec<String> = page
             .iter()
-            .map(|(k, id)| format!("{{\"k\":{k},\"id\":{id},\"on\":{}}}", is_on((*k, *id))))
+            .map(|(k, id)| {
+                format!(
+                    "{{\"k\":{k},\"id\":{id},\"on\":{}}}",
+                    passes_filter((*k, *id))
+                )
+            })
             .collect();
         let more = at + 1 < range.pages.len() || range.split;
         let next = more.then(|| Bytes::from((at + 1).to_string()));
@@ -162,7 +167,8 @@ impl World {
             // A source whose items were all returned need not be added again, if it is
             // abandoned.
             let found = &self.found;
-            let given = |item: &Item| found.contains(item) || (self.filter && !is_on(*item));
+            let given =
+                |item: &Item| found.contains(item) || (self.filter && !passes_filter(*item));
             let all = self.ranges[at].pages.iter().flatten().all(given);
             let over = all && self.ranges[at].split && self.mode != Mode::Sort;
             if over && self.below(2) == 0 {
@@ -206,7 +212,7 @@ impl World {
 
     fn run(&mut self) {
         for round in 0.. {
-            assert!(round < 5000, "it goes round");
+            assert!(round < 5000, "the query does not end");
             match self.below(10) {
                 // A sort begins again after each stop, so endless stops would make no
                 // progress.
@@ -233,17 +239,17 @@ impl World {
 
     /// All items, those of each source before those of its parts.
     fn all(&self) -> Vec<Item> {
-        fn visit(world: &World, at: usize, out: &mut Vec<Item>) {
-            out.extend(world.ranges[at].pages.iter().flatten());
-            for part in &world.ranges[at].parts {
-                visit(world, *part, out);
+        fn visit(caller: &RandomCaller, at: usize, out: &mut Vec<Item>) {
+            out.extend(caller.ranges[at].pages.iter().flatten());
+            for part in &caller.ranges[at].parts {
+                visit(caller, *part, out);
             }
         }
         let mut out = Vec::new();
         for at in 0..self.whole {
             visit(self, at, &mut out);
         }
-        out.retain(|item| !self.filter || is_on(*item));
+        out.retain(|item| !self.filter || passes_filter(*item));
         out
     }
 }
@@ -258,7 +264,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn splits_and_tokens_do_not_show(
+    fn results_do_not_depend_on_splits_and_tokens(
         lists in prop::collection::vec(prop::collection::vec((0..4u8, 1..4usize), 0..10), 1..4),
         mode in prop::sample::select(vec![
             Mode::Merge, Mode::Merge, Mode::Merge, Mode::Sort, Mode::Sequential, Mode::RoundRobin,
@@ -281,7 +287,7 @@ proptest! {
         };
         let query = Query::new(compile(&text), Budgets::default());
         let whole = lists.len();
-        let mut world = World {
+        let mut caller = RandomCaller {
             mode, stable, tie, filter, ranges: Vec::new(), whole, query, found: Vec::new(),
             clipped: false, counted: false, state: seed,
         };
@@ -300,21 +306,21 @@ proptest! {
                 }
             }
             let name = format!("s{at}");
-            let source = world.query.add_source(world.options(&name)).unwrap();
-            world.ranges.push(Range { name, pages, split: false, parts: Vec::new(), id: Some(source) });
+            let source = caller.query.add_source(caller.options(&name)).unwrap();
+            caller.ranges.push(Range { name, pages, split: false, parts: Vec::new(), id: Some(source) });
         }
-        world.run();
-        let (mut found, mut expected) = (world.found.clone(), world.all());
+        caller.run();
+        let (mut found, mut expected) = (caller.found.clone(), caller.all());
         if ordered {
             prop_assert!(found.is_sorted_by_key(|(k, _)| *k), "{:?}", found);
             expected.sort_by_key(|(k, _)| *k);
         }
-        if world.counted {
+        if caller.counted {
             for item in found.iter_mut().chain(&mut expected) {
                 item.1 = 0;
             }
         }
-        if world.clipped || mode == Mode::RoundRobin {
+        if caller.clipped || mode == Mode::RoundRobin {
             found.sort_unstable();
             expected.sort_unstable();
         }

@@ -1,5 +1,5 @@
 //! Stops and resumes every kind of plan after each page of results. The results are those
-//! without a stop, and a token is refused only if `explain` predicted it.
+//! without a stop, and a token is unavailable only if `explain` predicted it.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ const AGGREGATES: &str = "count as n, sum($.id) as ids, avg($.id) as mean, min($
 
 /// The results that a query constructs of the items of a case.
 #[derive(Clone, Copy, Debug)]
-enum Makes {
+enum ResultKind {
     Items,
-    Bare,
+    SingleValue,
     Aggregates,
     Groups,
     /// Groups by both members; one or both of them are order keys.
     PairsOfGroups,
 }
 
-fn makes() -> impl Strategy<Value = Makes> {
-    use Makes::{Aggregates, Bare, Groups, Items, PairsOfGroups};
-    prop::sample::select(vec![Items, Bare, Aggregates, Groups, PairsOfGroups])
+fn result_kind() -> impl Strategy<Value = ResultKind> {
+    use ResultKind::{Aggregates, Groups, Items, PairsOfGroups, SingleValue};
+    prop::sample::select(vec![Items, SingleValue, Aggregates, Groups, PairsOfGroups])
 }
 
-fn text(case: &Case, makes: Makes, mode: Option<Mode>) -> QueryText {
+fn text(case: &Case, kind: ResultKind, mode: Option<Mode>) -> QueryText {
     let mut text = QueryText {
         mode,
         ..case.text()
@@ -37,12 +37,12 @@ fn text(case: &Case, makes: Makes, mode: Option<Mode>) -> QueryText {
     if mode.is_some() {
         text.order = String::new();
     }
-    let (select, group) = match makes {
-        Makes::Items => return text,
-        Makes::Bare => ("max($.b)", ""),
-        Makes::Aggregates => (AGGREGATES, ""),
-        Makes::Groups => (AGGREGATES, "$.a"),
-        Makes::PairsOfGroups => ("count", "$.a, $.b"),
+    let (select, group) = match kind {
+        ResultKind::Items => return text,
+        ResultKind::SingleValue => ("max($.b)", ""),
+        ResultKind::Aggregates => (AGGREGATES, ""),
+        ResultKind::Groups => (AGGREGATES, "$.a"),
+        ResultKind::PairsOfGroups => ("count", "$.a, $.b"),
     };
     text.select = select.into();
     text.group = group.into();
@@ -50,15 +50,16 @@ fn text(case: &Case, makes: Makes, mode: Option<Mode>) -> QueryText {
     text
 }
 
-/// Returns the results of a run that stops after each page, and whether there were tokens.
-fn stopped(
+/// Returns the results of a run that stops after each page, or the error of a token that is
+/// not available.
+fn run_with_stops(
     plan: &Arc<Plan>,
     supplies: &[Supply],
     bounds: Bounds,
 ) -> Result<Vec<Vec<u8>>, QueryError> {
     let mut host = Host::new(plan, supplies);
     let mut found = Vec::new();
-    while let Some(items) = host.turn(bounds, &mut |_| ())? {
+    while let Some(items) = host.advance(bounds, &mut |_| ())? {
         found.extend(items);
         let token = host.query.token()?;
         let query = Query::resume(Arc::clone(plan), Budgets::default(), &token)?;
@@ -67,23 +68,23 @@ fn stopped(
     // Also take a token at the end.
     let token = host.query.token()?;
     let query = Query::resume(Arc::clone(plan), Budgets::default(), &token)?;
-    let after = Host::with(query, supplies).turn(bounds, &mut |_| ())?;
+    let after = Host::with(query, supplies).advance(bounds, &mut |_| ())?;
     assert!(after.is_none(), "{after:?} after the end");
     Ok(found)
 }
 
 fn check(plan: &Arc<Plan>, supplies: &[Supply], bounds: Bounds) {
     let mut whole = Host::new(plan, supplies);
-    let refused = whole.query.explain().no_token;
+    let no_token = whole.query.explain().no_token;
     let expected = whole.run(bounds, |_| ()).unwrap();
-    match stopped(plan, supplies, bounds) {
+    match run_with_stops(plan, supplies, bounds) {
         Ok(found) => {
             assert_eq!(texts(&found), texts(&expected));
-            assert_eq!(refused, None);
+            assert_eq!(no_token, None);
         }
         Err(error) => {
             assert_eq!(error.code(), ErrorCode::NoToken, "{error}");
-            assert!(refused.is_some(), "{error}");
+            assert!(no_token.is_some(), "{error}");
         }
     }
 }
@@ -92,14 +93,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1200))]
 
     #[test]
-    fn every_kind_of_plan_goes_on_after_every_page(
+    fn every_kind_of_plan_resumes_after_every_page(
         case in case(),
-        makes in makes(),
+        kind in result_kind(),
         mode in prop::sample::select(vec![
             None, None, None, Some(Mode::Sequential), Some(Mode::RoundRobin), Some(Mode::Arrival),
         ]),
     ) {
-        let plan = compile(&text(&case, makes, mode));
+        let plan = compile(&text(&case, kind, mode));
         let mut supplies = case.supplies();
         for supply in &mut supplies {
             supply.options.sorted &= mode.is_none();
@@ -108,8 +109,8 @@ proptest! {
     }
 
     #[test]
-    fn and_so_it_does_over_sources_that_are_not_stable(case in case(), makes in makes()) {
-        let plan = compile(&text(&case, makes, None));
+    fn every_kind_of_plan_resumes_over_unstable_sources(case in case(), kind in result_kind()) {
+        let plan = compile(&text(&case, kind, None));
         check(&plan, &case.tied(&case.cuts, false), case.bounds());
     }
 }
@@ -117,7 +118,7 @@ proptest! {
 /// If a resumed run lacks a source with remaining rows, each call fails until the source is
 /// added or abandoned.
 #[test]
-fn a_source_that_is_left_out_is_owed() {
+fn a_missing_source_is_required() {
     for (mode, sorted, order) in [
         (None, true, "$.n"),
         (Some(Mode::Sequential), false, ""),
@@ -147,7 +148,7 @@ fn a_source_that_is_left_out_is_owed() {
             ..Bounds::default()
         };
         let mut host = Host::new(&plan, &supplies);
-        host.turn(one, &mut |_| ()).unwrap();
+        host.advance(one, &mut |_| ()).unwrap();
         let token = host.query.token().unwrap();
         let resume = || Query::resume(Arc::clone(&plan), Budgets::default(), &token).unwrap();
         // First one source is missing, then both.
@@ -190,8 +191,8 @@ fn a_source_that_is_left_out_is_owed() {
             let error = host.query.abandon(name).unwrap_err();
             assert_eq!(error.code(), ErrorCode::BadOption);
         }
-        let fresh = Query::new(Arc::clone(&plan), Budgets::default()).abandon(b"s1");
-        assert_eq!(fresh.unwrap_err().code(), ErrorCode::BadOption);
+        let new_query = Query::new(Arc::clone(&plan), Budgets::default()).abandon(b"s1");
+        assert_eq!(new_query.unwrap_err().code(), ErrorCode::BadOption);
     }
 }
 
@@ -214,7 +215,10 @@ fn an_error_after_a_page_leaves_a_token_of_the_page() {
         pages: vec![br#"[{"k":1,"v":2},{"k":2,"v":1e9999},{"k":2,"v":3}]"#.to_vec()],
     };
     let mut host = Host::new(&plan, std::slice::from_ref(&supply));
-    let first = host.turn(Bounds::default(), &mut |_| ()).unwrap().unwrap();
+    let first = host
+        .advance(Bounds::default(), &mut |_| ())
+        .unwrap()
+        .unwrap();
     assert_eq!(texts(&first), [r#"{"k":1,"n":1,"least":2,"v":2}"#]);
     let token = host.query.token().unwrap();
     let resume = |supply: &Supply| {
@@ -222,7 +226,7 @@ fn an_error_after_a_page_leaves_a_token_of_the_page() {
         Host::with(query, std::slice::from_ref(supply)).run(Bounds::default(), |_| ())
     };
     assert_eq!(resume(&supply).unwrap_err().code(), ErrorCode::NumberRange);
-    // No part of the refused item was stored.
+    // No part of the rejected item was stored.
     supply.pages = vec![br#"[{"k":1,"v":2},{"k":2,"v":4},{"k":2,"v":3}]"#.to_vec()];
     let rest = resume(&supply).unwrap();
     assert_eq!(texts(&rest), [r#"{"k":2,"n":2,"least":3,"v":7}"#]);

@@ -38,7 +38,7 @@ fn rewritten(text: &str) -> (String, usize) {
 }
 
 #[test]
-fn every_transcript_prints_what_it_says() {
+fn every_transcript_has_its_output() {
     let rewrite = std::env::var_os("WEIR_REWRITE").is_some_and(|value| value == "1");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder())
         .unwrap()
