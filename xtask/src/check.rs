@@ -29,7 +29,7 @@ const STEPS: &[Step] = &[
         run: crate::deny::licences,
     },
     Step {
-        name: "lock files",
+        name: "lock-files",
         run: lock_files,
     },
     Step {

@@ -40,48 +40,49 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  check          the gate: fmt, tidy, gen --check, licences, lock files, features, clippy, doc
-  test           check, then every test of every language; one line a suite and a total
-  test-rust      the tests of the Rust workspace alone
-  tidy           import directions, forbidden things, documents, data
-  gen [--check]  write the files made from vectors/errors.toml, and the figures of the README from
-                 lab/record; or compare them
-  fmt            formatting (cargo fmt --check)
-  clippy         lints of all targets, warnings denied
-  doc            rustdoc, warnings denied
-  lock-files     the lock files of the lab's peers and of the reference programs are current
-  features       packages that are built alone for tests share foreign crates with the workspace
-  licences       licences, sources, bans and duplicates from the lock file, by deny.toml
-  deny           cargo-deny itself (built into target/tools when missing: minutes);
-                 WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec database
+  check          run the gate: fmt, tidy, gen --check, licences, lock-files, features, clippy, doc
+  test           run `check`, then all tests of all languages; print a line for each suite, and a
+                 total
+  test-rust      run the tests of the Rust workspace alone
+  tidy           check imports, forbidden content, documents, data
+  gen [--check]  generate the files from vectors/errors.toml, and the figures of the README from
+                 lab/record; --check: compare them with the files in the tree
+  fmt            check the formatting (cargo fmt --check)
+  clippy         run the lints of all targets; a warning is an error
+  doc            build the documentation; a warning is an error
+  lock-files     check that the lock files of the lab's peers and of the programs are current
+  features       check that packages that are built alone share foreign crates with the workspace
+  licences       check licences, sources, bans and duplicates in the lock file by deny.toml
+  deny           run cargo-deny, which is built into target/tools if it is missing (minutes);
+                 WEIR_ADVISORY_DB=DIR adds the advisories of an unpacked RustSec database
   wasm [--write] build the programs of topics from source, in each language, and compare them with
-                 programs/prebuilt or write them there; build and run a new project of each
-  bindings       the C library, installed below target, and the languages that call it: C, Go, Java
-  cluster DIR    a cluster of three nodes below DIR for the tests of a language: prints its address,
-                 executes the requests that it reads (`kill` the leader, `stop` the other nodes,
-                 `continue`), and ends with its input
+                 programs/prebuilt; build and run a new project in each language; --write: replace
+                 the modules in programs/prebuilt
+  bindings       install the C library below target, and test C, Go and Java with it
+  cluster DIR    start a cluster of three nodes below DIR for the tests of a language: print its
+                 address, execute the requests in the input (`kill` the leader, `stop` the other
+                 nodes, `continue`), and end with the input
   capi install --prefix P [--debug] [--shared]
-                 build the C library in release mode and put it, its headers and weir.pc below P;
-                 --debug: as the tests build it; --shared: without the static library
-  api            requests drawn from the description of the HTTP edge, sent to a server by
-                 schemathesis, and a client generated from it (both are fetched into
-                 target/tools when missing)
-  ds             the published conformance suite of Durable Streams, on a server (it and node are
-                 fetched into target/tools when missing)
-  json           the public suites of JSONPath and of JSON parsing (fetched into target/tools when
+                 build the C library in release mode, and install it, its headers and weir.pc below
+                 P; --debug: as the tests build it; --shared: without the static library
+  api            send requests that schemathesis derives from docs/api/openapi.yaml to a server, and
+                 test a generated client (both tools are fetched into target/tools if missing)
+  ds             run the published conformance suite of Durable Streams (it and Node are fetched
+                 into target/tools if missing)
+  json           run the public suites of JSONPath and of JSON parsing (fetched into target/tools if
                  missing)
-  emacs          the Emacs package on a real Emacs: checks and tests with the module
-  python         the Python package: its wheel, installed into a clean environment, and its tests
-                 (what they need is fetched into target/tools when missing)
-  node           the Node package: packed with its native module, installed into a clean directory,
-                 and its tests (what checks its types is fetched into target/tools when missing)
-  fuzz [SECONDS] every fuzz target for so many seconds (3,600), without coverage
-  miri           the packages with unsafe code and the codec under Miri (an hour; needs a nightly
-                 toolchain with miri: WEIR_NIGHTLY names another one than the pinned one)
-  arm            the kernels for 64-bit ARM under qemu (needs qemu-user, gcc-aarch64-linux-gnu)
-  install        `cargo install` of the README in the dev profile, and a run of the installed
-                 command (minutes)
-  setup          toolchain parts the checks need, installed when missing
+  emacs          check the Emacs package, and run its tests with the module in Emacs
+  python         build the wheel of the Python package, install it into an empty environment, and
+                 run its tests (the tools are fetched into target/tools if missing)
+  node           pack the Node package with its native module, install it into an empty directory,
+                 and run its tests (the type checker is fetched into target/tools if missing)
+  fuzz [SECONDS] run each fuzz target for SECONDS (default 3,600), without coverage
+  miri           run the packages with unsafe code and the codec under Miri (an hour; needs a
+                 nightly toolchain with Miri; WEIR_NIGHTLY overrides the pinned one)
+  arm            test the kernels for 64-bit ARM under qemu (needs qemu-user, gcc-aarch64-linux-gnu)
+  install        run the `cargo install` of the README in the dev profile, and the installed command
+                 (minutes)
+  setup          install missing tools that checks and tests need
 ";
 
 fn main() -> ExitCode {
