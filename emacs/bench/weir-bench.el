@@ -365,7 +365,7 @@ If a contender cannot run, its second part is a text instead of a function."
                    :command (list (getenv "WEIR_BINARY") "notes-sim" "--port" "0")
                    :filter #'ignore
                    :stderr (make-pipe-process
-                            :name "weir-notes-sim-says" :noquery t :sentinel #'ignore
+                            :name "weir-notes-sim-stderr" :noquery t :sentinel #'ignore
                             :filter (lambda (_ new) (setq text (concat text new)))))))
     (while (not (string-match "notes at \\(http://[0-9.:]+\\), delayed at \\(http://[0-9.:]+\\)\n"
                               text))
@@ -485,7 +485,7 @@ If READS is non-nil, measure how fast the replica answers as well.  The site is
                                     "--issues" (number-to-string issues))
                      :filter #'ignore
                      :stderr (make-pipe-process
-                              :name "weir-jira-sim-says" :noquery t :sentinel #'ignore
+                              :name "weir-jira-sim-stderr" :noquery t :sentinel #'ignore
                               :filter (lambda (_ new) (setq text (concat text new)))))))
     (unwind-protect
         (cl-labels ((row (column start)

@@ -90,7 +90,7 @@ Wait until its standard error matches PATTERN; return the groups of the match."
                                     words '("--port" "0"))
                    :filter #'ignore
                    :stderr (make-pipe-process
-                            :name "weir-sim-says" :noquery t :sentinel #'ignore
+                            :name "weir-sim-stderr" :noquery t :sentinel #'ignore
                             :filter (lambda (_ new) (setq text (concat text new)))))))
     (while (not (string-match pattern text))
       (unless (or (accept-process-output nil 30) (process-live-p process))

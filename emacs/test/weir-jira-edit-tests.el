@@ -302,11 +302,11 @@ Changes of the same issue may become one operation."
     (weir-jira-tests-with url '("--issues" "5")
       (pcase-let* ((`(,site . ,key) (weir-jira-edit-tests-site url))
                    (name (weir-jira--site-name site))
-                   (said "")
+                   (output "")
                    (child nil))
         (weir-jira-close)
         (setq child (weir-jira-edit-tests-child
-                     name (lambda (new) (setq said (concat said new)))
+                     name (lambda (new) (setq output (concat output new)))
                      `(progn
                         (set-buffer (weir-jira--show site ,key))
                         (weir-jira-comment)
@@ -320,7 +320,7 @@ Changes of the same issue may become one operation."
                         ;; Emacs itself saves when it ends, but not at SIGKILL.
                         ,(when (eq signal 'SIGKILL) '(do-auto-save t))
                         (message "typed"))))
-        (weir-tests-until (lambda () (string-match-p "typed" said)))
+        (weir-tests-until (lambda () (string-match-p "typed" output)))
         (signal-process child signal)
         (weir-tests-until (lambda () (not (process-live-p child))))
         (should (= (length (weir-jira-edit-tests-drafts)) 2))
@@ -809,15 +809,15 @@ MINE is the local value, THEIRS is the value of another user."
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
       (let ((name (weir-jira--site-name site)))
         (weir-jira-close)
-        (let* ((said "")
+        (let* ((output "")
                (child (weir-jira-edit-tests-child
                        name
-                       (lambda (new) (setq said (concat said new)))
+                       (lambda (new) (setq output (concat output new)))
                        `(weir--expect
                          (weir--jira-change (weir-jira--site-handle site) "edit"
                                             '(,key "summary" "Survives") nil)
                          (lambda (status _) (message "%s" status))))))
-          (weir-tests-until (lambda () (string-match-p "done" said)))
+          (weir-tests-until (lambda () (string-match-p "done" output)))
           (signal-process child 'SIGKILL)
           (weir-tests-until (lambda () (not (process-live-p child)))))
         (let ((opened (weir-jira-edit-tests-reopen name)))
@@ -866,16 +866,16 @@ FILTER gets its output.  Return the process; it ends when it is killed."
     (weir-jira-tests-with url '("--issues" "5")
       (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
         (let ((name (weir-jira--site-name site))
-              (said "")
+              (output "")
               (child nil))
           (weir-jira-close)
           (setq child
                 (weir-jira-edit-tests-child
                  name
                  (lambda (new)
-                   (setq said (concat said new))
+                   (setq output (concat output new))
                    ;; Killed while other changes are being sent.
-                   (when (>= (length (weir-jira-edit-tests-marks said)) least)
+                   (when (>= (length (weir-jira-edit-tests-marks output)) least)
                      (signal-process child 'SIGKILL)))
                  `(dotimes (number 200)
                     (weir--expect
@@ -883,7 +883,7 @@ FILTER gets its output.  Return the process; it ends when it is killed."
                                         (list ,key (format "mark%dx" number)) nil)
                      (lambda (status _) (when (eq status 'done) (message "mark%dx" number)))))))
           (weir-tests-until (lambda () (not (process-live-p child))))
-          (let* ((told (weir-jira-edit-tests-marks said))
+          (let* ((told (weir-jira-edit-tests-marks output))
                  (again (weir-jira-edit-tests-reopen name))
                  (held (weir-jira-edit-tests-marks
                         (mapcar (lambda (op) (plist-get op :what))

@@ -48,9 +48,9 @@
 (ert-deftest weir-jira-module-tests-a-past-date-of-expiry-is-refused ()
   (weir-jira-tests-with url '("--issues" "3")
     (dolist (case '(("2020-01-01" . "in the past") ("t0ken-at-the-wrong-place" . "not a date")))
-      (let ((said (weir-jira-tests-said (lambda () (weir-jira-setup url "" nil (car case)))
+      (let ((output (weir-jira-tests-output (lambda () (weir-jira-setup url "" nil (car case)))
                                         (cdr case))))
-        (should-not (cl-some (lambda (text) (string-search "t0ken" text)) said))))
+        (should-not (cl-some (lambda (text) (string-search "t0ken" text)) output))))
     (should-not (weir-jira--names))))
 
 (provide 'weir-jira-module-tests)

@@ -32,7 +32,7 @@
                    :command `(,(getenv "WEIR_BINARY") "jira-sim" "--port" "0" ,@options)
                    :filter #'ignore
                    :stderr (make-pipe-process
-                            :name "weir-jira-sim-says" :noquery t :sentinel #'ignore
+                            :name "weir-jira-sim-stderr" :noquery t :sentinel #'ignore
                             :filter (lambda (_ new) (setq text (concat text new)))))))
     (weir-tests-until (lambda () (string-match "http://[0-9.:]+" text)))
     (cons process (match-string 0 text))))
@@ -696,30 +696,30 @@ Check that the rows are those of a list that is filled anew."
       (delete-file file)
       (delete-file authinfo))))
 
-(defun weir-jira-tests-said (function pattern)
+(defun weir-jira-tests-output (function pattern)
   "Call FUNCTION, and wait until a message matches PATTERN; return all messages."
-  (let ((said nil))
+  (let ((output nil))
     (cl-letf (((symbol-function 'message)
                (lambda (format &rest arguments)
                  (when format
-                   (push (apply #'format-message format arguments) said)))))
+                   (push (apply #'format-message format arguments) output)))))
       (funcall function)
       (weir-tests-until (lambda ()
-                          (cl-some (lambda (text) (string-match-p pattern text)) said))))
-    said))
+                          (cl-some (lambda (text) (string-match-p pattern text)) output))))
+    output))
 
 (ert-deftest weir-jira-tests-a-login-names-what-is-missing ()
   (weir-jira-tests-with url '("--issues" "3")
     (dolist (right '("ADD_COMMENTS" "DELETE_ISSUES"))
       (weir-jira-tests-post url "/_sim/deny" `((right . ,right))))
-    (weir-jira-tests-said (lambda () (weir-jira-setup url ""))
+    (weir-jira-tests-output (lambda () (weir-jira-setup url ""))
                           "missing rights: ADD_COMMENTS, DELETE_ISSUES$")
     (weir-jira-tests-until-pulled)
     (weir-jira-close)
     ;; Without the right to read, no site is set up.
     (delete-directory weir-jira-directory t)
     (weir-jira-tests-post url "/_sim/deny" '((right . "BROWSE_PROJECTS")))
-    (weir-jira-tests-said (lambda () (weir-jira-setup url ""))
+    (weir-jira-tests-output (lambda () (weir-jira-setup url ""))
                           "BROWSE_PROJECTS is missing.*scope read:jira-work")
     (should-not (weir-jira--names))))
 
@@ -734,14 +734,14 @@ Check that the rows are those of a list that is filled anew."
             (with-temp-file authinfo
               (insert line "the-old-one\n"))
             (auth-source-forget-all-cached)
-            (let ((said (weir-jira-tests-said
+            (let ((output (weir-jira-tests-output
                          (lambda () (weir-jira-setup url "me@example.com"))
                          "refused the token.*auth-source has the token for me@example.com")))
-              (should-not (string-match-p "the-old-one" (string-join said))))
+              (should-not (string-match-p "the-old-one" (string-join output))))
             ;; After the token was replaced there, the same command succeeds.
             (with-temp-file authinfo
               (insert line "the-new-one\n"))
-            (weir-jira-tests-said (lambda () (weir-jira-setup url "me@example.com"))
+            (weir-jira-tests-output (lambda () (weir-jira-setup url "me@example.com"))
                                   "logged in")
             (weir-jira-tests-until-pulled)))
       (delete-file file)
@@ -834,13 +834,13 @@ Check that the rows are those of a list that is filled anew."
                 (should-not (cl-find-if (lambda (buffer)
                                           (string-match-p "jira edit" (buffer-name buffer)))
                                         (buffer-list))))
-              (let ((said nil))
+              (let ((output nil))
                 (cl-letf (((symbol-function 'message)
                            (lambda (format &rest arguments)
-                             (push (apply #'format-message format arguments) said))))
+                             (push (apply #'format-message format arguments) output))))
                   (weir-jira--change site "edit" "AA-1" "summary" "Mine")
                   (weir-tests-until
-                   (lambda () (cl-some (lambda (text) (string-match-p "only reads" text)) said))))))
+                   (lambda () (cl-some (lambda (text) (string-match-p "only reads" text)) output))))))
             (dolist (place (directory-files-recursively weir-jira-directory ""))
               (with-temp-buffer
                 (set-buffer-multibyte nil)
@@ -1016,15 +1016,15 @@ Check that the rows are those of a list that is filled anew."
                    . "expires in \\(9\\|10\\) days")
                   (,(format-time-string "%F" (time-add nil (* 30 86400)) t) . nil)))
     (weir-jira-tests-with url '("--issues" "3")
-      (let ((said nil))
+      (let ((output nil))
         (cl-letf (((symbol-function 'message)
                    (lambda (format &rest arguments)
-                     (push (apply #'format-message format arguments) said))))
+                     (push (apply #'format-message format arguments) output))))
           (weir-jira-setup url "" nil (car case))
           (weir-tests-until (lambda ()
                               (and weir-jira--sites
                                    (weir-jira--site-last-pull (car weir-jira--sites))))))
-        (let ((warned (cl-some (lambda (text) (and (string-match-p "expire" text) text)) said)))
+        (let ((warned (cl-some (lambda (text) (and (string-match-p "expire" text) text)) output)))
           (if (cdr case)
               (should (string-match-p (cdr case) warned))
             (should-not warned)))))))
@@ -1115,7 +1115,7 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
 
 (ert-deftest weir-jira-tests-a-refused-token-is-not-stored ()
   (weir-jira-tests-with-token url authinfo
-    (weir-jira-tests-said
+    (weir-jira-tests-output
      (lambda ()
        (weir-jira-tests-typed #'weir-jira-setup
                               `("Address" . ,url) '("E-mail" . "me@example.com") '("Gateway" . "")

@@ -85,14 +85,14 @@
     (unwind-protect
         (let* ((texinfo (expand-file-name "weir.texi" directory))
                (info (expand-file-name "weir.info" directory))
-               (said (weir-package-tests-emacs
+               (output (weir-package-tests-emacs
                       directory
                       `(progn
                          (require 'ox-texinfo)
                          (find-file ,(weir-package-tests-file "weir.org"))
                          (org-export-to-file 'texinfo ,texinfo)))))
           (should (file-exists-p texinfo))
-          (should-not (string-match-p "[Ee]rror" said))
+          (should-not (string-match-p "[Ee]rror" output))
           (with-temp-buffer
             (should (equal (call-process "makeinfo" nil t nil "--output" info texinfo) 0))
             ;; There must be no warning.
@@ -140,13 +140,13 @@
 (ert-deftest weir-package-tests-the-packages-are-installed-in-a-bare-emacs ()
   (let ((home (make-temp-file "weir-home" t)))
     (unwind-protect
-        (let ((said (weir-package-tests-emacs
+        (let ((output (weir-package-tests-emacs
                      home
                      '(progn (require 'package) (package-initialize))
                      `(package-install-file ,(weir-package-tests-build "weir" home))
                      `(package-install-file ,(weir-package-tests-build "weir-jira" home)))))
           ;; The package is compiled without a warning at its installation.
-          (should-not (string-match-p "Warning\\|Error" said))
+          (should-not (string-match-p "Warning\\|Error" output))
           (should (= (length (directory-files-recursively home "\\`weir[a-z-]*\\.elc\\'")) 7))
           ;; Another Emacs finds the commands without loading the package; then
           ;; one command loads it.

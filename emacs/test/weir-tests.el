@@ -493,11 +493,11 @@
     (weir-await (weir-create store "t"))
     (weir-await (weir-put store "t" "k" "v"))
     ;; The bytes of a topic depend on the time between its records.
-    (let ((said (weir-tests-child
+    (let ((output (weir-tests-child
                  `(princ (condition-case nil (weir-open ,directory) (weir-locked 'locked)))
                  `(princ (weir-topics (weir-open ,directory :readonly t))))))
-      (should (equal (car said) 0))
-      (should (string-match-p "\\`locked(\\[t 1 2 1 [0-9]+\\])\\'" (cdr said))))))
+      (should (equal (car output) 0))
+      (should (string-match-p "\\`locked(\\[t 1 2 1 [0-9]+\\])\\'" (cdr output))))))
 
 (ert-deftest weir-tests-the-guide-runs ()
   (let* ((home (make-temp-file "weir-guide" t))
