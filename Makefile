@@ -8,32 +8,32 @@ XTASK = cargo run --quiet --locked --package xtask --
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 
-demo: ## the main features on real data, step by step (under a minute after the build)
+demo: ## show the main features on real data, step by step (under a minute after the build)
 	@echo "Building weir in release mode; the first time takes a few minutes, then seconds."
 	@cargo build --release --locked --package weir-cli
 	@"$${CARGO_TARGET_DIR:-target}/release/weir" demo
 	@echo "Run the command as $${CARGO_TARGET_DIR:-target}/release/weir;"
 	@echo "cargo install --locked --path crates/weir-cli installs it."
 
-test: ## every check and every test of the project (minutes; the first time more)
+test: ## run every check and every test of the project (minutes; the first time more)
 	@$(XTASK) test
 
-test-rust: ## the tests of the Rust workspace alone
+test-rust: ## run the tests of the Rust workspace alone
 	@$(XTASK) test-rust
 
-abuse: ## what hostile clients do to a server of 256 MiB and 1,024 descriptors (part of `make test`)
+abuse: ## attack a server of 256 MiB and 1,024 descriptors with hostile clients (part of `make test`)
 	@cargo test --quiet --locked --package weir-cli --test abuse -- --nocapture
 
-check: ## the gate without the tests: format, rules, licences, lints, docs
+check: ## run the gate without the tests: format, rules, licences, lints, docs
 	@$(XTASK) check
 
-fuzz: ## every fuzz target for an hour each; SECONDS=N for N seconds each
+fuzz: ## run every fuzz target for an hour each; SECONDS=N for N seconds each
 	@$(XTASK) fuzz $(SECONDS)
 
-outbox: ## 10,000 changes of Jira issues while connections are reset (minutes)
+outbox: ## push 10,000 changes of Jira issues while connections are reset (minutes)
 	@OUTBOX_OPERATIONS=3334 cargo test --quiet --locked --workspace --exclude fuzz --test jira -- chaos
 
-soak: ## 10,000 simulated histories of clusters (80 minutes on a core); SEEDS=FIRST..END for others
+soak: ## run 10,000 simulated histories of clusters (80 minutes on a core); SEEDS=FIRST..END for others
 	@cargo test --locked --workspace --exclude fuzz --test sim_suite --no-run
 	@# A process for each 250, because a history leaves some megabytes allocated.
 	@for seeds in $(or $(SEEDS),$$(seq 0 250 9750 | while read first; do echo $$first..$$((first + 250)); done)); do \
@@ -41,22 +41,22 @@ soak: ## 10,000 simulated histories of clusters (80 minutes on a core); SEEDS=FI
 	WEIR_SIM_SEEDS=$$seeds cargo test --quiet --locked --workspace --exclude fuzz --test sim_suite -- no_history --nocapture || exit; \
 	done
 
-cluster-faults: ## 200 faults of clusters of real processes (CYCLES=2000: the long form; SEED=N: others)
+cluster-faults: ## cause 200 faults in clusters of real processes (CYCLES=2000: the long form; SEED=N: others)
 	@WEIR_FAULT_CYCLES=$(or $(CYCLES),200) WEIR_FAULT_SEED=$(or $(SEED),1) cargo test --locked --workspace --exclude fuzz --test faults -- fault_cycles --nocapture
 
-miri: ## the packages with unsafe code and the codec under Miri (an hour; a nightly toolchain)
+miri: ## run the packages with unsafe code and the codec under Miri (an hour; a nightly toolchain)
 	@$(XTASK) miri
 
-arm: ## the kernels for 64-bit ARM under qemu
+arm: ## test the kernels for 64-bit ARM under qemu
 	@$(XTASK) arm
 
-install-check: ## `cargo install` of the README in the dev profile, and a run of the command (minutes)
+install-check: ## run the `cargo install` of the README in the dev profile, and the command (minutes)
 	@$(XTASK) install
 
-wasm: ## programs of topics from source, in each language, compared with those checked in
+wasm: ## build the programs of topics from source, and compare them with the modules in programs/prebuilt
 	@$(XTASK) wasm
 
-lab: ## one experiment in full, with its report: LAB=NAME; without it, as lab-quick
+lab: ## run one experiment in full, with its report: LAB=NAME; without LAB, as lab-quick
 	@cargo build --release --locked --package weir-lab --package weir-cli
 	@lab="$${CARGO_TARGET_DIR:-target}/release/weir-lab"; \
 	peers=$$("$$lab" peers $(LAB)) || exit; \
@@ -64,5 +64,5 @@ lab: ## one experiment in full, with its report: LAB=NAME; without it, as lab-qu
 	if [ -n "$(LAB)" ]; then exec "$$lab" run "$(LAB)"; fi; \
 	exec "$$lab" run all --quick
 
-lab-quick: ## every experiment in its quick form: ten minutes once its peers are built
+lab-quick: ## run every experiment in its quick form: ten minutes once its peers are built
 	@$(MAKE) --no-print-directory lab LAB=
