@@ -6,7 +6,7 @@
 XTASK = cargo run --quiet --locked --package xtask --
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
 
 demo: ## show the main features on real data, step by step (under a minute after the build)
 	@echo "Building weir in release mode; the first time takes a few minutes, then seconds."
