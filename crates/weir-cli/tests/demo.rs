@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test that cannot go on says where"
+    reason = "a failed unwrap is a failed test"
 )]
 
 use std::error::Error;
@@ -110,7 +110,7 @@ fn the_demo_reports_its_checks_and_leaves_no_files() {
     assert_eq!(number(&bank["states"]), number(&bank["done"]) + 100);
     let refusals = bank["refusals"].as_array().unwrap();
     let codes: Vec<u64> = refusals.iter().map(|r| number(&r["code"])).collect();
-    assert_eq!(codes, [1, 2, 3, 4, 6, 8], "every reason comes up");
+    assert_eq!(codes, [1, 2, 3, 4, 6, 8], "every reason occurs");
     let refused: u64 = refusals.iter().map(|r| number(&r["count"])).sum();
     assert_eq!(refused, number(&bank["refused"]));
     assert!(refusals.iter().any(|r| r["text"] == "not enough"), "{bank}");
@@ -127,7 +127,7 @@ fn the_demo_reports_its_checks_and_leaves_no_files() {
     assert_eq!(facts["verify"]["records"], of_main_store + 12 + 2);
     let killed = facts["kills"]["events"].as_u64().unwrap();
     assert_eq!(facts["events_written"], of_main_store + killed);
-    assert_eq!(names(dir.path()), Vec::<PathBuf>::new(), "left behind");
+    assert_eq!(names(dir.path()), Vec::<PathBuf>::new(), "no files remain");
 }
 
 #[test]
@@ -147,8 +147,8 @@ fn the_output_for_people_has_a_line_for_each_step_and_next_commands() {
     assert!(out.contains("1,707 events"), "{out}");
     let (live, _) = out.split_once("✓ write").unwrap();
     let (_, live) = live.split_once("live, ").unwrap();
-    let heard = live.lines().filter(|line| line.contains("  quakes."));
-    assert_eq!(heard.count(), 9, "{live}");
+    let shown = live.lines().filter(|line| line.contains("  quakes."));
+    assert_eq!(shown.count(), 9, "{live}");
     assert!(
         live.contains("6.4  quakes.us  22km NNE of Hualian"),
         "{live}"
@@ -216,7 +216,7 @@ fn an_interrupt_leaves_no_files() {
         let err = text(&output.stderr);
         assert_eq!(output.status.code(), Some(130), "{err}{rest:?}");
         assert!(err.contains("E508"), "{err}");
-        assert_eq!(names(dir.path()), Vec::<PathBuf>::new(), "left behind");
+        assert_eq!(names(dir.path()), Vec::<PathBuf>::new(), "no files remain");
     }
 }
 
@@ -314,7 +314,7 @@ fn a_closed_output_is_not_a_failure() {
         .unwrap();
     assert!(child.wait().unwrap().success(), "{words}");
     assert_eq!(words, "");
-    assert_eq!(names(dir.path()), Vec::<PathBuf>::new(), "left behind");
+    assert_eq!(names(dir.path()), Vec::<PathBuf>::new(), "no files remain");
 }
 
 /// The contents of the fenced blocks of a language, in order.
@@ -376,8 +376,8 @@ fn the_readme_prints_the_real_output() {
     assert_eq!(blocks(README, "rust"), [program("readme")]);
     // Not in the directory of the link, because the program creates a store in `data`.
     let other = TempDir::new().unwrap();
-    let said = printed(other.path(), "the_program_of_the_readme");
-    let lines: Vec<&str> = said.lines().map(str::trim_end).collect();
+    let output = printed(other.path(), "the_program_of_the_readme");
+    let lines: Vec<&str> = output.lines().map(str::trim_end).collect();
     let wanted = [
         "1 CREATE",
         r#"2 PUT 4711 {"state":"open"}"#,
@@ -399,11 +399,11 @@ fn printed(directory: &Path, test: &str) -> String {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     // The test harness prints the number of tests before and after.
-    let (_, said) = said.split_once("running 1 test\n").unwrap();
-    let (said, _) = said.rsplit_once("\ntest result").unwrap();
-    said.trim_end_matches(['.', '\n']).to_owned() + "\n"
+    let (_, stdout) = stdout.split_once("running 1 test\n").unwrap();
+    let (stdout, _) = stdout.rsplit_once("\ntest result").unwrap();
+    stdout.trim_end_matches(['.', '\n']).to_owned() + "\n"
 }
 
 #[test]

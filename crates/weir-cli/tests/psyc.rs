@@ -3,7 +3,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test that cannot go on says where"
+    reason = "a failed unwrap is a failed test"
 )]
 
 use std::io::Write as _;

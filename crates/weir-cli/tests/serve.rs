@@ -39,7 +39,7 @@ struct Served {
     child: Child,
     address: String,
     lines: BufReader<std::process::ChildStderr>,
-    said: Vec<String>,
+    printed: Vec<String>,
 }
 
 impl Drop for Served {
@@ -71,23 +71,23 @@ fn serve_by(mut command: Command, flags: &[&str]) -> Served {
     command.args(flags).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     let mut address = String::new();
     loop {
         let mut line = String::new();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "{said:?}");
+        assert!(lines.read_line(&mut line).unwrap() > 0, "{printed:?}");
         if let Some((_, at)) = line.trim().split_once("HTTP at ") {
             let (_, at) = at.split_once("://").unwrap();
             at.clone_into(&mut address);
         }
         let last = line.contains("acknowledged");
-        said.push(line);
+        printed.push(line);
         if last {
             return Served {
                 child,
                 address,
                 lines,
-                said,
+                printed,
             };
         }
     }
@@ -147,15 +147,15 @@ fn a_service_manager_gets_the_state_of_the_server() {
     command.env("NOTIFY_SOCKET", &path);
     let mut served = serve_by(command, &[]);
     let until = |wanted: &str| {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         loop {
             let mut text = [0; 256];
             let size = socket.recv(&mut text).expect(wanted);
             let text = String::from_utf8(text.get(..size).unwrap().to_vec()).unwrap();
             if text.lines().any(|line| line == wanted) {
-                return heard;
+                return received;
             }
-            heard.push(text);
+            received.push(text);
         }
     };
     assert_eq!(until("READY=1"), [""; 0]);
@@ -175,7 +175,7 @@ fn get(address: &str, path: &str) -> (u16, String) {
 }
 
 /// Checks that a server whose store has failed reports that everywhere, and still serves reads.
-fn reads_only(address: &str) {
+fn check_read_only(address: &str) {
     for path in ["/healthz", "/readyz"] {
         assert_eq!(get(address, path).0, 503, "{path}");
     }
@@ -183,18 +183,18 @@ fn reads_only(address: &str) {
     assert!(metrics.contains("\nweir_ready 0\n"), "{metrics}");
     assert!(metrics.contains("\nweir_store_poisoned 1\n"), "{metrics}");
     let (status, body) = get(address, "/v1/topics/t/events");
-    assert_eq!(status, 200, "reads go on: {body}");
+    assert_eq!(status, 200, "reads continue: {body}");
 }
 
 /// Writes until a write is rejected. Returns that response.
-fn write_until_refused(address: &str, body: &str) -> String {
+fn write_until_rejected(address: &str, body: &str) -> String {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let answer = ask(address, "POST /v1/topics/t/events", body);
         if !answer.starts_with("HTTP/1.1 201") {
             return answer;
         }
-        assert!(Instant::now() < deadline, "no write was refused");
+        assert!(Instant::now() < deadline, "no write was rejected");
     }
 }
 
@@ -217,28 +217,28 @@ fn a_removed_directory_stops_the_writes_and_ends_the_server() {
     std::fs::rename(place.path().join("data"), &moved).unwrap();
     std::fs::create_dir(place.path().join("data")).unwrap();
 
-    let refused = write_until_refused(&address, "2");
+    let refused = write_until_rejected(&address, "2");
     assert!(refused.starts_with("HTTP/1.1 500"), "{refused}");
-    for said in [&refused, &get(&address, "/readyz?verbose").1] {
-        assert!(said.contains("removed or replaced"), "{said}");
+    for printed in [&refused, &get(&address, "/readyz?verbose").1] {
+        assert!(printed.contains("removed or replaced"), "{printed}");
     }
-    reads_only(&address);
+    check_read_only(&address);
     let socket_of_server = format!("unix:{}", moved.join("weir.sock").display());
     let list = weir(place.path())
         .args(["topic", "ls", "--at", &socket_of_server])
         .output()
         .unwrap();
     assert!(list.status.success(), "{list:?}");
-    let said = String::from_utf8_lossy(&list.stderr);
+    let printed = String::from_utf8_lossy(&list.stderr);
     assert!(
-        said.contains("warning") && said.contains("removed or replaced"),
-        "{said}"
+        printed.contains("warning") && printed.contains("removed or replaced"),
+        "{printed}"
     );
 
     // The service manager gets no further watchdog notification.
     let mut text = [0; 256];
     loop {
-        let size = socket.recv(&mut text).expect("the manager hears why");
+        let size = socket.recv(&mut text).expect("the manager is notified");
         if String::from_utf8_lossy(text.get(..size).unwrap()).contains("no more writes") {
             break;
         }
@@ -247,18 +247,18 @@ fn a_removed_directory_stops_the_writes_and_ends_the_server() {
     signal(&served.child, "TERM");
     assert_eq!(served.child.wait().unwrap().code(), Some(74));
     while let Ok(size) = socket.recv(&mut text) {
-        let heard = String::from_utf8_lossy(text.get(..size).unwrap()).into_owned();
-        assert!(!heard.contains("WATCHDOG"), "{heard}");
+        let received = String::from_utf8_lossy(text.get(..size).unwrap()).into_owned();
+        assert!(!received.contains("WATCHDOG"), "{received}");
     }
-    let mut said = String::new();
-    served.lines.read_to_string(&mut said).unwrap();
-    let logged = said
+    let mut printed = String::new();
+    served.lines.read_to_string(&mut printed).unwrap();
+    let logged = printed
         .lines()
         .filter(|line| line.contains("weir_store::engine"));
-    assert_eq!(logged.count(), 1, "{said}");
+    assert_eq!(logged.count(), 1, "{printed}");
     assert!(
-        said.contains("(E402)") && said.contains("removed or replaced"),
-        "{said}"
+        printed.contains("(E402)") && printed.contains("removed or replaced"),
+        "{printed}"
     );
     // No second store is created at the old name.
     let grown = std::fs::read_dir(place.path().join("data")).unwrap();
@@ -271,9 +271,9 @@ fn a_removed_directory_stops_the_writes_and_ends_the_server() {
 }
 
 /// A persistent connection for sequential requests.
-struct KeptOpen(BufReader<TcpStream>);
+struct PersistentConnection(BufReader<TcpStream>);
 
-impl KeptOpen {
+impl PersistentConnection {
     fn new(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -306,7 +306,7 @@ impl KeptOpen {
 /// Sends requests to a server that logs each one, until log lines were dropped because nobody reads
 /// standard error.
 fn fill_the_log(address: &str) {
-    let mut connection = KeptOpen::new(address);
+    let mut connection = PersistentConnection::new(address);
     // The pipe and the buffer of the server hold fewer lines.
     for _ in 0..100 {
         for _ in 0..200 {
@@ -442,22 +442,25 @@ fn a_wall_clock_jump_keeps_keys_leases_and_streams() {
 /// DU11: serving from memory needs a flag, and all clients are informed.
 #[test]
 fn a_file_system_in_memory_needs_a_flag() {
-    let place = tempfile::tempdir_in("/dev/shm").expect("Linux has a tmpfs there");
+    let place = tempfile::tempdir_in("/dev/shm").expect("Linux has a tmpfs at this path");
     let mut command = weir(place.path());
     command.env_remove("WEIR_SERVE_VOLATILE");
     command.args(["serve", "--at", "data", "--http", ":0", "--native", "off"]);
     let refused = command.output().unwrap();
     assert_eq!(refused.status.code(), Some(78), "{refused:?}");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("(E410)") && said.contains("tmpfs"), "{said}");
-    assert!(said.contains("--volatile"), "{said}");
-    assert!(!place.path().join("data").exists(), "nothing was made");
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        printed.contains("(E410)") && printed.contains("tmpfs"),
+        "{printed}"
+    );
+    assert!(printed.contains("--volatile"), "{printed}");
+    assert!(!place.path().join("data").exists(), "nothing was created");
 
     let mut command = weir(place.path());
     command.env_remove("WEIR_SERVE_VOLATILE");
     let mut served = serve_by(command, &["--volatile", "--lame-duck", "0ms"]);
-    let said = served.said.concat();
-    assert!(said.contains("volatile file system tmpfs"), "{said}");
+    let printed = served.printed.concat();
+    assert!(printed.contains("volatile file system tmpfs"), "{printed}");
     let (status, body) = get(&served.address, "/v1");
     assert_eq!(status, 200);
     assert!(body.contains("\"volatile\":\"tmpfs\""), "{body}");
@@ -492,12 +495,12 @@ fn a_file_size_limit_is_handled_as_a_full_disk() {
     let address = served.address.clone();
     ask(&address, "PUT /v1/topics/t", "");
     let body = format!("\"{}\"", "x".repeat(900_000));
-    let refused = write_until_refused(&address, &body);
+    let refused = write_until_rejected(&address, &body);
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     assert!(refused.contains("read-only"), "{refused}");
     assert_eq!(get(&address, "/healthz").0, 200);
     let (status, _) = get(&address, "/v1/topics/t/events?limit=1");
-    assert_eq!(status, 200, "reads go on");
+    assert_eq!(status, 200, "reads continue");
     signal(&served.child, "TERM");
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
     let verified = weir(place.path())
@@ -512,9 +515,9 @@ fn a_server_prints_its_addresses_and_ends_with_code_0() {
     let place = tempfile::tempdir().unwrap();
     for name in ["TERM", "INT"] {
         let mut served = serve(place.path(), &["--lame-duck", "50ms"]);
-        let said = served.said.concat();
-        assert!(said.contains("serving data (from flag)"), "{said}");
-        assert!(said.contains("acknowledged means synced"), "{said}");
+        let printed = served.printed.concat();
+        assert!(printed.contains("serving data (from flag)"), "{printed}");
+        assert!(printed.contains("acknowledged means synced"), "{printed}");
         let address = served.address.clone();
         ask(&address, "PUT /v1/topics/t", "");
         let answer = ask(&address, "POST /v1/topics/t/events", "1");
@@ -641,7 +644,7 @@ fn a_drain_over_tls_responds_to_every_accepted_request() {
         .output()
         .unwrap();
     let found = String::from_utf8(shown.stdout).unwrap();
-    assert_eq!(all, found.matches("PUT").count(), "answers, records");
+    assert_eq!(all, found.matches("PUT").count(), "responses and records");
 }
 
 /// A copy of the store during serving.
@@ -682,13 +685,13 @@ fn a_signal_starts_a_backup() {
     let copy = copies.read_dir().unwrap().next().unwrap().unwrap().path();
     let verified = weir(place.path()).arg("verify").arg(&copy).output();
     assert!(verified.unwrap().status.success());
-    let kept = weir(place.path())
+    let copied = weir(place.path())
         .args(["tail", "t", "--at"])
         .arg(&copy)
         .output()
         .unwrap();
-    let kept = String::from_utf8(kept.stdout).unwrap();
-    assert_eq!(kept.matches("PUT").count(), 1, "{kept}");
+    let copied = String::from_utf8(copied.stdout).unwrap();
+    assert_eq!(copied.matches("PUT").count(), 1, "{copied}");
 }
 
 #[test]
@@ -703,7 +706,7 @@ fn a_second_signal_ends_at_once() {
 }
 
 /// A command that has the store in `data` open until its input ends.
-fn holder(place: &std::path::Path) -> Child {
+fn lock_holder(place: &std::path::Path) -> Child {
     let mut holder = weir(place)
         .args([
             "put", "t", "-", "--format", "jsonl", "-o", "jsonl", "--at", "data",
@@ -723,7 +726,7 @@ fn holder(place: &std::path::Path) -> Child {
 }
 
 /// A server that waits for a store which another process has open, and its HTTP address.
-fn waiting(place: &std::path::Path) -> (Child, String) {
+fn start_waiting_server(place: &std::path::Path) -> (Child, String) {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
@@ -741,19 +744,19 @@ fn waiting(place: &std::path::Path) -> (Child, String) {
 #[test]
 fn a_server_that_opens_its_store_responds_with_503_and_the_reason() {
     let place = tempfile::tempdir().unwrap();
-    let mut holder = holder(place.path());
-    let (mut server, address) = waiting(place.path());
+    let mut holder = lock_holder(place.path());
+    let (mut server, address) = start_waiting_server(place.path());
     let answer = ask(&address, "GET /v1/topics/t/events", "");
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("retry-after: 1"), "{answer}");
     assert!(answer.contains("/problems/opening"), "{answer}");
     let alive = ask(&address, "GET /healthz", "");
     assert!(alive.starts_with("HTTP/1.1 200 "), "{alive}");
-    let mut said = String::new();
+    let mut printed = String::new();
     let mut lines = BufReader::new(server.stderr.take().unwrap());
-    lines.read_line(&mut said).unwrap();
+    lines.read_line(&mut printed).unwrap();
     let wanted = format!("opening data: waiting for process {}", holder.id());
-    assert!(said.contains(&wanted), "{said}");
+    assert!(printed.contains(&wanted), "{printed}");
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
     while !ask(&address, "GET /readyz", "").starts_with("HTTP/1.1 200 ") {}
@@ -764,8 +767,8 @@ fn a_server_that_opens_its_store_responds_with_503_and_the_reason() {
 #[test]
 fn a_signal_ends_a_server_that_is_opening_its_store() {
     let place = tempfile::tempdir().unwrap();
-    let mut holder = holder(place.path());
-    let (mut server, address) = waiting(place.path());
+    let mut holder = lock_holder(place.path());
+    let (mut server, address) = start_waiting_server(place.path());
     signal(&server, "TERM");
     assert_eq!(server.wait().unwrap().code(), Some(0));
     assert!(TcpStream::connect(&address).is_err());
@@ -814,10 +817,14 @@ fn the_lame_duck_time_is_zero_by_default() {
     for (flags, waits) in [(&[][..], false), (&["--lame-duck", "50ms"], true)] {
         let mut served = serve(place.path(), flags);
         signal(&served.child, "TERM");
-        let mut said = String::new();
-        served.lines.read_to_string(&mut said).unwrap();
-        assert_eq!(said.contains("serving for 0.05 s more"), waits, "{said}");
-        assert_eq!(said.contains("more (--lame-duck)"), waits, "{said}");
+        let mut printed = String::new();
+        served.lines.read_to_string(&mut printed).unwrap();
+        assert_eq!(
+            printed.contains("serving for 0.05 s more"),
+            waits,
+            "{printed}"
+        );
+        assert_eq!(printed.contains("more (--lame-duck)"), waits, "{printed}");
         assert_eq!(served.child.wait().unwrap().code(), Some(0));
     }
 }
@@ -829,7 +836,7 @@ fn a_failed_start_gives_the_reason_and_creates_no_store() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let port = address.rsplit_once(':').unwrap().1;
-    for (flags, code, said) in [
+    for (flags, code, printed) in [
         (&["--http", port, "--native", "off"][..], 75, "(E509)"),
         (&["--http", "off", "--native", port], 75, "`--native :0`"),
         (&["--http", ":0", "--native", port], 75, "listens there"),
@@ -854,7 +861,7 @@ fn a_failed_start_gives_the_reason_and_creates_no_store() {
             .unwrap();
         let err = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(code), "{flags:?}: {err}");
-        assert!(err.contains(said), "{flags:?}: {err}");
+        assert!(err.contains(printed), "{flags:?}: {err}");
         assert!(!place.path().join("data").exists(), "{flags:?}: {err}");
     }
     // A process that already serves the directory is reported before one that has the port.

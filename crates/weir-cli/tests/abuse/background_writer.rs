@@ -1,4 +1,4 @@
-//! A client that writes while others abuse the server.
+//! A client that writes while other clients abuse the server.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,8 +21,8 @@ impl BackgroundWriter {
         Self::start_with(server, 1000)
     }
 
-    /// Like `start`, with values of `bytes` bytes. More than 16 KiB need a share of a budget that
-    /// other clients may have in use. Such a write is retried.
+    /// Like `start`, with values of `bytes` bytes. A write of more than 16 KiB needs a share of a
+    /// budget, which other clients may use at the moment; it is retried.
     pub(crate) fn start_with(server: &LimitedServer, bytes: usize) -> Self {
         let mut stream = server.connect();
         write(&mut stream, bytes);
@@ -46,7 +46,10 @@ impl BackgroundWriter {
         let wanted = self.written.load(Ordering::Relaxed) + more;
         while self.written.load(Ordering::Relaxed) < wanted {
             let thread = self.thread.as_ref().unwrap();
-            assert!(!thread.is_finished(), "a write of the neighbour failed");
+            assert!(
+                !thread.is_finished(),
+                "a write of the background writer failed"
+            );
             std::thread::yield_now();
         }
     }
@@ -87,14 +90,14 @@ fn write(stream: &mut TcpStream, bytes: usize) {
 /// Sends a write, and returns the response.
 fn put(stream: &mut TcpStream, bytes: usize) -> String {
     let request = format!(
-        "PUT /v1/topics/t/keys/neighbour HTTP/1.1\r\nHost: localhost\r\n\
+        "PUT /v1/topics/t/keys/background HTTP/1.1\r\nHost: localhost\r\n\
          Content-Length: {bytes}\r\n\r\n"
     );
     let mut request = request.into_bytes();
     request.resize(request.len() + bytes, b'1');
     stream.write_all(&request).unwrap();
     let mut answer = Vec::new();
-    while !is_whole(&answer) {
+    while !is_complete(&answer) {
         let mut piece = [0; 4096];
         let read = stream.read(&mut piece).unwrap();
         assert!(read > 0, "the connection was closed");
@@ -104,7 +107,7 @@ fn put(stream: &mut TcpStream, bytes: usize) -> String {
 }
 
 /// Whether these bytes are one complete response.
-fn is_whole(answer: &[u8]) -> bool {
+fn is_complete(answer: &[u8]) -> bool {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
         return false;
     };

@@ -1,31 +1,31 @@
-//! Connections that use up descriptors.
+//! Tests connections that use many descriptors.
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::limited_server::{DESCRIPTORS, Descriptors, LimitedServer, MEMORY_BYTES, start_with};
 
 /// More connections than the server has free descriptors.
-const BARE: usize = 1010;
+const IDLE_CONNECTIONS: usize = 1010;
 /// Enough writes for several segments of the log.
 const WRITES: usize = 200;
 
 #[test]
 fn idle_connections_stop_no_write() {
     let mut server = LimitedServer::new();
-    let bare: Vec<_> = (0..BARE).map(|_| server.connect()).collect();
+    let idle: Vec<_> = (0..IDLE_CONNECTIONS).map(|_| server.connect()).collect();
     let value = vec![b'x'; 100_000];
     for n in 0..WRITES {
         server.write(n, &value);
     }
-    server.survived("1,010 bare connections");
-    drop(bare);
+    server.check_limits("1,010 idle connections");
+    drop(idle);
     server.wait_metric("weir_connections_unauthenticated ", |count| count <= 1);
     server.write(WRITES, &value);
     server.wait_metric("weir_store_poisoned ", |poisoned| poisoned == 0);
 }
 
 /// The usual limits of a service: a low soft limit, which the server raises, and a high hard limit.
-/// Then memory limits the connections.
+/// In that case, memory limits the number of connections.
 #[test]
 fn a_low_soft_limit_is_raised() {
     let descriptors = Descriptors {
@@ -41,22 +41,22 @@ fn a_low_soft_limit_is_raised() {
     } else {
         assert!(connections <= by_descriptors, "{connections}");
     }
-    let bare: Vec<_> = (0..BARE).map(|_| server.connect()).collect();
+    let idle: Vec<_> = (0..IDLE_CONNECTIONS).map(|_| server.connect()).collect();
     let value = vec![b'x'; 100_000];
     for n in 0..WRITES {
         server.write(n, &value);
     }
-    server.survived("1,010 bare connections, and a high hard limit");
-    drop(bare);
+    server.check_limits("1,010 idle connections, and a high hard limit");
+    drop(idle);
 }
 
 #[test]
 fn a_start_serves_or_reports_too_few_descriptors() {
     for descriptors in [12, 30, 64] {
         let ended = start_with(descriptors);
-        let (status, said) = ended.unwrap_or_else(|| panic!("{descriptors} are too few"));
-        assert!(said.contains("E413"), "{descriptors}: {said}");
-        assert_eq!(status.code(), Some(78), "{descriptors}: {said}");
+        let (status, printed) = ended.unwrap_or_else(|| panic!("{descriptors} must be too few"));
+        assert!(printed.contains("E413"), "{descriptors}: {printed}");
+        assert_eq!(status.code(), Some(78), "{descriptors}: {printed}");
     }
     for descriptors in [96, 256, 1024] {
         assert_eq!(start_with(descriptors), None, "{descriptors}");

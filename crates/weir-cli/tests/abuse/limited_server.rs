@@ -63,15 +63,15 @@ impl Group {
             if fs::create_dir_all(&group).is_err() {
                 continue;
             }
-            let made = Self(group);
+            let created = Self(group);
             // Version 1 has a plain directory at the root path of version 2.
-            if !made.0.join("cgroup.procs").exists() {
+            if !created.0.join("cgroup.procs").exists() {
                 continue;
             }
-            if fs::write(made.0.join(limit), MEMORY_BYTES.to_string()).is_ok() {
+            if fs::write(created.0.join(limit), MEMORY_BYTES.to_string()).is_ok() {
                 // The file does not exist without swap.
-                let _ = fs::write(made.0.join("memory.swap.max"), "0");
-                return Some(made);
+                let _ = fs::write(created.0.join("memory.swap.max"), "0");
+                return Some(created);
             }
         }
         None
@@ -117,9 +117,9 @@ pub(crate) fn start_with(descriptors: usize) -> Option<(ExitStatus, String)> {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
-    let mut said = String::new();
-    while lines.read_line(&mut said).unwrap() > 0 {
-        if let Some(address) = address(&said) {
+    let mut text = String::new();
+    while lines.read_line(&mut text).unwrap() > 0 {
+        if let Some(address) = address(&text) {
             assert_eq!(put(&address, "PUT /v1/topics/t", b""), 201);
             assert_eq!(put(&address, "PUT /v1/topics/t/keys/k", b"1"), 201);
             child.kill().unwrap();
@@ -127,17 +127,17 @@ pub(crate) fn start_with(descriptors: usize) -> Option<(ExitStatus, String)> {
             return None;
         }
     }
-    Some((child.wait().unwrap(), said))
+    Some((child.wait().unwrap(), text))
 }
 
-fn address(said: &str) -> Option<String> {
-    let address = after(said, "HTTP at http://")?;
-    said.contains("acknowledged").then_some(address)
+fn address(text: &str) -> Option<String> {
+    let address = after(text, "HTTP at http://")?;
+    text.contains("acknowledged").then_some(address)
 }
 
 /// The rest of the line after `words`.
-fn after(said: &str, words: &str) -> Option<String> {
-    let (_, rest) = said.split_once(words)?;
+fn after(text: &str, words: &str) -> Option<String> {
+    let (_, rest) = text.split_once(words)?;
     let (rest, _) = rest.split_once('\n')?;
     Some(rest.trim().to_owned())
 }
@@ -156,18 +156,18 @@ impl LimitedServer {
         let group = Group::new();
         let mut command = limited(directory.path(), descriptors, group.as_ref());
         if group.is_none() {
-            println!("no control group can be made here: memory is measured, not limited");
+            println!("no control group can be created: memory is measured, not limited");
         }
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
+        let mut text = String::new();
         let address = loop {
-            assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
-            if let Some(address) = address(&said) {
+            assert!(stderr.read_line(&mut text).unwrap() > 0, "{text}");
+            if let Some(address) = address(&text) {
                 break address;
             }
         };
-        let native = after(&said, "native at weir://").unwrap();
+        let native = after(&text, "native at weir://").unwrap();
         let server = Self {
             child,
             address,
@@ -205,11 +205,15 @@ impl LimitedServer {
         kib.parse::<u64>().unwrap() << 10
     }
 
-    /// Asserts that the server runs, and has not used more memory than its limit. The pages of the
+    /// Asserts that the server runs and has not used more memory than its limit. The pages of the
     /// command's own file do not count, because the system can evict them; the file is large in a
     /// test build. A control group ends a server that exceeds its limit.
-    pub(crate) fn survived(&mut self, what: &str) {
-        assert_eq!(self.child.try_wait().unwrap(), None, "{what}: it ended");
+    pub(crate) fn check_limits(&mut self, what: &str) {
+        assert_eq!(
+            self.child.try_wait().unwrap(),
+            None,
+            "{what}: the server ended"
+        );
         let most = self.memory("VmHWM") - self.memory("RssFile");
         println!(
             "{what}: at most {} MiB of its own{}",
@@ -225,7 +229,8 @@ impl LimitedServer {
 
     /// Waits until the server has at most `bytes` bytes resident.
     pub(crate) fn wait_memory(&self, what: &str, bytes: u64) {
-        // The server executes a hundred reads of 64 MiB, one at a time, for clients that have left.
+        // The server executes a hundred reads of 64 MiB, one at a time, although their
+        // clients have disconnected.
         let end = Instant::now() + 5 * TIMEOUT;
         loop {
             let now = self.memory("VmRSS");
@@ -268,8 +273,8 @@ pub(crate) fn run(directory: &Path, arguments: &[&str]) {
         .env("HOME", directory)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {text}");
 }
 
 impl Drop for LimitedServer {

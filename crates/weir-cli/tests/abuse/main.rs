@@ -1,4 +1,4 @@
-//! Abuse tests: what one client may do to a server of 256 MiB and 1,024 descriptors.
+//! Abuse tests: the effect of abusive clients on a server of 256 MiB and 1,024 descriptors.
 //!
 //! Each test starts `weir serve` in a memory control group of 256 MiB if it can create one (as
 //! root). Otherwise it checks the peak of the memory. The limit of 1,024 descriptors always

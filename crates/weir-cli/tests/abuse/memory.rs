@@ -10,9 +10,9 @@ use crate::limited_server::{DESCRIPTORS, Descriptors, LimitedServer};
 /// Records of the topic `large`, and bytes of each.
 const RECORDS: usize = 12;
 const RECORD_BYTES: usize = 800_000;
-/// Writes of the neighbour that must be acknowledged during the abuse.
+/// Writes of the background writer that must be acknowledged during the abuse.
 const WRITES: usize = 200;
-/// Maximum resident memory after the abusers have left.
+/// Maximum resident memory after the abusive clients have disconnected.
 const REST_BYTES: u64 = 112 << 20;
 
 /// A server with large records.
@@ -30,26 +30,26 @@ fn server() -> LimitedServer {
 }
 
 /// Runs an abuse beside a background writer. No write of that writer fails; the server stays within
-/// its memory limit, and returns memory after the abusers have left.
-fn survives<T>(what: &str, abuse: impl FnOnce(&LimitedServer) -> T) {
-    survives_in(server(), what, abuse);
+/// its memory limit, and returns memory after the abusive clients have disconnected.
+fn run_abuse<T>(what: &str, abuse: impl FnOnce(&LimitedServer) -> T) {
+    run_abuse_at(server(), what, abuse);
 }
 
-/// Like `survives`, on a separate server.
-fn survives_in<T>(mut server: LimitedServer, what: &str, abuse: impl FnOnce(&LimitedServer) -> T) {
+/// Like `run_abuse`, on a separate server.
+fn run_abuse_at<T>(mut server: LimitedServer, what: &str, abuse: impl FnOnce(&LimitedServer) -> T) {
     let writer = BackgroundWriter::start(&server);
     let abusers = abuse(&server);
     writer.wait(WRITES);
-    server.survived(what);
+    server.check_limits(what);
     drop(abusers);
     writer.wait(WRITES);
     writer.end();
     server.wait_memory(what, REST_BYTES);
-    server.survived(what);
+    server.check_limits(what);
 }
 
 /// Sends `bytes`. Ignores the error of a server that has closed the connection.
-fn pour(stream: &mut TcpStream, bytes: &[u8]) {
+fn send(stream: &mut TcpStream, bytes: &[u8]) {
     if let Err(error) = stream.write_all(bytes) {
         let closed = [
             ErrorKind::BrokenPipe,
@@ -89,11 +89,11 @@ fn streams_with_window(window: u32, streams: u32, path: &[u8]) -> Vec<u8> {
 
 #[test]
 fn streams_of_http2_without_a_window_are_bounded() {
-    survives("100 x 50 streams without a window", |server| {
+    run_abuse("100 x 50 streams without a window", |server| {
         let request = streams_with_window(0, 50, b"/v1/topics/large/events");
         let open = || {
             let mut stream = server.connect();
-            pour(&mut stream, &request);
+            send(&mut stream, &request);
             stream
         };
         (0..100).map(|_| open()).collect::<Vec<_>>()
@@ -103,7 +103,7 @@ fn streams_of_http2_without_a_window_are_bounded() {
 /// HTTP/2 control frames that request no work, far more than any client needs.
 #[test]
 fn floods_of_control_frames_are_bounded() {
-    survives("200 floods of control frames", |server| {
+    run_abuse("200 floods of control frames", |server| {
         let flood = |kind, stream, payload: &[u8]| {
             let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
             frame(4, 0, 0, b"", &mut out);
@@ -121,7 +121,7 @@ fn floods_of_control_frames_are_bounded() {
         ];
         let open = |number: usize| {
             let mut stream = server.connect();
-            pour(&mut stream, &floods[number % floods.len()]);
+            send(&mut stream, &floods[number % floods.len()]);
             stream
         };
         let mut abusers: Vec<_> = (0..200).map(open).collect();
@@ -131,7 +131,10 @@ fn floods_of_control_frames_are_bounded() {
             let is_late = |error: &std::io::Error| {
                 matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
             };
-            assert!(!ended.is_err_and(|error| is_late(&error)), "it stays open");
+            assert!(
+                !ended.is_err_and(|error| is_late(&error)),
+                "the connection is still open"
+            );
         }
         abusers
     });
@@ -139,11 +142,11 @@ fn floods_of_control_frames_are_bounded() {
 
 #[test]
 fn slow_readers_of_pages_are_bounded() {
-    survives("1,000 slow readers of pages", |server| {
+    run_abuse("1,000 slow readers of pages", |server| {
         let get = b"GET /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let open = || {
             let mut stream = server.connect();
-            pour(&mut stream, get);
+            send(&mut stream, get);
             stream
         };
         let mut readers: Vec<_> = (0..1000).map(|_| open()).collect();
@@ -158,13 +161,13 @@ fn slow_readers_of_pages_are_bounded() {
 
 #[test]
 fn bodies_without_end_are_bounded() {
-    survives("500 bodies without end", |server| {
+    run_abuse("500 bodies without end", |server| {
         let piece = [b"10000\r\n".as_slice(), &vec![b'1'; 0x10000], b"\r\n"].concat();
         let head = "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\n\
                     Transfer-Encoding: chunked\r\n\r\n";
         let open = || {
             let mut stream = server.connect();
-            pour(&mut stream, head.as_bytes());
+            send(&mut stream, head.as_bytes());
             stream.set_nonblocking(true).unwrap();
             stream
         };
@@ -172,7 +175,7 @@ fn bodies_without_end_are_bounded() {
         // More than 8 MiB each, as far as the server reads.
         for _ in 0..128 {
             for stream in &mut senders {
-                pour(stream, &piece);
+                send(stream, &piece);
             }
         }
         senders
@@ -205,9 +208,9 @@ fn http2(server: &LimitedServer, bytes: &[u8]) -> TcpStream {
     let mut stream = server.connect();
     let mut begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     frame(4, 0, 0, &[], &mut begin);
-    pour(&mut stream, &begin);
+    send(&mut stream, &begin);
     let _ = stream.read(&mut [0; 1024]);
-    pour(&mut stream, bytes);
+    send(&mut stream, bytes);
     stream
 }
 
@@ -221,7 +224,7 @@ fn bodies_over_http2_are_bounded() {
         (16 << 10, 1 << 20),
     ] {
         let what = format!("500 bodies over HTTP/2, {total} bytes in frames of {bytes}");
-        survives(&what, |server| {
+        run_abuse(&what, |server| {
             let request = body_of_frames(bytes, total);
             (0..500)
                 .map(|_| http2(server, &request))
@@ -244,7 +247,7 @@ fn a_body_is_at_most_the_budget() {
         48 << 20
     );
     let mut stream = server.connect();
-    pour(&mut stream, head.as_bytes());
+    send(&mut stream, head.as_bytes());
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     let answer = String::from_utf8_lossy(&answer);
@@ -254,13 +257,13 @@ fn a_body_is_at_most_the_budget() {
 
 #[test]
 fn writers_that_do_not_read_conflicts_are_bounded() {
-    survives("500 writers that take no conflicts", |server| {
+    run_abuse("500 writers that do not read conflicts", |server| {
         // Each response contains two records of 800 KB that the client has not seen.
         let put = b"POST /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\
                     If-Match: \"o1\"\r\nPrefer: conflicts=9\r\nContent-Length: 1\r\n\r\n1";
         let open = || {
             let mut stream = server.connect();
-            pour(&mut stream, put);
+            send(&mut stream, put);
             stream
         };
         let mut writers: Vec<_> = (0..500).map(|_| open()).collect();
@@ -271,11 +274,11 @@ fn writers_that_do_not_read_conflicts_are_bounded() {
 
 /// HELLO, and listeners with unlimited credit (docs/formats/native.md).
 fn stalled_listeners(listeners: usize) -> Vec<u8> {
-    let most = u64::MAX;
+    let max = u64::MAX;
     let listen = |n: usize| {
         format!(
-            ":_tag\t{n}\n\n:_topic\tlarge\n:_after\t0\n:_follow\t1\n:_bytes\t{most}\n\
-             :_records\t{most}\n_request_listen\n|\n"
+            ":_tag\t{n}\n\n:_topic\tlarge\n:_after\t0\n:_follow\t1\n:_bytes\t{max}\n\
+             :_records\t{max}\n_request_listen\n|\n"
         )
     };
     let hello = "|\n\n_request_hello\n|\n".to_owned();
@@ -287,11 +290,11 @@ fn stalled_listeners(listeners: usize) -> Vec<u8> {
 
 #[test]
 fn stalled_native_readers_are_bounded() {
-    survives("500 stalled native readers", |server| {
+    run_abuse("500 stalled native readers", |server| {
         let request = stalled_listeners(50);
         let open = || {
             let mut stream = crate::limited_server::connect(&server.native);
-            pour(&mut stream, &request);
+            send(&mut stream, &request);
             stream
         };
         (0..500).map(|_| open()).collect::<Vec<_>>()
@@ -338,7 +341,7 @@ fn server_with_one_record() -> LimitedServer {
 
 /// Readers of the record of 64 MiB. Each one sends `request`, and reads nothing.
 fn read_the_largest(what: &str, request: &[u8], native: bool) {
-    survives_in(server_with_one_record(), what, |server| {
+    run_abuse_at(server_with_one_record(), what, |server| {
         let address = if native {
             &server.native
         } else {
@@ -346,7 +349,7 @@ fn read_the_largest(what: &str, request: &[u8], native: bool) {
         };
         let open = || {
             let mut stream = crate::limited_server::connect(address);
-            pour(&mut stream, request);
+            send(&mut stream, request);
             stream
         };
         let mut readers: Vec<_> = (0..100).map(|_| open()).collect();
@@ -366,7 +369,7 @@ fn wait_for_bytes(streams: &mut [TcpStream], wanted: usize) {
                 return;
             }
         }
-        assert!(Instant::now() < end, "nobody got {wanted} bytes");
+        assert!(Instant::now() < end, "no client received {wanted} bytes");
         std::thread::yield_now();
     }
 }
@@ -394,19 +397,19 @@ fn readers_of_the_largest_record_over_http2_are_bounded() {
 
 #[test]
 fn native_readers_of_the_largest_record_are_bounded() {
-    let most = u64::MAX;
+    let max = u64::MAX;
     let listen = format!(
-        ":_tag\t1\n\n:_topic\tbig\n:_after\t0\n:_follow\t1\n:_bytes\t{most}\n\
-         :_records\t{most}\n_request_listen\n|\n"
+        ":_tag\t1\n\n:_topic\tbig\n:_after\t0\n:_follow\t1\n:_bytes\t{max}\n\
+         :_records\t{max}\n_request_listen\n|\n"
     );
-    let look = format!(
-        ":_tag\t1\n\n:_topic\tbig\n:_after\t0\n:_follow\t1\n:_limit\t9\n:_bytes\t{most}\n\
-         :_records\t{most}\n_request_listen\n|\n"
+    let query = format!(
+        ":_tag\t1\n\n:_topic\tbig\n:_after\t0\n:_follow\t1\n:_limit\t9\n:_bytes\t{max}\n\
+         :_records\t{max}\n_request_listen\n|\n"
     );
     let get = ":_tag\t2\n\n:_topic\tbig\n:_key\tk\n_request_get\n|\n".to_owned();
     for (what, packet) in [
         ("100 listeners at a record of 64 MiB", listen),
-        ("100 queries of a record of 64 MiB", look),
+        ("100 queries of a record of 64 MiB", query),
         ("100 native reads of a record of 64 MiB", get),
     ] {
         let request = format!("|\n\n_request_hello\n|\n{packet}");
@@ -416,7 +419,7 @@ fn native_readers_of_the_largest_record_are_bounded() {
 
 #[test]
 fn several_kinds_of_abuse_at_once_are_bounded() {
-    let what = "several abuses at once";
+    let what = "several kinds of abuse at once";
     let mut server = server();
     let writer = BackgroundWriter::start_with(&server, 40_000);
     let get = b"GET /v1/topics/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -437,19 +440,19 @@ fn several_kinds_of_abuse_at_once_are_bounded() {
     for _ in 0..80 {
         for request in http {
             let mut stream = server.connect();
-            pour(&mut stream, request);
+            send(&mut stream, request);
             abusers.push(stream);
         }
         abusers.extend(bodies.iter().map(|body| http2(&server, body)));
         let mut stream = crate::limited_server::connect(&server.native);
-        pour(&mut stream, &native);
+        send(&mut stream, &native);
         abusers.push(stream);
     }
     writer.wait(WRITES);
-    server.survived(what);
+    server.check_limits(what);
     drop(abusers);
     writer.wait(WRITES);
     writer.end();
     server.wait_memory(what, REST_BYTES);
-    server.survived(what);
+    server.check_limits(what);
 }

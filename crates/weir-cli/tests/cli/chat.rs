@@ -26,7 +26,7 @@ impl Drop for Running {
 struct Server {
     url: String,
     _process: Running,
-    _said: Lines<BufReader<ChildStderr>>,
+    _stderr: Lines<BufReader<ChildStderr>>,
 }
 
 impl Server {
@@ -35,9 +35,9 @@ impl Server {
         let mut command = place.weir();
         let child = command.args(words).stderr(Stdio::piped()).spawn();
         let mut process = Running(child.unwrap());
-        let mut said = BufReader::new(process.0.stderr.take().unwrap()).lines();
+        let mut stderr = BufReader::new(process.0.stderr.take().unwrap()).lines();
         let url = loop {
-            let line = said.next().expect("the server starts").unwrap();
+            let line = stderr.next().expect("the server starts").unwrap();
             if let Some((_, at)) = line.split_once("HTTP at ") {
                 break at.to_owned();
             }
@@ -45,7 +45,7 @@ impl Server {
         Self {
             url,
             _process: process,
-            _said: said,
+            _stderr: stderr,
         }
     }
 }
@@ -112,10 +112,10 @@ fn two_clients_in_two_languages_exchange_messages_and_report_rejections() {
     bob.say("bye");
     ann.sees("bob: bye");
     // The room consists of its history.
-    let said = place
+    let messages = place
         .run("tail room --type put -o json --columns key,value --at data")
         .ok()
         .json();
-    assert_eq!(said.as_array().unwrap().len(), 6, "{said}");
-    assert_eq!(said[0]["key"], "ann");
+    assert_eq!(messages.as_array().unwrap().len(), 6, "{messages}");
+    assert_eq!(messages[0]["key"], "ann");
 }

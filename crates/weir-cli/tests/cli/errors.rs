@@ -270,8 +270,8 @@ fn unknown_keys_of_contexts_are_noted_once_and_preserved() {
     let text = format!("colour = \"red\"\n{text}ttl = 5\n");
     std::fs::write(&path, &text).unwrap();
     let done = place.run("context ls").ok();
-    let said = "contexts.toml has unknown keys: colour, contexts.here.ttl";
-    assert_eq!(done.err.matches(said).count(), 1, "{}", done.err);
+    let expected = "contexts.toml has unknown keys: colour, contexts.here.ttl";
+    assert_eq!(done.err.matches(expected).count(), 1, "{}", done.err);
     place.run("context create there ./other").ok();
     let text = std::fs::read_to_string(&path).unwrap();
     for kept in ["colour = \"red\"", "ttl = 5", "[contexts.there]"] {

@@ -106,12 +106,12 @@ fn tail_as_a_group_prints_each_record_once() {
             .ok();
         let other = place.run(&format!("tail orders --group {mode}")).code(3);
         let claim = format!("`weir group claim orders {mode}`");
-        for said in [
+        for expected in [
             "(E110)",
             &format!("the mode of the group is {mode},"),
             &claim,
         ] {
-            assert!(other.err.contains(said), "{said}: {}", other.err);
+            assert!(other.err.contains(expected), "{expected}: {}", other.err);
         }
         assert_eq!(other.text(), "");
     }

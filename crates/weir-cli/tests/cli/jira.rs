@@ -28,8 +28,8 @@ impl Site {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = said.next().expect("the simulator starts").unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = stderr.next().expect("the simulator starts").unwrap();
         let (_, url) = line.split_once(" at ").unwrap();
         let url = url.trim().to_owned();
         Self { child, url }
@@ -121,7 +121,7 @@ fn a_watch_pushes_and_pulls() {
     let mut watch = watch.spawn().unwrap();
     let mut rows = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut next = || -> serde_json::Value {
-        let row = rows.next().expect("the watch goes on").unwrap();
+        let row = rows.next().expect("the watch continues").unwrap();
         serde_json::from_str(&row).unwrap()
     };
     // After the first row, the outbox was sent.
@@ -207,8 +207,8 @@ fn a_site_with_tls_needs_a_trusted_certificate() {
     ] {
         let refused = shell(&place, &format!("SSL_CERT_FILE={file} {login}"));
         assert_ne!(refused.code, 0);
-        let said = format!("cannot use {file}, which SSL_CERT_FILE names: {why}");
-        assert!(refused.err.contains(&said), "{}", refused.err);
+        let expected = format!("cannot use {file}, which SSL_CERT_FILE names: {why}");
+        assert!(refused.err.contains(&expected), "{}", refused.err);
     }
     shell(&place, &format!("SSL_CERT_FILE=site.pem {login}")).ok();
     shell(&place, "SSL_CERT_FILE=site.pem weir jira pull").ok();
@@ -364,24 +364,24 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
         &worked["fields"]["worklog"]["worklogs"][0],
     );
     let id = first["id"].as_str().unwrap();
-    let there = || {
+    let worklog = || {
         let shown = place.run(&format!("jira show {key} -o json")).ok().json();
         let all = shown["fields"]["worklog"]["worklogs"]
             .as_array()
             .unwrap()
             .clone();
-        all.into_iter().find(|worklog| worklog["id"] == id)
+        all.into_iter().find(|one| one["id"] == id)
     };
     place
         .run(&format!("jira worklog {key} 9h --edit {id}"))
         .ok();
-    assert_eq!(there().unwrap()["timeSpentSeconds"], 32_400);
-    assert_eq!(there().unwrap()["comment"], first["comment"]);
+    assert_eq!(worklog().unwrap()["timeSpentSeconds"], 32_400);
+    assert_eq!(worklog().unwrap()["comment"], first["comment"]);
     place.run("jira push").ok();
-    assert_eq!(there().unwrap()["timeSpentSeconds"], 32_400);
+    assert_eq!(worklog().unwrap()["timeSpentSeconds"], 32_400);
     place.run(&format!("jira worklog {key} --delete {id}")).ok();
     place.run("jira push").ok();
-    assert!(there().is_none());
+    assert!(worklog().is_none());
     for wrong in [
         format!("jira worklog {key}"),
         format!("jira worklog {key} 1h --delete {id}"),
@@ -474,7 +474,7 @@ fn only_the_keyring_stores_the_token() {
             &format!("export PATH={bin}:$PATH KEYRING={keyring}; {command}"),
         )
     };
-    let mut said = with(&login).ok().text();
+    let mut printed = with(&login).ok().text();
     assert_eq!(fs::read_dir(&keyring).unwrap().count(), 1);
     for command in [
         "weir jira pull --verbose",
@@ -485,11 +485,11 @@ fn only_the_keyring_stores_the_token() {
         "weir doctor",
     ] {
         let done = with(command);
-        said.push_str(&done.text());
-        said.push_str(&done.err);
+        printed.push_str(&done.text());
+        printed.push_str(&done.err);
     }
-    assert!(said.contains("Fresh"), "{said}");
-    assert!(!said.contains("s3cret"), "{said}");
+    assert!(printed.contains("Fresh"), "{printed}");
+    assert!(!printed.contains("s3cret"), "{printed}");
     // A date of expiry that is past or no date is refused. A text at this place may be the token.
     for (date, fault) in [
         ("2020-01-01", "is in the past"),
@@ -499,9 +499,9 @@ fn only_the_keyring_stores_the_token() {
         let refused = with(&format!("{login} --expires {date}"));
         assert_ne!(refused.code, 0);
         assert!(refused.err.contains(fault), "{}", refused.err);
-        said.push_str(&refused.err);
+        printed.push_str(&refused.err);
     }
-    assert!(!said.contains("s3cret"), "{said}");
+    assert!(!printed.contains("s3cret"), "{printed}");
     // An expired token gives a warning, whatever the site responds.
     with(&format!("{login} --expires 2099-01-01")).ok();
     let settings = settings_of(&place, url);
@@ -606,9 +606,12 @@ fn a_failed_login_names_the_cause_and_the_next_step() {
             "check that the address is that of a Jira site",
         ),
     ] {
-        let said = refused_login(&place, answer);
-        assert!(said.contains(cause) && said.contains(step), "{said}");
-        assert!(!said.contains("Weir server"), "{said}");
+        let printed = refused_login(&place, answer);
+        assert!(
+            printed.contains(cause) && printed.contains(step),
+            "{printed}"
+        );
+        assert!(!printed.contains("Weir server"), "{printed}");
     }
 }
 
@@ -653,5 +656,10 @@ fn a_site_is_checked() {
     let broken = found.iter().filter(|line| line["outcome"] == "broken");
     let broken: Vec<_> = broken.collect();
     assert_eq!(broken.len(), 1, "{found:?}");
-    assert!(broken[0]["detail"].as_str().unwrap().contains("not a valid answer"));
+    assert!(
+        broken[0]["detail"]
+            .as_str()
+            .unwrap()
+            .contains("not a valid answer")
+    );
 }

@@ -27,7 +27,9 @@ fn steps(transcript: &str) -> Vec<(String, String)> {
         if let Some(command) = line.strip_prefix("$ ") {
             steps.push((command.to_owned(), String::new()));
         } else {
-            let (_, printed) = steps.last_mut().expect("a command comes first");
+            let (_, printed) = steps
+                .last_mut()
+                .expect("a transcript starts with a command");
             printed.push_str(line);
             printed.push('\n');
         }
@@ -75,7 +77,7 @@ impl Shell {
         shell
     }
 
-    fn there(&self, text: &str) -> String {
+    fn with_ports(&self, text: &str) -> String {
         let [http, native] = self.ports;
         let text = text.replace(":7070", &format!(":{http}"));
         text.replace(":7071", &format!(":{native}"))
@@ -85,11 +87,11 @@ impl Shell {
         if let Some(command) = command.strip_suffix(" &") {
             let mut child = self.command(&format!("exec {command}"));
             let mut child = child.stderr(Stdio::piped()).spawn().unwrap();
-            let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+            let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
             let wanted = printed.lines().count();
-            let lines: Vec<String> = said.by_ref().take(wanted).map(Result::unwrap).collect();
+            let lines: Vec<String> = stderr.by_ref().take(wanted).map(Result::unwrap).collect();
             assert_eq!(lines.join("\n") + "\n", printed, "{command}");
-            self.follower = Some((child, said));
+            self.follower = Some((child, stderr));
             return;
         }
         let set = command
@@ -100,12 +102,12 @@ impl Shell {
         } else if let Some(name) = command.strip_prefix("unset ") {
             self.variables.remove(name);
         } else if command == "kill %1" {
-            let (mut child, said) = self.follower.take().unwrap();
+            let (mut child, stderr) = self.follower.take().unwrap();
             let kill = format!("kill {}", child.id());
             assert!(self.command(&kill).status().unwrap().success());
             assert_eq!(child.wait().unwrap().code(), Some(0));
             // The log of the server, in lines of JSON, is not part of the transcript.
-            let rest: Vec<String> = said.map(Result::unwrap).collect();
+            let rest: Vec<String> = stderr.map(Result::unwrap).collect();
             assert!(rest.iter().all(|line| line.starts_with('{')), "{rest:?}");
         } else {
             let done = self
@@ -135,7 +137,7 @@ impl Drop for Shell {
 fn the_readme_prints_the_real_output_of_a_server() {
     let mut shell = Shell::new();
     for (command, printed) in steps(blocks(README)[1]) {
-        shell.run(&shell.there(&command), &shell.there(&printed));
+        shell.run(&shell.with_ports(&command), &shell.with_ports(&printed));
     }
 }
 
@@ -145,6 +147,6 @@ fn the_guide_to_serving_prints_the_real_output() {
     let blocks = blocks(GUIDE);
     assert!(blocks.len() >= 8, "{}", blocks.len());
     for (command, printed) in blocks.into_iter().flat_map(steps) {
-        shell.run(&shell.there(&command), &shell.there(&printed));
+        shell.run(&shell.with_ports(&command), &shell.with_ports(&printed));
     }
 }

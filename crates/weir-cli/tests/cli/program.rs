@@ -234,7 +234,7 @@ fn a_program_is_deployed_replaced_and_shown() {
     place.run("program replace bank unique.wasm").ok();
     let after = place.run("program show bank -o json").ok().json();
     assert_ne!(after["sha256"], show["sha256"]);
-    assert_eq!(after["calls"], 3, "the topic goes on counting");
+    assert_eq!(after["calls"], 3, "the count continues");
     let replaced = place.run("tail bank --type replace -o json").ok().json();
     assert_eq!(replaced.as_array().unwrap().len(), 1);
     assert_eq!(replaced[0]["kind"], "REPLACE");
@@ -311,7 +311,7 @@ fn a_trace_shows_reads_emits_and_fuel() {
     assert_eq!(rejected["records"], Value::Array(Vec::new()));
     assert_eq!(
         rejected["stored"], "unknown",
-        "nothing is written out of the log yet"
+        "no record is in a segment yet"
     );
     let text = place.run("program trace bank 4").ok().text();
     let last = text.lines().last().unwrap();
@@ -487,8 +487,8 @@ fn a_trace_shows_the_error_message_of_each_language() {
     // A computed text reaches the caller complete.
     place.write("long", "12345678901234567");
     let done = place.run("put as-assert @long --key k").code(3);
-    let said = "code 1: 17 bytes, at most 16";
-    assert!(done.err.contains(said), "{}", done.err);
+    let expected = "code 1: 17 bytes, at most 16";
+    assert!(done.err.contains(expected), "{}", done.err);
     let logs = place.run("program logs as-assert -o json").ok().json();
     assert_eq!(logs[1]["text"], "17 bytes, at most 16");
 }
@@ -513,8 +513,8 @@ fn a_replay_validates_a_history_with_another_program() {
     // The original program gives equal verdicts.
     let same = place.run("program replay w --with words.wasm -o json").ok();
     assert_eq!(same.json(), Value::Array(Vec::new()));
-    let said = "w: 6 intentions, 0 differ";
-    assert!(same.err.contains(said), "{}", same.err);
+    let expected = "w: 6 intentions, 0 differ";
+    assert!(same.err.contains(expected), "{}", same.err);
     // `vanilla` accepts every write unchanged.
     let other = place.run("program replay w --with vanilla.wasm -o json");
     let other = other.code(3);
@@ -523,16 +523,16 @@ fn a_replay_validates_a_history_with_another_program() {
     let of = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
     assert_eq!(rows.len(), 2, "{rows:?}");
     assert_eq!(of(&rows[0], "key"), "c");
-    let told = ["before", "before_reason", "after", "records"].map(|name| of(&rows[0], name));
+    let fields = ["before", "before_reason", "after", "records"].map(|name| of(&rows[0], name));
     let reason = "REJECTED code 2: 9 words, at most 8";
-    assert_eq!(told, ["INVALID", reason, "VALID", "differ"]);
+    assert_eq!(fields, ["INVALID", reason, "VALID", "differ"]);
     assert_eq!(of(&rows[1], "key"), "b");
     assert_eq!(
         (of(&rows[1], "before"), of(&rows[1], "after")),
         ("VALID".into(), "VALID".into())
     );
-    let said = "6 intentions, 2 differ: 0 no longer VALID, 1 newly VALID, 1 in";
-    assert!(other.err.contains(said), "{}", other.err);
+    let expected = "6 intentions, 2 differ: 0 no longer VALID, 1 newly VALID, 1 in";
+    assert!(other.err.contains(expected), "{}", other.err);
     let later = place.run("program replay w --with vanilla.wasm --from 7 -o json");
     assert_eq!(later.code(3).json().as_array().unwrap().len(), 1);
     // The other module also replaces the program that was deployed later.
@@ -589,8 +589,8 @@ fn a_replay_validates_a_history_with_another_program() {
     assert!(refused.err.contains("memory"), "{}", refused.err);
     place.run("put w x --key d").ok();
     let rest = place.run("program replay w --with words.wasm").ok();
-    let said = "w: 1 intentions, 0 differ";
-    assert!(rest.err.contains(said), "{}", rest.err);
+    let expected = "w: 1 intentions, 0 differ";
+    assert!(rest.err.contains(expected), "{}", rest.err);
 }
 
 #[test]
@@ -658,9 +658,9 @@ fn log_lines_of_programs_are_computed_again_and_shown_by_tests() {
     place.run("program deploy tale chatty.wasm").ok();
     place.run("put tale once --key k").ok();
     let all = place.run("program logs").ok().lines();
-    let said = |line: &Value| (line["topic"].clone(), line["text"].clone());
-    assert_eq!(said(&all[0]), ("talk".into(), "line-0".into()));
-    assert_eq!(said(&all[5]), ("tale".into(), "once".into()));
+    let topic_and_text = |line: &Value| (line["topic"].clone(), line["text"].clone());
+    assert_eq!(topic_and_text(&all[0]), ("talk".into(), "line-0".into()));
+    assert_eq!(topic_and_text(&all[5]), ("tale".into(), "once".into()));
     let last = place.run("program logs talk --last 2").ok().lines();
     assert_eq!(last.len(), 2);
     assert_eq!(last[1]["text"], "line-4");
@@ -704,7 +704,7 @@ fn a_bench_counts_its_writes_and_leaves_no_files() {
     let number = |name: &str| bench[name].as_u64().unwrap();
     let ended = ["valid", "rejected", "trapped", "failed"].map(number);
     assert_eq!(ended.iter().sum::<u64>(), 1000);
-    assert_eq!(number("count"), 1000, "what is said was done");
+    assert_eq!(number("count"), 1000, "all requested writes were executed");
     assert!(number("valid") > 0 && number("rejected") > 0, "{bench}");
     let words = "program bench counter.wasm fuel-max=200 --count 2000 --value {i64:1} -o json";
     let bench = place.run(words).ok();
@@ -866,9 +866,9 @@ fn an_invalid_placeholder_is_reported_with_its_position() {
     assert!(done.err.contains("{u8:300}"), "{}", done.err);
     place.write("s.txt", "create room program=chatt\n----\n");
     let done = place.run("program test chat.wasm s.txt").code(1);
-    let looked = place.path("chatt.wasm");
-    let said = format!("which has no {}", looked.display());
-    assert!(done.err.contains(&said), "{}", done.err);
+    let missing = place.path("chatt.wasm");
+    let expected = format!("which has no {}", missing.display());
+    assert!(done.err.contains(&expected), "{}", done.err);
 }
 
 #[test]
@@ -913,14 +913,14 @@ fn the_help_and_the_guide_explain_each_option_of_a_program() {
         let begin = help
             .find(&format!("  {option}="))
             .unwrap_or_else(|| panic!("{option}: {help}"));
-        let said = format!("default {default}");
+        let expected = format!("default {default}");
         let text: String = help[begin..].chars().take(170).collect();
-        assert!(text.contains(&said), "{option}: {help}");
+        assert!(text.contains(&expected), "{option}: {help}");
         let begin = format!("| `{option}=");
         let mut rows = guide.lines().filter(|line| line.starts_with(&begin));
         let row = rows.next().unwrap_or_else(|| panic!("{option}: {guide}"));
-        let said = row.rsplit('|').nth(1).unwrap().replace([',', '`'], "");
-        assert_eq!(said.trim(), default, "{row}");
+        let value = row.rsplit('|').nth(1).unwrap().replace([',', '`'], "");
+        assert_eq!(value.trim(), default, "{row}");
     }
     let help = place.run("program trace --help").ok().text();
     assert!(help.contains("[INTENTION]"), "{help}");

@@ -13,7 +13,7 @@ use crate::run::{Done, Place, done};
 pub(crate) struct Served {
     child: Child,
     pub(crate) url: String,
-    _said: Lines<BufReader<ChildStderr>>,
+    _stderr: Lines<BufReader<ChildStderr>>,
 }
 
 impl Served {
@@ -30,10 +30,10 @@ impl Served {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut url = String::new();
         loop {
-            let line = said.next().expect("the server starts").unwrap();
+            let line = stderr.next().expect("the server starts").unwrap();
             if let Some((_, at)) = line.split_once("native at ") {
                 at.clone_into(&mut url);
             }
@@ -41,7 +41,7 @@ impl Served {
                 return Self {
                     child,
                     url,
-                    _said: said,
+                    _stderr: stderr,
                 };
             }
         }
@@ -219,9 +219,9 @@ fn traces_and_replays_run_at_the_client_of_a_server() {
     let trace = served.run(&place, "program trace w 8").ok().text();
     assert!(trace.contains("log error: panicked at"), "{trace}");
     let judged = served.run(&place, "program replay w --with vanilla.wasm");
-    let said = "2 differ: 0 no longer VALID, 2 newly VALID";
+    let expected = "2 differ: 0 no longer VALID, 2 newly VALID";
     let err = judged.code(3).err;
-    assert!(err.contains(said), "{err}");
+    assert!(err.contains(expected), "{err}");
 }
 
 #[test]
@@ -297,9 +297,9 @@ fn the_socket_is_private_and_removed_with_the_server() {
     let socket = place.path("data/weir.sock");
     let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let said = place.run("put t x --at data").ok().err;
+    let err = place.run("put t x --at data").ok().err;
     let owner = format!("process {} serves data", served.child.id());
-    assert_eq!(said.matches(&owner).count(), 1, "{said}");
+    assert_eq!(err.matches(&owner).count(), 1, "{err}");
     // The remains of a killed server block no command.
     served.kill();
     assert!(socket.exists());

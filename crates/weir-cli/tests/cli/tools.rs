@@ -191,7 +191,7 @@ fn a_command_reads_the_last_published_state_while_a_writer_is_open() {
     place.run("put t {\"n\":1} --key k").ok();
     place.run("group create t g").ok();
     let (mut owner, input) = owner(&place);
-    let said = format!(
+    let expected = format!(
         "process {} has ./weir-data open: reading its last published state, read-only",
         owner.id()
     );
@@ -210,13 +210,18 @@ fn a_command_reads_the_last_published_state_while_a_writer_is_open() {
     ] {
         let read = place.run(line).ok();
         assert!(!read.out.is_empty(), "{line}");
-        assert_eq!(read.err.matches(&said).count(), 1, "{line}: {}", read.err);
+        assert_eq!(
+            read.err.matches(&expected).count(),
+            1,
+            "{line}: {}",
+            read.err
+        );
         assert_eq!(
             place
                 .run(&format!("{line} -q"))
                 .ok()
                 .err
-                .matches(&said)
+                .matches(&expected)
                 .count(),
             0,
             "{line}"

@@ -120,7 +120,7 @@ pub(crate) fn start(at: &[String], shared: &Shared, random: &mut Random) -> Vec<
     all.map(start).collect()
 }
 
-fn is_open(error: &WeirError) -> bool {
+fn is_unknown(error: &WeirError) -> bool {
     error.code() == ErrorCode::Indeterminate
 }
 
@@ -131,7 +131,7 @@ fn balance(value: &[u8]) -> i64 {
 }
 
 impl Client {
-    fn goes_on(&mut self) -> bool {
+    fn continues_after_pause(&mut self) -> bool {
         std::thread::sleep(Duration::from_millis(5 + self.random.below(40)));
         !self.shared.is_over.load(Ordering::Relaxed)
     }
@@ -154,7 +154,7 @@ impl Client {
     }
 
     /// Records the outcome of a write.
-    fn wrote(&self, mut op: Op, verdict: Result<Verdict, WeirError>) {
+    fn record_write(&self, mut op: Op, verdict: Result<Verdict, WeirError>) {
         match verdict {
             Ok(verdict) if verdict.is_valid() => {
                 let offset = verdict.offset().map(|offset| offset.0);
@@ -162,22 +162,22 @@ impl Client {
             }
             Ok(verdict) => {
                 assert_eq!(verdict.reason(), Some(ErrorCode::Conflict), "{verdict:?}");
-                self.shared.history.refuse(op.writes.take());
+                self.shared.history.reject(op.writes.take());
                 op.outcome = Outcome::No;
                 self.shared.history.add(op, None);
             }
-            Err(error) if is_open(&error) => {
+            Err(error) if is_unknown(&error) => {
                 op.outcome = Outcome::Open;
                 self.shared.history.add(op, None);
             }
-            Err(_) => self.shared.history.refuse(op.writes),
+            Err(_) => self.shared.history.reject(op.writes),
         }
     }
 
     /// Puts, conditional puts and reads of a few keys, without a session.
     fn registers(&mut self) {
         let topic = self.topic(REGISTERS);
-        while self.goes_on() {
+        while self.continues_after_pause() {
             let epoch = self.shared.begun.elapsed().as_secs() / REGISTER_TIME.as_secs();
             let key = format!("{epoch}-{}", self.random.below(2));
             let part = key.clone();
@@ -219,7 +219,7 @@ impl Client {
                     ..self.op("register", "cas")
                 };
                 let verdict = topic.put_if(&key, &text, &[expect]);
-                self.wrote(op, verdict);
+                self.record_write(op, verdict);
             } else {
                 let op = Op {
                     part,
@@ -228,7 +228,7 @@ impl Client {
                     ..self.op("register", "put")
                 };
                 let verdict = topic.put(&key, &text);
-                self.wrote(op, verdict);
+                self.record_write(op, verdict);
             }
         }
     }
@@ -240,7 +240,12 @@ impl Client {
     }
 
     /// Retries a write of a session until its outcome is known, or the history ends.
-    fn insist(&mut self, session: &mut Session, nonce: u64, what: Intention<'_>) -> Option<u64> {
+    fn execute_until_known(
+        &mut self,
+        session: &mut Session,
+        nonce: u64,
+        what: Intention<'_>,
+    ) -> Option<u64> {
         loop {
             match session.execute(&[what]) {
                 Ok(verdicts) => {
@@ -252,7 +257,7 @@ impl Client {
                         !matches!(error, WeirError::Nonce { code, .. } if code != ErrorCode::Busy),
                         "nonce {nonce}: {error}"
                     );
-                    if !self.goes_on() {
+                    if !self.continues_after_pause() {
                         return None;
                     }
                     session.resume(nonce);
@@ -261,8 +266,8 @@ impl Client {
         }
     }
 
-    /// The newest offset of a value, read in one of several ways. The records up to `seen` were read
-    /// before.
+    /// The newest offset of a value, read in one of several ways. The records up to `seen` were
+    /// already read.
     fn newest(&mut self, topic: &Topic, seen: u64) -> Result<u64, WeirError> {
         let way = if self.is_linear {
             self.random.below(4)
@@ -296,7 +301,7 @@ impl Client {
     fn append(&mut self) {
         let (topic, mut session) = (self.topic(LOG), self.session());
         let (mut nonce, mut seen) = (0, 0);
-        while self.goes_on() {
+        while self.continues_after_pause() {
             if self.random.below(2) == 0 {
                 let mut op = self.op("append", "last");
                 if let Ok(last) = self.newest(&topic, seen) {
@@ -312,7 +317,7 @@ impl Client {
             op.writes = Some((LOG, value.clone()));
             let (key, value) = (KEY.as_bytes(), value.as_bytes());
             let put = Intention::new(LOG, Operation::Put { key, value });
-            let offset = self.insist(&mut session, nonce, put);
+            let offset = self.execute_until_known(&mut session, nonce, put);
             match offset {
                 Some(offset) => op.numbers[0] = i64::try_from(offset).unwrap(),
                 None => op.outcome = Outcome::Open,
@@ -325,16 +330,16 @@ impl Client {
     fn account(&self, topic: &Topic, account: u64) -> Option<(i64, u64)> {
         let mut op = self.op("bank", "read");
         let value = topic.get(account.to_string()).ok()??;
-        let has = balance(value.value());
-        op.numbers = [i64::try_from(account).unwrap(), has, 0, 0];
+        let balance = balance(value.value());
+        op.numbers = [i64::try_from(account).unwrap(), balance, 0, 0];
         self.shared.history.add(op, None);
-        Some((has, value.record().offset.0))
+        Some((balance, value.record().offset.0))
     }
 
     /// Moves money between accounts by transactions with conditions.
     fn bank(&mut self) {
         let topic = self.topic(BANK);
-        while self.goes_on() {
+        while self.continues_after_pause() {
             let from = self.random.below(ACCOUNTS);
             let to = (from + 1 + self.random.below(ACCOUNTS - 1)) % ACCOUNTS;
             let (Some(a), Some(b)) = (self.account(&topic, from), self.account(&topic, to)) else {
@@ -366,7 +371,7 @@ impl Client {
                 ..self.op("bank", "transfer")
             };
             let verdict = topic.txn(&ops, &expect);
-            self.wrote(op, verdict);
+            self.record_write(op, verdict);
         }
     }
 
@@ -374,14 +379,14 @@ impl Client {
     fn produce(&mut self) {
         let mut session = self.session();
         let mut nonce = 0;
-        while self.goes_on() {
+        while self.continues_after_pause() {
             nonce += 1;
             let value = self.shared.value().to_string();
             let mut op = self.op("queue", "add");
             (op.part, op.writes) = (value.clone(), Some((JOBS, value.clone())));
             let (key, value) = (&b""[..], value.as_bytes());
             let put = Intention::new(JOBS, Operation::Put { key, value });
-            let offset = self.insist(&mut session, nonce, put);
+            let offset = self.execute_until_known(&mut session, nonce, put);
             if offset.is_none() {
                 op.outcome = Outcome::Open;
             }
@@ -397,7 +402,7 @@ impl Client {
     /// Claims jobs, and acknowledges each one.
     fn work(&mut self) {
         let mut group = None;
-        while self.goes_on() {
+        while self.continues_after_pause() {
             if group.is_none() {
                 group = self.group("work", GroupMode::Shared);
             }
@@ -424,7 +429,7 @@ impl Client {
                     Ok(lost) if lost.is_empty() => Outcome::Ok,
                     // An earlier attempt of this call may have acknowledged the job.
                     Ok(_) => Outcome::Open,
-                    Err(error) if is_open(&error) => Outcome::Open,
+                    Err(error) if is_unknown(&error) => Outcome::Open,
                     Err(_) => continue,
                 };
                 self.shared.history.add(Op { outcome, ..op }, None);
@@ -436,7 +441,7 @@ impl Client {
     /// fail.
     fn lease(&mut self) {
         let mut group = None;
-        while self.goes_on() {
+        while self.continues_after_pause() {
             if group.is_none() {
                 group = self.group("lease", GroupMode::Exclusive);
             }
@@ -453,7 +458,7 @@ impl Client {
             let generation = i64::try_from(work.claim()).unwrap();
             take.numbers[0] = generation;
             self.shared.history.add_at(take, taken);
-            if !self.goes_on() {
+            if !self.continues_after_pause() {
                 return;
             }
             let mut used = self.op("lease", "use");
@@ -461,7 +466,7 @@ impl Client {
             used.outcome = match group.ack(&works) {
                 Ok(lost) if lost.is_empty() => Outcome::Ok,
                 Ok(_) => Outcome::No,
-                Err(error) if is_open(&error) => Outcome::Open,
+                Err(error) if is_unknown(&error) => Outcome::Open,
                 Err(_) => continue,
             };
             self.shared.history.add(used, None);

@@ -46,7 +46,7 @@ struct State {
     /// Acknowledged values, with their offsets.
     acknowledged: BTreeMap<(&'static str, String), u64>,
     /// Values whose write failed with an error that excludes an effect.
-    refused: Vec<(&'static str, String)>,
+    rejected: Vec<(&'static str, String)>,
 }
 
 /// The history of one cluster. Clones share it.
@@ -107,8 +107,8 @@ impl History {
     }
 
     /// Adds a write that was rejected without an effect.
-    pub(crate) fn refuse(&self, written: Option<(&'static str, String)>) {
-        self.state.lock().unwrap().refused.extend(written);
+    pub(crate) fn reject(&self, written: Option<(&'static str, String)>) {
+        self.state.lock().unwrap().rejected.extend(written);
     }
 
     /// Compares the history with the logs of one node.
@@ -119,44 +119,48 @@ impl History {
         counts: &mut Counts,
     ) -> Vec<String> {
         let state = self.state.lock().unwrap();
-        let mut said = Vec::new();
+        let mut violations = Vec::new();
         for (value, offsets) in found {
             if offsets.len() > 1 {
                 counts.doubled += 1;
-                said.push(format!("{topic}: {value:?} stands at {offsets:?}"));
+                violations.push(format!("{topic}: {value:?} is at {offsets:?}"));
             }
         }
         for ((at, value), offset) in &state.acknowledged {
             if *at == topic && found.get(value).is_none_or(|all| !all.contains(offset)) {
                 counts.lost += 1;
-                let there = found.get(value);
-                said.push(format!("{topic}: {value:?} of {offset} is at {there:?}"));
+                let actual = found.get(value);
+                violations.push(format!(
+                    "{topic}: {value:?}, acknowledged at {offset}, is at {actual:?}"
+                ));
             }
         }
-        for (at, value) in &state.refused {
+        for (at, value) in &state.rejected {
             if *at == topic && found.contains_key(value) {
                 counts.doubled += 1;
-                said.push(format!("{topic}: {value:?} was refused, and is there"));
+                violations.push(format!(
+                    "{topic}: {value:?} was rejected, but is in the log"
+                ));
             }
         }
-        said
+        violations
     }
 
     /// Checks the history against the final state of `nodes`.
-    pub(crate) fn judge(
+    pub(crate) fn verify(
         &self,
         nodes: &[String],
         topics: &[&'static str],
         checker: &Path,
         file: &Path,
     ) -> (Counts, Vec<String>) {
-        let (mut counts, mut said) = (Counts::default(), Vec::new());
+        let (mut counts, mut violations) = (Counts::default(), Vec::new());
         let mut written: HashMap<&str, ValueOffsets> = HashMap::new();
         for node in nodes {
             let client = Weir::connect(node).unwrap();
             for topic in topics {
                 let found = values(&client, topic).unwrap();
-                said.extend(self.compare(topic, &found, &mut counts));
+                violations.extend(self.compare(topic, &found, &mut counts));
                 written.insert(topic, found);
             }
         }
@@ -170,12 +174,12 @@ impl History {
             }
             counts.illegal += 1;
             counts.stale += u64::from(line.contains(" register ") || line.contains(" append "));
-            said.push(format!(
+            violations.push(format!(
                 "Porcupine: {line}; the history is in {}",
                 file.display()
             ));
         }
-        (counts, said)
+        (counts, violations)
     }
 
     /// The operations as lines of JSON. A write with unknown outcome is omitted if no log contains

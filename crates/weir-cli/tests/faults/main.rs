@@ -37,9 +37,9 @@ const CYCLES: u64 = 6;
 /// Cycles of one cluster.
 const ROUND_CYCLES: u64 = 10;
 
-fn asked(name: &str, default: u64) -> u64 {
-    let asked = std::env::var(name).ok();
-    asked.map_or(default, |text| text.parse().expect(name))
+fn env_number(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.map_or(default, |text| text.parse().expect(name))
 }
 
 /// Runs a cluster through its faults. Returns its counts and the violations.
@@ -55,7 +55,7 @@ fn round(place: &Path, checker: &Path, seed: u64, cycles: u64) -> (Counts, Vec<S
     clients::prepare(&at[0]).unwrap();
     let shared = Shared::new();
     let threads = clients::start(&at, &shared, &mut random);
-    let mut said = Vec::new();
+    let mut violations = Vec::new();
     for fault in Fault::order(cycles, &mut random) {
         let begun = Instant::now();
         nemesis::inject(&mut nodes, fault, &mut random);
@@ -65,9 +65,9 @@ fn round(place: &Path, checker: &Path, seed: u64, cycles: u64) -> (Counts, Vec<S
                 begun.elapsed().saturating_sub(took).as_secs_f32(),
                 took.as_secs_f32()
             ),
-            Err(why) => said.push(format!("{fault:?}: {why}")),
+            Err(why) => violations.push(format!("{fault:?}: {why}")),
         }
-        if !said.is_empty() {
+        if !violations.is_empty() {
             break;
         }
     }
@@ -75,26 +75,26 @@ fn round(place: &Path, checker: &Path, seed: u64, cycles: u64) -> (Counts, Vec<S
     for thread in threads {
         if let Err(panic) = thread.join() {
             let text = panic.downcast_ref::<String>().cloned();
-            said.push(text.unwrap_or_else(|| "a client has panicked".to_owned()));
+            violations.push(text.unwrap_or_else(|| "a client has panicked".to_owned()));
         }
     }
-    said.extend(nodes.agree().err());
+    violations.extend(nodes.wait_until_equal().err());
     let file = std::env::temp_dir().join(format!("weir-faults-{seed}.jsonl"));
     let (counts, wrong) = shared
         .history
-        .judge(&addresses, &clients::TOPICS, checker, &file);
-    said.extend(wrong);
+        .verify(&addresses, &clients::TOPICS, checker, &file);
+    violations.extend(wrong);
     for id in nodes.ids() {
         nodes.stop(id);
         let found = weir::verify(&place.join(format!("node-{id}"))).unwrap();
         if !found.is_clean() {
-            said.push(format!("node {id}: {:?}", found.findings));
+            violations.push(format!("node {id}: {:?}", found.findings));
         }
     }
-    if said.is_empty() {
+    if violations.is_empty() {
         drop(std::fs::remove_file(file));
     }
-    (Counts { cycles, ..counts }, said)
+    (Counts { cycles, ..counts }, violations)
 }
 
 #[test]
@@ -102,22 +102,22 @@ fn faults_cause_no_lost_repeated_or_misread_writes() {
     let tools = tempfile::tempdir().unwrap();
     let checker = history::build_checker(tools.path());
     let (cycles, first) = (
-        asked("WEIR_FAULT_CYCLES", CYCLES),
-        asked("WEIR_FAULT_SEED", 1),
+        env_number("WEIR_FAULT_CYCLES", CYCLES),
+        env_number("WEIR_FAULT_SEED", 1),
     );
     let round_cycles = ROUND_CYCLES.min(cycles.div_ceil(2));
     let (mut sum, mut broken, mut left) = (Counts::default(), 0, cycles);
     for seed in first.. {
         let cycles = left.min(round_cycles);
         let place = tempfile::tempdir().unwrap();
-        let (counts, said) = round(place.path(), &checker, seed, cycles);
+        let (counts, violations) = round(place.path(), &checker, seed, cycles);
         sum.add(counts);
-        if !said.is_empty() {
+        if !violations.is_empty() {
             broken += 1;
-            for line in said {
+            for line in violations {
                 println!("seed {seed}: {line}");
             }
-            println!("again: make cluster-faults SEED={seed} CYCLES={cycles}");
+            println!("repeat: make cluster-faults SEED={seed} CYCLES={cycles}");
             println!("logs: {}", place.keep().display());
         }
         left -= cycles;
@@ -187,10 +187,13 @@ fn wrong_histories_are_found() {
             format!("{text}\n")
         };
         let all: String = steps.into_iter().enumerate().map(line).collect();
-        let said = history::check(&checker, &all);
-        assert_eq!(said, [format!("illegal {model} p 3")]);
+        let results = history::check(&checker, &all);
+        assert_eq!(results, [format!("illegal {model} p 3")]);
         // Without its last step, each history is valid.
-        let most: String = steps.into_iter().take(2).enumerate().map(line).collect();
-        assert_eq!(history::check(&checker, &most), [format!("ok {model} p 2")]);
+        let valid: String = steps.into_iter().take(2).enumerate().map(line).collect();
+        assert_eq!(
+            history::check(&checker, &valid),
+            [format!("ok {model} p 2")]
+        );
     }
 }

@@ -113,7 +113,7 @@ fn fill(nodes: &Nodes, id: u64) {
     // The histories ignore these writes, so a rejected write or one with unknown outcome does not
     // matter.
     drop(topic.ensure());
-    while Instant::now() < until && nodes.status(id).is_none_or(|said| said.role != "full") {
+    while Instant::now() < until && nodes.status(id).is_none_or(|status| status.role != "full") {
         for _ in 0..8 {
             drop(topic.append(&large));
         }
@@ -161,9 +161,13 @@ pub(crate) fn inject(nodes: &mut Nodes, fault: Fault, random: &mut Random) {
             pause(random, 500, 3_000);
         }
         Fault::OneWay => {
-            let (id, is_deaf) = (leader, random.below(2) == 0);
+            let (id, is_inbound) = (leader, random.below(2) == 0);
             for other in &ids {
-                let (from, to) = if is_deaf { (*other, id) } else { (id, *other) };
+                let (from, to) = if is_inbound {
+                    (*other, id)
+                } else {
+                    (id, *other)
+                };
                 nodes.links.cut(from, to);
             }
             pause(random, 500, 3_000);

@@ -112,9 +112,9 @@ impl Nodes {
         for id in cluster.ids() {
             cluster.set_clock(id, 0);
             cluster.start_node(id);
-            cluster.until("a node votes", |cluster| {
-                let said = cluster.status(1);
-                said.is_some_and(|said| said.members.iter().any(|m| m.node == id && m.votes))
+            cluster.wait_until("a node votes", |cluster| {
+                let status = cluster.status(1);
+                status.is_some_and(|status| status.members.iter().any(|m| m.node == id && m.votes))
             });
         }
         cluster
@@ -256,13 +256,13 @@ impl Nodes {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < until, "a blank node {id} is not refused");
+            assert!(Instant::now() < until, "a blank node {id} is not rejected");
             std::thread::sleep(Duration::from_millis(20));
         };
         assert!(!status.success(), "a blank node {id} runs");
-        let said = std::fs::read_to_string(self.place.join(format!("{id}.log"))).unwrap();
+        let log = std::fs::read_to_string(self.place.join(format!("{id}.log"))).unwrap();
         let why = "an empty directory cannot be that node";
-        assert!(said.contains(why), "{said}");
+        assert!(log.contains(why), "{log}");
         drop(std::fs::remove_dir_all(blank));
     }
 
@@ -276,29 +276,31 @@ impl Nodes {
 
     /// The leader of the highest term, if one responds.
     pub(crate) fn leader(&self) -> Option<u64> {
-        let said = self.ids().into_iter().filter_map(|id| self.status(id));
-        let leads = said.filter(|said| said.role == "leader");
-        leads.max_by_key(|said| said.term).map(|said| said.node)
+        let statuses = self.ids().into_iter().filter_map(|id| self.status(id));
+        let leaders = statuses.filter(|status| status.role == "leader");
+        leaders
+            .max_by_key(|status| status.term)
+            .map(|status| status.node)
     }
 
-    fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
-        let until = Instant::now() + TIMEOUT;
+    fn wait_until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + TIMEOUT;
         while !holds(self) {
-            assert!(Instant::now() < until, "{what}: {:?}", self.said());
+            assert!(Instant::now() < deadline, "{what}: {:?}", self.statuses());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    fn said(&self) -> Vec<Option<ClusterStatus>> {
+    fn statuses(&self) -> Vec<Option<ClusterStatus>> {
         self.ids().into_iter().map(|id| self.status(id)).collect()
     }
 
     /// Waits until all nodes have applied equal entries. Their digests must then be equal.
-    pub(crate) fn agree(&self) -> Result<(), String> {
+    pub(crate) fn wait_until_equal(&self) -> Result<(), String> {
         let until = Instant::now() + TIMEOUT;
         loop {
-            let said = self.said();
-            let all: Option<Vec<_>> = said.iter().cloned().collect();
+            let statuses = self.statuses();
+            let all: Option<Vec<_>> = statuses.iter().cloned().collect();
             if let Some(all) = &all
                 && all
                     .iter()
@@ -310,7 +312,7 @@ impl Nodes {
                     .ok_or(format!("digests differ: {all:?}"));
             }
             if Instant::now() >= until {
-                return Err(format!("the nodes do not agree: {said:?}"));
+                return Err(format!("the nodes do not agree: {statuses:?}"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }

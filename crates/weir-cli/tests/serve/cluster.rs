@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
     pub(crate) at: String,
     pub(crate) nodes: BTreeMap<u64, Node>,
     /// Nodes that this test has restarted.
-    again: Vec<Child>,
+    restarted: Vec<Child>,
 }
 
 /// The output of the command about a node.
@@ -38,7 +38,7 @@ pub(crate) struct Node {
 impl Drop for Cluster {
     /// A failed test leaves no process.
     fn drop(&mut self) {
-        for child in &mut self.again {
+        for child in &mut self.restarted {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -72,7 +72,7 @@ impl Cluster {
             notes,
             at: String::new(),
             nodes: BTreeMap::new(),
-            again: Vec::new(),
+            restarted: Vec::new(),
             child,
         };
         let mut lines = BufReader::new(started.child.stdout.take().unwrap()).lines();
@@ -106,8 +106,8 @@ impl Cluster {
 
     pub(crate) fn leader(&self) -> u64 {
         loop {
-            let mut said = self.nodes.keys().filter_map(|node| self.status(*node));
-            if let Some(leader) = said.find(|said| said.role == "leader") {
+            let mut statuses = self.nodes.keys().filter_map(|node| self.status(*node));
+            if let Some(leader) = statuses.find(|status| status.role == "leader") {
                 return leader.node;
             }
         }
@@ -134,17 +134,17 @@ impl Cluster {
     }
 
     pub(crate) fn restart(&mut self, place: &Path, command: &str) {
-        let mut again = weir(place);
-        again.args(command.split(' ')).stderr(Stdio::null());
-        self.again.push(again.spawn().unwrap());
+        let mut node = weir(place);
+        node.args(command.split(' ')).stderr(Stdio::null());
+        self.restarted.push(node.spawn().unwrap());
     }
 
     /// Waits until all nodes have applied equal entries, and compares the nodes.
-    pub(crate) fn agree(&self) {
+    pub(crate) fn wait_until_equal(&self) {
         let until = Instant::now() + TIMEOUT;
         loop {
-            let said: Vec<_> = self.nodes.keys().map(|node| self.status(*node)).collect();
-            let all: Option<Vec<_>> = said.iter().cloned().collect();
+            let statuses: Vec<_> = self.nodes.keys().map(|node| self.status(*node)).collect();
+            let all: Option<Vec<_>> = statuses.iter().cloned().collect();
             if let Some(all) = &all
                 && all
                     .iter()
@@ -153,7 +153,7 @@ impl Cluster {
                 assert!(all.iter().all(|one| one.digest == all[0].digest), "{all:?}");
                 return;
             }
-            assert!(Instant::now() < until, "{said:?}");
+            assert!(Instant::now() < until, "{statuses:?}");
         }
     }
 }
@@ -186,16 +186,19 @@ pub(crate) fn values(at: &str, topic: &str) -> Vec<String> {
 }
 
 /// Reads records up to offset `to`. Asserts that each record occurs once and in order.
-fn hear(listener: &mut TopicReader, heard: &mut Vec<String>, to: u64) {
+fn read_up_to(listener: &mut TopicReader, received: &mut Vec<String>, to: u64) {
     while listener.position().0 < to {
-        assert!(listener.wait(Some(Instant::now() + TIMEOUT)), "{heard:?}");
+        assert!(
+            listener.wait(Some(Instant::now() + TIMEOUT)),
+            "{received:?}"
+        );
         let Some(page) = listener.next_page().unwrap() else {
             continue;
         };
         for record in &page {
             let record = record.unwrap();
             if record.offset > ConsequenceOffset(1) {
-                heard.push(String::from_utf8(record.value.to_vec()).unwrap());
+                received.push(String::from_utf8(record.value.to_vec()).unwrap());
             }
         }
     }
@@ -215,7 +218,7 @@ fn a_cluster_that_loses_its_leader_keeps_acknowledged_writes() {
     topic.ensure().unwrap();
     let mut session = weir_client.session(ClientId([7; 16]));
     let mut listener = topic.listener(ReadFrom::Start).unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut write = |n: u64| {
         let verdicts = session.execute(&[put(&n.to_string())]).unwrap();
         assert!(verdicts[0].is_valid(), "{verdicts:?}");
@@ -223,7 +226,7 @@ fn a_cluster_that_loses_its_leader_keeps_acknowledged_writes() {
     (0..WRITES).for_each(&mut write);
     // The listener is active before its node is killed. The record before the values creates the
     // topic.
-    hear(&mut listener, &mut heard, WRITES + 1);
+    read_up_to(&mut listener, &mut received, WRITES + 1);
 
     let first = cluster.leader();
     let command = cluster.kill(first);
@@ -232,10 +235,10 @@ fn a_cluster_that_loses_its_leader_keeps_acknowledged_writes() {
     assert_ne!(cluster.leader(), first);
     cluster.restart(place.path(), &command);
     (2 * WRITES..3 * WRITES).for_each(&mut write);
-    cluster.agree();
+    cluster.wait_until_equal();
     let expected: Vec<_> = (0..3 * WRITES).map(|n| n.to_string()).collect();
-    hear(&mut listener, &mut heard, 3 * WRITES + 1);
-    assert_eq!(heard, expected, "what the listener got");
+    read_up_to(&mut listener, &mut received, 3 * WRITES + 1);
+    assert_eq!(received, expected, "the records of the listener");
     for node in cluster.nodes.values() {
         assert_eq!(values(&node.native, "orders"), expected);
     }
@@ -326,19 +329,19 @@ fn leadership_is_transferred_and_a_removed_node_is_replaced() {
     };
     // Sent to a node that does not lead, which redirects the command.
     let at = cluster.nodes[&next].native.clone();
-    let (done, said) = run(&["cluster", "transfer", &next.to_string()], &at);
-    assert!(done, "{said}");
+    let (done, printed) = run(&["cluster", "transfer", &next.to_string()], &at);
+    assert!(done, "{printed}");
     assert_eq!(cluster.leader(), next);
     topic.put("k", "1").unwrap();
 
     let gone = next % 3 + 1;
     cluster.kill(gone);
-    let (done, said) = run(&["cluster", "rm", &gone.to_string(), "--yes"], &at);
-    assert!(done, "{said}");
+    let (done, printed) = run(&["cluster", "rm", &gone.to_string(), "--yes"], &at);
+    assert!(done, "{printed}");
     let members = cluster.status(next).unwrap().members;
     assert_eq!(members.len(), 2, "{members:?}");
-    let (done, said) = run(&["cluster", "rm", &gone.to_string(), "--yes"], &at);
-    assert!(!done && said.contains("is not a member"), "{said}");
+    let (done, printed) = run(&["cluster", "rm", &gone.to_string(), "--yes"], &at);
+    assert!(!done && printed.contains("is not a member"), "{printed}");
 
     // An empty directory replaces the old node, with its ports.
     std::fs::remove_dir_all(place.path().join(format!("nodes/node-{gone}"))).unwrap();
@@ -350,7 +353,7 @@ fn leadership_is_transferred_and_a_removed_node_is_replaced() {
     );
     cluster.restart(place.path(), &new);
     topic.put("k", "2").unwrap();
-    cluster.agree();
+    cluster.wait_until_equal();
     let until = Instant::now() + TIMEOUT;
     loop {
         let members = cluster.status(next).unwrap().members;
@@ -370,8 +373,8 @@ fn free_peer() -> String {
 /// The standard output of a command, which must succeed.
 fn done(place: &Path, words: &[&str]) -> String {
     let output = weir(place).args(words).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words:?}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {printed}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -390,14 +393,14 @@ fn a_number_is_reserved_for_a_node_that_joins_later_with_a_snapshot() {
         ("nowhere", "is not a peer address"),
         (&*first, "node 1 has the peer address"),
     ] {
-        let said = refused(place.path(), &["cluster", "add", peer, "--at", &at]);
-        assert!(said.contains(expected), "{said}");
+        let printed = refused(place.path(), &["cluster", "add", peer, "--at", &at]);
+        assert!(printed.contains(expected), "{printed}");
     }
     let number = done(place.path(), &["cluster", "add", &own, "--at", &at]);
     let number = number.trim();
-    let kept: u64 = number.parse().unwrap();
+    let reserved: u64 = number.parse().unwrap();
     let members = cluster.status(1).unwrap().members;
-    assert!(members.iter().any(|one| one.node == kept && !one.votes));
+    assert!(members.iter().any(|one| one.node == reserved && !one.votes));
     // No write waits for a node that has not joined.
     topic.put("k", "2").unwrap();
     // The number is reserved for that address, and for an empty directory.
@@ -411,16 +414,16 @@ fn a_number_is_reserved_for_a_node_that_joins_later_with_a_snapshot() {
     };
     let words = join("new", &other);
     let words: Vec<_> = words.iter().map(String::as_str).collect();
-    let said = refused(place.path(), &words);
+    let printed = refused(place.path(), &words);
     assert!(
-        said.contains("an empty directory cannot be that node"),
-        "{said}"
+        printed.contains("an empty directory cannot be that node"),
+        "{printed}"
     );
     done(place.path(), &["put", "t", "x", "--at", "own"]);
     let words = join("own", &own);
     let words: Vec<_> = words.iter().map(String::as_str).collect();
-    let said = refused(place.path(), &words);
-    assert!(said.contains("contains a store"), "{said}");
+    let printed = refused(place.path(), &words);
+    assert!(printed.contains("contains a store"), "{printed}");
 
     let words = ["cluster", "snapshot", "--at", &at, "-o", "json"];
     let made = weir(place.path()).args(words).output().unwrap();
@@ -434,15 +437,15 @@ fn a_number_is_reserved_for_a_node_that_joins_later_with_a_snapshot() {
     let words = join("new", &own);
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     done(place.path(), &words);
-    let said = refused(place.path(), &words);
-    assert!(said.contains("already a node of a cluster"), "{said}");
+    let printed = refused(place.path(), &words);
+    assert!(printed.contains("already a node of a cluster"), "{printed}");
     // The directory contains the addresses of its cluster.
     let serve = format!("serve --at new --http :0 --native :0 --peer {own}");
     cluster.restart(place.path(), &serve);
     let until = std::time::Instant::now() + TIMEOUT;
     loop {
         let members = cluster.status(1).unwrap().members;
-        if members.iter().any(|one| one.node == kept && one.votes) {
+        if members.iter().any(|one| one.node == reserved && one.votes) {
             break;
         }
         assert!(std::time::Instant::now() < until, "{members:?}");
@@ -543,13 +546,13 @@ fn a_write_is_reported_as_received_before_a_majority_has_it() {
     assert!(outcomes.wait_received(TIMEOUT));
     assert!(!pending.is_done() && !outcomes.is_done());
     // A client without that option is informed with the verdict.
-    let untold = plain.send(&[put("d")]).unwrap();
-    assert!(!untold.wait_received(Duration::from_millis(100)));
+    let plain_pending = plain.send(&[put("d")]).unwrap();
+    assert!(!plain_pending.wait_received(Duration::from_millis(100)));
     for (_, node) in &others {
         assert!(signal(node.pid, "CONT"));
     }
-    assert!(untold.wait_received(TIMEOUT));
-    for pending in [pending, untold] {
+    assert!(plain_pending.wait_received(TIMEOUT));
+    for pending in [pending, plain_pending] {
         let verdicts = pending.wait().unwrap();
         assert!(verdicts.iter().all(weir::Verdict::is_valid), "{verdicts:?}");
     }
@@ -575,7 +578,7 @@ fn a_node_that_lost_its_vote_does_not_start_as_a_store_or_a_second_cluster() {
     let mut cluster = Cluster::start(place, 3);
     let client = Weir::connect(&cluster.at).unwrap();
     client.topic("orders").unwrap().ensure().unwrap();
-    cluster.agree();
+    cluster.wait_until_equal();
     let lost = cluster.leader() % 3 + 1;
     let serve = cluster.kill(lost);
     let serve: Vec<_> = serve.split(' ').collect();
@@ -592,28 +595,28 @@ fn a_node_that_lost_its_vote_does_not_start_as_a_store_or_a_second_cluster() {
     let vote = place.join(&directory).join("cluster/vote");
     let remedy = "`weir cluster rm N --yes`";
     std::fs::write(&vote, []).unwrap();
-    let said = refused(place, &serve);
-    assert!(said.contains(remedy), "{said}");
+    let printed = refused(place, &serve);
+    assert!(printed.contains(remedy), "{printed}");
     std::fs::remove_file(&vote).unwrap();
     let put = ["put", "orders", "x", "--at", &directory];
     for words in [&serve[..], &put, &["status", "--at", &directory]] {
-        let said = refused(place, words);
+        let printed = refused(place, words);
         assert!(
-            said.contains("has lost its vote") && said.contains(remedy),
-            "{said}"
+            printed.contains("has lost its vote") && printed.contains(remedy),
+            "{printed}"
         );
     }
     let made = init(&[]);
-    let said = String::from_utf8(made.stderr).unwrap();
-    assert_eq!(made.status.code(), Some(65), "{said}");
-    assert!(said.contains(remedy), "{said}");
+    let printed = String::from_utf8(made.stderr).unwrap();
+    assert_eq!(made.status.code(), Some(65), "{printed}");
+    assert!(printed.contains(remedy), "{printed}");
 
     // Without any file of the node, the members in its state are left.
     std::fs::remove_dir_all(vote.parent().unwrap()).unwrap();
     let made = init(&[]);
-    let said = String::from_utf8(made.stderr).unwrap();
-    assert!(!made.status.success(), "{said}");
-    assert!(said.contains("with the voters 1, 2, 3"), "{said}");
+    let printed = String::from_utf8(made.stderr).unwrap();
+    assert!(!made.status.success(), "{printed}");
+    assert!(printed.contains("with the voters 1, 2, 3"), "{printed}");
     let status = |at: &str| {
         let asked = weir(place).args(["cluster", "status", "--at", at]).output();
         let asked = asked.unwrap();
@@ -623,8 +626,8 @@ fn a_node_that_lost_its_vote_does_not_start_as_a_store_or_a_second_cluster() {
         )
     };
     let leader = cluster.nodes[&cluster.leader()].native.clone();
-    let (code, said) = status(&leader);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, printed) = status(&leader);
+    assert_eq!(code, Some(1), "{printed}");
     assert!(init(&["--force"]).status.success());
     cluster.restart(place, &serve.join(" "));
     let until = Instant::now() + TIMEOUT;
@@ -634,10 +637,13 @@ fn a_node_that_lost_its_vote_does_not_start_as_a_store_or_a_second_cluster() {
     {
         assert!(Instant::now() < until, "the second cluster does not start");
     }
-    let (code, said) = status(&leader);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, printed) = status(&leader);
+    assert_eq!(code, Some(1), "{printed}");
     let why = format!("node {lost} answers with other members");
-    assert!(said.contains(&why) && said.contains(" lead: "), "{said}");
+    assert!(
+        printed.contains(&why) && printed.contains(" lead: "),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -648,8 +654,8 @@ fn a_directory_that_is_not_of_the_cluster_is_rejected_with_the_reason() {
     let peer = before.members[0].peer.clone();
     let free = free_peer();
     let check = |words: &[&str], expected: &str| {
-        let said = refused(place.path(), words);
-        assert!(said.contains(expected), "{words:?}: {said}");
+        let printed = refused(place.path(), words);
+        assert!(printed.contains(expected), "{words:?}: {printed}");
     };
     let serve = |at, more: &[&'static str]| {
         let mut words = vec!["serve", "--at", at, "--http", ":0", "--native", "off"];
@@ -698,7 +704,7 @@ fn a_directory_that_is_not_of_the_cluster_is_rejected_with_the_reason() {
         ),
         "has no TLS",
     );
-    // The cluster has received nothing of it.
+    // None of these commands has changed the cluster.
     assert_eq!(cluster.status(1).unwrap().members.len(), 1);
     drop(cluster);
     check(
@@ -747,7 +753,7 @@ fn fills_and_recovers(of_the_leader: bool) {
     (0..10).for_each(|_| write());
     assert_ne!(cluster.leader(), full);
     let found = value(&node.native, Consistency::Local).unwrap();
-    assert_eq!(found.as_deref(), Some(&*large), "reads go on");
+    assert_eq!(found.as_deref(), Some(&*large), "reads continue");
     let metrics = ask(&node.http, "GET /metrics", "");
     assert!(
         metrics.contains("\nweir_cluster_role{role=\"full\"} 1\n"),
@@ -758,10 +764,10 @@ fn fills_and_recovers(of_the_leader: bool) {
     assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
 
     limit_files(node.pid, "unlimited");
-    cluster.agree();
+    cluster.wait_until_equal();
     assert_ne!(role(), "full");
     write();
-    cluster.agree();
+    cluster.wait_until_equal();
 }
 
 #[test]
@@ -794,9 +800,9 @@ fn a_cluster_in_memory_reports_what_a_power_cut_loses() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
-        let said = String::from_utf8(output.stderr).unwrap();
-        let warns = said.contains("a power cut of all nodes loses acknowledged writes");
-        assert_eq!(warns, !synced, "{said}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        let warns = printed.contains("a power cut of all nodes loses acknowledged writes");
+        assert_eq!(warns, !synced, "{printed}");
     }
 }
 

@@ -20,10 +20,10 @@ fn run(place: &Path, line: &str) -> (i32, String, String) {
 }
 
 fn fails(place: &Path, line: &str, texts: &[&str]) {
-    let (code, out, said) = run(place, line);
-    assert_ne!(code, 0, "{line}: {out}{said}");
+    let (code, out, printed) = run(place, line);
+    assert_ne!(code, 0, "{line}: {out}{printed}");
     for text in texts {
-        assert!(said.contains(text), "{line}: {said}");
+        assert!(printed.contains(text), "{line}: {printed}");
     }
 }
 
@@ -38,34 +38,37 @@ fn a_stopped_node_delays_commands_and_is_unreachable_and_a_reserved_number_is_ha
     let place = place.path();
     let cluster = Cluster::start(place, 3);
     let status = format!("cluster status -o json --at {}", cluster.at);
-    let (code, added, said) = run(
+    let (code, added, printed) = run(
         place,
         &format!("cluster add {} --at {}", free(), cluster.at),
     );
-    assert_eq!(code, 0, "{said}");
+    assert_eq!(code, 0, "{printed}");
     let number = added.trim();
-    assert!(said.contains(&format!("--node {number} --join")), "{said}");
-    let (code, out, said) = run(place, &status);
-    assert_eq!(code, 0, "{out}{said}");
+    assert!(
+        printed.contains(&format!("--node {number} --join")),
+        "{printed}"
+    );
+    let (code, out, printed) = run(place, &status);
+    assert_eq!(code, 0, "{out}{printed}");
     assert!(out.contains("\"role\":\"reserved\""), "{out}");
 
     let one = format!(
         "status -o json --columns node,role --at {}",
         cluster.nodes[&2].native
     );
-    let (_, out, said) = run(place, &one);
-    assert!(out.starts_with("{\"node\":2,\"role\":\""), "{out}{said}");
+    let (_, out, printed) = run(place, &one);
+    assert!(out.starts_with("{\"node\":2,\"role\":\""), "{out}{printed}");
 
     // The system still accepts connections for the first of the addresses.
     let stopped = cluster.nodes[&1].pid;
     assert!(signal(stopped, "STOP"));
-    let (code, _, said) = run(place, &format!("put t one --key k --at {}", cluster.at));
-    assert_eq!(code, 0, "{said}");
-    let (code, out, said) = run(place, &format!("get t --key k --at {}", cluster.at));
-    assert_eq!((code, out.contains("one")), (0, true), "{out}{said}");
-    let (code, out, said) = run(place, &status);
+    let (code, _, printed) = run(place, &format!("put t one --key k --at {}", cluster.at));
+    assert_eq!(code, 0, "{printed}");
+    let (code, out, printed) = run(place, &format!("get t --key k --at {}", cluster.at));
+    assert_eq!((code, out.contains("one")), (0, true), "{out}{printed}");
+    let (code, out, printed) = run(place, &status);
     assert!(signal(stopped, "CONT"));
-    assert_eq!(code, 1, "{out}{said}");
+    assert_eq!(code, 1, "{out}{printed}");
     assert!(out.contains("\"role\":\"unreachable\""), "{out}");
 
     // Advice for a change that the cluster rejects.
@@ -90,8 +93,8 @@ fn cluster_local_rejects_a_configuration_that_it_cannot_run() {
         &["cannot listen at"],
     );
     assert!(!place.join("other").exists());
-    let (code, _, said) = run(place, "put t one --at own");
-    assert_eq!(code, 0, "{said}");
+    let (code, _, printed) = run(place, "put t one --at own");
+    assert_eq!(code, 0, "{printed}");
     local("--data own", &["contains a store"]);
     drop(cluster);
     fails(
@@ -106,20 +109,20 @@ fn cluster_init_prints_the_command_that_serves_and_warns_of_ports_that_clients_c
     let place = tempfile::tempdir().unwrap();
     let peer = free();
     let line = format!("cluster init --at new --peer {peer} --advertise node.example");
-    let (code, _, said) = run(place.path(), &line);
-    assert_eq!(code, 0, "{said}");
+    let (code, _, printed) = run(place.path(), &line);
+    assert_eq!(code, 0, "{printed}");
     for text in [
         "created a new store in new",
         &format!("weir serve --at new --peer {peer} --advertise node.example"),
         "warning: --native listens at 127.0.0.1:7071",
         "`--http node.example:7070`",
     ] {
-        assert!(said.contains(text), "{text}: {said}");
+        assert!(printed.contains(text), "{text}: {printed}");
     }
     // A cluster on one machine needs no other address.
     let line = format!("cluster init --at local --peer {peer}");
-    let (code, _, said) = run(place.path(), &line);
-    assert_eq!((code, said.contains("warning")), (0, false), "{said}");
+    let (code, _, printed) = run(place.path(), &line);
+    assert_eq!((code, printed.contains("warning")), (0, false), "{printed}");
 }
 
 #[test]
@@ -131,8 +134,8 @@ fn a_node_that_joins_prints_why_it_waits() {
     command.args(line.split_whitespace()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut first = String::new();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    said.read_line(&mut first).unwrap();
+    let mut printed = BufReader::new(child.stderr.take().unwrap());
+    printed.read_line(&mut first).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     let expected = format!("waiting for the cluster: {nobody}: Connection refused");

@@ -92,7 +92,7 @@ fn every_linear_read_returns_acknowledged_writes() {
         assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     };
     open("g");
-    cluster.agree();
+    cluster.wait_until_equal();
     let mut others = cluster.nodes.keys().filter(|node| **node != leader);
     let (follower, other) = (*others.next().unwrap(), *others.next().unwrap());
     let (native, http, pid) = {
@@ -117,7 +117,7 @@ fn every_linear_read_returns_acknowledged_writes() {
     }
     // All records are done in this group, so a claim needs no entry of the log.
     open("idle");
-    cluster.agree();
+    cluster.wait_until_equal();
 
     cluster.kill(leader);
     cluster.kill(other);
@@ -186,7 +186,7 @@ fn a_query_that_moves_to_a_node_that_lags_ends_with_its_last_record() {
     let client = Weir::connect(&cluster.at).unwrap();
     let topic = client.topic("orders").unwrap();
     topic.ensure().unwrap();
-    cluster.agree();
+    cluster.wait_until_equal();
     let leader = cluster.leader();
     let lagging = *cluster.nodes.keys().find(|node| **node != leader).unwrap();
     let pid = cluster.nodes[&lagging].pid;

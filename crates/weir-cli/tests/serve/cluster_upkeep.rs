@@ -65,15 +65,15 @@ impl Server {
 
     /// Waits for a line that contains this text.
     fn wait(&self, text: &str) -> String {
-        let (mut said, until) = (Vec::new(), Instant::now() + TIMEOUT);
+        let (mut printed, until) = (Vec::new(), Instant::now() + TIMEOUT);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let line = self.lines.recv_timeout(left);
-            let line = line.unwrap_or_else(|_| panic!("no {text}: {said:?}"));
+            let line = line.unwrap_or_else(|_| panic!("no {text}: {printed:?}"));
             if line.contains(text) {
                 return line;
             }
-            said.push(line);
+            printed.push(line);
         }
     }
 
@@ -86,8 +86,8 @@ impl Server {
 fn run(place: &Path, line: &str) -> String {
     let words = line.strip_prefix("weir ").unwrap().split_whitespace();
     let output = weir(place).args(words).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {printed}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -100,8 +100,8 @@ fn shell(place: &Path, line: &str) -> String {
     shell.env("HOME", place);
     shell.env("PATH", format!("{}:{path}", program.display()));
     let output = shell.stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {printed}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -189,11 +189,11 @@ fn machines_form_a_cluster_with_tls() {
     );
     let until = Instant::now() + TIMEOUT;
     loop {
-        let said = shell(place, &status);
-        if said.matches("\"votes\":true").count() == 3 {
+        let printed = shell(place, &status);
+        if printed.matches("\"votes\":true").count() == 3 {
             break;
         }
-        assert!(Instant::now() < until, "{said}");
+        assert!(Instant::now() < until, "{printed}");
     }
     shell(place, &of_client.join("\n"));
     for n in 1..=3 {
@@ -250,14 +250,14 @@ fn nodes_are_upgraded_one_after_the_other() {
                     }
                 }
                 _ => {
-                    cluster.agree();
+                    cluster.wait_until_equal();
                     run(place, &line);
                 }
             }
             write(format!("{node}-{step}"));
         }
     }
-    cluster.agree();
+    cluster.wait_until_equal();
     for node in cluster.nodes.values() {
         assert_eq!(values(&node.native, "orders"), written);
     }
@@ -273,7 +273,7 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
     let topic = client.topic("orders").unwrap();
     topic.ensure().unwrap();
     topic.put("k", "old").unwrap();
-    cluster.agree();
+    cluster.wait_until_equal();
     let members = cluster.status(1).unwrap().members;
     let peers: Vec<_> = members.iter().map(|one| one.peer.clone()).collect();
     let left = cluster.nodes[&2].native.clone();
@@ -348,9 +348,9 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
             format!("weir serve --at nodes/node-{node} --http off --native {native} --peer {peer}");
         let old = Server::start(place, &line);
         // The old node requests votes, which no node grants.
-        let said = old.wait("the peer reported: ");
+        let printed = old.wait("the peer reported: ");
         let why = ["another node listens at this address", "has another disk"];
-        assert!(why.iter().any(|why| said.contains(why)), "{said}");
+        assert!(why.iter().any(|why| printed.contains(why)), "{printed}");
         assert_ne!(status(&native).unwrap().role, "leader");
         drop(old);
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use super::{Served, TIMEOUT, ask, get, reads_only, serve, serve_by, signal, weir};
+use super::{Served, TIMEOUT, ask, check_read_only, get, serve, serve_by, signal, weir};
 
 /// The kind of failure, and its name in the log.
 #[derive(Clone, Copy)]
@@ -72,13 +72,13 @@ impl Failing {
         let deadline = Instant::now() + TIMEOUT;
         let synced = loop {
             let before = syncs();
-            let kept = ask(&address, "POST /v1/topics/t/events", "4711");
-            assert!(kept.starts_with("HTTP/1.1 201"), "{kept}");
+            let acknowledged = ask(&address, "POST /v1/topics/t/events", "4711");
+            assert!(acknowledged.starts_with("HTTP/1.1 201"), "{acknowledged}");
             // If only the write was synced since then, the seal is still pending.
             if syncs() == before + 1 {
                 break before + 1;
             }
-            assert!(Instant::now() < deadline, "each write met a seal");
+            assert!(Instant::now() < deadline, "a seal followed each write");
         };
         while syncs() == synced {
             assert!(Instant::now() < deadline, "the log was not sealed");
@@ -104,10 +104,13 @@ impl Failing {
     }
 
     /// Waits until the service manager is notified that the store accepts no writes.
-    fn until_told(&self) {
+    fn wait_for_failure_notice(&self) {
         let mut text = [0; 256];
         loop {
-            let size = self.manager.recv(&mut text).expect("the manager hears why");
+            let size = self
+                .manager
+                .recv(&mut text)
+                .expect("the manager is notified");
             if String::from_utf8_lossy(text.get(..size).unwrap()).contains("no more writes") {
                 break;
             }
@@ -116,22 +119,22 @@ impl Failing {
 
     /// Waits for the end. Checks the exit code, the log, and that no watchdog notification was
     /// sent.
-    fn ends(mut self, fault: Fault) {
+    fn check_end(mut self, fault: Fault) {
         assert_eq!(self.served.child.wait().unwrap().code(), Some(74));
         self.manager.set_nonblocking(true).unwrap();
         let mut text = [0; 256];
         while let Ok(size) = self.manager.recv(&mut text) {
-            let heard = String::from_utf8_lossy(text.get(..size).unwrap()).into_owned();
-            assert!(!heard.contains("WATCHDOG"), "{heard}");
+            let received = String::from_utf8_lossy(text.get(..size).unwrap()).into_owned();
+            assert!(!received.contains("WATCHDOG"), "{received}");
         }
-        let mut said = String::new();
-        self.served.lines.read_to_string(&mut said).unwrap();
-        let logged: Vec<&str> = said
+        let mut printed = String::new();
+        self.served.lines.read_to_string(&mut printed).unwrap();
+        let logged: Vec<&str> = printed
             .lines()
             .filter(|line| line.contains("weir_store::engine"))
             .collect();
         let [line] = logged[..] else {
-            panic!("logged once: {said}");
+            panic!("logged once: {printed}");
         };
         let words = [
             &format!("\"operation\":\"{}\"", fault.verb),
@@ -153,7 +156,7 @@ impl Failing {
 }
 
 /// Checks that all acknowledged records exist after a start on a working disk.
-fn opens_again(place: &Path) {
+fn check_reopen(place: &Path) {
     let mut served = serve(place, &[]);
     let (status, body) = get(&served.address, "/v1/topics/t/events");
     assert_eq!(status, 200);
@@ -177,18 +180,18 @@ fn over_http(fault: Fault) {
     let refused = ask(&address, "POST /v1/topics/t/events", "3");
     assert!(refused.starts_with("HTTP/1.1 500"), "{refused}");
     assert!(refused.contains("\"code\":402"), "{refused}");
-    for said in [&doubtful, &refused, &get(&address, "/readyz?verbose").1] {
+    for printed in [&doubtful, &refused, &get(&address, "/readyz?verbose").1] {
         let cause = format!("cannot {} log/", fault.verb);
         assert!(
-            said.contains(&cause) && said.contains("os error 5"),
-            "{said}"
+            printed.contains(&cause) && printed.contains("os error 5"),
+            "{printed}"
         );
     }
-    reads_only(&address);
-    failing.until_told();
+    check_read_only(&address);
+    failing.wait_for_failure_notice();
     signal(&failing.served.child, "TERM");
-    failing.ends(fault);
-    opens_again(place.path());
+    failing.check_end(fault);
+    check_reopen(place.path());
 }
 
 fn over_native(fault: Fault) {
@@ -201,13 +204,13 @@ fn over_native(fault: Fault) {
     };
     failing.fail(fault);
     let doubtful = put();
-    let said = String::from_utf8_lossy(&doubtful.stderr).into_owned();
-    assert_eq!(doubtful.status.code(), Some(6), "{said}");
-    assert!(said.contains("(E501)"), "{said}");
+    let printed = String::from_utf8_lossy(&doubtful.stderr).into_owned();
+    assert_eq!(doubtful.status.code(), Some(6), "{printed}");
+    assert!(printed.contains("(E501)"), "{printed}");
     // The server ends without a signal. Watchdog notifications before the failure are allowed.
-    failing.until_told();
-    failing.ends(fault);
-    opens_again(place.path());
+    failing.wait_for_failure_notice();
+    failing.check_end(fault);
+    check_reopen(place.path());
 }
 
 #[test]
@@ -240,8 +243,8 @@ fn a_slow_reader_gets_its_page_while_the_disk_fails() {
     let address = failing.address.clone();
     let value = format!("\"{}\"", "x".repeat(VALUE_BYTES));
     for _ in 0..RECORDS {
-        let kept = ask(&address, "POST /v1/topics/t/events", &value);
-        assert!(kept.starts_with("HTTP/1.1 201"), "{kept}");
+        let acknowledged = ask(&address, "POST /v1/topics/t/events", &value);
+        assert!(acknowledged.starts_with("HTTP/1.1 201"), "{acknowledged}");
     }
     let mut reader = TcpStream::connect(&address).unwrap();
     reader.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -255,9 +258,9 @@ fn a_slow_reader_gets_its_page_while_the_disk_fails() {
     // The seal of the log may hit the fault before this write does.
     let refused = ask(&address, "POST /v1/topics/t/events", "2");
     assert!(!refused.starts_with("HTTP/1.1 201"), "{refused}");
-    failing.until_told();
+    failing.wait_for_failure_notice();
     reader.read_to_end(&mut page).unwrap();
     assert!(page.len() > RECORDS * VALUE_BYTES, "{} bytes", page.len());
-    failing.ends(SYNC);
-    opens_again(place.path());
+    failing.check_end(SYNC);
+    check_reopen(place.path());
 }

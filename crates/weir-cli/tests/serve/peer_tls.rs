@@ -7,14 +7,14 @@ use crate::{Served, serve_by, weir};
 /// Runs a command. Returns whether it succeeded, and its standard error.
 fn run(place: &Path, words: &[&str]) -> (bool, String) {
     let output = weir(place).args(words).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    (output.status.success(), said)
+    let printed = String::from_utf8(output.stderr).unwrap();
+    (output.status.success(), printed)
 }
 
 fn done(place: &Path, line: &str) {
     let words: Vec<_> = line.split_whitespace().collect();
-    let (is_done, said) = run(place, &words);
-    assert!(is_done, "{line}: {said}");
+    let (is_done, printed) = run(place, &words);
+    assert!(is_done, "{line}: {printed}");
 }
 
 fn free_address() -> String {
@@ -49,10 +49,10 @@ fn refused(place: &Path, flags: &[String], join: &str) -> String {
     ];
     words.extend(flags.iter().map(String::as_str));
     words.extend(["--join", join]);
-    let (is_done, said) = run(place, &words);
-    assert!(!is_done, "{said}");
+    let (is_done, printed) = run(place, &words);
+    assert!(!is_done, "{printed}");
     assert!(!place.join("refused/cluster").exists());
-    said
+    printed
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn nodes_use_tls_and_reject_another_certificate_with_the_reason() {
     }
     let issue = "cert issue ::1 --for node --ca ours";
     let words: Vec<_> = issue.split_whitespace().collect();
-    let (_, said) = run(pki.path(), &words);
-    assert!(said.contains("weir serve --peer-cert"), "{said}");
+    let (_, printed) = run(pki.path(), &words);
+    assert!(printed.contains("weir serve --peer-cert"), "{printed}");
     let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let [at, own] = [(); 2].map(|()| free_address());
     done(first.path(), &format!("cluster init --at data --peer {at}"));
@@ -87,47 +87,47 @@ fn nodes_use_tls_and_reject_another_certificate_with_the_reason() {
             "does not accept the certificate of this node: another authority signed it",
         ),
         (
-            "it is not to connect with",
+            "it is not for the peer protocol",
             ours("server.example", &own),
             "it was not issued with `weir cert issue HOST --for node`",
         ),
         (
-            "it is that of a client",
+            "it is for a client",
             ours("client", &own),
             "is not that of a node at 127.0.0.1",
         ),
         (
-            "it is that of a node at another host",
+            "it is for a node at another host",
             ours("localhost", &own),
             "is not that of a node at 127.0.0.1",
         ),
         (
-            "the other authority is believed",
+            "the node trusts the other authority",
             flags(pki.path(), "theirs", "theirs", "127.0.0.1", &own),
             "another authority signed it",
         ),
         (
-            "no TLS at all",
+            "no TLS",
             vec!["--peer".to_owned(), own.clone()],
             "use TLS: set peer_cert",
         ),
     ] {
-        let said = refused(second.path(), &given, &at);
-        assert!(said.contains(expected), "{what}: {said}");
+        let printed = refused(second.path(), &given, &at);
+        assert!(printed.contains(expected), "{what}: {printed}");
     }
     // The certificate of the leader names only 127.0.0.1.
     let port = at.rsplit_once(':').unwrap().1;
-    let said = refused(
+    let printed = refused(
         second.path(),
         &ours("localhost", &own),
         &format!("localhost:{port}"),
     );
     assert!(
-        said.contains("does not accept the certificate of the peer"),
-        "{said}"
+        printed.contains("does not accept the certificate of the peer"),
+        "{printed}"
     );
-    let said = refused(second.path(), &ours("127.0.0.1", &own)[..4], &at);
-    assert!(said.contains("peer_ca belong together"), "{said}");
+    let printed = refused(second.path(), &ours("127.0.0.1", &own)[..4], &at);
+    assert!(printed.contains("peer_ca belong together"), "{printed}");
 
     // The cluster is unchanged, and accepts a node with a certificate of its authority.
     done(first.path(), "put orders two --key k --at data");
@@ -139,7 +139,7 @@ fn nodes_use_tls_and_reject_another_certificate_with_the_reason() {
         String::from_utf8(output.stdout).unwrap().contains("two")
     };
     while !has() {
-        assert!(std::time::Instant::now() < until, "{:?}", member.said);
+        assert!(std::time::Instant::now() < until, "{:?}", member.printed);
     }
     drop((leader, member));
 }
@@ -155,6 +155,6 @@ fn a_node_with_tls_cannot_join_a_cluster_without_tls() {
     let plain = ["--peer".to_owned(), at.clone()];
     let _leader = node(first.path(), &plain, None);
     let given = flags(pki.path(), "ours", "ours", "127.0.0.1", &own);
-    let said = refused(second.path(), &given, &at);
-    assert!(said.contains("perhaps it has no peer_cert"), "{said}");
+    let printed = refused(second.path(), &given, &at);
+    assert!(printed.contains("perhaps it has no peer_cert"), "{printed}");
 }
