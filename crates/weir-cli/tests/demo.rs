@@ -166,7 +166,7 @@ fn the_output_for_people_has_a_line_for_each_step_and_next_commands() {
         !out.contains('\x1b') && !err.contains('\x1b'),
         "colours in a pipe"
     );
-    assert_eq!(err, "", "bars are for terminals");
+    assert_eq!(err, "", "only terminals get progress bars");
     // At full speed; with pauses, there would be no rate.
     assert!(out.contains(" writers at "), "{out}");
 }

@@ -97,7 +97,7 @@ fn the_import_of_a_longer_file_resumes_and_that_of_a_changed_file_is_rejected() 
     let anew = place.run("import data -t t -k id -o json").ok().json();
     assert_eq!(
         anew["imported"], 4,
-        "a new life of the topic has nothing yet"
+        "the new incarnation of the topic has no items yet"
     );
 }
 
@@ -193,7 +193,11 @@ fn dead_letters_are_written_once_and_never_by_a_dry_run() {
     let expect = [(1, true), (3, false), (4, true)];
     for _ in 0..2 {
         assert_eq!(place.run(line).ok().json()["broken"], 3);
-        assert_eq!(letters(), expect, "also those after the last good line");
+        assert_eq!(
+            letters(),
+            expect,
+            "the letters after the last valid line too"
+        );
     }
     // A letter that a crash truncated is written again, complete.
     let text = std::fs::read_to_string(place.path("dead")).unwrap();
@@ -206,7 +210,11 @@ fn dead_letters_are_written_once_and_never_by_a_dry_run() {
         .run("import data -t other --on-error dead-letter=dead")
         .ok();
     let text = std::fs::read_to_string(place.path("dead")).unwrap();
-    assert_eq!(text.lines().count(), 7, "another import has its own");
+    assert_eq!(
+        text.lines().count(),
+        7,
+        "another import writes its own letters"
+    );
 }
 
 #[test]

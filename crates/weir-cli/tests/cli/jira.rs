@@ -509,7 +509,7 @@ fn only_the_keyring_stores_the_token() {
     fs::write(&settings, text.replace("2099-01-01", "2020-01-01")).unwrap();
     let late = with("weir jira pull").ok();
     assert!(late.err.contains("has expired"), "{}", late.err);
-    // A token that the keyring has lost gives one clear sentence.
+    // A token that is missing in the keyring is an error that names the keyring.
     for entry in fs::read_dir(&keyring).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
@@ -567,7 +567,7 @@ fn an_error_names_the_invalid_settings_file() {
     assert!(failed.err.contains("weir/jira"), "{}", failed.err);
 }
 
-/// What a login prints about a server that answers this.
+/// The error of a login at a server that sends this response.
 fn refused_login(place: &Place, answer: &'static str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -558,7 +558,7 @@ fn records_of_topics_are_returned_in_the_order_of_the_store() {
         ),
         ["no"]
     );
-    // A CREATE takes an offset, but is not an item.
+    // A CREATE has an offset, but is not an item.
     assert_eq!(
         lines(
             &place,
@@ -879,7 +879,7 @@ fn peak(place: &Place, words: &[&str], lines: usize) -> u64 {
     let peak = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
     let rest = out.map(Result::unwrap).count();
     assert!(child.wait().unwrap().success());
-    assert!(rest >= 500, "it was at its end");
+    assert!(rest >= 500, "the query has ended");
     peak
 }
 

@@ -161,7 +161,7 @@ fn every_command_gives_equal_results_at_a_server_and_in_a_directory() {
     let (near, far, through) = (prepared(), prepared(), prepared());
     let served = Served::new(&far, ":0", &[]);
     let local_only = Served::new(&through, "off", &[]);
-    assert_eq!(local_only.url, "", "only the socket is there");
+    assert_eq!(local_only.url, "", "only the socket exists");
     for (line, code) in DAY {
         let here = near.run(&format!("{line} --at data"));
         assert_eq!(here.code, *code, "{line}: {}", here.err);

@@ -126,7 +126,7 @@ fn faults_cause_no_lost_repeated_or_misread_writes() {
         }
     }
     println!("{sum:?}");
-    assert_eq!(broken, 0, "clusters that broke a promise");
+    assert_eq!(broken, 0, "clusters that violated a promise");
 }
 
 /// Checks the checker: it must find wrong histories.

@@ -502,7 +502,7 @@ fn a_read_of_a_key_returns_the_acknowledged_value_or_fails() {
     let line = "GET /v1/topics/orders/keys/k?consistency=local";
     let answer = ask(&http, line, "");
     assert!(answer.ends_with("\r\nlast"), "{answer}");
-    // The node names the dead leader only until an election could have ended.
+    // The node names the killed leader only until an election could have ended.
     let until = Instant::now() + TIMEOUT;
     loop {
         let answer = ask(&http, "POST /v1/topics/orders/events?key=k", "lost");
@@ -611,7 +611,7 @@ fn a_node_that_lost_its_vote_does_not_start_as_a_store_or_a_second_cluster() {
     assert_eq!(made.status.code(), Some(65), "{printed}");
     assert!(printed.contains(remedy), "{printed}");
 
-    // Without any file of the node, the members in its state are left.
+    // Without the files of the node, the state of the store still contains the members.
     std::fs::remove_dir_all(vote.parent().unwrap()).unwrap();
     let made = init(&[]);
     let printed = String::from_utf8(made.stderr).unwrap();

@@ -1,5 +1,5 @@
 //! Tests what the commands for clusters print and refuse, and how commands use a cluster with a node
-//! that does not answer.
+//! that does not respond.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

@@ -1,5 +1,5 @@
-//! Reads at a node of a cluster that lags, or has no majority: each kind sees what its consistency
-//! promises, or is refused.
+//! Tests reads at a node of a cluster that lags or has no majority: each kind of read returns what its
+//! consistency promises, or is rejected.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -102,7 +102,7 @@ fn every_linear_read_returns_acknowledged_writes() {
     let linear = connect(&native, Some(Consistency::Linear));
     for (kind, sees) in READS {
         for n in 1..=3 {
-            // The node misses the write, and must not answer before it has applied it.
+            // The node misses the write, and must not respond before it has applied it.
             assert!(signal(pid, "STOP"));
             let offset = put(n);
             assert!(signal(pid, "CONT"));
@@ -110,7 +110,7 @@ fn every_linear_read_returns_acknowledged_writes() {
         }
     }
     let newest = put(4);
-    // Only the leader answers by its lease: the client follows the redirect of this node.
+    // Only the leader responds under its lease, so the client follows the redirect of this node.
     let leased = connect(&native, Some(Consistency::Leader));
     for (kind, sees) in READS {
         assert!(sees(&leased, newest).unwrap(), "{kind}");

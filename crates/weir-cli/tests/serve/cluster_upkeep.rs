@@ -182,7 +182,7 @@ fn machines_form_a_cluster_with_tls() {
         .filter(|line| line.starts_with("export"))
         .map(String::as_str)
         .collect();
-    // It fails while a majority does not answer.
+    // The command fails while no majority responds.
     let status = format!(
         "{}\nweir cluster status -o json || true",
         exports.join("\n")
