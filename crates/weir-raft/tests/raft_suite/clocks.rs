@@ -1,4 +1,4 @@
-//! Wall clocks of nodes that are days ahead (docs/operating/clocks.md).
+//! Clusters in which wall clocks are days ahead (docs/operating/clocks.md).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,15 @@ const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 const DAYS_MS: u64 = 3 * 24 * HOUR_MS;
 
-/// The session of a client that writes all the time.
+/// The session of a client that writes in every round.
 const BUSY: ClientId = ClientId([5; 16]);
 
-/// The clocks of a node. All nodes share the time that has passed.
+/// The clocks of a node. `passed_ms` is shared by all nodes.
 #[derive(Clone, Debug, Default)]
 struct ManualClock {
     passed_ms: Arc<AtomicU64>,
     ahead_ms: Arc<AtomicU64>,
-    /// How often the wall clock was read.
+    /// Number of reads of the wall clock.
     reads: Arc<AtomicU64>,
 }
 
@@ -42,7 +42,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// Three nodes, and the clock of each.
+/// Starts three nodes, and returns the clock of each.
 async fn cluster(ahead_ms: [u64; 3]) -> (Cluster, Vec<ManualClock>) {
     let mut cluster = Cluster::start(0, CLUSTER).await;
     let passed_ms: Arc<AtomicU64> = Arc::default();
@@ -62,7 +62,7 @@ async fn cluster(ahead_ms: [u64; 3]) -> (Cluster, Vec<ManualClock>) {
     (cluster, clocks)
 }
 
-/// Whether another attempt can succeed: there was an election.
+/// Returns whether another attempt can succeed, because an election caused the error.
 fn is_temporary(code: ErrorCode) -> bool {
     use ErrorCode::{Indeterminate, NoLeader, Redirect};
     matches!(code, Redirect | NoLeader | Indeterminate)
@@ -85,8 +85,8 @@ impl Cluster {
     }
 
     /// Writes and advances the clocks, minute by minute, until the time of the store reaches that
-    /// of `clock`. If the clocks advance while an answer of a peer is on its way, the clock of the
-    /// peer appears a minute late, and the ten minutes start again.
+    /// of `clock`. If the clocks advance while a reply of a peer is in transit, the clock of the
+    /// peer appears to be a minute behind, and the ten minutes start again.
     async fn follow(&self, clock: &ManualClock, nonce: &mut u64) {
         while self.time_ms().await < clock.wall_ms() {
             *nonce += 1;
@@ -95,7 +95,7 @@ impl Cluster {
         }
     }
 
-    /// Sends an intention until a leader has answered.
+    /// Sends an intention until a leader returns its outcome.
     async fn outcome(&self, client: ClientId, nonce: u64, operation: Operation<'_>) -> Outcome {
         let intention = Intention {
             client,
@@ -104,11 +104,11 @@ impl Cluster {
         };
         loop {
             let leader = self.leader().await;
-            let answer = match self.nodes[&leader].store().propose(&[intention]) {
+            let result = match self.nodes[&leader].store().propose(&[intention]) {
                 Ok(proposal) => proposal.await,
                 Err(error) => Err(error),
             };
-            match answer {
+            match result {
                 Ok(outcomes) => return outcomes.iter().next().unwrap(),
                 Err(error) => assert!(is_temporary(error.code()), "{error}"),
             }
@@ -116,7 +116,7 @@ impl Cluster {
         }
     }
 
-    /// An intention of a session.
+    /// Commits an intention of a session.
     async fn commit(&self, client: ClientId, nonce: u64, operation: Operation<'_>) {
         let outcome = self.outcome(client, nonce, operation).await;
         let is_refused = matches!(outcome, Outcome::Refused { .. });
@@ -142,7 +142,7 @@ impl Cluster {
     }
 }
 
-/// The clock is ahead from the start, and stays ahead for longer than a jump must last.
+/// One clock is ahead from the start, for longer than the time after which a jump is accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_leader_whose_clock_is_days_ahead_expires_nothing() {
     let (mut cluster, clocks) = cluster([0, 0, DAYS_MS]).await;
@@ -173,13 +173,13 @@ async fn a_leader_whose_clock_is_days_ahead_expires_nothing() {
         let status = cluster.nodes[&3].status();
         assert!(status.clock_ahead_ms >= DAYS_MS, "{status:?}");
         match round {
-            // Its next open also compares its clock with the newest stamp.
+            // The next open of the node also compares its clock with the newest stamp.
             0 => {
                 cluster.lead(1).await;
                 cluster.stop(3).await;
                 cluster.restart(3).await;
             }
-            // One of the nodes whose clocks are right is enough.
+            // One other node with a right clock is enough.
             1 => cluster.stop(2).await,
             _ => {}
         }
@@ -195,11 +195,11 @@ async fn a_leader_whose_clock_is_days_ahead_expires_nothing() {
     }
 }
 
-/// A majority that shows a later time is right: its nodes had no power for a week.
+/// The time of a majority is accepted: here, the nodes had no power for a week.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_time_follows_the_clocks_of_a_majority() {
     let (mut cluster, clocks) = cluster([0, 0, 0]).await;
-    let pass = |ms| clocks[0].passed_ms.fetch_add(ms, Ordering::SeqCst);
+    let advance = |ms| clocks[0].passed_ms.fetch_add(ms, Ordering::SeqCst);
     let wall_ms = || clocks[1].wall_ms();
     let long_ms = u64::try_from(ACCEPT_JUMP_AFTER.as_millis()).unwrap();
     cluster.create().await;
@@ -207,17 +207,20 @@ async fn the_time_follows_the_clocks_of_a_majority() {
     for node in 1..=3 {
         cluster.stop(node).await;
     }
-    pass(7 * 24 * HOUR_MS);
+    advance(7 * 24 * HOUR_MS);
     for node in 1..=3 {
         cluster.restart(node).await;
     }
-    // The first stamp counts the time without power, up to the bound of a closed store.
+    // The first stamp includes the time without power, up to the bound for a closed store.
     let mut nonce = 2;
     cluster.put(nonce).await;
     assert_eq!(cluster.time_ms().await, START_MS + CLOSED_MS_MAX);
     let restarted_ms = wall_ms();
     cluster.follow(&clocks[1], &mut nonce).await;
-    assert!(wall_ms() - restarted_ms >= long_ms, "it must last");
+    assert!(
+        wall_ms() - restarted_ms >= long_ms,
+        "a jump is accepted only after this time"
+    );
 
     // The clocks of two nodes jump while the cluster runs.
     cluster.lead(1).await;
@@ -232,8 +235,8 @@ async fn the_time_follows_the_clocks_of_a_majority() {
     }
 }
 
-/// The allowance of a restart is for the time that the node was stopped. A node that is idle notes
-/// this time when it first knows its wall clock.
+/// After a restart, a node may move its time by the time while it was stopped. An idle node also
+/// measures this time when it first knows its wall clock, not at its first write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_idle_node_does_not_follow_a_jump_before_its_first_write() {
     let mut cluster = Cluster::start(0, CLUSTER).await;
@@ -247,8 +250,8 @@ async fn an_idle_node_does_not_follow_a_jump_before_its_first_write() {
     clock.passed_ms.fetch_add(HOUR_MS, Ordering::SeqCst);
     cluster.restart(1).await;
     cluster.leader().await;
-    // A node without peers and clients reads its clock only to note it. The second read begins after
-    // the first one was noted.
+    // A node without peers and clients reads its clock only to observe it. The second read begins
+    // after the first value was observed.
     let before = clock.reads.load(Ordering::SeqCst);
     while clock.reads.load(Ordering::SeqCst) < before + 2 {
         tokio::task::yield_now().await;

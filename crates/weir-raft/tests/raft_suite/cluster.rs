@@ -97,14 +97,14 @@ impl Cluster {
         self.nodes.remove(&node).unwrap().close().await.unwrap();
     }
 
-    /// The leader that a running node reports, if that leader runs.
+    /// Waits until a running node reports a leader that runs too, and returns the leader.
     pub async fn leader(&self) -> u64 {
         let any = self.nodes.values().next().unwrap();
         let runs = |status: &Status| status.leader.is_some_and(|id| self.nodes.contains_key(&id));
         any.until(runs).await.unwrap().leader.unwrap()
     }
 
-    /// Writes under a session until a leader has answered.
+    /// Writes under a session until a leader returns the outcome.
     async fn write(&self, nonce: u64, operation: Operation<'_>) {
         let intention = Intention {
             client: CLIENT,
@@ -137,7 +137,7 @@ impl Cluster {
 
     /// Waits until all running nodes have applied the newest entry of their logs, and compares
     /// their digests.
-    async fn agreed(&self) {
+    async fn wait_agreed(&self) {
         loop {
             let newest = self.nodes.values().map(|node| node.status().last).max();
             let newest = newest.unwrap();
@@ -186,7 +186,7 @@ async fn three_nodes_lose_their_leader_and_agree_after_its_return() {
     for nonce in 2..=50 {
         cluster.put(nonce).await;
     }
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     let again = cluster.nodes[&2].initialize(members).await;
     assert!(again.is_err(), "a cluster is formed once");
 
@@ -194,23 +194,23 @@ async fn three_nodes_lose_their_leader_and_agree_after_its_return() {
     let status = cluster.nodes[&first].status();
     assert_eq!((status.role, status.matching.len()), (Role::Leader, 3));
     cluster.stop(first).await;
-    let begun = Instant::now();
+    let start = Instant::now();
     cluster.put(51).await;
-    println!("accepted again after {:?}", begun.elapsed());
+    println!("the next write was committed after {:?}", start.elapsed());
     for nonce in 52..=100 {
         cluster.put(nonce).await;
     }
     assert_ne!(cluster.leader().await, first);
     cluster.restart(first).await;
-    cluster.agreed().await;
-    // A nonce that was sent before returns the result in the session table.
+    cluster.wait_agreed().await;
+    // For a nonce that was sent before, the session table has the outcome.
     cluster.put(30).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     for node in cluster.nodes.values() {
         assert_eq!(records(node.store()), 100);
     }
 
-    // Reopens all nodes from their disks.
+    // Reopen all nodes from their disks.
     for node in 1..=3 {
         cluster.stop(node).await;
         let found = verify(&cluster.directory(node)).unwrap();
@@ -220,14 +220,14 @@ async fn three_nodes_lose_their_leader_and_agree_after_its_return() {
         cluster.restart(node).await;
     }
     cluster.put(101).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     for node in 1..=3 {
         cluster.stop(node).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_single_store_becomes_three_nodes_and_keeps_everything() {
+async fn a_store_becomes_a_cluster_of_three_nodes_without_loss() {
     let mut cluster = Cluster::start(0, CLUSTER).await;
     let directory = cluster.directory(1);
     let store = Store::open(&directory, &options()).unwrap();
@@ -247,8 +247,8 @@ async fn a_single_store_becomes_three_nodes_and_keeps_everything() {
         client,
         ..Member::default()
     };
-    let made = Node::convert(&directory, &options(), 1, &member, false).unwrap();
-    cluster.id = made.cluster;
+    let converted = Node::convert(&directory, &options(), 1, &member, false).unwrap();
+    cluster.id = converted.cluster;
     cluster.members.insert(1, member);
     cluster.open(1, listener).await;
     assert_eq!(cluster.leader().await, 1);
@@ -259,11 +259,11 @@ async fn a_single_store_becomes_three_nodes_and_keeps_everything() {
     }
     cluster.nodes[&1].change_voters([1, 2, 3]).await.unwrap();
     cluster.put(1).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     cluster.stop(1).await;
     cluster.put(2).await;
     cluster.restart(1).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     for node in 1..=3 {
         assert_eq!(records(cluster.nodes[&node].store()), 4);
         cluster.stop(node).await;
@@ -271,12 +271,12 @@ async fn a_single_store_becomes_three_nodes_and_keeps_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_follower_redirects_and_a_minority_does_not_answer() {
+async fn a_follower_redirects_and_a_minority_refuses_writes() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
     let members = cluster.members.clone();
     cluster.nodes[&1].initialize(members).await.unwrap();
     cluster.create().await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     let leader = cluster.leader().await;
     let follower = if leader == 1 { 2 } else { 1 };
     let knows = |status: &Status| status.leader == Some(leader);
@@ -298,19 +298,19 @@ async fn a_follower_redirects_and_a_minority_does_not_answer() {
         }
     }
     let alone = &cluster.nodes[&follower];
-    // During its lease, a leader still accepts proposals. Each of them gets an answer in bounded
-    // time: an unknown outcome.
+    // During its lease, a leader still accepts proposals. Each of them fails in bounded time, with
+    // an unknown outcome.
     let first = propose(alone.store(), &put).await.unwrap_err().code();
     let expected = [ErrorCode::Indeterminate, ErrorCode::NoLeader];
     assert!(expected.contains(&first), "{first:?}");
     let refused = loop {
-        let waits = propose(alone.store(), &put);
-        if let Ok(answered) = tokio::time::timeout(Duration::from_millis(50), waits).await {
-            break answered.unwrap_err();
+        let attempt = propose(alone.store(), &put);
+        if let Ok(result) = tokio::time::timeout(Duration::from_millis(50), attempt).await {
+            break result.unwrap_err();
         }
     };
     assert_eq!(refused.code(), ErrorCode::NoLeader);
-    assert_eq!(records(alone.store()), 1, "reads go on");
+    assert_eq!(records(alone.store()), 1, "reads continue");
     cluster.stop(follower).await;
 }
 
@@ -361,7 +361,7 @@ impl Cluster {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on() {
+async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_continue() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
     let follower = 2;
     let mut members = cluster.members.clone();
@@ -372,14 +372,14 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
     for nonce in 2..=100 {
         cluster.put(nonce).await;
     }
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     if cluster.leader().await == follower {
         cluster.nodes[&follower]
             .transfer_leadership(1)
             .await
             .unwrap();
     }
-    // The follower is isolated at its port, and not closed: its readers remain.
+    // Only the network isolates the follower. It is not closed, so its readers remain.
     let reader = {
         let store = cluster.nodes[&follower].store();
         let mut reader = store.read("orders", ConsequenceOffset::ZERO).unwrap();
@@ -400,7 +400,7 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
     assert!(purged > cluster.nodes[&follower].status().last.unwrap());
     behind.open.send_replace(true);
     cluster.put(1001).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     let mut reader = reader;
     let mut next = reader.position();
     let mut count = 0;
@@ -415,7 +415,7 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
     assert_eq!((next.0, count > 0), (1002, true));
     assert!(cluster.nodes[&follower].status().purged.is_some());
 
-    // An empty directory under a new number; then all nodes reopen from their disks.
+    // An empty directory joins under a new number. Then all nodes reopen from their disks.
     cluster.add(4).await;
     let member = cluster.members[&4].clone();
     let leader = cluster.leader().await;
@@ -425,7 +425,7 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
         .await
         .unwrap();
     cluster.put(1002).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     for node in 1..=4 {
         assert_eq!(records(cluster.nodes[&node].store()), 1002);
         cluster.stop(node).await;
@@ -436,7 +436,7 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_go_on(
         cluster.restart(node).await;
     }
     cluster.put(1003).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     for node in 1..=4 {
         cluster.stop(node).await;
     }
@@ -450,15 +450,15 @@ impl Cluster {
         retained.await.unwrap().unwrap().segments
     }
 
-    /// Waits until all running nodes agree, and returns their first record. Their readers begin
-    /// there.
+    /// Waits until all running nodes agree, and returns the offset of their first record. Their
+    /// readers must begin at it.
     async fn first(&self) -> u64 {
-        self.agreed().await;
+        self.wait_agreed().await;
         let mut firsts = Vec::new();
         for node in self.nodes.values() {
             let info = node.store().topic("orders").unwrap();
-            let kept = info.last.0 + 1 - info.first.0;
-            assert_eq!(records(node.store()) as u64, kept);
+            let count = info.last.0 + 1 - info.first.0;
+            assert_eq!(records(node.store()) as u64, count);
             if info.first.0 > 2 {
                 let after = ConsequenceOffset(info.first.0 - 2);
                 let mut reader = node.store().read("orders", after).unwrap();
@@ -485,15 +485,15 @@ async fn retention_gives_all_nodes_the_same_first_record() {
     cluster.write(1, Operation::Create { options }).await;
     let leader = cluster.leader().await;
     let followers: Vec<u64> = (1..=3).filter(|node| *node != leader).collect();
-    // Segments end at other offsets on each node: one follower closes its segment every 7 records,
-    // the other one never.
+    // Segments end at different offsets on each node: one follower closes its segment every 7
+    // records, the other one never.
     for nonce in 2..=100 {
         cluster.put(nonce).await;
         if nonce % 7 == 0 {
             cluster.retain(followers[0]).await;
         }
     }
-    assert_eq!(cluster.first().await, 1, "a follower decides nothing");
+    assert_eq!(cluster.first().await, 1, "a follower trims nothing");
     cluster.retain(leader).await;
     for nonce in 101..=130 {
         cluster.put(nonce).await;
@@ -502,7 +502,7 @@ async fn retention_gives_all_nodes_the_same_first_record() {
     assert_eq!(
         cluster.first().await,
         101,
-        "the end of a segment of the leader"
+        "the first record is after a segment of the leader"
     );
     assert!(cluster.retain(followers[0]).await > 10);
     assert_eq!(cluster.retain(followers[1]).await, 0);
@@ -521,9 +521,13 @@ async fn retention_gives_all_nodes_the_same_first_record() {
     let first = cluster.first().await;
     assert!(first > 130, "{first}");
     cluster.restart(leader).await;
-    assert_eq!(cluster.first().await, first, "the entries of the log trim");
+    assert_eq!(
+        cluster.first().await,
+        first,
+        "the entries of the log trim the topic"
+    );
 
-    // A node that a snapshot fills.
+    // Add a node that gets a snapshot.
     for node in 1..=3 {
         cluster.purge(node).await;
     }
@@ -552,7 +556,7 @@ async fn retention_gives_all_nodes_the_same_first_record() {
 
 /// The timer runs at a follower that was opened before the topic had limits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn every_node_removes_the_files_of_removed_records_by_itself() {
+async fn every_node_removes_the_files_of_trimmed_records() {
     let every = Some(Duration::from_millis(20));
     let timed = OpenOptions {
         retention_every: every,
@@ -565,7 +569,7 @@ async fn every_node_removes_the_files_of_removed_records_by_itself() {
     limited.retention.records = Some(20);
     let options = &limited;
     cluster.write(1, Operation::Create { options }).await;
-    // Without the timer, a follower keeps the few records in memory and has no file at all.
+    // Without the timer, a follower would have the few records in memory and no file.
     let is_removed = |node: u64| {
         let topic = cluster.directory(node).join("topics/00000000");
         let Ok(files) = std::fs::read_dir(topic) else {
@@ -582,7 +586,7 @@ async fn every_node_removes_the_files_of_removed_records_by_itself() {
     }
 }
 
-/// A voter that lacks many entries would hold up the commits of a leader that has lost another
+/// A voter that lacks many entries would delay the commits of a leader that has lost another
 /// voter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_learner_is_added_when_it_lacks_few_entries() {
@@ -605,8 +609,8 @@ async fn a_learner_is_added_when_it_lacks_few_entries() {
     }
 }
 
-/// Asks a member to join the cluster; returns the sentence of a rejection.
-async fn asks(peer: &str, request: &JoinRequest) -> Result<NodeConfig, String> {
+/// Requests a join from a member; returns the text of a rejection.
+async fn request_join(peer: &str, request: &JoinRequest) -> Result<NodeConfig, String> {
     let joined = join(&[peer.to_owned()], request, Duration::from_secs(30)).await;
     joined.map_err(|error| match error {
         NodeError::Refused(text) => text,
@@ -614,7 +618,7 @@ async fn asks(peer: &str, request: &JoinRequest) -> Result<NodeConfig, String> {
     })
 }
 
-fn empty_at(peer: &str) -> JoinRequest {
+fn join_request(peer: &str) -> JoinRequest {
     JoinRequest {
         known: None,
         node: None,
@@ -634,18 +638,18 @@ async fn a_process_with_another_engine_does_not_join() {
     cluster.nodes[&1].initialize(members).await.unwrap();
     cluster.leader().await;
     let peer = cluster.members[&1].peer.clone();
-    let mut other = empty_at("127.0.0.1:1");
+    let mut other = join_request("127.0.0.1:1");
     other.engine = "wasmtime 1 x86_64".to_owned();
-    let text = asks(&peer, &other).await.unwrap_err();
+    let text = request_join(&peer, &other).await.unwrap_err();
     assert!(text.contains("`wasmtime 1 x86_64`"), "{text}");
     assert!(text.contains("no engine"), "{text}");
     assert_eq!(cluster.nodes[&1].status().members.len(), 1);
     cluster.stop(1).await;
 }
 
-/// Each of these requests is rejected with a sentence, and the cluster continues.
+/// Each of these requests is rejected with a text, and the cluster continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
+async fn impossible_joins_are_refused_without_effect() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
     let members = cluster.members.clone();
     cluster.nodes[&1].initialize(members).await.unwrap();
@@ -658,45 +662,51 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
             cluster,
             incarnation: 7,
         }),
-        ..empty_at("127.0.0.1:1")
+        ..join_request("127.0.0.1:1")
     };
-    let mut taken = empty_at("127.0.0.1:1");
+    let mut taken = join_request("127.0.0.1:1");
     taken.node = Some(2);
-    let mut high = empty_at("127.0.0.1:1");
+    let mut high = join_request("127.0.0.1:1");
     high.node = Some(u64::MAX);
-    let mut long = empty_at("127.0.0.1:1");
+    let mut long = join_request("127.0.0.1:1");
     long.member.client = "x".repeat(256);
-    let mut unsynced = empty_at("127.0.0.1:1");
+    let mut unsynced = join_request("127.0.0.1:1");
     unsynced.is_synced = false;
-    let of_client = |client: &str| {
-        let mut strange = empty_at("127.0.0.1:1");
-        client.clone_into(&mut strange.member.client);
-        strange
+    let with_client = |client: &str| {
+        let mut request = join_request("127.0.0.1:1");
+        client.clone_into(&mut request.member.client);
+        request
     };
     for (request, expected) in [
-        (empty_at("nonsense"), "`nonsense` is not a peer address"),
-        (empty_at(""), "is not a peer address"),
-        (empty_at("127.0.0.1:0"), "is not a peer address"),
+        (join_request("nonsense"), "`nonsense` is not a peer address"),
+        (join_request(""), "is not a peer address"),
+        (join_request("127.0.0.1:0"), "is not a peer address"),
         (
-            empty_at("a\u{1b}b:1"),
+            join_request("a\u{1b}b:1"),
             "`a\\u{1b}b:1` is not a peer address",
         ),
-        (of_client("javascript:alert(1)"), "are not client addresses"),
         (
-            of_client("weir://a:1\nhttp://b:2"),
+            with_client("javascript:alert(1)"),
             "are not client addresses",
         ),
-        (of_client("weir://a:1 weir://"), "are not client addresses"),
+        (
+            with_client("weir://a:1\nhttp://b:2"),
+            "are not client addresses",
+        ),
+        (
+            with_client("weir://a:1 weir://"),
+            "are not client addresses",
+        ),
         (known(2, [9; 16]), "belongs to another cluster"),
         (known(7, CLUSTER), "node 7 is no longer a member"),
         (known(2, CLUSTER), "node 2 has another disk"),
         (taken, "an empty directory cannot be that node"),
-        (empty_at(&peer), "has the peer address"),
+        (join_request(&peer), "has the peer address"),
         (long, "256 bytes are too long"),
         (high, "is too large"),
         (unsynced, "start the node with --durability group"),
     ] {
-        let text = asks(&peer, &request).await.unwrap_err();
+        let text = request_join(&peer, &request).await.unwrap_err();
         assert!(text.contains(expected), "{text}");
     }
     let again = cluster.nodes[&leader].initialize(cluster.members.clone());
@@ -708,34 +718,36 @@ async fn joins_that_cannot_be_are_refused_and_harm_nothing() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nowhere = port.local_addr().unwrap().to_string();
     drop(port);
-    let added = asks(&peer, &empty_at(&nowhere)).await.unwrap();
+    let added = request_join(&peer, &join_request(&nowhere)).await.unwrap();
     assert_eq!(cluster.nodes[&leader].status().members.len(), 4);
     cluster.put(3).await;
     cluster.nodes[&leader].remove(added.node).await.unwrap();
-    // This number was removed: the directory cannot join again under it.
-    let text = asks(&peer, &known(added.node, CLUSTER)).await.unwrap_err();
+    // The number was removed, so the directory cannot join again under it.
+    let text = request_join(&peer, &known(added.node, CLUSTER))
+        .await
+        .unwrap_err();
     assert!(text.contains("it was removed"), "{text}");
-    // An empty directory cannot either, even if other members were removed after it.
-    let mut again = empty_at(&nowhere);
-    let newer = asks(&peer, &again).await.unwrap();
+    // An empty directory cannot join under it either, even if other members were removed later.
+    let mut again = join_request(&nowhere);
+    let newer = request_join(&peer, &again).await.unwrap();
     cluster.nodes[&leader].remove(newer.node).await.unwrap();
     for number in [added.node, newer.node] {
         again.node = Some(number);
-        let text = asks(&peer, &again).await.unwrap_err();
+        let text = request_join(&peer, &again).await.unwrap_err();
         let expected = format!("node {number} was removed, and a number is used once");
         assert!(text.contains(&expected), "{text}");
     }
     assert_eq!(cluster.nodes[&leader].status().members.len(), 3);
     cluster.put(4).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     for node in 1..=3 {
         cluster.stop(node).await;
     }
 }
 
-/// Each of these changes is rejected with a sentence, and the cluster continues.
+/// Each of these changes is rejected with a text, and the cluster continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn changes_that_cannot_be_are_refused_and_harm_nothing() {
+async fn impossible_changes_are_refused_without_effect() {
     let mut cluster = Cluster::start(1, CLUSTER).await;
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nowhere = port.local_addr().unwrap().to_string();
@@ -779,14 +791,14 @@ async fn changes_that_cannot_be_are_refused_and_harm_nothing() {
     cluster.stop(1).await;
 }
 
-/// No majority could commit the joint membership, and it could not be reverted.
+/// Without this voter, no majority could commit the joint membership or revert it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_voter_that_the_rest_needs_is_not_removed() {
+async fn a_voter_that_the_majority_needs_is_not_removed() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
     let members = cluster.members.clone();
     cluster.nodes[&1].initialize(members).await.unwrap();
     cluster.create().await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     let leader = cluster.leader().await;
     let [lost, other] = [leader % 3 + 1, (leader + 1) % 3 + 1];
     cluster.stop(lost).await;
@@ -799,7 +811,7 @@ async fn a_voter_that_the_rest_needs_is_not_removed() {
         let text = refused.unwrap_err().to_string();
         assert!(text.contains(&format!("do not answer: {lost};")), "{text}");
     }
-    // Nor does it become the leader: the election would stop the writes.
+    // The unreachable node does not become the leader either: the election would stop the writes.
     let term = cluster.nodes[&leader].status().term;
     let refused = cluster.nodes[&leader].transfer_leadership(lost).await;
     let refused = refused.unwrap_err();
@@ -812,8 +824,8 @@ async fn a_voter_that_the_rest_needs_is_not_removed() {
     cluster.put(3).await;
     cluster.nodes[&leader].remove(lost).await.unwrap();
     cluster.put(4).await;
-    cluster.agreed().await;
-    // The removed node learns it from the members.
+    cluster.wait_agreed().await;
+    // The members report the removal to the removed node.
     cluster.restart(lost).await;
     let is_removed = |status: &Status| status.role == Role::Removed;
     let removed = cluster.nodes[&lost].until(is_removed).await.unwrap();
@@ -823,9 +835,9 @@ async fn a_voter_that_the_rest_needs_is_not_removed() {
     }
 }
 
-/// No node could read a membership with more nodes.
+/// A membership with more nodes could not be read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_cluster_of_64_nodes_takes_no_other_one() {
+async fn a_cluster_has_at_most_64_nodes() {
     let mut cluster = Cluster::start(1, CLUSTER).await;
     let members = cluster.members.clone();
     cluster.nodes[&1].initialize(members).await.unwrap();
@@ -838,7 +850,9 @@ async fn a_cluster_of_64_nodes_takes_no_other_one() {
     let more = more.unwrap_err().to_string();
     assert!(more.contains("64 nodes, which is the limit"), "{more}");
     let peer = cluster.members[&1].peer.clone();
-    let text = asks(&peer, &empty_at("127.0.0.1:65")).await.unwrap_err();
+    let text = request_join(&peer, &join_request("127.0.0.1:65"))
+        .await
+        .unwrap_err();
     assert!(text.contains("64 nodes, which is the limit"), "{text}");
     cluster.put(2).await;
     cluster.stop(1).await;
@@ -855,7 +869,7 @@ async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
     cluster.nodes[&1].initialize(members).await.unwrap();
     cluster.create().await;
     cluster.put(2).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     let leader = cluster.leader().await;
     let lost = leader % 3 + 1;
     cluster.stop(lost).await;
@@ -863,8 +877,8 @@ async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
     cluster.restart(lost).await;
     let empty = cluster.nodes.remove(&lost).unwrap();
     cluster.put(3).await;
-    cluster.agreed().await;
-    // No request makes the node adopt a term.
+    cluster.wait_agreed().await;
+    // No request must make the node adopt a term.
     let status = empty.status();
     assert_eq!((status.term, status.last), (0, None));
     assert!(status.members.is_empty(), "{status:?}");
@@ -877,22 +891,22 @@ async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
     let voters = [1, 2, 3, 4].into_iter().filter(|node| *node != lost);
     cluster.nodes[&leader].change_voters(voters).await.unwrap();
     cluster.put(4).await;
-    cluster.agreed().await;
-    // The number of a removed node is never used again, however the node was removed.
+    cluster.wait_agreed().await;
+    // The number of a removed node is never used again, for voters and learners.
     let third = lost % 3 + 1;
     let peer = cluster.members[&leader].peer.clone();
-    let kept = cluster.nodes[&leader].reserve("127.0.0.1:2").await.unwrap();
-    let unready = cluster.nodes[&leader].change_voters([leader, third, 4, kept]);
+    let learner = cluster.nodes[&leader].reserve("127.0.0.1:2").await.unwrap();
+    let unready = cluster.nodes[&leader].change_voters([leader, third, 4, learner]);
     let unready = unready.await.unwrap_err().to_string();
     assert!(
-        unready.contains(&format!("node {kept} has entry 0")),
+        unready.contains(&format!("node {learner} has entry 0")),
         "{unready}"
     );
-    cluster.nodes[&leader].remove(kept).await.unwrap();
-    for gone in [lost, kept] {
-        let mut empty = empty_at("127.0.0.1:1");
-        empty.node = Some(gone);
-        let text = asks(&peer, &empty).await.unwrap_err();
+    cluster.nodes[&leader].remove(learner).await.unwrap();
+    for removed in [lost, learner] {
+        let mut empty = join_request("127.0.0.1:1");
+        empty.node = Some(removed);
+        let text = request_join(&peer, &empty).await.unwrap_err();
         assert!(text.contains("a number is used once"), "{text}");
     }
     for node in [leader, third, 4] {
@@ -921,8 +935,8 @@ impl Cluster {
         copy_directory(copy, &self.directory(node));
     }
 
-    /// Opens a node that must be rejected; returns the sentence.
-    async fn refused(&self, node: u64) -> String {
+    /// Opens a node that must be rejected, and returns the text of the error.
+    async fn open_refused(&self, node: u64) -> String {
         let listener = TcpListener::bind(&self.members[&node].peer).await.unwrap();
         let config = NodeConfig {
             node,
@@ -937,10 +951,10 @@ impl Cluster {
     }
 }
 
-/// One copy of the run before, and one of the last run, which lacks only entries.
-/// The new node 1 has another disk than node 1 of the old cluster.
+/// Once with a backup and once with a copy of the directory. The new node 1 has another disk than
+/// node 1 of the old cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nodes_join_the_copy_of_a_lost_cluster_even_if_they_end_after_the_snapshot() {
+async fn nodes_join_a_copy_of_a_lost_cluster_even_if_they_stop_after_the_snapshot() {
     let mut old = Cluster::start(3, CLUSTER).await;
     let members = old.members.clone();
     old.nodes[&1].initialize(members).await.unwrap();
@@ -948,7 +962,7 @@ async fn nodes_join_the_copy_of_a_lost_cluster_even_if_they_end_after_the_snapsh
     for nonce in 2..=20 {
         old.put(nonce).await;
     }
-    old.agreed().await;
+    old.wait_agreed().await;
     old.purge(2).await;
     let backup = old.directories.path().join("backup");
     old.nodes[&2].store().backup(&backup).unwrap();
@@ -962,7 +976,7 @@ async fn nodes_join_the_copy_of_a_lost_cluster_even_if_they_end_after_the_snapsh
         std::fs::rename(&from, &directory).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = listener.local_addr().unwrap().to_string();
-        let member = empty_at(&peer).member;
+        let member = join_request(&peer).member;
         new.members.insert(1, member.clone());
         if force {
             // The old cluster still runs, and acknowledges writes.
@@ -979,7 +993,9 @@ async fn nodes_join_the_copy_of_a_lost_cluster_even_if_they_end_after_the_snapsh
 
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap();
-        let joined = asks(&peer, &empty_at(&own.to_string())).await.unwrap();
+        let joined = request_join(&peer, &join_request(&own.to_string()))
+            .await
+            .unwrap();
         let directory = new.directory(joined.node);
         let node = Node::open(&directory, &options(), joined, listener).await;
         let node = node.unwrap();
@@ -1001,13 +1017,13 @@ async fn nodes_join_the_copy_of_a_lost_cluster_even_if_they_end_after_the_snapsh
         let listener = TcpListener::bind(own).await.unwrap();
         let node = Node::open(&directory, &options(), joined, listener).await;
         let node = node.unwrap();
-        let votes = async {
+        let join = async {
             let is_member = |status: &Status| status.members.contains_key(&status.node);
             node.until(is_member).await.unwrap();
             node.become_voter().await.unwrap();
         };
-        let votes = tokio::time::timeout(Duration::from_mins(1), votes);
-        votes.await.expect("the node is refused");
+        let joined = tokio::time::timeout(Duration::from_mins(1), join);
+        joined.await.expect("the node joins");
         node.close().await.unwrap();
         new.stop(1).await;
     }
@@ -1020,7 +1036,7 @@ async fn an_older_copy_of_a_directory_is_refused() {
     cluster.nodes[&1].initialize(members).await.unwrap();
     cluster.create().await;
     cluster.put(2).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     let old = cluster.leader().await % 3 + 1;
     let copies = tempfile::tempdir().unwrap();
     let [before, last] = ["before", "last"].map(|name| copies.path().join(name));
@@ -1028,31 +1044,31 @@ async fn an_older_copy_of_a_directory_is_refused() {
     copy_directory(&cluster.directory(old), &before);
     cluster.restart(old).await;
     cluster.put(3).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     // A copy of the log of a running process lacks the entries that are not written yet.
     copy_directory(&cluster.directory(old), &last);
     for nonce in 4..=20 {
         cluster.put(nonce).await;
     }
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     cluster.stop(old).await;
     for copy in [&before, &last] {
         let now = copies.path().join("now");
         std::fs::rename(cluster.directory(old), &now).unwrap();
         copy_directory(copy, &cluster.directory(old));
-        let text = cluster.refused(old).await;
+        let text = cluster.open_refused(old).await;
         let expected = format!("the directory of node {old} is an older copy");
         assert!(text.contains(&expected), "{text}");
-        // The original is still good.
+        // The original directory still works.
         cluster.replace(old, &now);
         std::fs::remove_dir_all(&now).unwrap();
         cluster.restart(old).await;
         cluster.put(21).await;
-        cluster.agreed().await;
+        cluster.wait_agreed().await;
         cluster.stop(old).await;
     }
 
-    // The nodes that saw the newer state have restarted since: the reports are on their disks.
+    // The nodes that have the report of the newer state restart: the report is on their disks.
     for node in 1..=3 {
         if node != old {
             cluster.stop(node).await;
@@ -1070,7 +1086,7 @@ async fn an_older_copy_of_a_directory_is_refused() {
     assert_eq!(copy.status().role, Role::Ended);
     cluster.stop(old).await;
     cluster.put(22).await;
-    cluster.agreed().await;
+    cluster.wait_agreed().await;
     for node in 1..=3 {
         if node != old {
             assert_eq!(records(cluster.nodes[&node].store()), 22);

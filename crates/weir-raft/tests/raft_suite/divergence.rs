@@ -28,9 +28,9 @@ async fn open(node: u64) -> (tempfile::TempDir, Node, Member) {
     (directory, node.unwrap(), member)
 }
 
-async fn proposed(node: &Node, topic: &str, operation: Operation<'_>) -> Result<(), String> {
-    let proposed = node.store().propose(&[Intention::new(topic, operation)]);
-    let outcomes = proposed.unwrap().await.unwrap();
+async fn propose(node: &Node, topic: &str, operation: Operation<'_>) -> Result<(), String> {
+    let proposal = node.store().propose(&[Intention::new(topic, operation)]);
+    let outcomes = proposal.unwrap().await.unwrap();
     let mut outcomes = outcomes.iter();
     let rejected = outcomes.find_map(|outcome| outcome.commit().and_then(|commit| commit.reason));
     rejected.map_or(Ok(()), |code| Err(format!("{code:?}")))
@@ -38,18 +38,18 @@ async fn proposed(node: &Node, topic: &str, operation: Operation<'_>) -> Result<
 
 async fn put(node: &Node, topic: &str, value: &str) -> Result<(), String> {
     let (key, value) = (&b"k"[..], value.as_bytes());
-    proposed(node, topic, Operation::Put { key, value }).await
+    propose(node, topic, Operation::Put { key, value }).await
 }
 
 async fn create(node: &Node, topic: &str) {
     let options = &TopicOptions::default();
     let operation = Operation::Create { options };
-    proposed(node, topic, operation).await.unwrap();
+    propose(node, topic, operation).await.unwrap();
 }
 
 /// Replaces the state of a node, which has applied all of its log, with a state that has another
 /// record in topic `odd`.
-async fn disturb(node: &Node) {
+async fn replace_state(node: &Node) {
     let applied = node.status().applied.unwrap();
     let (_directory, other, member) = open(1).await;
     other
@@ -67,7 +67,7 @@ async fn disturb(node: &Node) {
     assert_eq!(
         other.status().applied,
         Some(applied),
-        "one term, one length"
+        "equal terms and lengths of the log"
     );
     let differing = node.copy_state_of(&other).unwrap();
     assert!(differing.contains(&"odd".to_owned()), "{differing:?}");
@@ -75,9 +75,9 @@ async fn disturb(node: &Node) {
 }
 
 /// Writes until a node was repaired `times` times.
-async fn repaired(leader: &Node, node: &Node, times: u64) {
+async fn wait_repaired(leader: &Node, node: &Node, times: u64) {
     while node.status().repairs < times {
-        // The topic may be stopped; the entry is appended anyway.
+        // The topic may be quarantined. The entry is appended nevertheless.
         drop(put(leader, "t", "v").await);
     }
     let last = leader.status().last;
@@ -87,7 +87,7 @@ async fn repaired(leader: &Node, node: &Node, times: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_node_with_another_state_gets_that_of_the_leader_once_and_then_the_topic_is_stopped() {
+async fn a_diverged_node_is_repaired_once_and_then_the_topic_is_quarantined() {
     let (_one, leader, member) = open(1).await;
     leader
         .initialize(BTreeMap::from([(1, member)]))
@@ -108,14 +108,14 @@ async fn a_node_with_another_state_gets_that_of_the_leader_once_and_then_the_top
         let caught_up = |status: &Status| status.applied >= last;
         second.until(caught_up).await.unwrap();
         third.until(caught_up).await.unwrap();
-        disturb(&second).await;
+        replace_state(&second).await;
         assert_ne!(second.store().digest(), leader.store().digest());
-        repaired(&leader, &second, times).await;
+        wait_repaired(&leader, &second, times).await;
         assert_eq!(second.store().digest(), leader.store().digest());
-        let taken = put(&leader, "odd", "a value").await;
+        let result = put(&leader, "odd", "a value").await;
         match times {
-            1 => taken.unwrap(),
-            _ => assert_eq!(taken.unwrap_err(), "Quarantined"),
+            1 => result.unwrap(),
+            _ => assert_eq!(result.unwrap_err(), "Quarantined"),
         }
     }
     for node in [second, third, leader] {

@@ -1,7 +1,7 @@
-//! Real processes that are killed, one at a time or all at once.
+//! Kills of real processes, one at a time or all together.
 //!
 //! A child process is this test program; an environment variable makes it a node. It reads commands
-//! from standard input and answers each with one line.
+//! from standard input and prints one line for each.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -20,7 +20,7 @@ use crate::cluster::{propose, records};
 const CHILD: &str = "WEIR_TEST_NODE";
 const CLUSTER: [u8; 16] = [0xd1; 16];
 const CLIENT: ClientId = ClientId([0x22; 16]);
-/// Starts every answer, because the test harness prints other text before.
+/// Prefix of each reply, because the test harness prints other text too.
 const MARK: &str = "node> ";
 const CYCLES: u64 = 6;
 const WRITES: u64 = 15;
@@ -30,11 +30,11 @@ const LEAD_PATIENCE: Duration = Duration::from_secs(5);
 /// Arguments: `directory node peer,peer,peer`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_is_a_node_until_it_is_killed() {
-    let Ok(told) = std::env::var(CHILD) else {
+    let Ok(arguments) = std::env::var(CHILD) else {
         return;
     };
-    let [directory, node, peers] = told.split(' ').collect::<Vec<_>>()[..] else {
-        panic!("{told}");
+    let [directory, node, peers] = arguments.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{arguments}");
     };
     let node: u64 = node.parse().unwrap();
     let members: BTreeMap<u64, Member> = (1..)
@@ -64,7 +64,7 @@ async fn child_is_a_node_until_it_is_killed() {
             std::io::stdin().read_line(&mut line).map(|_| line)
         });
         let line = line.await.unwrap().unwrap();
-        let answer = match line.trim().split_once(' ') {
+        let reply = match line.trim().split_once(' ') {
             _ if line.trim() == "form" => {
                 format!("{}", opened.initialize(members.clone()).await.is_ok())
             }
@@ -76,19 +76,19 @@ async fn child_is_a_node_until_it_is_killed() {
                 let is_all = status.applied == status.last;
                 format!("{is_all} {:?} {digest:?} {count}", status.applied)
             }
-            Some(("leads", _)) => {
-                let leads = opened.until(|status| status.role == Role::Leader);
-                let in_time = tokio::time::timeout(LEAD_PATIENCE, leads).await;
+            Some(("is-leader", _)) => {
+                let is_leader = opened.until(|status| status.role == Role::Leader);
+                let in_time = tokio::time::timeout(LEAD_PATIENCE, is_leader).await;
                 format!("{}", in_time.is_ok())
             }
-            Some(("holds", _)) => {
+            Some(("log", _)) => {
                 let status = opened.status();
                 format!("term {} last {:?}", status.term, status.last)
             }
             // Standard input has ended.
             _ => return,
         };
-        println!("\n{MARK}{answer}");
+        println!("\n{MARK}{reply}");
     }
 }
 
@@ -107,7 +107,7 @@ async fn write(node: &Node, nonce: u64) -> String {
     match tokio::time::timeout(Duration::from_secs(1), proposed).await {
         Ok(Ok(())) => "done".to_owned(),
         Ok(Err(error)) => format!("{:?}", error.code()),
-        Err(_) => "no answer".to_owned(),
+        Err(_) => "no result".to_owned(),
     }
 }
 
@@ -119,11 +119,11 @@ struct Process {
 
 impl Process {
     fn start(directory: &Path, node: u64, peers: &str) -> Self {
-        let told = format!("{} {node} {peers}", directory.display());
+        let arguments = format!("{} {node} {peers}", directory.display());
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "processes::child_is_a_node_until_it_is_killed"])
             .args(["--nocapture", "--test-threads=1"])
-            .env(CHILD, told)
+            .env(CHILD, arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -138,15 +138,15 @@ impl Process {
         }
     }
 
-    fn ask(&mut self, command: &str) -> String {
+    fn command(&mut self, command: &str) -> String {
         writeln!(self.input, "{command}").unwrap();
         let mut line = String::new();
         loop {
             line.clear();
             let read = self.output.read_line(&mut line).unwrap();
-            assert!(read > 0, "a node has ended by itself");
-            if let Some(answer) = line.strip_prefix(MARK) {
-                return answer.trim().to_owned();
+            assert!(read > 0, "a node ended without a kill");
+            if let Some(reply) = line.strip_prefix(MARK) {
+                return reply.trim().to_owned();
             }
         }
     }
@@ -157,12 +157,12 @@ impl Process {
     }
 }
 
-/// Asks one node after the other until one succeeds; returns that node.
+/// Writes at one node after the other until one succeeds, and returns that node.
 fn write_somewhere(nodes: &mut BTreeMap<u64, Process>, first: u64, nonce: u64) -> u64 {
     let mut node = first;
     loop {
         if let Some(process) = nodes.get_mut(&node)
-            && process.ask(&format!("write {nonce}")) == "done"
+            && process.command(&format!("write {nonce}")) == "done"
         {
             return node;
         }
@@ -183,7 +183,7 @@ fn free_addresses() -> String {
 }
 
 #[test]
-fn killed_processes_lose_and_double_nothing() {
+fn killed_processes_lose_and_duplicate_nothing() {
     let directories = tempfile::tempdir().unwrap();
     let peers = free_addresses();
     let start = |node: u64| {
@@ -191,46 +191,49 @@ fn killed_processes_lose_and_double_nothing() {
         Process::start(&directory, node, &peers)
     };
     let mut nodes: BTreeMap<u64, Process> = (1..=3).map(|node| (node, start(node))).collect();
-    assert_eq!(nodes.get_mut(&1).unwrap().ask("form"), "true");
+    assert_eq!(nodes.get_mut(&1).unwrap().command("form"), "true");
     let (mut nonce, mut leader) = (0, 1);
     for cycle in 0..CYCLES {
         for _ in 0..WRITES {
             nonce += 1;
             leader = write_somewhere(&mut nodes, leader, nonce);
         }
-        // Kills one process, or all.
-        let gone: Vec<u64> = if cycle % 3 == 2 {
+        // Kill one process, or all.
+        let killed: Vec<u64> = if cycle % 3 == 2 {
             vec![1, 2, 3]
         } else {
             vec![leader]
         };
-        for node in &gone {
+        for node in &killed {
             nodes.remove(node).unwrap().kill();
         }
-        if gone.len() == 1 {
+        if killed.len() == 1 {
             for _ in 0..WRITES {
                 nonce += 1;
                 leader = write_somewhere(&mut nodes, leader, nonce);
             }
         }
-        for node in gone {
+        for node in killed {
             nodes.insert(node, start(node));
         }
     }
     nonce += 1;
     write_somewhere(&mut nodes, leader, nonce);
-    let agreed = loop {
-        let answers: Vec<_> = nodes.values_mut().map(|n| n.ask("applied now")).collect();
-        let is_equal = answers.iter().all(|answer| *answer == answers[0]);
-        if is_equal && answers[0].starts_with("true ") {
-            break answers[0].clone();
+    let state = loop {
+        let states: Vec<_> = nodes
+            .values_mut()
+            .map(|n| n.command("applied now"))
+            .collect();
+        let is_equal = states.iter().all(|state| *state == states[0]);
+        if is_equal && states[0].starts_with("true ") {
+            break states[0].clone();
         }
         std::thread::yield_now();
     };
-    // Each nonce has left one record, although some nonces were sent again.
+    // Each nonce has one record, although some nonces were sent again.
     assert!(
-        agreed.ends_with(&format!(" {nonce}")),
-        "{agreed} after {nonce}"
+        state.ends_with(&format!(" {nonce}")),
+        "{state} after {nonce}"
     );
     for process in nodes.into_values() {
         process.kill();
@@ -241,13 +244,13 @@ fn killed_processes_lose_and_double_nothing() {
 /// and the other one is down. If the empty disk voted, the follower would lead without these
 /// writes.
 #[test]
-fn an_empty_disk_under_an_old_number_takes_no_part() {
+fn an_empty_disk_under_an_old_number_does_not_vote() {
     let directories = tempfile::tempdir().unwrap();
     let peers = free_addresses();
     let directory = |node: u64| directories.path().join(node.to_string());
     let start = |node: u64| Process::start(&directory(node), node, &peers);
     let mut nodes: BTreeMap<u64, Process> = (1..=3).map(|node| (node, start(node))).collect();
-    assert_eq!(nodes.get_mut(&1).unwrap().ask("form"), "true");
+    assert_eq!(nodes.get_mut(&1).unwrap().command("form"), "true");
     let mut leader = 1;
     for nonce in 1..=WRITES {
         leader = write_somewhere(&mut nodes, leader, nonce);
@@ -262,27 +265,27 @@ fn an_empty_disk_under_an_old_number_takes_no_part() {
     std::fs::remove_dir_all(directory(lost)).unwrap();
     nodes.insert(lost, start(lost));
     nodes.insert(behind, start(behind));
-    let alone = nodes.get_mut(&behind).unwrap();
-    assert_eq!(alone.ask("leads now"), "false");
+    let candidate = nodes.get_mut(&behind).unwrap();
+    assert_eq!(candidate.command("is-leader now"), "false");
 
     nodes.insert(leader, start(leader));
     let nonce = 2 * WRITES + 1;
     write_somewhere(&mut nodes, leader, nonce);
     assert_eq!(
-        nodes.get_mut(&lost).unwrap().ask("holds now"),
+        nodes.get_mut(&lost).unwrap().command("log now"),
         "term 0 last None"
     );
-    let whole = loop {
-        let mut answers =
-            [leader, behind].map(|node| nodes.get_mut(&node).unwrap().ask("applied now"));
-        if answers[0] == answers[1] && answers[0].starts_with("true ") {
-            break std::mem::take(&mut answers[0]);
+    let state = loop {
+        let mut states =
+            [leader, behind].map(|node| nodes.get_mut(&node).unwrap().command("applied now"));
+        if states[0] == states[1] && states[0].starts_with("true ") {
+            break std::mem::take(&mut states[0]);
         }
         std::thread::yield_now();
     };
     assert!(
-        whole.ends_with(&format!(" {nonce}")),
-        "{whole} after {nonce}"
+        state.ends_with(&format!(" {nonce}")),
+        "{state} after {nonce}"
     );
     for process in nodes.into_values() {
         process.kill();

@@ -1,4 +1,4 @@
-//! openraft's own suite for storages, over a store in a directory.
+//! The storage test suite of openraft, run on a store in a directory.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use weir_raft::suite::{LogStore, StateMachine, Types};
 use weir_store::replica::{EntryId, IntentionLog, LatencyClass, NodeOptions, ProposedBatch};
 use weir_store::{OpenOptions, Store};
 
-/// The suite proposes nothing.
-struct Nobody;
+/// A log provider that ignores proposals: the suite makes none.
+struct NoProposals;
 
-impl IntentionLog for Nobody {
+impl IntentionLog for NoProposals {
     fn propose(&self, _: ProposedBatch) {}
 
     fn latency_class(&self) -> LatencyClass {
@@ -40,7 +40,7 @@ impl StoreBuilder<Types, LogStore, StateMachine, (Store, TempDir)> for Directori
             incarnation: 0,
             allow_gaps: true,
         };
-        let opened = Store::open_node(directory.path(), &options, &node, Arc::new(Nobody));
+        let opened = Store::open_node(directory.path(), &options, &node, Arc::new(NoProposals));
         let (store, replica) = opened.unwrap();
         let machine = StateMachine::new(replica.clone()).unwrap();
         Ok(((store, directory), LogStore::new(replica), machine))

@@ -1,4 +1,4 @@
-//! Clients of the peer port that are not peers.
+//! Connections to the peer port that do not authenticate.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -42,22 +42,23 @@ async fn connect(from: &str, to: SocketAddr) -> TcpStream {
     socket.connect(to).await.unwrap()
 }
 
-/// Sends a greeting; returns the kind of the answer.
+/// Sends a hello and returns the kind of the reply.
 async fn greet(stream: &mut TcpStream) -> u8 {
     let hello = peer_frame(HELLO, 0, &peer_hello(CLUSTER, 2, 1));
     stream.write_all(&hello).await.unwrap();
-    // The head, and the shortest body of an answer: the body of a welcome.
-    let mut answer = [0; 28];
-    stream.read_exact(&mut answer).await.unwrap();
-    answer[4]
+    // The header, and the shortest body of a reply: that of a welcome.
+    let mut reply = [0; 28];
+    stream.read_exact(&mut reply).await.unwrap();
+    reply[4]
 }
 
-/// Silent connections beyond the limit keep no peer out; the port closes only silent connections.
+/// Silent connections beyond the limit do not prevent the connection of a peer. The port closes
+/// only silent connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_connections_keep_no_peer_out() {
+async fn silent_connections_do_not_block_a_peer() {
     let directory = tempfile::tempdir().unwrap();
     let node = leader(directory.path()).await;
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut elsewhere = connect("127.0.0.2:0", node.address()).await;
     let mut silent = Vec::new();
     for _ in 0..300 {
@@ -70,8 +71,11 @@ async fn silent_connections_keep_no_peer_out() {
     for mut early in silent.drain(..200) {
         assert_eq!(early.read(&mut [0]).await.unwrap_or(0), 0);
     }
-    assert!(begun.elapsed() < SILENCE, "they were not closed in time");
-    // Further connections replace silent ones, not those of peers.
+    assert!(
+        start.elapsed() < SILENCE,
+        "the silent connections were not closed in time"
+    );
+    // Further connections replace silent connections, and not those of peers.
     for _ in 0..300 {
         silent.push(connect("127.0.0.1:0", node.address()).await);
     }
