@@ -40,7 +40,7 @@ pub(crate) struct Claim {
     pub(crate) max: usize,
     /// Duration of the lease in milliseconds; 0: the default of the group.
     pub(crate) lease_ms: u64,
-    pub(crate) until: Instant,
+    pub(crate) deadline: Instant,
 }
 
 /// Why an attempt to claim failed without a result.
@@ -54,8 +54,8 @@ pub(crate) enum ClaimFailure {
     Store(StoreError),
 }
 
-/// Returns why a claim was not VALID. Returns `None` for `Conflict`: then the group was put back
-/// meanwhile, and the caller tries again.
+/// Returns why a claim was not VALID. Returns `None` for `Conflict`: the group was reset during the
+/// claim, and the caller tries again.
 pub(crate) fn reason(claimed: &Claimed) -> Option<ErrorCode> {
     let commit = claimed.commit.as_ref();
     let reason = commit.and_then(|commit| commit.reason);
@@ -63,11 +63,11 @@ pub(crate) fn reason(claimed: &Claimed) -> Option<ErrorCode> {
 }
 
 impl Claim {
-    /// Tries once to claim records, and builds the response with `make` on a blocking thread. The
+    /// Tries once to claim records, and builds the response with `render` on a blocking thread. The
     /// caller must hold the returned reservation until a long response is sent.
     pub(crate) async fn try_claim<T: Send + 'static>(
         self: &Arc<Self>,
-        make: fn(&Claimed) -> Result<T, StoreError>,
+        render: fn(&Claimed) -> Result<T, StoreError>,
     ) -> Result<(T, Reservation), ClaimFailure> {
         let shared = &self.shared;
         shared
@@ -91,7 +91,7 @@ impl Claim {
                 bytes_max: ANSWER_BYTES_MAX,
             };
             let store = &claim.shared.store;
-            make(&store.claim(&claim.topic, &claim.group, &request)?)
+            render(&store.claim(&claim.topic, &claim.group, &request)?)
         });
         let claimed = claimed.await.unwrap_or(Err(StoreError::Panicked {
             thread: "a thread that claims",
@@ -123,13 +123,13 @@ impl Claim {
         let due = due_ms.map_or(RETRY_PAUSE_MAX, |due| {
             Duration::from_millis(due.saturating_sub(self.shared.store.now_ms()).max(1))
         });
-        let pause = (Instant::now() + due.min(RETRY_PAUSE_MAX)).min(self.until);
+        let pause = (Instant::now() + due.min(RETRY_PAUSE_MAX)).min(self.deadline);
         // If the frontier has not moved, its later records were not available: do not wake for
         // them.
-        let stands = seen.replace(frontier) == Some(frontier);
+        let is_unchanged = seen.replace(frontier) == Some(frontier);
         let reader = (self.shared.store).listen(&self.topic, ConsequenceOffset(frontier));
         tokio::select! {
-            _ = reader.changed(), if !stands => {}
+            _ = reader.changed(), if !is_unchanged => {}
             () = tokio::time::sleep_until(pause) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! A node of a cluster in this process: its consensus, and what its clients can read of it.
+//! A node of a cluster in this process: its consensus, and the state that its clients can read.
 //!
 //! The consensus runs in a separate runtime, so that no request delays a heartbeat.
 //!
@@ -30,12 +30,12 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an empty directory looks for a leader that lets it join.
 const JOIN_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How to open a directory as a node, or turn it into one.
+/// Settings with which a directory is opened as a node, or turned into one.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    /// Where the node listens for its peers.
+    /// Address at which the node listens for its peers.
     pub peer: SocketAddr,
-    /// Where peers and clients reach it.
+    /// Addresses at which peers and clients reach the node.
     pub member: Member,
     /// Peer addresses of members of the cluster that an empty directory joins.
     pub join: Vec<String>,
@@ -132,8 +132,8 @@ impl fmt::Debug for ClusterNode {
 fn runtime() -> Result<Runtime, ClusterError> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(THREADS).thread_name("weir-node");
-    let built = builder.enable_all().build();
-    built.map_err(|source| ClusterError::Io {
+    let runtime = builder.enable_all().build();
+    runtime.map_err(|source| ClusterError::Io {
         what: "cannot start the threads of the node".to_owned(),
         source,
     })
@@ -158,8 +158,8 @@ impl ClusterNode {
         if options.create {
             Store::open(directory, options)?.close()?;
         }
-        let made = Node::convert(directory, options, node.unwrap_or(1), member, force)?;
-        Ok(made.node)
+        let config = Node::convert(directory, options, node.unwrap_or(1), member, force)?;
+        Ok(config.node)
     }
 
     /// Turns the empty `directory` into a node of the cluster that the settings name, without
@@ -184,12 +184,12 @@ impl ClusterNode {
         settings: &NodeSettings,
     ) -> Result<Arc<Self>, ClusterError> {
         let runtime = runtime()?;
-        let known = Store::node_identity(directory)?;
-        let opened = runtime.block_on(start(known, directory, options, settings));
+        let identity = Store::node_identity(directory)?;
+        let opened = runtime.block_on(start(identity, directory, options, settings));
         let node = Arc::new(opened?);
-        let (announcing, wanted) = (Arc::clone(&node), settings.member.clone());
+        let (announcing, member) = (Arc::clone(&node), settings.member.clone());
         // Both tasks end with the runtime.
-        runtime.spawn(async move { announcing.announce(&wanted).await });
+        runtime.spawn(async move { announcing.announce(&member).await });
         let (sender, members) = watch::channel(BTreeMap::new());
         runtime.spawn(observe(Arc::clone(&node), sender));
         Ok(Arc::new(Self {
@@ -211,7 +211,7 @@ impl ClusterNode {
         self.node.status().node
     }
 
-    /// Where the node listens for its peers.
+    /// Address at which the node listens for its peers.
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
         self.node.address()
@@ -246,7 +246,7 @@ impl ClusterNode {
     }
 
     /// Removes a node from the cluster. Fails with an error of the store if the client should
-    /// retry, here or at another node; otherwise the error is a sentence.
+    /// retry, at this node or at another one. Any other error is a text for people.
     pub(crate) async fn remove(&self, node: u64) -> Result<(), NodeError> {
         self.node.remove(node).await
     }
@@ -336,16 +336,16 @@ impl ClusterNode {
 
 /// Sends the members to the channel at each change, until the consensus ends.
 async fn observe(node: Arc<Node>, members: watch::Sender<BTreeMap<u64, Member>>) {
-    let mut known = BTreeMap::new();
-    while let Ok(now) = node.members_other_than(&known).await {
-        known.clone_from(&now);
+    let mut current = BTreeMap::new();
+    while let Ok(now) = node.members_other_than(&current).await {
+        current.clone_from(&now);
         members.send_replace(now);
     }
 }
 
 /// Opens the node. A directory without a number first requests one from the cluster.
 async fn start(
-    known: Option<NodeConfig>,
+    identity: Option<NodeConfig>,
     directory: &Path,
     options: &OpenOptions,
     settings: &NodeSettings,
@@ -356,7 +356,7 @@ async fn start(
         source,
     })?;
     let tls = settings.tls.as_ref().map(peer_tls).transpose()?;
-    let config = match known {
+    let config = match identity {
         Some(config) => config,
         None if settings.join.is_empty() => return Err(ClusterError::NoNode),
         None => join(options, settings, tls.as_ref()).await?,
@@ -401,11 +401,11 @@ const fn role(role: Role) -> &'static str {
 fn members(status: &Status) -> String {
     let part = |(node, (member, votes)): (&u64, &(Member, bool))| {
         let kind = if *votes { "voter" } else { "learner" };
-        let has = match status.matching.get(node) {
+        let newest = match status.matching.get(node) {
             Some(id) => id.map_or(0, |id| id.index.0).to_string(),
             None => "-".to_owned(),
         };
-        format!("{node} {kind} {has} {} {}", member.peer, member.client)
+        format!("{node} {kind} {newest} {} {}", member.peer, member.client)
     };
     let parts: Vec<_> = status.members.iter().map(part).collect();
     parts.join("; ")
@@ -416,7 +416,7 @@ mod tests {
     use super::ClientAddresses;
 
     #[test]
-    fn addresses_are_told_apart_by_their_scheme() {
+    fn addresses_are_distinguished_by_their_scheme() {
         let both = ClientAddresses::read("weirs://a:1 http://b:2");
         assert_eq!(
             (both.native, both.http),

@@ -428,7 +428,7 @@ pub(crate) enum ConfigError {
 pub enum MissingProtection {
     /// Encryption, and proof of the identity of the server.
     Tls,
-    /// Identities of the clients that are allowed in.
+    /// Identities of the clients that may connect.
     Identities,
     /// Encryption between the nodes of a cluster.
     PeerTls,
@@ -475,10 +475,10 @@ impl ServerConfig {
                 continue;
             }
             let tls = self.tls_cert.is_some() || self.insecure_no_tls;
-            let known = self.identities.is_some() || self.insecure_no_auth;
+            let authenticated = self.identities.is_some() || self.insecure_no_auth;
             for (safe, missing) in [
                 (tls, MissingProtection::Tls),
-                (known, MissingProtection::Identities),
+                (authenticated, MissingProtection::Identities),
             ] {
                 if !safe {
                     let address = address.to_string();
@@ -498,8 +498,9 @@ impl ServerConfig {
             let what = "join needs peer: set the address of the port for the other nodes";
             return Err(ConfigError::Contradiction { what });
         }
-        let of_peers = [&self.peer_cert, &self.peer_key, &self.peer_ca];
-        if of_peers.iter().any(|file| file.is_some()) != of_peers.iter().all(|file| file.is_some())
+        let peer_files = [&self.peer_cert, &self.peer_key, &self.peer_ca];
+        if peer_files.iter().any(|file| file.is_some())
+            != peer_files.iter().all(|file| file.is_some())
         {
             let what = "peer_cert, peer_key and peer_ca belong together: set all or none";
             return Err(ConfigError::Contradiction { what });
@@ -528,8 +529,8 @@ impl ServerConfig {
                 }
             }
         }
-        let own_ports = self.http.is_none_or(|http| http.0.port() == 0);
-        if self.http == self.native && !own_ports {
+        let can_share = self.http.is_none_or(|http| http.0.port() == 0);
+        if self.http == self.native && !can_share {
             let what = "http and native have the same address: set different ports";
             return Err(ConfigError::Contradiction { what });
         }
@@ -586,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not_served_without_protection() {
+    fn an_exposed_address_needs_tls_and_identities() {
         let mut config = ServerConfig {
             http: "0.0.0.0:0".parse().ok(),
             ..ServerConfig::default()

@@ -1,4 +1,4 @@
-//! Slots of connections: how many may be open, and which one is evicted for a new one.
+//! Slots of connections: limits the open connections, and evicts one for a new one.
 //!
 //! All ports share one table, because they share the descriptors of the process
 //! (`descriptors`). A connection counts as authenticated after the first request on it passed its
@@ -102,25 +102,25 @@ impl ConnectionTable {
         protocol: Protocol,
         address: Option<IpAddr>,
     ) -> Option<Arc<Slot>> {
-        let found = async {
+        let slot = async {
             loop {
                 let released = self.released.notified();
                 if let Some(slot) = self.try_slot(protocol, address) {
                     return Some(slot);
                 }
-                if !self.is_full_of_leaving() {
+                if !self.waits_for_evicted() {
                     // A connection may have closed since the last attempt.
                     return self.try_slot(protocol, address);
                 }
                 released.await;
             }
         };
-        timeout(EVICTION_MAX, found).await.ok().flatten()
+        timeout(EVICTION_MAX, slot).await.ok().flatten()
     }
 
     /// Whether all slots are used, some of them by evicted connections that are not closed yet. A
     /// limit of an address or a port does not count here: it refuses a connection at once.
-    fn is_full_of_leaving(&self) -> bool {
+    fn waits_for_evicted(&self) -> bool {
         let inner = self.lock();
         inner.open >= self.descriptors.connections_max && !inner.evicted.is_empty()
     }
@@ -132,8 +132,8 @@ impl ConnectionTable {
         address: Option<IpAddr>,
     ) -> Option<Arc<Slot>> {
         let mut inner = self.lock();
-        let of_port = self.count(protocol);
-        if of_port.get() >= self.port_max as u64 {
+        let port_count = self.count(protocol);
+        if port_count.get() >= self.port_max as u64 {
             return None;
         }
         let evicted = Arc::new(Notify::new());
@@ -144,11 +144,11 @@ impl ConnectionTable {
             None => {}
             Some(_) if inner.open >= self.descriptors.connections_max => return None,
             Some(address) => {
-                let of_address = inner.by_address.entry((protocol, address)).or_default();
-                if *of_address >= self.address_max {
+                let address_count = inner.by_address.entry((protocol, address)).or_default();
+                if *address_count >= self.address_max {
                     return None;
                 }
-                *of_address += 1;
+                *address_count += 1;
                 if inner.unauthenticated.len() >= self.unauthenticated_max
                     && let Some((number, oldest)) = inner.unauthenticated.pop_first()
                 {
@@ -160,7 +160,7 @@ impl ConnectionTable {
             }
         }
         inner.open += 1;
-        of_port.add(1);
+        port_count.add(1);
         Some(Arc::new(Slot {
             table: Arc::clone(self),
             protocol,
@@ -182,8 +182,8 @@ impl ConnectionTable {
 }
 
 impl Slot {
-    /// Marks the connection as authenticated, because a request on it passed its checks. It is not
-    /// evicted any more.
+    /// Marks the connection as authenticated, because a request on it passed its checks. It can no
+    /// longer be evicted.
     pub(crate) fn authenticated(&self) {
         if !self.authenticated.load(Ordering::Relaxed)
             && !self.authenticated.swap(true, Ordering::Relaxed)
@@ -233,7 +233,7 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::security::Protocol;
 
-    const HERE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    const LOCALHOST: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
     fn table(connections_max: usize) -> Arc<ConnectionTable> {
         let config = ServerConfig {
@@ -252,36 +252,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_newcomer_waits_for_the_slot_of_one_that_is_being_closed() {
+    async fn a_new_connection_waits_for_the_slot_of_an_evicted_one() {
         let table = table(2);
-        let oldest = table.slot(Protocol::Http, HERE).await.unwrap();
-        let second = table.slot(Protocol::Native, HERE).await.unwrap();
+        let oldest = table.slot(Protocol::Http, LOCALHOST).await.unwrap();
+        let second = table.slot(Protocol::Native, LOCALHOST).await.unwrap();
         oldest.evicted().await;
         // The evicted connection is not closed yet.
-        let mut newcomer = pin!(table.slot(Protocol::Http, HERE));
-        let polled = newcomer
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
+        let mut new = pin!(table.slot(Protocol::Http, LOCALHOST));
+        let polled = new.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending());
         drop(oldest);
-        let newcomer = newcomer.await.unwrap();
+        let new = new.await.unwrap();
         second.evicted().await;
-        drop((second, newcomer));
+        drop((second, new));
     }
 
     #[tokio::test]
-    async fn a_newcomer_is_refused_when_nobody_is_being_closed() {
+    async fn a_new_connection_is_refused_if_none_was_evicted() {
         let table = table(2);
-        let first = table.slot(Protocol::Http, HERE).await.unwrap();
+        let first = table.slot(Protocol::Http, LOCALHOST).await.unwrap();
         first.authenticated();
-        let second = table.slot(Protocol::Http, HERE).await.unwrap();
+        let second = table.slot(Protocol::Http, LOCALHOST).await.unwrap();
         second.authenticated();
-        assert!(table.slot(Protocol::Http, HERE).await.is_none());
+        assert!(table.slot(Protocol::Http, LOCALHOST).await.is_none());
         drop(first);
-        assert!(table.slot(Protocol::Http, HERE).await.is_some());
+        assert!(table.slot(Protocol::Http, LOCALHOST).await.is_some());
     }
 
-    /// Load generators use such a pool: it opens all its connections before it sends.
+    /// Load generators open all connections of their pool before they send a request.
     #[tokio::test]
     async fn one_address_may_open_all_its_connections_before_a_request() {
         let config = ServerConfig::default();
@@ -294,7 +292,7 @@ mod tests {
         let table = Arc::new(table);
         let mut slots = Vec::new();
         for _ in 0..config.connections_per_address_max {
-            slots.push(table.slot(Protocol::Http, HERE).await.unwrap());
+            slots.push(table.slot(Protocol::Http, LOCALHOST).await.unwrap());
         }
         assert_eq!(metrics.evicted.get(), 0);
         let other = Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));

@@ -51,11 +51,11 @@ pub enum ServerError {
         /// Smallest number of descriptors that a server needs.
         need: usize,
     },
-    /// The server's thread ended by a panic.
+    /// The thread of the server panicked.
     #[error("the server ended unexpectedly")]
-    Died,
+    Panicked,
     /// The server was ordered to end at once while requests were still open.
-    #[error("the server was ended before its requests were")]
+    #[error("the server was stopped while requests were still open")]
     Cut,
 }
 

@@ -79,11 +79,11 @@ pub(crate) const WINDOW_BYTES: usize = 256 << 10;
 /// Maximum number of rendered pieces of a topic that are cached for other tails.
 pub(crate) const SHARED_PIECES: usize = 8;
 /// Number of tails of a topic from which they wake together instead of with each event.
-pub(crate) const CROWD: usize = 16;
+pub(crate) const JOINT_WAKE_TAILS_MIN: usize = 16;
 /// Pause before a joint wake-up, in microseconds for each tail.
-pub(crate) const CROWD_PAUSE_US: u64 = 50;
+pub(crate) const JOINT_WAKE_PAUSE_US: u64 = 50;
 /// Longest pause before a joint wake-up, in milliseconds.
-pub(crate) const CROWD_PAUSE_MS_MAX: u64 = 500;
+pub(crate) const JOINT_WAKE_PAUSE_MS_MAX: u64 = 500;
 /// Maximum number of bytes of the items of one log entry.
 pub(crate) const ENTRY_BYTES_MAX: usize = 4 << 20;
 /// Maximum number of runs of equal outcomes that the response to a batch lists.

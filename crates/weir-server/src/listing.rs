@@ -5,7 +5,7 @@ use weir_store::TopicInfo;
 use crate::security::Principal;
 use crate::shared::Shared;
 
-/// Names that are read under one lock of the machine, which is released in between.
+/// Names that are read under one lock of the machine. The lock is released between two batches.
 const NAMES_PER_LOCK: usize = 1000;
 
 /// Returns at most `limit` topics by name, after `after`, that start with `prefix` and are visible
@@ -21,16 +21,16 @@ pub(crate) fn topics(
     let mut found = Vec::new();
     let mut after = after.to_owned();
     loop {
-        let some = shared
+        let batch = shared
             .store
             .topics_after(&after, prefix, NAMES_PER_LOCK, include_destroyed);
-        let all = some.len() < NAMES_PER_LOCK;
-        if let Some(last) = some.last() {
+        let is_last = batch.len() < NAMES_PER_LOCK;
+        if let Some(last) = batch.last() {
             last.name.clone_into(&mut after);
         }
-        let readable = |info: &TopicInfo| shared.security.visible(principal, &info.name);
-        found.extend(some.into_iter().filter(readable).take(limit - found.len()));
-        if all || found.len() >= limit {
+        let readable = |info: &TopicInfo| shared.security.can_read(principal, &info.name);
+        found.extend(batch.into_iter().filter(readable).take(limit - found.len()));
+        if is_last || found.len() >= limit {
             return found;
         }
     }

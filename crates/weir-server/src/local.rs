@@ -30,7 +30,7 @@ pub(crate) struct LocalSocket {
 impl LocalSocket {
     /// Binds a socket at this path.
     pub(crate) fn bind(runtime: &Handle, path: &Path) -> Result<Self, ServerError> {
-        let _entered = runtime.enter();
+        let _guard = runtime.enter();
         let bound = || {
             match fs::symlink_metadata(path) {
                 Ok(found) if !found.file_type().is_socket() => {
@@ -41,7 +41,7 @@ impl LocalSocket {
                 }
                 _ => {}
             }
-            // The socket gets its name only after it is closed to other users.
+            // The socket gets its name only after other users cannot connect to it.
             let mut new = path.as_os_str().to_owned();
             new.push(".n");
             let new = PathBuf::from(new);
@@ -74,7 +74,7 @@ impl LocalSocket {
         loop {
             let (stream, _) = self.listener.accept().await?;
             match stream.peer_cred() {
-                Ok(who) if who.uid() == self.user || who.uid() == 0 => return Ok(stream),
+                Ok(peer) if peer.uid() == self.user || peer.uid() == 0 => return Ok(stream),
                 _ => drop(stream),
             }
         }

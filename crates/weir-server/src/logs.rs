@@ -28,11 +28,11 @@ pub fn install(level: Level, out: BufferedLines) -> Result<(), SetGlobalDefaultE
     tracing::subscriber::set_global_default(Lines { level, out })
 }
 
-/// Formats the line that replaces this many dropped lines.
+/// Returns the line that reports this many dropped lines.
 pub fn gap(lines: u64) -> String {
     format!(
         "{{\"time\":\"{}\",\"level\":\"warn\",\"target\":\"weir_server::logs\",\"lines\":{lines},\
-         \"message\":\"log lines were dropped: nobody read the log fast enough\"}}\n",
+         \"message\":\"log lines were dropped: the log was not read fast enough\"}}\n",
         rfc3339(now_ms())
     )
 }
@@ -62,9 +62,9 @@ fn quote(line: &mut String, text: &str) {
     line.push('"');
 }
 
-struct Members(String);
+struct JsonMembers(String);
 
-impl Members {
+impl JsonMembers {
     fn name(&mut self, field: &Field) {
         self.0.push(',');
         quote(&mut self.0, field.name());
@@ -72,7 +72,7 @@ impl Members {
     }
 }
 
-impl Visit for Members {
+impl Visit for JsonMembers {
     fn record_u64(&mut self, field: &Field, value: u64) {
         self.name(field);
         let _ = write!(self.0, "{value}");
@@ -102,15 +102,15 @@ impl Visit for Members {
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let target = metadata.target();
-        let most = if target.starts_with("weir") {
+        let max = if target.starts_with("weir") {
             self.level
         } else if target.starts_with("openraft") {
-            // It warns of each failed request; the node itself logs each change of a peer.
+            // openraft warns of each failed request; the node itself logs each change of a peer.
             Level::ERROR
         } else {
             Level::WARN.min(self.level)
         };
-        *metadata.level() <= most
+        *metadata.level() <= max
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -130,7 +130,7 @@ impl Subscriber for Lines {
         );
         line.push_str(",\"target\":");
         quote(&mut line, metadata.target());
-        let mut members = Members(line);
+        let mut members = JsonMembers(line);
         event.record(&mut members);
         let mut line = members.0;
         line.push_str("}\n");
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn an_event_is_a_line_of_json() {
-        let kept = LogBuffer::default();
-        let out = BufferedLines::start(kept.clone(), gap).unwrap();
+        let buffer = LogBuffer::default();
+        let out = BufferedLines::start(buffer.clone(), gap).unwrap();
         let lines = Lines {
             level: Level::INFO,
             out: out.clone(),
@@ -177,12 +177,12 @@ mod tests {
         tracing::subscriber::with_default(lines, || {
             let long = "é\"\n".repeat(1000);
             tracing::info!(target: "weir::access", status = 201_u64, ok = true, long, "request");
-            tracing::debug!(target: "weir::access", "not this one");
-            tracing::info!(target: "hyper", "nor this one");
-            tracing::warn!(target: "openraft::replication", "nor one for each heartbeat");
+            tracing::debug!(target: "weir::access", "a level that is off");
+            tracing::info!(target: "hyper", "another crate");
+            tracing::warn!(target: "openraft::replication", "a warning of openraft");
         });
         assert!(out.flush(Duration::from_mins(1)));
-        let bytes = kept.0.lock().unwrap().clone();
+        let bytes = buffer.0.lock().unwrap().clone();
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -25,12 +25,12 @@ impl Gauge {
     }
 }
 
-/// Statuses of responses; the last place is for any other.
+/// Statuses of responses; the last entry is for any other.
 const STATUSES: [u16; 36] = [
     200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413, 414, 415,
     416, 417, 421, 422, 428, 429, 431, 500, 501, 502, 503, 504, 505, 507, 307, 411, 0,
 ];
-/// Methods of requests; the last place is for any other.
+/// Methods of requests; the last entry is for any other.
 const METHODS: [&str; 8] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "OTHER",
 ];
@@ -42,7 +42,7 @@ const BUCKETS_US: [u64; 12] = [
 const TIMEOUTS: [&str; 4] = ["head", "body", "write", "store"];
 
 #[derive(Debug, Default)]
-struct Times {
+struct Latencies {
     buckets: [Gauge; BUCKETS_US.len() + 1],
     sum_us: Gauge,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Metrics {
     /// Labels of requests.
     routes: Vec<&'static str>,
     requests: Vec<Gauge>,
-    times: Vec<Times>,
+    times: Vec<Latencies>,
     timeouts: [Gauge; TIMEOUTS.len()],
     bad_heads: [Gauge; STATUSES.len()],
 }
@@ -82,7 +82,7 @@ impl Metrics {
             Gauge::default,
         );
         let mut times = Vec::new();
-        times.resize_with(routes.len(), Times::default);
+        times.resize_with(routes.len(), Latencies::default);
         Self {
             routes,
             http_connections: Gauge::default(),
@@ -109,14 +109,14 @@ fn status_at(status: u16) -> usize {
 
 impl Metrics {
     /// Counts a request with a response; `route` is the index of its label.
-    pub(crate) fn request(&self, route: usize, method: &str, status: u16, taken: Duration) {
+    pub(crate) fn request(&self, route: usize, method: &str, status: u16, elapsed: Duration) {
         let method = METHODS.iter().position(|one| *one == method);
         let method = method.unwrap_or(METHODS.len() - 1);
         let at = (route * METHODS.len() + method) * STATUSES.len() + status_at(status);
         if let Some(count) = self.requests.get(at) {
             count.add(1);
         }
-        let us = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
+        let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         if let Some(times) = self.times.get(route) {
             let at = BUCKETS_US.partition_point(|bound| *bound < us);
             if let Some(bucket) = times.buckets.get(at) {
@@ -149,8 +149,8 @@ impl Metrics {
         );
         for (resource, route) in self.routes.iter().enumerate() {
             for (at, method) in METHODS.iter().enumerate() {
-                for (place, status) in STATUSES.iter().enumerate() {
-                    let index = (resource * METHODS.len() + at) * STATUSES.len() + place;
+                for (column, status) in STATUSES.iter().enumerate() {
+                    let index = (resource * METHODS.len() + at) * STATUSES.len() + column;
                     let count = self.requests.get(index).map_or(0, Gauge::get);
                     if count > 0 {
                         let labels = format!(
@@ -164,7 +164,7 @@ impl Metrics {
         page.family(
             "weir_http_request_seconds",
             "histogram",
-            "Time from the head of a request to its answer",
+            "Time from the head of a request to its response",
         );
         for (route, times) in self.routes.iter().zip(&self.times) {
             let counts: Vec<u64> = times.buckets.iter().map(Gauge::get).collect();
@@ -200,7 +200,7 @@ impl Metrics {
         }
         page.counter(
             "weir_http_parse_errors",
-            "Heads that were refused, by status",
+            "Refused heads of requests, by status",
         );
         for (status, count) in STATUSES.iter().zip(&self.bad_heads) {
             if count.get() > 0 {
@@ -222,7 +222,10 @@ impl Metrics {
                 count.get(),
             );
         }
-        page.counter("weir_http_refused", "Connections that found no place");
+        page.counter(
+            "weir_http_refused",
+            "Connections refused because there were too many",
+        );
         page.sample("weir_http_refused_total", "", self.http_refused.get());
         page.family("weir_http_connections", "gauge", "Open connections");
         page.sample("weir_http_connections", "", self.http_connections.get());
@@ -244,7 +247,7 @@ impl Metrics {
     fn native(&self, page: &mut Page) {
         page.counter(
             "weir_native_refused",
-            "Native connections that found no place",
+            "Native connections refused because there were too many",
         );
         page.sample("weir_native_refused_total", "", self.native_refused.get());
         page.family(

@@ -45,7 +45,7 @@ use connection::Connection;
 const WINDOW_BYTES: usize = 16 << 20;
 /// Maximum number of filter tasks for queries at a time, over all connections.
 const FILTERS_MAX: usize = 8;
-/// Pause after a failed accept, so that a lack of descriptors does not cause a busy loop.
+/// Pause after a failed accept, so that a lack of file descriptors does not cause a busy loop.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// State that the connections of the native port share.
@@ -80,8 +80,8 @@ impl Port {
     /// Makes the connection the owner of the session, and notifies the previous owner.
     fn claim(&self, client: ClientId, owner: SessionOwner) {
         let mut sessions = self.lock();
-        if let Some(before) = sessions.insert(client, owner) {
-            before.superseded.notify_one();
+        if let Some(previous) = sessions.insert(client, owner) {
+            previous.superseded.notify_one();
         }
     }
 
@@ -165,7 +165,7 @@ async fn accept_local(local: Option<&LocalSocket>) -> std::io::Result<UnixStream
 
 /// Completes the handshake, with TLS if the server has it, and serves the connection.
 async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr, slot: Arc<Slot>) {
-    let served = async {
+    let connection = async {
         let security = &port.shared.security;
         // Boxed, so that its memory is freed before the connection is served.
         let accepted = Box::pin(security.accept(socket, Some(peer), Protocol::Native)).await;
@@ -174,7 +174,7 @@ async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr, slot: Arc<
         }
     };
     tokio::select! {
-        () = served => {}
+        () = connection => {}
         () = slot.evicted() => {}
     }
 }

@@ -27,7 +27,7 @@ mod http;
 /// `/healthz`, so the oldest is closed for a new one.
 const CONNECTIONS_MAX: usize = 256;
 
-/// Pause after a failed accept, so that a lack of descriptors does not cause a busy loop.
+/// Pause after a failed accept, so that a lack of file descriptors does not cause a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Milliseconds after which a client should retry.
@@ -133,12 +133,12 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, state: &State)
     message.fatal = true;
     let mut out = Vec::new();
     Encoder::default().encode(&Packet::new(Message::Refusal(message)), &mut out);
-    let said = async {
+    let sent = async {
         stream.write_all(&out).await?;
         stream.shutdown().await?;
         while stream.read(&mut greeting).await? > 0 {}
         std::io::Result::Ok(())
     };
     // Whether the peer reads the reply does not affect the server.
-    drop(tokio::time::timeout(LINGER, said).await);
+    drop(tokio::time::timeout(LINGER, sent).await);
 }

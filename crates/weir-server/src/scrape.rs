@@ -42,7 +42,7 @@ pub(crate) fn render(shared: &Shared, open: bool) -> String {
     page.family(
         "weir_ready",
         "gauge",
-        "1 while the server should get requests",
+        "1 while the server is ready for requests",
     );
     page.sample("weir_ready", "", u64::from(shared.is_ready()));
     page.family("weir_uptime_seconds", "gauge", "Time since the start");
@@ -87,32 +87,32 @@ fn security(page: &mut Page, shared: &Shared) {
         ),
         (
             "weir_unauthenticated",
-            "Requests and tokens of nobody who is known",
+            "Requests and tokens without a valid identity",
             counts.unauthenticated.load(Ordering::Relaxed),
         ),
         (
             "weir_paused",
-            "Requests that came too fast",
+            "Requests that exceeded a rate limit",
             counts.paused.load(Ordering::Relaxed),
         ),
         (
             "weir_reloads",
-            "Times that identities and certificates were read anew",
+            "Reloads of the files of identities and certificates",
             counts.reloads.load(Ordering::Relaxed),
         ),
         (
             "weir_reloads_failed",
-            "Times that one of these files was wrong",
+            "Reloads that failed because a file is not valid",
             counts.reloads_failed.load(Ordering::Relaxed),
         ),
         (
             "weir_audit_records",
-            "Records written to the audit",
+            "Audit records that were written",
             audit.map_or(0, Audit::written),
         ),
         (
             "weir_audit_lost",
-            "Records that the audit lacks",
+            "Audit records that were dropped",
             audit.map_or(0, Audit::lost),
         ),
     ] {
@@ -122,7 +122,7 @@ fn security(page: &mut Page, shared: &Shared) {
     page.family(
         "weir_insecure",
         "gauge",
-        "Whether a flag allows others in without this protection",
+        "1 if a setting allows other machines to connect without this protection",
     );
     for (what, on) in [
         ("tls", shared.config.insecure_no_tls),
@@ -139,7 +139,7 @@ fn security(page: &mut Page, shared: &Shared) {
         page.family(
             name,
             "gauge",
-            "When the certificate of the server ends, since 1970",
+            "Time at which the certificate of the server expires, since 1970",
         );
         page.sample(name, "", ms / 1_000);
     }
@@ -165,7 +165,7 @@ fn store(page: &mut Page, shared: &Shared) {
     for (name, help, count) in [
         (
             "weir_replayed",
-            "Intentions that were answered again",
+            "Intentions whose stored outcome was returned again",
             stats.replayed,
         ),
         (
@@ -191,7 +191,7 @@ fn store(page: &mut Page, shared: &Shared) {
         ),
         (
             "weir_derived_write_errors",
-            "Failed writes of files that can be made again",
+            "Failed writes of files that can be rebuilt",
             stats.derived_write_errors,
         ),
     ] {
@@ -237,7 +237,7 @@ fn store(page: &mut Page, shared: &Shared) {
     page.family(
         "weir_durability",
         "gauge",
-        "1 for the level at which writes are answered",
+        "1 for the durability level of the store",
     );
     let level = shared.store.durability().name();
     page.sample("weir_durability", &format!("{{level=\"{level}\"}}"), 1);
@@ -249,12 +249,12 @@ fn files(page: &mut Page, stats: &Stats) {
     for (name, help, count) in [
         (
             "weir_scrubbed_bytes",
-            "Bytes that were read again to find damage",
+            "Bytes that scrubs have read",
             stats.scrubbed_bytes,
         ),
         (
             "weir_scrub_rounds",
-            "Times that everything was read again",
+            "Completed scrubs of the whole store",
             stats.scrub_rounds,
         ),
     ] {
@@ -263,7 +263,7 @@ fn files(page: &mut Page, stats: &Stats) {
     }
     page.family("weir_log_bytes", "gauge", "Bytes of the files of the log");
     page.sample("weir_log_bytes", "", stats.log_bytes);
-    let help = "Places of damage that reading everything again has found";
+    let help = "Damaged places that scrubs have found";
     page.family("weir_damage", "gauge", help);
     page.sample("weir_damage", "", stats.damage);
 }

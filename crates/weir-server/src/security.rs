@@ -131,8 +131,8 @@ pub(crate) struct Counts {
     pub(crate) reloads_failed: AtomicU64,
 }
 
-fn count(of: &AtomicU64) {
-    of.fetch_add(1, Ordering::Relaxed);
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 impl Security {
@@ -184,7 +184,7 @@ impl Security {
 
     /// End of the server certificate's validity, in milliseconds since 1970.
     pub(crate) fn certificate_expires_ms(&self) -> Option<u64> {
-        self.tls.as_ref().map(|tls| tls.served().expires_ms)
+        self.tls.as_ref().map(|tls| tls.configs().expires_ms)
     }
 
     /// Whether connections use TLS.
@@ -203,11 +203,12 @@ impl Security {
         peer: Option<SocketAddr>,
         certificates: Option<&[CertificateDer<'_>]>,
     ) -> Principal {
-        let shown = certificates.and_then(<[_]>::first);
-        let (name, proof) = match shown.and_then(|shown| self.certificate(shown)) {
-            Some(name) => (name, Proof::Certificate),
-            None => (String::new(), Proof::None),
-        };
+        let certificate = certificates.and_then(<[_]>::first);
+        let (name, proof) =
+            match certificate.and_then(|certificate| self.certificate_name(certificate)) {
+                Some(name) => (name, Proof::Certificate),
+                None => (String::new(), Proof::None),
+            };
         self.principal(name, peer, proof)
     }
 
@@ -219,8 +220,8 @@ impl Security {
 
     /// Returns the first name in the certificate that is a known identity. Otherwise returns its
     /// first name, which has no rights but appears in the audit log.
-    fn certificate(&self, shown: &CertificateDer<'_>) -> Option<String> {
-        let fields = CertificateFields::read(shown).ok()?;
+    fn certificate_name(&self, certificate: &CertificateDer<'_>) -> Option<String> {
+        let fields = CertificateFields::read(certificate).ok()?;
         let table = self.identities.as_ref()?.table();
         let mut names = fields.names.iter();
         let known = names.find(|name| table.find(name, &Proof::Certificate).is_some());
@@ -251,7 +252,7 @@ impl Security {
     /// is ignored. A valid token is accepted even after many failures from its address.
     ///
     /// # Errors
-    /// If the token proves no identity. The caller does not learn why.
+    /// If the token proves no identity. The error does not contain the cause.
     pub(crate) fn authenticate(
         &self,
         token: &[u8],
@@ -265,7 +266,7 @@ impl Security {
         let text = text
             .filter(|text| text.len() <= TOKEN_BYTES_MAX)
             .unwrap_or_default();
-        if let Some((id, identity)) = table.prove(text, now_ms()) {
+        if let Some((id, identity)) = table.authenticate(text, now_ms()) {
             let proof = Proof::Token(id.into());
             return Ok(self.principal(identity.name.clone(), caller.peer, proof));
         }
@@ -299,7 +300,7 @@ impl Security {
         right: Right,
         topic: &str,
     ) -> Result<(), Denied> {
-        let allowed = self.asked(principal, right, topic);
+        let allowed = self.check_right(principal, right, topic);
         match allowed {
             Ok(()) => {}
             Err(ErrorCode::Unauthenticated) => count(&self.counts.unauthenticated),
@@ -321,17 +322,17 @@ impl Security {
     }
 
     /// Checks that the principal may propose all of these intentions. Consecutive intentions with
-    /// equal needs are checked once; `asked` was checked before.
+    /// equal needs are checked once; `checked` was checked before.
     pub(crate) fn allow(
         &self,
         principal: &Principal,
-        asked: Option<(Right, &str)>,
+        checked: Option<(Right, &str)>,
         intentions: &[Intention<'_>],
     ) -> Result<(), NotAllowed> {
-        let mut before = asked;
+        let mut before = checked;
         for (index, intention) in intentions.iter().enumerate() {
             for need in needs::needs(intention) {
-                if before == Some(need) || asked == Some(need) {
+                if before == Some(need) || checked == Some(need) {
                     continue;
                 }
                 before = Some(need);
@@ -351,10 +352,15 @@ impl Security {
 
     /// Whether the principal has a right, without an entry in the audit log.
     pub(crate) fn has(&self, principal: &Principal, right: Right, topic: &str) -> bool {
-        self.asked(principal, right, topic).is_ok()
+        self.check_right(principal, right, topic).is_ok()
     }
 
-    fn asked(&self, principal: &Principal, right: Right, topic: &str) -> Result<(), ErrorCode> {
+    fn check_right(
+        &self,
+        principal: &Principal,
+        right: Right,
+        topic: &str,
+    ) -> Result<(), ErrorCode> {
         let Some(identities) = &self.identities else {
             return Ok(());
         };
@@ -363,7 +369,7 @@ impl Security {
         }
         let table = identities.table();
         let identity = table.find(&principal.name, &principal.proof);
-        match identity.filter(|identity| identity.holds(now_ms())) {
+        match identity.filter(|identity| identity.is_valid(now_ms())) {
             Some(identity) if identity.grants.allow(right, topic) => Ok(()),
             Some(_) => Err(ErrorCode::Forbidden),
             None if principal.proof == Proof::Certificate => Err(ErrorCode::Forbidden),
@@ -371,14 +377,14 @@ impl Security {
         }
     }
 
-    /// Whether the principal may read the topic. For lists, which omit entries instead of denying
-    /// the request, and for open listeners.
-    pub(crate) fn visible(&self, principal: &Principal, topic: &str) -> bool {
-        self.asked(principal, Right::Read, topic).is_ok()
+    /// Whether the principal may read the topic. Lists use it, because they omit entries instead of
+    /// denying the request, and so do open listeners.
+    pub(crate) fn can_read(&self, principal: &Principal, topic: &str) -> bool {
+        self.check_right(principal, Right::Read, topic).is_ok()
     }
 
     /// Whether the principal's identity is still valid.
-    pub(crate) fn holds(&self, principal: &Principal) -> bool {
+    pub(crate) fn is_valid(&self, principal: &Principal) -> bool {
         let Some(identities) = &self.identities else {
             return true;
         };
@@ -387,7 +393,7 @@ impl Security {
         }
         let table = identities.table();
         let identity = table.find(&principal.name, &principal.proof);
-        identity.is_some_and(|identity| identity.holds(now_ms()))
+        identity.is_some_and(|identity| identity.is_valid(now_ms()))
     }
 
     /// A number that changes with each reload of the identities.
@@ -432,16 +438,19 @@ impl Security {
         }
         let text = match &reloaded {
             Ok(()) => {
-                let known = self.identities.as_ref().map(|known| known.table().len());
+                let count = self
+                    .identities
+                    .as_ref()
+                    .map(|identities| identities.table().len());
                 tracing::info!(
-                    identities = known,
+                    identities = count,
                     tls = self.has_tls(),
-                    "files of identities and TLS read anew"
+                    "files of identities and TLS reloaded"
                 );
                 String::new()
             }
             Err(error) => {
-                tracing::error!(%error, "nothing is changed by a file that is wrong");
+                tracing::error!(%error, "a file of identities or TLS is not valid; nothing was changed");
                 error.to_string()
             }
         };
@@ -456,20 +465,16 @@ impl Security {
     }
 
     fn try_reload(&self) -> Result<(), SecurityError> {
-        // Both are read and marked as seen, even if one is malformed.
-        let table = self.identities.as_ref().map(Identities::reread).transpose();
-        let served = self
-            .tls
-            .as_ref()
-            .map(|tls| tls.reread(now_ms()))
-            .transpose();
-        let (table, served) = (table?, served?);
+        // Both are read, and their stamps recorded, even if one is malformed.
+        let table = self.identities.as_ref().map(Identities::load).transpose();
+        let configs = self.tls.as_ref().map(|tls| tls.load(now_ms())).transpose();
+        let (table, configs) = (table?, configs?);
         if let Some((identities, table)) = self.identities.as_ref().zip(table) {
-            identities.put(table);
+            identities.apply(table);
             self.epoch.fetch_add(1, Ordering::Release);
         }
-        if let Some((tls, served)) = self.tls.as_ref().zip(served) {
-            tls.put(served);
+        if let Some((tls, configs)) = self.tls.as_ref().zip(configs) {
+            tls.apply(configs);
         }
         Ok(())
     }
@@ -494,17 +499,17 @@ impl Security {
         for address in addresses.filter(|address| !address.0.ip().is_loopback()) {
             if self.tls.is_none() {
                 warnings.push(format!(
-                    "{address} is served without TLS: everything can be read and changed on the way"
+                    "{address} is served without TLS: others can read and change the traffic"
                 ));
             }
             if self.identities.is_none() {
                 warnings.push(format!(
-                    "{address} is served without identities: everyone who reaches it may do everything"
+                    "{address} is served without identities: every client that reaches it has all rights"
                 ));
             }
         }
         if let Some(tls) = &self.tls {
-            let left_ms = tls.served().expires_ms.saturating_sub(now_ms());
+            let left_ms = tls.configs().expires_ms.saturating_sub(now_ms());
             if left_ms < 14 * 86_400_000 {
                 let days = left_ms / 86_400_000;
                 warnings.push(format!(

@@ -1,7 +1,7 @@
 //! A running server: its sockets, its threads, its shutdown.
 //!
-//! The shutdown has steps: [`Server::leave`] (not ready any more, still accepting),
-//! [`Server::drain`] (accepts nothing, finishes open requests), [`Server::cut`] (ends at once).
+//! The shutdown has steps: [`Server::leave`] (not ready, still accepting),
+//! [`Server::drain`] (accepts no requests, finishes open ones), [`Server::cut`] (ends at once).
 //! None of them closes the store.
 
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ use crate::{native, opening, service};
 const BACKLOG: u32 = 4096;
 
 /// Interval of the liveness check.
-const BEAT_EVERY: Duration = Duration::from_secs(1);
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest wait for the last audit records when the server ends.
 const AUDIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -74,7 +74,7 @@ struct Ready {
     shared: Arc<Shared>,
     local: Option<LocalSocket>,
     /// Notified when the ports no longer respond that the store is opening.
-    switched: mpsc::Sender<()>,
+    serving_sender: mpsc::Sender<()>,
 }
 
 impl Server {
@@ -153,9 +153,9 @@ impl Server {
 
     fn advance(&self, to: Phase) {
         self.shared.phase.send_if_modified(|phase| {
-            let later = to > *phase;
+            let is_later = to > *phase;
             *phase = to.max(*phase);
-            later
+            is_later
         });
     }
 
@@ -175,8 +175,8 @@ impl Server {
         self.shared.security.warnings(&self.shared.config)
     }
 
-    /// A counter that increases about once a second while the server is alive. Alive means that the
-    /// reactor runs, the store accepts writes, and the store has applied something if work was
+    /// A counter that increases about once a second while the server is alive. It is alive if the
+    /// reactor runs, the store accepts writes, and the store has applied an entry if work was
     /// waiting.
     #[must_use]
     pub fn beats(&self) -> u64 {
@@ -207,10 +207,10 @@ impl Server {
     /// Waits until a drain has finished, or was cut after the configured time.
     ///
     /// # Errors
-    /// `Cut` if requests were still open at the end, `Died` after a panic of the server.
+    /// `Cut` if requests were still open at the end, `Panicked` after a panic of the server.
     pub fn wait(mut self) -> Result<(), ServerError> {
         match self.thread.take().map(JoinHandle::join) {
-            Some(Err(_)) => Err(ServerError::Died),
+            Some(Err(_)) => Err(ServerError::Panicked),
             _ if self.shared.phase() == Phase::Cut => Err(ServerError::Cut),
             _ => Ok(()),
         }
@@ -224,8 +224,8 @@ impl Bound {
     /// If another process listens at a port, the Unix socket cannot be created, or threads cannot
     /// be started. Then nothing was started.
     pub fn start(self, store: Arc<Store>) -> Result<Server, ServerError> {
-        // The store is open, so no client must be told to wait.
-        self.launch(|| 0, false)?.start(store)
+        // The store is open, so no client has to wait.
+        self.start_thread(|| 0, false)?.start(store)
     }
 
     /// Starts to respond that the store is opening. HTTP returns 503 with `percent_done` and a time
@@ -239,15 +239,15 @@ impl Bound {
         self,
         percent_done: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Result<Opening, ServerError> {
-        self.launch(percent_done, true)
+        self.start_thread(percent_done, true)
     }
 
-    /// Starts the thread of the server. With `answers`, it accepts connections before the store is
-    /// open.
-    fn launch(
+    /// Starts the thread of the server. With `while_opening`, it accepts connections before the
+    /// store is open.
+    fn start_thread(
         self,
         percent_done: impl Fn() -> u64 + Send + Sync + 'static,
-        answers: bool,
+        while_opening: bool,
     ) -> Result<Opening, ServerError> {
         let Self {
             config,
@@ -273,17 +273,17 @@ impl Bound {
             .name("weir-serve".into())
             .spawn(move || {
                 runtime.block_on(async {
-                    let http_now = http.as_ref().filter(|_| answers);
-                    let native_now = native.as_ref().filter(|_| answers);
+                    let http_now = http.as_ref().filter(|_| while_opening);
+                    let native_now = native.as_ref().filter(|_| while_opening);
                     let ready = opening::serve(state, http_now, native_now, opened);
                     if let Some(Ready {
                         shared,
                         local,
-                        switched,
+                        serving_sender,
                     }) = ready.await
                     {
-                        // Fails only if the starter has ended.
-                        let _ = switched.send(());
+                        // Fails only if the thread that starts the server has ended.
+                        let _ = serving_sender.send(());
                         run(shared, http, native, local).await;
                     }
                 });
@@ -357,14 +357,14 @@ impl Opening {
         )
         .map_err(|source| ServerError::Runtime { source })?;
         let shared = Arc::new(shared.with_cluster(cluster));
-        let (switched, switch) = mpsc::channel();
+        let (serving_sender, serving) = mpsc::channel();
         let ready = Ready {
             shared: Arc::clone(&shared),
             local,
-            switched,
+            serving_sender,
         };
-        self.open.send(ready).map_err(|_| ServerError::Died)?;
-        switch.recv().map_err(|_| ServerError::Died)?;
+        self.open.send(ready).map_err(|_| ServerError::Panicked)?;
+        serving.recv().map_err(|_| ServerError::Panicked)?;
         Ok(Server {
             shared,
             http: self.http,
@@ -389,7 +389,7 @@ impl Drop for Server {
 fn runtime(threads: usize) -> Result<Runtime, ServerError> {
     let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
-        some => some,
+        count => count,
     };
     let mut builder = if threads == 1 {
         Builder::new_current_thread()
@@ -430,7 +430,7 @@ fn listen(
     socket: Option<TcpSocket>,
     address: Option<&Address>,
 ) -> Result<Option<TcpListener>, ServerError> {
-    let _entered = runtime.enter();
+    let _guard = runtime.enter();
     let listening = socket.map(|socket| socket.listen(BACKLOG)).transpose();
     listening.map_err(|source| ServerError::Listen {
         address: address.map(ToString::to_string).unwrap_or_default(),
@@ -444,8 +444,8 @@ async fn run(
     native: Option<TcpListener>,
     local: Option<LocalSocket>,
 ) {
-    let turning = Arc::clone(&shared);
-    tokio::spawn(async move { turning.wake_batches.run(&turning.store).await });
+    let wake_shared = Arc::clone(&shared);
+    tokio::spawn(async move { wake_shared.wake_batches.run(&wake_shared.store).await });
     let mut ports = tokio::task::JoinSet::new();
     if let Some(listener) = http {
         let phase = shared.phase.subscribe();
@@ -455,33 +455,33 @@ async fn run(
         let phase = shared.phase.subscribe();
         ports.spawn(native::serve(native, local, Arc::clone(&shared), phase));
     }
-    let reloading = tokio::spawn(reload_security(Arc::clone(&shared)));
-    let auditing = tokio::spawn(audit(Arc::clone(&shared)));
-    let beating = tokio::spawn(beat(Arc::clone(&shared)));
+    let reload_task = tokio::spawn(reload_security(Arc::clone(&shared)));
+    let audit_task = tokio::spawn(audit(Arc::clone(&shared)));
+    let beat_task = tokio::spawn(beat(Arc::clone(&shared)));
     let mut phase = shared.phase.subscribe();
-    let patience = shared.config.drain;
-    let late = async {
+    let drain_max = shared.config.drain;
+    let deadline = async {
         // The sender is in `shared`.
         drop(phase.wait_for(|phase| *phase >= Phase::Draining).await);
         tokio::select! {
-            () = tokio::time::sleep(patience) => {}
+            () = tokio::time::sleep(drain_max) => {}
             _ = phase.wait_for(|phase| *phase >= Phase::Cut) => {}
         }
     };
     tokio::select! {
         () = async { while ports.join_next().await.is_some() {} } => {}
-        () = late => {
+        () = deadline => {
             shared.phase.send_replace(Phase::Cut);
         }
     }
     // Waits until the ports are closed, so that a caller can bind them again at once.
     ports.shutdown().await;
-    reloading.abort();
-    beating.abort();
+    reload_task.abort();
+    beat_task.abort();
     if let Some(audit) = shared.security.audit() {
         audit.finish();
         // A store that does not respond must not block the shutdown.
-        drop(tokio::time::timeout(AUDIT_TIMEOUT, auditing).await);
+        drop(tokio::time::timeout(AUDIT_TIMEOUT, audit_task).await);
     }
 }
 
@@ -491,15 +491,15 @@ async fn beat(shared: Arc<Shared>) {
     loop {
         let now = shared.store.stats().applied_index;
         // Whether work was waiting at the last check and nothing was applied since.
-        let stands = before.replace(now) == Some(now) && shared.admission.is_busy();
+        let is_stuck = before.replace(now) == Some(now) && shared.admission.is_busy();
         let store = Arc::clone(&shared.store);
         // A `stat` of the directory may block on a disk. If the directory is gone, the check
         // poisons the store.
         drop(tokio::task::spawn_blocking(move || store.check_directory()).await);
-        if !stands && !shared.store.is_poisoned() {
+        if !is_stuck && !shared.store.is_poisoned() {
             shared.beats.fetch_add(1, Ordering::Relaxed);
         }
-        tokio::time::sleep(BEAT_EVERY).await;
+        tokio::time::sleep(BEAT_INTERVAL).await;
     }
 }
 

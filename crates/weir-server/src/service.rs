@@ -16,7 +16,7 @@ use weir_core::ErrorCode;
 use crate::config::ServerConfig;
 use crate::http::coding;
 use crate::http::exchange::{BodyError, BodySource, Input, Started, busy, too_large, whole};
-use crate::http::head::{Bad, FieldName, Head, Method};
+use crate::http::head::{FieldName, Head, HeadError, Method};
 use crate::http::origin;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::Query;
@@ -70,7 +70,7 @@ pub(crate) fn routes() -> Vec<&'static str> {
 /// Finds the resource that a path names, and its row.
 fn find(path: &str) -> Result<(Matched, &'static Row), Problem> {
     for row in rows() {
-        if let Some(found) = route::fit(row.resource, row.template, path)? {
+        if let Some(found) = route::match_path(row.resource, row.template, path)? {
             return Ok((found, row));
         }
     }
@@ -82,9 +82,9 @@ type Routed = (Box<Call>, &'static Operation);
 
 /// The result of the checks.
 enum Checked {
-    Open(&'static Operation),
+    Routed(&'static Operation),
     /// The response is ready, for example for OPTIONS.
-    Answered(Reply),
+    Responded(Reply),
 }
 
 /// A body of unknown length: each part is charged to the budget when it arrives.
@@ -125,7 +125,7 @@ impl Responder for HttpConnection {
     fn start(&self, head: Head, body: &[u8]) -> Started {
         let length = Some(body.len() as u64);
         match self.edge.open(head, self.peer.clone(), length) {
-            Ok(routed) => self.edge.begin(routed, body),
+            Ok(routed) => self.edge.start_operation(routed, body),
             Err(reply) => Started::Done(reply),
         }
     }
@@ -149,17 +149,17 @@ impl Responder for HttpConnection {
         }
     }
 
-    fn refuse(&self, bad: Bad) -> Reply {
-        self.edge.refuse(bad)
+    fn refuse(&self, error: HeadError) -> Reply {
+        self.edge.refuse(error)
     }
 
     fn too_slow(&self) -> Reply {
-        let problem = Problem::new(Kind::TooSlow, "the header fields took too long");
-        self.edge.finish_bare(problem)
+        let problem = Problem::new(Kind::TooSlow, "the header fields arrived too slowly");
+        self.edge.finish_without_call(problem)
     }
 
     fn refuse_with(&self, problem: Problem) -> Reply {
-        self.edge.finish_bare(problem)
+        self.edge.finish_without_call(problem)
     }
 
     fn admission(&self) -> Option<&Admission> {
@@ -174,29 +174,29 @@ impl Responder for HttpConnection {
 impl Edge {
     /// Runs the checks. `length` is the length of the body in bytes, if declared.
     fn open(&self, head: Head, peer: Peer, length: Option<u64>) -> Result<Routed, Reply> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let trace = head.text(FieldName::Traceparent).and_then(trace_id);
         let id = trace.map_or_else(|| self.next_id(), str::to_owned);
         let mut call = Box::new(Call {
             page: origin::page(&head, &self.shared.config),
             head,
             matched: Matched::unknown(),
-            is_known: false,
+            has_method: false,
             query: Query::default(),
             principal: peer.principal,
-            asked: None,
-            begun,
+            checked_right: None,
+            started,
             id,
         });
         let checked = self.check(&mut call, length);
-        if let Ok(Checked::Open(operation)) = &checked
+        if let Ok(Checked::Routed(operation)) = &checked
             && (operation.right.is_some() || !self.shared.security.required())
         {
             peer.slot.authenticated();
         }
         match checked {
-            Ok(Checked::Open(operation)) => Ok((call, operation)),
-            Ok(Checked::Answered(reply)) => Err(self.finish(&call, Ok(reply))),
+            Ok(Checked::Routed(operation)) => Ok((call, operation)),
+            Ok(Checked::Responded(reply)) => Err(self.finish(&call, Ok(reply))),
             Err(problem) => {
                 let too_large = matches!(problem.kind, Kind::TooLarge | Kind::Expectation);
                 let mut reply = self.finish(&call, Err(problem));
@@ -216,18 +216,18 @@ impl Edge {
         }
         if head.method == Method::Options && head.path() == "*" {
             let allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
-            return Ok(Checked::Answered(Reply::new(204).field("allow", allow)));
+            return Ok(Checked::Responded(Reply::new(204).field("allow", allow)));
         }
         let (matched, row) = find(head.path())?;
         call.matched = matched;
         if head.method == Method::Options {
             let reply = origin::options(head, &row.allow(), &call.page);
-            return Ok(Checked::Answered(reply));
+            return Ok(Checked::Responded(reply));
         }
         let Some(operation) = row.operation(head.method) else {
             return Err(Problem::new(Kind::Method, "").field("allow", row.allow()));
         };
-        call.is_known = true;
+        call.has_method = true;
         origin::check_write(&call.page, head.method)?;
         if let Some(right) = operation.right {
             if let Some(principal) = self.authenticate(call)? {
@@ -239,12 +239,13 @@ impl Edge {
                 .map_err(rate)?;
             let topic = &call.matched.topic;
             // The items of a batch decide whether it needs the right to write, to delete, or both.
-            let open = (call.matched.resource == Resource::Transactions || framing::is_batch(call))
+            let items_decide = (call.matched.resource == Resource::Transactions
+                || framing::is_batch(call))
                 && security.has(&call.principal, Right::Delete, topic);
-            if !open || security.has(&call.principal, right, topic) {
+            if !items_decide || security.has(&call.principal, right, topic) {
                 let allowed = self.shared.authorize(&call.principal, right, topic);
                 allowed.map_err(|denied| denial(denied, topic))?;
-                call.asked = Some(right);
+                call.checked_right = Some(right);
             }
         }
         let head = &call.head;
@@ -260,7 +261,7 @@ impl Edge {
         if head.method.writes() && self.shared.phase() >= Phase::Cut {
             return Err(Problem::new(Kind::Draining, "").code(ErrorCode::Draining));
         }
-        Ok(Checked::Open(operation))
+        Ok(Checked::Routed(operation))
     }
 
     /// Returns the principal of the request's token; `None` without a token.
@@ -289,20 +290,20 @@ impl Edge {
         if !scheme.eq_ignore_ascii_case(b"bearer") {
             return Err(wrong());
         }
-        let proved = security.authenticate(token.trim_ascii(), &call.principal);
-        proved.map(Some).map_err(|unproved| {
+        let result = security.authenticate(token.trim_ascii(), &call.principal);
+        result.map(Some).map_err(|rejected| {
             let mut problem = wrong();
-            problem.retry_after_ms = unproved.retry.map(milliseconds);
+            problem.retry_after_ms = rejected.retry.map(milliseconds);
             problem
         })
     }
 
-    fn begin(self: &Arc<Self>, (call, operation): Routed, body: &[u8]) -> Started {
-        let call = match write::quick(self, call, body) {
+    fn start_operation(self: &Arc<Self>, (call, operation): Routed, body: &[u8]) -> Started {
+        let call = match write::start_inline(self, call, body) {
             Ok(started) => return started,
             Err(call) => call,
         };
-        if let Some(result) = self.now(&call, operation) {
+        if let Some(result) = self.run_immediately(&call, operation) {
             return Started::Done(self.finish(&call, result));
         }
         let (edge, body) = (Arc::clone(self), Bytes::copy_from_slice(body));
@@ -312,14 +313,18 @@ impl Edge {
     }
 
     /// Executes an operation that never waits. Returns `None` if the operation may wait.
-    fn now(self: &Arc<Self>, call: &Call, operation: &Operation) -> Option<Result<Reply, Problem>> {
-        let now = operation.now?;
+    fn run_immediately(
+        self: &Arc<Self>,
+        call: &Call,
+        operation: &Operation,
+    ) -> Option<Result<Reply, Problem>> {
+        let run = operation.immediate?;
         if call.head.has(FieldName::AcceptEncoding)
             || !consistency::is_met_now(self, call, operation)
         {
             return None;
         }
-        now(self, call)
+        run(self, call)
     }
 
     async fn receive(self: &Arc<Self>, (call, operation): Routed, input: Input<'_>) -> Reply {
@@ -331,7 +336,8 @@ impl Edge {
         let mut reservation = Reservation::new(&self.shared.admission.bodies);
         match whole(input, max, &mut reservation).await {
             Ok(body) if body.len() <= INLINE_WORK_BYTES => {
-                self.wait(self.begin((call, operation), &body)).await
+                self.wait(self.start_operation((call, operation), &body))
+                    .await
             }
             Ok(body) => self.handle((call, operation), Input::Whole(body)).await,
             Err(problem) => {
@@ -356,32 +362,33 @@ impl Edge {
 
     /// Executes an operation that may wait.
     async fn handle(self: &Arc<Self>, (call, operation): Routed, input: Input<'_>) -> Reply {
-        let result = self.result(&call, operation, input).await;
+        let result = self.execute(&call, operation, input).await;
         let result = match result {
             Ok(reply) => coding::encode(&call.head, reply).await,
             Err(problem) => Err(problem),
         };
         let result = match result {
-            Ok(reply) => self.held(reply).await,
+            Ok(reply) => self.reserve_response(reply).await,
             Err(problem) => Err(problem),
         };
         self.finish(&call, result)
     }
 
-    /// Reserves the memory of a response until it is sent. Operations that return records have
-    /// reserved theirs before.
-    async fn held(&self, mut reply: Reply) -> Result<Reply, Problem> {
+    /// Reserves the memory of a response until it is sent. Operations that return records
+    /// have reserved their memory before.
+    async fn reserve_response(&self, mut reply: Reply) -> Result<Reply, Problem> {
         if let Body::Bytes(bytes) = reply.body {
             let budget = &self.shared.admission.answers;
-            let made = reply.reservation.take();
-            let mut reservation = made.map_or_else(|| Reservation::new(budget), |made| *made);
+            let reservation = reply.reservation.take();
+            let mut reservation =
+                reservation.map_or_else(|| Reservation::new(budget), |reservation| *reservation);
             reservation.cover(bytes.len()).await.map_err(busy)?;
             reply.body = Body::Bytes(reservation.attach(bytes));
         }
         Ok(reply)
     }
 
-    async fn result(
+    async fn execute(
         self: &Arc<Self>,
         call: &Call,
         operation: &Operation,
@@ -443,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn every_resource_has_one_row_that_its_path_finds() {
+    fn every_path_finds_its_one_row() {
         for row in rows() {
             let path = row
                 .template
@@ -462,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_of_json_are_json() {
+    fn json_examples_are_valid() {
         for operation in rows().flat_map(|row| row.operations) {
             let answers = operation.responses.iter().flat_map(|one| one.content);
             for one in operation.request.iter().chain(answers) {
@@ -489,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_are_strict() {
+    fn malformed_names_and_numbers_are_refused() {
         for wrong in [
             "/v1/topics/a%20b",
             "/v1/topics/.x%20",
@@ -532,9 +539,9 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_what_the_tables_say() {
+    fn the_openapi_file_matches_the_tables() {
         let mut text = String::from(
-            "# Generated from the tables of the resources (crates/weir-server); do not edit. A test\n# holds it to them; WEIR_BLESS=1 lets the test write it.",
+            "# Generated from the tables of the resources (crates/weir-server); do not edit. A test\n# compares them; with WEIR_BLESS=1, the test writes this file.",
         );
         yaml(&openapi::document(TABLES), 0, &mut text);
         text.push('\n');
@@ -544,12 +551,12 @@ mod tests {
         }
         assert!(
             std::fs::read_to_string(path).unwrap() == text,
-            "docs/api/openapi.yaml is old"
+            "docs/api/openapi.yaml differs from the tables; run this test with WEIR_BLESS=1"
         );
     }
 
     #[test]
-    fn references_lead_somewhere() {
+    fn all_references_exist() {
         fn walk(value: &Value, root: &Value) {
             match value {
                 Value::Object(members) => {

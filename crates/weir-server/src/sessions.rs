@@ -1,8 +1,8 @@
 //! Ownership of sessions (docs/decisions/0045).
 //!
-//! Clients choose their client ids. If principals are known, the store gets another id: a hash of
-//! principal and client id. So no principal can use the nonces of another one, even with its client
-//! id. Each principal also has a maximum number of sessions in the store.
+//! Clients choose their client ids. If the server has identities, it passes another id to the
+//! store: a hash of principal and client id. So no principal can use the nonces of another one,
+//! even with its client id. Each principal also has a maximum number of sessions in the store.
 //!
 //! Uses are counted since the start of the server. An older session counts from its next use.
 //!
@@ -23,7 +23,7 @@ use crate::security::Principal;
 const IDLE: Duration = Duration::from_millis(SESSION_TTL_MS);
 /// Error text for a principal that has its maximum number of sessions.
 pub(crate) const SESSIONS_FULL: &str =
-    "this principal has as many sessions as it may have within a day";
+    "the principal has its maximum number of sessions of the last 24 hours";
 /// Shortest interval between two searches for unused sessions of a principal.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -38,20 +38,20 @@ pub(crate) struct Sessions {
 /// The sessions of one principal.
 #[derive(Debug, Default)]
 struct PrincipalSessions {
-    uses: HashMap<ClientId, Use>,
+    uses: HashMap<ClientId, SessionUse>,
     searched: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Use {
+struct SessionUse {
     /// Number of requests and connections that use it now.
     open: usize,
     /// When the last use ended.
     used: Instant,
 }
 
-impl Use {
-    fn is_over(&self, now: Instant) -> bool {
+impl SessionUse {
+    fn is_expired(&self, now: Instant) -> bool {
         self.open == 0 && now.saturating_duration_since(self.used) >= IDLE
     }
 }
@@ -59,7 +59,7 @@ impl Use {
 /// Why a session cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionError {
-    /// The session was used before principals were known, so its owner is not known.
+    /// The session was used before the server had identities, so its owner is unknown.
     Expired,
     /// The principal has its maximum number of sessions.
     Full,
@@ -67,30 +67,31 @@ pub(crate) enum SessionError {
 
 /// A session in use.
 #[derive(Debug)]
-pub(crate) struct InUse {
+pub(crate) struct SessionGuard {
     /// The client id in the store.
     pub(crate) client: ClientId,
-    /// The counter of the session and the name of its principal; `None` if it is not counted.
+    /// The table that counts the session, and the name of its principal; `None` if it is not
+    /// counted.
     counted: Option<(Arc<Sessions>, String)>,
 }
 
-impl Drop for InUse {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         let Some((sessions, name)) = &self.counted else {
             return;
         };
         let mut principals = sessions.lock();
         let entry = principals.get_mut(name);
-        if let Some(one) = entry.and_then(|entry| entry.uses.get_mut(&self.client)) {
-            one.open = one.open.saturating_sub(1);
-            one.used = Instant::now();
+        if let Some(session) = entry.and_then(|entry| entry.uses.get_mut(&self.client)) {
+            session.open = session.open.saturating_sub(1);
+            session.used = Instant::now();
         }
     }
 }
 
 /// Returns the client id in the store for the session `client` of a principal. It is the first 16
 /// bytes of SHA-256 over the name and the id, each after its length in 8 bytes. Without a
-/// principal, the id is `client` itself. For the owner of the directory, too, because the owner can
+/// principal, the id is `client` itself. It is also `client` for the owner of the directory, who can
 /// access the files anyway.
 pub(crate) fn stored(principal: &Principal, client: ClientId) -> ClientId {
     if client.is_none() || principal.name.is_empty() || principal.is_owner() {
@@ -124,15 +125,15 @@ impl Sessions {
         client: ClientId,
         first: Option<u64>,
         last_nonce: impl Fn(ClientId) -> u64,
-    ) -> Result<InUse, SessionError> {
+    ) -> Result<SessionGuard, SessionError> {
         let id = stored(principal, client);
         let last = last_nonce(id);
         if id != client && last == 0 && first.is_some_and(|first| first <= last_nonce(client)) {
             return Err(SessionError::Expired);
         }
         // The store refuses a new session with another first nonce.
-        let begins = last > 0 || first.is_none_or(|first| first == 1);
-        self.count(principal, id, begins, last_nonce)
+        let may_start = last > 0 || first.is_none_or(|first| first == 1);
+        self.acquire(principal, id, may_start, last_nonce)
     }
 
     /// As `enter`, for an id that already belongs to the principal.
@@ -141,35 +142,35 @@ impl Sessions {
         principal: &Principal,
         id: ClientId,
         last_nonce: impl Fn(ClientId) -> u64,
-    ) -> Result<InUse, SessionError> {
-        self.count(principal, id, true, last_nonce)
+    ) -> Result<SessionGuard, SessionError> {
+        self.acquire(principal, id, true, last_nonce)
     }
 
-    fn count(
+    fn acquire(
         self: &Arc<Self>,
         principal: &Principal,
         id: ClientId,
-        begins: bool,
+        may_start: bool,
         last_nonce: impl Fn(ClientId) -> u64,
-    ) -> Result<InUse, SessionError> {
-        if id.is_none() || principal.name.is_empty() || principal.is_owner() || !begins {
-            return Ok(InUse {
+    ) -> Result<SessionGuard, SessionError> {
+        if id.is_none() || principal.name.is_empty() || principal.is_owner() || !may_start {
+            return Ok(SessionGuard {
                 client: id,
                 counted: None,
             });
         }
         let name = &principal.name;
         let is_known = last_nonce(id) > 0;
-        if !self.take(name, id, is_known) {
-            // Sessions without a write occupy no place in the store.
-            let unused = self.closed(name);
+        if !self.add_use(name, id, is_known) {
+            // Sessions without a write are not in the store.
+            let unused = self.unused(name);
             let unused = unused.filter(|id| last_nonce(*id) == 0).collect();
-            self.forget(name, unused);
-            if !self.take(name, id, is_known) {
+            self.remove(name, unused);
+            if !self.add_use(name, id, is_known) {
                 return Err(SessionError::Full);
             }
         }
-        Ok(InUse {
+        Ok(SessionGuard {
             client: id,
             counted: Some((Arc::clone(self), name.clone())),
         })
@@ -177,28 +178,31 @@ impl Sessions {
 
     /// Counts one more use of the session. Returns false if the principal has its maximum number of
     /// sessions.
-    fn take(&self, name: &str, id: ClientId, is_known: bool) -> bool {
+    fn add_use(&self, name: &str, id: ClientId, is_known: bool) -> bool {
         let now = Instant::now();
         let mut principals = self.lock();
         if !principals.contains_key(name) {
             principals.retain(|_, entry| {
-                entry.uses.retain(|_, one| !one.is_over(now));
+                entry.uses.retain(|_, session| !session.is_expired(now));
                 !entry.uses.is_empty()
             });
         }
         let entry = principals.entry(name.to_owned()).or_default();
-        let has_room = is_known || entry.uses.len() < self.max;
-        if !has_room && !entry.uses.contains_key(&id) {
+        let is_allowed = is_known || entry.uses.len() < self.max;
+        if !is_allowed && !entry.uses.contains_key(&id) {
             return false;
         }
-        let one = entry.uses.entry(id).or_insert(Use { open: 0, used: now });
-        one.open += 1;
+        let session = entry
+            .uses
+            .entry(id)
+            .or_insert(SessionUse { open: 0, used: now });
+        session.open += 1;
         true
     }
 
     /// Returns the sessions of a principal that are not in use, and drops expired ones. Returns
     /// none if the last search was less than `SEARCH_INTERVAL` ago.
-    fn closed(&self, name: &str) -> impl Iterator<Item = ClientId> + use<> {
+    fn unused(&self, name: &str) -> impl Iterator<Item = ClientId> + use<> {
         let now = Instant::now();
         let mut principals = self.lock();
         let entry = principals.get_mut(name).filter(|entry| {
@@ -207,18 +211,18 @@ impl Sessions {
         });
         let closed: Vec<ClientId> = entry.map_or_else(Vec::new, |entry| {
             entry.searched = Some(now);
-            entry.uses.retain(|_, one| !one.is_over(now));
-            let closed = entry.uses.iter().filter(|(_, one)| one.open == 0);
+            entry.uses.retain(|_, session| !session.is_expired(now));
+            let closed = entry.uses.iter().filter(|(_, session)| session.open == 0);
             closed.map(|(id, _)| *id).collect()
         });
         closed.into_iter()
     }
 
-    fn forget(&self, name: &str, unused: Vec<ClientId>) {
+    fn remove(&self, name: &str, unused: Vec<ClientId>) {
         let mut principals = self.lock();
         if let Some(entry) = principals.get_mut(name) {
             for id in unused {
-                if entry.uses.get(&id).is_some_and(|one| one.open == 0) {
+                if entry.uses.get(&id).is_some_and(|session| session.open == 0) {
                     entry.uses.remove(&id);
                 }
             }
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_full_until_something_of_it_is_over() {
+    fn a_principal_at_its_maximum_gets_a_session_when_one_is_unused() {
         let sessions = Arc::new(Sessions::new(2));
         let a = principal("a");
         let none = |_| 0;
@@ -278,7 +282,7 @@ mod tests {
                 .enter(&principal(""), client(3), None, none)
                 .unwrap(),
         );
-        // A session that the store already has needs no new place.
+        // A session that the store already has is not counted again.
         drop(sessions.enter(&a, client(4), Some(2), |_| 1).unwrap());
         drop((one, two));
         let forget = |sessions: &Sessions| {
@@ -287,7 +291,7 @@ mod tests {
             }
         };
         forget(&sessions);
-        // Sessions with a write keep their place.
+        // Sessions with a write remain counted.
         let full = sessions.enter(&a, client(3), Some(1), |id| {
             u64::from(id != stored(&a, client(3)) && id != client(3))
         });
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_nobody_is_not_begun_again() {
+    fn a_session_without_a_principal_is_expired_for_principals() {
         let sessions = Arc::new(Sessions::new(2));
         let known = |id| if id == client(1) { 7 } else { 0 };
         let enter = |first| sessions.enter(&principal("a"), client(1), first, known);

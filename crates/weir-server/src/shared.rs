@@ -109,8 +109,8 @@ impl Shared {
         }
     }
 
-    /// Admits intentions of this many bytes to their lane of the queue. `None`: there is no room at
-    /// present.
+    /// Admits intentions of this many bytes to their lane of the queue. `None`: the limit is
+    /// reached.
     pub(crate) fn admit(&self, intentions: &[Intention<'_>], bytes: usize) -> Option<Permit> {
         if self.store.is_costly(intentions) {
             self.admission.admit_costly(bytes)

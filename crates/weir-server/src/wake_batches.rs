@@ -20,32 +20,32 @@ use weir_store::Store;
 /// Shared by all code that writes.
 #[derive(Debug, Default)]
 pub(crate) struct WakeBatches {
-    handed: Notify,
-    answered: Notify,
+    queued: Notify,
+    completed: Notify,
     wakers: Mutex<Vec<Waker>>,
 }
 
 impl WakeBatches {
     /// Records that the store has a write and was not woken for it.
     pub(crate) fn write_queued(&self) {
-        self.handed.notify_one();
+        self.queued.notify_one();
     }
 
     /// Returns a waker for a proposal, which calls `waker` on the reactor.
     pub(crate) fn waker(self: &Arc<Self>, waker: &Waker) -> Waker {
-        Waker::from(Arc::new(Answered {
+        Waker::from(Arc::new(BatchedWaker {
             wake_batches: Arc::clone(self),
             waker: waker.clone(),
         }))
     }
 
-    fn answer(&self, waker: Waker) {
+    fn add_waker(&self, waker: Waker) {
         let mut wakers = self.lock();
-        let first = wakers.is_empty();
+        let is_first = wakers.is_empty();
         wakers.push(waker);
         drop(wakers);
-        if first {
-            self.answered.notify_one();
+        if is_first {
+            self.completed.notify_one();
         }
     }
 
@@ -58,8 +58,8 @@ impl WakeBatches {
         let mut wakers = Vec::new();
         loop {
             tokio::select! {
-                () = self.handed.notified() => store.wake(),
-                () = self.answered.notified() => {
+                () = self.queued.notified() => store.wake(),
+                () = self.completed.notified() => {
                     std::mem::swap(&mut *self.lock(), &mut wakers);
                     wakers.drain(..).for_each(Waker::wake);
                 }
@@ -68,17 +68,17 @@ impl WakeBatches {
     }
 }
 
-struct Answered {
+struct BatchedWaker {
     wake_batches: Arc<WakeBatches>,
     waker: Waker,
 }
 
-impl Wake for Answered {
+impl Wake for BatchedWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.wake_batches.answer(self.waker.clone());
+        self.wake_batches.add_waker(self.waker.clone());
     }
 }

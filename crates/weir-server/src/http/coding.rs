@@ -1,7 +1,7 @@
 //! Content codings of requests and responses.
 //!
-//! A body is decoded up to the limit of its resource and no further. A body that expands by an
-//! extreme ratio is refused early. Large bodies are coded on threads that may block.
+//! A body is decoded up to the limit of its resource. A body that expands by an extreme ratio is
+//! refused early. Large bodies are compressed and decompressed on threads that may block.
 
 use std::io::{self, Read, Write};
 
@@ -38,7 +38,7 @@ const OFFERS: &[(&str, Coding)] = &[
 ];
 
 /// The codings that requests may use.
-const TAKEN: &str = "zstd, gzip, deflate";
+const ACCEPTED: &str = "zstd, gzip, deflate";
 
 impl Coding {
     fn read(name: &str) -> Option<Self> {
@@ -72,7 +72,7 @@ pub(crate) fn of_request(head: &Head) -> Result<Vec<Coding>, Problem> {
         }
         match Coding::read(name) {
             Some(coding) if codings.len() < CODINGS_MAX => codings.push(coding),
-            _ => return Err(Problem::new(Kind::Coding, "").field("accept-encoding", TAKEN)),
+            _ => return Err(Problem::new(Kind::Coding, "").field("accept-encoding", ACCEPTED)),
         }
     }
     Ok(codings)
@@ -98,7 +98,7 @@ pub(crate) async fn decode(
     let body = offload::run(move || {
         let mut body = body;
         for coding in codings.iter().rev() {
-            body = undo(*coding, &body, max)?.into();
+            body = decode_one(*coding, &body, max)?.into();
         }
         Ok(body)
     })
@@ -107,51 +107,51 @@ pub(crate) async fn decode(
     Ok(body)
 }
 
-fn undo(coding: Coding, body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
+fn decode_one(coding: Coding, body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
     match coding {
-        Coding::Gzip => all(MultiGzDecoder::new(body), body.len(), max),
+        Coding::Gzip => read_all(MultiGzDecoder::new(body), body.len(), max),
         Coding::Deflate => {
             // Some clients send raw deflate, without the zlib header.
             let zlib = matches!(body, [a, b, ..] if a & 15 == 8 && (u16::from(*a) << 8 | u16::from(*b)).is_multiple_of(31));
             if zlib {
                 let mut decoder = ZlibDecoder::new(body);
-                let out = all(&mut decoder, body.len(), max)?;
-                ends(decoder.total_in(), body.len())?;
+                let out = read_all(&mut decoder, body.len(), max)?;
+                check_end(decoder.total_in(), body.len())?;
                 Ok(out)
             } else {
                 let mut decoder = DeflateDecoder::new(body);
-                let out = all(&mut decoder, body.len(), max)?;
-                ends(decoder.total_in(), body.len())?;
+                let out = read_all(&mut decoder, body.len(), max)?;
+                check_end(decoder.total_in(), body.len())?;
                 Ok(out)
             }
         }
         Coding::Zstd => {
-            let mut decoder = zstd::Decoder::with_buffer(body).map_err(|_| bad())?;
+            let mut decoder = zstd::Decoder::with_buffer(body).map_err(|_| malformed())?;
             decoder
                 .window_log_max(ZSTD_WINDOW_LOG_MAX)
-                .map_err(|_| bad())?;
-            all(decoder, body.len(), max)
+                .map_err(|_| malformed())?;
+            read_all(decoder, body.len(), max)
         }
     }
 }
 
-fn bad() -> Problem {
+fn malformed() -> Problem {
     Problem::new(
         Kind::BadCoding,
-        "the body is truncated, corrupted, or goes on after its end",
+        "the body is truncated or corrupted, or more bytes follow its end",
     )
 }
 
-fn ends(taken: u64, length: usize) -> Result<(), Problem> {
-    if taken == length as u64 {
+fn check_end(consumed: u64, length: usize) -> Result<(), Problem> {
+    if consumed == length as u64 {
         Ok(())
     } else {
-        Err(bad())
+        Err(malformed())
     }
 }
 
 /// Reads the whole output of a decoder, up to `max` bytes.
-fn all(mut decoder: impl Read, coded: usize, max: usize) -> Result<Vec<u8>, Problem> {
+fn read_all(mut decoder: impl Read, coded: usize, max: usize) -> Result<Vec<u8>, Problem> {
     let mut out = Vec::new();
     let mut piece = vec![0_u8; 32 << 10];
     loop {
@@ -159,7 +159,7 @@ fn all(mut decoder: impl Read, coded: usize, max: usize) -> Result<Vec<u8>, Prob
             Ok(0) => return Ok(out),
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => return Err(bad()),
+            Err(_) => return Err(malformed()),
         };
         out.extend_from_slice(piece.get(..got).unwrap_or_default());
         if out.len() > max {
@@ -172,7 +172,7 @@ fn all(mut decoder: impl Read, coded: usize, max: usize) -> Result<Vec<u8>, Prob
 }
 
 /// Whether compressing this media type reduces its size enough to be worth the work.
-fn is_worth(media_type: &str) -> bool {
+fn is_compressible(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     essence.starts_with("text/")
         || essence.ends_with("json")
@@ -197,25 +197,26 @@ pub(crate) async fn encode(head: &Head, mut reply: Reply) -> Result<Reply, Probl
         return Ok(reply);
     };
     let small = bytes.len() < COMPRESS_FROM_BYTES || reply.status != 200;
-    let worth = reply.get("content-type").is_some_and(is_worth);
+    let compressible = reply.get("content-type").is_some_and(is_compressible);
     let coding = match choice {
         Err(()) if bytes.is_empty() => return Ok(reply),
         Err(()) => {
             return Err(Problem::new(
                 Kind::NotAcceptable,
-                "the plain form is ruled out, and so is every coding",
+                "accept-encoding excludes the plain form and every supported coding",
             )
-            .field("accept-encoding", TAKEN));
+            .field("accept-encoding", ACCEPTED));
         }
         Ok(None) => return Ok(reply),
         Ok(Some(coding)) => coding,
     };
-    if small || !worth {
+    if small || !compressible {
         return Ok(reply);
     }
     let plain = bytes.clone();
-    let work =
-        move || pack(coding, &plain).map_err(|_| Problem::new(Kind::Internal, "a coder failed"));
+    let work = move || {
+        compress(coding, &plain).map_err(|_| Problem::new(Kind::Internal, "the compression failed"))
+    };
     let coded = if bytes.len() <= INLINE_WORK_BYTES {
         work()?
     } else {
@@ -230,7 +231,7 @@ pub(crate) async fn encode(head: &Head, mut reply: Reply) -> Result<Reply, Probl
     Ok(reply)
 }
 
-fn pack(coding: Coding, plain: &[u8]) -> io::Result<Vec<u8>> {
+fn compress(coding: Coding, plain: &[u8]) -> io::Result<Vec<u8>> {
     match coding {
         Coding::Zstd => zstd::encode_all(plain, 1),
         Coding::Gzip => {
@@ -272,23 +273,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_unpacked_and_nothing_else() {
+    fn each_coding_decodes_its_output_and_refuses_damage() {
         let plain: Vec<u8> = (0..50_000_u32)
             .flat_map(|n| (n * 7 % 251).to_be_bytes())
             .collect();
         for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
-            let packed = pack(coding, &plain).unwrap();
-            assert_eq!(undo(coding, &packed, plain.len()).unwrap(), plain);
-            let large = undo(coding, &packed, plain.len() - 1).unwrap_err();
+            let packed = compress(coding, &plain).unwrap();
+            assert_eq!(decode_one(coding, &packed, plain.len()).unwrap(), plain);
+            let large = decode_one(coding, &packed, plain.len() - 1).unwrap_err();
             assert_eq!(large.kind, Kind::TooLarge);
             for cut in [0, 1, packed.len() / 2, packed.len() - 1] {
-                let short = undo(coding, packed.get(..cut).unwrap(), plain.len());
+                let short = decode_one(coding, packed.get(..cut).unwrap(), plain.len());
                 assert!(short.is_err() || cut == 0, "{coding:?} cut at {cut}");
             }
             let mut longer = packed.clone();
             longer.extend_from_slice(b"rest");
             assert_eq!(
-                undo(coding, &longer, plain.len()).unwrap_err().kind,
+                decode_one(coding, &longer, plain.len()).unwrap_err().kind,
                 Kind::BadCoding,
                 "{coding:?}"
             );
@@ -298,15 +299,18 @@ mod tests {
             encoder.write_all(&plain).unwrap();
             encoder.finish().unwrap()
         };
-        assert_eq!(undo(Coding::Deflate, &bare, plain.len()).unwrap(), plain);
+        assert_eq!(
+            decode_one(Coding::Deflate, &bare, plain.len()).unwrap(),
+            plain
+        );
     }
 
     #[test]
-    fn a_bomb_ends_early() {
+    fn a_body_that_expands_too_much_is_refused_early() {
         let bomb = vec![0_u8; 8 << 20];
         for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
             let packed = match coding {
-                Coding::Zstd => pack(coding, &bomb).unwrap(),
+                Coding::Zstd => compress(coding, &bomb).unwrap(),
                 Coding::Gzip => {
                     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
                     encoder.write_all(&bomb).unwrap();
@@ -320,7 +324,7 @@ mod tests {
             };
             assert!(
                 matches!(
-                    undo(coding, &packed, usize::MAX).unwrap_err().kind,
+                    decode_one(coding, &packed, usize::MAX).unwrap_err().kind,
                     Kind::Ratio
                 ),
                 "{coding:?}"

@@ -53,7 +53,7 @@ pub(crate) enum Started {
     Commit(Box<dyn Pending>),
     Later(Boxed<'static, Reply>),
     /// The response was already returned.
-    Gone,
+    Returned,
 }
 
 impl Started {
@@ -63,9 +63,9 @@ impl Started {
             Self::Done(_) => {}
             Self::Commit(commit) => return commit.poll(context),
             Self::Later(future) => return future.as_mut().poll(context),
-            Self::Gone => return Poll::Pending,
+            Self::Returned => return Poll::Pending,
         }
-        match std::mem::replace(self, Self::Gone) {
+        match std::mem::replace(self, Self::Returned) {
             Self::Done(reply) => Poll::Ready(reply),
             other => {
                 *self = other;
@@ -83,7 +83,7 @@ impl Started {
     pub(crate) fn expire(&mut self) -> Reply {
         match self {
             Self::Commit(commit) => commit.expire(),
-            _ => Problem::new(Kind::Internal, "nothing was waited for").reply(""),
+            _ => Problem::new(Kind::Internal, "a request without a time limit expired").reply(""),
         }
     }
 }
@@ -112,7 +112,7 @@ pub(crate) async fn whole(
     let mut body: Vec<u8> = Vec::new();
     loop {
         source.require_minimum_rate(reservation.is_held());
-        let Some(piece) = source.next().await.map_err(lost)? else {
+        let Some(piece) = source.next().await.map_err(body_problem)? else {
             return Ok(body.into());
         };
         let length = body.len() + piece.len();
@@ -147,10 +147,10 @@ pub(crate) fn busy(_: BudgetExhausted) -> Problem {
 }
 
 /// The problem of a request whose body does not arrive.
-pub(crate) fn lost(error: BodyError) -> Problem {
+pub(crate) fn body_problem(error: BodyError) -> Problem {
     match error {
         BodyError::Cut => Problem::bad("the body ends early"),
-        BodyError::Slow => Problem::new(Kind::TooSlow, "the body came too slowly"),
-        BodyError::Framing => Problem::bad("the chunks of the body cannot be read"),
+        BodyError::Slow => Problem::new(Kind::TooSlow, "the body arrived too slowly"),
+        BodyError::Framing => Problem::bad("the chunked coding of the body is malformed"),
     }
 }

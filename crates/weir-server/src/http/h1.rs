@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use self::body::BodyReader;
 pub(crate) use self::body::Rewound;
 use self::watchdog::Watchdog;
-use super::head::{Bad, Framing, HeadLimits, Parsed, Scan, Version, parse};
+use super::head::{Framing, HeadError, HeadLimits, Parsed, Scan, Version, parse};
 use super::reply::{Body, Reply, Source, reason};
 use super::responder::Responder;
 use crate::http::exchange::{Input, Started};
@@ -65,7 +65,7 @@ pub(super) struct Connection<S, R> {
     output: Vec<u8>,
     scan: Scan,
     watchdog: Watchdog,
-    host: R,
+    responder: R,
     phase: Receiver<Phase>,
     /// The client has closed its side.
     eof: bool,
@@ -89,7 +89,7 @@ fn may_overtake(waiting: &VecDeque<Waiting>, writes: bool) -> bool {
     waiting.iter().all(|one| match one.started {
         Started::Commit(_) => writes,
         Started::Later(_) => !writes && !one.writes,
-        Started::Done(_) | Started::Gone => true,
+        Started::Done(_) | Started::Returned => true,
     })
 }
 
@@ -108,12 +108,17 @@ fn ready_bytes(waiting: &VecDeque<Waiting>) -> usize {
 /// The next request head in the input.
 enum NextHead {
     Nothing,
-    Refused(Bad),
+    Refused(HeadError),
     Request(Box<Parsed>),
 }
 
 /// Removes the next head from the input.
-fn find(scan: &mut Scan, input: &mut BytesMut, limits: HeadLimits, fields_max: usize) -> NextHead {
+fn next_head(
+    scan: &mut Scan,
+    input: &mut BytesMut,
+    limits: HeadLimits,
+    fields_max: usize,
+) -> NextHead {
     let end = match scan.end(input, limits) {
         Ok(None) => return NextHead::Nothing,
         Ok(Some(end)) => end,
@@ -130,19 +135,19 @@ fn find(scan: &mut Scan, input: &mut BytesMut, limits: HeadLimits, fields_max: u
 
 /// Serves a connection until it ends. If the client speaks HTTP/2, returns the connection and the
 /// bytes that were read from it.
-pub(crate) async fn serve<S, R>(io: S, host: R, phase: Receiver<Phase>) -> Option<(S, Bytes)>
+pub(crate) async fn serve<S, R>(io: S, responder: R, phase: Receiver<Phase>) -> Option<(S, Bytes)>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
     R: Responder,
 {
-    let patience = host.config().idle_timeout;
+    let timeout = responder.config().idle_timeout;
     let mut connection = Connection {
         io,
         input: BytesMut::new(),
         output: Vec::new(),
         scan: Scan::default(),
-        watchdog: Watchdog::new(patience),
-        host,
+        watchdog: Watchdog::new(timeout),
+        responder,
         phase,
         eof: false,
         unread: false,
@@ -168,13 +173,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             if seen == PREFACE.len() {
                 return Ok(true);
             }
-            let config = self.host.config();
-            let patience = if seen == 0 {
+            let config = self.responder.config();
+            let timeout = if seen == 0 {
                 config.idle_timeout
             } else {
                 config.head_timeout
             };
-            self.fill(Instant::now() + patience, seen == 0).await?;
+            self.fill(Instant::now() + timeout, seen == 0).await?;
             if self.eof {
                 return Ok(false);
             }
@@ -184,18 +189,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     #[allow(clippy::too_many_lines, reason = "one loop, read from top to bottom")]
     async fn run(&mut self) -> Result<(), End> {
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
-        let mut held: Option<Box<Parsed>> = None;
+        let mut blocked: Option<Box<Parsed>> = None;
         let mut last = false;
         let mut head_due: Option<Instant> = None;
         loop {
             // Start the requests that have arrived.
             while !last && waiting.len() < PIPELINE_MAX && ready_bytes(&waiting) < GATHER_BYTES {
-                let parsed = match held.take() {
+                let parsed = match blocked.take() {
                     Some(parsed) => parsed,
-                    None => match self.find() {
+                    None => match self.next_head() {
                         NextHead::Nothing => break,
                         NextHead::Refused(bad) => {
-                            let started = Started::Done(self.host.refuse(bad));
+                            let started = Started::Done(self.responder.refuse(bad));
                             waiting.push_back(Waiting {
                                 started,
                                 writes: false,
@@ -210,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                 };
                 head_due = None;
                 if !may_overtake(&waiting, parsed.head.method.writes()) {
-                    held = Some(parsed);
+                    blocked = Some(parsed);
                     break;
                 }
                 let whole = match parsed.framing {
@@ -225,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                     } = *parsed;
                     let (version, writes) = (head.version, head.method.writes());
                     let body = self.input.get(..length).unwrap_or_default();
-                    let started = self.host.start(head, body);
+                    let started = self.responder.start(head, body);
                     self.input.advance(length);
                     last |= !keep_alive;
                     waiting.push_back(Waiting {
@@ -238,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                     last |= !parsed.keep_alive;
                     last |= !self.exclusive(*parsed).await?;
                 } else {
-                    held = Some(parsed);
+                    blocked = Some(parsed);
                     break;
                 }
             }
@@ -250,7 +255,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                     Poll::Ready(reply) => reply,
                     Poll::Pending => {
                         self.flush().await?;
-                        let due = Instant::now() + self.host.config().store_timeout;
+                        let due = Instant::now() + self.responder.config().store_timeout;
                         let is_bound = front.started.expires();
                         let expired = async {
                             if !is_bound {
@@ -259,12 +264,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                             self.watchdog.expired(due).await;
                         };
                         let done = std::future::poll_fn(|context| front.started.poll(context));
-                        let in_time = tokio::select! {
+                        let result = tokio::select! {
                             biased;
                             reply = done => Some(reply),
                             () = expired => None,
                         };
-                        match in_time {
+                        match result {
                             Some(reply) => reply,
                             None => front.started.expire(),
                         }
@@ -276,8 +281,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                 last |= !front.keep_alive || reply.close || self.phase() >= Phase::Draining;
                 waiting.pop_front();
                 let keep_alive = !(last && waiting.is_empty());
-                let goes_on = self.answer(reply, version, keep_alive).await?;
-                if !goes_on {
+                let stays_open = self.answer(reply, version, keep_alive).await?;
+                if !stays_open {
                     self.flush().await?;
                     return Ok(());
                 }
@@ -289,13 +294,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             }
             let begun = self.scan.has_begun(&self.input);
             if !begun {
-                self.rest();
+                self.release_buffers();
                 if self.phase() >= Phase::Draining {
                     return Ok(());
                 }
             }
             let now = Instant::now();
-            let config = self.host.config();
+            let config = self.responder.config();
             let due = if begun {
                 *head_due.get_or_insert(now + config.head_timeout)
             } else {
@@ -303,8 +308,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             };
             match self.fill(due, !begun).await {
                 Err(End::Idle) if begun => {
-                    self.host.timed_out("head");
-                    let reply = self.host.too_slow();
+                    self.responder.timed_out("head");
+                    let reply = self.responder.too_slow();
                     self.answer(reply, Version::H11, false).await?;
                     self.flush().await?;
                     return Ok(());
@@ -330,7 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     }
 
     fn head_limits(&self) -> HeadLimits {
-        let config = self.host.config();
+        let config = self.responder.config();
         HeadLimits {
             line_max: config.request_line_max.0,
             head_max: config.head_max.0,
@@ -338,10 +343,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     }
 
     /// Removes the next request from the input.
-    fn find(&mut self) -> NextHead {
+    fn next_head(&mut self) -> NextHead {
         let limits = self.head_limits();
-        let fields_max = self.host.config().head_fields_max;
-        find(&mut self.scan, &mut self.input, limits, fields_max)
+        let fields_max = self.responder.config().head_fields_max;
+        next_head(&mut self.scan, &mut self.input, limits, fields_max)
     }
 
     /// Serves a request whose body has not arrived yet. No other request runs meanwhile.
@@ -354,23 +359,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         } = parsed;
         let version = head.version;
         self.flush().await?;
-        let host = self.host.clone();
+        let responder = self.responder.clone();
         let mut body = BodyReader::new(self, framing, expects);
         let length = match framing {
             Framing::Length(length) => Some(length),
             Framing::Chunked => None,
         };
         // Boxed, so that an idle connection does not carry the state of a request.
-        let reply = Box::pin(host.call(head, Input::Source(&mut body), length)).await;
-        let (rest, lost) = body.rest();
+        let reply = Box::pin(responder.call(head, Input::Source(&mut body), length)).await;
+        let (unread, lost) = body.end_state();
         if lost {
             return Err(End::Closed);
         }
-        self.unread = rest;
-        let ends = rest || reply.close || self.phase() >= Phase::Draining;
-        let goes_on = self.answer(reply, version, keep_alive && !ends).await?;
+        self.unread = unread;
+        let ends = unread || reply.close || self.phase() >= Phase::Draining;
+        let stays_open = self.answer(reply, version, keep_alive && !ends).await?;
         self.flush().await?;
-        Ok(goes_on)
+        Ok(stays_open)
     }
 
     /// Appends a response to the output. Returns whether the connection stays open.
@@ -484,7 +489,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         }
         self.input.reserve(256);
         let next = source.next();
-        let gone = async {
+        let closed = async {
             loop {
                 match self.io.read_buf(&mut self.input).await {
                     Ok(0) | Err(_) => return,
@@ -496,7 +501,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         tokio::select! {
             biased;
             piece = next => Ok(piece),
-            () = gone => Err(End::Closed),
+            () = closed => Err(End::Closed),
         }
     }
 
@@ -520,7 +525,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     }
 
     /// Releases memory before a wait that may be long.
-    fn rest(&mut self) {
+    fn release_buffers(&mut self) {
         if self.input.is_empty() && self.input.capacity() != INPUT_BYTES {
             self.input = BytesMut::new();
         }
@@ -543,34 +548,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     /// Writes all bytes. Disconnects a client that accepts nothing for too long. Also disconnects
     /// one that accepts a large response too slowly, because other requests wait for its memory.
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
-        let budget = self.host.admission().map(|admission| &admission.answers);
+        let budget = self
+            .responder
+            .admission()
+            .map(|admission| &admission.answers);
         let holds = budget.is_some_and(|budget| bytes.len() > budget.small_bytes());
         let mut rate = MinimumRate::default();
         while !bytes.is_empty() {
-            let config = self.host.config();
+            let config = self.responder.config();
             let due = Instant::now() + config.write_timeout;
-            let due = rate.until(holds, config).map_or(due, |held| held.min(due));
+            let due = rate
+                .deadline(holds, config)
+                .map_or(due, |held| held.min(due));
             let written = tokio::select! {
                 biased;
                 written = self.io.write(bytes) => written?,
                 () = self.watchdog.expired(due) => {
-                    self.host.timed_out("write");
+                    self.responder.timed_out("write");
                     return Err(End::Closed);
                 }
             };
             if written == 0 {
                 return Err(End::Closed);
             }
-            rate.moved(written);
+            rate.transferred(written);
             bytes = bytes.get(written..).unwrap_or_default();
         }
         // With TLS, some bytes may still be in the session.
-        let due = Instant::now() + self.host.config().write_timeout;
+        let due = Instant::now() + self.responder.config().write_timeout;
         tokio::select! {
             biased;
             flushed = self.io.flush() => Ok(flushed?),
             () = self.watchdog.expired(due) => {
-                self.host.timed_out("write");
+                self.responder.timed_out("write");
                 Err(End::Closed)
             }
         }

@@ -1,8 +1,8 @@
 //! An HTTP/2 connection with prior knowledge: the server recognizes it by its preface.
 //!
-//! hyper implements the protocol. This module converts requests and responses to those of the edge,
-//! which has one service for both versions. The time limits are those of HTTP/1.1: a client that
-//! reads no response, or sends no request, is disconnected.
+//! hyper implements the protocol. This module converts requests and responses to the types of the
+//! HTTP edge, which has one service for both versions. The time limits are those of HTTP/1.1: a
+//! client that reads no response, or sends no request, is disconnected.
 
 mod control_frame_limit;
 mod streams;
@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use self::control_frame_limit::ControlFrameLimit;
-use self::streams::{ConnectionState, Open, Streams};
+use self::streams::{ConnectionState, OpenRequest, Streams};
 use super::h1::Rewound;
 use super::head::{Builder, FieldName, Head, Method, Version};
 use super::problem::{Kind, Problem};
@@ -46,16 +46,22 @@ const PING: Duration = Duration::from_secs(20);
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve<S, R>(io: S, first: Bytes, host: R, mut phase: watch::Receiver<Phase>)
-where
+pub(crate) async fn serve<S, R>(
+    io: S,
+    first: Bytes,
+    responder: R,
+    mut phase: watch::Receiver<Phase>,
+) where
     R: Responder + Unpin + 'static,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let io = TokioIo::new(ControlFrameLimit::new(Rewound::new(first, io)));
-    let config = host.config();
+    let config = responder.config();
     let head_max = u32::try_from(config.head_max.0).unwrap_or(u32::MAX);
     // No budget counts the bytes that a client sends before the server reads them.
-    let window = host.admission().map(|admission| admission.limits().window);
+    let window = responder
+        .admission()
+        .map(|admission| admission.limits().window);
     let window = window.and_then(|window| u32::try_from(window).ok());
     let window = window.unwrap_or(WINDOW);
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -70,32 +76,32 @@ where
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING);
     let streams = Arc::new(Streams::default());
-    let (own, opened) = (host.clone(), Arc::clone(&streams));
+    let (own, opened) = (responder.clone(), Arc::clone(&streams));
     let service = service_fn(move |request| {
-        let (host, open) = (own.clone(), opened.open());
-        async move { Ok::<_, Infallible>(answer(&host, request, open).await) }
+        let (responder, open) = (own.clone(), opened.open());
+        async move { Ok::<_, Infallible>(answer(&responder, request, open).await) }
     });
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
-    let mut leaving = false;
-    let mut checks = tokio::time::interval(Streams::every(config));
+    let mut closing = false;
+    let mut checks = tokio::time::interval(Streams::check_interval(config));
     loop {
         tokio::select! {
             // Errors of a connection concern only its client.
             _ = connection.as_mut() => return,
             // The sender lives as long as the server.
-            _ = phase.wait_for(|phase| *phase >= Phase::Draining), if !leaving => {
-                leaving = true;
+            _ = phase.wait_for(|phase| *phase >= Phase::Draining), if !closing => {
+                closing = true;
                 connection.as_mut().graceful_shutdown();
             }
             _ = checks.tick() => match streams.state() {
-                ConnectionState::Idle(time) if leaving && time >= config.write_timeout => return,
-                ConnectionState::Idle(time) if !leaving && time >= config.idle_timeout => {
-                    leaving = true;
+                ConnectionState::Idle(time) if closing && time >= config.write_timeout => return,
+                ConnectionState::Idle(time) if !closing && time >= config.idle_timeout => {
+                    closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
                 ConnectionState::Busy | ConnectionState::Idle(_) => {}
                 ConnectionState::Stalled => {
-                    host.timed_out("write");
+                    responder.timed_out("write");
                     return;
                 }
             }
@@ -104,53 +110,55 @@ where
 }
 
 async fn answer<R: Responder + Unpin + 'static>(
-    host: &R,
+    responder: &R,
     request: Request<Incoming>,
-    mut open: Open,
-) -> Response<Outgoing<R>> {
-    if let Some(admission) = host.admission()
-        && !open.admitted(admission)
+    mut open: OpenRequest,
+) -> Response<ResponseBody<R>> {
+    if let Some(admission) = responder.admission()
+        && !open.admit(admission)
     {
         let many = Problem::new(Kind::Busy, "too many streams of all connections");
-        return respond(host, host.refuse_with(many), open);
+        return respond(responder, responder.refuse_with(many), open);
     }
     let (parts, body) = request.into_parts();
     let head = match head(
         &parts,
-        host.config().request_line_max.0,
-        host.config().head_fields_max,
+        responder.config().request_line_max.0,
+        responder.config().head_fields_max,
     ) {
         Ok(head) => head,
-        Err(problem) => return respond(host, host.refuse_with(problem), open),
+        Err(problem) => return respond(responder, responder.refuse_with(problem), open),
     };
     let length = head
         .text(FieldName::ContentLength)
         .and_then(|text| text.parse().ok());
-    let mut source = Stream {
+    let mut source = RequestBody {
         body,
         rate: BodyRate::default(),
-        host: host.clone(),
+        responder: responder.clone(),
     };
     let mut reply = if source.body.is_end_stream() {
-        wait(host, host.start(head, b"")).await
+        wait(responder, responder.start(head, b"")).await
     } else {
-        host.call(head, Input::Source(&mut source), length).await
+        responder
+            .call(head, Input::Source(&mut source), length)
+            .await
     };
     let is_tail = matches!(&reply.body, Body::Source(source) if source.is_tail());
-    if is_tail && !open.tails(TAILS_PER_CONNECTION_MAX) {
+    if is_tail && !open.become_tail(TAILS_PER_CONNECTION_MAX) {
         let limit = TAILS_PER_CONNECTION_MAX as u64;
         let many = Problem::new(Kind::Busy, "too many tails of one connection");
-        reply = host.refuse_with(many.number("limit", limit));
+        reply = responder.refuse_with(many.number("limit", limit));
     }
-    respond(host, reply, open)
+    respond(responder, reply, open)
 }
 
 /// Waits for a response, up to `store_timeout` if that applies.
-async fn wait<R: Responder>(host: &R, mut started: Started) -> Reply {
+async fn wait<R: Responder>(responder: &R, mut started: Started) -> Reply {
     if !started.expires() {
         return started.await;
     }
-    match tokio::time::timeout(host.config().store_timeout, &mut started).await {
+    match tokio::time::timeout(responder.config().store_timeout, &mut started).await {
         Ok(reply) => reply,
         Err(_) => started.expire(),
     }
@@ -182,32 +190,34 @@ fn head(
     for (name, value) in &parts.headers {
         builder.field(name.as_str(), value.as_bytes());
     }
-    let head = builder.done();
+    let head = builder.build();
     if head.host().is_none() {
-        return Err(Problem::bad("the request names no host"));
+        return Err(Problem::bad("the request has neither :authority nor Host"));
     }
     if head.is_repeated(FieldName::Host) || !head.has_one_host() {
-        return Err(Problem::bad("the request names different hosts"));
+        return Err(Problem::bad(
+            "the fields :authority and Host name different hosts",
+        ));
     }
     Ok(head)
 }
 
 /// The body of a request.
-struct Stream<R> {
+struct RequestBody<R> {
     body: Incoming,
     rate: BodyRate,
-    host: R,
+    responder: R,
 }
 
-impl<R: Responder> Stream<R> {
+impl<R: Responder> RequestBody<R> {
     async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             let frame =
                 std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
-            let due = self.rate.due(self.host.config());
+            let due = self.rate.deadline(self.responder.config());
             match tokio::time::timeout_at(due, frame).await {
                 Err(_) => {
-                    self.host.timed_out("body");
+                    self.responder.timed_out("body");
                     return Err(BodyError::Slow);
                 }
                 Ok(None) => return Ok(None),
@@ -226,7 +236,7 @@ impl<R: Responder> Stream<R> {
     }
 }
 
-impl<R: Responder> BodySource for Stream<R> {
+impl<R: Responder> BodySource for RequestBody<R> {
     fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
         Box::pin(self.read())
     }
@@ -238,15 +248,15 @@ impl<R: Responder> BodySource for Stream<R> {
 
 /// The body of a response, passed on in pieces. hyper polls for the next piece when the client has
 /// accepted enough of the earlier ones.
-struct Outgoing<R> {
+struct ResponseBody<R> {
     /// Bytes that are ready and not sent yet.
     bytes: Bytes,
     pieces: Option<mpsc::Receiver<Bytes>>,
-    open: Open,
-    host: R,
+    open: OpenRequest,
+    responder: R,
 }
 
-impl<R: Responder + Unpin> hyper::body::Body for Outgoing<R> {
+impl<R: Responder + Unpin> hyper::body::Body for ResponseBody<R> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -254,7 +264,7 @@ impl<R: Responder + Unpin> hyper::body::Body for Outgoing<R> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.open.taken();
+        self.open.accepted();
         if self.bytes.is_empty()
             && let Some(pieces) = &mut self.pieces
         {
@@ -267,12 +277,15 @@ impl<R: Responder + Unpin> hyper::body::Body for Outgoing<R> {
         if self.bytes.is_empty() {
             return Poll::Ready(None);
         }
-        let budget = self.host.admission().map(|admission| &admission.answers);
+        let budget = self
+            .responder
+            .admission()
+            .map(|admission| &admission.answers);
         let holds = budget.is_some_and(|budget| self.bytes.len() > budget.small_bytes());
         let take = self.bytes.len().min(PIECE_BYTES);
         let piece = self.bytes.split_to(take);
-        let host = self.host.clone();
-        self.open.gave(take, holds, host.config());
+        let responder = self.responder.clone();
+        self.open.passed_on(take, holds, responder.config());
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
@@ -289,10 +302,10 @@ impl<R: Responder + Unpin> hyper::body::Body for Outgoing<R> {
 }
 
 fn respond<R: Responder + Unpin + 'static>(
-    host: &R,
+    responder: &R,
     reply: Reply,
-    open: Open,
-) -> Response<Outgoing<R>> {
+    open: OpenRequest,
+) -> Response<ResponseBody<R>> {
     let length = reply.length();
     let mut response = Response::builder().status(reply.status);
     for line in reply.fields.split(|byte| *byte == b'\n') {
@@ -312,7 +325,7 @@ fn respond<R: Responder + Unpin + 'static>(
         Body::None | Body::Length(_) | Body::Omitted => (Bytes::new(), None),
         Body::Bytes(bytes) => (bytes, None),
         Body::Source(mut source) => {
-            // At most one piece waits; the next one is created when hyper takes it.
+            // At most one piece waits. The next one is created when hyper has taken it.
             let (sender, receiver) = mpsc::channel(1);
             tokio::spawn(async move {
                 loop {
@@ -334,14 +347,14 @@ fn respond<R: Responder + Unpin + 'static>(
             (Bytes::new(), Some(receiver))
         }
     };
-    let body = Outgoing {
+    let body = ResponseBody {
         bytes,
         pieces,
         open,
-        host: host.clone(),
+        responder: responder.clone(),
     };
     let (parts, ()) = match response.body(()) {
-        Ok(whole) => whole.into_parts(),
+        Ok(response) => response.into_parts(),
         // Cannot fail: the server wrote these fields, so they are valid.
         Err(_) => Response::new(()).into_parts(),
     };

@@ -135,7 +135,7 @@ field_names! {
 
 type Span = Range<u32>;
 
-fn cut<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
+fn slice<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
     text.get(span.start as usize..span.end as usize)
         .unwrap_or_default()
 }
@@ -168,7 +168,7 @@ pub(crate) enum Framing {
 
 /// Why a head is refused. The connection closes afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bad {
+pub(crate) enum HeadError {
     /// 400, with the reason.
     Syntax(&'static str),
     /// 414.
@@ -215,7 +215,11 @@ impl Scan {
     /// head is not complete.
     ///
     /// Refuses a bad head at its first bad byte, independent of how the bytes are split.
-    pub(crate) fn end(&mut self, input: &[u8], limits: HeadLimits) -> Result<Option<usize>, Bad> {
+    pub(crate) fn end(
+        &mut self,
+        input: &[u8],
+        limits: HeadLimits,
+    ) -> Result<Option<usize>, HeadError> {
         loop {
             let rest = input.get(self.seen..).unwrap_or_default();
             let found = rest.iter().position(|byte| *byte == b'\n');
@@ -224,20 +228,20 @@ impl Scan {
             // A CR at the end may be part of the line or of the line end.
             let content = line.strip_suffix(b"\r");
             if !self.begun && content.unwrap_or(line).len() > limits.line_max {
-                return Err(Bad::Target);
+                return Err(HeadError::Target);
             }
             self.seen = end + usize::from(found.is_some());
             if self
                 .fields
                 .is_some_and(|at| self.seen - at > limits.head_max)
             {
-                return Err(Bad::Fields);
+                return Err(HeadError::Fields);
             }
             if found.is_none() {
                 return Ok(None);
             }
             let Some(content) = content else {
-                return Err(Bad::Syntax("a line ends with LF alone"));
+                return Err(HeadError::Syntax("a line ends with LF alone"));
             };
             self.line = self.seen;
             match (content.is_empty(), self.begun) {
@@ -246,7 +250,7 @@ impl Scan {
                     // Some clients send an extra blank line after a body.
                     self.blank += 1;
                     if self.blank > HEAD_LINES_BLANK_MAX {
-                        return Err(Bad::Syntax("blank lines before the request"));
+                        return Err(HeadError::Syntax("blank lines before the request"));
                     }
                 }
                 (false, _) => {
@@ -264,13 +268,13 @@ impl Scan {
 }
 
 /// Parses a whole HTTP/1 head.
-pub(crate) fn parse(input: &[u8], fields_max: usize) -> Result<Parsed, Bad> {
+pub(crate) fn parse(input: &[u8], fields_max: usize) -> Result<Parsed, HeadError> {
     let mut slots = vec![httparse::EMPTY_HEADER; fields_max];
     let mut request = httparse::Request::new(&mut slots);
     match request.parse(input) {
         Ok(httparse::Status::Complete(_)) => {}
-        Ok(httparse::Status::Partial) => return Err(Bad::Syntax("the head is not complete")),
-        Err(httparse::Error::TooManyHeaders) => return Err(Bad::Fields),
+        Ok(httparse::Status::Partial) => return Err(HeadError::Syntax("the head is not complete")),
+        Err(httparse::Error::TooManyHeaders) => return Err(HeadError::Fields),
         Err(httparse::Error::Version) => {
             let line = input
                 .split(|byte| *byte == b'\r')
@@ -278,13 +282,13 @@ pub(crate) fn parse(input: &[u8], fields_max: usize) -> Result<Parsed, Bad> {
             let word = line.and_then(|line| line.rsplit(|byte| *byte == b' ').next());
             let known = word.is_some_and(|word| matches!(word, [b'H', b'T', b'T', b'P', b'/', rest @ ..] if is_version(rest)));
             return Err(if known {
-                Bad::Version
+                HeadError::Version
             } else {
-                Bad::Syntax("the version")
+                HeadError::Syntax("the version")
             });
         }
         Err(error) => {
-            return Err(Bad::Syntax(match error {
+            return Err(HeadError::Syntax(match error {
                 httparse::Error::HeaderName => "the name of a header field",
                 httparse::Error::HeaderValue => "the value of a header field",
                 httparse::Error::NewLine => "the end of a line",
@@ -310,13 +314,15 @@ pub(crate) fn parse(input: &[u8], fields_max: usize) -> Result<Parsed, Bad> {
         keep |= token.eq_ignore_ascii_case("keep-alive");
     }
     if !head.has(FieldName::Host) {
-        return Err(Bad::Syntax("exactly one Host is needed"));
+        return Err(HeadError::Syntax("the field Host is missing"));
     }
     if head.is_repeated(FieldName::Host) {
-        return Err(Bad::Syntax("more than one Host"));
+        return Err(HeadError::Syntax("more than one Host"));
     }
     if !head.has_one_host() {
-        return Err(Bad::Syntax("the target and Host name different hosts"));
+        return Err(HeadError::Syntax(
+            "the target and Host name different hosts",
+        ));
     }
     let expects = head
         .raw(FieldName::Expect)
@@ -337,14 +343,14 @@ fn is_version(text: &[u8]) -> bool {
         || matches!(text, [a, b'.', b] if a.is_ascii_digit() && b.is_ascii_digit())
 }
 
-fn framing(head: &Head) -> Result<Framing, Bad> {
+fn framing(head: &Head) -> Result<Framing, HeadError> {
     let length = head.raw(FieldName::ContentLength);
     let Some(coding) = head.raw(FieldName::TransferEncoding) else {
         let Some(length) = length else {
             return Ok(Framing::Length(0));
         };
         if head.is_repeated(FieldName::ContentLength) {
-            return Err(Bad::Syntax("more than one Content-Length"));
+            return Err(HeadError::Syntax("more than one Content-Length"));
         }
         let digits =
             !length.is_empty() && length.len() < 20 && length.iter().all(u8::is_ascii_digit);
@@ -352,18 +358,18 @@ fn framing(head: &Head) -> Result<Framing, Bad> {
         let number = number.and_then(|text| text.parse().ok());
         return number
             .map(Framing::Length)
-            .ok_or(Bad::Syntax("Content-Length is not a number"));
+            .ok_or(HeadError::Syntax("Content-Length is not a number"));
     };
     if length.is_some() {
-        return Err(Bad::Syntax(
+        return Err(HeadError::Syntax(
             "Content-Length together with Transfer-Encoding",
         ));
     }
     if head.version == Version::H10 {
-        return Err(Bad::Syntax("Transfer-Encoding in HTTP/1.0"));
+        return Err(HeadError::Syntax("Transfer-Encoding in HTTP/1.0"));
     }
     if head.is_repeated(FieldName::TransferEncoding) || !coding.eq_ignore_ascii_case(b"chunked") {
-        return Err(Bad::Coding);
+        return Err(HeadError::Coding);
     }
     Ok(Framing::Chunked)
 }
@@ -398,7 +404,7 @@ impl Builder {
     }
 
     /// Parses the target: a path with or without a query, optionally after an origin.
-    pub(crate) fn target(&mut self, target: &str) -> Result<(), Bad> {
+    pub(crate) fn target(&mut self, target: &str) -> Result<(), HeadError> {
         let mut rest = target;
         if let Some((scheme, after)) = target.split_once("://")
             && matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https")
@@ -410,11 +416,11 @@ impl Builder {
         } else if !target.starts_with('/') && target != "*" {
             // A CONNECT request is refused later, because of its method. Other methods need a path.
             if self.head.method != Method::Other {
-                return Err(Bad::Syntax("the target of the request"));
+                return Err(HeadError::Syntax("the target of the request"));
             }
         }
         if rest.contains('#') {
-            return Err(Bad::Syntax("a fragment in the target"));
+            return Err(HeadError::Syntax("a fragment in the target"));
         }
         let (path, query) = match rest.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -439,7 +445,7 @@ impl Builder {
         if let Some(name) = self.head.text.get_mut(span.start as usize..) {
             name.make_ascii_lowercase();
         }
-        let known = FieldName::read(cut(&self.head.text, &span));
+        let known = FieldName::read(slice(&self.head.text, &span));
         let value = self.push(value.trim_ascii());
         self.head.fields.push((span, value));
         if let Some(known) = known {
@@ -452,7 +458,7 @@ impl Builder {
         }
     }
 
-    pub(crate) fn done(self) -> Head {
+    pub(crate) fn build(self) -> Head {
         self.head
     }
 }
@@ -460,19 +466,19 @@ impl Builder {
 impl Head {
     /// The path, still percent-encoded.
     pub(crate) fn path(&self) -> &str {
-        std::str::from_utf8(cut(&self.text, &self.path)).unwrap_or_default()
+        std::str::from_utf8(slice(&self.text, &self.path)).unwrap_or_default()
     }
 
     /// The query after the question mark, still percent-encoded.
     pub(crate) fn query(&self) -> Option<&str> {
         let query = self.query.as_ref()?;
-        std::str::from_utf8(cut(&self.text, query)).ok()
+        std::str::from_utf8(slice(&self.text, query)).ok()
     }
 
-    /// Whether the target and the field `Host` name one host, if both are present.
+    /// Whether the target and the field `Host` name the same host, if both are present.
     pub(crate) fn has_one_host(&self) -> bool {
         match (&self.host, self.raw(FieldName::Host)) {
-            (Some(span), Some(host)) => cut(&self.text, span).eq_ignore_ascii_case(host),
+            (Some(span), Some(host)) => slice(&self.text, span).eq_ignore_ascii_case(host),
             _ => true,
         }
     }
@@ -480,7 +486,7 @@ impl Head {
     /// Host and port that the client addressed.
     pub(crate) fn host(&self) -> Option<&[u8]> {
         match &self.host {
-            Some(span) => Some(cut(&self.text, span)),
+            Some(span) => Some(slice(&self.text, span)),
             None => self.raw(FieldName::Host),
         }
     }
@@ -489,7 +495,7 @@ impl Head {
     pub(crate) fn raw(&self, known: FieldName) -> Option<&[u8]> {
         let at = self.first.get(known as usize).copied()?.checked_sub(1)?;
         let (_, value) = self.fields.get(usize::from(at))?;
-        Some(cut(&self.text, value))
+        Some(slice(&self.text, value))
     }
 
     /// As `raw`, but as text; also `None` for bytes that are not UTF-8.
@@ -520,9 +526,9 @@ impl Head {
         let name = known.name().as_bytes();
         let values = fields
             .iter()
-            .filter(move |(field, _)| cut(&self.text, field) == name);
+            .filter(move |(field, _)| slice(&self.text, field) == name);
         let texts =
-            values.filter_map(|(_, value)| std::str::from_utf8(cut(&self.text, value)).ok());
+            values.filter_map(|(_, value)| std::str::from_utf8(slice(&self.text, value)).ok());
         texts
             .flat_map(|text| text.split(','))
             .map(str::trim)
@@ -532,8 +538,8 @@ impl Head {
     /// All fields in order: lower-case names and values.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.fields.iter().map(|(name, value)| {
-            let name = std::str::from_utf8(cut(&self.text, name)).unwrap_or_default();
-            (name, cut(&self.text, value))
+            let name = std::str::from_utf8(slice(&self.text, name)).unwrap_or_default();
+            (name, slice(&self.text, value))
         })
     }
 }
@@ -550,7 +556,7 @@ mod tests {
     };
 
     #[test]
-    fn a_field_after_very_many_is_its_own() {
+    fn a_field_after_many_others_is_found() {
         let many = "x: decoy\r\n".repeat(300);
         let text = format!("GET / HTTP/1.1\r\n{many}Host: a\r\nAuthorization: b\r\n\r\n");
         let head = parse(text.as_bytes(), 400).unwrap().head;
@@ -558,7 +564,7 @@ mod tests {
         assert_eq!(head.host(), Some(&b"a"[..]));
     }
 
-    fn read(text: &str) -> Result<Option<Parsed>, Bad> {
+    fn read(text: &str) -> Result<Option<Parsed>, HeadError> {
         let mut whole = Scan::default();
         let end = whole.end(text.as_bytes(), LIMITS);
         // Parse the head again, byte by byte.
@@ -578,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_read() {
+    fn a_head_is_parsed() {
         let parsed = read(
             "\r\nPOST /a/b?c=d HTTP/1.1\r\nHOST: x\r\nAccept: a, b\r\naccept:c\r\nContent-Length: 3\r\n\r\nabc",
         );
@@ -598,15 +604,15 @@ mod tests {
     }
 
     #[test]
-    fn what_two_parsers_could_read_in_two_ways_is_refused() {
-        let bad = |text: &str, want: Bad| {
+    fn ambiguous_heads_are_refused() {
+        let bad = |text: &str, want: HeadError| {
             let got = read(&format!("{text}\r\n\r\n")).map(|parsed| parsed.is_some());
             match (got, want) {
-                (Err(Bad::Syntax(_)), Bad::Syntax(_)) => {}
+                (Err(HeadError::Syntax(_)), HeadError::Syntax(_)) => {}
                 (got, want) => assert_eq!(got, Err(want), "{text:?}"),
             }
         };
-        let syntax = Bad::Syntax("");
+        let syntax = HeadError::Syntax("");
         bad("GET / HTTP/1.1", syntax);
         bad("GET / HTTP/1.1\r\nHost: a\r\nHost: a", syntax);
         bad("GET / HTTP/1.1\nHost: a", syntax);
@@ -627,32 +633,32 @@ mod tests {
         bad("GET / HTTP/1.0\r\nTransfer-Encoding: chunked", syntax);
         bad(
             "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked",
-            Bad::Coding,
+            HeadError::Coding,
         );
         bad("GET / HTTP/1.1\r\nHost : a", syntax);
         bad("GET / HTTP/1.1\r\nHost: a\r\n b", syntax);
         bad("GET / HTTP/1.1\r\nHost: a\0", syntax);
-        bad("GET / HTTP/3.0\r\nHost: a", Bad::Version);
+        bad("GET / HTTP/3.0\r\nHost: a", HeadError::Version);
         bad("GET / HTTX/3.0\r\nHost: a", syntax);
         bad("GET x HTTP/1.1\r\nHost: a", syntax);
         bad("GET /#a HTTP/1.1\r\nHost: a", syntax);
         bad(
             "GET / HTTP/1.1\r\nHost: a\r\nb:c\r\nb:c\r\nb:c\r\nb:c\r\nb:c",
-            Bad::Fields,
+            HeadError::Fields,
         );
         bad(
             &format!("GET /{} HTTP/1.1\r\nHost: a", "x".repeat(100)),
-            Bad::Target,
+            HeadError::Target,
         );
         bad(
             &format!("GET / HTTP/1.1\r\nHost: a\r\nb: {}", "x".repeat(500)),
-            Bad::Fields,
+            HeadError::Fields,
         );
         bad("\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a", syntax);
     }
 
     #[test]
-    fn a_target_with_a_host_names_that_of_the_field() {
+    fn an_absolute_target_must_name_the_host_of_the_field() {
         let parsed = read("GET http://b:1?x HTTP/1.1\r\nHost: B:1\r\nConnection: x, Close\r\n\r\n")
             .unwrap()
             .unwrap();

@@ -136,12 +136,12 @@ impl<'a> Object<'a> {
     }
 
     /// Writes the name of a member, and returns the buffer for its value.
-    pub(crate) fn place(&mut self, name: &str) -> &mut Vec<u8> {
+    pub(crate) fn member(&mut self, name: &str) -> &mut Vec<u8> {
         self.name(name)
     }
 
     /// Returns the buffer that contains everything.
-    pub(crate) fn raw_out(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_mistake_is_found() {
+    fn the_offset_of_an_error_is_returned() {
         for (text, at) in [
             ("{}", None),
             (" 1e5\n", None),
@@ -228,6 +228,9 @@ mod tests {
         }
         assert_eq!(check(b"\"\xff\""), Some(1));
         let deep = "[".repeat(100_000);
-        assert!(check(deep.as_bytes()).is_some(), "depth costs no stack");
+        assert!(
+            check(deep.as_bytes()).is_some(),
+            "deep nesting must not overflow the stack"
+        );
     }
 }

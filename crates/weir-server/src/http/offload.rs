@@ -3,8 +3,8 @@
 use super::problem::{Kind, Problem};
 use crate::limits::INLINE_WORK_BYTES;
 
-/// Runs work that borrows. On a runtime with several threads, the others serve the reactor
-/// meanwhile; a single thread runs the work itself.
+/// Runs blocking work that borrows data. On a runtime with several threads, the other threads
+/// serve the reactor meanwhile. On a runtime with one thread, the reactor waits for the work.
 pub(crate) fn inline<T>(work: impl FnOnce() -> T) -> T {
     let flavor = tokio::runtime::Handle::current().runtime_flavor();
     if flavor == tokio::runtime::RuntimeFlavor::MultiThread {
@@ -32,10 +32,10 @@ pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(ended()))
+    done.unwrap_or_else(|_| Err(panicked()))
 }
 
 /// The problem of a request whose work panicked.
-pub(crate) fn ended() -> Problem {
-    Problem::new(Kind::Internal, "a worker ended")
+pub(crate) fn panicked() -> Problem {
+    Problem::new(Kind::Internal, "a worker panicked")
 }

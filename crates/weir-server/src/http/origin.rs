@@ -8,8 +8,9 @@ use super::reply::Reply;
 use crate::config::ServerConfig;
 use crate::limits::PREFLIGHT_SECONDS;
 
-/// Prevents stored content from running as a page of this server.
-pub(crate) const NO_PAGE: &str = "sandbox; default-src 'none'";
+/// Value of `content-security-policy`: a browser must not run stored content as a page of this
+/// server.
+pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'";
 
 /// Response fields that a page may read.
 const EXPOSED: &str = "etag, link, location, retry-after, vary, weir-client, weir-count, \
@@ -20,7 +21,7 @@ stream-closed, stream-cursor, stream-expires-at, stream-next-offset, stream-sse-
 stream-ttl, stream-up-to-date";
 
 /// Request fields that a page may send.
-const TAKEN: &str = "accept, authorization, content-encoding, content-type, idempotency-key, if-match, \
+const ACCEPTED: &str = "accept, authorization, content-encoding, content-type, idempotency-key, if-match, \
 if-none-match, if-range, last-event-id, prefer, producer-epoch, producer-id, producer-seq, range, \
 stream-closed, stream-expires-at, stream-fork-offset, stream-fork-sub-offset, stream-forked-from, \
 stream-seq, stream-ttl, traceparent, weir-client, weir-expect, weir-key, weir-key-b64, weir-nonce";
@@ -54,10 +55,10 @@ pub(crate) fn check_host(head: &Head, config: &ServerConfig) -> Result<(), Probl
     if let Ok(ip) = name.parse::<IpAddr>() {
         // DNS rebinding needs a name, so an address is safe. If the server listens on an address
         // that others can reach, any address is accepted.
-        let open = config
+        let is_exposed = config
             .http
             .is_some_and(|address| !address.0.ip().is_loopback());
-        if ip.is_loopback() || open {
+        if ip.is_loopback() || is_exposed {
             return Ok(());
         }
     }
@@ -81,7 +82,7 @@ fn is_allowed(origin: &str, config: &ServerConfig) -> bool {
 
 /// What the origin of a page permits for its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
+pub(crate) enum PageOrigin {
     /// The request is not from a page of another origin.
     None,
     /// The page may use the server.
@@ -90,20 +91,20 @@ pub(crate) enum Page {
     Foreign,
 }
 
-pub(crate) fn page(head: &Head, config: &ServerConfig) -> Page {
+pub(crate) fn page(head: &Head, config: &ServerConfig) -> PageOrigin {
     let Some(origin) = head.raw(FieldName::Origin) else {
-        return Page::None;
+        return PageOrigin::None;
     };
     let Ok(origin) = std::str::from_utf8(origin) else {
-        return Page::Foreign;
+        return PageOrigin::Foreign;
     };
     if is_allowed(origin, config) {
-        return Page::Allowed(origin.to_owned());
+        return PageOrigin::Allowed(origin.to_owned());
     }
     if is_own(origin, head, config) {
-        return Page::None;
+        return PageOrigin::None;
     }
-    Page::Foreign
+    PageOrigin::Foreign
 }
 
 /// Whether the origin is the host of the request, which [`check_host`] checks. The scheme may
@@ -114,14 +115,14 @@ fn is_own(origin: &str, head: &Head, config: &ServerConfig) -> bool {
         Some(("http", host)) if config.tls_cert.is_none() => host,
         _ => return false,
     };
-    let called = head.host().unwrap_or_default();
-    called.eq_ignore_ascii_case(host.as_bytes())
+    let target = head.host().unwrap_or_default();
+    target.eq_ignore_ascii_case(host.as_bytes())
 }
 
 /// Refuses writes from pages that may not use the server. Without this check, any page could send a
 /// POST without reading the response.
-pub(crate) fn check_write(page: &Page, method: Method) -> Result<(), Problem> {
-    if method.writes() && *page == Page::Foreign {
+pub(crate) fn check_write(page: &PageOrigin, method: Method) -> Result<(), Problem> {
+    if method.writes() && *page == PageOrigin::Foreign {
         return Err(
             Problem::new(Kind::Forbidden, "pages of this origin may not write")
                 .text("right", "origin"),
@@ -131,8 +132,8 @@ pub(crate) fn check_write(page: &Page, method: Method) -> Result<(), Problem> {
 }
 
 /// Adds the fields that a page needs to read the response.
-pub(crate) fn decorate(reply: &mut Reply, page: &Page) {
-    if let Page::Allowed(origin) = page {
+pub(crate) fn add_cors_fields(reply: &mut Reply, page: &PageOrigin) {
+    if let PageOrigin::Allowed(origin) = page {
         reply.add("access-control-allow-origin", origin);
         reply.add("access-control-allow-credentials", "true");
         reply.add("access-control-expose-headers", EXPOSED);
@@ -140,11 +141,11 @@ pub(crate) fn decorate(reply: &mut Reply, page: &Page) {
 }
 
 /// Responds to OPTIONS.
-pub(crate) fn options(head: &Head, allow: &str, page: &Page) -> Reply {
+pub(crate) fn options(head: &Head, allow: &str, page: &PageOrigin) -> Reply {
     let mut reply = Reply::new(204).field("allow", allow);
-    if head.has(FieldName::RequestMethod) && matches!(page, Page::Allowed(_)) {
+    if head.has(FieldName::RequestMethod) && matches!(page, PageOrigin::Allowed(_)) {
         reply.add("access-control-allow-methods", allow);
-        reply.add("access-control-allow-headers", TAKEN);
+        reply.add("access-control-allow-headers", ACCEPTED);
         reply.add("access-control-max-age", PREFLIGHT_SECONDS);
     }
     reply
@@ -218,15 +219,15 @@ mod tests {
     }
 
     #[test]
-    fn a_page_reads_the_names_that_answers_share_with_requests() {
+    fn fields_of_requests_and_responses_are_readable_by_pages() {
         let has = |list: &str, name: &str| list.split(',').any(|one| one.trim() == name);
         for name in ["weir-client", "weir-key", "weir-key-b64"] {
-            assert!(has(TAKEN, name) && has(EXPOSED, name), "{name}");
+            assert!(has(ACCEPTED, name) && has(EXPOSED, name), "{name}");
         }
     }
 
     #[test]
-    fn origins_are_exact_or_one_label_below() {
+    fn an_origin_matches_exactly_or_one_label_below_a_wildcard() {
         let origins = vec![
             "https://a.example".to_owned(),
             "https://*.b.example".to_owned(),
@@ -247,7 +248,7 @@ mod tests {
             ("null", false),
         ] {
             let page = page(&head(&format!("Host: a\r\nOrigin: {origin}")), &config);
-            assert_eq!(matches!(page, Page::Allowed(_)), allowed, "{origin}");
+            assert_eq!(matches!(page, PageOrigin::Allowed(_)), allowed, "{origin}");
         }
     }
 }

@@ -40,30 +40,30 @@ macro_rules! problems {
 
 problems! {
     Redirect = 307 "redirect", "Another node is the leader and accepts the writes.";
-    BadRequest = 400 "bad-request", "The request cannot be read.";
+    BadRequest = 400 "bad-request", "The request is malformed.";
     BadCoding = 400 "bad-coding", "The body does not follow its content coding.";
-    BadItem = 400 "bad-item", "An item of the batch cannot be read; those before it stand.";
+    BadItem = 400 "bad-item", "An item of the batch is malformed; the items before it are committed.";
     Unauthenticated = 401 "unauthenticated", "The request has no valid credentials.";
     Forbidden = 403 "forbidden", "The caller has no right to do this.";
     StreamEpoch = 403 "stream-epoch", "The producer has begun a newer epoch.";
     NoTopic = 404 "no-topic", "The topic does not exist.";
-    NoKey = 404 "no-key", "The topic holds no value for the key.";
+    NoKey = 404 "no-key", "The topic has no value for the key.";
     NoRecord = 404 "no-record", "The topic has no record at the offset.";
     NoGroup = 404 "no-group", "The topic has no group of this name.";
     NotFound = 404 "not-found", "No resource has this path.";
     Method = 405 "method", "The resource has no such method.";
-    NotAcceptable = 406 "not-acceptable", "The client accepts none of the media types of the answer.";
+    NotAcceptable = 406 "not-acceptable", "The client accepts none of the media types of the response.";
     TooSlow = 408 "too-slow", "The request was sent too slowly.";
     TopicExists = 409 "topic-exists", "A topic of this name already exists.";
     TxnAborted = 409 "txn-aborted", "An operation of the transaction failed, so none was executed.";
     NonceGap = 409 "nonce-gap", "Nonces before this one have not arrived.";
-    GroupExists = 409 "group-exists", "The group exists already.";
+    GroupExists = 409 "group-exists", "A group of this name already exists.";
     NotOwner = 409 "not-owner", "Another consumer owns the record or the group now.";
     GroupMode = 409 "group-mode", "The mode of the group does not allow this operation.";
     InProgress = 409 "in-progress", "The first request with this key is still in progress.";
     StreamExists = 409 "stream-exists", "A stream of this name exists, with other properties.";
     StreamType = 409 "stream-type", "The content type is not that of the stream.";
-    StreamClosed = 409 "stream-closed", "The stream is closed; nothing is appended to it any more.";
+    StreamClosed = 409 "stream-closed", "The stream is closed and accepts no more appends.";
     StreamOrder = 409 "stream-order", "The sequence number of the write is out of order.";
     StreamGone = 410 "stream-gone", "The stream was deleted, and only its forks read it.";
     Gone = 410 "gone", "The offset is before the first record that is kept.";
@@ -72,8 +72,8 @@ problems! {
     TooLarge = 413 "too-large", "A part of the request is over its limit.";
     Ratio = 413 "ratio", "The body grows too much when it is decoded.";
     Uri = 414 "uri", "The request line is too long.";
-    MediaType = 415 "media-type", "The media type is not known here.";
-    Coding = 415 "coding", "The content coding is not known here.";
+    MediaType = 415 "media-type", "The server does not support the media type.";
+    Coding = 415 "coding", "The server does not support the content coding.";
     Range = 416 "range", "The range is outside of the payload.";
     Expectation = 417 "expectation", "Only 100-continue can be expected.";
     WrongHost = 421 "wrong-host", "The server does not serve this host name.";
@@ -82,15 +82,15 @@ problems! {
     OutOfFuel = 422 "out-of-fuel", "The program of the topic used up its fuel.";
     Limit = 422 "limit", "A limit of the topic was reached.";
     BadProgram = 422 "bad-program", "The code is not a program that can run here.";
-    InvalidPayload = 422 "invalid-payload", "The payload is not what its media type says.";
+    InvalidPayload = 422 "invalid-payload", "The payload does not match its media type.";
     InvalidOption = 422 "invalid-option", "The option of the topic is not valid.";
     KeyReused = 422 "key-reused", "The key or nonce was used before, for another request.";
     ExpectRequired = 428 "expect-required", "The topic accepts conditional writes only.";
-    Rate = 429 "rate", "The caller sends faster than it may.";
+    Rate = 429 "rate", "The caller exceeds a rate limit.";
     Headers = 431 "headers", "The header fields are too many or too long.";
-    Internal = 500 "internal", "The server has a fault.";
+    Internal = 500 "internal", "An internal error occurred.";
     Store = 500 "store", "The store failed.";
-    Unsupported = 501 "unsupported", "This server does not support what the caller asked for.";
+    Unsupported = 501 "unsupported", "This server does not support the request.";
     Busy = 503 "busy", "The queue of the store is full.";
     NoLeader = 503 "no-leader", "The cluster has no leader at present.";
     Draining = 503 "draining", "The server is shutting down.";
@@ -98,8 +98,8 @@ problems! {
     ReadOnly = 503 "read-only", "The store accepts no writes at present.";
     Quarantined = 503 "quarantined", "The topic is stopped.";
     Lagging = 504 "lagging", "The offset was not reached in time.";
-    CommitTimeout = 504 "commit-timeout", "The outcome of the write is not known.";
-    Version = 505 "version", "The version of HTTP is not known here.";
+    CommitTimeout = 504 "commit-timeout", "The outcome of the write is unknown.";
+    Version = 505 "version", "The server does not support this version of HTTP.";
     Quota = 507 "quota", "A quota is used up: keys or groups of the topic, or memory of the state of programs.";
 }
 
@@ -191,8 +191,8 @@ impl Problem {
     pub(crate) fn json(&self, instance: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         let mut object = Object::new(&mut out);
-        object.place("type").extend_from_slice(b"\"/problems/");
-        object.place_more(self.kind.name());
+        object.member("type").extend_from_slice(b"\"/problems/");
+        object.finish_text(self.kind.name());
         object
             .text("title", self.kind.title())
             .number("status", self.kind.status().into());
@@ -245,8 +245,8 @@ impl Problem {
 
 impl Object<'_> {
     /// Appends the rest of a text whose first part is already written.
-    fn place_more(&mut self, rest: &str) {
-        let out = self.raw_out();
+    fn finish_text(&mut self, rest: &str) {
+        let out = self.buffer();
         out.extend_from_slice(rest.as_bytes());
         out.push(b'"');
     }
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_without_a_leader_is_a_problem_of_its_own() {
+    fn a_cluster_without_a_leader_has_its_own_kind() {
         let problem = Problem::new(kind_of(ErrorCode::NoLeader), "");
         assert_eq!(problem.kind.name(), "no-leader");
         assert_eq!(problem.kind.status(), 503);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_says_what_is_needed() {
+    fn a_problem_contains_its_members() {
         let problem = Problem::too_large("the \"body\"", 12).text("x", "y");
         let json: serde_json::Value = serde_json::from_slice(&problem.json("id")).unwrap();
         let expected = serde_json::json!({
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_go_with_their_status() {
+    fn names_are_unique() {
         let mut names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
         names.sort_unstable();
         names.dedup();

@@ -60,21 +60,21 @@ impl Query {
             .filter(|pair| !pair.is_empty())
         {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let wrong = || Problem::bad("a query parameter has a wrong escape");
+            let wrong = || Problem::bad("a query parameter has an invalid percent escape");
             let name = decode(name, true).ok_or_else(wrong)?;
             let value = decode(value, true).ok_or_else(wrong)?;
             let Some(name) = known.iter().find(|known| known.as_bytes() == name) else {
                 if lax {
                     continue;
                 }
-                let given: String = String::from_utf8_lossy(&name).chars().take(40).collect();
+                let shown: String = String::from_utf8_lossy(&name).chars().take(40).collect();
                 let list = known.join(", ");
                 return Err(Problem::bad(format!(
-                    "{given:?} is not a parameter of this resource; known: {list}"
+                    "{shown:?} is not a parameter of this resource; supported: {list}"
                 )));
             };
             if pairs.iter().any(|(other, _)| other == name) {
-                return Err(Problem::bad(format!("the parameter {name} is given twice")));
+                return Err(Problem::bad(format!("the parameter {name} occurs twice")));
             }
             pairs.push((name, value));
         }
@@ -94,7 +94,7 @@ impl Query {
         };
         let text = std::str::from_utf8(bytes);
         text.map(Some)
-            .map_err(|_| Problem::bad(format!("{name} is no UTF-8")))
+            .map_err(|_| Problem::bad(format!("{name} is not UTF-8")))
     }
 
     /// The parameter as a number from `low` to `high`.
@@ -103,7 +103,7 @@ impl Query {
             return Ok(None);
         };
         let number = offset_of(text).filter(|number| (low..=high).contains(number));
-        let wrong = || Problem::bad(format!("{name} is a number from {low} to {high}"));
+        let wrong = || Problem::bad(format!("{name} must be a number from {low} to {high}"));
         number.map(Some).ok_or_else(wrong)
     }
 
@@ -112,11 +112,11 @@ impl Query {
         match self.text(name)? {
             None | Some("false") => Ok(false),
             Some("true" | "") => Ok(true),
-            Some(_) => Err(Problem::bad(format!("{name} is true or false"))),
+            Some(_) => Err(Problem::bad(format!("{name} must be true or false"))),
         }
     }
 
-    /// The value that belongs to the word of the parameter.
+    /// Returns the value of `words` whose word equals the parameter.
     pub(crate) fn word<T: Copy>(
         &self,
         name: &str,
@@ -130,7 +130,7 @@ impl Query {
         }
         let list: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         Err(Problem::bad(format!(
-            "{name} is one of: {}",
+            "{name} must be one of: {}",
             list.join(", ")
         )))
     }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_strict() {
+    fn malformed_parameters_are_refused() {
         let known = &["limit", "key", "atomic"];
         let query = Query::read(Some("limit=10&key=a%20b+c&atomic"), known).unwrap();
         assert_eq!(query.number("limit", 1, 10).unwrap(), Some(10));

@@ -25,7 +25,7 @@ pub(crate) trait Source: Send {
     }
 }
 
-/// What follows the head.
+/// The body of a response.
 pub(crate) enum Body {
     /// No body, and no length.
     None,
@@ -113,8 +113,8 @@ impl Reply {
         self.fields.extend_from_slice(b"\r\n");
     }
 
-    /// Adds a field with a number, without the formatting machinery, because this is the usual
-    /// case.
+    /// Adds a field with a number. Most fields are numbers, so this method avoids the cost of
+    /// `format!`.
     pub(crate) fn number(mut self, name: &str, value: u64) -> Self {
         self.fields.extend_from_slice(name.as_bytes());
         self.fields.extend_from_slice(b": ");
@@ -148,7 +148,7 @@ impl Reply {
     }
 
     /// Drops the body but keeps its length, for the response to a HEAD.
-    pub(crate) fn headless(mut self) -> Self {
+    pub(crate) fn without_body(mut self) -> Self {
         self.body = match &self.body {
             Body::None => Body::None,
             Body::Bytes(bytes) => Body::Length(bytes.len() as u64),

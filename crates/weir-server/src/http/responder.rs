@@ -4,7 +4,7 @@ use std::future::Future;
 
 use crate::config::ServerConfig;
 use crate::http::exchange::{Input, Started};
-use crate::http::head::{Bad, Head};
+use crate::http::head::{Head, HeadError};
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::limits::admission::Admission;
@@ -26,12 +26,12 @@ pub(crate) trait Responder: Clone + Send + Sync {
     ) -> impl Future<Output = Reply> + Send;
 
     /// The response to a head that is refused.
-    fn refuse(&self, bad: Bad) -> Reply;
+    fn refuse(&self, bad: HeadError) -> Reply;
 
     /// The response to a head that took too long.
     fn too_slow(&self) -> Reply;
 
-    /// The response to input that is not a request.
+    /// The response to a request that the connection refuses.
     fn refuse_with(&self, problem: Problem) -> Reply;
 
     /// The memory budget for slow clients; `None`: no limit.

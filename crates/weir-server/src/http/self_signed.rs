@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// A server named `localhost`, and a client that trusts it.
-pub(crate) fn ends() -> (TlsAcceptor, TlsConnector) {
+pub(crate) fn tls_ends() -> (TlsAcceptor, TlsConnector) {
     let provider = || Arc::new(rustls::crypto::ring::default_provider());
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();

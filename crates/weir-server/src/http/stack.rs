@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::h1;
-use super::head::{Bad, Head};
+use super::head::{Head, HeadError};
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Reply};
 use super::responder::Responder;
@@ -93,7 +93,7 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Stack<F> {
         }
         let reply = reply.with(response.media_type, response.body);
         if head.method == crate::http::head::Method::Head {
-            reply.headless()
+            reply.without_body()
         } else {
             reply
         }
@@ -142,13 +142,13 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for Bare
         }
     }
 
-    fn refuse(&self, bad: Bad) -> Reply {
+    fn refuse(&self, bad: HeadError) -> Reply {
         let status = match bad {
-            Bad::Syntax(_) => 400,
-            Bad::Target => 414,
-            Bad::Fields => 431,
-            Bad::Coding => 501,
-            Bad::Version => 505,
+            HeadError::Syntax(_) => 400,
+            HeadError::Target => 414,
+            HeadError::Fields => 431,
+            HeadError::Coding => 501,
+            HeadError::Version => 505,
         };
         last(status, br#"{"error":"bad request"}"#)
     }

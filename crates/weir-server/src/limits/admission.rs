@@ -1,4 +1,4 @@
-//! Limits what may wait for the store at a time.
+//! Limits the writes that wait for the store at a time.
 //!
 //! `Store::propose` blocks while the queue of the store is full, which would stop a whole reactor
 //! thread. So this module counts the bytes of proposals without a verdict. HTTP refuses a request
@@ -60,8 +60,8 @@ pub(crate) struct Budget {
 /// proposal has a verdict.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    bytes: Arc<AtomicUsize>,
-    taken: usize,
+    counter: Arc<AtomicUsize>,
+    amount: usize,
 }
 
 impl Admission {
@@ -83,7 +83,7 @@ impl Admission {
         &self.limits
     }
 
-    /// Admits this many bytes. `None`: there is no room at present, so respond with BUSY or stop
+    /// Admits this many bytes. `None`: the limit is reached, so respond with BUSY or stop
     /// reading. A single call above the limit is admitted when no other is in progress.
     pub(crate) fn admit(&self, bytes: usize) -> Option<Permit> {
         admit(&self.bytes, bytes, self.limits.writes)
@@ -101,19 +101,19 @@ impl Admission {
 
     /// Moves a permit to the counter of the lane in which its proposal was queued. The topic may
     /// have become costly or cheap since the permit was granted.
-    pub(crate) fn follow(&self, permit: Permit, proposal: &Proposal) -> Permit {
+    pub(crate) fn move_to_lane(&self, permit: Permit, proposal: &Proposal) -> Permit {
         let count = if proposal.is_costly() {
             &self.costly
         } else {
             &self.bytes
         };
-        if Arc::ptr_eq(count, &permit.bytes) {
+        if Arc::ptr_eq(count, &permit.counter) {
             return permit;
         }
-        count.fetch_add(permit.taken, Ordering::AcqRel);
+        count.fetch_add(permit.amount, Ordering::AcqRel);
         Permit {
-            bytes: Arc::clone(count),
-            taken: permit.taken,
+            counter: Arc::clone(count),
+            amount: permit.amount,
         }
     }
 
@@ -177,13 +177,13 @@ impl Admission {
 
     /// As `admit_compile`, but waits up to ten seconds for a permit.
     pub(crate) async fn wait_to_compile(&self) -> Option<OwnedSemaphorePermit> {
-        let turn = Arc::clone(&self.compiles).acquire_owned();
-        tokio::time::timeout(COMPILE_WAIT, turn).await.ok()?.ok()
+        let permit = Arc::clone(&self.compiles).acquire_owned();
+        tokio::time::timeout(COMPILE_WAIT, permit).await.ok()?.ok()
     }
 }
 
 /// Adds to a counter up to its limit. A value above the limit is added only to an empty counter.
-fn take(count: &AtomicUsize, bytes: usize, max: usize) -> bool {
+fn try_add(count: &AtomicUsize, bytes: usize, max: usize) -> bool {
     let more = |now: usize| {
         let then = now.saturating_add(bytes);
         (now == 0 || then <= max).then_some(then)
@@ -194,15 +194,15 @@ fn take(count: &AtomicUsize, bytes: usize, max: usize) -> bool {
 }
 
 fn admit(count: &Arc<AtomicUsize>, bytes: usize, max: usize) -> Option<Permit> {
-    take(count, bytes, max).then(|| Permit {
-        bytes: Arc::clone(count),
-        taken: bytes,
+    try_add(count, bytes, max).then(|| Permit {
+        counter: Arc::clone(count),
+        amount: bytes,
     })
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.bytes.fetch_sub(self.taken, Ordering::AcqRel);
+        self.counter.fetch_sub(self.amount, Ordering::AcqRel);
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
     use super::{Admission, COMPILES_MAX};
 
     #[test]
-    fn what_is_costly_takes_no_room_from_others() {
+    fn costly_writes_use_a_separate_limit() {
         let admission = Admission::default();
         let (costly_max, writes_max) = (admission.limits.costly, admission.limits.writes);
         let most = admission.admit_costly(costly_max);
@@ -222,7 +222,7 @@ mod tests {
         assert!(admission.admit(writes_max).is_some());
         // A permit whose proposal is not costly moves to the common counter.
         let (proposal, _answer) = Proposal::pair();
-        let moved = most.map(|permit| admission.follow(permit, &proposal));
+        let moved = most.map(|permit| admission.move_to_lane(permit, &proposal));
         assert!(admission.admit_costly(costly_max).is_some());
         assert_eq!(admission.bytes(), costly_max);
         drop(moved);
@@ -230,20 +230,23 @@ mod tests {
     }
 
     #[test]
-    fn few_are_compiled_at_a_time() {
+    fn compilations_are_limited() {
         let admission = Admission::default();
-        let turns: Vec<_> = (0..COMPILES_MAX)
+        let permits: Vec<_> = (0..COMPILES_MAX)
             .map(|_| admission.admit_compile())
             .collect();
-        assert!(turns.iter().all(Option::is_some));
+        assert!(permits.iter().all(Option::is_some));
         assert!(admission.admit_compile().is_none());
-        assert!(admission.admit(1).is_some(), "others write meanwhile");
-        drop(turns);
+        assert!(
+            admission.admit(1).is_some(),
+            "other writes are admitted meanwhile"
+        );
+        drop(permits);
         assert!(admission.admit_compile().is_some());
     }
 
     #[test]
-    fn room_ends_and_comes_back() {
+    fn a_full_budget_admits_again_after_a_release() {
         let admission = Admission::default();
         let writes_max = admission.limits.writes;
         let most = admission.admit(writes_max);
@@ -252,7 +255,7 @@ mod tests {
         drop(most);
         assert_eq!(admission.bytes(), 0);
         let alone = admission.admit(writes_max + 1);
-        assert!(alone.is_some(), "one that is too large for company");
+        assert!(alone.is_some(), "an oversized write is admitted alone");
         assert!(admission.admit(1).is_none());
     }
 }

@@ -136,7 +136,7 @@ impl Reservation {
         if bytes <= self.covered {
             return true;
         }
-        let Some(more) = self.lacks(bytes) else {
+        let Some(more) = self.missing_units(bytes) else {
             self.covered = bytes;
             return true;
         };
@@ -159,7 +159,7 @@ impl Reservation {
             self.shrink(bytes);
             return Ok(());
         }
-        let Some(more) = self.lacks(bytes) else {
+        let Some(more) = self.missing_units(bytes) else {
             self.covered = bytes;
             return Ok(());
         };
@@ -181,7 +181,7 @@ impl Reservation {
         let Some(budget) = &self.budget else { return };
         let bytes = bytes.max(self.free).min(self.covered);
         let counted = if bytes > self.free { bytes } else { 0 };
-        let (keep, had) = (budget.units(counted), self.held());
+        let (keep, had) = (budget.units(counted), self.held_units());
         if keep == 0 {
             self.permit = None;
         } else if let Some(permit) = &mut self.permit
@@ -193,15 +193,17 @@ impl Reservation {
     }
 
     /// Units that are missing for this many bytes; `None`: none.
-    fn lacks(&self, bytes: usize) -> Option<u32> {
+    fn missing_units(&self, bytes: usize) -> Option<u32> {
         if bytes <= self.free {
             return None;
         }
         let units = self.budget.as_ref()?.units(bytes);
-        units.checked_sub(self.held()).filter(|more| *more > 0)
+        units
+            .checked_sub(self.held_units())
+            .filter(|more| *more > 0)
     }
 
-    fn held(&self) -> u32 {
+    fn held_units(&self) -> u32 {
         let permit = self.permit.as_ref();
         let held = permit.map_or(0, OwnedSemaphorePermit::num_permits);
         u32::try_from(held).unwrap_or(u32::MAX)
@@ -258,7 +260,7 @@ mod tests {
     const MAX: usize = 1 << 20;
 
     #[tokio::test]
-    async fn large_requests_reserve_and_give_back() {
+    async fn large_requests_reserve_and_release() {
         let budget = MemoryBudget::new(MAX, SMALL);
         let mut body = Reservation::new(&budget);
         assert_eq!(body.cover(SMALL).await, Ok(()));
@@ -271,7 +273,10 @@ mod tests {
         assert_eq!(budget.reserve(MAX).await.err(), Some(BudgetExhausted));
         body.shrink(SMALL);
         assert_eq!(budget.used(), 0);
-        assert!(budget.try_reserve(10 * MAX).is_some(), "alone");
+        assert!(
+            budget.try_reserve(10 * MAX).is_some(),
+            "a request above the budget reserves all of it"
+        );
     }
 
     #[tokio::test]

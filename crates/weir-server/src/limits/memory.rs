@@ -140,9 +140,15 @@ fn detect() -> Option<usize> {
 /// host; then the root of the mount is the group.
 fn limit_of_group(root: &Path, path: &str, file: &str) -> Option<usize> {
     let group = root.join(path.trim_start_matches('/'));
-    let above = group.ancestors().take_while(|one| one.starts_with(root));
-    above
-        .filter_map(|one| fs::read_to_string(one.join(file)).ok()?.trim().parse().ok())
+    let ancestors = group.ancestors().take_while(|path| path.starts_with(root));
+    ancestors
+        .filter_map(|path| {
+            fs::read_to_string(path.join(file))
+                .ok()?
+                .trim()
+                .parse()
+                .ok()
+        })
         .min()
 }
 
@@ -178,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_win() {
+    fn settings_override_detected_memory() {
         let config = ServerConfig {
             memory_max: Some(Size(256 << 20)),
             answers_budget: Some(Size(1 << 20)),
@@ -192,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_of_the_groups_counts() {
+    fn the_lowest_limit_of_the_groups_applies() {
         let root = tempfile::tempdir().unwrap();
         let inner = root.path().join("a/b");
         std::fs::create_dir_all(&inner).unwrap();

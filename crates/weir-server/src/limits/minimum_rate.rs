@@ -22,12 +22,12 @@ pub(crate) struct MinimumRate {
 
 impl MinimumRate {
     /// Records that this many bytes were transferred.
-    pub(crate) fn moved(&mut self, bytes: usize) {
+    pub(crate) fn transferred(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
     /// Returns the deadline for more bytes; `None` while no memory is held.
-    pub(crate) fn until(&mut self, held: bool, config: &ServerConfig) -> Option<Instant> {
+    pub(crate) fn deadline(&mut self, held: bool, config: &ServerConfig) -> Option<Instant> {
         let rate = config.body_rate_min.0.max(LARGE_RATE_MIN);
         if !held {
             *self = Self::default();
@@ -42,35 +42,35 @@ impl MinimumRate {
 /// The deadlines of a body that a client sends.
 #[derive(Debug, Default)]
 pub(crate) struct BodyRate {
-    begun: Option<Instant>,
+    started: Option<Instant>,
     bytes: u64,
-    holds: bool,
+    is_required: bool,
     held: MinimumRate,
 }
 
 impl BodyRate {
     /// Sets whether the bytes of the body occupy memory that other requests wait for.
-    pub(crate) fn set_required(&mut self, holds: bool) {
-        self.holds = holds;
+    pub(crate) fn set_required(&mut self, required: bool) {
+        self.is_required = required;
     }
 
     /// Records that this many bytes of the body arrived.
     pub(crate) fn arrived(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
-        self.held.moved(bytes);
+        self.held.transferred(bytes);
     }
 
     /// Returns the deadline for more bytes of the body.
-    pub(crate) fn due(&mut self, config: &ServerConfig) -> Instant {
+    pub(crate) fn deadline(&mut self, config: &ServerConfig) -> Instant {
         let now = Instant::now();
-        let begun = *self.begun.get_or_insert(now);
-        let mut due = now + config.body_timeout;
+        let started = *self.started.get_or_insert(now);
+        let mut deadline = now + config.body_timeout;
         // The time at which the average rate falls below the minimum.
         if let Some(ms) = (self.bytes * 1000).checked_div(config.body_rate_min.0 as u64) {
-            let paid = Duration::from_millis(ms).max(config.body_rate_after);
-            due = due.min(begun + paid);
+            let allowed = Duration::from_millis(ms).max(config.body_rate_after);
+            deadline = deadline.min(started + allowed);
         }
-        let held = self.held.until(self.holds, config);
-        held.map_or(due, |held| held.min(due))
+        let held = self.held.deadline(self.is_required, config);
+        held.map_or(deadline, |held| held.min(deadline))
     }
 }

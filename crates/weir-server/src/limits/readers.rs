@@ -25,7 +25,7 @@ const NICE: i32 = 10;
 const WAIT: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 2000 });
 
 /// Name of a reader thread in the error after a panic.
-pub(crate) const READS: &str = "a thread that reads";
+pub(crate) const READER_THREAD: &str = "a thread that reads";
 
 /// The threads and their permits. Clones share them.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Readers {
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(count)
             .thread_name("weir-read")
-            .on_thread_start(yield_to_others)
+            .on_thread_start(lower_priority)
             .build()?;
         Ok(Self(Arc::new(Threads {
             permits: Arc::new(Semaphore::new(count)),
@@ -73,13 +73,15 @@ impl Readers {
     ///
     /// [`BudgetExhausted`] if none is free within two seconds.
     pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
-        let permit = tokio::time::timeout(WAIT, self.permit_at_last()).await;
+        let permit = tokio::time::timeout(WAIT, self.permit_without_deadline()).await;
         permit.unwrap_or(Err(BudgetExhausted))
     }
 
     /// As `permit`, without a deadline: for requests that wait for records anyway. The semaphore is
     /// never closed, so there is no error.
-    pub(crate) async fn permit_at_last(&self) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
+    pub(crate) async fn permit_without_deadline(
+        &self,
+    ) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
         let permits = Arc::clone(&self.0.permits);
         let permit = permits.acquire_owned().await;
         permit.map_err(|_| BudgetExhausted)
@@ -99,11 +101,11 @@ impl Readers {
 }
 
 /// Lowers the priority of this thread. Other systems than Linux have a priority per process only.
-fn yield_to_others() {
+fn lower_priority() {
     #[cfg(target_os = "linux")]
     {
-        // If the system refuses it (a seccomp filter), the priority stays: many readers then slow
-        // down writes, but nothing fails.
+        // If the system refuses the call (a seccomp filter), the priority is unchanged: many
+        // readers then slow down writes, but nothing fails.
         let _ = rustix::process::nice(NICE);
     }
 }
@@ -115,7 +117,7 @@ mod tests {
     use super::{BudgetExhausted, Readers};
 
     #[tokio::test]
-    async fn a_wait_for_a_permit_ends_and_work_goes_on_after_it() {
+    async fn a_wait_for_a_permit_times_out_and_later_work_runs() {
         let readers = Readers::new(1).unwrap();
         let first = readers.permit().await.unwrap();
         assert_eq!(readers.permit().await.unwrap_err(), BudgetExhausted);
@@ -128,7 +130,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn its_threads_have_a_lower_priority_than_their_caller() {
+    async fn reader_threads_have_a_lower_priority_than_their_caller() {
         let own = rustix::process::getpriority_process(None).unwrap();
         let readers = Readers::new(1).unwrap();
         let theirs = readers.run(|| rustix::process::getpriority_process(None).unwrap());

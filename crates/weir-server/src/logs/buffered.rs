@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes of lines that may wait for the thread, and the most that it writes at a time.
+/// Maximum bytes of lines that wait for the thread, and that it writes at a time.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// Lines that this process dropped.
@@ -102,12 +102,12 @@ impl BufferedLines {
         self.0.changed.notify_all();
     }
 
-    /// Blocks up to `patience` until all lines are written. Returns whether they are.
-    pub fn flush(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    /// Blocks up to `timeout` until all lines are written. Returns whether they are.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         let mut queue = self.0.queue.lock();
         while queue.is_writing || !queue.is_empty() {
-            if self.0.changed.wait_until(&mut queue, until).timed_out() {
+            if self.0.changed.wait_until(&mut queue, deadline).timed_out() {
                 return false;
             }
         }

@@ -18,7 +18,7 @@ const LINES_BYTES: usize = 64 << 10;
 
 /// A write that was proposed to the store.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingWrite {
     pub(super) proposal: Proposal,
     pub(super) first: u64,
     pub(super) count: u32,
@@ -30,14 +30,14 @@ pub(super) struct Waiting {
 /// A response that the client has not received yet, in the order of its writes.
 #[derive(Debug)]
 enum PendingResponse {
-    Outcomes(Waiting),
+    Outcomes(PendingWrite),
     /// A complete packet.
     Packet(Vec<u8>),
 }
 
 /// The result of a write, as far as the connection needs it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
+pub(super) struct WriteResult {
     pub(super) count: u32,
     pub(super) bytes: usize,
     /// Fuel that programs used for the write.
@@ -46,12 +46,12 @@ pub(super) struct Answered {
     pub(super) expected_nonce: Option<u64>,
 }
 
-/// Whether this node of a cluster does not know the outcome of a write. The next leader does.
+/// Whether this node of a cluster does not know the outcome of a write. The next leader knows it.
 fn is_in_doubt(error: &StoreError) -> bool {
     matches!(error, StoreError::Remote { code, .. } if *code == ErrorCode::Indeterminate)
 }
 
-/// Memory of a waiting packet in bytes, including its place in the queue.
+/// Memory of a waiting packet in bytes, including its entry in the queue.
 fn memory_of(packet: &Vec<u8>) -> usize {
     packet.capacity() + size_of::<PendingResponse>()
 }
@@ -67,8 +67,8 @@ pub(super) struct Answers {
     lines: Vec<u8>,
     /// A run of equal outcomes that the next outcome may extend.
     run: Option<(u64, OutcomeRun)>,
-    /// The outcome of a write of the session is not known here.
-    is_lost: bool,
+    /// This node does not know the outcome of a write of the session.
+    has_unknown_outcome: bool,
 }
 
 impl Answers {
@@ -76,14 +76,14 @@ impl Answers {
         self.pending.is_empty()
     }
 
-    pub(super) fn wait(&mut self, waiting: Waiting) {
+    pub(super) fn wait(&mut self, waiting: PendingWrite) {
         self.pending.push_back(PendingResponse::Outcomes(waiting));
     }
 
-    /// Whether the outcome of a write of the session is not known to this node. Later writes get no
+    /// Whether this node does not know the outcome of a write of the session. Later writes get no
     /// response: the client asks for their outcomes on its next connection.
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
+    pub(super) fn has_unknown_outcome(&self) -> bool {
+        self.has_unknown_outcome
     }
 
     /// Whether so many packets wait after a write that the connection must stop reading. Each
@@ -119,9 +119,9 @@ impl Answers {
         &mut self,
         encoder: &mut Encoder,
         out: &mut Outgoing,
-        mut answered: impl FnMut(Answered),
+        mut answered: impl FnMut(WriteResult),
     ) -> bool {
-        let mut some = false;
+        let mut progress = false;
         while !out.is_high() {
             if self
                 .poll(&mut Context::from_waker(Waker::noop()))
@@ -129,7 +129,7 @@ impl Answers {
             {
                 break;
             }
-            some = true;
+            progress = true;
             match self.pending.pop_front() {
                 Some(PendingResponse::Packet(packet)) => {
                     self.packet_bytes -= memory_of(&packet);
@@ -145,17 +145,17 @@ impl Answers {
             }
         }
         self.flush(&[], encoder, out);
-        some
+        progress
     }
 
     fn answer(
         &mut self,
-        waiting: &Waiting,
+        waiting: &PendingWrite,
         result: Result<Outcomes, StoreError>,
         encoder: &mut Encoder,
         out: &mut Outgoing,
-    ) -> Answered {
-        let mut answered = Answered {
+    ) -> WriteResult {
+        let mut answered = WriteResult {
             count: waiting.count,
             bytes: waiting.bytes,
             fuel: 0,
@@ -186,7 +186,7 @@ impl Answers {
             }
             Err(error) if waiting.first != 0 && is_in_doubt(&error) => {
                 self.flush(&[], encoder, out);
-                self.is_lost = true;
+                self.has_unknown_outcome = true;
                 self.pending.clear();
                 self.packet_bytes = 0;
             }
@@ -209,12 +209,12 @@ impl Answers {
             if join_runs(last, run) {
                 return;
             }
-            self.line();
+            self.finish_line();
         }
         self.run = Some((nonce, run.clone()));
     }
 
-    fn line(&mut self) {
+    fn finish_line(&mut self) {
         if let Some((nonce, run)) = self.run.take() {
             if !self.lines.is_empty() {
                 self.lines.push(b'\n');
@@ -224,7 +224,7 @@ impl Answers {
     }
 
     fn flush(&mut self, tag: &[u8], encoder: &mut Encoder, out: &mut Outgoing) {
-        self.line();
+        self.finish_line();
         if self.lines.is_empty() {
             return;
         }

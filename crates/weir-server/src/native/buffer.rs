@@ -48,9 +48,10 @@ impl Received {
 
     /// Returns the deadline for more bytes of a large packet that holds memory of the budget.
     /// `waits` is whether the connection is waiting only for the client.
-    pub(super) fn due(&mut self, waits: bool) -> Option<Instant> {
+    pub(super) fn deadline(&mut self, waits: bool) -> Option<Instant> {
         let config = &self.port.shared.config;
-        self.rate.until(waits && self.reservation.is_held(), config)
+        self.rate
+            .deadline(waits && self.reservation.is_held(), config)
     }
 
     /// Bytes that were received and not read.
@@ -63,15 +64,15 @@ impl Received {
         self.start = (self.start + bytes).min(self.end);
     }
 
-    /// Records that this many bytes arrived in [`room`](Self::room).
+    /// Records that this many bytes arrived in [`free_space`](Self::free_space).
     pub(super) fn arrived(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
-        self.rate.moved(bytes);
+        self.rate.transferred(bytes);
     }
 
-    /// Returns memory to read into. The packet at the front lacks at least `lacks` bytes. `None`
+    /// Returns memory to read into. The packet at the front lacks at least `missing` bytes. `None`
     /// while the budget is exhausted.
-    pub(super) fn room(&mut self, lacks: usize) -> Option<&mut [u8]> {
+    pub(super) fn free_space(&mut self, missing: usize) -> Option<&mut [u8]> {
         let unread = self.end - self.start;
         if unread == 0 {
             self.start = 0;
@@ -85,14 +86,14 @@ impl Received {
             self.start = 0;
             self.end = unread;
         }
-        if self.end == self.bytes.len() && !self.grow(unread, lacks) {
+        if self.end == self.bytes.len() && !self.grow(unread, missing) {
             return None;
         }
         self.bytes.get_mut(self.end..)
     }
 
     /// Grows the buffer with the bytes that arrive, never to an announced length.
-    fn grow(&mut self, unread: usize, lacks: usize) -> bool {
+    fn grow(&mut self, unread: usize, missing: usize) -> bool {
         let size = match self.bytes.len() {
             0 => {
                 self.bytes = SPARE.take();
@@ -100,7 +101,7 @@ impl Received {
             }
             size => {
                 let small = self.port.shared.admission.bodies.small_bytes();
-                (size * 2).min((unread + lacks.max(FIRST_BYTES)).max(small))
+                (size * 2).min((unread + missing.max(FIRST_BYTES)).max(small))
             }
         };
         if !self.reservation.try_cover(size) {
@@ -158,8 +159,8 @@ impl Outgoing {
     }
 
     /// Returns the deadline by which the client must accept more of a long response.
-    pub(super) fn due(&mut self, config: &ServerConfig) -> Option<Instant> {
-        self.rate.until(!self.reservations.is_empty(), config)
+    pub(super) fn deadline(&mut self, config: &ServerConfig) -> Option<Instant> {
+        self.rate.deadline(!self.reservations.is_empty(), config)
     }
 
     /// Admits a page of this many bytes. Reserves memory for a long page; returns false if the
@@ -177,7 +178,7 @@ impl Outgoing {
     }
 
     /// Reserves memory in advance for a page that was not admitted, so that the page is not fetched
-    /// in vain. Returns false if the memory is still not free.
+    /// again without memory for it. Returns false if the memory is still not free.
     pub(super) fn reserve(&mut self, page: usize) -> bool {
         if page > self.high && self.reserved.is_none() {
             let reservation = self.budget.try_reserve(page);
@@ -197,21 +198,21 @@ impl Outgoing {
         self.reserved.as_ref().map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// Accepts a reservation for the next page, of this many bytes, if the page needs one.
-    pub(super) fn offer(&mut self, page: usize, reservation: Reservation) {
+    /// Stores a reservation for the next page, of this many bytes, if the page needs one.
+    pub(super) fn set_reserved(&mut self, page: usize, reservation: Reservation) {
         if reservation.is_held() && self.is_long(page) {
             self.reserved = Some((page, reservation));
         }
     }
 
-    /// Lends the reservation for a page to the thread that reads it.
-    pub(super) fn lend(&mut self) -> Option<(usize, Reservation)> {
+    /// Returns the reservation for a page, for the thread that reads it.
+    pub(super) fn take_reserved(&mut self) -> Option<(usize, Reservation)> {
         self.reserved.take()
     }
 
-    /// Accepts a lent reservation back.
-    pub(super) fn returned(&mut self, room: Option<(usize, Reservation)>) {
-        self.reserved = room;
+    /// Stores a reservation that the thread has returned.
+    pub(super) fn restore_reserved(&mut self, reserved: Option<(usize, Reservation)>) {
+        self.reserved = reserved;
     }
 
     /// Releases memory that was reserved for a page and is not needed.
@@ -220,7 +221,7 @@ impl Outgoing {
     }
 
     /// Holds a reservation until the bytes are sent.
-    pub(super) fn keep(&mut self, reservation: Reservation) {
+    pub(super) fn hold(&mut self, reservation: Reservation) {
         self.reservations.push(reservation);
     }
 
@@ -238,7 +239,7 @@ impl Outgoing {
 
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
-        self.rate.moved(bytes);
+        self.rate.transferred(bytes);
         if self.is_empty() {
             self.bytes.clear();
             self.sent = 0;

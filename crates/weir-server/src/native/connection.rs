@@ -25,7 +25,7 @@ use crate::cluster::Member;
 use crate::connections::Slot;
 use crate::phase::Phase;
 use crate::security::Principal;
-use crate::sessions::InUse;
+use crate::sessions::SessionGuard;
 
 mod groups;
 mod guard;
@@ -59,7 +59,7 @@ pub(super) struct Connection<S> {
     pub(super) state: ServerConnection,
     pub(super) principal: Principal,
     /// The session, if HELLO named one.
-    pub(super) session: Option<InUse>,
+    pub(super) session: Option<SessionGuard>,
     /// State of the identities when the rights of the listeners were last checked.
     pub(super) epoch: u64,
     pub(super) wants_received: bool,
@@ -69,12 +69,12 @@ pub(super) struct Connection<S> {
     pub(super) answers: Answers,
     pub(super) idle: Duration,
     /// Deadline until which the read at the front may wait for the node.
-    pub(super) waits_until: Option<Instant>,
-    /// Bytes of the response to the read at the front that found no room.
-    pub(super) lacks: usize,
+    pub(super) lag_deadline: Option<Instant>,
+    /// Bytes of a response that had no memory: that of the read at the front.
+    pub(super) needed_bytes: usize,
     /// Whether a read of this turn waited for other nodes.
     waited: bool,
-    /// The consistency for which a read of this turn waited in vain, and the refusal.
+    /// The consistency that no read of this turn could get, and the refusal.
     unconfirmed: Option<(Consistency, Refused)>,
     pub(super) listeners: Listeners,
     claims: Claims,
@@ -85,22 +85,22 @@ pub(super) struct Connection<S> {
     pub(super) slot: Option<Arc<Slot>>,
     greeted: bool,
     /// The client will send no more requests.
-    ended: bool,
+    input_ended: bool,
     /// How the connection closes. After a refusal or BYE, nothing follows.
     closing: Closing,
     draining: bool,
     /// The packet at the front waits for memory or for the node.
-    stuck: bool,
-    /// Others have exhausted the budget for large packets.
-    no_room: bool,
+    blocked: bool,
+    /// Other connections have exhausted the budget for large packets.
+    budget_exhausted: bool,
     /// Consecutive polls that found no progress.
     polls: u32,
     /// The write at the front waits for costly calls.
     pub(super) waits_for_costly: bool,
     started: Instant,
-    heard: Instant,
+    last_received: Instant,
     pinged: bool,
-    written: Instant,
+    last_sent: Instant,
     /// The stream, such as a TLS session, may still hold written bytes.
     unflushed: bool,
 }
@@ -162,8 +162,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             chain_refusal: None,
             superseded: Arc::default(),
             answers: Answers::default(),
-            waits_until: None,
-            lacks: 0,
+            lag_deadline: None,
+            needed_bytes: 0,
             waited: false,
             unconfirmed: None,
             listeners,
@@ -171,17 +171,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             encoder: Encoder::default(),
             slot: None,
             greeted: false,
-            ended: false,
+            input_ended: false,
             closing: Closing::No,
             draining: false,
-            stuck: false,
-            no_room: false,
+            blocked: false,
+            budget_exhausted: false,
             polls: 0,
             waits_for_costly: false,
             started: now,
-            heard: now,
+            last_received: now,
             pinged: false,
-            written: now,
+            last_sent: now,
             unflushed: false,
         }
     }
@@ -205,21 +205,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if progress {
                 self.polls = 0;
             }
-            if self.is_over() {
+            if self.is_finished() {
                 self.finish().await;
                 break;
             }
             // Let other connections of this thread run.
-            if self.goes_on() {
+            if self.must_yield() {
                 // Then poll the events of this connection.
                 tokio::task::yield_now().await;
             } else if progress {
                 tokio::task::consume_budget().await;
                 continue;
             }
-            let until = self.deadline();
-            if timer.deadline() != until {
-                timer.as_mut().reset(until);
+            let deadline = self.deadline();
+            if timer.deadline() != deadline {
+                timer.as_mut().reset(deadline);
             }
             let event = poll_fn(|context| {
                 if !is_superseded && superseded.as_mut().poll(context).is_ready() {
@@ -257,15 +257,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Does all work that needs no wait for the client. Returns whether there was any.
     async fn turn(&mut self) -> bool {
         let mut progress = false;
-        self.stuck = false;
+        self.blocked = false;
         self.waited = false;
         self.unconfirmed = None;
         for _ in 0..TURN_PACKETS {
-            if !self.may_take() || !self.next_packet().await {
+            if !self.may_process() || !self.next_packet().await {
                 break;
             }
             progress = true;
-            // The packets after a refused read have waited as long, so their refusals need no wait.
+            // Later packets have waited equally long, so they are refused without another wait.
             if self.waited && self.unconfirmed.is_none() {
                 break;
             }
@@ -280,8 +280,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     state.lower_expected_nonce(expected);
                 }
             });
-        if self.answers.is_lost() {
-            let text = "this node lost the lead with writes in flight; go on with the session";
+        if self.answers.has_unknown_outcome() {
+            let text = "this node lost leadership while writes were in flight; resume the session";
             let mut refused = Refused::new(ErrorCode::NoLeader, text);
             refused.message.retry_ms = Some(0);
             self.fatal(&refused.fatal());
@@ -297,23 +297,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 .send(&store, &mut self.encoder, &mut self.out);
         }
         // All complete packets were processed.
-        if self.ended && !progress && self.may_take() {
-            self.leave(Closing::Bye);
+        if self.input_ended && !progress && self.may_process() {
+            self.begin_close(Closing::Bye);
         }
         progress
     }
 
-    /// Whether the turn ended only to let others run.
-    fn goes_on(&self) -> bool {
-        self.waited || self.listeners.goes_on()
+    /// Whether the turn ended only to let other connections run.
+    fn must_yield(&self) -> bool {
+        self.waited || self.listeners.must_yield()
     }
 
     /// Whether the next packet may be processed.
-    fn may_take(&self) -> bool {
+    fn may_process(&self) -> bool {
         self.closing == Closing::No
             && !self.out.is_high()
             && !self.answers.is_high()
-            && !self.stuck
+            && !self.blocked
             && self.state.may_read()
     }
 
@@ -332,20 +332,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.greet();
                     self.fatal(&over_memory(max));
                 }
-                PacketResult::Missing
+                PacketResult::Incomplete
             }
             Ok(Some((packet, size))) => {
                 self.greet();
                 let result = self.packet(&packet, size).await;
-                if !matches!(result, PacketResult::Later) {
-                    self.waits_until = None;
-                    self.lacks = 0;
+                if !matches!(result, PacketResult::Retry) {
+                    self.lag_deadline = None;
+                    self.needed_bytes = 0;
                     self.out.unreserve();
                 }
                 if let PacketResult::Refused(refused) = &result {
                     self.refuse(packet.tag, refused, &packet.message);
                 }
-                if matches!(result, PacketResult::Later) {
+                if matches!(result, PacketResult::Retry) {
                     self.state = before;
                 } else {
                     received.consume(size);
@@ -355,17 +355,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(error) => {
                 self.greet();
                 self.fatal(&malformed(&error));
-                PacketResult::Missing
+                PacketResult::Incomplete
             }
         };
         self.received = Some(received);
         match result {
-            PacketResult::Missing => false,
-            PacketResult::Later => {
-                self.stuck = true;
+            PacketResult::Incomplete => false,
+            PacketResult::Retry => {
+                self.blocked = true;
                 false
             }
-            PacketResult::Yes | PacketResult::Refused(_) => true,
+            PacketResult::Processed | PacketResult::Refused(_) => true,
         }
     }
 
@@ -379,25 +379,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn packet(&mut self, packet: &Packet<'_>, size: usize) -> PacketResult {
         let tag = packet.tag;
         let mut words = packet.require.split(|&byte| byte == b' ');
-        let known = |word: &[u8]| FEATURES.split(|&byte| byte == b' ').any(|one| one == word);
-        if !packet.require.is_empty() && !words.all(known) {
+        let is_supported =
+            |word: &[u8]| FEATURES.split(|&byte| byte == b' ').any(|one| one == word);
+        if !packet.require.is_empty() && !words.all(is_supported) {
             return PacketResult::Refused(Refused::plain(ErrorCode::Unsupported));
         }
         match (self.state.phase(), &packet.message) {
-            (_, Message::Empty) => return PacketResult::Yes,
+            (_, Message::Empty) => return PacketResult::Processed,
             (State::Fresh, Message::Hello(hello)) => {
                 return match self.hello(hello).await {
                     Ok(()) => {
                         if let Some(slot) = &self.slot {
                             slot.authenticated();
                         }
-                        PacketResult::Yes
+                        PacketResult::Processed
                     }
                     Err(refused) => PacketResult::Refused(refused.fatal()),
                 };
             }
-            (State::Fresh, _) => return unexpected("HELLO comes first"),
-            (_, Message::Hello(_)) => return unexpected("HELLO comes once"),
+            (State::Fresh, _) => return unexpected("the first request must be HELLO"),
+            (_, Message::Hello(_)) => return unexpected("HELLO must occur only once"),
             _ => {}
         }
         let listens = !tag.is_empty() && self.listeners.has(tag);
@@ -405,15 +406,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match &packet.message {
             Message::Credit { bytes, records } => {
                 self.listeners.credit(tag, *bytes, *records);
-                PacketResult::Yes
+                PacketResult::Processed
             }
             Message::Unlisten => {
                 if let Some(position) = self.listeners.remove(tag) {
                     self.send(&Packet::tagged(tag, Message::End { position }));
                 }
-                PacketResult::Yes
+                PacketResult::Processed
             }
-            _ if listens => unexpected("the tag is that of a listener"),
+            _ if listens => unexpected("the tag is in use by a listener"),
             Message::Write { count, items } => {
                 let chained = packet
                     .require
@@ -423,7 +424,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::TextWrite(one) => self.write_one(tag, one, size).into(),
             Message::GroupClaim(claim) => match self.claim(tag, claim, consistency) {
-                Ok(()) => PacketResult::Yes,
+                Ok(()) => PacketResult::Processed,
                 Err(refused) => PacketResult::Refused(refused),
             },
             Message::Listen(listen) => {
@@ -434,17 +435,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::Ping => {
                 self.send(&Packet::tagged(tag, Message::Pong));
-                PacketResult::Yes
+                PacketResult::Processed
             }
-            Message::Pong => PacketResult::Yes,
+            Message::Pong => PacketResult::Processed,
             Message::Bye => {
                 self.listeners.end(None, &mut self.encoder, &mut self.out);
-                self.leave(Closing::Bye);
-                PacketResult::Yes
+                self.begin_close(Closing::Bye);
+                PacketResult::Processed
             }
             // Only unknown requests are refused. Otherwise two peers could refuse each other's
             // responses forever.
-            Message::Unknown { method } if !method.starts_with(b"_request_") => PacketResult::Yes,
+            Message::Unknown { method } if !method.starts_with(b"_request_") => {
+                PacketResult::Processed
+            }
             message => self.read(tag, message, consistency).await.into(),
         }
     }
@@ -459,7 +462,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.draining {
             return Err(Refused::plain(ErrorCode::Draining));
         }
-        if !self.may_again(listen.topic, consistency).await? {
+        if !self.may_retry(listen.topic, consistency).await? {
             return Ok(Read::Wait);
         }
         let store = Arc::clone(&self.port.shared.store);
@@ -469,24 +472,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // The listener would end before it has sent all records that it was asked for.
             return self.wait_for_node();
         }
-        let sought = self.sought(listen).await?;
-        let answer = self.listeners.add(&store, tag, listen, sought)?;
+        let start = self.start_offset(listen).await?;
+        let answer = self.listeners.add(&store, tag, listen, start)?;
         self.send(&Packet::tagged(tag, answer));
         Ok(Read::Done)
     }
 
     /// Returns the position for a listener that starts at a time; `None` if it names no time.
-    async fn sought(&self, listen: &Listen<'_>) -> Result<Option<ConsequenceOffset>, Refused> {
+    async fn start_offset(
+        &self,
+        listen: &Listen<'_>,
+    ) -> Result<Option<ConsequenceOffset>, Refused> {
         let After::Time(ms) = listen.after else {
             return Ok(None);
         };
         let topic = listen.topic.to_owned();
-        let sought = self.blocking(move |store| {
+        let offset = self.blocking(move |store| {
             let mut reader = store.listen(&topic, ConsequenceOffset::ZERO);
             reader.seek_time(ms)?;
             Ok(ConsequenceOffset(reader.position().0.saturating_sub(1)))
         });
-        sought.await.map(Some)
+        offset.await.map(Some)
     }
 
     /// Appends a packet to the bytes to send.
@@ -500,7 +506,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let mut bytes = Vec::new();
             refused.encode(tag, &mut self.encoder, &mut bytes);
             self.answers.packet(bytes);
-            self.leave(Closing::Plain);
+            self.begin_close(Closing::Plain);
         } else if matches!(message, Message::Write { .. } | Message::TextWrite(_)) {
             let mut bytes = Vec::new();
             refused.encode(tag, &mut self.encoder, &mut bytes);
@@ -517,16 +523,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    fn leave(&mut self, closing: Closing) {
+    fn begin_close(&mut self, closing: Closing) {
         self.state.leave();
         self.closing = closing;
-        self.written = Instant::now();
+        self.last_sent = Instant::now();
         // An END would mean that the listener has sent all records.
-        let text = "the connection ends before the listener";
+        let text = "the connection closes before the listener has ended";
         let refused = Refused::new(ErrorCode::Draining, text);
         let (encoder, out) = (&mut self.encoder, &mut self.out);
         self.listeners.end(Some(&refused), encoder, out);
-        self.claims.leave();
+        self.claims.stop_waiting();
     }
 
     /// Sends CONFIG again.
@@ -546,14 +552,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.state.phase() == State::Open {
             self.send(&Packet::new(Message::Drain { within_ms }));
             // Requests that have arrived get their responses in order; then the connection closes.
-            self.ended = true;
+            self.input_ended = true;
         } else {
-            self.leave(Closing::Plain);
+            self.begin_close(Closing::Plain);
         }
     }
 
     /// Whether all responses are sent.
-    fn is_over(&mut self) -> bool {
+    fn is_finished(&mut self) -> bool {
         if self.closing == Closing::No || !self.answers.is_empty() || !self.claims.is_empty() {
             return false;
         }
@@ -575,9 +581,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let end = async {
             let _ = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx)).await;
             // On the heap: on the stack, it would be part of the state of every connection.
-            let mut rest = vec![0; 4096];
+            let mut discarded = vec![0; 4096];
             loop {
-                let mut buffer = ReadBuf::new(&mut rest);
+                let mut buffer = ReadBuf::new(&mut discarded);
                 let read = poll_fn(|cx| Pin::new(&mut self.stream).poll_read(cx, &mut buffer));
                 if read.await.is_err() || buffer.filled().is_empty() {
                     break;
@@ -589,18 +595,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn is_inside_packet(&self) -> bool {
         let unread = self.received.as_ref().map_or(0, |r| r.unread().len());
-        unread > 0 && !self.stuck && self.state.may_read()
+        unread > 0 && !self.blocked && self.state.may_read()
     }
 
     /// Whether the connection waits for a state that sends no wake-up.
     fn waits(&self) -> bool {
-        let page = self.closing == Closing::No && self.listeners.lacks_room();
-        self.stuck || self.no_room || (page && self.out.is_empty())
+        let page = self.closing == Closing::No && self.listeners.needs_memory();
+        self.blocked || self.budget_exhausted || (page && self.out.is_empty())
     }
 
     /// The time at which the connection must act even without an event.
     fn deadline(&mut self) -> Instant {
-        let due = [self.slow_in(), self.out.due(&self.port.shared.config)];
+        let due = [
+            self.packet_deadline(),
+            self.out.deadline(&self.port.shared.config),
+        ];
         let usual = self.usual_deadline();
         let due = due.into_iter().flatten().fold(usual, Instant::min);
         self.marks_due().map_or(due, |marks| marks.min(due))
@@ -615,52 +624,55 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Returns the deadline for more bytes of a packet that holds contended memory.
-    fn slow_in(&mut self) -> Option<Instant> {
-        let waits = self.is_inside_packet() && self.may_take() && !self.no_room;
-        self.received.as_mut()?.due(waits)
+    fn packet_deadline(&mut self) -> Option<Instant> {
+        let waits = self.is_inside_packet() && self.may_process() && !self.budget_exhausted;
+        self.received.as_mut()?.deadline(waits)
     }
 
     fn usual_deadline(&self) -> Instant {
-        let far = Duration::from_hours(1);
+        let long = Duration::from_hours(1);
         if self.waits() {
             return Instant::now() + poll_pause(self.polls);
         }
         if self.closing != Closing::No || !self.is_sent() {
-            return self.written + self.port.shared.config.write_timeout;
+            return self.last_sent + self.port.shared.config.write_timeout;
         }
         match self.state.phase() {
             State::Fresh => self.started + HELLO_TIME,
             // The connection waits for the store, not for the client.
             _ if !self.answers.is_empty() || !self.claims.is_empty() => {
-                self.heard.max(self.written) + far
+                self.last_received.max(self.last_sent) + long
             }
-            _ if self.is_inside_packet() => self.heard + STALL_TIME,
-            _ if self.idle.is_zero() => self.heard + far,
-            _ if self.pinged => self.heard + self.idle,
-            _ => self.heard + self.idle / 2,
+            _ if self.is_inside_packet() => self.last_received + STALL_TIME,
+            _ if self.idle.is_zero() => self.last_received + long,
+            _ if self.pinged => self.last_received + self.idle,
+            _ => self.last_received + self.idle / 2,
         }
     }
 
     /// Handles a deadline that has passed.
-    fn late(&mut self) -> Event {
+    fn on_deadline(&mut self) -> Event {
         let now = Instant::now();
-        let due = [self.slow_in(), self.out.due(&self.port.shared.config)];
+        let due = [
+            self.packet_deadline(),
+            self.out.deadline(&self.port.shared.config),
+        ];
         if due.into_iter().flatten().any(|due| due <= now) {
             return Event::Broken;
         }
         if self.waits() {
-            self.no_room = false;
+            self.budget_exhausted = false;
             self.polls = self.polls.saturating_add(1);
             return Event::Progress;
         }
         if self.marks_due().is_some_and(|due| due <= now) && self.usual_deadline() > now {
             return Event::Progress;
         }
-        let quiet = self.state.phase() == State::Open
+        let is_quiet = self.state.phase() == State::Open
             && !self.is_inside_packet()
             && self.is_sent()
             && self.closing == Closing::No;
-        if quiet && !self.pinged {
+        if is_quiet && !self.pinged {
             self.pinged = true;
             self.send(&Packet::new(Message::Ping));
             return Event::Progress;
@@ -674,7 +686,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match Pin::new(&mut self.stream).poll_write(context, self.out.unsent()) {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => {
                     self.out.sent(bytes);
-                    self.written = Instant::now();
+                    self.last_sent = Instant::now();
                     self.unflushed = true;
                     ready = true;
                 }
@@ -694,7 +706,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         // After a wait, complete packets may be in the buffer.
-        if self.may_take() && !self.ended && !self.no_room && !self.waited {
+        if self.may_process() && !self.input_ended && !self.budget_exhausted && !self.waited {
             match self.poll_read(context) {
                 Poll::Ready(true) => ready = true,
                 Poll::Ready(false) => return Poll::Ready(Event::Broken),
@@ -706,14 +718,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let answered = self.answers.poll(&mut Context::from_waker(&waker));
             ready |= answered.is_ready() && !self.out.is_high();
         }
-        ready |= self.listeners.poll(context).is_ready() || self.goes_on();
+        ready |= self.listeners.poll(context).is_ready() || self.must_yield();
         if self.out.is_high() {
             // The pages are fetched again when the client accepts bytes.
             self.listeners.drop_fetched();
         }
         ready |= self.claims.poll(context).is_ready() && !self.out.is_high();
         if timer.poll(context).is_ready() {
-            return Poll::Ready(self.late());
+            return Poll::Ready(self.on_deadline());
         }
         if ready {
             Poll::Ready(Event::Progress)
@@ -724,21 +736,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Reads the available bytes; false if the stream is broken.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        let lacks = self.state.missing_bytes();
+        let missing = self.state.missing_bytes();
         let Some(received) = &mut self.received else {
             return Poll::Ready(false);
         };
-        let Some(room) = received.room(lacks) else {
-            self.no_room = true;
+        let Some(space) = received.free_space(missing) else {
+            self.budget_exhausted = true;
             return Poll::Ready(true);
         };
-        let mut buffer = ReadBuf::new(room);
+        let mut buffer = ReadBuf::new(space);
         match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
             Poll::Ready(Ok(())) => {
                 let bytes = buffer.filled().len();
                 received.arrived(bytes);
-                self.ended = bytes == 0;
-                self.heard = Instant::now();
+                self.input_ended = bytes == 0;
+                self.last_received = Instant::now();
                 self.pinged = false;
                 Poll::Ready(true)
             }
@@ -753,29 +765,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
 /// Result of processing the packet at the front.
 enum PacketResult {
-    Yes,
+    Processed,
     /// The packet is not complete.
-    Missing,
+    Incomplete,
     /// The packet stays in the buffer and is retried.
-    Later,
+    Retry,
     Refused(Refused),
 }
 
 impl From<Result<Read, Refused>> for PacketResult {
     fn from(read: Result<Read, Refused>) -> Self {
         match read {
-            Ok(Read::Done) => Self::Yes,
-            Ok(Read::Wait) => Self::Later,
+            Ok(Read::Done) => Self::Processed,
+            Ok(Read::Wait) => Self::Retry,
             Err(refused) => Self::Refused(refused),
         }
     }
 }
 
 impl From<Result<WriteAdmission, Refused>> for PacketResult {
-    fn from(taken: Result<WriteAdmission, Refused>) -> Self {
-        match taken {
-            Ok(WriteAdmission::Yes) => Self::Yes,
-            Ok(WriteAdmission::NoRoom) => Self::Later,
+    fn from(admission: Result<WriteAdmission, Refused>) -> Self {
+        match admission {
+            Ok(WriteAdmission::Admitted) => Self::Processed,
+            Ok(WriteAdmission::NoMemory) => Self::Retry,
             Err(refused) => Self::Refused(refused),
         }
     }

@@ -21,14 +21,14 @@ use super::buffer::OUT_BYTES_HIGH;
 use super::pushdown::{FilterResult, LatestKeys, Pushdown};
 use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::budget::{MemoryBudget, Reservation};
-use crate::limits::readers::{READS, Readers};
+use crate::limits::readers::{READER_THREAD, Readers};
 
 /// Keys of a `latest` listener in one look-up.
 const REPLAY_KEYS: usize = 256;
 
 /// The keys to look up.
 #[derive(Debug)]
-pub(super) struct LookUp {
+pub(super) struct KeyLookup {
     pub(super) store: Arc<Store>,
     pub(super) topic: Box<str>,
     pub(super) prefix: Box<[u8]>,
@@ -47,11 +47,11 @@ pub(super) struct LookUp {
 enum FetchResult {
     Page(TopicReader, Result<Option<Page>, StoreError>, Reservation),
     /// The page was dropped: this many bytes must be reserved first.
-    Lacks(usize),
+    NeedsMemory(usize),
     Keys(Result<LatestKeys, StoreError>),
     Filtered(Result<Box<FilterResult>, StoreError>),
     /// The thread panicked.
-    Lost,
+    Panicked,
 }
 
 /// A page that was fetched for a listener.
@@ -63,7 +63,7 @@ pub(super) enum Fetched {
         reservation: Reservation,
     },
     /// There was no memory for the page: this many bytes must be reserved first.
-    Lacks(usize),
+    NeedsMemory(usize),
 }
 
 /// The fetch of a connection.
@@ -75,8 +75,8 @@ pub(super) struct Fetch {
     readers: Readers,
     /// Budget for pages that were fetched and not sent.
     budget: MemoryBudget,
-    /// The permit of this connection for one filter task.
-    turn: Arc<Semaphore>,
+    /// The one permit of this connection for filter tasks.
+    own_permits: Arc<Semaphore>,
     /// Number of the listener that the fetch is for.
     listener: u64,
     task: Option<Task>,
@@ -104,7 +104,7 @@ impl Fetch {
             filters,
             readers,
             budget,
-            turn: Arc::new(Semaphore::new(1)),
+            own_permits: Arc::new(Semaphore::new(1)),
             listener: 0,
             task: None,
             result: None,
@@ -123,7 +123,7 @@ impl Fetch {
         self.result = None;
     }
 
-    /// Starts to filter pages for a query, unless another fetch is running. Then the fetch owns the
+    /// Starts to filter pages for a query, unless another fetch is running. The fetch then owns the
     /// pushdown until the result is taken.
     pub(super) fn filter(
         &mut self,
@@ -151,38 +151,40 @@ impl Fetch {
         listener: u64,
         work: impl FnOnce(&Arc<AtomicBool>) -> FetchResult + Send + 'static,
     ) {
-        let (turn, filters) = (Arc::clone(&self.turn), Arc::clone(&self.filters));
+        let (own_permits, filters) = (Arc::clone(&self.own_permits), Arc::clone(&self.filters));
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         self.listener = listener;
         let handle = tokio::spawn(async move {
             // The permit of this connection comes first, so that one connection never waits for two
             // shared permits.
-            let Ok(turn) = turn.acquire_owned().await else {
-                return FetchResult::Lost;
+            let Ok(own_permit) = own_permits.acquire_owned().await else {
+                return FetchResult::Panicked;
             };
-            let Ok(place) = filters.acquire_owned().await else {
-                return FetchResult::Lost;
+            let Ok(permit) = filters.acquire_owned().await else {
+                return FetchResult::Panicked;
             };
             let filtered = tokio::task::spawn_blocking(move || {
                 let result = work(&stopped);
-                drop((place, turn));
+                drop((permit, own_permit));
                 result
             });
-            filtered.await.unwrap_or(FetchResult::Lost)
+            filtered.await.unwrap_or(FetchResult::Panicked)
         });
         self.task = Some(Task { handle, stop });
     }
 
-    /// Takes the result of a filter task for this listener.
+    /// Removes and returns the result of a filter task for this listener.
     pub(super) fn take_filtered(
         &mut self,
         listener: u64,
     ) -> Option<Result<Box<FilterResult>, StoreError>> {
         match self.take(listener)? {
             FetchResult::Filtered(found) => Some(found),
-            FetchResult::Lost => Some(Err(StoreError::Panicked { thread: READS })),
-            FetchResult::Page(..) | FetchResult::Lacks(_) | FetchResult::Keys(_) => None,
+            FetchResult::Panicked => Some(Err(StoreError::Panicked {
+                thread: READER_THREAD,
+            })),
+            FetchResult::Page(..) | FetchResult::NeedsMemory(_) | FetchResult::Keys(_) => None,
         }
     }
 
@@ -190,20 +192,20 @@ impl Fetch {
         self.task.is_none() && self.result.is_none()
     }
 
-    fn begin(&mut self, listener: u64, work: impl FnOnce() -> FetchResult + Send + 'static) {
+    fn start(&mut self, listener: u64, work: impl FnOnce() -> FetchResult + Send + 'static) {
         if self.is_idle() {
             self.listener = listener;
             let readers = self.readers.clone();
             let handle = tokio::spawn(async move {
-                let Ok(permit) = readers.permit_at_last().await else {
-                    return FetchResult::Lost;
+                let Ok(permit) = readers.permit_without_deadline().await else {
+                    return FetchResult::Panicked;
                 };
                 let fetched = readers.run(move || {
                     let result = work();
                     drop(permit);
                     result
                 });
-                fetched.await.unwrap_or(FetchResult::Lost)
+                fetched.await.unwrap_or(FetchResult::Panicked)
             });
             self.task = Some(Task {
                 handle,
@@ -223,7 +225,7 @@ impl Fetch {
     /// bytes of it are already reserved.
     pub(super) fn page(&mut self, listener: u64, reader: &TopicReader, reserved: usize) {
         let (mut reader, budget) = (reader.clone(), self.budget.clone());
-        self.begin(listener, move || {
+        self.start(listener, move || {
             let mut reservation = Reservation::new(&budget);
             let covers = |bytes, reservation: &mut Reservation| {
                 bytes <= reserved || reservation.try_cover(bytes)
@@ -232,7 +234,7 @@ impl Fetch {
             // is checked again.
             let bytes = reader.next_page_bytes();
             if !covers(bytes, &mut reservation) {
-                return FetchResult::Lacks(bytes);
+                return FetchResult::NeedsMemory(bytes);
             }
             let page = reader.next_page();
             let bytes = match &page {
@@ -242,12 +244,12 @@ impl Fetch {
             if covers(bytes, &mut reservation) {
                 FetchResult::Page(reader, page, reservation)
             } else {
-                FetchResult::Lacks(bytes)
+                FetchResult::NeedsMemory(bytes)
             }
         });
     }
 
-    /// Takes the page that was fetched for this listener.
+    /// Removes and returns the page that was fetched for this listener.
     pub(super) fn take_page(&mut self, listener: u64) -> Option<Result<Fetched, StoreError>> {
         match self.take(listener)? {
             FetchResult::Page(reader, page, reservation) => Some(page.map(|page| Fetched::Page {
@@ -255,8 +257,10 @@ impl Fetch {
                 page,
                 reservation,
             })),
-            FetchResult::Lacks(bytes) => Some(Ok(Fetched::Lacks(bytes))),
-            FetchResult::Lost => Some(Err(StoreError::Panicked { thread: READS })),
+            FetchResult::NeedsMemory(bytes) => Some(Ok(Fetched::NeedsMemory(bytes))),
+            FetchResult::Panicked => Some(Err(StoreError::Panicked {
+                thread: READER_THREAD,
+            })),
             FetchResult::Keys(_) | FetchResult::Filtered(_) => None,
         }
     }
@@ -266,26 +270,28 @@ impl Fetch {
     pub(super) fn keys(
         &mut self,
         listener: u64,
-        wanted: LookUp,
+        lookup: KeyLookup,
         pushdown: &mut Option<Box<Pushdown>>,
     ) {
         if !self.is_idle() {
             return;
         }
         match pushdown.take() {
-            None => self.begin(listener, move || FetchResult::Keys(wanted.keys())),
+            None => self.start(listener, move || FetchResult::Keys(lookup.keys())),
             Some(pushdown) => self.run_filter(listener, move |stop| {
-                FetchResult::Keys(wanted.keys().and_then(|keys| pushdown.look_up(keys, stop)))
+                FetchResult::Keys(lookup.keys().and_then(|keys| pushdown.look_up(keys, stop)))
             }),
         }
     }
 
-    /// Takes the keys that were looked up for this listener.
+    /// Removes and returns the keys that were looked up for this listener.
     pub(super) fn take_keys(&mut self, listener: u64) -> Option<Result<LatestKeys, StoreError>> {
         match self.take(listener)? {
             FetchResult::Keys(keys) => Some(keys),
-            FetchResult::Lost => Some(Err(StoreError::Panicked { thread: READS })),
-            FetchResult::Page(..) | FetchResult::Lacks(_) | FetchResult::Filtered(_) => None,
+            FetchResult::Panicked => Some(Err(StoreError::Panicked {
+                thread: READER_THREAD,
+            })),
+            FetchResult::Page(..) | FetchResult::NeedsMemory(_) | FetchResult::Filtered(_) => None,
         }
     }
 
@@ -297,7 +303,7 @@ impl Fetch {
     }
 
     /// Discards the fetch of this listener.
-    pub(super) fn forget(&mut self, listener: u64) {
+    pub(super) fn cancel(&mut self, listener: u64) {
         if self.listener == listener {
             self.reset();
         }
@@ -312,14 +318,14 @@ impl Fetch {
             Poll::Pending => Poll::Pending,
             Poll::Ready(result) => {
                 self.task = None;
-                self.result = Some(result.unwrap_or(FetchResult::Lost));
+                self.result = Some(result.unwrap_or(FetchResult::Panicked));
                 Poll::Ready(())
             }
         }
     }
 }
 
-impl LookUp {
+impl KeyLookup {
     fn keys(&self) -> Result<LatestKeys, StoreError> {
         let (store, topic) = (&self.store, &*self.topic);
         let entries = store.scan_from(topic, &self.prefix, &self.from, REPLAY_KEYS)?;
@@ -347,7 +353,7 @@ impl LookUp {
                 }
                 let mut reservation = Reservation::new(&self.budget);
                 if long > self.reserved && !reservation.try_cover(long) {
-                    keys.lacks = long;
+                    keys.needed_bytes = long;
                     return Ok(keys);
                 }
                 keys.reservation = Some((long, reservation));
@@ -394,54 +400,61 @@ mod tests {
     use super::{Fetch, FetchResult, Readers};
     use crate::limits::budget::MemoryBudget;
 
-    /// Work that reports its start, ends on request, and then reports whether a caller still waits
-    /// for it.
+    /// Work that reports its start, waits for `finish`, and then reports whether a caller still
+    /// waits for it.
     struct Work {
-        begun: Receiver<()>,
-        go: Sender<()>,
+        started: Receiver<()>,
+        finish: Sender<()>,
         wanted: Receiver<bool>,
     }
 
     fn work(fetch: &mut Fetch, listener: u64) -> Work {
-        let (start, begun) = channel();
-        let (go, told) = channel();
+        let (start, started) = channel();
+        let (finish, finish_signal) = channel();
         let (end, wanted) = channel();
         fetch.run_filter(listener, move |stop| {
-            let _ = (start.send(()), told.recv());
+            let _ = (start.send(()), finish_signal.recv());
             let _ = end.send(!stop.load(Ordering::Relaxed));
-            FetchResult::Lost
+            FetchResult::Panicked
         });
-        Work { begun, go, wanted }
+        Work {
+            started,
+            finish,
+            wanted,
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_connection_looks_into_one_thing_at_a_time_and_hears_when_to_stop() {
-        let places = Arc::new(Semaphore::new(2));
+    async fn a_connection_runs_one_filter_task_at_a_time_and_can_stop_it() {
+        let permits = Arc::new(Semaphore::new(2));
         let [mut one, mut other] = [0; 2].map(|_| {
             let budget = MemoryBudget::new(1 << 20, 1 << 10);
-            Fetch::new(Arc::clone(&places), Readers::new(2).unwrap(), budget)
+            Fetch::new(Arc::clone(&permits), Readers::new(2).unwrap(), budget)
         });
         let first = work(&mut one, 1);
-        assert!(first.begun.recv().is_ok());
-        one.forget(1);
+        assert!(first.started.recv().is_ok());
+        one.cancel(1);
         // The second and third tasks wait for the first one, and occupy no shared permit.
         let second = work(&mut one, 2);
-        one.forget(2);
+        one.cancel(2);
         let third = work(&mut one, 3);
-        let foreign = work(&mut other, 1);
-        assert!(foreign.go.send(()).is_ok());
+        let other_work = work(&mut other, 1);
+        assert!(other_work.finish.send(()).is_ok());
         let done = tokio::time::timeout(Duration::from_secs(20), poll_fn(|c| other.poll(c)));
-        assert!(done.await.is_ok(), "the other connection has a place");
-        assert_eq!(foreign.wanted.recv(), Ok(true));
-        assert!(third.begun.try_recv().is_err());
-        assert!(first.go.send(()).is_ok());
+        assert!(done.await.is_ok(), "the other connection has a permit");
+        assert_eq!(other_work.wanted.recv(), Ok(true));
+        assert!(third.started.try_recv().is_err());
+        assert!(first.finish.send(()).is_ok());
         assert_eq!(first.wanted.recv(), Ok(false));
-        assert!(third.begun.recv().is_ok());
-        assert!(second.begun.recv().is_err(), "forgotten before its turn");
-        assert!(third.go.send(()).is_ok());
+        assert!(third.started.recv().is_ok());
+        assert!(
+            second.started.recv().is_err(),
+            "cancelled before it started"
+        );
+        assert!(third.finish.send(()).is_ok());
         assert_eq!(third.wanted.recv(), Ok(true));
         poll_fn(|c| one.poll(c)).await;
         // All tasks have returned their permits.
-        assert!(Arc::clone(&places).acquire_many_owned(2).await.is_ok());
+        assert!(Arc::clone(&permits).acquire_many_owned(2).await.is_ok());
     }
 }

@@ -18,8 +18,8 @@ use crate::http::self_signed;
 use crate::security::Security;
 use crate::shared::Shared;
 
-/// Much longer than the test needs: it reaches this only if it hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Much longer than the test needs. The test reaches it only if it hangs.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// The TLS session can hold the whole value, the window only a small part.
 const VALUE_BYTES: usize = 40_000;
 
@@ -53,21 +53,21 @@ fn port(folder: &std::path::Path) -> Arc<Port> {
 }
 
 #[test]
-fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
+fn a_response_over_tls_arrives_whole_at_a_late_reader() {
     let folder = tempfile::tempdir().unwrap();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().build().unwrap();
     let test = async {
         let port = port(folder.path());
-        let (acceptor, connector) = self_signed::ends();
-        let (near, far) = duplex(1000);
+        let (acceptor, connector) = self_signed::tls_ends();
+        let (server_io, client_io) = duplex(1000);
         let owner = port.shared.security.owner();
-        let served = tokio::spawn(async move {
-            let stream = acceptor.accept(near).await.unwrap();
+        let server = tokio::spawn(async move {
+            let stream = acceptor.accept(server_io).await.unwrap();
             connect(&port, stream, owner, None).await;
         });
         let name = "localhost".try_into().unwrap();
-        let mut client = connector.connect(name, far).await.unwrap();
+        let mut client = connector.connect(name, client_io).await.unwrap();
         let mut answer = Vec::new();
         for request in [
             &b"|\n\n_request_hello\n|\n"[..],
@@ -88,8 +88,8 @@ fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
         while client.read_buf(&mut answer).await.unwrap_or(0) > 0 {}
         let end = String::from_utf8_lossy(&answer[answer.len() - 40..]).into_owned();
         assert!(end.contains("_notice_bye"), "{end:?}");
-        served.await.unwrap();
+        server.await.unwrap();
     };
-    let done = async { tokio::time::timeout(PATIENCE, test).await };
-    assert!(runtime.block_on(done).is_ok(), "something waits for ever");
+    let done = async { tokio::time::timeout(TEST_TIMEOUT, test).await };
+    assert!(runtime.block_on(done).is_ok(), "the test hangs");
 }

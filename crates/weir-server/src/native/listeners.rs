@@ -14,7 +14,7 @@ use weir_protocol::{
 use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key_after};
 
 use super::buffer::Outgoing;
-use super::fetch::{Fetch, Fetched, LookUp};
+use super::fetch::{Fetch, Fetched, KeyLookup};
 use super::marks::ProgressMarks;
 use super::pushdown::{Ending, Filter, FilterResult, LatestKeys, Pushdown};
 use super::refuse::{self, Refused};
@@ -24,7 +24,7 @@ use crate::shared::Shared;
 
 /// Pages that a filter scans in one turn of a listener.
 const TURN_PAGES: usize = 16;
-/// Pages that all listeners of a connection scan before the connection and others run again.
+/// Pages that all listeners of a connection scan before this connection and others run again.
 const SEND_PAGES: usize = 64;
 /// Cost of sending looked-up keys, counted in pages.
 const REPLAY_PAGES: usize = 16;
@@ -55,11 +55,11 @@ struct Listener {
     filter: Option<Filter>,
     /// The query part of the listener; `None` while a fetch owns it.
     pushdown: Option<Box<Pushdown>>,
-    pushes_down: bool,
+    has_query: bool,
     /// Records that were found and not sent yet.
     found: Option<Box<FilterResult>>,
     replay: Option<Replay>,
-    /// Records that were left out since the last page or mark.
+    /// Records that were omitted since the last page or mark.
     skipped: u64,
     /// The wait for new records at the end of the topic.
     changed: Option<Changed>,
@@ -73,8 +73,8 @@ enum Turn {
     Waits,
     /// There may be more to send.
     More,
-    /// A page of this many bytes found no room; it is fetched again.
-    Lacks(usize),
+    /// A page of this many bytes had no memory; it is fetched again.
+    NeedsMemory(usize),
     /// The listener has ended.
     Ends,
 }
@@ -86,13 +86,13 @@ pub(super) const PACKET_HEAD_BYTES: usize = 1 << 10;
 #[derive(Debug)]
 pub(super) struct Listeners {
     list: Vec<Listener>,
-    /// Index of the listener whose turn it is.
+    /// Index of the listener that sends next.
     next: usize,
     page: Vec<u8>,
-    /// There is more to scan; the turn ended only to let others run.
-    goes_on: bool,
-    /// Bytes of the page that found no room.
-    lacks: usize,
+    /// There is more to scan; the turn ended only to let other connections run.
+    must_yield: bool,
+    /// Bytes of the page that had no memory.
+    needed_bytes: usize,
     /// Number of the newest listener.
     newest: u64,
     fetch: Fetch,
@@ -105,8 +105,8 @@ impl Listeners {
             list: Vec::new(),
             next: 0,
             page: Vec::new(),
-            goes_on: false,
-            lacks: 0,
+            must_yield: false,
+            needed_bytes: 0,
             newest: 0,
             fetch: Fetch::new(
                 filters,
@@ -121,13 +121,15 @@ impl Listeners {
         self.list.is_empty()
     }
 
-    /// Removes the listeners of topics for which `gone` is true; returns their tags.
-    pub(super) fn remove_topics(&mut self, gone: impl Fn(&str) -> bool) -> Vec<Box<[u8]>> {
-        let ended = self.list.extract_if(.., |listener| gone(&listener.topic));
+    /// Removes the listeners of topics for which `is_removed` is true; returns their tags.
+    pub(super) fn remove_topics(&mut self, is_removed: impl Fn(&str) -> bool) -> Vec<Box<[u8]>> {
+        let ended = self
+            .list
+            .extract_if(.., |listener| is_removed(&listener.topic));
         let fetch = &mut self.fetch;
         ended
             .map(|listener| {
-                fetch.forget(listener.number);
+                fetch.cancel(listener.number);
                 listener.tag
             })
             .collect()
@@ -137,14 +139,14 @@ impl Listeners {
         self.list.iter().any(|listener| *listener.tag == *tag)
     }
 
-    /// Adds a listener. Returns the response, which has its position. `sought` is the position for
+    /// Adds a listener. Returns the response, which has its position. `start` is the position for
     /// a start time.
     pub(super) fn add(
         &mut self,
         store: &Store,
         tag: &[u8],
         listen: &Listen<'_>,
-        sought: Option<ConsequenceOffset>,
+        start: Option<ConsequenceOffset>,
     ) -> Result<Message<'static>, Refused> {
         if self.list.len() >= LISTENERS_MAX {
             let mut refused = Refused::new(ErrorCode::TooLarge, "too many listeners");
@@ -157,13 +159,13 @@ impl Listeners {
         let mut after = listen.after;
         if let After::Offset(offset) = after {
             // Compaction leaves gaps that are readable; records that retention removed are not.
-            let gone = store.removed(listen.topic).0;
-            let removed = offset != 0 && offset < gone;
+            let last_removed = store.removed(listen.topic).0;
+            let removed = offset != 0 && offset < last_removed;
             if removed && listen.reset_earliest {
                 after = After::Offset(0);
             } else if removed {
                 let mut refused = Refused::plain(ErrorCode::Gone);
-                refused.message.first = Some(first.max(gone.saturating_add(1)));
+                refused.message.first = Some(first.max(last_removed.saturating_add(1)));
                 refused.message.last = Some(last);
                 return Err(refused);
             }
@@ -177,10 +179,10 @@ impl Listeners {
             After::Offset(offset) => reader.seek(ConsequenceOffset(offset)),
             After::Tail => reader.seek(reader.last()),
             After::Last(n) => reader.seek_last(n),
-            After::Time(_) => reader.seek(sought.unwrap_or_default()),
+            After::Time(_) => reader.seek(start.unwrap_or_default()),
             After::Latest => {
                 reader.seek(ConsequenceOffset(last));
-                // Without `follow`, no new records arrive later, so no key may be left out.
+                // Without `follow`, no new records arrive later, so no key may be omitted.
                 let upto = if listen.follow { last } else { u64::MAX };
                 replay = (last != 0).then(|| Replay {
                     prefix: listen.prefix.unwrap_or_default().into(),
@@ -211,7 +213,7 @@ impl Listeners {
             records: clamp(listen.records),
             follow: listen.follow,
             filter,
-            pushes_down: pushdown.is_some(),
+            has_query: pushdown.is_some(),
             pushdown,
             found: None,
             replay,
@@ -219,7 +221,7 @@ impl Listeners {
             changed: None,
             marks: listen.query.marks,
         });
-        self.marks.renew(listen.query.marks);
+        self.marks.add_listener(listen.query.marks);
         Ok(Message::Listening {
             position,
             first,
@@ -239,7 +241,7 @@ impl Listeners {
     pub(super) fn remove(&mut self, tag: &[u8]) -> Option<u64> {
         let at = self.list.iter().position(|l| *l.tag == *tag)?;
         let listener = self.list.remove(at);
-        self.fetch.forget(listener.number);
+        self.fetch.cancel(listener.number);
         Some(listener.reader.position().0)
     }
 
@@ -250,8 +252,8 @@ impl Listeners {
         encoder: &mut Encoder,
         out: &mut Outgoing,
     ) {
-        self.goes_on = false;
-        self.lacks = 0;
+        self.must_yield = false;
+        self.needed_bytes = 0;
         self.fetch.reset();
         for listener in self.list.drain(..) {
             if let Some(refused) = refused {
@@ -264,27 +266,27 @@ impl Listeners {
         }
     }
 
-    /// Sends pages of the listeners in turn, while there is room. Returns whether there was any
-    /// progress.
+    /// Sends pages of the listeners in turn, until the send buffer is full. Returns whether there
+    /// was any progress.
     pub(super) fn send(
         &mut self,
         store: &Arc<Store>,
         encoder: &mut Encoder,
         out: &mut Outgoing,
     ) -> bool {
-        let mut some = false;
+        let mut progress = false;
         let mut waiting = 0;
         let mut left = SEND_PAGES;
-        self.goes_on = false;
-        let mark = self.marks.begin(store);
-        if !out.reserve(self.lacks) {
+        self.must_yield = false;
+        let mark = self.marks.read_positions(store);
+        if !out.reserve(self.needed_bytes) {
             self.fetch.drop_page();
             return false;
         }
-        self.lacks = 0;
-        while waiting < self.list.len() && !out.is_high() && self.lacks == 0 {
+        self.needed_bytes = 0;
+        while waiting < self.list.len() && !out.is_high() && self.needed_bytes == 0 {
             if left == 0 {
-                self.goes_on = true;
+                self.must_yield = true;
                 break;
             }
             if self.next >= self.list.len() {
@@ -302,25 +304,25 @@ impl Listeners {
                 out,
             };
             match listener.turn(&mut context) {
-                Turn::Lacks(bytes) => self.lacks = bytes,
+                Turn::NeedsMemory(bytes) => self.needed_bytes = bytes,
                 Turn::Waits => {
                     waiting += 1;
                     self.next += 1;
                 }
                 Turn::More => {
-                    some = true;
+                    progress = true;
                     waiting = 0;
                     self.next += 1;
                 }
                 Turn::Ends => {
-                    some = true;
+                    progress = true;
                     let listener = self.list.remove(self.next);
-                    self.fetch.forget(listener.number);
+                    self.fetch.cancel(listener.number);
                 }
             }
         }
         if let Some(mark) = mark
-            && self.marks.is_due(&mark, some)
+            && self.marks.is_due(&mark, progress)
         {
             let marked = self.list.iter().filter(|listener| listener.marks);
             let lagging: Vec<&[u8]> = marked
@@ -328,20 +330,20 @@ impl Listeners {
                 .filter(|listener| listener.reader.position() <= listener.reader.last())
                 .map(|listener| &*listener.tag)
                 .collect();
-            let any = marked.count() > 0;
-            some |= self.marks.send(&mark, any, &lagging, encoder, out);
+            let is_wanted = marked.count() > 0;
+            progress |= self.marks.send(&mark, is_wanted, &lagging, encoder, out);
         }
-        some
+        progress
     }
 
     /// Time of the next check for a mark, if any listener wants marks.
     pub(super) fn marks_due(&self) -> Option<Instant> {
-        self.marks.due()
+        self.marks.next_check()
     }
 
     /// Whether a page waits for memory.
-    pub(super) fn lacks_room(&self) -> bool {
-        self.lacks > 0
+    pub(super) fn needs_memory(&self) -> bool {
+        self.needed_bytes > 0
     }
 
     /// Drops a fetched page that cannot be sent now.
@@ -349,9 +351,9 @@ impl Listeners {
         self.fetch.drop_page();
     }
 
-    /// Whether [`send`](Self::send) stopped only to let others run.
-    pub(super) fn goes_on(&self) -> bool {
-        self.goes_on
+    /// Whether [`send`](Self::send) stopped only to let other connections run.
+    pub(super) fn must_yield(&self) -> bool {
+        self.must_yield
     }
 
     /// Whether a waiting listener has new records; otherwise wakes the task when one has.
@@ -380,12 +382,12 @@ fn check_latest(listen: &Listen<'_>) -> Result<(), Refused> {
     let query = &listen.query;
     let text = match listen.after {
         After::Latest if *query == ListenQuery::default() => return Ok(()),
-        After::Latest if listen.follow => "a query of the latest values does not follow",
+        After::Latest if listen.follow => "a query of the latest values cannot follow the topic",
         After::Latest if query.until.is_some() || query.marks => {
-            "the latest values are those of now"
+            "a listener of the latest values supports neither until nor marks"
         }
         After::Latest => return Ok(()),
-        _ if query.from.is_some() => "only the latest values are in the order of keys",
+        _ if query.from.is_some() => "only a listener of the latest values supports a start key",
         _ => return Ok(()),
     };
     Err(Refused::new(ErrorCode::BadOption, text))
@@ -401,7 +403,7 @@ enum Next {
     /// No record at present.
     End,
     /// A page for which this many bytes must be reserved first.
-    Lacks(usize),
+    NeedsMemory(usize),
 }
 
 /// The resources of a listener in its turn.
@@ -410,7 +412,7 @@ struct TurnContext<'a> {
     fetch: &'a mut Fetch,
     /// Buffer for the page that is encoded.
     scratch: &'a mut Vec<u8>,
-    /// Pages that may be scanned before others run.
+    /// Pages that may be scanned before other connections run.
     left: &'a mut usize,
     encoder: &'a mut Encoder,
     out: &'a mut Outgoing,
@@ -430,8 +432,8 @@ impl Listener {
         }
         let turn = if self.replay.is_some() {
             self.replay(context)
-        } else if self.pushes_down {
-            self.pushed_down(context)
+        } else if self.has_query {
+            self.send_filtered(context)
         } else {
             self.read(context)
         };
@@ -447,7 +449,7 @@ impl Listener {
         let next = |page: Option<Page>| page.map_or(Next::End, Next::Page);
         if let Some(fetched) = context.fetch.take_page(self.number) {
             return Poll::Ready(fetched.map(|fetched| match fetched {
-                Fetched::Lacks(bytes) => Next::Lacks(bytes),
+                Fetched::NeedsMemory(bytes) => Next::NeedsMemory(bytes),
                 Fetched::Page {
                     reader,
                     page,
@@ -455,7 +457,7 @@ impl Listener {
                 } => {
                     self.reader = reader;
                     let bytes = page.as_ref().map_or(0, Page::wire_bytes);
-                    context.out.offer(bytes, reservation);
+                    context.out.set_reserved(bytes, reservation);
                     next(page)
                 }
             }));
@@ -478,7 +480,7 @@ impl Listener {
             let page = match next? {
                 Next::Page(page) => Some(page),
                 Next::End => None,
-                Next::Lacks(bytes) => return Ok(Turn::Lacks(bytes)),
+                Next::NeedsMemory(bytes) => return Ok(Turn::NeedsMemory(bytes)),
             };
             let Some(page) = page else {
                 self.mark(self.skipped > 0, context);
@@ -491,19 +493,19 @@ impl Listener {
                 return Ok(Turn::Ends);
             };
             let Some(filter) = &self.filter else {
-                return Ok(self.page_or_back(page, before, context));
+                return Ok(self.send_page_or_seek_back(page, before, context));
             };
             let mut chosen = PageBuilder::default();
             for record in &page {
                 let record = record?;
-                if filter.wants(&record) {
+                if filter.matches(&record) {
                     chosen.push(&record);
                 } else {
                     self.skipped += 1;
                 }
             }
             if let Some(page) = chosen.take() {
-                return Ok(self.page_or_back(page, before, context));
+                return Ok(self.send_page_or_seek_back(page, before, context));
             }
             self.mark(self.skipped >= PROGRESS_RECORDS, context);
         }
@@ -511,7 +513,7 @@ impl Listener {
     }
 
     /// Sends records that match a query.
-    fn pushed_down(&mut self, context: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
+    fn send_filtered(&mut self, context: &mut TurnContext<'_>) -> Result<Turn, StoreError> {
         let ready = self.found.take().map(Ok);
         let Some(found) = ready.or_else(|| context.fetch.take_filtered(self.number)) else {
             let reserved = context.out.reserved_bytes();
@@ -520,10 +522,10 @@ impl Listener {
             return Ok(Turn::Waits);
         };
         let mut found = found?;
-        if let Ending::Lacks(bytes) = found.ending {
+        if let Ending::NeedsMemory(bytes) = found.ending {
             self.pushdown = Some(found.pushdown);
             // Large enough to count as a long page; a short page would need no reservation.
-            return Ok(Turn::Lacks(bytes + BLOCK_BYTES_FREE));
+            return Ok(Turn::NeedsMemory(bytes + BLOCK_BYTES_FREE));
         }
         if let Some(page) = &found.page
             && found.reservation.is_held()
@@ -531,7 +533,7 @@ impl Listener {
             let bytes = page.wire_bytes();
             let rest = Reservation::new(&context.fetch.budget());
             let reservation = std::mem::replace(&mut found.reservation, rest);
-            context.out.offer(bytes, reservation);
+            context.out.set_reserved(bytes, reservation);
         }
         // Sent before the page, so that a client with its records also has this count.
         let bad = std::mem::take(&mut found.bad);
@@ -539,11 +541,11 @@ impl Listener {
             context.send(&self.tag, Message::Skipped { count: bad });
         }
         if let Some(page) = found.page.take()
-            && let Err((lacks, page)) = self.page(page, false, context)
+            && let Err((bytes, page)) = self.send_page(page, false, context)
         {
             found.page = Some(page);
             self.found = Some(found);
-            return Ok(Turn::Lacks(lacks));
+            return Ok(Turn::NeedsMemory(bytes));
         }
         // Releases the memory that was reserved for filtering, and not for a long page.
         context.out.unreserve();
@@ -552,7 +554,9 @@ impl Listener {
         self.skipped += found.skipped;
         let position = self.reader.position().0;
         match found.ending {
-            Ending::More | Ending::Lacks(_) => self.mark(self.skipped >= PROGRESS_RECORDS, context),
+            Ending::More | Ending::NeedsMemory(_) => {
+                self.mark(self.skipped >= PROGRESS_RECORDS, context);
+            }
             Ending::End => {
                 self.mark(self.skipped > 0, context);
                 if self.follow {
@@ -562,7 +566,7 @@ impl Listener {
                 context.send(&self.tag, Message::End { position });
                 return Ok(Turn::Ends);
             }
-            Ending::Over => {
+            Ending::Complete => {
                 context.send(&self.tag, Message::End { position });
                 return Ok(Turn::Ends);
             }
@@ -583,24 +587,24 @@ impl Listener {
         }
     }
 
-    /// Sends a page, or seeks back to its start if there is no room.
-    fn page_or_back(
+    /// Sends a page, or seeks back to its start if there is no memory.
+    fn send_page_or_seek_back(
         &mut self,
         page: Page,
         before: ConsequenceOffset,
         context: &mut TurnContext<'_>,
     ) -> Turn {
-        match self.page(page, false, context) {
+        match self.send_page(page, false, context) {
             Ok(()) => Turn::More,
-            Err((lacks, _)) => {
+            Err((bytes, _)) => {
                 self.reader.seek(before);
-                Turn::Lacks(lacks)
+                Turn::NeedsMemory(bytes)
             }
         }
     }
 
     /// Sends a page, or returns how many bytes it needs.
-    fn page(
+    fn send_page(
         &mut self,
         page: Page,
         replay: bool,
@@ -647,7 +651,7 @@ impl Listener {
         };
         let ready = replay.ready.take().map(Ok);
         let Some(keys) = ready.or_else(|| context.fetch.take_keys(self.number)) else {
-            let wanted = LookUp {
+            let lookup = KeyLookup {
                 budget: context.fetch.budget(),
                 reserved: context.out.reserved_bytes(),
                 store: Arc::clone(context.store),
@@ -656,46 +660,46 @@ impl Listener {
                 from: replay.from.clone(),
                 upto: replay.upto,
             };
-            context.fetch.keys(self.number, wanted, &mut self.pushdown);
+            context.fetch.keys(self.number, lookup, &mut self.pushdown);
             return Ok(Turn::Waits);
         };
         *context.left = context.left.saturating_sub(REPLAY_PAGES);
         let mut keys = keys?;
-        if keys.lacks > 0 {
+        if keys.needed_bytes > 0 {
             self.pushdown = keys.pushdown;
-            return Ok(Turn::Lacks(keys.lacks));
+            return Ok(Turn::NeedsMemory(keys.needed_bytes));
         }
         if let Some((bytes, reservation)) = keys.reservation.take() {
-            context.out.offer(bytes, reservation);
+            context.out.set_reserved(bytes, reservation);
         }
         while let Some((key, page)) = keys.found.pop_front() {
-            // Without credit or room, continues later after the previous key. Keys that a query
-            // accepted are counted, so they are sent.
-            let enough = self.bytes <= 0 || self.records <= 0 || context.out.is_high();
-            if enough && !self.pushes_down {
+            // Without credit, or if the send buffer is full, continues later after the previous
+            // key. Keys that a query accepted are counted, so they are sent.
+            let is_full = self.bytes <= 0 || self.records <= 0 || context.out.is_high();
+            if is_full && !self.has_query {
                 return Ok(Turn::More);
             }
-            let wanted = |record: &Record<'_>| {
+            let matches = |record: &Record<'_>| {
                 let filter = self.filter.as_ref();
-                filter.is_none_or(|filter| filter.wants(record))
+                filter.is_none_or(|filter| filter.matches(record))
             };
             let first = match &page {
                 Some(page) => page.iter().next().transpose()?,
                 None => None,
             };
-            let is_wanted = first.is_some_and(|record| wanted(&record));
-            match page.filter(|_| is_wanted) {
+            let is_match = first.is_some_and(|record| matches(&record));
+            match page.filter(|_| is_match) {
                 Some(sent) => {
-                    if let Err((lacks, page)) = self.page(sent, true, context) {
+                    if let Err((bytes, page)) = self.send_page(sent, true, context) {
                         keys.found.push_front((key, Some(page)));
-                        let replay = self.replay.as_mut().filter(|_| self.pushes_down);
+                        let replay = self.replay.as_mut().filter(|_| self.has_query);
                         if let Some(replay) = replay {
                             replay.ready = Some(keys);
                         }
-                        return Ok(Turn::Lacks(lacks));
+                        return Ok(Turn::NeedsMemory(bytes));
                     }
                 }
-                None => self.skipped += u64::from(self.pushes_down),
+                None => self.skipped += u64::from(self.has_query),
             }
             if let Some(replay) = &mut self.replay {
                 replay.from = key_after(&key);
@@ -711,11 +715,8 @@ impl Listener {
         self.pushdown = keys.pushdown;
         if !keys.ends {
             // A client that waits for a rare match should see progress.
-            self.mark(
-                self.pushes_down && self.skipped >= PROGRESS_RECORDS,
-                context,
-            );
-        } else if self.pushes_down {
+            self.mark(self.has_query && self.skipped >= PROGRESS_RECORDS, context);
+        } else if self.has_query {
             let position = self.reader.position().0;
             context.send(&self.tag, Message::End { position });
             return Ok(Turn::Ends);

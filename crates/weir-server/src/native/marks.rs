@@ -1,4 +1,4 @@
-//! Marks: the intention up to which the listeners of a connection have every record.
+//! Marks: positions up to which the listeners of a connection have sent all records.
 //!
 //! Invariant: the position of a mark is read from the store before the listeners are checked. So
 //! every record up to it was sent before the mark, or belongs to a listener that the mark lists as
@@ -36,15 +36,15 @@ pub(super) struct ProgressMarks {
 
 impl ProgressMarks {
     /// Records that a listener was added.
-    pub(super) fn renew(&mut self, wants: bool) {
-        self.wanted |= wants;
-        self.is_new |= wants;
+    pub(super) fn add_listener(&mut self, wants_marks: bool) {
+        self.wanted |= wants_marks;
+        self.is_new |= wants_marks;
     }
 
     /// Reads the positions of the store, before the listeners are checked.
-    pub(super) fn begin(&self, store: &Store) -> Option<Mark> {
+    pub(super) fn read_positions(&self, store: &Store) -> Option<Mark> {
         self.wanted.then(|| Mark {
-            // In this order, because a value that is read later can only be ahead.
+            // In this order, because a value that is read later is at least as new.
             settled: store.applied(),
             created: store.newest_topic(),
             applied: store.applied(),
@@ -54,10 +54,10 @@ impl ProgressMarks {
     /// Whether a mark is due.
     pub(super) fn is_due(&self, mark: &Mark, sent: bool) -> bool {
         let waited = self.checked.is_none_or(|at| at.elapsed() >= MARK_PAUSE);
-        let moved = self
+        let has_changed = self
             .sent
             .is_none_or(|(sent, lagging)| sent < mark.settled || lagging > 0);
-        self.is_new || (moved && (sent || waited))
+        self.is_new || (has_changed && (sent || waited))
     }
 
     /// Sends the mark, which lists `lagging` as lagging. Returns false if there was nothing new to
@@ -65,15 +65,15 @@ impl ProgressMarks {
     pub(super) fn send(
         &mut self,
         mark: &Mark,
-        any: bool,
+        is_wanted: bool,
         lagging: &[&[u8]],
         encoder: &mut Encoder,
         out: &mut Outgoing,
     ) -> bool {
-        self.wanted = any;
+        self.wanted = is_wanted;
         self.checked = Some(Instant::now());
         let sent = Some((mark.settled, lagging.len()));
-        if !any || (!self.is_new && self.sent == sent) {
+        if !is_wanted || (!self.is_new && self.sent == sent) {
             return false;
         }
         self.is_new = false;
@@ -90,7 +90,7 @@ impl ProgressMarks {
     }
 
     /// Time of the next check.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(super) fn next_check(&self) -> Option<Instant> {
         if !self.wanted {
             return None;
         }

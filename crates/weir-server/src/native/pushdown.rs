@@ -36,7 +36,7 @@ const FILTER_BYTES: usize = 64 << 10;
 /// Maximum number of bytes of a record in addition to its key, value and metadata.
 const HEAD_BYTES: usize = 64;
 
-/// Which records a listener wants, without a query.
+/// The record filter of a listener, in addition to a query.
 #[derive(Debug)]
 pub(super) struct Filter {
     pub(super) key: Option<Box<[u8]>>,
@@ -45,7 +45,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn wants(&self, record: &Record<'_>) -> bool {
+    pub(super) fn matches(&self, record: &Record<'_>) -> bool {
         self.key.as_deref().is_none_or(|key| key == record.key)
             && self
                 .prefix
@@ -74,12 +74,12 @@ pub(super) enum Ending {
     More,
     /// There are no more records at present.
     End,
-    /// No later record is wanted.
-    Over,
+    /// No later record can match, or the limit is reached.
+    Complete,
     /// A record cannot be read as the query requires.
     Fault(Refused),
     /// No page was scanned: this many bytes must be reserved first.
-    Lacks(usize),
+    NeedsMemory(usize),
 }
 
 /// The result of one step of a listener with a query part.
@@ -88,9 +88,9 @@ pub(super) struct FilterResult {
     pub(super) reader: TopicReader,
     pub(super) pushdown: Box<Pushdown>,
     pub(super) page: Option<Page>,
-    /// Values that are not JSON and were left out.
+    /// Values that are not JSON and were omitted.
     pub(super) bad: u64,
-    /// Records that were left out.
+    /// Records that were omitted.
     pub(super) skipped: u64,
     pub(super) ending: Ending,
     /// Reservation for the page, held until it is sent.
@@ -100,55 +100,55 @@ pub(super) struct FilterResult {
 /// The next keys of a `latest` listener.
 #[derive(Debug, Default)]
 pub(super) struct LatestKeys {
-    /// Each key with a page of only its record; `None` if the record arrives later or is not
-    /// wanted.
+    /// Each key with a page of only its record; `None` if the record arrives later or does not
+    /// match.
     pub(super) found: VecDeque<(Box<[u8]>, Option<Page>)>,
     /// Whether there are no more keys.
     pub(super) ends: bool,
     /// The query part of the listener, returned by the fetch.
     pub(super) pushdown: Option<Box<Pushdown>>,
-    /// Values that are not JSON and were left out.
+    /// Values that are not JSON and were omitted.
     pub(super) bad: u64,
     /// Error of the record after the keys.
     pub(super) fault: Option<Refused>,
     /// Reservation for a long value, with its size in bytes.
     pub(super) reservation: Option<(usize, Reservation)>,
     /// Bytes that the first value needs: no key was looked up.
-    pub(super) lacks: usize,
+    pub(super) needed_bytes: usize,
 }
 
 /// Converts the fields of the query to text.
-fn text(asked: &PushdownQuery<'_>) -> Option<QueryText> {
+fn query_text(query: &PushdownQuery<'_>) -> Option<QueryText> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     let mut params = Vec::new();
-    let mut reader = Reader::new(asked.params);
+    let mut reader = Reader::new(query.params);
     while !reader.is_empty() {
         let (name, value) = (reader.bytes().ok()?, reader.bytes().ok()?);
         params.push((text(name)?, text(value)?));
     }
     Some(QueryText {
-        filter: text(asked.filter)?,
-        order: text(asked.order)?,
-        group: text(asked.group)?,
-        select: text(asked.select)?,
+        filter: text(query.filter)?,
+        order: text(query.order)?,
+        group: text(query.group)?,
+        select: text(query.select)?,
         params,
-        level: if asked.strict {
+        level: if query.strict {
             Level::Strict
         } else {
             Level::Structural
         },
-        on_bad_item: asked.on_bad_item,
-        strings: if asked.utf16 {
+        on_bad_item: query.on_bad_item,
+        strings: if query.utf16 {
             Strings::Utf16
         } else {
             Strings::Scalar
         },
-        complex: if asked.rank {
+        complex: if query.rank {
             Complex::Rank
         } else {
             Complex::Error
         },
-        missing: if asked.drop {
+        missing: if query.drop {
             Missing::Drop
         } else {
             Missing::First
@@ -165,7 +165,10 @@ fn refused(error: &QueryError) -> Refused {
 fn of_record(error: &QueryError, record: Option<u64>, start: u64) -> Refused {
     let mut refused = Refused::new(error.code(), error.reason());
     refused.message.record = record;
-    refused.message.byte = error.location().offset.map(|byte| byte.saturating_sub(start));
+    refused.message.byte = error
+        .location()
+        .offset
+        .map(|byte| byte.saturating_sub(start));
     refused
 }
 
@@ -208,17 +211,17 @@ impl Pushdown {
         }
         let query_filter = match &query.pushdown {
             None => None,
-            Some(asked) => {
-                let bad = || Refused::new(ErrorCode::BadRequest, "a query that is not a text");
-                let text = text(asked).ok_or_else(bad)?;
-                let query_filter = PushdownFilter::new(&text, listen.topic, asked.cut);
+            Some(query) => {
+                let bad = || Refused::new(ErrorCode::BadRequest, "the query is not UTF-8");
+                let text = query_text(query).ok_or_else(bad)?;
+                let query_filter = PushdownFilter::new(&text, listen.topic, query.cut);
                 Some(query_filter.map_err(|error| refused(&error))?)
             }
         };
         Ok(Ok(Box::new(Self {
             filter,
             query_filter,
-            cut: query.pushdown.is_some_and(|asked| asked.cut),
+            cut: query.pushdown.is_some_and(|query| query.cut),
             left: query.limit,
             until: query.until,
         })))
@@ -234,8 +237,8 @@ impl Pushdown {
         reserved: usize,
     ) -> Result<FilterResult, StoreError> {
         self.stop_by(stop);
-        let begun = Instant::now();
-        let mut chosen = Chosen::default();
+        let started = Instant::now();
+        let mut accepted = Accepted::default();
         let (mut bad, mut skipped) = (0, 0);
         let mut ending = Ending::More;
         let mut reservation = Reservation::new(budget);
@@ -244,13 +247,13 @@ impl Pushdown {
                 break;
             }
             if self.left == Some(0) {
-                ending = Ending::Over;
+                ending = Ending::Complete;
                 break;
             }
-            let bytes = chosen.bytes.max(FILTER_BYTES) + block_bytes(&reader);
+            let bytes = accepted.bytes.max(FILTER_BYTES) + block_bytes(&reader);
             if bytes > reserved && !reservation.try_cover(bytes) {
                 if pages == 0 {
-                    ending = Ending::Lacks(bytes);
+                    ending = Ending::NeedsMemory(bytes);
                 }
                 break;
             }
@@ -258,18 +261,17 @@ impl Pushdown {
                 ending = Ending::End;
                 break;
             };
-            let before = chosen.records;
-            let filtered = self.page(&page, &mut chosen)?;
-            let (scanned, more) = filtered;
-            bad += more.bad;
-            skipped += scanned - (chosen.records - before);
-            ending = more.ending;
-            let enough = chosen.bytes >= FILTER_BYTES || begun.elapsed() >= FILTER_TIME;
-            if enough || !matches!(ending, Ending::More) {
+            let before = accepted.records;
+            let (scanned, result) = self.scan_page(&page, &mut accepted)?;
+            bad += result.bad;
+            skipped += scanned - (accepted.records - before);
+            ending = result.ending;
+            let is_full = accepted.bytes >= FILTER_BYTES || started.elapsed() >= FILTER_TIME;
+            if is_full || !matches!(ending, Ending::More) {
                 break;
             }
         }
-        let page = chosen.page.take();
+        let page = accepted.page.take();
         reservation.shrink(page.as_ref().map_or(0, Page::wire_bytes));
         Ok(FilterResult {
             reader,
@@ -282,30 +284,30 @@ impl Pushdown {
         })
     }
 
-    /// Filters the records of keys. Removes the page of a record that is not wanted, and all keys
+    /// Filters the records of keys. Removes the page of a record that does not match, and all keys
     /// after the last one that the limit allows.
     pub(super) fn look_up(
         mut self: Box<Self>,
         mut keys: LatestKeys,
         stop: &Arc<AtomicBool>,
     ) -> Result<LatestKeys, StoreError> {
-        if keys.lacks > 0 {
+        if keys.needed_bytes > 0 {
             keys.pushdown = Some(self);
             return Ok(keys);
         }
         self.stop_by(stop);
-        self.choose(&mut keys)?;
+        self.filter_keys(&mut keys)?;
         if let Some(left) = &mut self.left {
             let mut sent = keys.found.iter().enumerate();
             let sent = sent.by_ref().filter(|(_, (_, page))| page.is_some());
-            let places: Vec<usize> = sent.map(|(at, _)| at).collect();
-            let more = usize::try_from(*left).unwrap_or(usize::MAX);
-            if places.len() >= more {
-                let end = more.checked_sub(1).and_then(|last| places.get(last));
+            let indexes: Vec<usize> = sent.map(|(at, _)| at).collect();
+            let allowed = usize::try_from(*left).unwrap_or(usize::MAX);
+            if indexes.len() >= allowed {
+                let end = allowed.checked_sub(1).and_then(|last| indexes.get(last));
                 keys.found.truncate(end.map_or(0, |last| last + 1));
                 (keys.ends, keys.fault) = (true, None);
             }
-            *left = left.saturating_sub(places.len() as u64);
+            *left = left.saturating_sub(indexes.len() as u64);
         }
         keys.pushdown = Some(self);
         Ok(keys)
@@ -317,7 +319,7 @@ impl Pushdown {
         }
     }
 
-    fn choose(&mut self, keys: &mut LatestKeys) -> Result<(), StoreError> {
+    fn filter_keys(&mut self, keys: &mut LatestKeys) -> Result<(), StoreError> {
         let (mut bytes, mut frames) = (Vec::new(), Frames::default());
         // Index of the key and offset of the record, for each record that the query examines.
         let mut scanned = Vec::new();
@@ -327,7 +329,7 @@ impl Pushdown {
             };
             let record = first.transpose()?;
             let filter = self.filter.as_ref();
-            let record = record.filter(|record| filter.is_none_or(|filter| filter.wants(record)));
+            let record = record.filter(|record| filter.is_none_or(|filter| filter.matches(record)));
             let Some(record) = record else {
                 *page = None;
                 continue;
@@ -356,13 +358,13 @@ impl Pushdown {
             }
         };
         keys.bad = filtered.skipped;
-        let mut kept = vec![None; scanned.len()];
+        let mut spans_kept = vec![None; scanned.len()];
         for (at, span) in filtered.kept {
-            if let Some(kept) = kept.get_mut(at) {
+            if let Some(kept) = spans_kept.get_mut(at) {
                 *kept = Some(span);
             }
         }
-        for ((at, _), kept) in scanned.iter().zip(kept) {
+        for ((at, _), kept) in scanned.iter().zip(spans_kept) {
             let Some((_, page)) = keys.found.get_mut(*at) else {
                 continue;
             };
@@ -380,7 +382,11 @@ impl Pushdown {
     }
 
     /// Scans one page; returns how many records were examined.
-    fn page(&mut self, page: &Page, chosen: &mut Chosen) -> Result<(u64, PageScan), StoreError> {
+    fn scan_page(
+        &mut self,
+        page: &Page,
+        accepted: &mut Accepted,
+    ) -> Result<(u64, PageScan), StoreError> {
         let mut scan = PageScan {
             bad: 0,
             ending: Ending::More,
@@ -390,14 +396,14 @@ impl Pushdown {
         for record in page {
             let record = record?;
             if self.until.is_some_and(|until| record.intention.0 > until) {
-                scan.ending = Ending::Over;
+                scan.ending = Ending::Complete;
                 break;
             }
             scanned += 1;
             if self
                 .filter
                 .as_ref()
-                .is_some_and(|filter| !filter.wants(&record))
+                .is_some_and(|filter| !filter.matches(&record))
             {
                 continue;
             }
@@ -411,8 +417,8 @@ impl Pushdown {
         }
         let Some(query_filter) = &mut self.query_filter else {
             for record in &records {
-                if !chosen.push(record, &mut self.left) {
-                    scan.ending = Ending::Over;
+                if !accepted.push(record, &mut self.left) {
+                    scan.ending = Ending::Complete;
                     break;
                 }
             }
@@ -439,8 +445,8 @@ impl Pushdown {
             if self.cut {
                 record.value = span.of(&bytes);
             }
-            if !chosen.push(&record, &mut self.left) {
-                scan.ending = Ending::Over;
+            if !accepted.push(&record, &mut self.left) {
+                scan.ending = Ending::Complete;
                 break;
             }
         }
@@ -456,13 +462,13 @@ struct PageScan {
 
 /// Accepted records.
 #[derive(Default)]
-struct Chosen {
+struct Accepted {
     page: PageBuilder,
     records: u64,
     bytes: usize,
 }
 
-impl Chosen {
+impl Accepted {
     /// Adds a record; returns false if the limit is reached.
     fn push(&mut self, record: &Record<'_>, left: &mut Option<u64>) -> bool {
         match left {

@@ -51,8 +51,8 @@ impl Refused {
     }
 }
 
-/// Converts an error of the store for the client. Paths and texts of the system are omitted. An
-/// exception is the cause that stopped all writes, because the operator asks for it through a
+/// Converts an error of the store for the client. Paths and texts of the system are omitted. The
+/// exception is the cause that stopped all writes, because operators look for it through a
 /// client.
 pub(super) fn of_store(error: &StoreError) -> Refused {
     match error {
@@ -87,7 +87,7 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
         StoreError::ProgramsOff | StoreError::ProgramUnable { .. } => {
             Refused::plain(ErrorCode::EngineMissing)
         }
-        StoreError::Elsewhere { client, .. } => elsewhere(client),
+        StoreError::Elsewhere { client, .. } => redirect(client),
         StoreError::Remote { code, text } => {
             let mut refused = Refused::new(*code, text.clone());
             refused.message.retry_ms = (*code == ErrorCode::NoLeader).then_some(NO_LEADER_RETRY_MS);
@@ -100,9 +100,9 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
 }
 
 /// Redirects a client to the leader with these addresses.
-fn elsewhere(client: &str) -> Refused {
+fn redirect(client: &str) -> Refused {
     let Some(native) = ClientAddresses::read(client).native else {
-        let text = "another node leads, and has no native port";
+        let text = "another node is the leader, and it has no native port";
         return Refused::new(ErrorCode::Unsupported, text);
     };
     let mut refused = Refused::plain(ErrorCode::Redirect);

@@ -16,7 +16,7 @@ use crate::config::ServerConfig;
 use crate::http::exchange::{Input, Started};
 use crate::http::h1::{self, Rewound};
 use crate::http::h2::ControlFrameLimit;
-use crate::http::head::{Bad, Head, Method};
+use crate::http::head::{Head, HeadError, Method};
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Body, Reply};
 use crate::http::responder::Responder;
@@ -92,7 +92,7 @@ impl HttpConnection {
     fn reply(&self, head: &Head) -> Reply {
         let reply = reply(&self.0, head.path());
         if head.method == Method::Head {
-            reply.headless()
+            reply.without_body()
         } else {
             reply
         }
@@ -112,8 +112,8 @@ impl Responder for HttpConnection {
         self.reply(&head)
     }
 
-    fn refuse(&self, _bad: Bad) -> Reply {
-        let problem = Problem::bad("the head of the request cannot be read");
+    fn refuse(&self, _error: HeadError) -> Reply {
+        let problem = Problem::bad("the head of the request is malformed");
         let mut reply = problem.reply("");
         reply.close = true;
         reply

@@ -6,8 +6,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `stream`, `cursor` | finding items in a body that is arriving, and in a complete one |
-//! | `item`, `bounded` | parsing an item |
+//! | `stream`, `cursor` | find items in a body that is arriving, and in a complete body |
+//! | `item`, `bounded` | parse an item |
 //! | `writer`, `summary` | log entries, and their outcomes |
 //! | `transaction` | transactions: all items or none |
 
@@ -29,10 +29,10 @@ use weir_core::limits::{CALL_ITEMS_MAX, TXN_OPS_MAX};
 
 use self::cursor::Cursor;
 use self::item::{Item, Mode, Reader, bad};
-use self::stream::Stream;
+use self::stream::ItemStream;
 use self::summary::{Summary, answer};
 pub(crate) use self::transaction::transaction;
-use self::transaction::{all_or_none, too_many};
+use self::transaction::{run_atomic, too_many};
 use self::writer::Writer;
 use super::cloudevents;
 use super::condition::{Conditions, TagKind};
@@ -56,7 +56,7 @@ pub(crate) const TABLE: Table = Table {
         template: "/v1/topics/{topic}/transactions",
         operations: &[Operation {
             method: Method::Post,
-            summary: "Carry out several writes, all or none.",
+            summary: "Execute several writes: all or none.",
             right: Some(Right::Put),
             body: BodyMax::Batch,
             query: &[],
@@ -73,7 +73,7 @@ pub(crate) const TABLE: Table = Table {
                 )],
             }],
             problems: &[],
-            now: None,
+            immediate: None,
             handler: |edge, call, body| {
                 Box::pin(async move { transaction(edge, call, &body).await })
             },
@@ -110,7 +110,7 @@ fn schemas() -> Value {
         },
         "Expectation": {
             "type": "object",
-            "description": "A condition: a key with key-offset, key-absent or key-present, or one on the topic.",
+            "description": "A condition on a key (key-offset, key-absent or key-present) or on the topic.",
             "properties": {
                 "key": text,
                 "key64": text,
@@ -120,7 +120,7 @@ fn schemas() -> Value {
         },
         "BatchResult": {
             "type": "object",
-            "description": "Outcomes of the items, equal ones as one run: [from, count, \"valid\", first offset], or [from, count, \"invalid\", \"error\" or \"refused\", code, text].",
+            "description": "Outcomes of the items; equal consecutive outcomes are one run: [from, count, \"valid\", first offset], or [from, count, \"invalid\", \"error\" or \"refused\", code, text].",
             "required": ["items", "valid", "runs"],
             "properties": {
                 "items": number,
@@ -143,11 +143,11 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     let conditions = Conditions::read(&call.head, TagKind::Events)?;
     if !conditions.is_empty() && !atomic {
         return Err(bad(
-            "conditions of a whole batch go with `atomic=true`; else each item has its own",
+            "a condition on the whole batch needs `atomic=true`; without it, set conditions on each item",
         ));
     }
     if !conditions.tags.is_empty() {
-        return Err(bad("a batch takes one tag"));
+        return Err(bad("a batch accepts only one tag"));
     }
     let config = &edge.shared.config;
     let reader = Reader {
@@ -156,15 +156,15 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
         key: key_of(call)?,
         value_max: config.payload_max.0,
     };
-    let coded = !coding::of_request(&call.head)?.is_empty();
-    if atomic || coded || framing == Framing::Events {
+    let is_coded = !coding::of_request(&call.head)?.is_empty();
+    if atomic || is_coded || framing == Framing::Events {
         let max = config.body_max.0;
         let mut reservation = Reservation::new(&edge.shared.admission.bodies);
         let body = whole(input, max, &mut reservation).await?;
         let body = coding::decode(&call.head, body, max, &mut reservation).await?;
         // The items are copies of the body.
         reservation.cover(body.len() * 2).await.map_err(busy)?;
-        return at_once(edge, call, &reader, &body, atomic.then_some(conditions)).await;
+        return run_whole(edge, call, &reader, &body, atomic.then_some(conditions)).await;
     }
     let mut writer = Writer {
         edge,
@@ -174,17 +174,17 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
         bytes: 0,
         summary: Summary::default(),
     };
-    let mut stream = Stream {
+    let mut stream = ItemStream {
         input,
         reservation: Reservation::new(&edge.shared.admission.bodies),
         buffer: Vec::new(),
         from: 0,
-        ended: false,
+        is_end: false,
     };
     let (mut line, mut byte) = (0_u64, 0_u64);
     let failed = loop {
-        let held = writer.bytes;
-        let (source, taken) = match stream.item(framing, reader.value_max, held).await {
+        let pending_bytes = writer.bytes;
+        let (source, used) = match stream.item(framing, reader.value_max, pending_bytes).await {
             Ok(Some(found)) => found,
             Ok(None) => break None,
             Err(problem) => break Some(problem),
@@ -201,7 +201,7 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
                 Err(problem) => break Some(problem),
             }
         }
-        byte += taken as u64;
+        byte += used as u64;
     };
     let flushed = writer.flush().await;
     let failed = failed.or(flushed.err());
@@ -213,7 +213,7 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
 }
 
 /// Runs a batch whose body has arrived.
-async fn at_once(
+async fn run_whole(
     edge: &Arc<Edge>,
     call: &Call,
     reader: &Reader,
@@ -243,7 +243,7 @@ async fn at_once(
         });
         let items = items.await?;
         let session = Session::read(edge, call, body)?;
-        return all_or_none(edge, call, session, &conditions, &items).await;
+        return run_atomic(edge, call, session, &conditions, &items).await;
     }
     let mut writer = Writer {
         edge,
@@ -266,7 +266,7 @@ async fn at_once(
         }
         cursor = run.cursor;
         failed = failed.or(run.failed);
-        if run.ended {
+        if run.is_end {
             break;
         }
     }
@@ -281,16 +281,16 @@ struct ItemRun {
     items: Vec<Item>,
     cursor: Cursor,
     failed: Option<(Problem, u64, u64)>,
-    ended: bool,
+    is_end: bool,
 }
 
 /// Reads the next items, up to one log entry.
 fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> ItemRun {
     let (mut items, mut bytes) = (Vec::new(), 0);
-    let (mut failed, mut ended) = (None, false);
+    let (mut failed, mut is_end) = (None, false);
     while items.len() < CALL_ITEMS_MAX && bytes < ENTRY_BYTES_MAX {
         let Some(source) = cursor.next(body) else {
-            ended = true;
+            is_end = true;
             break;
         };
         match reader.read(source.bytes) {
@@ -308,6 +308,6 @@ fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> ItemRun {
         items,
         cursor,
         failed,
-        ended,
+        is_end,
     }
 }

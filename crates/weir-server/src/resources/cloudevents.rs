@@ -25,35 +25,38 @@ fn media(head: &Head) -> &str {
     head.text(FieldName::ContentType).unwrap_or_default()
 }
 
-fn starts(text: &str, prefix: &str) -> bool {
+fn starts_with(text: &str, prefix: &str) -> bool {
     text.get(..prefix.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
 /// Whether the body is a batch of events.
 pub(crate) fn is_batch(head: &Head) -> bool {
-    starts(media(head), "application/cloudevents-batch")
+    starts_with(media(head), "application/cloudevents-batch")
 }
 
 /// Whether the body is one event with its envelope.
 pub(crate) fn is_structured(head: &Head) -> bool {
-    starts(media(head), "application/cloudevents") && !is_batch(head)
+    starts_with(media(head), "application/cloudevents") && !is_batch(head)
 }
 
 /// Checks that the events are in a supported format.
 pub(crate) fn check_format(head: &Head) -> Result<(), Problem> {
     let essence = media(head).split(';').next().unwrap_or_default().trim();
-    let known = [
+    let supported = [
         "application/cloudevents+json",
         "application/cloudevents-batch+json",
     ];
-    if known
+    if supported
         .iter()
-        .any(|known| essence.eq_ignore_ascii_case(known))
+        .any(|media_type| essence.eq_ignore_ascii_case(media_type))
     {
         return Ok(());
     }
-    let problem = Problem::new(Kind::MediaType, "the only format of events is JSON");
+    let problem = Problem::new(
+        Kind::MediaType,
+        "the only supported format of events is JSON",
+    );
     Err(problem.raw(
         "accept",
         b"[\"application/cloudevents+json\",\"application/cloudevents-batch+json\"]".to_vec(),
@@ -72,7 +75,7 @@ pub(crate) fn binary(head: &Head) -> Result<Option<Attributes>, Problem> {
         return Ok(None);
     }
     if head.has(FieldName::CeDataContentType) {
-        return Err(Problem::bad("ce-datacontenttype is given as Content-Type"));
+        return Err(Problem::bad("write ce-datacontenttype as Content-Type"));
     }
     let mut attributes = Attributes::new();
     for (field, value) in head.fields() {
@@ -80,9 +83,9 @@ pub(crate) fn binary(head: &Head) -> Result<Option<Attributes>, Problem> {
             continue;
         };
         let value = header_value(value)
-            .ok_or_else(|| Problem::bad(format!("the value of {field} cannot be read")))?;
+            .ok_or_else(|| Problem::bad(format!("the value of {field} is malformed")))?;
         if attributes.insert(name.to_owned(), value).is_some() {
-            return Err(Problem::bad(format!("{field} is given twice")));
+            return Err(Problem::bad(format!("{field} occurs twice")));
         }
     }
     check(&attributes)?;
@@ -138,10 +141,10 @@ fn check(attributes: &Attributes) -> Result<(), Problem> {
         .get("specversion")
         .is_some_and(|version| version != "1.0")
     {
-        return Err(Problem::bad("the only specversion is 1.0"));
+        return Err(Problem::bad("the only supported specversion is 1.0"));
     }
     if attributes.get("time").is_some_and(|time| !is_time(time)) {
-        return Err(Problem::bad("the attribute time is no RFC 3339 time"));
+        return Err(Problem::bad("the attribute time is not an RFC 3339 time"));
     }
     let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     match attributes
@@ -149,7 +152,7 @@ fn check(attributes: &Attributes) -> Result<(), Problem> {
         .find(|name| name.is_empty() || !name.bytes().all(letter))
     {
         Some(_) => Err(Problem::bad(
-            "names of attributes have lower-case letters and digits only",
+            "the name of an attribute must consist of lower-case letters and digits",
         )),
         None => Ok(()),
     }
@@ -202,7 +205,7 @@ pub(crate) struct Event<'a> {
 
 /// Parses the envelope of one event.
 pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
-    let wrong = |_| Problem::bad("the event is no JSON object");
+    let wrong = |_| Problem::bad("the event is not a JSON object");
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(wrong)?;
     let mut attributes = Attributes::new();
     let (mut data, mut coded) = (None, None);
@@ -228,14 +231,18 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
     }
     check(&attributes)?;
     let media_type = attributes.remove("datacontenttype");
-    let like_json = matches!(
+    let is_json_like = matches!(
         declared(media_type.as_deref()),
-        Declared::Nothing | Declared::Json | Declared::LikeJson
+        Declared::Nothing | Declared::Json | Declared::JsonLike
     );
     let value: std::borrow::Cow<'_, [u8]> = match (data, coded) {
-        (Some(_), Some(_)) => return Err(Problem::bad("an event has data or data_base64")),
+        (Some(_), Some(_)) => {
+            return Err(Problem::bad(
+                "an event must not have both data and data_base64",
+            ));
+        }
         (None, None) => (&[]).into(),
-        (Some(raw), None) if !like_json && raw.get().starts_with('"') => {
+        (Some(raw), None) if !is_json_like && raw.get().starts_with('"') => {
             serde_json::from_str::<String>(raw.get())
                 .map_err(wrong)?
                 .into_bytes()
@@ -250,10 +257,10 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
         }
     };
     let mut meta = MetaWriter::default();
-    if data.is_some() && like_json {
+    if data.is_some() && is_json_like {
         meta.json();
         match media_type.as_deref() {
-            Some(text) if declared(Some(text)) == Declared::LikeJson => {
+            Some(text) if declared(Some(text)) == Declared::JsonLike => {
                 meta.field("content-type", text)?;
             }
             _ => {}
@@ -269,7 +276,7 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
         .map(|key| key.clone().into_bytes());
     Ok(Event {
         key: key.unwrap_or_default(),
-        meta: meta.done()?,
+        meta: meta.build()?,
         value,
     })
 }
@@ -283,23 +290,23 @@ fn attributes(topic: &str, record: &Record<'_>, meta: &Meta<'_>) -> Attributes {
             Some((name.strip_prefix("ce-")?.to_owned(), (*value).to_owned()))
         })
         .collect();
-    let mut or = |name: &str, value: String| {
+    let mut set_default = |name: &str, value: String| {
         attributes.entry(name.to_owned()).or_insert(value);
     };
-    or("specversion", "1.0".to_owned());
-    or("id", format!("{topic}/{}", record.offset));
-    or("source", format!("/v1/topics/{topic}"));
-    or(
+    set_default("specversion", "1.0".to_owned());
+    set_default("id", format!("{topic}/{}", record.offset));
+    set_default("source", format!("/v1/topics/{topic}"));
+    set_default(
         "type",
         format!("weir.{}", record.kind.name().to_ascii_lowercase()),
     );
-    or("time", date::rfc3339(record.time_ms));
-    or("sequence", format!("{:020}", record.offset.0));
+    set_default("time", date::rfc3339(record.time_ms));
+    set_default("sequence", format!("{:020}", record.offset.0));
     if let Some(key) = std::str::from_utf8(record.key)
         .ok()
         .filter(|key| !key.is_empty())
     {
-        or("partitionkey", key.to_owned());
+        set_default("partitionkey", key.to_owned());
     }
     attributes
 }
@@ -331,7 +338,7 @@ pub(crate) fn write(topic: &str, record: &Record<'_>, out: &mut Vec<u8>) {
 }
 
 /// Adds the attributes of a record as header fields.
-pub(crate) fn decorate(topic: &str, record: &Record<'_>, reply: &mut Reply) {
+pub(crate) fn add_fields(topic: &str, record: &Record<'_>, reply: &mut Reply) {
     for (name, value) in attributes(topic, record, &Meta::read(record.meta)) {
         reply.add(&format!("ce-{name}"), header_text(&value));
     }
@@ -349,12 +356,12 @@ mod tests {
         binary(&parse(text.as_bytes(), 20).unwrap().head)
     }
 
-    const FOUR: &str = "ce-id: 1\r\nce-source: /a\r\nce-specversion: 1.0\r\nce-type: t";
+    const REQUIRED_FIELDS: &str = "ce-id: 1\r\nce-source: /a\r\nce-specversion: 1.0\r\nce-type: t";
 
     #[test]
-    fn modes_store_the_same() {
+    fn all_modes_store_equal_records() {
         let fields = format!(
-            "{FOUR}\r\nce-time: 2026-01-02T03:04:05.6Z\r\nce-subject: \"Euro%20%E2%82%AC \\\"x\\\"\""
+            "{REQUIRED_FIELDS}\r\nce-time: 2026-01-02T03:04:05.6Z\r\nce-subject: \"Euro%20%E2%82%AC \\\"x\\\"\""
         );
         let attributes = from_fields(&fields).unwrap().unwrap();
         assert_eq!(attributes["subject"], "Euro € \"x\"");
@@ -364,7 +371,7 @@ mod tests {
             meta.field(&format!("ce-{name}"), value).unwrap();
         }
         let event = read(r#"{"specversion":"1.0","id":"1","source":"/a","type":"t","time":"2026-01-02T03:04:05.6Z","subject":"Euro € \"x\"","datacontenttype":"application/json","data":{"a" : 1.0}}"#).unwrap();
-        assert_eq!(event.meta, meta.done().unwrap());
+        assert_eq!(event.meta, meta.build().unwrap());
         assert_eq!(&*event.value, br#"{"a" : 1.0}"#);
         assert_eq!(
             header_value(header_text("Euro € %").as_bytes()).unwrap(),
@@ -373,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_refused() {
+    fn invalid_events_are_refused() {
         assert_eq!(from_fields("ce-id: 1").unwrap(), None);
         for wrong in [
             "ce-datacontenttype: a",
@@ -383,7 +390,7 @@ mod tests {
             "ce-x: %ff",
         ] {
             assert!(
-                from_fields(&format!("{FOUR}\r\n{wrong}")).is_err(),
+                from_fields(&format!("{REQUIRED_FIELDS}\r\n{wrong}")).is_err(),
                 "{wrong}"
             );
         }
@@ -401,11 +408,11 @@ mod tests {
     }
 
     #[test]
-    fn payloads_of_other_types_come_out_of_their_envelope() {
-        let four = r#""specversion":"1.0","id":"1","source":"/a","type":"t""#;
-        let text = format!(r#"{{{four},"datacontenttype":"text/plain","data":"a\nb"}}"#);
+    fn payloads_of_other_types_are_decoded() {
+        let required = r#""specversion":"1.0","id":"1","source":"/a","type":"t""#;
+        let text = format!(r#"{{{required},"datacontenttype":"text/plain","data":"a\nb"}}"#);
         assert_eq!(&*read(&text).unwrap().value, b"a\nb");
-        let text = format!(r#"{{{four},"data_base64":"/wA=","partitionkey":"k"}}"#);
+        let text = format!(r#"{{{required},"data_base64":"/wA=","partitionkey":"k"}}"#);
         let event = read(&text).unwrap();
         assert_eq!(
             (&*event.value, event.key.as_slice()),

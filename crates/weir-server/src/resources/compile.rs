@@ -46,15 +46,15 @@ pub(crate) async fn propose(
     };
     edge.allow(call, std::slice::from_ref(intention))
         .map_err(|(_, problem)| problem)?;
-    let turn = edge.shared.admission.wait_to_compile().await;
-    let turn = turn.ok_or_else(busy)?;
+    let compile_permit = edge.shared.admission.wait_to_compile().await;
+    let compile_permit = compile_permit.ok_or_else(busy)?;
     let (code, args) = (code.to_vec(), args.to_vec());
     let (topic, principal) = (intention.topic.to_owned(), intention.principal.to_vec());
     let (client, nonce) = (intention.client, intention.nonce);
     let fingerprint = intention.fingerprint;
     let edge = Arc::clone(edge);
     offload::run(move || {
-        let _turn = turn;
+        let _compile_permit = compile_permit;
         let (code, args) = (&code[..], &args[..]);
         let operation = match &program {
             ProgramOperation::Create(options) => Operation::CreateProgram {
@@ -81,7 +81,7 @@ pub(crate) async fn propose(
         let permit = permit.ok_or_else(busy)?;
         let proposal = shared.store.propose(&[intention]);
         let proposal = proposal.map_err(|error| problems::of_store(&error))?;
-        let permit = shared.admission.follow(permit, &proposal);
+        let permit = shared.admission.move_to_lane(permit, &proposal);
         Ok((proposal, permit))
     })
     .await

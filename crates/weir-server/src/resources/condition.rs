@@ -1,5 +1,5 @@
-//! Conditions of a request, converted to conditions of its intention. They are checked when the
-//! intention is applied, never here.
+//! Conditions of a request, converted to conditions of its intention. The store checks them when it
+//! applies the intention.
 
 use weir_core::Expect;
 
@@ -12,7 +12,7 @@ use crate::http::query::offset_of;
 pub(crate) struct Conditions {
     /// Conditions that must all hold.
     pub(crate) all: Vec<Condition>,
-    /// The tags of `If-Match`, of which one must hold, if there are any.
+    /// The tags of `If-Match`. If there are any, one of them must match.
     pub(crate) tags: Vec<Condition>,
 }
 
@@ -109,11 +109,11 @@ impl TagKind {
             Self::Topic => r#""i3""#,
         };
         let wrong = if tag.contains('"') {
-            "a tag of If-Match is none of this resource"
+            "a tag of If-Match is not a tag of this resource"
         } else {
             "a tag of If-Match needs quotes"
         };
-        format!("{wrong}; one is written as in If-Match: {example}")
+        format!("{wrong}; write it as in If-Match: {example}")
     }
 }
 
@@ -122,14 +122,14 @@ impl Conditions {
     pub(crate) fn read(head: &Head, kind: TagKind) -> Result<Self, Problem> {
         let mut conditions = Self::default();
         for tag in head.list(FieldName::IfMatch) {
-            let one = if tag == "*" {
+            let condition = if tag == "*" {
                 any(kind)
             } else {
                 of_tag(tag, kind)
             };
             conditions
                 .tags
-                .push(one.ok_or_else(|| Problem::bad(kind.refusal(tag)))?);
+                .push(condition.ok_or_else(|| Problem::bad(kind.refusal(tag)))?);
         }
         if conditions.tags.len() > weir_core::limits::EXPECTS_MAX {
             return Err(Problem::too_large(
@@ -145,7 +145,7 @@ impl Conditions {
                 ("*", TagKind::Key) => Condition::KeyAbsent,
                 ("*", TagKind::Events) => Condition::TopicEmpty,
                 ("*", TagKind::Topic) => continue,
-                _ => return Err(Problem::bad("a write takes `If-None-Match: *` only")),
+                _ => return Err(Problem::bad("a write accepts only `If-None-Match: *`")),
             });
         }
         for element in head.list(FieldName::WeirExpect) {
@@ -153,10 +153,10 @@ impl Conditions {
                 Some((name, number)) => (name.trim(), Some(number.trim())),
                 None => (element, None),
             };
-            let one = Condition::read(name, number);
-            conditions
-                .all
-                .push(one.ok_or_else(|| Problem::bad("a condition of Weir-Expect is not known"))?);
+            let condition = Condition::read(name, number);
+            conditions.all.push(
+                condition.ok_or_else(|| Problem::bad("Weir-Expect has an unknown condition"))?,
+            );
         }
         Ok(conditions)
     }
@@ -178,7 +178,7 @@ impl Conditions {
     /// Adds the first expected value to a conflict.
     pub(crate) fn explain(&self, problem: Problem) -> Problem {
         match self.all.first().or(self.tags.first()) {
-            Some(one) => one.explain(problem),
+            Some(condition) => condition.explain(problem),
             None => problem,
         }
     }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_become_conditions() {
+    fn header_fields_are_converted_to_conditions() {
         let all = |fields, kind| read(fields, kind).map(|conditions| conditions.all);
         assert_eq!(
             all("If-Match: \"o41-gzip\"", TagKind::Events),
@@ -252,15 +252,15 @@ mod tests {
         );
         let tags = read("If-Match: \"k1\", \"k2\"", TagKind::Key).unwrap().tags;
         assert_eq!(tags, [Condition::KeyOffset(1), Condition::KeyOffset(2)]);
-        let why = |fields: &str, kind| {
+        let detail = |fields: &str, kind| {
             let text = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
             let read = Conditions::read(&parse(text.as_bytes(), 20).unwrap().head, kind);
             read.unwrap_err().detail
         };
-        let bare = why("If-Match: o3", TagKind::Events);
-        assert!(bare.contains(r#"needs quotes; one is written as in If-Match: "o3""#));
-        let other = why("If-Match: \"o3\"", TagKind::Key);
-        assert!(other.contains("none of this resource") && other.contains("\"k3\""));
+        let bare = detail("If-Match: o3", TagKind::Events);
+        assert!(bare.contains(r#"needs quotes; write it as in If-Match: "o3""#));
+        let other = detail("If-Match: \"o3\"", TagKind::Key);
+        assert!(other.contains("not a tag of this resource") && other.contains("\"k3\""));
         for wrong in [
             "If-Match: o41",
             "If-Match: \"k41\"",

@@ -12,9 +12,9 @@ use crate::http::problem::Problem;
 pub(crate) const PARAMETER: &str = "consistency";
 
 /// Returns the consistency of a read: that of the request, or the default of its resource.
-fn of(call: &Call) -> Result<Consistency, Problem> {
+fn requested(call: &Call) -> Result<Consistency, Problem> {
     use Consistency::{Leader, Linear, Local};
-    let all = [Local, Leader, Linear].map(|one| (one.name(), one));
+    let all = [Local, Leader, Linear].map(|level| (level.name(), level));
     let default = match call.matched.resource {
         Resource::Key | Resource::Keys => Linear,
         _ => Local,
@@ -27,8 +27,8 @@ pub(crate) fn is_met_now(edge: &Edge, call: &Call, operation: &Operation) -> boo
     if !operation.query.contains(&PARAMETER) {
         return true;
     }
-    // `wait` reports the error of a word that is not a level.
-    let consistency = of(call);
+    // `wait` reports the error of a malformed parameter.
+    let consistency = requested(call);
     consistency.is_ok_and(|level| edge.shared.cluster.is_none() || level == Consistency::Local)
 }
 
@@ -37,6 +37,6 @@ pub(crate) async fn wait(edge: &Edge, call: &Call, operation: &Operation) -> Res
     if !operation.query.contains(&PARAMETER) {
         return Ok(());
     }
-    let waited = edge.shared.wait_for_consistency(of(call)?).await;
-    waited.map_err(|error| problems::of_store(&error))
+    let result = edge.shared.wait_for_consistency(requested(call)?).await;
+    result.map_err(|error| problems::of_store(&error))
 }

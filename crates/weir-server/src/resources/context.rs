@@ -12,8 +12,8 @@ use super::hub::Hub;
 use super::route::{Matched, Resource};
 use super::streams::state::Streams;
 use crate::connections::Slot;
-use crate::http::head::{Bad, Head, Method, Version};
-use crate::http::origin::{self, NO_PAGE, Page};
+use crate::http::head::{Head, HeadError, Method, Version};
+use crate::http::origin::{self, PageOrigin, SANDBOX};
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
@@ -38,10 +38,10 @@ pub(crate) struct Edge {
     /// Returns the `OpenAPI` description of the interface.
     pub(crate) description: fn() -> &'static str,
     /// First half of the request ids; the second half is a counter.
-    run: u64,
+    run_id: u64,
     requests: AtomicU64,
     /// Sessions of idempotency keys whose first request has no response yet.
-    keyed: Mutex<HashSet<ClientId>>,
+    keys_in_flight: Mutex<HashSet<ClientId>>,
 }
 
 /// A request that passed the checks.
@@ -50,27 +50,27 @@ pub(crate) struct Call {
     pub(crate) head: Head,
     pub(crate) matched: Matched,
     /// Whether the resource has this method.
-    pub(crate) is_known: bool,
+    pub(crate) has_method: bool,
     pub(crate) query: Query,
-    pub(crate) page: Page,
+    pub(crate) page: PageOrigin,
     pub(crate) principal: Arc<Principal>,
     /// The right on the topic that was checked before the body was read.
-    pub(crate) asked: Option<Right>,
-    pub(crate) begun: Instant,
+    pub(crate) checked_right: Option<Right>,
+    pub(crate) started: Instant,
     pub(crate) id: String,
 }
 
 /// An idempotency key in flight. Dropping it allows the next request with this key.
 #[derive(Debug)]
-pub(crate) struct Keyed {
+pub(crate) struct KeyInFlight {
     edge: Arc<Edge>,
     client: ClientId,
 }
 
-impl Drop for Keyed {
+impl Drop for KeyInFlight {
     fn drop(&mut self) {
-        let mut keyed = self.edge.keyed.lock();
-        keyed.remove(&self.client);
+        let mut keys = self.edge.keys_in_flight.lock();
+        keys.remove(&self.client);
     }
 }
 
@@ -85,23 +85,23 @@ impl Edge {
             ds: Streams::default(),
             description,
             shared,
-            run: twox_hash::XxHash3_64::oneshot(&now.to_be_bytes()) >> 32,
+            run_id: twox_hash::XxHash3_64::oneshot(&now.to_be_bytes()) >> 32,
             requests: AtomicU64::new(1),
-            keyed: Mutex::default(),
+            keys_in_flight: Mutex::default(),
         }
     }
 
     /// Marks an idempotency key as in flight; `None` if it is already.
-    pub(crate) fn enter(self: &Arc<Self>, client: ClientId) -> Option<Keyed> {
-        let mut keyed = self.keyed.lock();
+    pub(crate) fn start_key(self: &Arc<Self>, client: ClientId) -> Option<KeyInFlight> {
+        let mut keys = self.keys_in_flight.lock();
         let edge = Arc::clone(self);
-        // Created only for a new key, because dropping a `Keyed` removes the mark.
-        keyed.insert(client).then(|| Keyed { edge, client })
+        // Created only for a new key, because dropping a `KeyInFlight` removes the mark.
+        keys.insert(client).then(|| KeyInFlight { edge, client })
     }
 
     pub(crate) fn next_id(&self) -> String {
         let n = self.requests.fetch_add(1, Ordering::Relaxed);
-        format!("{:08x}{n:08x}", self.run)
+        format!("{:08x}{n:08x}", self.run_id)
     }
 
     /// Completes the response to every request.
@@ -110,7 +110,7 @@ impl Edge {
             Ok(reply) => reply,
             Err(mut problem) => {
                 if problem.kind == Kind::Redirect {
-                    complete(&mut problem, &call.head);
+                    complete_redirect(&mut problem, &call.head);
                 }
                 if matches!(problem.kind, Kind::Internal | Kind::Store) {
                     tracing::error!(
@@ -123,35 +123,35 @@ impl Edge {
             }
         };
         if call.head.method == Method::Head {
-            reply = reply.headless();
+            reply = reply.without_body();
         }
         reply.add("weir-request-id", &call.id);
         if call.matched.resource == Resource::Stream {
             // Stored content must never run as a page of this server.
             reply.add("x-content-type-options", "nosniff");
             reply.add("cross-origin-resource-policy", "same-origin");
-            reply.add("content-security-policy", NO_PAGE);
+            reply.add("content-security-policy", SANDBOX);
         }
-        if call.page != Page::None {
+        if call.page != PageOrigin::None {
             reply.add("vary", "origin");
-            origin::decorate(&mut reply, &call.page);
+            origin::add_cors_fields(&mut reply, &call.page);
         }
-        let taken = call.begun.elapsed();
+        let elapsed = call.started.elapsed();
         let resource = call.matched.resource;
         // Unknown methods share one label, so that a client cannot add series.
-        let method = if call.is_known {
+        let method = if call.has_method {
             call.head.method.name()
         } else {
             "OTHER"
         };
         self.shared
             .metrics
-            .request(resource as usize, method, reply.status, taken);
-        let quiet = matches!(
+            .request(resource as usize, method, reply.status, elapsed);
+        let is_probe = matches!(
             resource,
             Resource::Healthz | Resource::Readyz | Resource::Metrics
         );
-        if self.shared.config.access_log && !quiet {
+        if self.shared.config.access_log && !is_probe {
             tracing::info!(
                 target: "weir::access",
                 request = call.id,
@@ -159,7 +159,7 @@ impl Edge {
                 route = call.matched.template,
                 status = reply.status,
                 bytes = reply.length(),
-                microseconds = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX),
+                microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
                 http2 = call.head.version == Version::H2,
                 "request"
             );
@@ -167,8 +167,8 @@ impl Edge {
         reply
     }
 
-    /// The response to an error before there was a request.
-    pub(crate) fn finish_bare(&self, problem: Problem) -> Reply {
+    /// The response to an error that occurred before there was a request.
+    pub(crate) fn finish_without_call(&self, problem: Problem) -> Reply {
         let id = self.next_id();
         self.shared.metrics.refused(problem.kind.status());
         let mut reply = problem.reply(&id).field("weir-request-id", &id);
@@ -177,24 +177,26 @@ impl Edge {
     }
 
     /// The response to a head that is refused.
-    pub(crate) fn refuse(&self, bad: Bad) -> Reply {
+    pub(crate) fn refuse(&self, error: HeadError) -> Reply {
         let config = &self.shared.config;
-        self.finish_bare(match bad {
-            Bad::Syntax(what) => Problem::bad(what),
-            Bad::Target => {
+        self.finish_without_call(match error {
+            HeadError::Syntax(what) => Problem::bad(what),
+            HeadError::Target => {
                 Problem::new(Kind::Uri, "").number("limit", config.request_line_max.0 as u64)
             }
-            Bad::Fields => Problem::new(Kind::Headers, "")
+            HeadError::Fields => Problem::new(Kind::Headers, "")
                 .number("limit", config.head_max.0 as u64)
                 .number("fields", config.head_fields_max as u64),
-            Bad::Coding => Problem::new(Kind::Unsupported, "the only transfer coding is chunked"),
-            Bad::Version => Problem::new(Kind::Version, ""),
+            HeadError::Coding => {
+                Problem::new(Kind::Unsupported, "the only transfer coding is chunked")
+            }
+            HeadError::Version => Problem::new(Kind::Version, ""),
         })
     }
 }
 
 /// Completes a redirect with the path of this resource at the leader.
-fn complete(problem: &mut Problem, head: &Head) {
+fn complete_redirect(problem: &mut Problem, head: &Head) {
     for (name, value) in &mut problem.fields {
         if *name == "location" {
             value.push_str(head.path());

@@ -74,7 +74,7 @@ pub(crate) const TABLE: Table = Table {
                     Response::empty(304),
                 ],
                 problems: STREAM_PROBLEMS,
-                now: None,
+                immediate: None,
                 handler: |edge, call, _| Box::pin(read::get(edge, call)),
             },
             Operation {
@@ -87,7 +87,7 @@ pub(crate) const TABLE: Table = Table {
                 request: &[],
                 responses: &[Response::empty(200)],
                 problems: STREAM_PROBLEMS,
-                now: None,
+                immediate: None,
                 handler: |edge, call, _| Box::pin(read::head(edge, call)),
             },
             Operation {
@@ -107,7 +107,7 @@ pub(crate) const TABLE: Table = Table {
                 request: STREAM_TYPES,
                 responses: &[Response::empty(200), Response::empty(201)],
                 problems: STREAM_PROBLEMS,
-                now: None,
+                immediate: None,
                 handler: |edge, call, body| {
                     Box::pin(async move { create::put(edge, call, &body).await })
                 },
@@ -128,7 +128,7 @@ pub(crate) const TABLE: Table = Table {
                 request: STREAM_TYPES,
                 responses: &[Response::empty(200), Response::empty(204)],
                 problems: STREAM_PROBLEMS,
-                now: None,
+                immediate: None,
                 handler: |edge, call, body| {
                     Box::pin(async move { append::post(edge, call, &body).await })
                 },
@@ -143,7 +143,7 @@ pub(crate) const TABLE: Table = Table {
                 request: &[],
                 responses: &[Response::empty(204)],
                 problems: STREAM_PROBLEMS,
-                now: None,
+                immediate: None,
                 handler: |edge, call, _| Box::pin(remove::delete(edge, call)),
             },
         ],

@@ -106,9 +106,9 @@ pub(crate) const TABLE: Table = Table {
                         Response::empty(304),
                     ],
                     problems: &[404, 410, 504],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, _| {
-                        if tail::is_wanted(call) {
+                        if tail::is_requested(call) {
                             Box::pin(tail::open(edge, call))
                         } else {
                             Box::pin(read::page(edge, call))
@@ -147,7 +147,7 @@ pub(crate) const TABLE: Table = Table {
                         Response::empty(204),
                     ],
                     problems: &[],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, body| Box::pin(write::post(edge, call, body)),
                 },
             ],
@@ -176,7 +176,7 @@ pub(crate) const TABLE: Table = Table {
                         Response::empty(304),
                     ],
                     problems: &[404, 410, 416, 504],
-                    now: Some(read::key_if_ready),
+                    immediate: Some(read::key_if_ready),
                     handler: |edge, call, _| Box::pin(read::key(edge, call)),
                 },
                 Operation {
@@ -197,7 +197,7 @@ pub(crate) const TABLE: Table = Table {
                         Response::empty(204),
                     ],
                     problems: &[],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, body| Box::pin(write::key(edge, call, body)),
                 },
                 Operation {
@@ -217,7 +217,7 @@ pub(crate) const TABLE: Table = Table {
                         Response::empty(204),
                     ],
                     problems: &[],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, body| Box::pin(write::key(edge, call, body)),
                 },
             ],
@@ -249,7 +249,7 @@ pub(crate) const TABLE: Table = Table {
                     Response::empty(304),
                 ],
                 problems: &[404, 416],
-                now: Some(read::event_now),
+                immediate: Some(read::event_if_ready),
                 handler: |edge, call, _| Box::pin(read::event(edge, call)),
             }],
         },
@@ -269,7 +269,7 @@ pub(crate) const TABLE: Table = Table {
                     content: &LISTS,
                 }],
                 problems: &[404, 410, 504],
-                now: None,
+                immediate: None,
                 handler: |edge, call, _| Box::pin(read::keys(edge, call)),
             }],
         },
@@ -296,7 +296,7 @@ fn schemas() -> Value {
         "Payload": {"description": "The payload as it was sent."},
         "Record": {
             "type": "object",
-            "description": "A record. The payload is value if it is JSON, text if it is UTF-8, else value64. Numbers are texts with numbers=string.",
+            "description": "A record. The payload is in value if it is JSON, in text if it is UTF-8, otherwise in value64. With numbers=string, numbers are strings.",
             "properties": {
                 "offset": written,
                 "intention": written,
@@ -316,8 +316,8 @@ fn schemas() -> Value {
             },
         },
         "RecordList": {"type": "array", "items": {"$ref": "#/components/schemas/Record"}},
-        "RecordLines": {"type": "string", "description": "A Record a line."},
-        "ServerSentEvents": {"type": "string", "description": "Events whose id is a position and whose data is a payload, or a Record with data=record."},
+        "RecordLines": {"type": "string", "description": "One Record per line."},
+        "ServerSentEvents": {"type": "string", "description": "Events. The id is a position; the data is a payload, or a Record with data=record."},
         "CloudEvent": {
             "type": "object",
             "required": ["specversion", "id", "source", "type"],
@@ -337,7 +337,7 @@ fn schemas() -> Value {
             "properties": {"offset": number, "count": number, "intention": number, "effect": {"const": "valid"}},
         },
         "Published": {
-            "description": "Written for one event or an atomic batch, BatchResult for another batch.",
+            "description": "Written for one event or an atomic batch; BatchResult for any other batch.",
             "anyOf": [{"$ref": "#/components/schemas/Written"}, {"$ref": "#/components/schemas/BatchResult"}],
         },
     })

@@ -17,7 +17,7 @@ use crate::resources::context::{Call, Edge};
 /// Parses a body that is a JSON object.
 pub(crate) fn json_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body)
-        .map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))
+        .map_err(|error| Problem::bad(format!("the body is malformed: {error}")))
 }
 
 /// Executes one intention without a payload.
@@ -28,7 +28,7 @@ pub(crate) async fn execute(
     body: &[u8],
 ) -> Result<Outcome, Problem> {
     let conditions = Conditions::read(&call.head, TagKind::Topic)?;
-    with(edge, call, operation, body, conditions).await
+    execute_with(edge, call, operation, body, conditions).await
 }
 
 /// As `execute`, without conditions on the topic.
@@ -38,10 +38,10 @@ pub(crate) async fn execute_plain(
     operation: Operation<'_>,
     body: &[u8],
 ) -> Result<Outcome, Problem> {
-    with(edge, call, operation, body, Conditions::default()).await
+    execute_with(edge, call, operation, body, Conditions::default()).await
 }
 
-async fn with(
+async fn execute_with(
     edge: &Arc<Edge>,
     call: &Call,
     operation: Operation<'_>,
@@ -49,7 +49,7 @@ async fn with(
     conditions: Conditions,
 ) -> Result<Outcome, Problem> {
     if !conditions.tags.is_empty() {
-        return Err(Problem::bad("this takes one tag"));
+        return Err(Problem::bad("a write to a topic accepts only one tag"));
     }
     let session = Session::read(edge, call, body)?;
     let expects = conditions.expects(None);
@@ -65,7 +65,10 @@ async fn with(
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.runs().first().map(|run| run.outcome.clone());
     match outcome {
-        None => Err(Problem::new(Kind::Internal, "the store answered nothing")),
+        None => Err(Problem::new(
+            Kind::Internal,
+            "the store returned no outcome",
+        )),
         Some(Outcome::Refused { code, expected }) => Err(refused(code, expected)),
         Some(outcome) => {
             let commit = outcome
@@ -80,8 +83,10 @@ async fn with(
                         problem
                     };
                     Err(match &commit.detail {
-                        Detail::Actual(now) if problem.kind == Kind::Conflict && *now != 0 => {
-                            problem.field("etag", format!("\"i{now}\""))
+                        Detail::Actual(actual)
+                            if problem.kind == Kind::Conflict && *actual != 0 =>
+                        {
+                            problem.field("etag", format!("\"i{actual}\""))
                         }
                         _ => problem,
                     })
@@ -93,7 +98,7 @@ async fn with(
 }
 
 /// The head of the response to a write to the topic itself.
-pub(crate) fn done(status: u16, outcome: &Outcome) -> Reply {
+pub(crate) fn reply_head(status: u16, outcome: &Outcome) -> Reply {
     let mut reply = Reply::new(status);
     if let Some(commit) = outcome.commit() {
         reply = reply

@@ -28,13 +28,15 @@ pub(crate) fn key_of(call: &Call) -> Result<Vec<u8>, Problem> {
     };
     let query = call.query.bytes("key").map(<[u8]>::to_vec);
     let repeated = head.is_repeated(FieldName::WeirKey) || head.is_repeated(FieldName::WeirKeyB64);
-    let mut given = [plain, coded, query].into_iter().flatten();
-    let key = given.next();
-    if given.next().is_some() || repeated {
-        return Err(Problem::bad("the key is given twice"));
+    let mut keys = [plain, coded, query].into_iter().flatten();
+    let key = keys.next();
+    if keys.next().is_some() || repeated {
+        return Err(Problem::bad(
+            "use only one of Weir-Key, Weir-Key-B64 and the parameter key, once",
+        ));
     }
     if key.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Problem::bad("a key has at least one byte"));
+        return Err(Problem::bad("a key must have at least one byte"));
     }
     Ok(key.unwrap_or_default())
 }

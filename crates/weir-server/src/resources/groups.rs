@@ -65,7 +65,7 @@ const fn step_operation(
         request,
         responses,
         problems: &[],
-        now: None,
+        immediate: None,
         handler: |edge, call, body| Box::pin(async move { step(edge, call, &body).await }),
     }
 }
@@ -95,7 +95,7 @@ pub(crate) const TABLE: Table = Table {
                     )],
                 }],
                 problems: &[404],
-                now: None,
+                immediate: None,
                 handler: |edge, call, _| Box::pin(list(edge, call)),
             }],
         },
@@ -116,7 +116,7 @@ pub(crate) const TABLE: Table = Table {
                         content: GROUP_ANSWER,
                     }],
                     problems: &[404],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, _| Box::pin(get(edge, call)),
                 },
                 Action {
@@ -141,7 +141,7 @@ pub(crate) const TABLE: Table = Table {
                         },
                     ],
                     problems: &[],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, body| {
                         Box::pin(async move { open(edge, call, &body).await })
                     },
@@ -156,7 +156,7 @@ pub(crate) const TABLE: Table = Table {
                     request: &[],
                     responses: STEP_DONE,
                     problems: &[],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, _| Box::pin(delete(edge, call)),
                 },
             ],
@@ -180,7 +180,7 @@ pub(crate) const TABLE: Table = Table {
                     )],
                 }],
                 problems: &[],
-                now: None,
+                immediate: None,
                 handler: |edge, call, _| Box::pin(claim(edge, call)),
             }],
         },
@@ -188,7 +188,7 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::GroupAck,
             template: "/v1/topics/{topic}/groups/{group}/ack",
             operations: &[step_operation(
-                "Mark records of a claim as done.",
+                "Acknowledge records of a claim.",
                 &[Content::json("Ack", r#"{"claim":17,"offsets":[4,5]}"#)],
                 STEP_DONE,
             )],
@@ -197,7 +197,7 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::GroupNack,
             template: "/v1/topics/{topic}/groups/{group}/nack",
             operations: &[step_operation(
-                "Give records of a claim back.",
+                "Release records of a claim for redelivery.",
                 &[Content::json(
                     "Nack",
                     r#"{"claim":17,"offsets":[6],"delay_ms":1000,"reason":"mailbox full"}"#,
@@ -254,7 +254,7 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::GroupMove,
             template: "/v1/topics/{topic}/groups/{group}/move",
             operations: &[step_operation(
-                "Mark everything up to an offset as done.",
+                "Acknowledge all records up to an offset.",
                 &[Content::json("Move", r#"{"generation":22,"offset":9}"#)],
                 STEP_DONE,
             )],
@@ -346,7 +346,7 @@ fn schemas() -> Value {
         ),
         "Claim": {
             "type": "object",
-            "description": "Claimed records; none if there are none to claim. due_ms: milliseconds until that may change.",
+            "description": "Claimed records; empty if no record can be claimed. due_ms: time at which that may change, in milliseconds since 1970.",
             "required": ["frontier", "records"],
             "properties": {
                 "claim": number,
@@ -356,7 +356,7 @@ fn schemas() -> Value {
             },
         },
         "Delivery": {
-            "description": "A record, and how often it was delivered.",
+            "description": "A record, and the number of its deliveries.",
             "allOf": [
                 {"$ref": "#/components/schemas/Record"},
                 {"type": "object", "required": ["attempts", "offset"], "properties": {"attempts": positive, "offset": number}},
@@ -447,19 +447,19 @@ fn saturating_u32(number: Number) -> u32 {
 }
 
 impl Setup {
-    fn made(&self, start: u64) -> GroupSetup<'_> {
+    fn group_setup(&self, start: u64) -> GroupSetup<'_> {
         let mode = match self.mode {
             Some(Mode::Exclusive) => GroupMode::Exclusive,
             Some(Mode::Keyed) => GroupMode::Keyed,
             Some(Mode::Shared) | None => GroupMode::Shared,
         };
-        let usual = GroupSetup::new(mode);
+        let default = GroupSetup::new(mode);
         GroupSetup {
             mode,
             start,
-            lease_ms: self.lease_ms.map_or(usual.lease_ms, |number| number.0),
+            lease_ms: self.lease_ms.map_or(default.lease_ms, |number| number.0),
             attempts_max: saturating_u32(self.attempts_max),
-            pending_max: self.pending_max.map_or(usual.pending_max, saturating_u32),
+            pending_max: self.pending_max.map_or(default.pending_max, saturating_u32),
             dead_letters: &self.dead_letters,
         }
     }
@@ -470,7 +470,7 @@ fn no_group() -> Problem {
 }
 
 /// Returns the current state of the group; may block on a disk.
-async fn look_up(edge: &Arc<Edge>, call: &Call) -> Result<GroupInfo, Problem> {
+async fn group_info(edge: &Arc<Edge>, call: &Call) -> Result<GroupInfo, Problem> {
     let store = Arc::clone(&edge.shared.store);
     let (topic, group) = (call.matched.topic.clone(), call.matched.name.clone());
     offload::run(move || {
@@ -485,7 +485,7 @@ async fn look_up(edge: &Arc<Edge>, call: &Call) -> Result<GroupInfo, Problem> {
 
 /// Responds to GET of a group.
 pub(crate) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    let info = look_up(edge, call).await?;
+    let info = group_info(edge, call).await?;
     Ok(body_of(Reply::new(200), &info))
 }
 
@@ -569,14 +569,14 @@ fn describe(info: &GroupInfo, out: &mut Vec<u8>) {
         object.text("dead_letters", &info.dead_letters);
     }
     if let Some(owner) = &info.owner {
-        let mut inner = Object::new(object.place("owner"));
+        let mut inner = Object::new(object.member("owner"));
         put_member(&mut inner, &owner.member);
         inner
             .number("generation", owner.generation)
             .number("until_ms", owner.until_ms);
         inner.end();
     }
-    let members = object.place("members");
+    let members = object.member("members");
     members.push(b'[');
     for (at, (member, held)) in info.members.iter().take(MEMBERS_MAX).enumerate() {
         if at > 0 {
@@ -600,40 +600,40 @@ fn put_member(object: &mut Object<'_>, member: &[u8]) {
 
 /// Responds to PUT: creates a group, or checks that the existing group has these settings.
 pub(crate) async fn open(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
-    let mut wanted: Setup = if body.trim_ascii().is_empty() {
+    let mut request: Setup = if body.trim_ascii().is_empty() {
         Setup::default()
     } else {
         json_object(body)?
     };
-    let start = match wanted.from.take() {
+    let start = match request.from.take() {
         Some(from) => cursor_at(edge, call, from).await?,
         None => 0,
     };
-    let setup = wanted.made(start);
+    let setup = request.group_setup(start);
     let step = GroupStep::Open(setup);
-    let fresh = call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*");
+    let must_be_new = call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*");
     match cursor(edge, call, step, body).await {
         Ok(outcome) => {
-            let mut reply = verdict(201, &outcome);
+            let mut reply = reply_head(201, &outcome);
             let (topic, group) = (&call.matched.topic, &call.matched.name);
             reply.add(
                 "location",
                 format_args!("/v1/topics/{topic}/groups/{group}"),
             );
-            Ok(body_of(reply, &look_up(edge, call).await?))
+            Ok(body_of(reply, &group_info(edge, call).await?))
         }
         Err(problem) if problem.kind == Kind::GroupExists => {
-            if fresh {
+            if must_be_new {
                 let kind = Kind::Conflict;
                 return Err(Problem { kind, ..problem }.text("condition", "group-absent"));
             }
-            let info = look_up(edge, call).await?;
-            let same = info.mode == setup.mode
+            let info = group_info(edge, call).await?;
+            let is_same = info.mode == setup.mode
                 && info.lease_ms == setup.lease_ms
                 && info.attempts_max == setup.attempts_max
                 && info.dead_letters == setup.dead_letters
                 && (info.mode == GroupMode::Exclusive || info.pending_max == setup.pending_max);
-            if same {
+            if is_same {
                 Ok(body_of(Reply::new(200), &info))
             } else {
                 Err(problem)
@@ -660,7 +660,7 @@ async fn cursor(
 }
 
 /// The head of the response to a step.
-fn verdict(status: u16, outcome: &Outcome) -> Reply {
+fn reply_head(status: u16, outcome: &Outcome) -> Reply {
     let mut reply = Reply::new(status);
     if let Some(commit) = outcome.commit() {
         reply = reply.number("weir-intention", commit.intention.0);
@@ -672,20 +672,21 @@ fn verdict(status: u16, outcome: &Outcome) -> Reply {
     reply
 }
 
-/// The response to a step; with `named`, the intention's offset is repeated under that name.
-fn step_response(status: u16, outcome: &Outcome, named: Option<&str>) -> Reply {
+/// The response to a step; with `field`, the offset of the intention is also in the member of that
+/// name.
+fn step_response(status: u16, outcome: &Outcome, field: Option<&str>) -> Reply {
     let mut body = Vec::new();
     let mut object = Object::new(&mut body);
     if let Some(commit) = outcome.commit() {
         object.number("intention", commit.intention.0);
-        if let Some(name) = named {
+        if let Some(name) = field {
             object.number(name, commit.intention.0);
         }
     }
     object.text("effect", "valid");
     object.end();
     body.push(b'\n');
-    verdict(status, outcome).with("application/json", body)
+    reply_head(status, outcome).with("application/json", body)
 }
 
 #[derive(Deserialize)]
@@ -724,13 +725,13 @@ struct Join {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Owned {
+struct Ownership {
     generation: Number,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Moved {
+struct Move {
     #[serde(default)]
     generation: Number,
     offset: Number,
@@ -743,7 +744,7 @@ struct Reset {
 }
 
 /// Returns the offsets sorted and without duplicates.
-fn ordered(offsets: Vec<Number>) -> Result<Vec<u64>, Problem> {
+fn sorted(offsets: Vec<Number>) -> Result<Vec<u64>, Problem> {
     if offsets.len() > GROUP_LIST_MAX {
         return Err(Problem::too_large("the number of offsets", GROUP_LIST_MAX));
     }
@@ -755,52 +756,52 @@ fn ordered(offsets: Vec<Number>) -> Result<Vec<u64>, Problem> {
 
 /// Responds to POST of a step that is a JSON object.
 pub(crate) async fn step(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
-    let mut named = None;
+    let mut field = None;
     let outcome = match call.matched.resource {
         Resource::GroupAck => {
-            let given: Ack = json_object(body)?;
+            let request: Ack = json_object(body)?;
             let step = GroupStep::Ack {
-                claim: given.claim.0,
-                offsets: Offsets::Plain(&ordered(given.offsets)?),
+                claim: request.claim.0,
+                offsets: Offsets::Plain(&sorted(request.offsets)?),
             };
             cursor(edge, call, step, body).await
         }
         Resource::GroupNack => {
-            let given: Nack = json_object(body)?;
+            let request: Nack = json_object(body)?;
             let step = GroupStep::Nack {
-                claim: given.claim.0,
-                delay_ms: given.delay_ms.0,
-                reason: &given.reason,
-                offsets: Offsets::Plain(&ordered(given.offsets)?),
+                claim: request.claim.0,
+                delay_ms: request.delay_ms.0,
+                reason: &request.reason,
+                offsets: Offsets::Plain(&sorted(request.offsets)?),
             };
             cursor(edge, call, step, body).await
         }
         Resource::GroupExtend => {
-            let given: Extend = json_object(body)?;
+            let request: Extend = json_object(body)?;
             let step = GroupStep::Extend {
-                claim: given.claim.0,
-                lease_ms: given.lease_ms.0,
-                offsets: Offsets::Plain(&ordered(given.offsets)?),
+                claim: request.claim.0,
+                lease_ms: request.lease_ms.0,
+                offsets: Offsets::Plain(&sorted(request.offsets)?),
             };
             cursor(edge, call, step, body).await
         }
         Resource::GroupJoin => {
             let Join { member, takeover } = json_object(body)?;
             let member = member.as_bytes();
-            named = Some("generation");
+            field = Some("generation");
             cursor(edge, call, GroupStep::Join { member, takeover }, body).await
         }
         Resource::GroupRenew => {
-            let generation = json_object::<Owned>(body)?.generation.0;
+            let generation = json_object::<Ownership>(body)?.generation.0;
             cursor(edge, call, GroupStep::Renew { generation }, body).await
         }
         Resource::GroupLeave => {
-            let generation = json_object::<Owned>(body)?.generation.0;
+            let generation = json_object::<Ownership>(body)?.generation.0;
             cursor(edge, call, GroupStep::Leave { generation }, body).await
         }
         Resource::GroupMove => {
-            let given: Moved = json_object(body)?;
-            let (generation, offset) = (given.generation.0, given.offset.0);
+            let request: Move = json_object(body)?;
+            let (generation, offset) = (request.generation.0, request.offset.0);
             cursor(edge, call, GroupStep::Move { generation, offset }, body).await
         }
         _ => {
@@ -808,7 +809,7 @@ pub(crate) async fn step(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
             cursor(edge, call, GroupStep::Reset { offset }, body).await
         }
     };
-    Ok(step_response(200, &outcome?, named))
+    Ok(step_response(200, &outcome?, field))
 }
 
 /// The result of a claim.
@@ -822,8 +823,8 @@ struct ClaimResult {
     records: Vec<u8>,
 }
 
-fn found(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
-    let mut found = ClaimResult {
+fn claim_result(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
+    let mut result = ClaimResult {
         reason: reason(claimed),
         frontier: claimed.frontier.0,
         due_ms: claimed.due_ms,
@@ -835,16 +836,16 @@ fn found(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
         let Some(record) = delivery.page.iter().next().transpose()? else {
             continue;
         };
-        let out = &mut found.records;
-        out.extend_from_slice(if found.count > 0 { b",\n" } else { b"" });
+        let out = &mut result.records;
+        out.extend_from_slice(if result.count > 0 { b",\n" } else { b"" });
         let mut object = Object::new(out);
         object.number("attempts", delivery.attempts.into());
         records::members(&record, Fields::default(), false, false, &mut object);
         object.end();
-        found.count += 1;
+        result.count += 1;
     }
-    found.records.push(b']');
-    Ok(found)
+    result.records.push(b']');
+    Ok(result)
 }
 
 /// Responds to POST of a claim: returns records, and waits for one if the request asks for it.
@@ -852,7 +853,7 @@ pub(crate) async fn claim(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
     let query = &call.query;
     let member = query.bytes("member").unwrap_or_default();
     if !(1..=GROUP_MEMBER_BYTES_MAX).contains(&member.len()) {
-        return Err(Problem::bad("member is a name of 1 to 64 bytes"));
+        return Err(Problem::bad("member must be a name of 1 to 64 bytes"));
     }
     let max = query.number("max", 1, CLAIM_RECORDS_MAX)?;
     let wait = query.number("wait", 0, CLAIM_WAIT_MS_MAX / 1000)?;
@@ -865,51 +866,54 @@ pub(crate) async fn claim(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
         member: member.to_vec(),
         max: usize::try_from(max.unwrap_or(CLAIM_RECORDS)).unwrap_or(1),
         lease_ms: lease_ms.unwrap_or(0),
-        until: Instant::now() + Duration::from_secs(wait.unwrap_or(0)),
+        deadline: Instant::now() + Duration::from_secs(wait.unwrap_or(0)),
     });
     let mut phase = edge.shared.phase.subscribe();
     let mut seen = None;
     loop {
-        let looked = claim.try_claim(found).await.map_err(|error| match error {
-            ClaimFailure::Denied(denied) => denial(denied, &claim.topic),
-            ClaimFailure::Busy => {
-                Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
-            }
-            ClaimFailure::Store(error) => problems::of_store(&error),
-        });
-        let (found, room) = looked?;
-        if let Some(code) = found.reason {
+        let attempt = claim
+            .try_claim(claim_result)
+            .await
+            .map_err(|error| match error {
+                ClaimFailure::Denied(denied) => denial(denied, &claim.topic),
+                ClaimFailure::Busy => {
+                    Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
+                }
+                ClaimFailure::Store(error) => problems::of_store(&error),
+            });
+        let (result, reservation) = attempt?;
+        if let Some(code) = result.reason {
             let mut problem = Problem::new(problem::kind_of(code), code.sentence()).code(code);
-            problem.intention = Some(found.claim);
+            problem.intention = Some(result.claim);
             return Err(problem);
         }
-        let over = Instant::now() >= claim.until || *phase.borrow() >= Phase::Draining;
-        if found.count > 0 || over {
-            return Ok(claimed(&found).reserved(room));
+        let is_over = Instant::now() >= claim.deadline || *phase.borrow() >= Phase::Draining;
+        if result.count > 0 || is_over {
+            return Ok(claim_reply(&result).reserved(reservation));
         }
-        drop(room);
+        drop(reservation);
         tokio::select! {
-            () = claim.pause(&mut seen, found.frontier, found.due_ms) => {}
+            () = claim.pause(&mut seen, result.frontier, result.due_ms) => {}
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => {}
         }
     }
 }
 
-fn claimed(found: &ClaimResult) -> Reply {
-    let mut reply = Reply::new(200).number("weir-count", found.count);
+fn claim_reply(result: &ClaimResult) -> Reply {
+    let mut reply = Reply::new(200).number("weir-count", result.count);
     reply.add("cache-control", "no-store");
     reply.add("vary", "accept-encoding");
-    let mut body = Vec::with_capacity(found.records.len() + 128);
+    let mut body = Vec::with_capacity(result.records.len() + 128);
     let mut object = Object::new(&mut body);
-    if found.count > 0 {
-        object.number("claim", found.claim);
-        reply = reply.number("weir-intention", found.claim);
+    if result.count > 0 {
+        object.number("claim", result.claim);
+        reply = reply.number("weir-intention", result.claim);
     }
-    object.number("frontier", found.frontier);
-    if let Some(due) = found.due_ms {
+    object.number("frontier", result.frontier);
+    if let Some(due) = result.due_ms {
         object.number("due_ms", due);
     }
-    object.raw("records", &found.records);
+    object.raw("records", &result.records);
     object.end();
     body.push(b'\n');
     reply.with("application/json", body)
@@ -920,12 +924,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_are_put_in_order() {
+    fn offsets_are_sorted() {
         assert_eq!(
-            ordered([3, 1, 3, 2].map(Number).into()).ok(),
+            sorted([3, 1, 3, 2].map(Number).into()).ok(),
             Some(vec![1, 2, 3])
         );
-        assert!(ordered(vec![Number(1); GROUP_LIST_MAX + 1]).is_err());
+        assert!(sorted(vec![Number(1); GROUP_LIST_MAX + 1]).is_err());
     }
 
     #[test]
@@ -933,9 +937,9 @@ mod tests {
         let setup: Result<Setup, _> = serde_json::from_str(r#"{"from":"end","mode":"keyed"}"#);
         let setup = setup.unwrap_or_default();
         assert!(matches!(&setup.from, Some(Position::Text(text)) if text == "end"));
-        let made = setup.made(7);
-        assert_eq!((made.mode, made.start), (GroupMode::Keyed, 7));
-        let usual = Setup::default();
-        assert_eq!(usual.made(0), GroupSetup::new(GroupMode::Shared));
+        let group = setup.group_setup(7);
+        assert_eq!((group.mode, group.start), (GroupMode::Keyed, 7));
+        let setup = Setup::default();
+        assert_eq!(setup.group_setup(0), GroupSetup::new(GroupMode::Shared));
     }
 }

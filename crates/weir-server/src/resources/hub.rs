@@ -1,11 +1,11 @@
 //! Shared wake-ups for the tails of one topic.
 //!
-//! Each followed topic has one task that waits for its store; the tails wait for that task. With
-//! many tails, the task pauses so that events accumulate. So a thousand tails cost a thousand
+//! Each topic with tails has one task that waits for its new records; the tails wait for that task.
+//! With many tails, the task pauses so that events accumulate. So a thousand tails cost a thousand
 //! writes for each pause, not for each event. Tails at one position share the rendered events.
 //!
-//! Invariant: a topic in the list has a task, and a task that ends removes its topic. Adding,
-//! removing and joining a topic happen under the lock of the list.
+//! Invariant: a topic in the list has a task, and a task that ends removes its topic. A topic is
+//! added, removed and joined under the lock of the list.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
@@ -16,7 +16,9 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use weir_store::TopicReader;
 
-use crate::limits::{CROWD, CROWD_PAUSE_MS_MAX, CROWD_PAUSE_US, SHARED_PIECES};
+use crate::limits::{
+    JOINT_WAKE_PAUSE_MS_MAX, JOINT_WAKE_PAUSE_US, JOINT_WAKE_TAILS_MIN, SHARED_PIECES,
+};
 use crate::shared::Shared;
 
 /// A rendered run of events.
@@ -29,7 +31,7 @@ pub(crate) struct Piece {
     pub(crate) bytes: Bytes,
 }
 
-/// A followed topic.
+/// A topic that tails follow.
 #[derive(Debug)]
 pub(crate) struct Follow {
     last: watch::Sender<u64>,
@@ -37,8 +39,8 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    /// Returns the piece that another tail has rendered from here, if any.
-    pub(crate) fn shared(&self, from: (u64, u8)) -> Option<Piece> {
+    /// Returns the piece that another tail has rendered for `from`, if any.
+    pub(crate) fn rendered(&self, from: (u64, u8)) -> Option<Piece> {
         let pieces = self.pieces.lock();
         pieces
             .iter()
@@ -63,7 +65,7 @@ impl Follow {
 /// Topics by name.
 type Topics = Mutex<HashMap<String, Arc<Follow>>>;
 
-/// All followed topics.
+/// All topics that tails follow.
 #[derive(Debug)]
 pub(crate) struct Hub {
     shared: Arc<Shared>,
@@ -90,7 +92,7 @@ impl Hub {
             .store
             .listen(topic, weir_core::ConsequenceOffset::ZERO);
         reader.seek(reader.last());
-        let (last, news) = watch::channel(reader.last().0);
+        let (last, ends) = watch::channel(reader.last().0);
         let follow = Arc::new(Follow {
             last,
             pieces: Mutex::default(),
@@ -102,7 +104,7 @@ impl Hub {
             follow: Arc::clone(&follow),
         };
         tokio::spawn(task.run(reader));
-        (follow, news)
+        (follow, ends)
     }
 }
 
@@ -122,17 +124,17 @@ impl TopicTask {
     async fn run(self, mut reader: TopicReader) {
         let last = &self.follow.last;
         loop {
-            let there = tokio::select! {
-                there = reader.changed() => there,
+            let has_changed = tokio::select! {
+                changed = reader.changed() => changed,
                 () = last.closed() => {
-                    if self.ends() {
+                    if self.remove_if_unused() {
                         return;
                     }
                     // A tail joined just after the last one left.
                     continue;
                 }
             };
-            if !there {
+            if !has_changed {
                 // The store is closed.
                 lock(&self.topics).remove(&self.topic);
                 return;
@@ -140,21 +142,21 @@ impl TopicTask {
             reader.seek(reader.last());
             last.send_replace(reader.last().0);
             let tails = last.receiver_count();
-            if tails >= CROWD {
-                let pause = Duration::from_micros(CROWD_PAUSE_US.saturating_mul(tails as u64));
-                tokio::time::sleep(pause.min(Duration::from_millis(CROWD_PAUSE_MS_MAX))).await;
+            if tails >= JOINT_WAKE_TAILS_MIN {
+                let pause = Duration::from_micros(JOINT_WAKE_PAUSE_US.saturating_mul(tails as u64));
+                tokio::time::sleep(pause.min(Duration::from_millis(JOINT_WAKE_PAUSE_MS_MAX))).await;
             }
         }
     }
 
     /// Removes the topic from the list unless it has a tail. Returns whether it did.
-    fn ends(&self) -> bool {
+    fn remove_if_unused(&self) -> bool {
         let mut topics = lock(&self.topics);
-        let alone = self.follow.last.receiver_count() == 0;
-        if alone {
+        let is_unused = self.follow.last.receiver_count() == 0;
+        if is_unused {
             topics.remove(&self.topic);
         }
-        alone
+        is_unused
     }
 }
 
@@ -174,14 +176,14 @@ mod tests {
     use crate::shared::Shared;
 
     /// Lets the tasks of the hub run until they wait.
-    async fn rest() {
+    async fn run_tasks() {
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
     }
 
     #[test]
-    fn a_follower_gets_records_while_others_come_and_go() {
+    fn a_tail_gets_records_while_other_tails_join_and_leave() {
         let folder = tempfile::tempdir().unwrap();
         let options = OpenOptions {
             durability: Durability::Memory,
@@ -213,10 +215,10 @@ mod tests {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().build().unwrap();
         let test = async {
-            let (first, mut news) = hub.follow("t");
-            rest().await;
+            let (first, mut ends) = hub.follow("t");
+            run_tasks().await;
             write(put);
-            news.changed().await.unwrap();
+            ends.changed().await.unwrap();
             // Simulates a race with another thread: the task has seen the last tail leave when the
             // next one joins. The task must continue.
             let task = TopicTask {
@@ -224,26 +226,26 @@ mod tests {
                 topics: Arc::clone(&hub.topics),
                 follow: Arc::clone(&first),
             };
-            assert!(!task.ends());
+            assert!(!task.remove_if_unused());
             assert!(lock(&hub.topics).contains_key("t"));
             // The last tail leaves; before the task sees it, the next one joins.
-            drop(news);
-            let (second, mut news) = hub.follow("t");
+            drop(ends);
+            let (second, mut ends) = hub.follow("t");
             assert!(Arc::ptr_eq(&first, &second));
-            rest().await;
+            run_tasks().await;
             write(put);
-            news.changed().await.unwrap();
+            ends.changed().await.unwrap();
             // All tails have left: the list is empty.
-            drop(news);
-            rest().await;
+            drop(ends);
+            run_tasks().await;
             assert!(lock(&hub.topics).is_empty());
-            let (third, mut news) = hub.follow("t");
+            let (third, mut ends) = hub.follow("t");
             assert!(!Arc::ptr_eq(&first, &third));
-            rest().await;
+            run_tasks().await;
             write(put);
-            news.changed().await.unwrap();
+            ends.changed().await.unwrap();
         };
         let done = async { tokio::time::timeout(Duration::from_secs(20), test).await };
-        assert!(runtime.block_on(done).is_ok(), "a tail is deaf");
+        assert!(runtime.block_on(done).is_ok(), "a tail missed a record");
     }
 }

@@ -22,14 +22,14 @@ pub(super) struct EventStream {
     principal: Arc<Principal>,
     /// State of the identities when they were last checked.
     epoch: u64,
-    news: watch::Receiver<u64>,
+    changes: watch::Receiver<u64>,
     phase: watch::Receiver<Phase>,
-    ends: Instant,
+    closes_at: Instant,
 }
 
 /// Why a wait ended.
 pub(super) enum WaitEnd {
-    /// There may be records, or the server drains.
+    /// There may be records, or the server is draining.
     Changed,
     /// No event arrived for the heartbeat interval, or the stream has reached its maximum age.
     Idle,
@@ -39,7 +39,7 @@ pub(super) enum WaitEnd {
 
 impl EventStream {
     pub(super) fn new(edge: &Arc<Edge>, call: &Call, topic: &str) -> Self {
-        let (follow, news) = edge.hub.follow(topic);
+        let (follow, changes) = edge.hub.follow(topic);
         let age = edge.shared.config.tail_max_age;
         let spread = RandomState::new().build_hasher().finish() % 20;
         // Between 90 % and 110 %, so that clients do not all reconnect together.
@@ -51,37 +51,37 @@ impl EventStream {
             follow,
             principal: Arc::clone(&call.principal),
             epoch: edge.shared.security.epoch(),
-            news,
+            changes,
             phase: edge.shared.phase.subscribe(),
-            ends: Instant::now() + age,
+            closes_at: Instant::now() + age,
         }
     }
 
-    /// Marks the current news as seen. Call it before a read: news during the read then ends the
-    /// next wait.
+    /// Marks the current changes as seen. Call it before a read: a change during the read then ends
+    /// the next wait.
     pub(super) fn mark_seen(&mut self) {
-        self.news.borrow_and_update();
+        self.changes.borrow_and_update();
     }
 
-    /// Whether the server drains.
-    pub(super) fn drains(&self) -> bool {
+    /// Whether the server is draining.
+    pub(super) fn is_draining(&self) -> bool {
         *self.phase.borrow() >= Phase::Draining
     }
 
     /// Whether the stream has reached its maximum age.
     pub(super) fn is_old(&self) -> bool {
-        Instant::now() >= self.ends
+        Instant::now() >= self.closes_at
     }
 
     /// Whether the principal may still read the topic.
-    pub(super) fn is_visible(&mut self) -> bool {
+    pub(super) fn may_read(&mut self) -> bool {
         let security = &self.edge.shared.security;
         let epoch = security.epoch();
         if epoch != self.epoch {
             self.epoch = epoch;
-            return security.visible(&self.principal, &self.topic);
+            return security.can_read(&self.principal, &self.topic);
         }
-        security.holds(&self.principal)
+        security.is_valid(&self.principal)
     }
 
     /// Waits for a change of the topic, at most for the heartbeat interval.
@@ -91,12 +91,12 @@ impl EventStream {
             drop(self.phase.wait_for(|phase| *phase >= Phase::Draining).await);
         };
         tokio::select! {
-            changed = self.news.changed() => match changed {
+            changed = self.changes.changed() => match changed {
                 Ok(()) => WaitEnd::Changed,
                 Err(_) => WaitEnd::Closed,
             },
             () = draining => WaitEnd::Changed,
-            () = tokio::time::sleep_until(heartbeat.min(self.ends)) => WaitEnd::Idle,
+            () = tokio::time::sleep_until(heartbeat.min(self.closes_at)) => WaitEnd::Idle,
         }
     }
 }

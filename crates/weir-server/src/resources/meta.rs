@@ -47,11 +47,11 @@ impl<'a> Meta<'a> {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
-        let field = self.fields.iter().find(|(one, _)| *one == name)?;
+        let field = self.fields.iter().find(|(field, _)| *field == name)?;
         Some(field.1)
     }
 
-    /// Media type of the payload, if known.
+    /// Media type of the payload, if it is known.
     pub(crate) fn media_type(&self) -> Option<&'a str> {
         self.get("content-type")
             .or(self.json.then_some("application/json"))
@@ -65,7 +65,7 @@ impl<'a> Meta<'a> {
                 Err(_) => object.base64("meta64", bytes),
             };
         } else if !self.fields.is_empty() {
-            let out = object.place("meta");
+            let out = object.member("meta");
             let mut inner = Object::new(out);
             for (name, value) in &self.fields {
                 inner.text(name, value);
@@ -89,14 +89,14 @@ pub(crate) struct MetaWriter {
 }
 
 impl MetaWriter {
-    fn line(&mut self) {
+    fn start_line(&mut self) {
         if !self.bytes.is_empty() {
             self.bytes.push(b'\n');
         }
     }
 
     pub(crate) fn json(&mut self) {
-        self.line();
+        self.start_line();
         self.bytes.extend_from_slice(JSON.as_bytes());
     }
 
@@ -104,17 +104,17 @@ impl MetaWriter {
         if value.chars().any(char::is_control) {
             return Err(Problem::bad(format!("{name} has a control character")));
         }
-        self.line();
+        self.start_line();
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.extend_from_slice(b": ");
         self.bytes.extend_from_slice(value.as_bytes());
         Ok(())
     }
 
-    pub(crate) fn done(self) -> Result<Vec<u8>, Problem> {
+    pub(crate) fn build(self) -> Result<Vec<u8>, Problem> {
         if self.bytes.len() > META_BYTES_MAX {
             return Err(Problem::too_large(
-                "what is kept beside the payload",
+                "the metadata of the payload",
                 META_BYTES_MAX,
             ));
         }
@@ -130,7 +130,7 @@ pub(crate) enum Declared {
     /// `application/json` without other parameters.
     Json,
     /// Another JSON type.
-    LikeJson,
+    JsonLike,
     /// Any other type.
     Other,
 }
@@ -144,7 +144,7 @@ pub(crate) fn declared(content_type: Option<&str>) -> Declared {
         .split_once(';')
         .map_or((text, ""), |(essence, rest)| (essence.trim(), rest.trim()));
     let is = |name: &str| essence.eq_ignore_ascii_case(name);
-    let like_json = essence.len() > 5
+    let is_json_like = essence.len() > 5
         && essence
             .get(essence.len() - 5..)
             .is_some_and(|end| end.eq_ignore_ascii_case("+json"));
@@ -154,8 +154,8 @@ pub(crate) fn declared(content_type: Option<&str>) -> Declared {
         && (parameters.is_empty() || parameters.eq_ignore_ascii_case("charset=utf-8"))
     {
         Declared::Json
-    } else if is("application/json") || like_json {
-        Declared::LikeJson
+    } else if is("application/json") || is_json_like {
+        Declared::JsonLike
     } else {
         Declared::Other
     }
@@ -177,17 +177,17 @@ pub(crate) fn typed(
     meta: &mut MetaWriter,
 ) -> Result<(), Problem> {
     let kind = declared(content_type);
-    if matches!(kind, Declared::Json | Declared::LikeJson) {
+    if matches!(kind, Declared::Json | Declared::JsonLike) {
         if let Some(at) = json::check(body) {
             return Err(
-                Problem::new(Kind::InvalidPayload, "the payload is no JSON text")
+                Problem::new(Kind::InvalidPayload, "the payload is not JSON")
                     .number("byte", at as u64),
             );
         }
         meta.json();
     }
     match (kind, content_type) {
-        (Declared::LikeJson | Declared::Other, Some(text)) => meta.field("content-type", text),
+        (Declared::JsonLike | Declared::Other, Some(text)) => meta.field("content-type", text),
         _ => Ok(()),
     }
 }
@@ -216,9 +216,9 @@ fn is_longer_than_base64(text: &[u8]) -> bool {
     text.len() > SHORT_TEXT_BYTES && escaped.sum::<usize>() > text.len().div_ceil(3) * 4
 }
 
-/// Chooses the representation. A checked payload is JSON; one with another type is not; one without
-/// a type is checked now, because other interfaces of the store record no type. The JSON of a long
-/// payload is at most a third larger than the payload.
+/// Chooses the representation. A checked payload is JSON; a payload with another type is not. A
+/// payload without a type is checked now, because other interfaces of the store record no type. The
+/// JSON of a long payload is at most a third larger than the payload.
 pub(crate) fn shape(meta: &Meta<'_>, value: &[u8]) -> Shape {
     let untyped = meta.media_type().is_none();
     if meta.json || (untyped && json::check(value).is_none()) {
@@ -250,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn metadata_is_parsed_as_it_was_written() {
         let mut writer = MetaWriter::default();
         writer.json();
         writer
             .field("content-type", "application/x+json; a=b")
             .unwrap();
         assert!(writer.field("ce-id", "a\nb").is_err());
-        let bytes = writer.done().unwrap();
+        let bytes = writer.build().unwrap();
         let meta = Meta::read(&bytes);
         assert!(meta.json && !meta.foreign);
         assert_eq!(meta.media_type(), Some("application/x+json; a=b"));
@@ -267,12 +267,12 @@ mod tests {
     }
 
     #[test]
-    fn media_types_are_understood() {
+    fn media_types_are_classified() {
         for (text, what) in [
             ("application/json", Declared::Json),
             ("Application/JSON; charset=UTF-8", Declared::Json),
-            ("application/json;x=y", Declared::LikeJson),
-            ("application/vnd.a+json", Declared::LikeJson),
+            ("application/json;x=y", Declared::JsonLike),
+            ("application/vnd.a+json", Declared::JsonLike),
             ("text/plain", Declared::Other),
             ("application/x-www-form-urlencoded", Declared::Nothing),
             (" ", Declared::Nothing),

@@ -27,11 +27,11 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
     let (schema, about) = match name {
         "after" => (
             text(),
-            "Return what follows this offset, key or topic name.",
+            "Return entries after this offset, key or topic name.",
         ),
         "from" => (
             text(),
-            "Where to start: start, end, an offset, -N for the last N records, a time ago such as 10m, or a time.",
+            "Start position: start, end, an offset, -N for the last N records, a time ago such as 10m, or a time.",
         ),
         "order" => (word(&["asc", "desc"]), "Oldest or newest first."),
         "limit" => (number(1, entries), "Entries of a page."),
@@ -40,11 +40,14 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
             "Bytes after which a page ends; it has at least one record.",
         ),
         "key" if method.writes() => (json!({"type": "string", "minLength": 1}), "The key."),
-        "key" => (text(), "Records of this key only; empty: those without."),
-        "prefix" => (text(), "What the key or name begins with."),
+        "key" => (
+            text(),
+            "Only records of this key; empty: only records without a key.",
+        ),
+        "prefix" => (text(), "Prefix of the key or name."),
         "type" => (
             word(&["put", "delete", "create", "destroy", "alter", "replace"]),
-            "Records of this type only.",
+            "Only records of this type.",
         ),
         "fields" => (
             json!({"type": "string", "pattern": "^(offset|intention|time|type|key|value|last|meta|client|nonce|term)(,(offset|intention|time|type|key|value|last|meta|client|nonce|term))*$"}),
@@ -56,14 +59,14 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
             json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}),
             "Name of the member that claims.",
         ),
-        "max" => (number(1, 1000), "Records."),
+        "max" => (number(1, 1000), "Maximum number of records."),
         "lease-ms" => (
             number(1, GROUP_LEASE_MS_MAX),
-            "Milliseconds until the records may be claimed by others.",
+            "Milliseconds until other members may claim the records.",
         ),
         "consistency" => (
             word(&["local", "leader", "linear"]),
-            "Which writes a read at a node of a cluster sees.",
+            "Writes that a read at a node of a cluster must see.",
         ),
         "at-least" => (
             number(0, 1 << 53),
@@ -71,26 +74,32 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
         ),
         "reset" => (
             word(&["earliest"]),
-            "Start at the first record that is kept if the position is gone.",
+            "Start at the oldest remaining record if retention has removed the position.",
         ),
         "offset" => (
             json!({"type": "string", "pattern": "^(-1|now|[0-9]{16}_0{16})$"}),
-            "The position to read from, as an answer gave it.",
+            "Start position, as returned by a response.",
         ),
         "cursor" => (text(), "The last Stream-Cursor."),
         "live" if row.resource == Resource::Stream => (
             word(&["long-poll", "sse"]),
-            "Wait for more, or follow the stream by server-sent events.",
+            "Wait for more data, or follow the stream by server-sent events.",
         ),
         "live" => (word(&["sse"]), "Follow the topic by server-sent events."),
         "last-event-id" => (
             text(),
-            "The last event that was seen, where no header can be set.",
+            "The id of the last received event, for clients that cannot set the field Last-Event-ID.",
         ),
-        "data" => (word(&["value", "record"]), "What the data of an event is."),
-        "numbers" => (word(&["number", "string"]), "How numbers are written."),
-        "mode" => (word(&["values", "records"]), "What an item of a batch is."),
-        "values" => (flag(), "Values besides keys."),
+        "data" => (
+            word(&["value", "record"]),
+            "Content of the data of an event.",
+        ),
+        "numbers" => (word(&["number", "string"]), "Format of numbers."),
+        "mode" => (
+            word(&["values", "records"]),
+            "Form of the items of a batch.",
+        ),
+        "values" => (flag(), "Return values in addition to keys."),
         "atomic" => (flag(), "All items or none."),
         "as" => (
             word(&["cloudevent"]),
@@ -98,9 +107,9 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
         ),
         "state" => (
             word(&["none", "kv", "memory"]),
-            "What the program of a new topic keeps.",
+            "Kind of state of the program of a new topic.",
         ),
-        "verbose" => (flag(), "The checks by name."),
+        "verbose" => (flag(), "Return each check with its name."),
         _ => (text(), ""),
     };
     let required = name == "member";
@@ -115,7 +124,7 @@ fn field(name: &str, method: Method) -> Value {
     let (schema, about) = match name {
         "Idempotency-Key" => (
             text(257),
-            "Carries the request out once, however often it is sent.",
+            "Executes the request at most once, even if it is sent several times.",
         ),
         "Weir-Client" => (
             json!({"type": "string", "pattern": "^[0-9a-fA-F]{32}$"}),
@@ -126,7 +135,7 @@ fn field(name: &str, method: Method) -> Value {
             "The number of the write in its session.",
         ),
         "If-Match" => (tag(), "Only if this is the current version."),
-        "If-None-Match" if method.writes() => (tag(), "`*`: only if there is nothing."),
+        "If-None-Match" if method.writes() => (tag(), "`*`: only if the resource does not exist."),
         "If-None-Match" => (tag(), "Not if this is the current version."),
         "Weir-Expect" => (tag(), "Further conditions, as name=number."),
         "Prefer" => (tag(), "return=minimal, respond-async, conflicts=N."),
@@ -134,23 +143,23 @@ fn field(name: &str, method: Method) -> Value {
         "Weir-Program-Args" => (tag(), "Arguments of the program, in base64."),
         "Stream-Closed" => (
             json!({"type": "string", "enum": ["true", "false"]}),
-            "Closes the stream, with what the body adds.",
+            "Closes the stream after the data of the body.",
         ),
         "Stream-TTL" => (
             number(ds::TTL_SECONDS_MAX),
-            "Seconds without a read or write after which the stream ends.",
+            "Seconds without a read or write after which the stream expires.",
         ),
         "Stream-Expires-At" => (
             json!({"type": "string", "format": "date-time"}),
-            "When the stream ends.",
+            "Time at which the stream expires.",
         ),
         "Stream-Forked-From" => (
             json!({"type": "string", "pattern": "^/[A-Za-z0-9_-]+$"}),
-            "Path of the stream whose data this one begins with.",
+            "Path of the source of the fork.",
         ),
         "Stream-Fork-Offset" => (
             json!({"type": "string", "pattern": "^[0-9]{16}_0{16}$"}),
-            "Position up to which the source is read; default: its end.",
+            "Position in the source at which the fork starts; default: its end.",
         ),
         "Stream-Fork-Sub-Offset" => (
             number(ds::FORK_SUB_OFFSET_MAX),
@@ -158,17 +167,17 @@ fn field(name: &str, method: Method) -> Value {
         ),
         "Stream-Seq" => (
             text(ds::ORDER_BYTES_MAX),
-            "Must sort after that of the write before.",
+            "Must sort after the Stream-Seq of the previous write.",
         ),
         "Producer-Id" => (
             text(ds::PRODUCER_ID_BYTES_MAX),
-            "The producer, for writes that may be sent again; with the other two.",
+            "Id of the producer, for writes that may be retried; requires Producer-Epoch and Producer-Seq.",
         ),
-        "Producer-Epoch" => (
+        "Producer-Epoch" => (number(ds::PRODUCER_NUMBER_MAX), "Epoch of the producer."),
+        "Producer-Seq" => (
             number(ds::PRODUCER_NUMBER_MAX),
-            "Which life of the producer.",
+            "Number of the write in its epoch.",
         ),
-        "Producer-Seq" => (number(ds::PRODUCER_NUMBER_MAX), "Which write of that life."),
         _ => (tag(), ""),
     };
     json!({"name": name, "in": "header", "required": false, "schema": schema, "description": about})
@@ -373,7 +382,7 @@ pub(crate) fn document(tables: &[Table]) -> Value {
     }
     json!({
         "openapi": "3.1.0",
-        "info": {"title": "Weir", "version": env!("CARGO_PKG_VERSION"), "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"}, "description": "An event store over HTTP. The rules in words: docs/api/http.md."},
+        "info": {"title": "Weir", "version": env!("CARGO_PKG_VERSION"), "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"}, "description": "An event store over HTTP. Reference: docs/api/http.md."},
         "servers": [{"url": "/"}],
         "security": [{}, {"bearer": []}],
         "paths": paths,

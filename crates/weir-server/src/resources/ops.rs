@@ -26,7 +26,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-const METRICS_EXAMPLE: &str = "# HELP weir_ready 1 while the server should get requests.\n\
+const METRICS_EXAMPLE: &str = "# HELP weir_ready 1 while the server is ready for requests.\n\
 # TYPE weir_ready gauge\nweir_ready 1\n";
 
 const STATUS_EXAMPLE: &str = r#"{"version":"0.1.0","ready":1,"uptime_ms":5000,"clock_ms":1795400000000,"connections_http":1,"connections_native":0,"connections_unauthenticated":0,"connections_max":614,"durability":"group","file_system":"ext","free_bytes":1000000,"total_bytes":2000000,"time_ms":1795400000000,"topics":1,"sessions":0,"idempotency_keys":0,"log_first_index":1,"applied_index":41,"durable_index":41,"purged_index":0,"log_bytes":65536}"#;
@@ -38,7 +38,7 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::Root,
             template: "/v1",
             operations: &[open(
-                "Name, version and durability of the server.",
+                "Return name, version and durability of the server.",
                 &[],
                 &[Response {
                     status: 200,
@@ -55,9 +55,9 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::Healthz,
             template: "/healthz",
             operations: &[Operation {
-                now: Some(|edge, _| Some(Ok(health(edge)))),
+                immediate: Some(|edge, _| Some(Ok(health(edge)))),
                 ..open(
-                    "Whether the process answers.",
+                    "Check that the process responds.",
                     &[],
                     &[Response {
                         status: 200,
@@ -72,9 +72,9 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::Readyz,
             template: "/readyz",
             operations: &[Operation {
-                now: Some(|edge, call| Some(ready(edge, call))),
+                immediate: Some(|edge, call| Some(ready(edge, call))),
                 ..open(
-                    "Whether the server should get requests.",
+                    "Check that the server is ready for requests.",
                     &["verbose"],
                     &[Response {
                         status: 200,
@@ -97,7 +97,7 @@ pub(crate) const TABLE: Table = Table {
             operations: &[Operation {
                 right: Some(Right::Admin),
                 ..open(
-                    "What holds for the server and its store at this moment.",
+                    "Return the current status of the server and its store.",
                     &[],
                     &[Response {
                         status: 200,
@@ -115,7 +115,7 @@ pub(crate) const TABLE: Table = Table {
                 method: Method::Post,
                 right: Some(Right::Admin),
                 ..open(
-                    "Compacts the topics that have it, writes a snapshot and removes the log before it.",
+                    "Compact the topics that enable compaction, write a snapshot, and remove the log before it.",
                     &[],
                     &[Response {
                         status: 200,
@@ -135,7 +135,7 @@ pub(crate) const TABLE: Table = Table {
             operations: &[Operation {
                 right: Some(Right::Admin),
                 ..open(
-                    "Counters and gauges of the server.",
+                    "Return the counters and gauges of the server.",
                     &[],
                     &[Response {
                         status: 200,
@@ -153,7 +153,7 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::OpenApi,
             template: "/openapi.json",
             operations: &[open(
-                "This description.",
+                "Return this description.",
                 &[],
                 &[Response {
                     status: 200,
@@ -170,7 +170,7 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::Problem,
             template: "/problems/{name}",
             operations: &[open(
-                "What a kind of problem means.",
+                "Explain a kind of problem.",
                 &[],
                 &[Response {
                     status: 200,
@@ -206,7 +206,7 @@ const fn open(
         request: &[],
         responses,
         problems,
-        now: None,
+        immediate: None,
         handler,
     }
 }
@@ -300,7 +300,7 @@ fn root(edge: &Edge) -> Reply {
         object.text("volatile", kind);
     }
     object.number("applied", store.applied().0);
-    let mut links = Object::new(object.place("links"));
+    let mut links = Object::new(object.member("links"));
     links
         .text("topics", "/v1/topics")
         .text("openapi", "/openapi.json")

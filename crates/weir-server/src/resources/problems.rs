@@ -73,7 +73,7 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
             let code = error.code();
             return Problem::new(kind_of(code), error.to_string()).code(code);
         }
-        StoreError::Elsewhere { node, client } => return elsewhere(*node, client),
+        StoreError::Elsewhere { node, client } => return redirect(*node, client),
         StoreError::Remote { code, text } => {
             return Problem::new(kind_of(*code), text.clone()).code(*code);
         }
@@ -93,10 +93,10 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
 }
 
 /// Redirects the client to the leader. The edge appends path and query.
-fn elsewhere(node: u64, client: &str) -> Problem {
+fn redirect(node: u64, client: &str) -> Problem {
     let code = ErrorCode::Redirect;
     let Some(http) = ClientAddresses::read(client).http else {
-        let text = "another node leads, and has no HTTP port";
+        let text = "another node is the leader, and it has no HTTP port";
         return Problem::new(Kind::Unsupported, text).code(ErrorCode::Unsupported);
     };
     let problem = Problem::new(Kind::Redirect, code.sentence()).code(code);

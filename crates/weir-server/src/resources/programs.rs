@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_core::{CodeHash, Operation, TopicOptions};
 
-use super::execute::{done, execute, execute_plain};
+use super::execute::{execute, execute_plain, reply_head};
 use crate::http::accept;
 use crate::http::base64;
 use crate::http::head::FieldName;
@@ -22,7 +22,7 @@ use crate::http::json::Object;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
 use crate::resources::context::{Call, Edge};
-use crate::resources::events::read::{is_known, no_topic};
+use crate::resources::events::read::{is_not_modified, no_topic};
 
 const PROGRAM: &[Content] = &[Content::json("Program", PROGRAM_EXAMPLE)];
 const PROGRAM_EXAMPLE: &str = r#"{"sha256":"0b1e1bd0b9d2b4d7d1a4a9f5ee47a2fdb95d5e2b8f3a4a4f3b2f2b0c1d2e3f40","state":"kv","args64":"","state_entries":2,"state_bytes":18}"#;
@@ -52,7 +52,7 @@ pub(crate) const TABLE: Table = Table {
                         Response::empty(304),
                     ],
                     problems: &[404],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, _| Box::pin(async { get(edge, call) }),
                 },
                 Action {
@@ -74,7 +74,7 @@ pub(crate) const TABLE: Table = Table {
                         },
                     ],
                     problems: &[],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, body| Box::pin(put(edge, call, body)),
                 },
             ],
@@ -84,7 +84,7 @@ pub(crate) const TABLE: Table = Table {
             template: "/v1/programs/{sha256}",
             operations: &[Action {
                 method: Method::Get,
-                summary: "Fetch a module that some topic has, by its hash.",
+                summary: "Fetch a module that a topic uses, by its hash.",
                 right: Some(Right::Program),
                 body: BodyMax::Json,
                 query: &[],
@@ -98,7 +98,7 @@ pub(crate) const TABLE: Table = Table {
                     Response::empty(304),
                 ],
                 problems: &[404],
-                now: None,
+                immediate: None,
                 handler: |edge, call, _| Box::pin(async { module(edge, call) }),
             }],
         },
@@ -127,6 +127,7 @@ fn schemas() -> Value {
 
 /// Media type of a module.
 const WASM: &str = "application/wasm";
+
 fn read_tag(text: &str) -> Option<CodeHash> {
     read_hash(text.strip_prefix('"')?.strip_suffix('"')?)
 }
@@ -147,7 +148,7 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
     let media = call.head.text(FieldName::ContentType).unwrap_or_default();
     if !media.eq_ignore_ascii_case("application/wasm") {
         return Err(
-            Problem::new(Kind::MediaType, "a program is a WebAssembly module")
+            Problem::new(Kind::MediaType, "a program must be a WebAssembly module")
                 .raw("accept", b"[\"application/wasm\"]".to_vec()),
         );
     }
@@ -162,7 +163,7 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
     };
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
-    let lives = store
+    let is_live = store
         .topic_state(topic)
         .is_some_and(|topic| topic.incarnation.is_some());
     let mut options = TopicOptions::default();
@@ -175,15 +176,16 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
         ],
     )?;
     options.program.state = state.unwrap_or_default();
-    // The module is compiled before it is logged, which may take long.
-    let outcome = if lives {
+    // The module is compiled before it is logged, which may take a long time.
+    let outcome = if is_live {
         if call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*") {
-            return Err(Problem::new(Kind::Conflict, "the topic has a program"));
+            return Err(Problem::new(Kind::Conflict, "the topic already exists"));
         }
         let expected = match call.head.text(FieldName::IfMatch) {
             None | Some("*") => None,
             Some(tag) => Some(
-                read_tag(tag).ok_or_else(|| Problem::bad("the tag of a program is its SHA-256"))?,
+                read_tag(tag)
+                    .ok_or_else(|| Problem::bad("the tag of a program must be its SHA-256"))?,
             ),
         };
         // `If-Match` has the tag of the program here, so it must not be parsed as a tag of the
@@ -212,7 +214,7 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
         )
         .await?
     };
-    let mut reply = done(if lives { 200 } else { 201 }, &outcome);
+    let mut reply = reply_head(if is_live { 200 } else { 201 }, &outcome);
     let program = store.program(topic).ok_or_else(no_topic)?;
     reply.add("etag", format_args!("\"{}\"", program.code));
     reply.add("location", format_args!("/v1/topics/{topic}/program"));
@@ -257,7 +259,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let mut reply = Reply::new(200).field("etag", &tag);
     reply.add("cache-control", "no-cache");
     reply.add("vary", "accept, accept-encoding");
-    if is_known(&call.head, &tag) {
+    if is_not_modified(&call.head, &tag) {
         reply.status = 304;
         return Ok(reply);
     }
@@ -273,8 +275,11 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
 pub(crate) fn module(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let name = &call.matched.name;
     let hash = read_hash(name).filter(|hash| hash.to_string() == *name);
-    let hash = hash
-        .ok_or_else(|| Problem::bad("a module is named by its SHA-256, 64 digits in lower case"))?;
+    let hash = hash.ok_or_else(|| {
+        Problem::bad(
+            "the name of a module must be its SHA-256: 64 hexadecimal digits in lower case",
+        )
+    })?;
     let module = edge.shared.store.module(hash);
     let module = module.ok_or_else(|| Problem::new(Kind::NotFound, "no topic has this module"))?;
     if accept::media(&call.head, &[(WASM, ())]).is_none() {
@@ -285,7 +290,7 @@ pub(crate) fn module(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let mut reply = Reply::new(200).field("etag", &tag);
     reply.add("cache-control", "private, max-age=31536000, immutable");
     reply.add("vary", "accept, accept-encoding");
-    if is_known(&call.head, &tag) {
+    if is_not_modified(&call.head, &tag) {
         reply.status = 304;
         return Ok(reply);
     }

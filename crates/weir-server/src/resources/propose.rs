@@ -1,7 +1,8 @@
 //! Proposes intentions to the store, and waits for their verdicts.
 //!
-//! Invariants: the caller has the right to each proposed intention, and the budget of
-//! waiting intentions covers each one.
+//! Invariants:
+//! - The caller has the right to each proposed intention.
+//! - The budget of waiting intentions covers each proposed intention.
 
 use weir_core::intention::ONCE;
 use weir_core::{ErrorCode, Intention, Outcome, Outcomes};
@@ -23,14 +24,16 @@ impl Edge {
         call: &Call,
         intentions: &[Intention<'_>],
     ) -> Result<(), (usize, Problem)> {
-        let asked = call.asked.map(|right| (right, &*call.matched.topic));
+        let checked = call
+            .checked_right
+            .map(|right| (right, &*call.matched.topic));
         let security = &self.shared.security;
-        let allowed = security.allow(&call.principal, asked, intentions);
-        allowed.map_err(|not| (not.index, denial(not.denied, &not.topic)))
+        let allowed = security.allow(&call.principal, checked, intentions);
+        allowed.map_err(|error| (error.index, denial(error.denied, &error.topic)))
     }
 }
 
-/// Proposes intentions if the caller has the right to them and the budget has room.
+/// Proposes intentions if the caller has the right to them and the budget admits them.
 pub(crate) fn propose(
     edge: &Edge,
     call: &Call,
@@ -73,7 +76,7 @@ fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<(Proposal, Permit)
         };
         Box::new((index, problems::of_store(&error)))
     })?;
-    let permit = edge.shared.admission.follow(permit, &proposal);
+    let permit = edge.shared.admission.move_to_lane(permit, &proposal);
     Ok((proposal, permit))
 }
 
@@ -100,12 +103,12 @@ pub(crate) fn first(result: Result<Outcomes, StoreError>) -> Result<Outcome, Pro
     let outcomes = result.map_err(|error| problems::of_store(&error))?;
     let run = outcomes.runs().first();
     run.map(|run| run.outcome.clone())
-        .ok_or_else(|| Problem::new(Kind::Internal, "the store answered nothing"))
+        .ok_or_else(|| Problem::new(Kind::Internal, "the store returned no outcome"))
 }
 
 /// The problem of a write without an outcome in time.
 pub(crate) fn timed_out() -> Problem {
-    Problem::new(Kind::CommitTimeout, "the write may still be carried out; under a nonce or idempotency key the same request asks for its outcome")
+    Problem::new(Kind::CommitTimeout, "the write may still be executed; a retry with its nonce or idempotency key returns its outcome")
         .code(ErrorCode::Indeterminate)
 }
 

@@ -21,7 +21,7 @@ use crate::shared::Shared;
 /// Reserves memory for the next block of a reader and its rendering, in addition to `held` bytes
 /// that other blocks produced. Returns the missing bytes if they are not free; then the block must
 /// not be read.
-pub(crate) fn lacks_block(
+pub(crate) fn reserve_block(
     reader: &TopicReader,
     held: usize,
     reservation: &mut Reservation,
@@ -30,7 +30,7 @@ pub(crate) fn lacks_block(
     if block <= BLOCK_BYTES_FREE {
         return None;
     }
-    // Base64 takes a third more.
+    // Base64 needs a third more.
     let bytes = held + 2 * block + block / 3;
     (!reservation.try_cover(bytes)).then_some(bytes)
 }
@@ -38,8 +38,8 @@ pub(crate) fn lacks_block(
 /// Bytes of a block around a value, which need no reservation.
 const BLOCK_HEAD_BYTES: usize = 1 << 10;
 
-/// As [`lacks_block`], for a value that is sent from the block itself.
-pub(crate) fn lacks_bytes(reader: &TopicReader, reservation: &mut Reservation) -> Option<usize> {
+/// As [`reserve_block`], for a value that is sent from the block itself.
+pub(crate) fn reserve_value(reader: &TopicReader, reservation: &mut Reservation) -> Option<usize> {
     let block = reader.next_page_bytes();
     let bytes = block.saturating_sub(BLOCK_HEAD_BYTES);
     (block > BLOCK_BYTES_FREE && !reservation.try_cover(bytes)).then_some(bytes)
@@ -50,7 +50,7 @@ pub(crate) enum Attempt<T> {
     /// The attempt is complete, and its memory is reserved.
     Done(T),
     /// Nothing is retained: this many bytes must be reserved first.
-    Lacks(usize),
+    NeedsMemory(usize),
 }
 
 /// Runs an attempt on a reader thread, and repeats it with more memory until it is complete. Fails
@@ -67,18 +67,18 @@ where
     let mut state = (reservation, work);
     loop {
         let permit = shared.readers.permit().await.map_err(busy)?;
-        let done = shared.readers.run(move || {
+        let result = shared.readers.run(move || {
             let (mut reservation, mut work) = state;
             let attempt = work(&mut reservation)?;
             drop(permit);
             Ok((attempt, (reservation, work)))
         });
-        let done = done.await.map_err(|_| offload::ended())?;
-        let (attempt, after) = done?;
-        state = after;
+        let result = result.await.map_err(|_| offload::panicked())?;
+        let (attempt, next_state) = result?;
+        state = next_state;
         match attempt {
-            Attempt::Done(made) => return Ok((made, state.0)),
-            Attempt::Lacks(bytes) => state.0.cover(bytes).await.map_err(busy)?,
+            Attempt::Done(result) => return Ok((result, state.0)),
+            Attempt::NeedsMemory(bytes) => state.0.cover(bytes).await.map_err(busy)?,
         }
     }
 }

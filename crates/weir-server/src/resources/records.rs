@@ -73,11 +73,11 @@ const NAMES: [&str; 11] = [
     "term",
 ];
 /// The first eight members.
-const USUAL: u16 = 0xff;
+const DEFAULT_FIELDS: u16 = 0xff;
 
 impl Default for Fields {
     fn default() -> Self {
-        Self(USUAL)
+        Self(DEFAULT_FIELDS)
     }
 }
 
@@ -86,9 +86,9 @@ impl Fields {
     pub(crate) fn read(text: &str) -> Result<Self, Problem> {
         let mut bits = 0;
         for name in text.split(',') {
-            let at = NAMES.iter().position(|known| *known == name);
+            let at = NAMES.iter().position(|field| *field == name);
             let at = at.ok_or_else(|| {
-                Problem::bad(format!("fields is a list of: {}", NAMES.join(", ")))
+                Problem::bad(format!("fields must be a list of: {}", NAMES.join(", ")))
             })?;
             bits |= 1 << at;
         }
@@ -103,14 +103,14 @@ impl Fields {
 /// Bytes at the end of a list.
 const END_BYTES: usize = 2;
 
-/// Whether a record was added to a list.
+/// Result of adding a record to a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
-    Yes,
-    /// There is no memory for the record; the list ends before it.
+    Added,
+    /// No memory is free for the record; the list ends before it.
     Full,
     /// The record would be the first one, and this many bytes must be reserved before.
-    Lacks(usize),
+    NeedsMemory(usize),
 }
 
 /// Bytes that a record usually needs in a list, as text or in base64.
@@ -126,7 +126,7 @@ pub(crate) struct Writer {
     pub(crate) form: Form,
     pub(crate) fields: Fields,
     /// Whether numbers are written as strings.
-    pub(crate) texts: bool,
+    pub(crate) numbers_as_text: bool,
     pub(crate) out: Vec<u8>,
     pub(crate) count: u64,
     /// Whether the format changed a payload.
@@ -143,7 +143,7 @@ impl Writer {
         Self {
             form,
             fields: Fields::default(),
-            texts: false,
+            numbers_as_text: false,
             out,
             count: 0,
             reframed: false,
@@ -151,16 +151,16 @@ impl Writer {
     }
 
     /// Returns an empty writer with the same settings.
-    pub(crate) fn again(&self) -> Self {
+    pub(crate) fn emptied(&self) -> Self {
         Self {
             fields: self.fields,
-            texts: self.texts,
+            numbers_as_text: self.numbers_as_text,
             ..Self::new(self.form)
         }
     }
 
     /// Starts an element.
-    fn before(&mut self) {
+    fn start_element(&mut self) {
         match self.form {
             Form::Json | Form::Events if self.count > 0 => self.out.extend_from_slice(b",\n"),
             Form::Sequence => self.out.push(0x1e),
@@ -168,7 +168,7 @@ impl Writer {
         }
     }
 
-    fn after(&mut self) {
+    fn end_element(&mut self) {
         if matches!(self.form, Form::Lines | Form::Sequence) {
             self.out.push(b'\n');
         }
@@ -177,14 +177,20 @@ impl Writer {
 
     /// Adds a record.
     pub(crate) fn record(&mut self, topic: &str, record: &Record<'_>) {
-        self.before();
+        self.start_element();
         if self.form == Form::Events {
             cloudevents::write(topic, record, &mut self.out);
         } else {
             let lines = self.form == Form::Lines;
-            self.reframed |= object(record, self.fields, self.texts, lines, &mut self.out);
+            self.reframed |= object(
+                record,
+                self.fields,
+                self.numbers_as_text,
+                lines,
+                &mut self.out,
+            );
         }
-        self.after();
+        self.end_element();
     }
 
     /// Adds a record if the reservation covers it, or can be extended.
@@ -195,42 +201,42 @@ impl Writer {
         reservation: &mut Reservation,
     ) -> Fit {
         let (size, reframed) = (self.out.len(), self.reframed);
-        let lacks = |writer: &Self, bytes| match writer.count {
-            0 => Fit::Lacks(bytes),
+        let no_memory = |writer: &Self, bytes| match writer.count {
+            0 => Fit::NeedsMemory(bytes),
             _ => Fit::Full,
         };
-        let need = size + topic.len() + rendered_bytes(record) + END_BYTES;
-        if need > self.out.capacity() {
-            // Doubles the capacity so that it grows rarely, or takes only what is needed.
-            let twice = need.max(self.out.capacity() * 2);
-            let Some(to) = [twice, need]
+        let needed = size + topic.len() + rendered_bytes(record) + END_BYTES;
+        if needed > self.out.capacity() {
+            // Doubles the capacity so that it grows rarely, or only as far as needed.
+            let doubled = needed.max(self.out.capacity() * 2);
+            let Some(capacity) = [doubled, needed]
                 .into_iter()
-                .find(|to| reservation.try_cover(*to))
+                .find(|capacity| reservation.try_cover(*capacity))
             else {
-                return lacks(self, need);
+                return no_memory(self, needed);
             };
-            self.out.reserve_exact(to - size);
+            self.out.reserve_exact(capacity - size);
         }
         self.record(topic, record);
-        // Texts with many escapes need more.
+        // Texts with many escapes need more memory.
         if reservation.try_cover(self.out.capacity()) {
-            return Fit::Yes;
+            return Fit::Added;
         }
         let bytes = self.out.capacity();
         self.out.truncate(size);
         self.count -= 1;
         self.reframed = reframed;
-        lacks(self, bytes)
+        no_memory(self, bytes)
     }
 
     /// Adds a key without its value.
     pub(crate) fn key(&mut self, key: &[u8], offset: u64) {
-        self.before();
+        self.start_element();
         let mut object = Object::new(&mut self.out);
         put_key(&mut object, key);
         object.number("offset", offset);
         object.end();
-        self.after();
+        self.end_element();
     }
 
     /// Returns the finished list.
@@ -254,12 +260,12 @@ fn put_key(object: &mut Object<'_>, key: &[u8]) {
 pub(crate) fn object(
     record: &Record<'_>,
     fields: Fields,
-    texts: bool,
+    numbers_as_text: bool,
     line: bool,
     out: &mut Vec<u8>,
 ) -> bool {
     let mut object = Object::new(out);
-    let reframed = members(record, fields, texts, line, &mut object);
+    let reframed = members(record, fields, numbers_as_text, line, &mut object);
     object.end();
     reframed
 }
@@ -268,13 +274,13 @@ pub(crate) fn object(
 pub(crate) fn members(
     record: &Record<'_>,
     fields: Fields,
-    texts: bool,
+    numbers_as_text: bool,
     line: bool,
     object: &mut Object<'_>,
 ) -> bool {
     let mut reframed = false;
     let number = |object: &mut Object<'_>, name: &str, value: u64| {
-        if texts {
+        if numbers_as_text {
             object.text(name, &value.to_string());
         } else {
             object.number(name, value);
@@ -326,7 +332,7 @@ fn put_value(object: &mut Object<'_>, record: &Record<'_>, meta: &Meta<'_>, line
     }
     match (shape(meta, record.value), std::str::from_utf8(record.value)) {
         (Shape::Json, _) => {
-            let out = object.place("value");
+            let out = object.member("value");
             let from = out.len();
             out.extend_from_slice(record.value);
             if !line {

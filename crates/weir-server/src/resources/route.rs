@@ -20,7 +20,7 @@ pub(crate) enum Resource {
     Keys,
     Key,
     Program,
-    /// A module of programs, by its hash.
+    /// The module of a program, by its hash.
     Module,
     Groups,
     Group,
@@ -74,7 +74,7 @@ impl Matched {
         }
     }
 
-    /// The result for a path that fits no template.
+    /// The result for a path that matches no template.
     pub(crate) fn unknown() -> Self {
         Self::of(Resource::Unknown, "unknown")
     }
@@ -83,11 +83,11 @@ impl Matched {
 /// Maximum number of parameters of a path.
 const PARAMETERS_MAX: usize = 2;
 /// The path segment that precedes a key in base64url.
-const CODED: &str = "~b64";
+const BASE64_PREFIX: &str = "~b64";
 
-/// Matches a path with a template; `None` if it does not fit. The path is split before it is
+/// Matches a path with a template; `None` if it does not match. The path is split before it is
 /// decoded, so an escaped slash is part of a key.
-pub(crate) fn fit(
+pub(crate) fn match_path(
     resource: Resource,
     template: &'static str,
     path: &str,
@@ -102,43 +102,43 @@ pub(crate) fn fit(
         return Ok(Some(found));
     }
     let mut parts = path.split('/').peekable();
-    let mut given = [("", "", false); PARAMETERS_MAX];
-    let mut places = given.iter_mut();
-    for wanted in template.split('/') {
+    let mut parameters = [("", "", false); PARAMETERS_MAX];
+    let mut slots = parameters.iter_mut();
+    for expected in template.split('/') {
         let Some(part) = parts.next() else {
             return Ok(None);
         };
-        let name = wanted
+        let name = expected
             .strip_prefix('{')
             .and_then(|name| name.strip_suffix('}'));
         let Some(name) = name else {
-            if part == wanted {
+            if part == expected {
                 continue;
             }
             return Ok(None);
         };
-        let coded = name == "key" && part == CODED && parts.peek().is_some();
-        let part = if coded {
+        let is_base64 = name == "key" && part == BASE64_PREFIX && parts.peek().is_some();
+        let part = if is_base64 {
             parts.next().unwrap_or(part)
         } else {
             part
         };
-        if let Some(place) = places.next() {
-            *place = (name, part, coded);
+        if let Some(slot) = slots.next() {
+            *slot = (name, part, is_base64);
         }
     }
     if parts.next().is_some() {
         return Ok(None);
     }
-    for (name, part, coded) in given {
+    for (name, part, is_base64) in parameters {
         match name {
             "topic" => found.topic = topic(part)?,
             "group" => found.name = group(part)?,
-            "key" => found.key = key(part, coded)?,
+            "key" => found.key = key(part, is_base64)?,
             "offset" => {
                 let number = offset_of(part).filter(|offset| *offset != 0);
                 found.offset =
-                    number.ok_or_else(|| Problem::bad("an offset is a number from 1"))?;
+                    number.ok_or_else(|| Problem::bad("an offset must be a number from 1"))?;
             }
             "" => {}
             _ => part.clone_into(&mut found.name),
@@ -153,7 +153,7 @@ fn bad_name(why: impl Into<String>) -> Problem {
 
 fn topic(part: &str) -> Result<String, Problem> {
     let name = decode(part, false).and_then(|name| String::from_utf8(name).ok());
-    let name = name.ok_or_else(|| bad_name("the topic name has a wrong escape"))?;
+    let name = name.ok_or_else(|| bad_name("the topic name has an invalid percent escape"))?;
     // Topics of the store itself can be read; the store refuses to write to them.
     TopicName::any(&name).map_err(|error| bad_name(error.to_string()))?;
     Ok(name)
@@ -161,27 +161,28 @@ fn topic(part: &str) -> Result<String, Problem> {
 
 fn group(part: &str) -> Result<String, Problem> {
     let name = decode(part, false).and_then(|name| String::from_utf8(name).ok());
-    let name = name.ok_or_else(|| bad_name("the group's name has a wrong escape"))?;
+    let name =
+        name.ok_or_else(|| bad_name("the name of the group has an invalid percent escape"))?;
     if GroupName::new(&name).is_none() {
         return Err(bad_name(
-            "a group's name is 1 to 64 letters, digits, dots, hyphens and underscores, no dot first",
+            "the name of a group must be 1 to 64 letters, digits, dots, hyphens and underscores, without a leading dot",
         ));
     }
     Ok(name)
 }
 
-fn key(part: &str, coded: bool) -> Result<Vec<u8>, Problem> {
-    let key = if coded {
+fn key(part: &str, is_base64: bool) -> Result<Vec<u8>, Problem> {
+    let key = if is_base64 {
         base64::decode(part).ok_or_else(|| Problem::bad("the key is not base64url"))?
     } else if part.starts_with('~') {
         return Err(Problem::bad(
-            "a key that begins with ~ is given as ~b64/ and its base64url",
+            "write a key that begins with ~ as ~b64/ followed by its base64url",
         ));
     } else {
-        decode(part, false).ok_or_else(|| Problem::bad("the key has a wrong escape"))?
+        decode(part, false).ok_or_else(|| Problem::bad("the key has an invalid percent escape"))?
     };
     if key.is_empty() {
-        return Err(Problem::bad("a key has at least one byte"));
+        return Err(Problem::bad("a key must have at least one byte"));
     }
     Ok(key)
 }

@@ -14,8 +14,8 @@ use crate::http::head::FieldName;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::offset_of;
 use crate::limits::{IDEMPOTENCY_KEY_MAX, KEYS_FULL_RETRY_MS};
-use crate::resources::context::{Call, Edge, Keyed};
-use crate::sessions::{InUse, SESSIONS_FULL, SessionError};
+use crate::resources::context::{Call, Edge, KeyInFlight};
+use crate::sessions::{SESSIONS_FULL, SessionError, SessionGuard};
 
 /// The session of a write that is executed at most once.
 #[derive(Debug, Default)]
@@ -24,73 +24,75 @@ pub(crate) struct Session {
     pub(crate) nonce: u64,
     pub(crate) fingerprint: Option<u64>,
     /// Held while the request is in flight.
-    pub(crate) keyed: Option<Keyed>,
+    pub(crate) key_in_flight: Option<KeyInFlight>,
     /// The session while it is in use.
-    pub(crate) entered: Option<InUse>,
+    pub(crate) in_use: Option<SessionGuard>,
 }
 
 impl Session {
     /// Parses `Weir-Client` with `Weir-Nonce`, or `Idempotency-Key`.
     pub(crate) fn read(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
         let head = &call.head;
-        let named = [
+        let fields = [
             FieldName::WeirClient,
             FieldName::WeirNonce,
             FieldName::IdempotencyKey,
         ];
-        let [client, nonce, key] = named.map(|known| head.raw(known));
-        if named.iter().any(|known| head.is_repeated(*known)) {
+        let [client, nonce, key] = fields.map(|known| head.raw(known));
+        if fields.iter().any(|known| head.is_repeated(*known)) {
             return Err(Problem::bad(
-                "a client, nonce or idempotency key is given twice",
+                "Weir-Client, Weir-Nonce and Idempotency-Key must occur only once",
             ));
         }
         match (client, nonce, key) {
             (None, None, None) => Ok(Self::default()),
             (Some(client), Some(nonce), None) => {
                 let client = read_client(client).ok_or_else(|| {
-                    Problem::bad("Weir-Client is 32 hexadecimal digits, not all 0")
+                    Problem::bad("Weir-Client must be 32 hexadecimal digits, not all 0")
                 })?;
                 let nonce = std::str::from_utf8(nonce)
                     .ok()
                     .and_then(offset_of)
                     .filter(|nonce| (1..ONCE).contains(nonce));
-                let nonce = nonce.ok_or_else(|| Problem::bad("Weir-Nonce is a number from 1"))?;
+                let nonce =
+                    nonce.ok_or_else(|| Problem::bad("Weir-Nonce must be a number from 1"))?;
                 let sessions = &edge.shared.sessions;
-                let known = |id| edge.shared.store.last_nonce(id);
-                let entered = sessions.enter(&call.principal, client, Some(nonce), known);
-                let entered = entered.map_err(|error| session_problem(error, nonce))?;
+                let last_nonce = |id| edge.shared.store.last_nonce(id);
+                let session = sessions.enter(&call.principal, client, Some(nonce), last_nonce);
+                let session = session.map_err(|error| session_problem(error, nonce))?;
                 Ok(Self {
-                    client: entered.client,
+                    client: session.client,
                     nonce,
-                    entered: Some(entered),
+                    in_use: Some(session),
                     ..Self::default()
                 })
             }
-            (None, None, Some(key)) => Self::of_key(edge, call, key, body),
+            (None, None, Some(key)) => Self::from_key(edge, call, key, body),
             _ => Err(Problem::bad(
-                "a write has Weir-Client and Weir-Nonce, or an Idempotency-Key",
+                "a write needs Weir-Client and Weir-Nonce together, or an Idempotency-Key alone",
             )),
         }
     }
 
-    /// Parses the session of a request with several intentions in sequence.
+    /// Parses the session of a request with several intentions in sequence, each with its own
+    /// nonce.
     pub(crate) fn counted(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
         let mut session = Self::read(edge, call, body)?;
         if session.nonce == ONCE {
             session.nonce = 1;
-            let known = |id| edge.shared.store.last_nonce(id);
+            let last_nonce = |id| edge.shared.store.last_nonce(id);
             let sessions = &edge.shared.sessions;
-            let entered = sessions.enter_own(&call.principal, session.client, known);
-            session.entered = Some(entered.map_err(|error| session_problem(error, 1))?);
+            let entered = sessions.enter_own(&call.principal, session.client, last_nonce);
+            session.in_use = Some(entered.map_err(|error| session_problem(error, 1))?);
         }
         Ok(session)
     }
 
     /// Converts an idempotency key to a client id: a hash of principal, topic and key. The id is
     /// valid for one intention.
-    fn of_key(edge: &Arc<Edge>, call: &Call, key: &[u8], body: &[u8]) -> Result<Self, Problem> {
+    fn from_key(edge: &Arc<Edge>, call: &Call, key: &[u8], body: &[u8]) -> Result<Self, Problem> {
         let key = read_idempotency_key(key).ok_or_else(|| {
-            Problem::bad("Idempotency-Key is a text of 1 to 255 characters in double quotes")
+            Problem::bad("Idempotency-Key must be a text of 1 to 255 characters in double quotes")
         })?;
         let mut hash = Sha256::new();
         for part in [
@@ -106,15 +108,15 @@ impl Session {
         id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
         let client = ClientId(id);
         let fingerprint = fingerprint(call, body);
-        let keyed = edge
-            .enter(client)
+        let key_in_flight = edge
+            .start_key(client)
             .ok_or_else(|| Problem::new(Kind::InProgress, ""))?;
         Ok(Self {
             client,
             nonce: ONCE,
             fingerprint: Some(fingerprint),
-            keyed: Some(keyed),
-            entered: None,
+            key_in_flight: Some(key_in_flight),
+            in_use: None,
         })
     }
 }
@@ -193,7 +195,7 @@ mod tests {
     use super::{read_client, read_idempotency_key};
 
     #[test]
-    fn keys_and_clients_are_strict() {
+    fn malformed_keys_and_clients_are_refused() {
         let key = |text: &str| read_idempotency_key(text.as_bytes());
         assert_eq!(key("\"a b\\\"c\""), Some(b"a b\"c".to_vec()));
         assert_eq!(key("\"a\""), key("a"));

@@ -3,12 +3,12 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `place` | positions, as tokens |
+//! | `position` | positions, and their tokens |
 //! | `config` | descriptions of streams, and the parameters of a PUT |
 //! | `state` | state that requests share |
 //! | `terms` | keys, limits, media types and names |
 
 pub(crate) mod config;
-pub(crate) mod place;
+pub(crate) mod position;
 pub(crate) mod state;
 pub(crate) mod terms;

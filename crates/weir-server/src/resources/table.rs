@@ -34,7 +34,7 @@ pub(crate) type Handler =
     for<'a> fn(&'a Arc<Edge>, &'a Call, Bytes) -> Boxed<'a, Result<Reply, Problem>>;
 
 /// Responds to a request at once, if possible.
-pub(crate) type Now = fn(&Arc<Edge>, &Call) -> Option<Result<Reply, Problem>>;
+pub(crate) type ImmediateHandler = fn(&Arc<Edge>, &Call) -> Option<Result<Reply, Problem>>;
 
 /// A method of a resource. GET also serves HEAD, unless HEAD is an operation of the resource.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ pub(crate) struct Operation {
     pub(crate) problems: &'static [u16],
     /// Responds at once to a request without a body if that needs no wait. `None`: the handler must
     /// run.
-    pub(crate) now: Option<Now>,
+    pub(crate) immediate: Option<ImmediateHandler>,
     pub(crate) handler: Handler,
 }
 
@@ -141,8 +141,12 @@ impl Response {
 impl Row {
     /// Returns the operation of a method.
     pub(crate) fn operation(&self, method: Method) -> Option<&'static Operation> {
-        let of = |method: Method| self.operations.iter().find(|one| one.method == method);
-        of(method).or_else(|| of(Method::Get).filter(|_| method == Method::Head))
+        let find = |method: Method| {
+            self.operations
+                .iter()
+                .find(|operation| operation.method == method)
+        };
+        find(method).or_else(|| find(Method::Get).filter(|_| method == Method::Head))
     }
 
     /// Returns the methods in the order of the table; HEAD follows GET.
@@ -150,8 +154,8 @@ impl Row {
         let mut methods = Vec::new();
         for operation in self.operations {
             methods.push(operation.method);
-            let own = |one: &Operation| one.method == Method::Head;
-            if operation.method == Method::Get && !self.operations.iter().any(own) {
+            let is_head = |operation: &Operation| operation.method == Method::Head;
+            if operation.method == Method::Get && !self.operations.iter().any(is_head) {
                 methods.push(Method::Head);
             }
         }

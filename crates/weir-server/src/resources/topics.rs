@@ -23,8 +23,8 @@ use crate::limits::{TOPICS_PAGE, TOPICS_PAGE_MAX};
 use crate::listing;
 use crate::resources::consistency;
 use crate::resources::context::{Call, Edge};
-use crate::resources::events::read::{is_known, no_topic};
-use crate::resources::execute::{done, execute, json_object};
+use crate::resources::events::read::{is_not_modified, no_topic};
+use crate::resources::execute::{execute, json_object, reply_head};
 use crate::shared::Shared;
 
 const TOPIC: &str = r#"{"name":"orders","incarnation":1,"first":1,"last":3,"keys":2,"bytes":66,"options":{"compaction":"off"}}"#;
@@ -52,7 +52,7 @@ pub(crate) const TABLE: Table = Table {
                     )],
                 }],
                 problems: &[],
-                now: None,
+                immediate: None,
                 handler: |edge, call, _| Box::pin(list(edge, call)),
             }],
         },
@@ -76,7 +76,7 @@ pub(crate) const TABLE: Table = Table {
                         Response::empty(304),
                     ],
                     problems: &[404],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, _| Box::pin(async { get(edge, call) }),
                 },
                 Action {
@@ -101,7 +101,7 @@ pub(crate) const TABLE: Table = Table {
                         },
                     ],
                     problems: &[],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, body| {
                         Box::pin(async move { create(edge, call, &body).await })
                     },
@@ -123,7 +123,7 @@ pub(crate) const TABLE: Table = Table {
                         content: TOPIC_ANSWER,
                     }],
                     problems: &[],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, body| {
                         Box::pin(async move { alter(edge, call, &body).await })
                     },
@@ -141,7 +141,7 @@ pub(crate) const TABLE: Table = Table {
                         content: &[Content::json("Destroyed", r#"{"last":4,"intention":4}"#)],
                     }],
                     problems: &[],
-                    now: None,
+                    immediate: None,
                     handler: |edge, call, _| Box::pin(destroy(edge, call)),
                 },
             ],
@@ -174,7 +174,7 @@ fn schemas() -> Value {
         "TopicOptions": {"type": "object", "required": ["compaction"], "properties": options},
         "TopicSettings": {
             "type": "object",
-            "description": "Options to set; null takes one back to its default.",
+            "description": "Options to set; null resets an option to its default.",
             "properties": {"options": {"type": "object", "properties": settings, "additionalProperties": false}},
             "additionalProperties": false,
         },
@@ -246,14 +246,14 @@ fn patch(
             serde_json::Value::Number(number) => number.as_u64().map(Some).ok_or(()),
             _ => Err(()),
         };
-        let number = || number.map_err(|()| wrong(name, "is a whole number, or null"));
+        let number = || number.map_err(|()| wrong(name, "must be a whole number or null"));
         match name.as_str() {
             "compaction" => {
                 options.compaction = match value.as_str() {
                     Some("latest") => Compaction::Latest,
                     Some("off") => Compaction::Off,
                     None if value.is_null() => Compaction::Off,
-                    _ => return Err(wrong(name, "is off or latest")),
+                    _ => return Err(wrong(name, "must be off or latest")),
                 };
             }
             "state" => {
@@ -262,11 +262,12 @@ fn patch(
                     None if value.is_null() => Some(StateMode::default()),
                     text => modes.into_iter().find(|mode| Some(mode.name()) == text),
                 };
-                options.program.state = mode.ok_or_else(|| wrong(name, "is none, kv or memory"))?;
+                options.program.state =
+                    mode.ok_or_else(|| wrong(name, "must be none, kv or memory"))?;
             }
             "hold_for_groups" => {
-                let names = held(value);
-                let list = || wrong(name, "is a list of groups, or null");
+                let names = group_names(value);
+                let list = || wrong(name, "must be a list of groups or null");
                 options.retention.hold_for_groups = names.ok_or_else(list)?;
             }
             "retention_age_ms" => options.retention.age_ms = number()?,
@@ -283,16 +284,19 @@ fn patch(
             "emit_bytes_max" => options.program.emit_bytes_max = number()?,
             "state_entries_max" => options.program.state_entries_max = number()?,
             "state_bytes_max" => options.program.state_bytes_max = number()?,
-            _ => return Err(wrong(name, "is not known")),
+            _ => return Err(wrong(name, "is unknown")),
         }
     }
-    options
-        .check()
-        .map_err(|name| wrong(name, "is over its limit, or zero where that means nothing"))
+    options.check().map_err(|name| {
+        wrong(
+            name,
+            "is above its limit, or is 0 although it must be positive",
+        )
+    })
 }
 
 /// Parses the groups that retention waits for. Sorts them and removes duplicates.
-fn held(value: &serde_json::Value) -> Option<Vec<GroupName>> {
+fn group_names(value: &serde_json::Value) -> Option<Vec<GroupName>> {
     if value.is_null() {
         return Some(Vec::new());
     }
@@ -338,7 +342,7 @@ fn describe(options: &TopicOptions, out: &mut Vec<u8>) {
     }
     let hold = &options.retention.hold_for_groups;
     if !hold.is_empty() {
-        let names = object.place("hold_for_groups");
+        let names = object.member("hold_for_groups");
         names.push(b'[');
         for (at, name) in hold.iter().enumerate() {
             names.extend_from_slice(if at > 0 { b"," } else { b"" });
@@ -354,19 +358,19 @@ fn describe(options: &TopicOptions, out: &mut Vec<u8>) {
 
 /// Responds to PUT: creates a topic, or checks that the existing topic has these options.
 pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
-    let wanted: Create = if body.trim_ascii().is_empty() {
+    let request: Create = if body.trim_ascii().is_empty() {
         Create::default()
     } else {
         json_object(body)?
     };
     let mut options = TopicOptions::default();
-    patch(&mut options, &wanted.options)?;
-    let fresh = call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*");
+    patch(&mut options, &request.options)?;
+    let must_be_new = call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*");
     let outcome = execute(edge, call, Operation::Create { options: &options }, body).await;
     let store = &edge.shared.store;
     match outcome {
         Ok(outcome) => {
-            let mut reply = done(201, &outcome);
+            let mut reply = reply_head(201, &outcome);
             reply.add(
                 "location",
                 format_args!("/v1/topics/{}", call.matched.topic),
@@ -379,7 +383,7 @@ pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Resul
                 .topic(&call.matched.topic)
                 .filter(|info| info.live)
                 .ok_or_else(no_topic)?;
-            if fresh {
+            if must_be_new {
                 let mut problem = Problem {
                     kind: Kind::Conflict,
                     ..problem
@@ -400,13 +404,13 @@ pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Resul
 pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
     let media = call.head.text(FieldName::ContentType).unwrap_or_default();
     let essence = media.split(';').next().unwrap_or_default().trim();
-    let known = ["application/merge-patch+json", "application/json"];
-    if !known
+    let supported = ["application/merge-patch+json", "application/json"];
+    if !supported
         .iter()
-        .any(|known| essence.eq_ignore_ascii_case(known))
+        .any(|media_type| essence.eq_ignore_ascii_case(media_type))
     {
         return Err(
-            Problem::new(Kind::MediaType, "options are changed by a merge patch")
+            Problem::new(Kind::MediaType, "a change of options must be a merge patch")
                 .raw("accept", b"[\"application/merge-patch+json\"]".to_vec()),
         );
     }
@@ -425,7 +429,7 @@ pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result
         .store
         .topic(&call.matched.topic)
         .ok_or_else(no_topic)?;
-    Ok(body_of(edge, done(200, &outcome), &info))
+    Ok(body_of(edge, reply_head(200, &outcome), &info))
 }
 
 /// Responds to DELETE: destroys a topic.
@@ -439,7 +443,7 @@ pub(crate) async fn destroy(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Prob
             .number("intention", commit.intention.0);
     }
     object.end();
-    Ok(done(200, &outcome).with("application/json", body))
+    Ok(reply_head(200, &outcome).with("application/json", body))
 }
 
 fn tag(info: &TopicInfo) -> String {
@@ -460,9 +464,9 @@ fn write_info(shared: &Shared, info: &TopicInfo, object: &mut Object<'_>) {
         .number("last", info.last.0)
         .number("keys", info.keys)
         .number("bytes", info.bytes);
-    describe(&info.options, object.place("options"));
+    describe(&info.options, object.member("options"));
     if let Some(program) = shared.store.program(&info.name) {
-        let mut inner = Object::new(object.place("program"));
+        let mut inner = Object::new(object.member("program"));
         inner
             .text("sha256", &program.code.to_string())
             .text("state", program.mode.name());
@@ -497,7 +501,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
         .filter(|info| info.live)
         .ok_or_else(no_topic)?;
     let tag = tag(&info);
-    if is_known(&call.head, &tag) {
+    if is_not_modified(&call.head, &tag) {
         return Ok(Reply::new(304)
             .field("etag", tag)
             .field("vary", "accept-encoding"));

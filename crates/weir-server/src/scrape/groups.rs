@@ -6,7 +6,7 @@ use weir_store::GroupInfo;
 use crate::metrics::{Page, seconds};
 use crate::shared::Shared;
 
-type Read = fn(&GroupInfo) -> u64;
+type Getter = fn(&GroupInfo) -> u64;
 
 /// Maximum number of groups with separate series. Clients choose the names, so a bound is needed.
 const GROUPS_MAX: usize = 200;
@@ -19,7 +19,7 @@ pub(super) fn groups(page: &mut Page, shared: &Shared) {
     page.family(
         "weir_groups_left_out",
         "gauge",
-        "Groups without series of their own",
+        "Groups without separate series",
     );
     page.sample("weir_groups_left_out", "", left_out as u64);
     let now = shared.store.now_ms();
@@ -35,11 +35,15 @@ pub(super) fn groups(page: &mut Page, shared: &Shared) {
     if groups.is_empty() {
         return;
     }
-    let gauges: [(&str, &str, Read); 3] = [
-        ("weir_group_lag", "Records that are not done", |g| g.lag),
-        ("weir_group_leased", "Records that members have", |g| {
-            g.leased
+    let gauges: [(&str, &str, Getter); 3] = [
+        ("weir_group_lag", "Records that are not acknowledged", |g| {
+            g.lag
         }),
+        (
+            "weir_group_leased",
+            "Records that are leased to members",
+            |g| g.leased,
+        ),
         (
             "weir_group_unwritten_dead_letters",
             "Dead letters that are not written yet",
@@ -53,13 +57,17 @@ pub(super) fn groups(page: &mut Page, shared: &Shared) {
         }
     }
     let name = "weir_group_oldest_seconds";
-    page.family(name, "gauge", "Age of the first record that is not done");
+    page.family(
+        name,
+        "gauge",
+        "Age of the first record that is not acknowledged",
+    );
     for (labels, info) in &groups {
         let age = info.oldest_ms.map_or(0, |then| now.saturating_sub(then));
         page.line(name, labels, &seconds(age.saturating_mul(1000)));
     }
-    let counters: [(&str, &str, Read); 2] = [
-        ("weir_group_redeliveries", "Deliveries again", |g| {
+    let counters: [(&str, &str, Getter); 2] = [
+        ("weir_group_redeliveries", "Redelivered records", |g| {
             g.redeliveries
         }),
         (
@@ -79,12 +87,8 @@ pub(super) fn groups(page: &mut Page, shared: &Shared) {
 pub(super) fn sessions(page: &mut Page, shared: &Shared) {
     let (sessions, keys) = shared.store.sessions();
     for (name, help, count) in [
-        ("weir_sessions", "Writers whose nonces are known", sessions),
-        (
-            "weir_idempotency_keys",
-            "Idempotency keys that are kept",
-            keys,
-        ),
+        ("weir_sessions", "Sessions in the store", sessions),
+        ("weir_idempotency_keys", "Stored idempotency keys", keys),
     ] {
         page.family(name, "gauge", help);
         page.sample(name, "", count as u64);

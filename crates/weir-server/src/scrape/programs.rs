@@ -9,19 +9,19 @@ use crate::shared::Shared;
 /// bound is needed.
 const TOPICS_MAX: usize = 200;
 
-type Read = fn(&ProgramTally) -> u64;
+type Getter = fn(&ProgramTally) -> u64;
 
 /// Verdicts with the labels of their effect and reason.
-const VERDICTS: [(&str, &str, Read); 9] = [
-    ("VALID", "", |one| one.verdicts.valid),
-    ("INVALID", "REJECTED", |one| one.verdicts.rejected),
-    ("INVALID", "QUOTA", |one| one.verdicts.over_quota),
-    ("INVALID", "TXN_ABORTED", |one| one.verdicts.aborted),
-    ("ERROR", "TRAP", |one| one.verdicts.trapped),
-    ("ERROR", "OUT_OF_FUEL", |one| one.verdicts.out_of_fuel),
-    ("ERROR", "LIMIT", |one| one.verdicts.over_limit),
-    ("INVALID", "OTHER", |one| one.verdicts.other_invalid),
-    ("ERROR", "OTHER", |one| one.verdicts.other_error),
+const VERDICTS: [(&str, &str, Getter); 9] = [
+    ("VALID", "", |tally| tally.verdicts.valid),
+    ("INVALID", "REJECTED", |tally| tally.verdicts.rejected),
+    ("INVALID", "QUOTA", |tally| tally.verdicts.over_quota),
+    ("INVALID", "TXN_ABORTED", |tally| tally.verdicts.aborted),
+    ("ERROR", "TRAP", |tally| tally.verdicts.trapped),
+    ("ERROR", "OUT_OF_FUEL", |tally| tally.verdicts.out_of_fuel),
+    ("ERROR", "LIMIT", |tally| tally.verdicts.over_limit),
+    ("INVALID", "OTHER", |tally| tally.verdicts.other_invalid),
+    ("ERROR", "OTHER", |tally| tally.verdicts.other_error),
 ];
 
 pub(super) fn programs(page: &mut Page, shared: &Shared) {
@@ -41,34 +41,34 @@ pub(super) fn programs(page: &mut Page, shared: &Shared) {
     if topics.is_empty() {
         return;
     }
-    let counters: [(&str, &str, Read); 3] = [
-        ("weir_program_calls", "Calls of the program", |one| {
-            one.counts.calls
+    let counters: [(&str, &str, Getter); 3] = [
+        ("weir_program_calls", "Calls of the program", |tally| {
+            tally.counts.calls
         }),
-        ("weir_program_fuel", "Fuel of these calls", |one| {
-            one.counts.fuel
+        ("weir_program_fuel", "Fuel of these calls", |tally| {
+            tally.counts.fuel
         }),
         (
             "weir_program_traps",
             "Calls that trapped, ran out of fuel or exceeded a limit",
-            |one| one.counts.traps,
+            |tally| tally.counts.traps,
         ),
     ];
     for (name, help, read) in counters {
         page.counter(name, help);
-        for one in &topics {
+        for tally in &topics {
             // Names of topics contain no character that needs an escape.
-            let labels = format!("{{topic=\"{}\"}}", one.topic);
-            page.sample(&format!("{name}_total"), &labels, read(one));
+            let labels = format!("{{topic=\"{}\"}}", tally.topic);
+            page.sample(&format!("{name}_total"), &labels, read(tally));
         }
     }
     let name = "weir_program_writes";
-    page.counter(name, "Writes that the program judged, by verdict");
-    for one in &topics {
+    page.counter(name, "Writes that were passed to the program, by verdict");
+    for tally in &topics {
         for (effect, reason, read) in VERDICTS {
-            let topic = &one.topic;
+            let topic = &tally.topic;
             let labels = format!("{{topic=\"{topic}\",effect=\"{effect}\",reason=\"{reason}\"}}");
-            page.sample(&format!("{name}_total"), &labels, read(one));
+            page.sample(&format!("{name}_total"), &labels, read(tally));
         }
     }
 }

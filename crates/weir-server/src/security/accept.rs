@@ -44,10 +44,10 @@ pub(crate) enum Protocol {
 pub(crate) enum NotAccepted {
     /// The handshake took too long.
     #[error("the handshake took too long")]
-    Late,
+    Timeout,
     /// The client does not use TLS.
-    #[error("the client does not speak TLS")]
-    Plain,
+    #[error("the client does not use TLS")]
+    NoTls,
     /// An error of the TLS library or of the system.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -87,14 +87,14 @@ impl Handshakes {
             Arc::clone(&entry.permits)
         };
         // Created before the wait, so that a cancelled wait also decrements `users`.
-        let mut handshake = HandshakePermit {
+        let mut waiting = HandshakePermit {
             all: self,
             address,
             permit: None,
         };
         // The semaphore is never closed.
-        handshake.permit = permits.acquire_owned().await.ok();
-        Some(handshake)
+        waiting.permit = permits.acquire_owned().await.ok();
+        Some(waiting)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, AddressHandshakes>> {
@@ -126,10 +126,10 @@ impl Security {
         let Some(tls) = &self.tls else {
             return Ok((Stream::Plain(socket), self.caller(peer, None)));
         };
-        let served = tls.served();
+        let configs = tls.configs();
         let config = match protocol {
-            Protocol::Http => served.http,
-            Protocol::Native => served.native,
+            Protocol::Http => configs.http,
+            Protocol::Native => configs.native,
         };
         let handshake = async {
             let mut socket = socket;
@@ -140,15 +140,15 @@ impl Security {
                     drop(socket.write_all(PLAIN_HTTP).await);
                     drop(socket.shutdown().await);
                 }
-                return Err(NotAccepted::Plain);
+                return Err(NotAccepted::NoTls);
             }
             let _permit = self.handshakes.permit(peer).await;
             Ok(TlsAcceptor::from(config).accept(socket).await?)
         };
-        let done = tokio::time::timeout(HANDSHAKE_MAX, handshake).await;
-        let stream = done.map_err(|_| NotAccepted::Late)?;
+        let result = tokio::time::timeout(HANDSHAKE_MAX, handshake).await;
+        let stream = result.map_err(|_| NotAccepted::Timeout)?;
         let stream = stream.inspect_err(|error| {
-            tracing::debug!(?peer, %error, "no connection");
+            tracing::debug!(?peer, %error, "a connection was not accepted");
         })?;
         let principal = self.caller(peer, stream.get_ref().1.peer_certificates());
         Ok((Stream::Tls(Box::new(stream)), principal))

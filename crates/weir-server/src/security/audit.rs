@@ -121,7 +121,7 @@ impl Audit {
             }
             self.denied.add(now, 1, DENIED_A_SECOND);
         }
-        let short = |text: &str| {
+        let truncated = |text: &str| {
             let end = text.floor_char_boundary(TEXT_BYTES_MAX);
             text.get(..end).unwrap_or_default().to_owned()
         };
@@ -129,10 +129,10 @@ impl Audit {
             time: rfc3339(now_ms()),
             decision,
             action,
-            topic: short(topic),
+            topic: truncated(topic),
             principal: principal.to_owned(),
             address,
-            text: short(text),
+            text: truncated(text),
             lost: 0,
         };
         if self.sender.try_send(note).is_err() {
@@ -150,7 +150,7 @@ impl Audit {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Ends the audit log: earlier notes are written, later ones are dropped.
+    /// Ends the audit log: notes before this call are written, later notes are dropped.
     pub(crate) fn finish(&self) {
         self.end.notify_one();
     }
@@ -160,9 +160,9 @@ impl Audit {
         let receiver = self.receiver.lock().take();
         let Some(mut receiver) = receiver else { return };
         let mut notes = Vec::with_capacity(BATCH_NOTES_MAX);
-        let mut told = 0;
+        let mut reported = 0;
         loop {
-            let ended = tokio::select! {
+            let is_end = tokio::select! {
                 biased;
                 count = receiver.recv_many(&mut notes, BATCH_NOTES_MAX) => count == 0,
                 () = self.end.notified() => {
@@ -170,15 +170,15 @@ impl Audit {
                     false
                 }
             };
-            if ended {
+            if is_end {
                 return;
             }
             let lost = self.lost();
             if let Some(first) = notes.first_mut() {
-                first.lost = lost - told;
-                told = lost;
+                first.lost = lost - reported;
+                reported = lost;
             }
-            let values: Vec<Vec<u8>> = notes.iter().filter_map(encoded).collect();
+            let values: Vec<Vec<u8>> = notes.iter().filter_map(encode).collect();
             notes.clear();
             if !values.is_empty() {
                 self.write(&store, &admission, &values).await;
@@ -198,20 +198,20 @@ impl Audit {
         options.retention.age_ms = Some(AGE_MS);
         options.retention.bytes = Some(BYTES);
         let create = Operation::Create { options: &options };
-        let missing = store.topic(AUDIT_TOPIC).is_none_or(|topic| !topic.live);
-        let create = missing.then(|| Intention::new(AUDIT_TOPIC, create));
+        let is_missing = store.topic(AUDIT_TOPIC).is_none_or(|topic| !topic.live);
+        let create = is_missing.then(|| Intention::new(AUDIT_TOPIC, create));
         let puts = values.iter().map(|value| {
             let key = &[];
             Intention::new(AUDIT_TOPIC, Operation::Put { key, value })
         });
         let intentions: Vec<_> = create.into_iter().chain(puts).collect();
-        let answered = match store.propose_own(&intentions) {
+        let is_written = match store.propose_own(&intentions) {
             Ok(proposal) => proposal.await.is_ok(),
             Err(_) => false,
         };
         drop(permit);
         let count = values.len() as u64;
-        if answered {
+        if is_written {
             self.written.fetch_add(count, Ordering::Relaxed);
         } else {
             // The store logs the error, so the notes are only counted.
@@ -220,7 +220,7 @@ impl Audit {
     }
 }
 
-fn encoded(note: &Note) -> Option<Vec<u8>> {
-    // A structure of texts and numbers always serializes.
+fn encode(note: &Note) -> Option<Vec<u8>> {
+    // Serializing a structure of texts and numbers cannot fail.
     serde_json::to_vec(note).ok()
 }

@@ -1,4 +1,4 @@
-//! The fields of a certificate: names, validity, whether it may sign others.
+//! The fields of a certificate: names, validity, whether it may sign other certificates.
 //!
 //! Reads the few fields that are displayed or become principals (RFC 5280, DER). This module does
 //! not decide whether a certificate is trusted: the TLS library has verified it, or a person
@@ -44,7 +44,7 @@ pub struct CertificateFields {
 
 /// Bytes that are not a certificate: the field at which parsing stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no certificate: {0}")]
+#[error("not a valid certificate: {0}")]
 pub struct CertificateError(&'static str);
 
 impl CertificateFields {
@@ -116,13 +116,13 @@ fn common_name(name: &X509Name<'_>) -> String {
     let Some(found) = name.iter_common_name().next() else {
         return String::new();
     };
-    let shown = String::from_utf8_lossy(found.as_slice());
-    shown.chars().filter(|c| !c.is_control()).collect()
+    let text = String::from_utf8_lossy(found.as_slice());
+    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 /// Converts a time. 9999-12-31T23:59:59Z means "never"; a time before 1970 becomes 0.
-fn ms(moment: ASN1Time) -> u64 {
-    u64::try_from(moment.timestamp()).map_or(0, |seconds| seconds * 1_000)
+fn ms(time: ASN1Time) -> u64 {
+    u64::try_from(time.timestamp()).map_or(0, |seconds| seconds * 1_000)
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
     use super::CertificateFields;
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, SanType};
 
-    fn made() -> Vec<u8> {
+    fn certificate() -> Vec<u8> {
         let names = vec![
             "a.example".to_owned(),
             "192.0.2.1".into(),
@@ -154,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_those_that_were_put_in() {
-        let fields = CertificateFields::read(&made()).unwrap();
+    fn fields_are_read() {
+        let fields = CertificateFields::read(&certificate()).unwrap();
         assert_eq!(fields.common_name, "loader");
         assert_eq!(fields.issuer_name, "loader");
         assert_eq!(fields.subject_der, fields.issuer_der);
@@ -173,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_changed_bytes_do_no_harm() {
-        let der = made();
+    fn damaged_certificates_do_not_panic() {
+        let der = certificate();
         for end in 0..der.len() {
             assert!(
                 CertificateFields::read(&der[..end]).is_err(),

@@ -15,7 +15,7 @@ pub(super) struct FileStamps(Mutex<Vec<Stamp>>);
 impl FileStamps {
     /// Records the current stamps. Call it before reading the files: a change in between is then
     /// detected later, and never missed.
-    pub(super) fn note<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
+    pub(super) fn record<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
         let now = paths.map(stamp).collect();
         *self.0.lock() = now;
     }

@@ -42,7 +42,7 @@ pub enum IdentitiesError {
     },
     /// The content is not valid.
     #[error("{}:{line}: {what}", path.display())]
-    Wrong {
+    Invalid {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
@@ -67,7 +67,7 @@ pub enum IdentitiesError {
         id: String,
     },
     /// The token was revoked before.
-    #[error("{}: token {id} is revoked already", path.display())]
+    #[error("{}: token {id} is already revoked", path.display())]
     Revoked {
         /// The file.
         path: PathBuf,
@@ -184,7 +184,7 @@ impl IdentitiesFile {
     pub fn parse(path: &Path, text: String) -> Result<Self, IdentitiesError> {
         let wrong = |at: usize, what: String| {
             let before = text.as_bytes().iter().take(at);
-            IdentitiesError::Wrong {
+            IdentitiesError::Invalid {
                 path: path.into(),
                 line: before.filter(|byte| **byte == b'\n').count() + 1,
                 what,
@@ -202,7 +202,7 @@ impl IdentitiesFile {
             let what = format!("more than {ENTRIES_MAX} entries");
             return Err(wrong(text.len(), what));
         }
-        let wrong_ref: &Wrong<'_> = &wrong;
+        let wrong_ref: &MakeError<'_> = &wrong;
         let mut tokens = Vec::with_capacity(raw.token.len());
         for entry in &raw.token {
             tokens.push(token(entry, &text, wrong_ref)?);
@@ -215,8 +215,8 @@ impl IdentitiesFile {
                 grants: grants(&entry.rights, wrong_ref)?,
             });
         }
-        once(raw.token.iter().map(|t| &t.id), wrong_ref)?;
-        once(raw.certificate.iter().map(|c| &c.name), wrong_ref)?;
+        check_unique(raw.token.iter().map(|t| &t.id), wrong_ref)?;
+        check_unique(raw.certificate.iter().map(|c| &c.name), wrong_ref)?;
         Ok(Self {
             path: path.into(),
             tokens,
@@ -279,7 +279,7 @@ impl IdentitiesFile {
     }
 
     /// Locks the file against changes by other processes, while the returned guard lives. Blocks
-    /// while another process holds the lock. Take the lock before a read that a write follows.
+    /// while another process holds the lock. Acquire the lock before a read that a write follows.
     ///
     /// # Errors
     /// The error of the system.
@@ -306,12 +306,12 @@ impl IdentitiesFile {
             path: self.path.clone(),
             source,
         };
-        let mut beside = self.path.clone().into_os_string();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
-        let written = write_private(&beside, self.text.as_bytes(), true)
-            .and_then(|()| keep_owner(&self.path, &beside))
-            .and_then(|()| fs::rename(&beside, &self.path))
+        let mut new_path = self.path.clone().into_os_string();
+        new_path.push(".new");
+        let new_path = PathBuf::from(new_path);
+        let written = write_private(&new_path, self.text.as_bytes(), true)
+            .and_then(|()| copy_owner(&self.path, &new_path))
+            .and_then(|()| fs::rename(&new_path, &self.path))
             .and_then(|()| sync_folder(&self.path));
         written.map_err(io)
     }
@@ -329,17 +329,17 @@ impl IdentitiesFile {
 }
 
 /// Changes the owner of a new file to that of the file that it replaces, if any.
-fn keep_owner(of: &Path, to: &Path) -> io::Result<()> {
-    let before = match fs::metadata(of) {
+fn copy_owner(old: &Path, new: &Path) -> io::Result<()> {
+    let before = match fs::metadata(old) {
         Ok(before) => before,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let now = fs::metadata(to)?;
+    let now = fs::metadata(new)?;
     if (before.uid(), before.gid()) == (now.uid(), now.gid()) {
         return Ok(());
     }
-    chown(to, Some(before.uid()), Some(before.gid()))
+    chown(new, Some(before.uid()), Some(before.gid()))
 }
 
 /// Writes a file that only its owner may read, and syncs it. Without `replace`, an existing file is
@@ -373,20 +373,23 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-type Wrong<'w> = dyn Fn(usize, String) -> IdentitiesError + 'w;
+type MakeError<'w> = dyn Fn(usize, String) -> IdentitiesError + 'w;
 
-fn token(raw: &RawToken, text: &str, wrong: &Wrong<'_>) -> Result<TokenEntry, IdentitiesError> {
+fn token(raw: &RawToken, text: &str, wrong: &MakeError<'_>) -> Result<TokenEntry, IdentitiesError> {
     let id_at = raw.id.span();
     if !is_id(raw.id.get_ref()) {
-        return Err(wrong(id_at.start, "`id` takes 8 hexadecimal digits".into()));
+        return Err(wrong(
+            id_at.start,
+            "`id` must be 8 hexadecimal digits".into(),
+        ));
     }
     let hash = TokenHash::parse(raw.hash.get_ref()).ok_or_else(|| {
-        let what = "`hash` takes sha256: and 64 hexadecimal digits; never the token itself";
+        let what = "`hash` must be sha256: and 64 hexadecimal digits, never the token itself";
         wrong(raw.hash.span().start, what.into())
     })?;
-    let moment = |value: &Spanned<Datetime>| {
+    let time = |value: &Spanned<Datetime>| {
         from_toml(value.get_ref()).ok_or_else(|| {
-            let what = "a moment is written as 2026-11-20T09:30:00Z";
+            let what = "a time must have the form 2026-11-20T09:30:00Z";
             wrong(value.span().start, what.into())
         })
     };
@@ -394,9 +397,9 @@ fn token(raw: &RawToken, text: &str, wrong: &Wrong<'_>) -> Result<TokenEntry, Id
     Ok(TokenEntry {
         id: raw.id.get_ref().clone(),
         name: name(&raw.name, wrong)?,
-        created_ms: moment(&raw.created)?,
-        expires_ms: raw.expires.as_ref().map(moment).transpose()?,
-        revoked_ms: raw.revoked.as_ref().map(moment).transpose()?,
+        created_ms: time(&raw.created)?,
+        expires_ms: raw.expires.as_ref().map(time).transpose()?,
+        revoked_ms: raw.revoked.as_ref().map(time).transpose()?,
         rights: raw.rights.iter().map(|r| r.get_ref().clone()).collect(),
         hash,
         grants: grants(&raw.rights, wrong)?,
@@ -404,32 +407,32 @@ fn token(raw: &RawToken, text: &str, wrong: &Wrong<'_>) -> Result<TokenEntry, Id
     })
 }
 
-fn name(raw: &Spanned<String>, wrong: &Wrong<'_>) -> Result<String, IdentitiesError> {
+fn name(raw: &Spanned<String>, wrong: &MakeError<'_>) -> Result<String, IdentitiesError> {
     let name = raw.get_ref();
-    let shown = name.bytes().all(|byte| byte.is_ascii_graphic());
-    if name.is_empty() || name.len() > PRINCIPAL_BYTES_MAX || !shown {
-        let what = format!("`name` takes 1 to {PRINCIPAL_BYTES_MAX} visible ASCII characters");
+    let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
+    if name.is_empty() || name.len() > PRINCIPAL_BYTES_MAX || !is_visible {
+        let what = format!("`name` must be 1 to {PRINCIPAL_BYTES_MAX} visible ASCII characters");
         return Err(wrong(raw.span().start, what));
     }
     Ok(name.clone())
 }
 
-fn grants(raw: &[Spanned<String>], wrong: &Wrong<'_>) -> Result<Grants, IdentitiesError> {
+fn grants(raw: &[Spanned<String>], wrong: &MakeError<'_>) -> Result<Grants, IdentitiesError> {
     let texts = raw.iter().map(|text| text.get_ref().as_str());
     Grants::parse(texts).map_err(|(index, error)| {
         let at = raw.get(index).map_or(0, |text| text.span().start);
-        wrong(at, format!("`rights` has {error}"))
+        wrong(at, format!("`rights`: {error}"))
     })
 }
 
-fn once<'a>(
+fn check_unique<'a>(
     names: impl Iterator<Item = &'a Spanned<String>>,
-    wrong: &Wrong<'_>,
+    wrong: &MakeError<'_>,
 ) -> Result<(), IdentitiesError> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if !seen.insert(name.get_ref()) {
-            let what = "there is an entry of this id or name above".into();
+            let what = "an earlier entry has this id or name".into();
             return Err(wrong(name.span().start, what));
         }
     }
@@ -439,11 +442,11 @@ fn once<'a>(
 /// Returns the message without the values that it quotes from the file.
 fn without_values(message: &str) -> String {
     let parts = message.lines().next().unwrap_or_default().split('"');
-    let kept: Vec<&str> = parts
+    let parts: Vec<&str> = parts
         .enumerate()
         .map(|(index, part)| if index % 2 == 0 { part } else { "…" })
         .collect();
-    kept.join("\"")
+    parts.join("\"")
 }
 
 #[cfg(test)]
@@ -464,19 +467,19 @@ mod tests {
 
     fn entry(extra: &str) -> String {
         format!(
-            "# who may come in\n[[token]]\nid = \"0123abcd\" # first\nname = \"loader\"\n\
+            "# identities\n[[token]]\nid = \"0123abcd\" # first\nname = \"loader\"\n\
              hash = \"{HASH}\"\ncreated = 2026-11-20T09:30:00Z\n{extra}"
         )
     }
 
     #[test]
-    fn changes_at_the_same_time_are_all_kept_and_so_is_the_owner() {
+    fn concurrent_changes_and_the_owner_are_kept() {
         const EACH: usize = 10;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ids.toml");
         IdentitiesFile::empty(&path).write().unwrap();
         // Only a process that may change owners can test this.
-        let given = chown(&path, Some(12_345), Some(12_345)).is_ok();
+        let can_chown = chown(&path, Some(12_345), Some(12_345)).is_ok();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -493,13 +496,13 @@ mod tests {
         });
         let file = IdentitiesFile::read(&path).unwrap();
         assert_eq!(file.tokens.len(), 4 * EACH);
-        let about = path.metadata().unwrap();
-        assert_eq!(about.mode() & 0o777, 0o600);
-        assert!(!given || (about.uid(), about.gid()) == (12_345, 12_345));
+        let metadata = path.metadata().unwrap();
+        assert_eq!(metadata.mode() & 0o777, 0o600);
+        assert!(!can_chown || (metadata.uid(), metadata.gid()) == (12_345, 12_345));
     }
 
     #[test]
-    fn a_file_says_who_may_do_what() {
+    fn a_file_is_parsed() {
         let rights = "rights = [\"put,read a.**\", \"admin\"]\n\
                       [[certificate]]\nname = \"node-1.example\"\nrights = [\"all **\"]\n";
         let file = parse(&entry(rights)).unwrap();
@@ -515,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_repeat_nothing() {
+    fn errors_name_the_line_and_quote_no_value() {
         let secret = Token::random().unwrap();
         let secret = secret.expose();
         let token = entry("");
@@ -525,7 +528,7 @@ mod tests {
             (token.replace(HASH, secret), 5, "never the token itself"),
             (token.replace("0123abcd", secret), 3, "8 hexadecimal digits"),
             (entry(&format!("expires = \"{secret}\"")), 7, ""),
-            (entry("expires = 2026-11-20"), 7, "a moment"),
+            (entry("expires = 2026-11-20"), 7, "a time"),
             (
                 entry(&format!("rights = [\"{secret}\"]")),
                 7,
@@ -536,21 +539,21 @@ mod tests {
                 8,
                 "without a pattern",
             ),
-            (entry(&token), 9, "an entry of this id"),
+            (entry(&token), 9, "an earlier entry"),
             (token.replace("loader", "load er"), 4, "visible ASCII"),
             (token.replace("name", "nome"), 4, "unknown field"),
             (token.replace("= \"loader\"", "= "), 4, ""),
         ] {
             let error = parse(&text).map(drop).unwrap_err().to_string();
-            let place = format!("ids.toml:{line}: ");
-            assert!(error.starts_with(&place), "{error} is not {place}");
+            let prefix = format!("ids.toml:{line}: ");
+            assert!(error.starts_with(&prefix), "{error} is not {prefix}");
             assert!(error.contains(what), "{error}");
             assert!(!error.contains(&secret[5..]), "{error}");
         }
     }
 
     #[test]
-    fn tokens_are_added_and_taken_back_around_what_people_wrote() {
+    fn tokens_are_added_and_revoked_without_other_changes() {
         let file = parse(&entry("# mine\n")).unwrap();
         let token = Token::random().unwrap();
         let rights = ["read orders.**".to_owned()];
@@ -572,11 +575,11 @@ mod tests {
         assert!(matches!(unknown, Err(IdentitiesError::Unknown { .. })));
         let bad = ["put".to_owned()];
         let refused = file.with_token(&token, "reader", &bad, 1_000, None);
-        assert!(matches!(refused, Err(IdentitiesError::Wrong { .. })));
+        assert!(matches!(refused, Err(IdentitiesError::Invalid { .. })));
     }
 
     #[test]
-    fn the_file_is_private_and_replaced_as_a_whole() {
+    fn the_file_is_private_and_replaced_atomically() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ids.toml");
         let token = Token::random().unwrap();

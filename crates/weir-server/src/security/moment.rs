@@ -71,7 +71,7 @@ mod tests {
     use super::{from_toml, rfc3339};
 
     #[test]
-    fn moments_are_read_as_they_are_written() {
+    fn times_are_parsed_as_they_are_formatted() {
         for (ms, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400_000, "2000-02-29T00:00:00Z"),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_count_and_local_times_are_refused() {
+    fn offsets_apply_and_times_without_offset_are_refused() {
         let read = |text: &str| from_toml(&text.parse().unwrap());
         assert_eq!(read("2026-11-20T10:29:56+01:00"), Some(1_795_166_996_000));
         assert_eq!(read("2026-11-20T09:29:56"), None);

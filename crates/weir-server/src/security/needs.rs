@@ -11,8 +11,8 @@ pub(super) fn needs<'a>(intention: &Intention<'a>) -> impl Iterator<Item = (Righ
     let topic = intention.topic;
     let own = rights(&intention.operation).iter();
     // The right `admin` is for the server, not for one topic.
-    let on = move |right| if right == Right::Admin { "" } else { topic };
-    own.map(move |right| (*right, on(*right)))
+    let topic_of = move |right| if right == Right::Admin { "" } else { topic };
+    own.map(move |right| (*right, topic_of(*right)))
         .chain(dead_letter_rights(&intention.operation))
 }
 
@@ -26,13 +26,13 @@ fn rights(operation: &Operation<'_>) -> &'static [Right] {
         Operation::Put { .. } => &[Right::Put],
         Operation::Delete { .. } => &[Right::Delete],
         Operation::Cursor { .. } => &[Right::Group],
-        Operation::Txn { ops } => steps(ops),
+        Operation::Txn { ops } => txn_rights(ops),
         _ => &[Right::Admin],
     }
 }
 
 /// A transaction needs the rights of its operations.
-fn steps(ops: &[TxnOp<'_>]) -> &'static [Right] {
+fn txn_rights(ops: &[TxnOp<'_>]) -> &'static [Right] {
     let removes = |op: &TxnOp<'_>| matches!(op, TxnOp::Delete { .. });
     if !ops.iter().any(removes) {
         &[Right::Put]
@@ -48,7 +48,7 @@ fn steps(ops: &[TxnOp<'_>]) -> &'static [Right] {
 fn dead_letter_rights<'a>(
     operation: &Operation<'a>,
 ) -> impl Iterator<Item = (Right, &'a str)> + use<'a> {
-    let dead = match operation {
+    let dead_letters = match operation {
         Operation::Cursor {
             step: GroupStep::Open(setup),
             ..
@@ -57,8 +57,8 @@ fn dead_letter_rights<'a>(
     };
     let rights = [Right::Create, Right::Put].into_iter();
     rights
-        .filter(|_| !dead.is_empty())
-        .map(move |right| (right, dead))
+        .filter(|_| !dead_letters.is_empty())
+        .map(move |right| (right, dead_letters))
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     use super::{Right, needs};
 
     #[test]
-    fn a_transaction_needs_what_its_steps_need() {
+    fn a_transaction_needs_the_rights_of_its_operations() {
         let put = TxnOp::Put {
             key: b"k",
             value: b"v",

@@ -34,7 +34,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    fn none(self) -> bool {
+    fn is_empty(self) -> bool {
         self == Self::default()
     }
 }
@@ -47,17 +47,17 @@ impl Bucket {
     /// Returns the time until the debt is at most `burst_ns`; `None` if it already is.
     pub(super) fn wait_ns(&self, now_ns: u64, burst_ns: u64) -> Option<u64> {
         let paid_at = self.0.load(Ordering::Relaxed);
-        let late = paid_at.saturating_sub(now_ns.saturating_add(burst_ns));
-        (late > 0).then_some(late)
+        let wait_ns = paid_at.saturating_sub(now_ns.saturating_add(burst_ns));
+        (wait_ns > 0).then_some(wait_ns)
     }
 
     pub(super) fn add(&self, now_ns: u64, units: u64, per_second: u64) {
         let cost = u128::from(units) * u128::from(SECOND_NS) / u128::from(per_second.max(1));
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-        let then = |paid_at: u64| Some(paid_at.max(now_ns).saturating_add(cost));
+        let update = |paid_at: u64| Some(paid_at.max(now_ns).saturating_add(cost));
         let order = Ordering::Relaxed;
         // The closure always returns `Some`.
-        let _ = self.0.fetch_update(order, order, then);
+        let _ = self.0.fetch_update(order, order, update);
     }
 
     fn is_paid(&self, now_ns: u64) -> bool {
@@ -122,9 +122,9 @@ impl Rates {
 
     /// Returns the accounts of a client. `name` is empty without identity.
     pub(crate) fn accounts_of(&self, name: &str, address: Option<IpAddr>) -> RateAccounts {
-        let principal = (!name.is_empty() && !self.principal.none())
+        let principal = (!name.is_empty() && !self.principal.is_empty())
             .then(|| self.account(AccountKey::Principal(name.into())));
-        let address = address.filter(|_| !self.address.none());
+        let address = address.filter(|_| !self.address.is_empty());
         RateAccounts {
             principal,
             address: address.map(|address| self.account(AccountKey::Address(network(address)))),
@@ -138,21 +138,21 @@ impl Rates {
             return Ok(());
         }
         let now = self.now_ns();
-        let mut wait = 0;
-        for (account, limits) in self.both(to) {
+        let mut longest = 0;
+        for (account, limits) in self.accounts_and_limits(to) {
             for (bucket, limit) in [
                 (&account.requests, limits.requests),
                 (&account.bytes, limits.bytes),
                 (&account.fuel, limits.fuel),
             ] {
-                let late = limit.and_then(|_| bucket.wait_ns(now, SECOND_NS));
-                wait = late.unwrap_or(0).max(wait);
+                let wait_ns = limit.and_then(|_| bucket.wait_ns(now, SECOND_NS));
+                longest = wait_ns.unwrap_or(0).max(longest);
             }
         }
-        if wait > 0 {
-            return Err(Duration::from_nanos(wait));
+        if longest > 0 {
+            return Err(Duration::from_nanos(longest));
         }
-        for (account, limits) in self.both(to) {
+        for (account, limits) in self.accounts_and_limits(to) {
             if let Some(limit) = limits.requests {
                 account.requests.add(now, items, limit);
             }
@@ -166,7 +166,7 @@ impl Rates {
     /// Charges bytes of a request in addition to those that were charged at its start.
     pub(crate) fn charge_bytes(&self, to: &RateAccounts, bytes: u64) {
         let now = self.now_ns();
-        for (account, limits) in self.both(to) {
+        for (account, limits) in self.accounts_and_limits(to) {
             if let Some(limit) = limits.bytes {
                 account.bytes.add(now, bytes, limit);
             }
@@ -179,7 +179,7 @@ impl Rates {
             return;
         }
         let now = self.now_ns();
-        for (account, limits) in self.both(to) {
+        for (account, limits) in self.accounts_and_limits(to) {
             if let Some(limit) = limits.fuel {
                 account.fuel.add(now, fuel, limit);
             }
@@ -192,15 +192,15 @@ impl Rates {
         let now = self.now_ns();
         let minute_ns = 60 * SECOND_NS;
         let step_ns = minute_ns / FAILURES_A_MINUTE;
-        if let Some(late) = account.failures.wait_ns(now, minute_ns - step_ns) {
-            return Err(Duration::from_nanos(late));
+        if let Some(wait_ns) = account.failures.wait_ns(now, minute_ns - step_ns) {
+            return Err(Duration::from_nanos(wait_ns));
         }
         // `step_ns` units at `SECOND_NS` units per second add a debt of `step_ns`.
         account.failures.add(now, step_ns, SECOND_NS);
         Ok(())
     }
 
-    fn both<'a>(
+    fn accounts_and_limits<'a>(
         &self,
         to: &'a RateAccounts,
     ) -> impl Iterator<Item = (&'a Account, Limits)> + use<'a> {
@@ -249,38 +249,38 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::time::Duration;
 
-    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn a_bucket_takes_a_second_at_once_and_its_rate_for_ever() {
+    fn a_bucket_admits_a_burst_of_one_second_and_then_its_rate() {
         let bucket = Bucket::default();
-        let mut taken = 0;
+        let mut admitted = 0;
         // The limit is 100 per second; the client tries 1,000 per second.
         for ms in 0..10_000 {
             let now = ms * 1_000_000;
             if bucket.wait_ns(now, SECOND_NS).is_none() {
                 bucket.add(now, 1, 100);
-                taken += 1;
+                admitted += 1;
             }
         }
-        assert_eq!(taken, 1_100, "ten seconds, and one ahead");
+        assert_eq!(admitted, 1_100, "ten seconds, and a burst of one second");
         let wait = bucket.wait_ns(10_000_000_000, SECOND_NS);
         assert!(wait.is_none_or(|wait| wait <= SECOND_NS / 100));
     }
 
     #[test]
-    fn what_is_too_large_for_a_second_passes_alone_and_is_paid_for() {
+    fn a_request_above_the_rate_is_admitted_and_charged() {
         let limits = Limits {
             bytes: Some(1_000),
             ..Limits::default()
         };
         let rates = Rates::new(limits, Limits::default());
-        let accounts = rates.accounts_of("a", Some(HERE));
+        let accounts = rates.accounts_of("a", Some(LOCALHOST));
         rates.admit(&accounts, 1, 1_000_000).unwrap();
         let wait = rates.admit(&accounts, 1, 1).unwrap_err();
         assert!(wait > Duration::from_secs(990), "{wait:?}");
         // Another principal at this address is not affected.
-        let other = rates.accounts_of("b", Some(HERE));
+        let other = rates.accounts_of("b", Some(LOCALHOST));
         rates.admit(&other, 1, 1).unwrap();
         // The limited principal is also limited on another connection.
         let again = rates.accounts_of("a", None);
@@ -288,13 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn fuel_is_charged_after_the_answer() {
+    fn fuel_is_charged_after_the_response() {
         let limits = Limits {
             fuel: Some(1_000),
             ..Limits::default()
         };
         let rates = Rates::new(Limits::default(), limits);
-        let accounts = rates.accounts_of("", Some(HERE));
+        let accounts = rates.accounts_of("", Some(LOCALHOST));
         rates.admit(&accounts, 1_000_000, 1_000_000).unwrap();
         rates.charge_fuel(&accounts, 500);
         rates.admit(&accounts, 1, 1).unwrap();
@@ -304,9 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_nothing_is_kept() {
+    fn without_limits_there_are_no_accounts() {
         let rates = Rates::new(Limits::default(), Limits::default());
-        let accounts = rates.accounts_of("a", Some(HERE));
+        let accounts = rates.accounts_of("a", Some(LOCALHOST));
         for _ in 0..1_000 {
             rates.admit(&accounts, 10_000, 1 << 30).unwrap();
         }
@@ -317,9 +317,9 @@ mod tests {
     fn failures_slow_down_an_address() {
         let rates = Rates::new(Limits::default(), Limits::default());
         for _ in 0..10 {
-            rates.failed(HERE).unwrap();
+            rates.failed(LOCALHOST).unwrap();
         }
-        let wait = rates.failed(HERE).unwrap_err();
+        let wait = rates.failed(LOCALHOST).unwrap_err();
         assert!(wait <= Duration::from_secs(6), "{wait:?}");
         rates.failed("192.0.2.1".parse().unwrap()).unwrap();
         // A whole IPv6 network is one client.
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_bounded_and_make_room() {
+    fn accounts_are_bounded_and_removed_when_paid() {
         let limits = Limits {
             requests: Some(1),
             ..Limits::default()
@@ -347,10 +347,10 @@ mod tests {
         // An account with a debt is not removed.
         let slow = rates.accounts_of("slow", None);
         assert!(rates.admit(&slow, 1, 0).is_err());
-        let held: Vec<_> = (0..ACCOUNTS_MAX + 10)
+        let in_use: Vec<_> = (0..ACCOUNTS_MAX + 10)
             .map(|n| rates.accounts_of(&format!("q{n}"), None))
             .collect();
         assert!(rates.accounts.lock().len() <= ACCOUNTS_MAX);
-        drop(held);
+        drop(in_use);
     }
 }

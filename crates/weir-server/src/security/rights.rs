@@ -110,7 +110,7 @@ impl RightSet {
 pub enum RightsError {
     /// An unknown right.
     #[error(
-        "an unknown right; they are create, destroy, put, delete, read, group, program, admin and all"
+        "unknown right; the rights are create, destroy, put, delete, read, group, program, admin and all"
     )]
     Right,
     /// Rights on topics without a pattern.
@@ -118,7 +118,7 @@ pub enum RightsError {
     PatternMissing,
     /// A malformed pattern.
     #[error(
-        "a pattern is a topic name whose parts between dots may be `*`, and whose last part may be `**`"
+        "malformed pattern; a pattern is a topic name whose parts between dots may be `*`, and whose last part may be `**`"
     )]
     Pattern,
     /// Too many grants or patterns.
@@ -197,7 +197,7 @@ impl Pattern {
 /// All grants of one identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    on: Vec<(RightSet, Pattern)>,
+    entries: Vec<(RightSet, Pattern)>,
     /// Rights that are granted for any topic; `admin` needs no topic.
     any: RightSet,
 }
@@ -240,15 +240,15 @@ impl Grants {
             return Err(RightsError::PatternMissing);
         }
         for pattern in patterns {
-            self.on.push((set, Pattern::parse(pattern)?));
+            self.entries.push((set, Pattern::parse(pattern)?));
         }
         self.any = self.any.with(set);
         Ok(())
     }
 
     /// Whether a right is granted on a topic. An empty topic stands for any topic: for the server
-    /// as a whole, and for lists, whose entries are checked one by one. `**` requires a grant on
-    /// all topics, which is one on `**` and one on `.**`. Linear in the number of patterns.
+    /// as a whole, and for lists, whose entries are checked one by one. `**` requires grants on
+    /// all topics: one on `**` and one on `.**`. Linear in the number of patterns.
     #[must_use]
     pub fn allow(&self, right: Right, topic: &str) -> bool {
         if topic.is_empty() {
@@ -256,13 +256,13 @@ impl Grants {
         }
         if topic == EVERY_TOPIC {
             let every = |dotted| {
-                let mut on = self.on.iter();
-                on.any(|(set, pattern)| set.has(right) && pattern.is_every(dotted))
+                let mut entries = self.entries.iter();
+                entries.any(|(set, pattern)| set.has(right) && pattern.is_every(dotted))
             };
             return every(false) && every(true);
         }
-        let mut on = self.on.iter();
-        on.any(|(set, pattern)| set.has(right) && pattern.matches(topic))
+        let mut entries = self.entries.iter();
+        entries.any(|(set, pattern)| set.has(right) && pattern.matches(topic))
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn every_topic_is_that_of_two_patterns() {
+    fn every_topic_needs_two_patterns() {
         for (grants, expected) in [
             (&["read ** .**"][..], true),
             (&["put a", "put,read a **", "read .**"], true),
@@ -341,14 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn every_right_is_its_own() {
+    fn a_right_implies_no_other_right() {
         for granted in Right::ALL {
-            for asked in Right::ALL {
+            for requested in Right::ALL {
                 let grant = format!("{granted} t.*");
-                assert_eq!(allowed(&[&grant], asked, "t.a"), granted == asked);
-                assert!(!allowed(&[&grant], asked, "u.a"));
+                assert_eq!(allowed(&[&grant], requested, "t.a"), granted == requested);
+                assert!(!allowed(&[&grant], requested, "u.a"));
                 // The result for "any topic" is equal.
-                assert_eq!(allowed(&[&grant], asked, ""), granted == asked);
+                assert_eq!(allowed(&[&grant], requested, ""), granted == requested);
             }
             assert!(allowed(&["all t.*"], granted, "t.a"));
             assert!(!allowed(&[], granted, "t.a"));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_adds_and_takes_nothing_away() {
+    fn a_grant_only_adds_rights() {
         let grants = ["put,read a b.*", "delete b.*", "admin"];
         assert!(allowed(&grants, Right::Put, "a"));
         assert!(!allowed(&grants, Right::Delete, "a"));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grant_is_refused() {
+    fn malformed_grants_are_refused() {
         let wrong = |text: &str| Grants::parse([text]).map(drop).unwrap_err().1;
         for text in ["", "write a", "PUT a", "put,,read a", "put,readx a"] {
             assert_eq!(wrong(text), RightsError::Right, "{text}");

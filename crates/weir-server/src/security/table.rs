@@ -24,7 +24,7 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Whether the identity is valid at `now_ms`.
-    pub(super) fn holds(&self, now_ms: u64) -> bool {
+    pub(super) fn is_valid(&self, now_ms: u64) -> bool {
         !self.revoked && self.expires_ms.is_none_or(|end| now_ms < end)
     }
 }
@@ -67,14 +67,19 @@ impl Table {
         }
     }
 
-    /// Returns the identity of a token, with its id. An unknown token takes equally long.
-    pub(super) fn prove<'t>(&self, token: &'t str, now_ms: u64) -> Option<(&'t str, &Identity)> {
-        let shown = TokenHash::of(token);
+    /// Returns the identity of a token, with its id. The check of an unknown token takes equally
+    /// long.
+    pub(super) fn authenticate<'t>(
+        &self,
+        token: &'t str,
+        now_ms: u64,
+    ) -> Option<(&'t str, &Identity)> {
+        let hash = TokenHash::of(token);
         let id = id_of(token);
         let found = id.and_then(|id| self.tokens.get(id));
-        let kept = found.and_then(|identity| identity.hash.as_ref());
-        let equal = kept.unwrap_or(&self.dummy_hash).matches(&shown);
-        let found = found.filter(|identity| equal && identity.holds(now_ms));
+        let expected = found.and_then(|identity| identity.hash.as_ref());
+        let equal = expected.unwrap_or(&self.dummy_hash).matches(&hash);
+        let found = found.filter(|identity| equal && identity.is_valid(now_ms));
         id.zip(found)
     }
 
@@ -105,7 +110,7 @@ pub(super) struct Identities {
 impl Identities {
     pub(super) fn read(path: PathBuf) -> Result<Self, IdentitiesError> {
         let stamps = FileStamps::default();
-        stamps.note(std::iter::once(&*path));
+        stamps.record(std::iter::once(&*path));
         let table = Table::new(IdentitiesFile::read(&path)?);
         Ok(Self {
             path,
@@ -116,13 +121,13 @@ impl Identities {
 
     /// Parses the current file without applying it. A malformed file is not read again until it
     /// changes.
-    pub(super) fn reread(&self) -> Result<Table, IdentitiesError> {
-        self.stamps.note(std::iter::once(&*self.path));
+    pub(super) fn load(&self) -> Result<Table, IdentitiesError> {
+        self.stamps.record(std::iter::once(&*self.path));
         IdentitiesFile::read(&self.path).map(Table::new)
     }
 
     /// Applies a table, also to open connections.
-    pub(super) fn put(&self, table: Table) {
+    pub(super) fn apply(&self, table: Table) {
         *self.table.write() = Arc::new(table);
     }
 

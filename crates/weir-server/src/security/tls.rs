@@ -56,7 +56,7 @@ pub enum TlsError {
         source: std::io::Error,
     },
     /// Other users could read a key.
-    #[error("{0}: mode {1:04o} lets others read the key; run `chmod 600 {0}`", path.display(), mode)]
+    #[error("{0}: mode {1:04o} lets other users read the key; run `chmod 600 {0}`", path.display(), mode)]
     Open {
         /// The file.
         path: PathBuf,
@@ -64,7 +64,7 @@ pub enum TlsError {
         mode: u32,
     },
     /// The file lacks its expected content.
-    #[error("{}: no {what} in PEM form", path.display())]
+    #[error("{}: no {what} in PEM format", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
@@ -107,7 +107,7 @@ pub enum TlsError {
 
 /// The configurations that are served now.
 #[derive(Clone, Debug)]
-pub(crate) struct Served {
+pub(crate) struct TlsConfigs {
     pub(crate) http: Arc<ServerConfig>,
     pub(crate) native: Arc<ServerConfig>,
     /// End of the server certificate's validity, in milliseconds since 1970.
@@ -118,32 +118,32 @@ pub(crate) struct Served {
 #[derive(Debug)]
 pub(crate) struct Tls {
     files: TlsFiles,
-    served: RwLock<Served>,
+    configs: RwLock<TlsConfigs>,
     stamps: FileStamps,
 }
 
 impl Tls {
     pub(crate) fn read(files: TlsFiles, now_ms: u64) -> Result<Self, TlsError> {
         let stamps = FileStamps::default();
-        stamps.note(files.paths());
-        let served = RwLock::new(read(&files, now_ms)?);
+        stamps.record(files.paths());
+        let configs = RwLock::new(read(&files, now_ms)?);
         Ok(Self {
             files,
-            served,
+            configs,
             stamps,
         })
     }
 
     /// Parses the current files without applying them. Malformed files are not read again until
     /// they change.
-    pub(crate) fn reread(&self, now_ms: u64) -> Result<Served, TlsError> {
-        self.stamps.note(self.files.paths());
+    pub(crate) fn load(&self, now_ms: u64) -> Result<TlsConfigs, TlsError> {
+        self.stamps.record(self.files.paths());
         read(&self.files, now_ms)
     }
 
     /// Applies a configuration to new connections.
-    pub(crate) fn put(&self, served: Served) {
-        *self.served.write() = served;
+    pub(crate) fn apply(&self, configs: TlsConfigs) {
+        *self.configs.write() = configs;
     }
 
     /// Whether a file has changed since it was read.
@@ -151,8 +151,8 @@ impl Tls {
         self.stamps.has_changed(self.files.paths())
     }
 
-    pub(crate) fn served(&self) -> Served {
-        self.served.read().clone()
+    pub(crate) fn configs(&self) -> TlsConfigs {
+        self.configs.read().clone()
     }
 }
 
@@ -165,7 +165,7 @@ impl TlsFiles {
     }
 }
 
-fn read(files: &TlsFiles, now_ms: u64) -> Result<Served, TlsError> {
+fn read(files: &TlsFiles, now_ms: u64) -> Result<TlsConfigs, TlsError> {
     let chain = certificates(&files.certificate)?;
     let path = || files.certificate.clone();
     let own = chain.first().map(AsRef::as_ref).unwrap_or_default();
@@ -195,10 +195,10 @@ fn read(files: &TlsFiles, now_ms: u64) -> Result<Served, TlsError> {
         .map_err(refused)?;
     let builder = match (files.client, &files.client_authority) {
         (ClientCertificates::Off, _) | (_, None) => builder.with_no_client_auth(),
-        (wanted, Some(path)) => {
+        (client, Some(path)) => {
             let roots = Arc::new(authorities(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-            let verifier = match wanted {
+            let verifier = match client {
                 ClientCertificates::Required => verifier,
                 _ => verifier.allow_unauthenticated(),
             };
@@ -215,7 +215,7 @@ fn read(files: &TlsFiles, now_ms: u64) -> Result<Served, TlsError> {
     let mut http = config.clone();
     http.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.alpn_protocols = vec![b"weir/1".to_vec()];
-    Ok(Served {
+    Ok(TlsConfigs {
         http: Arc::new(http),
         native: Arc::new(config),
         expires_ms: own.not_after_ms,
@@ -243,15 +243,17 @@ pub(crate) fn peer_tls(files: &PeerFiles) -> Result<PeerTls, TlsError> {
     let paths =
         |files: &PeerFiles| [&files.certificate, &files.key, &files.authority].map(Clone::clone);
     let stamps = FileStamps::default();
-    stamps.note(paths(&files).iter().map(PathBuf::as_path));
+    stamps.record(paths(&files).iter().map(PathBuf::as_path));
     let configs = RwLock::new(read_peer(&files)?);
     Ok(PeerTls::new(move || {
         let paths = paths(&files);
         if stamps.has_changed(paths.iter().map(PathBuf::as_path)) {
-            stamps.note(paths.iter().map(PathBuf::as_path));
+            stamps.record(paths.iter().map(PathBuf::as_path));
             match read_peer(&files) {
-                Ok(fresh) => *configs.write() = fresh,
-                Err(error) => tracing::error!(%error, "certificates of the node were not renewed"),
+                Ok(new) => *configs.write() = new,
+                Err(error) => {
+                    tracing::error!(%error, "the certificates of the node were not reloaded");
+                }
             }
         }
         Ok(configs.read().clone())
@@ -312,7 +314,7 @@ fn read_peer(files: &PeerFiles) -> Result<PeerConfigs, TlsError> {
 }
 
 /// Reads a file up to a maximum size; returns its content and mode.
-fn text(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
+fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     let io = |source| TlsError::Io {
         path: path.into(),
         source,
@@ -331,7 +333,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         path: path.into(),
         what: "certificate",
     };
-    let (text, _) = text(path)?;
+    let (text, _) = read_file(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found.map_err(|_| missing())?;
     if found.is_empty() {
@@ -355,7 +357,7 @@ pub fn read_certificates(path: &Path) -> Result<Vec<CertificateFields>, TlsError
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let (text, mode) = text(path)?;
+    let (text, mode) = read_file(path)?;
     if mode & KEY_MODE_FORBIDDEN != 0 {
         return Err(TlsError::Open {
             path: path.into(),

@@ -23,7 +23,7 @@ const PREFIX: &str = "weir_";
 const ID_BYTES: usize = 4;
 const SECRET_BYTES: usize = 32;
 
-/// A token in clear. It exists only when it is created, to be printed once.
+/// A token in plain text. It exists only at its creation, to be printed once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -107,8 +107,8 @@ impl fmt::Debug for TokenHash {
 /// Returns the id in the text of a token; `None` if the text is not a token.
 pub(crate) fn id_of(text: &str) -> Option<&str> {
     let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
-    let formed = is_id(id) && secret.len() == SECRET_BYTES * 2 && secret.bytes().all(is_digit);
-    formed.then_some(id)
+    let is_token = is_id(id) && secret.len() == SECRET_BYTES * 2 && secret.bytes().all(is_digit);
+    is_token.then_some(id)
 }
 
 /// Whether the text is the id of a token.
@@ -132,15 +132,15 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(one.expose().len(), 78);
         assert_eq!(id_of(one.expose()), Some(one.id()));
-        let kept = TokenHash::parse(&one.hash().to_string()).unwrap();
-        assert!(kept.matches(&TokenHash::of(one.expose())));
-        assert!(!kept.matches(&TokenHash::of(two.expose())));
+        let stored = TokenHash::parse(&one.hash().to_string()).unwrap();
+        assert!(stored.matches(&TokenHash::of(one.expose())));
+        assert!(!stored.matches(&TokenHash::of(two.expose())));
         // Any single digit changed.
         for at in 0..78 {
             let mut bytes = one.expose().as_bytes().to_vec();
             bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
             let wrong = String::from_utf8(bytes).unwrap();
-            assert!(!kept.matches(&TokenHash::of(&wrong)), "digit {at}");
+            assert!(!stored.matches(&TokenHash::of(&wrong)), "digit {at}");
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_the_form_has_no_id() {
+    fn malformed_tokens_have_no_id() {
         let token = Token::random().unwrap();
         let text = token.expose();
         assert_eq!(id_of(&text[1..]), None);

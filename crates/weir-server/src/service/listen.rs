@@ -17,7 +17,7 @@ use crate::security::Protocol;
 use crate::service::{self, HttpConnection};
 use crate::shared::Shared;
 
-/// Pause after the system had no descriptor left.
+/// Pause after a failed accept, so that a lack of file descriptors does not cause a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves connections of this listener until the server drains. Returns after the last connection
@@ -37,7 +37,7 @@ pub(crate) async fn serve(
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => break,
         };
         let Ok((stream, address)) = accepted else {
-            // Probably no descriptors are left; some will be released.
+            // Probably no file descriptor is free.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
@@ -46,16 +46,21 @@ pub(crate) async fn serve(
             shared.metrics.http_refused.add(1);
             continue;
         };
-        connections.spawn(served(stream, Arc::clone(&edge), address, slot));
+        connections.spawn(serve_connection(stream, Arc::clone(&edge), address, slot));
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
-    // The sweeper ends when the server drains.
+    // The sweeper ends when the server is draining.
     drop(sweeper.await);
 }
 
 /// Serves a connection until it ends or is evicted.
-async fn served(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, slot: Arc<Slot>) {
+async fn serve_connection(
+    stream: TcpStream,
+    edge: Arc<Edge>,
+    address: SocketAddr,
+    slot: Arc<Slot>,
+) {
     tokio::select! {
         // Created in place, because a future that is moved into `select!` would need its memory
         // twice.
@@ -79,13 +84,13 @@ async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, slo
         principal: Arc::new(principal),
         slot,
     };
-    let host = HttpConnection {
+    let responder = HttpConnection {
         edge: Arc::clone(&edge),
         peer,
     };
-    let other = h1::serve(stream, host.clone(), phase.clone()).await;
-    if let Some((io, first)) = other {
-        h2::serve(io, first, host, phase).await;
+    let http2 = h1::serve(stream, responder.clone(), phase.clone()).await;
+    if let Some((io, first)) = http2 {
+        h2::serve(io, first, responder, phase).await;
     }
 }
 
@@ -99,7 +104,7 @@ mod tests {
     #[test]
     fn a_connection_that_waits_is_small() {
         // Without the receive buffer.
-        let bytes = size(super::served);
+        let bytes = size(super::serve_connection);
         assert!(bytes <= 3_000, "{bytes}");
     }
 }

@@ -130,7 +130,7 @@ fn files_that_cannot_be_used_are_named_with_what_to_do() {
     files.write("server.pem", "hello");
     let error = failed().to_string();
     assert!(
-        error.contains("server.pem: no certificate in PEM form"),
+        error.contains("server.pem: no certificate in PEM format"),
         "{error}"
     );
 

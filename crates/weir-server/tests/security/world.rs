@@ -38,7 +38,7 @@ impl Authority {
         Self { issuer, pem }
     }
 
-    /// Returns a certificate for these names and its key, in PEM form.
+    /// Returns a certificate for these names and its key, in PEM format.
     pub(crate) fn sign(&self, names: &[&str]) -> (String, String) {
         self.sign_until(names, 2050)
     }

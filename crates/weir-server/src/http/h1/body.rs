@@ -87,7 +87,7 @@ impl<'a, S, R> BodyReader<'a, S, R> {
     }
 
     /// Returns whether part of the body is unread, and whether the connection is broken.
-    pub(super) fn rest(&self) -> (bool, bool) {
+    pub(super) fn end_state(&self) -> (bool, bool) {
         (!matches!(self.left, UnreadBody::Nothing), self.lost)
     }
 }
@@ -95,12 +95,12 @@ impl<'a, S, R> BodyReader<'a, S, R> {
 impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodyReader<'_, S, R> {
     async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
         if std::mem::take(&mut self.expects) && self.connection.input.is_empty() {
-            let go_on = self
+            let sent = self
                 .connection
                 .write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 .await;
-            self.lost |= go_on.is_err();
-            go_on.map_err(|_| BodyError::Cut)?;
+            self.lost |= sent.is_err();
+            sent.map_err(|_| BodyError::Cut)?;
         }
         loop {
             let piece = self.left.take(&mut self.connection.input)?;
@@ -111,14 +111,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodyReader<'_, S, R
             if self.connection.eof {
                 return Err(BodyError::Cut);
             }
-            let due = self.rate.due(self.connection.host.config());
+            let due = self.rate.deadline(self.connection.responder.config());
             if self.connection.input.capacity() - self.connection.input.len() < READ_BYTES / 4 {
                 self.connection.input.reserve(READ_BYTES);
             }
             match self.connection.fill(due, false).await {
                 Ok(()) => {}
                 Err(End::Idle) => {
-                    self.connection.host.timed_out("body");
+                    self.connection.responder.timed_out("body");
                     return Err(BodyError::Slow);
                 }
                 Err(End::Closed) => {

@@ -19,7 +19,7 @@ enum ChunkState {
 /// Reads chunks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chunked {
-    place: ChunkState,
+    state: ChunkState,
 }
 
 /// Result of parsing the next input.
@@ -41,13 +41,13 @@ impl Chunked {
     /// Removes the next bytes from the input.
     pub(crate) fn step(&mut self, input: &mut BytesMut) -> Result<Step, BadChunk> {
         loop {
-            match self.place {
+            match self.state {
                 ChunkState::Size => {
                     let Some(line) = line(input, CHUNK_LINE_MAX)? else {
                         return Ok(Step::Need);
                     };
                     let size = size(&line)?;
-                    self.place = if size == 0 {
+                    self.state = if size == 0 {
                         ChunkState::Trailer(0)
                     } else {
                         ChunkState::Data(size)
@@ -59,7 +59,7 @@ impl Chunked {
                     }
                     let take = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
                     let left = left - take as u64;
-                    self.place = if left == 0 {
+                    self.state = if left == 0 {
                         ChunkState::DataEnd
                     } else {
                         ChunkState::Data(left)
@@ -69,7 +69,7 @@ impl Chunked {
                 ChunkState::DataEnd => match input.get(..2) {
                     Some(b"\r\n") => {
                         input.advance(2);
-                        self.place = ChunkState::Size;
+                        self.state = ChunkState::Size;
                     }
                     Some(_) => return Err(BadChunk),
                     None if input.first().is_some_and(|byte| *byte != b'\r') => {
@@ -83,7 +83,7 @@ impl Chunked {
                     };
                     let seen = seen + line.len() + 2;
                     if line.is_empty() {
-                        self.place = ChunkState::End;
+                        self.state = ChunkState::End;
                     } else if seen >= TRAILER_MAX
                         || !line.contains(&b':')
                         || line
@@ -92,7 +92,7 @@ impl Chunked {
                     {
                         return Err(BadChunk);
                     } else {
-                        self.place = ChunkState::Trailer(seen);
+                        self.state = ChunkState::Trailer(seen);
                     }
                 }
                 ChunkState::End => return Ok(Step::End),
@@ -144,15 +144,15 @@ mod tests {
     /// Returns the body, and how many bytes of input it used. `None`: the body is not complete.
     fn read(text: &[u8], piece: usize) -> Result<Option<(Vec<u8>, usize)>, BadChunk> {
         let (mut chunked, mut input, mut body) = (Chunked::default(), BytesMut::new(), Vec::new());
-        let mut given = 0;
+        let mut received = 0;
         for part in text.chunks(piece) {
             input.extend_from_slice(part);
-            given += part.len();
+            received += part.len();
             loop {
                 match chunked.step(&mut input)? {
                     Step::Data(data) => body.extend_from_slice(&data),
                     Step::Need => break,
-                    Step::End => return Ok(Some((body, given - input.len()))),
+                    Step::End => return Ok(Some((body, received - input.len()))),
                 }
             }
         }
@@ -160,12 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_any_size_give_the_same() {
+    fn pieces_of_any_size_give_equal_results() {
         let text = b"3\r\nabc\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\nGET";
         for piece in 1..=text.len() {
-            let (body, taken) = read(text, piece).unwrap().unwrap();
+            let (body, used) = read(text, piece).unwrap().unwrap();
             assert_eq!(body, b"abc0123456789");
-            assert!(taken >= text.len() - 3);
+            assert!(used >= text.len() - 3);
         }
         for cut in 0..text.len() - 3 {
             assert_eq!(read(&text[..cut], 7), Ok(None), "cut at {cut}");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_refused() {
         for text in [
             "x\r\n",
             "\r\n",

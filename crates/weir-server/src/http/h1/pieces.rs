@@ -7,7 +7,7 @@
 use bytes::BytesMut;
 
 use super::body::UnreadBody;
-use super::{NextHead, Scan, find};
+use super::{NextHead, Scan, next_head};
 use crate::http::head::HeadLimits;
 
 /// Size limits for requests; the default is that of a server.
@@ -74,7 +74,7 @@ pub fn read(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: Limits)
                 }
                 continue;
             }
-            match find(&mut scan, &mut input, sizes, limits.fields) {
+            match next_head(&mut scan, &mut input, sizes, limits.fields) {
                 NextHead::Nothing => break,
                 NextHead::Refused(bad) => {
                     reading.end = format!("{bad:?}");
@@ -85,7 +85,7 @@ pub fn read(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: Limits)
                     reading.bodies.push(Vec::new());
                     body = Some(UnreadBody::new(parsed.framing));
                     if !parsed.keep_alive {
-                        // Only the body of this request is still read.
+                        // A connection reads the body of this request and then closes.
                         "closes".clone_into(&mut reading.end);
                     }
                 }

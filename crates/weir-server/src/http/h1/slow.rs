@@ -18,7 +18,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use super::serve;
 use crate::config::ServerConfig;
 use crate::http::exchange::{Input, Started};
-use crate::http::head::{Bad, Head};
+use crate::http::head::{Head, HeadError};
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::http::responder::Responder;
@@ -26,8 +26,8 @@ use crate::http::self_signed;
 use crate::limits::admission::Admission;
 use crate::phase::Phase;
 
-/// Much longer than any test needs: a test reaches it only if it hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Much longer than any test needs: only a test that hangs reaches it.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Responds to every request with `count` bytes.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl Responder for Bytes {
         Reply::new(500)
     }
 
-    fn refuse(&self, _: Bad) -> Reply {
+    fn refuse(&self, _: HeadError) -> Reply {
         Reply::new(400)
     }
 
@@ -69,14 +69,14 @@ impl Responder for Bytes {
 }
 
 /// The TLS set-up of the server and of its clients.
-struct Ends {
+struct TlsEnds {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
 }
 
-impl Ends {
+impl TlsEnds {
     fn new() -> Self {
-        let (acceptor, connector) = self_signed::ends();
+        let (acceptor, connector) = self_signed::tls_ends();
         Self {
             acceptor,
             connector,
@@ -84,39 +84,39 @@ impl Ends {
     }
 
     /// Connects a client whose window is `window` bytes, and serves it.
-    async fn meet(
+    async fn connect(
         &self,
         window: usize,
-        host: Bytes,
+        responder: Bytes,
         served: &mut JoinSet<()>,
     ) -> TlsStream<DuplexStream> {
-        let (near, far) = duplex(window);
+        let (server_io, client_io) = duplex(window);
         let acceptor = self.acceptor.clone();
         served.spawn(async move {
-            let stream = acceptor.accept(near).await.unwrap();
+            let stream = acceptor.accept(server_io).await.unwrap();
             let phase = watch::Sender::new(Phase::Open);
-            serve(stream, host, phase.subscribe()).await;
+            serve(stream, responder, phase.subscribe()).await;
         });
         let name = "localhost".try_into().unwrap();
-        self.connector.connect(name, far).await.unwrap()
+        self.connector.connect(name, client_io).await.unwrap()
     }
 }
 
 fn run(test: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().build().unwrap();
-    let done = async { tokio::time::timeout(PATIENCE, test).await };
-    assert!(runtime.block_on(done).is_ok(), "something waits for ever");
+    let done = async { tokio::time::timeout(TEST_TIMEOUT, test).await };
+    assert!(runtime.block_on(done).is_ok(), "the test hangs");
 }
 
 #[test]
-fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
+fn a_response_over_tls_arrives_whole_at_a_late_reader() {
     run(async {
         let (count, config) = (40_000, Arc::default());
         let mut served = JoinSet::new();
-        let host = Bytes { count, config };
+        let responder = Bytes { count, config };
         // The TLS session can hold the whole response, the window only a small part.
-        let mut client = Ends::new().meet(1000, host, &mut served).await;
+        let mut client = TlsEnds::new().connect(1000, responder, &mut served).await;
         for _ in 0..2 {
             let get = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
             client.write_all(get).await.unwrap();
@@ -130,10 +130,10 @@ fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
 }
 
 #[test]
-fn who_takes_nothing_over_tls_keeps_no_connection() {
+fn a_tls_client_that_reads_nothing_is_disconnected() {
     run(async {
         const WINDOW: usize = 4096;
-        let ends = Ends::new();
+        let ends = TlsEnds::new();
         let mut served = JoinSet::new();
         let mut clients = Vec::new();
         let config = Arc::new(ServerConfig {
@@ -144,8 +144,8 @@ fn who_takes_nothing_over_tls_keeps_no_connection() {
         // message of TLS does not. That message is longer than one step of the loop.
         for count in (WINDOW - 1200..WINDOW).step_by(8) {
             let config = Arc::clone(&config);
-            let host = Bytes { count, config };
-            let mut client = ends.meet(WINDOW, host, &mut served).await;
+            let responder = Bytes { count, config };
+            let mut client = ends.connect(WINDOW, responder, &mut served).await;
             let get = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
             client.write_all(get).await.unwrap();
             client.flush().await.unwrap();

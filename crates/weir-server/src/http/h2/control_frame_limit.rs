@@ -53,7 +53,7 @@ pub(crate) struct ControlFrameLimit<S> {
 enum State {
     Serving,
     /// This many bytes of GOAWAY are written.
-    Leaving(usize),
+    Closing(usize),
     /// Drops further input of the client, so that GOAWAY arrives.
     Lingering(Pin<Box<Sleep>>),
 }
@@ -68,8 +68,8 @@ struct Frames {
 }
 
 impl Frames {
-    /// Scans the next bytes; calls `found` with the type of each frame that starts.
-    fn scan(&mut self, mut bytes: &[u8], mut found: impl FnMut(u8)) {
+    /// Scans the next bytes; calls `on_frame` with the type of each frame that starts.
+    fn scan(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(u8)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let skip = self.skip.min(bytes.len());
@@ -90,12 +90,12 @@ impl Frames {
                 let [a, b, c, kind, ..] = self.header;
                 self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
                 self.seen = 0;
-                found(kind);
+                on_frame(kind);
             }
         }
     }
 
-    fn is_between(&self) -> bool {
+    fn is_at_boundary(&self) -> bool {
         self.seen == 0 && self.skip == 0
     }
 }
@@ -121,15 +121,15 @@ impl Budget {
     }
 
     /// Charges a frame to the budget. Returns false if the budget is exceeded.
-    fn pay(&mut self, kind: u8) -> bool {
+    fn charge(&mut self, kind: u8) -> bool {
         match kind {
             HEADERS => self.add(CONTROL_FRAMES_PER_REQUEST),
             DATA | CONTINUATION => {}
             _ => {
                 if self.left == 0 {
                     let now = Instant::now();
-                    let time = now.saturating_duration_since(self.since);
-                    let ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+                    let elapsed = now.saturating_duration_since(self.since);
+                    let ms = u32::try_from(elapsed.as_millis()).unwrap_or(u32::MAX);
                     let frames = ms.saturating_mul(CONTROL_FRAMES_PER_SECOND) / 1000;
                     if frames == 0 {
                         return false;
@@ -163,7 +163,7 @@ impl<S> ControlFrameLimit<S> {
     }
 
     /// Records that the first `count` bytes of `slices` were written.
-    fn wrote<'a>(&mut self, count: usize, slices: impl Iterator<Item = &'a [u8]>) {
+    fn record_written<'a>(&mut self, count: usize, slices: impl Iterator<Item = &'a [u8]>) {
         let mut left = count;
         for slice in slices {
             let take = left.min(slice.len());
@@ -181,11 +181,11 @@ fn too_many_frames() -> io::Error {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ControlFrameLimit<S> {
     /// Sends GOAWAY, then drops further input for a while, so that the client can receive it.
-    fn leave(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+    fn close(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             match &mut self.state {
                 State::Serving => return Poll::Ready(too_many_frames()),
-                State::Leaving(sent) => {
+                State::Closing(sent) => {
                     let rest = GOAWAY.get(*sent..).unwrap_or_default();
                     if rest.is_empty() {
                         // The client may have closed the connection already.
@@ -203,10 +203,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlFrameLimit<S> {
                     if wait.as_mut().poll(context).is_ready() {
                         return Poll::Ready(too_many_frames());
                     }
-                    let mut waste = [0; 4096];
-                    let mut waste = ReadBuf::new(&mut waste);
-                    let read = ready!(Pin::new(&mut self.io).poll_read(context, &mut waste));
-                    if read.is_err() || waste.filled().is_empty() {
+                    let mut discarded = [0; 4096];
+                    let mut discarded = ReadBuf::new(&mut discarded);
+                    let read = ready!(Pin::new(&mut self.io).poll_read(context, &mut discarded));
+                    if read.is_err() || discarded.filled().is_empty() {
                         return Poll::Ready(too_many_frames());
                     }
                 }
@@ -228,18 +228,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ControlFrameLimit<S> {
             let (read, budget) = (&mut this.read, &mut this.budget);
             let mut allowed = true;
             let new = buffer.filled().get(before..).unwrap_or_default();
-            read.scan(new, |kind| allowed &= budget.pay(kind));
+            read.scan(new, |kind| allowed &= budget.charge(kind));
             if allowed {
                 return Poll::Ready(Ok(()));
             }
             buffer.set_filled(before);
-            this.state = State::Leaving(0);
+            this.state = State::Closing(0);
         }
-        if matches!(this.state, State::Leaving(0)) && !this.written.is_between() {
+        if matches!(this.state, State::Closing(0)) && !this.written.is_at_boundary() {
             // The rest of a frame must be written first; its writer wakes this task.
             return Poll::Pending;
         }
-        this.leave(context).map(Err)
+        this.close(context).map(Err)
     }
 }
 
@@ -259,12 +259,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ControlFrameLimit<S> {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         if !matches!(this.state, State::Serving)
-            && (this.written.is_between() || !matches!(this.state, State::Leaving(0)))
+            && (this.written.is_at_boundary() || !matches!(this.state, State::Closing(0)))
         {
-            return this.leave(context).map(Err);
+            return this.close(context).map(Err);
         }
         let written = ready!(Pin::new(&mut this.io).poll_write_vectored(context, slices))?;
-        this.wrote(written, slices.iter().map(|slice| &**slice));
+        this.record_written(written, slices.iter().map(|slice| &**slice));
         Poll::Ready(Ok(written))
     }
 

@@ -1,4 +1,4 @@
-//! Tracks the streams of one HTTP/2 connection, to detect idle and stalled ones: hyper
+//! Tracks the streams of one HTTP/2 connection, to detect idle and stalled connections: hyper
 //! implements the protocol without time limits.
 //!
 //! Invariant: every stream that the server waits for is listed.
@@ -28,8 +28,8 @@ struct Inner {
     /// Number of requests whose responses are not sent completely.
     open: usize,
     tails: usize,
-    /// When the last open request ended.
-    idle: Instant,
+    /// When the last open request ended. Used only while no request is open.
+    idle_since: Instant,
     /// Number of the newest request.
     last: u64,
     /// For each response, the time until which the client must accept more of it.
@@ -41,7 +41,7 @@ impl Default for Inner {
         Self {
             open: 0,
             tails: 0,
-            idle: Instant::now(),
+            idle_since: Instant::now(),
             last: 0,
             due: HashMap::new(),
         }
@@ -60,11 +60,11 @@ pub(super) enum ConnectionState {
 }
 
 impl Streams {
-    pub(super) fn open(self: &Arc<Self>) -> Open {
+    pub(super) fn open(self: &Arc<Self>) -> OpenRequest {
         let mut inner = self.lock();
         inner.open += 1;
         inner.last += 1;
-        Open {
+        OpenRequest {
             number: inner.last,
             is_first: inner.open == 1,
             permit: None,
@@ -75,9 +75,9 @@ impl Streams {
     }
 
     /// Time between two checks.
-    pub(super) fn every(config: &ServerConfig) -> Duration {
-        let least = config.write_timeout.min(config.idle_timeout) / 4;
-        least.clamp(Duration::from_millis(10), CHECK_INTERVAL_MAX)
+    pub(super) fn check_interval(config: &ServerConfig) -> Duration {
+        let shortest = config.write_timeout.min(config.idle_timeout) / 4;
+        shortest.clamp(Duration::from_millis(10), CHECK_INTERVAL_MAX)
     }
 
     pub(super) fn state(&self) -> ConnectionState {
@@ -86,7 +86,7 @@ impl Streams {
         if inner.due.values().any(|due| *due <= now) {
             ConnectionState::Stalled
         } else if inner.open == 0 {
-            ConnectionState::Idle(now - inner.idle)
+            ConnectionState::Idle(now - inner.idle_since)
         } else {
             ConnectionState::Busy
         }
@@ -99,7 +99,7 @@ impl Streams {
 
 /// A request, until its response is sent completely.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenRequest {
     number: u64,
     /// Whether no other request of the connection was open.
     is_first: bool,
@@ -109,19 +109,19 @@ pub(super) struct Open {
     streams: Arc<Streams>,
 }
 
-impl Open {
+impl OpenRequest {
     /// Takes a permit if other streams of the connection are open. Returns false if there is none.
-    pub(super) fn admitted(&mut self, admission: &Admission) -> bool {
+    pub(super) fn admit(&mut self, admission: &Admission) -> bool {
         if !self.is_first {
             self.permit = admission.admit_stream();
         }
         self.is_first || self.permit.is_some()
     }
 
-    /// Turns the request into a tail if the connection has fewer than `most` tails.
-    pub(super) fn tails(&mut self, most: usize) -> bool {
+    /// Turns the request into a tail if the connection has fewer than `max` tails.
+    pub(super) fn become_tail(&mut self, max: usize) -> bool {
         let mut inner = self.streams.lock();
-        let fits = inner.tails < most;
+        let fits = inner.tails < max;
         if fits && !self.is_tail {
             inner.tails += 1;
             drop(inner);
@@ -132,28 +132,28 @@ impl Open {
 
     /// Records that `bytes` were passed to hyper. With `holds`, more bytes follow, and they use
     /// memory that other requests wait for.
-    pub(super) fn gave(&mut self, bytes: usize, holds: bool, config: &ServerConfig) {
+    pub(super) fn passed_on(&mut self, bytes: usize, holds: bool, config: &ServerConfig) {
         let due = Instant::now() + config.write_timeout;
-        let held = self.rate.until(holds, config);
-        self.rate.moved(bytes);
+        let held = self.rate.deadline(holds, config);
+        self.rate.transferred(bytes);
         let due = held.map_or(due, |held| held.min(due));
         self.streams.lock().due.insert(self.number, due);
     }
 
     /// Records that the client accepts more bytes.
-    pub(super) fn taken(&self) {
+    pub(super) fn accepted(&self) {
         self.streams.lock().due.remove(&self.number);
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         let mut inner = self.streams.lock();
         inner.due.remove(&self.number);
         inner.tails -= usize::from(self.is_tail);
         inner.open -= 1;
         if inner.open == 0 {
-            inner.idle = Instant::now();
+            inner.idle_since = Instant::now();
         }
     }
 }

@@ -40,22 +40,22 @@ struct ClaimResult {
     data: Vec<u8>,
     is_empty: bool,
     /// Reserves the memory of a long response until it is sent.
-    room: Option<Reservation>,
+    reservation: Option<Reservation>,
 }
 
 /// A completed claim.
-struct Done {
+struct CompletedClaim {
     tag: Box<[u8]>,
-    found: Result<ClaimResult, Refused>,
+    result: Result<ClaimResult, Refused>,
     /// Held until the response is sent, so that no other claim of the connection starts.
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The claims of a connection.
 pub(super) struct Claims {
-    tasks: JoinSet<Done>,
-    done: VecDeque<Done>,
-    place: Arc<Semaphore>,
+    tasks: JoinSet<CompletedClaim>,
+    completed: VecDeque<CompletedClaim>,
+    exclusive: Arc<Semaphore>,
     closing: watch::Sender<bool>,
 }
 
@@ -63,8 +63,8 @@ impl Default for Claims {
     fn default() -> Self {
         Self {
             tasks: JoinSet::new(),
-            done: VecDeque::new(),
-            place: Arc::new(Semaphore::new(1)),
+            completed: VecDeque::new(),
+            exclusive: Arc::new(Semaphore::new(1)),
             closing: watch::Sender::new(false),
         }
     }
@@ -73,36 +73,36 @@ impl Default for Claims {
 impl Claims {
     /// Whether no claim is in progress.
     pub(super) fn is_empty(&self) -> bool {
-        self.tasks.is_empty() && self.done.is_empty()
+        self.tasks.is_empty() && self.completed.is_empty()
     }
 
-    /// Ends the wait of all claims; each responds with the records that it has.
-    pub(super) fn leave(&self) {
+    /// Ends the wait of all claims. Each one responds with the records that it has.
+    pub(super) fn stop_waiting(&self) {
         self.closing.send_replace(true);
     }
 
     /// Ready if a claim has completed; otherwise wakes the task when one does.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(context) {
-            self.ended(ended);
+            self.on_end(ended);
         }
-        if self.done.is_empty() {
+        if self.completed.is_empty() {
             Poll::Pending
         } else {
             Poll::Ready(())
         }
     }
 
-    fn ended(&mut self, ended: Result<Done, JoinError>) {
+    fn on_end(&mut self, ended: Result<CompletedClaim, JoinError>) {
         // The panic hook has printed the panic; there is nothing to send.
-        self.done.extend(ended.ok());
+        self.completed.extend(ended.ok());
     }
 
-    fn next(&mut self) -> Option<Done> {
+    fn next(&mut self) -> Option<CompletedClaim> {
         while let Some(ended) = self.tasks.try_join_next() {
-            self.ended(ended);
+            self.on_end(ended);
         }
-        self.done.pop_front()
+        self.completed.pop_front()
     }
 }
 
@@ -114,17 +114,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         claim: &GroupClaim<'_>,
         consistency: Consistency,
     ) -> Result<(), Refused> {
-        self.may(Right::Group, claim.topic)?;
+        self.check_request(Right::Group, claim.topic)?;
         if self.port.shared.phase() >= Phase::Draining {
             return Err(Refused::plain(ErrorCode::Draining));
         }
-        if self.claims.tasks.len() + self.claims.done.len() >= CLAIMS_MAX {
+        if self.claims.tasks.len() + self.claims.completed.len() >= CLAIMS_MAX {
             let mut refused = Refused::new(ErrorCode::TooLarge, "too many waiting claims");
             refused.message.limit = Some(CLAIMS_MAX as u64);
             return Err(refused);
         }
         let wait = Duration::from_millis(claim.wait_ms.min(CLAIM_WAIT_MS_MAX));
-        let asked = Claim {
+        let claim = Claim {
             shared: Arc::clone(&self.port.shared),
             principal: self.principal.clone(),
             topic: claim.topic.to_owned(),
@@ -132,20 +132,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             member: claim.member.to_vec(),
             max: usize::try_from(claim.max).unwrap_or(1),
             lease_ms: claim.lease_ms,
-            until: Instant::now() + wait,
+            deadline: Instant::now() + wait,
         };
         let tag = tag.into();
-        let place = Arc::clone(&self.claims.place);
+        let exclusive = Arc::clone(&self.claims.exclusive);
         let closing = self.claims.closing.subscribe();
         self.claims.tasks.spawn(async move {
-            let (found, place) = match run(asked, consistency, place, closing).await {
-                Ok((found, place)) => (Ok(found), Some(place)),
+            let (result, permit) = match run(claim, consistency, exclusive, closing).await {
+                Ok((result, permit)) => (Ok(result), Some(permit)),
                 Err(refused) => (Err(refused), None),
             };
-            Done {
+            CompletedClaim {
                 tag,
-                found,
-                _place: place,
+                result,
+                _permit: permit,
             }
         });
         Ok(())
@@ -154,31 +154,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Sends the responses of completed claims while the send buffer has room. Returns whether
     /// it sent one.
     pub(super) fn send_claims(&mut self) -> bool {
-        let mut some = false;
+        let mut progress = false;
         while !self.out.is_high()
-            && let Some(done) = self.claims.next()
+            && let Some(claim) = self.claims.next()
         {
-            some = true;
-            match done.found {
-                Ok(mut found) => {
-                    if let Some(room) = found.room.take() {
-                        self.out.keep(room);
+            progress = true;
+            match claim.result {
+                Ok(mut result) => {
+                    if let Some(reservation) = result.reservation.take() {
+                        self.out.hold(reservation);
                     }
                     let answer = GroupAnswer {
-                        claim: found.claim,
-                        reason: found.reason,
-                        frontier: found.frontier,
-                        due_ms: found.due_ms,
-                        data: &found.data,
+                        claim: result.claim,
+                        reason: result.reason,
+                        frontier: result.frontier,
+                        due_ms: result.due_ms,
+                        data: &result.data,
                     };
-                    self.send(&Packet::tagged(&done.tag, Message::GroupRecords(answer)));
+                    self.send(&Packet::tagged(&claim.tag, Message::GroupRecords(answer)));
                 }
                 Err(refused) => {
-                    refused.encode(&done.tag, &mut self.encoder, &mut self.out.bytes);
+                    refused.encode(&claim.tag, &mut self.encoder, &mut self.out.bytes);
                 }
             }
         }
-        some
+        progress
     }
 
     /// Sends the description of a group.
@@ -189,12 +189,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         group: &str,
         consistency: Consistency,
     ) -> Result<(), Refused> {
-        self.may_read(Right::Group, topic, consistency).await?;
+        self.check_read(Right::Group, topic, consistency).await?;
         let (topic, group) = (topic.to_owned(), group.to_owned());
         let info = self.blocking(move |store| {
-            let known = store.topic(&topic).is_some();
+            let topic_exists = store.topic(&topic).is_some();
             let found = store.group(&topic, &group);
-            found.ok_or(if known {
+            found.ok_or(if topic_exists {
                 StoreError::GroupUnknown { topic, group }
             } else {
                 StoreError::TopicUnknown { name: topic }
@@ -220,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         after: &str,
         consistency: Consistency,
     ) -> Result<(), Refused> {
-        self.may_read(Right::Group, topic, consistency).await?;
+        self.check_read(Right::Group, topic, consistency).await?;
         let topic = topic.to_owned();
         let infos = self.blocking(move |store| store.groups(&topic)).await?;
         let mut lines = Vec::new();
@@ -249,49 +249,49 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Refused> {
         let store = Arc::clone(&self.port.shared.store);
-        let worked = tokio::task::spawn_blocking(move || work(&store)).await;
-        worked
+        let result = tokio::task::spawn_blocking(move || work(&store)).await;
+        result
             .unwrap_or(Err(StoreError::Panicked {
-                thread: "a thread that asks the store",
+                thread: "a thread that calls the store",
             }))
             .map_err(|error| refuse::of_store(&error))
     }
 }
 
-/// Claims again until there are records, the time is over, or the client stops waiting.
+/// Repeats the claim until there are records, its deadline has passed, or the client stops waiting.
 async fn run(
     claim: Claim,
     consistency: Consistency,
-    place: Arc<Semaphore>,
+    exclusive: Arc<Semaphore>,
     mut closing: watch::Receiver<bool>,
 ) -> Result<(ClaimResult, OwnedSemaphorePermit), Refused> {
-    let waited = claim.shared.wait_for_consistency(consistency).await;
-    waited.map_err(|error| refuse::of_store(&error))?;
+    let confirmed = claim.shared.wait_for_consistency(consistency).await;
+    confirmed.map_err(|error| refuse::of_store(&error))?;
     let claim = Arc::new(claim);
     let mut seen = None;
     loop {
-        let permit = Arc::clone(&place).acquire_owned().await;
+        let permit = Arc::clone(&exclusive).acquire_owned().await;
         let permit = permit.map_err(|_| Refused::plain(ErrorCode::Internal))?;
-        let claimed = claim.try_claim(found).await;
-        let (mut found, room) = claimed.map_err(|error| match error {
+        let claimed = claim.try_claim(claim_result).await;
+        let (mut result, reservation) = claimed.map_err(|error| match error {
             ClaimFailure::Denied(denied) => guard::refused(denied, &claim.topic),
             ClaimFailure::Busy => Refused::plain(ErrorCode::Busy),
             ClaimFailure::Store(error) => refuse::of_store(&error),
         })?;
-        let over = Instant::now() >= claim.until || *closing.borrow();
-        if !found.is_empty || found.reason != 0 || over {
-            found.room = Some(room).filter(|_| !found.data.is_empty());
-            return Ok((found, permit));
+        let is_over = Instant::now() >= claim.deadline || *closing.borrow();
+        if !result.is_empty || result.reason != 0 || is_over {
+            result.reservation = Some(reservation).filter(|_| !result.data.is_empty());
+            return Ok((result, permit));
         }
-        drop((permit, room));
+        drop((permit, reservation));
         tokio::select! {
-            () = claim.pause(&mut seen, found.frontier, found.due_ms) => {}
+            () = claim.pause(&mut seen, result.frontier, result.due_ms) => {}
             _ = closing.wait_for(|closing| *closing) => {}
         }
     }
 }
 
-fn found(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
+fn claim_result(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
     let commit = claimed.commit.as_ref();
     let reason = claiming::reason(claimed);
     let mut attempts = Vec::new();
@@ -315,7 +315,7 @@ fn found(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
         due_ms: claimed.due_ms,
         data,
         is_empty: attempts.is_empty(),
-        room: None,
+        reservation: None,
     })
 }
 

@@ -20,44 +20,46 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !token.is_empty() {
             self.principal = security
                 .authenticate(token, &self.principal)
-                .map_err(|wrong| pausing(ErrorCode::Unauthenticated, wrong.retry))?;
+                .map_err(|rejected| {
+                    refusal_with_retry(ErrorCode::Unauthenticated, rejected.retry)
+                })?;
         } else if security.required() && self.principal.name.is_empty() {
-            return Err(pausing(ErrorCode::Unauthenticated, None));
+            return Err(refusal_with_retry(ErrorCode::Unauthenticated, None));
         }
         self.epoch = security.epoch();
         Ok(())
     }
 
-    /// Checks that the principal has the right and keeps to its rate. For requests that write
-    /// nothing.
-    pub(super) fn may(&self, right: Right, topic: &str) -> Result<(), Refused> {
-        self.paced(1, 0)?;
-        self.has(right, topic)
+    /// Checks that the principal has the right and keeps to its rate limit. For requests that
+    /// write nothing.
+    pub(super) fn check_request(&self, right: Right, topic: &str) -> Result<(), Refused> {
+        self.check_rate(1, 0)?;
+        self.check_right(right, topic)
     }
 
-    /// Checks that the principal has the right, without charging its rate.
-    pub(super) fn has(&self, right: Right, topic: &str) -> Result<(), Refused> {
+    /// Checks that the principal has the right, without a charge to its rate limit.
+    pub(super) fn check_right(&self, right: Right, topic: &str) -> Result<(), Refused> {
         let shared = &self.port.shared;
         shared
             .authorize(&self.principal, right, topic)
             .map_err(|denied| refused(denied, topic))
     }
 
-    /// Checks that a request of this many items and bytes keeps to the rate of the principal.
-    pub(super) fn paced(&self, items: u64, bytes: usize) -> Result<(), Refused> {
+    /// Checks that a request of this many items and bytes keeps to the rate limit of the principal.
+    pub(super) fn check_rate(&self, items: u64, bytes: usize) -> Result<(), Refused> {
         let security = &self.port.shared.security;
         security
             .admit(&self.principal, items, bytes as u64)
-            .map_err(|pause| pausing(ErrorCode::Rate, Some(pause)))
+            .map_err(|pause| refusal_with_retry(ErrorCode::Rate, Some(pause)))
     }
 
-    /// Ends open listeners that are not allowed any more.
+    /// Ends open listeners that the principal may no longer use.
     pub(super) fn recheck(&mut self) {
         let security = &self.port.shared.security;
         if !security.required() || self.listeners.is_empty() {
             return;
         }
-        if !security.holds(&self.principal) {
+        if !security.is_valid(&self.principal) {
             self.fatal(&Refused::plain(ErrorCode::Unauthenticated).fatal());
             return;
         }
@@ -69,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let principal = &self.principal;
         let ended = self
             .listeners
-            .remove_topics(|topic| !security.visible(principal, topic));
+            .remove_topics(|topic| !security.can_read(principal, topic));
         for tag in ended {
             let refused = Refused::plain(ErrorCode::Forbidden);
             refused.encode(&tag, &mut self.encoder, &mut self.out.bytes);
@@ -100,7 +102,7 @@ pub(super) fn refused(denied: Denied, topic: &str) -> Refused {
     }
 }
 
-fn pausing(code: ErrorCode, pause: Option<Duration>) -> Refused {
+fn refusal_with_retry(code: ErrorCode, pause: Option<Duration>) -> Refused {
     let mut refused = Refused::plain(code);
     // Whole milliseconds plus one, so that the pause is never too short.
     refused.message.retry_ms = pause.map(|pause| {

@@ -16,10 +16,12 @@ use crate::sessions::{SESSIONS_FULL, SessionError};
 /// Name and version of this server.
 const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
 
-/// Retry pause for a client whose stored outcomes exceed the free memory budget.
-const ROOM_RETRY_MS: u64 = 200;
+/// Milliseconds after which a client should retry if its stored outcomes exceed the free memory
+/// budget.
+const MEMORY_RETRY_MS: u64 = 200;
 
-/// Retry pause for a principal that already has its maximum number of sessions.
+/// Milliseconds after which a client should retry if its principal has its maximum number of
+/// sessions.
 const SESSIONS_RETRY_MS: u64 = 60_000;
 
 /// Supported features in addition to version 1.
@@ -45,13 +47,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && !hello.client.is_none()
         {
             // If this node does not lead, its state of a session may be stale.
-            let leads = Box::pin(node.lead()).await;
-            leads.map_err(|error| refuse::of_store(&error))?;
+            let confirmed = Box::pin(node.lead()).await;
+            confirmed.map_err(|error| refuse::of_store(&error))?;
         }
         let store = shared.store.identity().store_id;
         let client = self.enter(hello)?;
         let last = shared.store.last_nonce(client);
-        let again = match self.resume(hello, client, store, last)? {
+        let stored = match self.resume(hello, client, store, last)? {
             Some(first) => self.stored_outcomes(client, first, last).await?,
             None => Vec::new(),
         };
@@ -83,8 +85,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         self.send(&Packet::new(Message::HelloOk(answer)));
         self.send_config();
-        if !again.is_empty() {
-            self.send(&Packet::new(Message::Committed { lines: &again }));
+        if !stored.is_empty() {
+            self.send(&Packet::new(Message::Committed { lines: &stored }));
         }
         Ok(())
     }
@@ -129,7 +131,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Makes this connection the owner of the session. Returns the first nonce whose outcomes the
-    /// client wants again, if any.
+    /// client requests again, if any.
     fn resume(
         &mut self,
         hello: &Hello<'_>,
@@ -148,14 +150,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if hello.store.is_some_and(|id| id != store) {
             return Err(expired());
         }
-        let again = match hello.resume {
+        let first = match hello.resume {
             Some(first) if first > last + 1 => return Err(expired()),
             Some(first) if first <= last => Some(first),
             _ => None,
         };
         let shared = &self.port.shared;
         let is_stored = |nonce| shared.store.outcome(client, nonce).is_some();
-        if again.is_some_and(|first| !is_stored(first)) {
+        if first.is_some_and(|first| !is_stored(first)) {
             return Err(expired());
         }
         let owner = SessionOwner {
@@ -163,11 +165,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             superseded: Arc::clone(&self.superseded),
         };
         self.port.claim(client, owner);
-        Ok(again)
+        Ok(first)
     }
 
     /// Returns the stored outcomes of these nonces. They are sent at once, so the send buffer must
-    /// have room for them.
+    /// have memory for them.
     async fn stored_outcomes(
         &mut self,
         client: ClientId,
@@ -181,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.port.release(client, self.number);
         let mut refused = Refused::plain(ErrorCode::Busy);
-        refused.message.retry_ms = Some(ROOM_RETRY_MS);
+        refused.message.retry_ms = Some(MEMORY_RETRY_MS);
         Err(refused)
     }
 }
@@ -219,7 +221,7 @@ fn format_outcomes(store: &Store, client: ClientId, first: u64, last: u64) -> Ve
 
 fn level(durability: Durability) -> String {
     match durability {
-        Durability::Interval(every) => format!("interval {}", every.as_millis()),
+        Durability::Interval(interval) => format!("interval {}", interval.as_millis()),
         other => other.name().to_owned(),
     }
 }

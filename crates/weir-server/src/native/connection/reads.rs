@@ -19,7 +19,7 @@ use weir_store::{
 use super::Connection;
 use crate::cluster::{ClusterNode, NodeError};
 use crate::limits::BLOCK_BYTES_FREE;
-use crate::limits::readers::READS;
+use crate::limits::readers::READER_THREAD;
 use crate::listing;
 use crate::native::listeners::PACKET_HEAD_BYTES;
 use crate::native::refuse::{self, Refused};
@@ -28,7 +28,7 @@ use crate::shared::Shared;
 use crate::status;
 
 /// Longest time that a read waits until the node catches up.
-pub(super) const LAGGING: std::time::Duration = std::time::Duration::from_secs(5);
+pub(super) const LAG_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Whether a read got its response.
 pub(super) enum Read {
@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 after,
                 limit,
             } => {
-                self.may_read(Right::Read, topic, consistency).await?;
+                self.check_read(Right::Read, topic, consistency).await?;
                 self.scan(tag, topic, prefix, after, limit).await?;
             }
             Message::Topics {
@@ -74,11 +74,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 limit,
                 dead,
             } => {
-                self.may_read(Right::Read, "", consistency).await?;
+                self.check_read(Right::Read, "", consistency).await?;
                 self.topics(tag, prefix, after, limit, dead).await?;
             }
             Message::Topic { topic } => {
-                self.may_read(Right::Read, topic, consistency).await?;
+                self.check_read(Right::Read, topic, consistency).await?;
                 let info = self.port.shared.store.topic(topic);
                 let info = info.ok_or(Refused::plain(ErrorCode::TopicUnknown))?;
                 let mut lines = Vec::new();
@@ -86,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.lines(tag, false, &lines);
             }
             Message::Program { topic } => {
-                self.may_read(Right::Read, topic, consistency).await?;
+                self.check_read(Right::Read, topic, consistency).await?;
                 self.program(tag, topic)?;
             }
             Message::Group { topic, group } => {
@@ -96,12 +96,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.groups(tag, topic, after, consistency).await?;
             }
             Message::Applied => {
-                self.may_read(Right::Read, "", consistency).await?;
+                self.check_read(Right::Read, "", consistency).await?;
                 let answer = applied(&self.port.shared.store, &[]);
                 self.send(&Packet::tagged(tag, answer));
             }
             Message::Status => {
-                self.may(Right::Admin, "")?;
+                self.check_request(Right::Admin, "")?;
                 let shared = Arc::clone(&self.port.shared);
                 let lines = self.blocking(move |_| Ok(status_lines(&shared))).await?;
                 self.send(&Packet::tagged(
@@ -111,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::Files { .. } | Message::File { .. } => self.history(tag, message).await?,
             Message::Compact => {
-                self.may(Right::Admin, "")?;
+                self.check_request(Right::Admin, "")?;
                 let report = self.blocking(Store::compact).await?;
                 let answer = Message::Compacted {
                     index: report.index.0,
@@ -124,7 +124,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             | Message::ClusterRemove { .. }
             | Message::ClusterTransfer { .. } => self.change_cluster(tag, message).await?,
             Message::Sync => {
-                self.may(Right::Admin, "")?;
+                self.check_request(Right::Admin, "")?;
                 let store = Arc::clone(&self.port.shared.store);
                 match tokio::task::spawn_blocking(move || store.sync()).await {
                     Ok(Ok(_)) => self.send(&Packet::tagged(tag, Message::Synced)),
@@ -173,18 +173,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let cluster = self.cluster_to_change()?;
                 match Box::pin(cluster.add(peer)).await {
                     Ok(node) => self.send(&Packet::tagged(tag, Message::ClusterAdded { node })),
-                    Err(error) => self.changed(tag, Err(error))?,
+                    Err(error) => self.answer_change(tag, Err(error))?,
                 }
             }
             Message::ClusterRemove { node } => {
                 let cluster = self.cluster_to_change()?;
                 let changed = Box::pin(cluster.remove(node)).await;
-                self.changed(tag, changed)?;
+                self.answer_change(tag, changed)?;
             }
             Message::ClusterTransfer { node } => {
                 let cluster = self.cluster_to_change()?;
                 let changed = Box::pin(cluster.transfer_leadership(node)).await;
-                self.changed(tag, changed)?;
+                self.answer_change(tag, changed)?;
             }
             _ => return Err(Refused::plain(ErrorCode::Unsupported)),
         }
@@ -192,55 +192,55 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Checks a read that may be retried several times. Charges its rate, and waits until it may
-    /// begin, only once. Returns false if there is still no room for its response.
-    pub(super) async fn may_again(
+    /// begin, only once. Returns false if the memory for its response is still not free.
+    pub(super) async fn may_retry(
         &mut self,
         topic: &str,
         consistency: Consistency,
     ) -> Result<bool, Refused> {
-        let is_first = self.waits_until.is_none() && self.lacks == 0;
+        let is_first = self.lag_deadline.is_none() && self.needed_bytes == 0;
         if is_first {
-            self.paced(1, 0)?;
+            self.check_rate(1, 0)?;
         }
-        self.has(Right::Read, topic)?;
+        self.check_right(Right::Read, topic)?;
         if is_first {
             self.wait_for_consistency(consistency).await?;
         }
-        Ok(self.out.reserve(self.lacks))
+        Ok(self.out.reserve(self.needed_bytes))
     }
 
     /// Reserves memory for a block before it is read. Returns false if it is not free.
-    fn has_room(&mut self, block_bytes: usize) -> bool {
+    fn reserve_block(&mut self, block_bytes: usize) -> bool {
         if block_bytes > BLOCK_BYTES_FREE {
-            self.lacks = self.lacks.max(block_bytes);
+            self.needed_bytes = self.needed_bytes.max(block_bytes);
         }
-        self.out.reserve(self.lacks)
+        self.out.reserve(self.needed_bytes)
     }
 
     /// Parses the path of a file of the history, which needs rights on all topics. The audit
-    /// records the check only for the first part of a file; entries for each part would displace
-    /// others.
+    /// records the check only for the first part of a file; entries for each part would
+    /// displace other entries.
     fn history_path(&self, path: &str, at: u64) -> Result<HistoryPath, Refused> {
-        self.paced(1, 0)?;
+        self.check_rate(1, 0)?;
         let shared = &self.port.shared;
         if at == 0 || !shared.security.has(&self.principal, Right::Admin, "") {
-            self.has(Right::Admin, "")?;
+            self.check_right(Right::Admin, "")?;
         }
-        self.has(Right::Read, EVERY_TOPIC)?;
-        let text = "no history is read from this path";
+        self.check_right(Right::Read, EVERY_TOPIC)?;
+        let text = "the history has no file with this path";
         HistoryPath::new(path).ok_or_else(|| Refused::new(ErrorCode::BadOption, text))
     }
 
     /// Returns the node, if the caller may change its cluster.
     fn cluster_to_change(&mut self) -> Result<Arc<ClusterNode>, Refused> {
-        self.may(Right::Admin, "")?;
+        self.check_request(Right::Admin, "")?;
         let cluster = self.port.shared.cluster.clone();
         let text = "this server is not a node of a cluster";
         cluster.ok_or_else(|| Refused::new(ErrorCode::Unsupported, text))
     }
 
     /// Responds to a change of the cluster.
-    fn changed(&mut self, tag: &[u8], changed: Result<(), NodeError>) -> Result<(), Refused> {
+    fn answer_change(&mut self, tag: &[u8], changed: Result<(), NodeError>) -> Result<(), Refused> {
         changed.map_err(|error| match error {
             NodeError::Store(error) => refuse::of_store(&error),
             NodeError::NotReady(why) => Refused::new(ErrorCode::Unreachable, why),
@@ -251,9 +251,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Retries the request later, because this node has not applied the intention that the request
-    /// names. After `LAGGING`, refuses it.
+    /// names. After `LAG_MAX`, refuses it.
     pub(super) fn wait_for_node(&mut self) -> Result<Read, Refused> {
-        let until = *self.waits_until.get_or_insert(Instant::now() + LAGGING);
+        let until = *self.lag_deadline.get_or_insert(Instant::now() + LAG_MAX);
         if Instant::now() < until {
             return Ok(Read::Wait);
         }
@@ -261,19 +261,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Checks a read that is not retried, and waits until it may begin.
-    pub(super) async fn may_read(
+    pub(super) async fn check_read(
         &mut self,
         right: Right,
         topic: &str,
         consistency: Consistency,
     ) -> Result<(), Refused> {
-        self.may(right, topic)?;
+        self.check_request(right, topic)?;
         self.wait_for_consistency(consistency).await
     }
 
     /// Waits until this node has applied everything that a read with this consistency must see.
     ///
-    /// All packets of a turn arrived before it, so the whole turn waits in vain only once.
+    /// All packets of a turn arrived before it. So a refusal of the wait applies to the whole turn.
     async fn wait_for_consistency(&mut self, consistency: Consistency) -> Result<(), Refused> {
         if consistency == Consistency::Local || self.port.shared.cluster.is_none() {
             return Ok(());
@@ -286,7 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let waited = self.port.shared.wait_for_consistency(consistency).await;
         self.waited = true;
         // The client was not silent: nothing was read from it meanwhile.
-        self.heard = Instant::now();
+        self.last_received = Instant::now();
         let waited = waited.map_err(|error| refuse::of_store(&error));
         let refused = waited.as_ref().err();
         self.unconfirmed = refused.map(|refused| (consistency, refused.clone()));
@@ -301,13 +301,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         [at_least, applied]: [u64; 2],
         consistency: Consistency,
     ) -> Result<Read, Refused> {
-        if !self.may_again(topic, consistency).await? {
+        if !self.may_retry(topic, consistency).await? {
             return Ok(Read::Wait);
         }
         let store = Arc::clone(&self.port.shared.store);
-        let behind = (applied > 0 && store.applied().0 < applied)
+        let is_lagging = (applied > 0 && store.applied().0 < applied)
             || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));
-        if behind {
+        if is_lagging {
             return self.wait_for_node();
         }
         let mut permit = None;
@@ -318,19 +318,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Ready(Current::NoTopic) | Poll::Pending => {
                 let before = store.key_offset(topic, key).map(|offset| offset.0 - 1);
                 let reader = before.and_then(|at| store.read(topic, ConsequenceOffset(at)).ok());
-                if !self.has_room(reader.map_or(0, |reader| reader.next_page_bytes())) {
+                if !self.reserve_block(reader.map_or(0, |reader| reader.next_page_bytes())) {
                     return Ok(Read::Wait);
                 }
                 let (topic, key) = (topic.to_owned(), key.to_vec());
-                let (found, held) = self.reading(move |store| store.get(&topic, &key)).await?;
-                permit = Some(held);
+                let (found, reader_permit) =
+                    self.reading(move |store| store.get(&topic, &key)).await?;
+                permit = Some(reader_permit);
                 found
             }
         };
         let page = page.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
-        let answered = self.value(tag, page);
+        let read = self.value(tag, page);
         drop(permit);
-        answered
+        read
     }
 
     async fn record(
@@ -340,29 +341,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         offset: u64,
         consistency: Consistency,
     ) -> Result<Read, Refused> {
-        if !self.may_again(topic, consistency).await? {
+        if !self.may_retry(topic, consistency).await? {
             return Ok(Read::Wait);
         }
         let absent = || Refused::plain(ErrorCode::RecordAbsent);
         let mut permit = None;
         let before = ConsequenceOffset(offset.checked_sub(1).ok_or_else(absent)?);
-        let now = match self.port.shared.store.try_read(topic, before) {
+        let result = match self.port.shared.store.try_read(topic, before) {
             Poll::Ready(reader) => reader
                 .map_err(|error| refuse::of_store(&error))?
                 .try_next_page(),
             Poll::Pending => Poll::Pending,
         };
-        let page = if let Poll::Ready(page) = now {
+        let page = if let Poll::Ready(page) = result {
             page
         } else {
             let reader = self.port.shared.store.read(topic, before).ok();
-            if !self.has_room(reader.map_or(0, |reader| reader.next_page_bytes())) {
+            if !self.reserve_block(reader.map_or(0, |reader| reader.next_page_bytes())) {
                 return Ok(Read::Wait);
             }
             let topic = topic.to_owned();
             let read = self.reading(move |store| store.read(&topic, before)?.next_page());
-            let (page, held) = read.await?;
-            permit = Some(held);
+            let (page, reader_permit) = read.await?;
+            permit = Some(reader_permit);
             page
         };
         let page = page.ok_or_else(absent)?;
@@ -371,9 +372,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if first.is_none_or(|record| record.offset.0 != offset) {
             return Err(absent());
         }
-        let answered = self.value(tag, page);
+        let read = self.value(tag, page);
         drop(permit);
-        answered
+        read
     }
 
     /// Runs a read that may block, on a reader thread; the permit is held until the response is
@@ -386,13 +387,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let permit = readers.permit().await;
         let permit = permit.map_err(|_| Refused::plain(ErrorCode::Busy))?;
         let store = Arc::clone(&self.port.shared.store);
-        let room = self.out.lend();
-        let read = readers.run(move || (work(&store), permit, room)).await;
-        let (read, permit, room) = read.map_err(|_| {
-            let thread = READS;
+        let reserved = self.out.take_reserved();
+        let read = readers.run(move || (work(&store), permit, reserved)).await;
+        let (read, permit, reserved) = read.map_err(|_| {
+            let thread = READER_THREAD;
             refuse::of_store(&StoreError::Panicked { thread })
         })?;
-        self.out.returned(room);
+        self.out.restore_reserved(reserved);
         let read = read.map_err(|error| refuse::of_store(&error))?;
         Ok((read, permit))
     }
@@ -412,7 +413,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let size = page.wire_bytes();
         if !self.out.admit(size) {
-            self.lacks = size;
+            self.needed_bytes = size;
             return Ok(Read::Wait);
         }
         let mut bytes = Vec::new();
@@ -442,8 +443,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (topic, prefix) = (topic.to_owned(), prefix.to_vec());
         let after = after.map(<[u8]>::to_vec);
         // One more key, to detect whether there are more.
-        let ask = (limit + 1).min(SCAN_KEYS_MAX);
-        let scan = move || store.scan(&topic, &prefix, after.as_deref(), ask);
+        let requested = (limit + 1).min(SCAN_KEYS_MAX);
+        let scan = move || store.scan(&topic, &prefix, after.as_deref(), requested);
         let scanned = tokio::task::spawn_blocking(scan).await;
         let keys = scanned
             .unwrap_or(Err(StoreError::Closed))
@@ -458,7 +459,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             put_bytes(&mut entries, &entry.key);
             sent += 1;
         }
-        let more = sent < keys.len() || (keys.len() == SCAN_KEYS_MAX && ask == limit);
+        let more = sent < keys.len() || (keys.len() == SCAN_KEYS_MAX && requested == limit);
         let message = Message::Keys {
             more,
             entries: &entries,
@@ -485,8 +486,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let principal = self.principal.clone();
         let (lines, more) = self
             .blocking(move |_| {
-                let ask = limit.saturating_add(1);
-                let found = listing::topics(&shared, &principal, &after, &prefix, ask, dead);
+                let requested = limit.saturating_add(1);
+                let found = listing::topics(&shared, &principal, &after, &prefix, requested, dead);
                 let mut lines = Vec::new();
                 for (at, info) in found.iter().enumerate() {
                     if at >= limit || lines.len() >= ANSWER_BYTES_MAX {
@@ -529,11 +530,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
 /// Message with the position that this node has applied, and the listeners that lag behind it.
 pub(super) fn applied<'a>(store: &Store, lagging: &'a [u8]) -> Message<'a> {
-    // Each value is read after the one before, so it can only be ahead of it.
-    let settled = store.applied().0;
+    // Each value is read after the previous one, so it is at least as new.
+    let first_applied = store.applied().0;
     Message::AppliedResponse {
         applied: store.applied().0,
-        settled,
+        settled: first_applied,
         created: store.newest_topic().0,
         lagging,
     }

@@ -13,7 +13,7 @@ use weir_store::{Proposal, Store, StoreError};
 use super::Connection;
 use super::guard;
 use crate::limits::admission::Permit;
-use crate::native::answers::Waiting;
+use crate::native::answers::PendingWrite;
 use crate::native::refuse::{self, Refused};
 use crate::phase::Phase;
 
@@ -24,9 +24,9 @@ const PROGRAMS_MAX: usize = 64;
 /// Whether a packet of writes was admitted.
 pub(super) enum WriteAdmission {
     /// The packet is proposed or finally refused, and removed from the input.
-    Yes,
+    Admitted,
     /// There is no memory for the packet at present; it stays in the input.
-    NoRoom,
+    NoMemory,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -40,19 +40,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         chained: bool,
     ) -> Result<WriteAdmission, Refused> {
         if let Some(code) = self.chain_refusal.filter(|_| chained) {
-            return Err(self.of_write(Refused::plain(code), 0, count));
+            return Err(self.refuse_write(Refused::plain(code), 0, count));
         }
         self.chain_refusal = None;
-        let taken = self.take_items(tag, count, items, size).await;
-        if let Err(refused) = &taken {
+        let admission = self.write_items(tag, count, items, size).await;
+        if let Err(refused) = &admission {
             let code = refused.message.code();
-            let session = !self.state.client().is_none();
-            self.chain_refusal = code.filter(|&code| is_retryable(code) && !session);
+            let has_session = !self.state.client().is_none();
+            self.chain_refusal = code.filter(|&code| is_retryable(code) && !has_session);
         }
-        taken
+        admission
     }
 
-    async fn take_items(
+    async fn write_items(
         &mut self,
         tag: &[u8],
         count: u32,
@@ -60,36 +60,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         size: usize,
     ) -> Result<WriteAdmission, Refused> {
         let Some(permit) = self.reserve(size) else {
-            return Ok(WriteAdmission::NoRoom);
+            return Ok(WriteAdmission::NoMemory);
         };
         let client = self.state.client();
-        let held = match read_items(client, count, items) {
-            Ok(held) => held,
+        let decoded = match read_items(client, count, items) {
+            Ok(decoded) => decoded,
             Err(error) => return Err(bad_items(&error)),
         };
-        let first = held.first().map_or(0, DecodedItem::nonce);
+        let first = decoded.first().map_or(0, DecodedItem::nonce);
         let principal = self.principal.name.clone();
         let stored = self.stored();
-        let intentions = intentions(&held, stored, &principal);
-        let programs = intentions.iter().filter(|one| brings_program(one)).count();
+        let intentions = intentions(&decoded, stored, &principal);
+        let programs = intentions.iter().filter(|one| has_program(one)).count();
         if programs > PROGRAMS_MAX {
             let mut refused = Refused::new(ErrorCode::TooLarge, "too many programs in one write");
             refused.message.limit = Some(PROGRAMS_MAX as u64);
-            return Err(self.of_write(refused, first, count));
+            return Err(self.refuse_write(refused, first, count));
         }
-        let Some(permit) = self.fits(permit, &intentions, size) else {
-            return Ok(WriteAdmission::NoRoom);
+        let Some(permit) = self.exchange_permit(permit, &intentions, size) else {
+            return Ok(WriteAdmission::NoMemory);
         };
-        let mut turn = None;
+        let mut compile_permit = None;
         if programs > 0 {
-            turn = self.port.shared.admission.admit_compile();
-            if turn.is_none() {
-                return Ok(WriteAdmission::NoRoom);
+            compile_permit = self.port.shared.admission.admit_compile();
+            if compile_permit.is_none() {
+                return Ok(WriteAdmission::NoMemory);
             }
         }
         let before = self.admit(first, &intentions, size)?;
         let proposal = if programs > 0 {
-            // Compiling takes time, so it runs where it delays no other connection.
+            // Compiling takes time, so it runs on a thread that may block.
             let store = Arc::clone(&self.port.shared.store);
             let items = items.to_vec();
             let propose =
@@ -103,8 +103,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             self.port.shared.propose(&intentions)
         };
-        drop(turn);
-        self.proposed(tag, first, count, size, permit, before, proposal)
+        drop(compile_permit);
+        self.queue_outcome(tag, first, count, size, permit, before, proposal)
     }
 
     /// Proposes one intention in text form.
@@ -115,11 +115,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         size: usize,
     ) -> Result<WriteAdmission, Refused> {
         let Some(permit) = self.reserve(size) else {
-            return Ok(WriteAdmission::NoRoom);
+            return Ok(WriteAdmission::NoMemory);
         };
         let client = self.state.client();
         if client.is_none() && one.nonce.is_some() {
-            return Err(Refused::new(ErrorCode::BadRequest, "a nonce without session").fatal());
+            return Err(Refused::new(ErrorCode::BadRequest, "a nonce needs a session").fatal());
         }
         let nonce = one.nonce.unwrap_or(self.state.expected());
         let options;
@@ -147,12 +147,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             principal: principal.as_bytes(),
             fingerprint: None,
         };
-        let Some(permit) = self.fits(permit, &[intention], size) else {
-            return Ok(WriteAdmission::NoRoom);
+        let Some(permit) = self.exchange_permit(permit, &[intention], size) else {
+            return Ok(WriteAdmission::NoMemory);
         };
         let before = self.admit(nonce, &[intention], size)?;
         let proposal = self.port.shared.propose(&[intention]);
-        self.proposed(tag, nonce, 1, size, permit, before, proposal)
+        self.queue_outcome(tag, nonce, 1, size, permit, before, proposal)
     }
 
     /// The client id of the session in the store; `ClientId::NONE` without a session.
@@ -173,8 +173,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Exchanges the permit for one in the lane of the write, once its intentions are decoded.
-    /// `None`: that lane has no room.
-    fn fits(
+    /// `None`: the limit of that lane is reached.
+    fn exchange_permit(
         &mut self,
         permit: Permit,
         intentions: &[Intention<'_>],
@@ -190,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         permit
     }
 
-    /// Makes all checks that precede a proposal. Returns the state of the connection before the
+    /// Runs all checks that precede a proposal. Returns the state of the connection before the
     /// write.
     fn admit(
         &mut self,
@@ -202,20 +202,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let shared = Arc::clone(&self.port.shared);
         if shared.phase() >= Phase::Draining {
             let refused = Refused::plain(ErrorCode::Draining);
-            return Err(self.of_write(refused, first, count));
+            return Err(self.refuse_write(refused, first, count));
         }
-        let asked = self.paced(u64::from(count), size);
-        if let Err(refused) = asked.and_then(|()| self.allowed(intentions)) {
-            return Err(self.of_write(refused, first, count));
+        let checked = self.check_rate(u64::from(count), size);
+        if let Err(refused) = checked.and_then(|()| self.allowed(intentions)) {
+            return Err(self.refuse_write(refused, first, count));
         }
         let before = self.state.clone();
         match self.state.write(first, count, size) {
             Ok(()) => Ok(before),
-            Err(fault) => Err(self.of_write(Refused::plain(fault.code), first, count)),
+            Err(fault) => Err(self.refuse_write(Refused::plain(fault.code), first, count)),
         }
     }
 
-    fn of_write(&self, mut refused: Refused, first: u64, count: u32) -> Refused {
+    fn refuse_write(&self, mut refused: Refused, first: u64, count: u32) -> Refused {
         refused.message.nonce = Some(first);
         refused.message.count = Some(u64::from(count));
         refused.message.expected = Some(self.state.expected()).filter(|nonce| *nonce != 0);
@@ -223,7 +223,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of a waiting write")]
-    fn proposed(
+    fn queue_outcome(
         &mut self,
         tag: &[u8],
         first: u64,
@@ -237,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Ok(proposal) => proposal,
             Err(error) => {
                 self.state = before;
-                return Err(self.of_write(refuse::of_store(&error), first, count));
+                return Err(self.refuse_write(refuse::of_store(&error), first, count));
             }
         };
         if self.wants_received {
@@ -247,8 +247,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             self.send(&Packet::tagged(tag, message));
         }
-        let permit = self.port.shared.admission.follow(permit, &proposal);
-        self.answers.wait(Waiting {
+        let permit = self.port.shared.admission.move_to_lane(permit, &proposal);
+        self.answers.wait(PendingWrite {
             proposal,
             first,
             count,
@@ -256,21 +256,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tag: tag.into(),
             permit,
         });
-        Ok(WriteAdmission::Yes)
+        Ok(WriteAdmission::Admitted)
     }
 
     fn allowed(&self, intentions: &[Intention<'_>]) -> Result<(), Refused> {
         let security = &self.port.shared.security;
         let allowed = security.allow(&self.principal, None, intentions);
-        allowed.map_err(|not| {
-            let mut refused = guard::refused(not.denied, &not.topic);
-            refused.message.item = Some(not.index as u64);
+        allowed.map_err(|error| {
+            let mut refused = guard::refused(error.denied, &error.topic);
+            refused.message.item = Some(error.index as u64);
             refused
         })
     }
 }
 
-fn brings_program(intention: &Intention<'_>) -> bool {
+fn has_program(intention: &Intention<'_>) -> bool {
     matches!(
         intention.operation,
         Operation::CreateProgram { .. } | Operation::Replace { .. }
@@ -291,13 +291,13 @@ fn propose_items(
     items: &[u8],
     principal: &str,
 ) -> Result<Proposal, StoreError> {
-    let held = read_items(client, count, items).unwrap_or_default();
-    store.propose(&intentions(&held, stored, principal))
+    let decoded = read_items(client, count, items).unwrap_or_default();
+    store.propose(&intentions(&decoded, stored, principal))
 }
 
 /// Converts the items to intentions of the store.
 fn intentions<'a>(
-    held: &'a [DecodedItem<'a>],
+    decoded: &'a [DecodedItem<'a>],
     stored: ClientId,
     principal: &'a str,
 ) -> Vec<Intention<'a>> {
@@ -305,5 +305,5 @@ fn intentions<'a>(
         client: stored,
         ..item.intention(principal.as_bytes())
     };
-    held.iter().map(intention).collect()
+    decoded.iter().map(intention).collect()
 }

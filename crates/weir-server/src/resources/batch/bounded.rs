@@ -39,15 +39,15 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MA
         f.write_str("an array")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut source: A) -> Result<Self::Value, A::Error> {
         let mut bounded = Bounded::default();
         while bounded.items.len() < MAX {
-            match from.next_element()? {
+            match source.next_element()? {
                 Some(item) => bounded.items.push(item),
                 None => return Ok(bounded),
             }
         }
-        while from.next_element::<IgnoredAny>()?.is_some() {
+        while source.next_element::<IgnoredAny>()?.is_some() {
             bounded.more = true;
         }
         Ok(bounded)
@@ -73,9 +73,9 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for Fields<V> {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut source: A) -> Result<Self::Value, A::Error> {
         let mut members = BTreeMap::new();
-        while let Some((name, value)) = from.next_entry()? {
+        while let Some((name, value)) = source.next_entry()? {
             if members.len() == MEMBERS_MAX {
                 return Err(A::Error::custom("an object has too many members"));
             }
@@ -94,7 +94,7 @@ impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Members<'a, V> {
 /// The value of a condition.
 #[derive(Debug)]
 pub(super) enum ConditionValue<'a> {
-    Yes(bool),
+    Flag(bool),
     Number(u64),
     Text(Cow<'a, str>),
 }
@@ -108,8 +108,8 @@ impl<'de> Visitor<'de> for ConditionValueVisitor {
         f.write_str("a number, a text or true")
     }
 
-    fn visit_bool<E: Error>(self, yes: bool) -> Result<Self::Value, E> {
-        Ok(ConditionValue::Yes(yes))
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Self::Value, E> {
+        Ok(ConditionValue::Flag(flag))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_much_is_not_kept() {
+    fn elements_above_the_limit_are_dropped() {
         let bounded: Bounded<u8, 3> = serde_json::from_str("[1,2,3]").unwrap();
         assert_eq!((bounded.items.len(), bounded.more), (3, false));
         let bounded: Bounded<u8, 3> = serde_json::from_str("[1,2,3,{\"a\":[]},5]").unwrap();

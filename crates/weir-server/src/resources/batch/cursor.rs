@@ -34,10 +34,10 @@ impl Cursor {
     pub(super) fn new(framing: Framing, body: &[u8]) -> Result<Self, Problem> {
         if framing == Framing::Events {
             let text = std::str::from_utf8(body);
-            let text = text.map_err(|_| Problem::bad("the batch is no UTF-8"))?;
+            let text = text.map_err(|_| Problem::bad("the batch is not UTF-8"))?;
             // Uses no memory: `IgnoredAny` has no size.
             serde_json::from_str::<Vec<IgnoredAny>>(text)
-                .map_err(|_| Problem::bad("the batch is no JSON array"))?;
+                .map_err(|_| Problem::bad("the batch is not a JSON array"))?;
         }
         Ok(Self {
             framing,
@@ -50,9 +50,9 @@ impl Cursor {
     pub(super) fn next<'a>(&mut self, body: &'a [u8]) -> Option<Source<'a>> {
         loop {
             let source = match self.framing {
-                Framing::Lines => self.until(body, b'\n'),
-                Framing::Sequence => self.until(body, 0x1e),
-                Framing::Events => self.value(body),
+                Framing::Lines => self.next_delimited(body, b'\n'),
+                Framing::Sequence => self.next_delimited(body, 0x1e),
+                Framing::Events => self.next_value(body),
             }?;
             self.line += 1;
             if !source.trim_ascii().is_empty() {
@@ -65,7 +65,7 @@ impl Cursor {
         }
     }
 
-    fn until<'a>(&mut self, body: &'a [u8], end: u8) -> Option<&'a [u8]> {
+    fn next_delimited<'a>(&mut self, body: &'a [u8], end: u8) -> Option<&'a [u8]> {
         let rest = body.get(self.at..)?;
         let size = rest.iter().position(|byte| *byte == end);
         let size = size.unwrap_or(rest.len());
@@ -74,7 +74,7 @@ impl Cursor {
         rest.get(..size)
     }
 
-    fn value<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
+    fn next_value<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
         let rest = body.get(self.at..)?;
         // A bracket or a comma precedes each value.
         let mark = rest.iter().position(|byte| !byte.is_ascii_whitespace())?;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_found_where_they_are() {
+    fn items_have_their_number_and_offset() {
         assert_eq!(
             all(Framing::Lines, "1\n \n{\"a\":2} \n").unwrap(),
             [(1, 0, "1"), (3, 4, "{\"a\":2} ")]
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_events_is_an_array() {
+    fn a_batch_of_events_must_be_an_array() {
         for wrong in ["", "{}", "[1,]", "[1] 2", "[1", "1,2"] {
             assert!(all(Framing::Events, wrong).is_none(), "{wrong}");
         }

@@ -1,7 +1,8 @@
 //! One item of a batch: parses its text into a write.
 //!
-//! Invariants: a payload is parsed only as far as a check needs; an unknown
-//! field is an error.
+//! Invariants:
+//! - A payload is parsed only as far as a check needs.
+//! - An unknown field is an error.
 
 use std::borrow::Cow;
 
@@ -43,7 +44,7 @@ pub(super) struct Item {
 
 impl Item {
     /// Converts the item to an operation of a transaction.
-    pub(super) fn step(&self) -> TxnOp<'_> {
+    pub(super) fn operation(&self) -> TxnOp<'_> {
         let (key, meta) = (&self.key, &self.meta);
         if self.delete {
             return TxnOp::Delete { key, meta };
@@ -72,13 +73,13 @@ struct RecordItem<'a> {
 
 pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
     let record: RecordItem<'_> = serde_json::from_str(source)
-        .map_err(|error| bad(format!("the item cannot be read: {error}")))?;
+        .map_err(|error| bad(format!("the item is malformed: {error}")))?;
     let decode = |text: &str, what: &str| {
         base64::decode(text).ok_or_else(|| bad(format!("{what} is not base64")))
     };
     let mut item = Item {
         key: match (record.key, record.key64) {
-            (Some(_), Some(_)) => return Err(bad("the item has key and key64")),
+            (Some(_), Some(_)) => return Err(bad("the item has both key and key64")),
             (Some(key), None) => key.as_bytes().to_vec(),
             (None, Some(coded)) => decode(&coded, "key64")?,
             (None, None) => Vec::new(),
@@ -88,7 +89,7 @@ pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
     item.delete = match record.op.as_deref() {
         None | Some("put" | "PUT") => false,
         Some("delete" | "DELETE") => true,
-        Some(_) => return Err(bad("op is put or delete")),
+        Some(_) => return Err(bad("op must be put or delete")),
     };
     let mut meta = MetaWriter::default();
     match (record.value, record.text, record.value64) {
@@ -119,7 +120,7 @@ pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
         (None, None, None) => return Err(bad("the item needs value, text or value64")),
         _ => {
             return Err(bad(
-                "an item has one of value, text and value64, and a delete none",
+                "a put needs one of value, text and value64; a delete must have none of them",
             ));
         }
     }
@@ -134,11 +135,11 @@ pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
             meta.field(name, value)?;
         } else {
             return Err(bad(
-                "names in meta have lower-case letters, digits and hyphens",
+                "a name in meta must consist of lower-case letters, digits and hyphens",
             ));
         }
     }
-    item.meta = meta.done()?;
+    item.meta = meta.build()?;
     let expect = record.expect.iter().flat_map(|expect| &expect.0);
     item.expect = read_expect(expect)?;
     Ok(item)
@@ -148,17 +149,20 @@ pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
 pub(super) fn read_expect<'a>(
     expect: impl Iterator<Item = (&'a Cow<'a, str>, &'a ConditionValue<'a>)>,
 ) -> Result<Vec<Condition>, Problem> {
-    let mut ones = Vec::new();
+    let mut conditions = Vec::new();
     for (name, value) in expect {
         let name = name.replace('_', "-");
-        let one = match value {
-            ConditionValue::Yes(true) => Condition::read(&name, None),
+        let condition = match value {
+            ConditionValue::Flag(true) => Condition::read(&name, None),
             ConditionValue::Number(number) => Condition::read(&name, Some(&number.to_string())),
-            ConditionValue::Yes(false) | ConditionValue::Text(_) => None,
+            ConditionValue::Flag(false) | ConditionValue::Text(_) => None,
         };
-        ones.push(one.ok_or_else(|| bad(format!("the condition {name:?} cannot be read")))?);
+        conditions.push(
+            condition
+                .ok_or_else(|| bad(format!("the condition {name:?} is unknown or malformed")))?,
+        );
     }
-    Ok(ones)
+    Ok(conditions)
 }
 
 /// Parses items one by one.
@@ -177,7 +181,7 @@ impl Reader {
         }
         let text = std::str::from_utf8(source);
         if self.framing == Framing::Events {
-            let event = cloudevents::read(text.map_err(|_| bad("the event is no UTF-8"))?)?;
+            let event = cloudevents::read(text.map_err(|_| bad("the event is not UTF-8"))?)?;
             let key = if event.key.is_empty() {
                 self.key.clone()
             } else {
@@ -191,14 +195,14 @@ impl Reader {
             });
         }
         if self.mode == Mode::Records {
-            let mut item = read_record(text.map_err(|_| bad("the item is no UTF-8"))?)?;
+            let mut item = read_record(text.map_err(|_| bad("the item is not UTF-8"))?)?;
             if item.key.is_empty() {
                 item.key.clone_from(&self.key);
             }
             return Ok(item);
         }
         if let Some(at) = json::check(source) {
-            return Err(bad("the item is no JSON text").number("column", at as u64 + 1));
+            return Err(bad("the item is not JSON").number("column", at as u64 + 1));
         }
         Ok(Item {
             key: self.key.clone(),

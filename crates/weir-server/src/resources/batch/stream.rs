@@ -6,32 +6,32 @@
 
 use bytes::Bytes;
 
-use crate::http::exchange::{Input, busy, lost};
+use crate::http::exchange::{Input, body_problem, busy};
 use crate::http::problem::Problem;
 use crate::limits::budget::{BudgetExhausted, Reservation};
 use crate::resources::framing::Framing;
 
 /// Reads the items of a body that is still arriving. Holds one item and the bytes that arrived with
 /// it.
-pub(super) struct Stream<'a> {
+pub(super) struct ItemStream<'a> {
     pub(super) input: Input<'a>,
     /// Memory for the item, and for items that are not written yet.
     pub(super) reservation: Reservation,
     pub(super) buffer: Vec<u8>,
     pub(super) from: usize,
-    pub(super) ended: bool,
+    pub(super) is_end: bool,
 }
 
-impl Stream<'_> {
-    /// Returns the position of the next item in the buffer, and how many bytes it used. `held` is
-    /// the number of bytes of earlier items.
+impl ItemStream<'_> {
+    /// Returns the position of the next item in the buffer, and how many bytes it used.
+    /// `pending_bytes` is the number of bytes of earlier items.
     pub(super) async fn item(
         &mut self,
         framing: Framing,
         value_max: usize,
-        held: usize,
+        pending_bytes: usize,
     ) -> Result<Option<(std::ops::Range<usize>, usize)>, Problem> {
-        let mark = if framing == Framing::Lines {
+        let delimiter = if framing == Framing::Lines {
             b'\n'
         } else {
             0x1e
@@ -39,14 +39,14 @@ impl Stream<'_> {
         let mut seen = self.from;
         loop {
             let rest = self.buffer.get(seen..).unwrap_or_default();
-            if let Some(at) = rest.iter().position(|byte| *byte == mark) {
+            if let Some(at) = rest.iter().position(|byte| *byte == delimiter) {
                 let end = seen + at;
                 let range = self.from..end;
-                let taken = end + 1 - self.from;
+                let used = end + 1 - self.from;
                 self.from = end + 1;
-                return Ok(Some((range, taken)));
+                return Ok(Some((range, used)));
             }
-            if self.ended {
+            if self.is_end {
                 let range = self.from..self.buffer.len();
                 self.from = self.buffer.len();
                 return Ok((!range.is_empty()).then(|| (range.clone(), range.len())));
@@ -58,16 +58,21 @@ impl Stream<'_> {
             }
             seen = self.buffer.len();
             // Small items have no minimum rate, independent of their number.
-            let large = self.reservation.is_held();
+            let is_large = self.reservation.is_held();
             let piece = match &mut self.input {
                 Input::Whole(bytes) => {
                     Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty())
                 }
                 Input::Source(source) => {
-                    source.require_minimum_rate(large);
-                    let piece = source.next().await.map_err(lost)?;
+                    source.require_minimum_rate(is_large);
+                    let piece = source.next().await.map_err(body_problem)?;
                     let more = piece.as_ref().map_or(0, Bytes::len);
-                    if self.reservation.cover(seen + more + held).await.is_err() {
+                    if self
+                        .reservation
+                        .cover(seen + more + pending_bytes)
+                        .await
+                        .is_err()
+                    {
                         return Err(busy(BudgetExhausted));
                     }
                     piece
@@ -75,7 +80,7 @@ impl Stream<'_> {
             };
             match piece {
                 Some(piece) => self.buffer.extend_from_slice(&piece),
-                None => self.ended = true,
+                None => self.is_end = true,
             }
         }
     }

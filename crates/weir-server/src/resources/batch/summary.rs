@@ -54,25 +54,25 @@ impl Summary {
         out.push(b',');
         number(out, count.into());
         out.push(b',');
-        let (word, code, words) = match outcome {
+        let (effect, code, sentence) = match outcome {
             Outcome::Refused { code, .. } => ("refused", Some(*code), code.sentence().to_owned()),
             Outcome::Committed(commit) | Outcome::Replayed(commit) => {
-                let words = match &commit.detail {
+                let sentence = match &commit.detail {
                     Detail::Rejected { text, .. } | Detail::Text(text) if !text.is_empty() => {
                         text.to_string()
                     }
                     _ => commit.reason.map_or("", ErrorCode::sentence).to_owned(),
                 };
-                (commit.effect.name(), commit.reason, words)
+                (commit.effect.name(), commit.reason, sentence)
             }
         };
-        text(out, &word.to_ascii_lowercase());
+        text(out, &effect.to_ascii_lowercase());
         match (code, outcome.commit()) {
             (Some(code), _) => {
                 out.push(b',');
                 number(out, code.number().into());
                 out.push(b',');
-                text(out, &words);
+                text(out, &sentence);
             }
             (None, Some(commit)) => {
                 out.push(b',');
@@ -87,7 +87,7 @@ impl Summary {
         object
             .number("items", self.items)
             .number("valid", self.valid);
-        let out = object.place("runs");
+        let out = object.member("runs");
         out.push(b'[');
         out.extend_from_slice(&self.runs);
         out.push(b']');

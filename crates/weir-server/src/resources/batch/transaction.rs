@@ -1,7 +1,8 @@
 //! Transactions: several writes, all or none, in one intention.
 //!
-//! Invariants: a transaction is one intention; its conditions apply to all of
-//! its operations.
+//! Invariants:
+//! - A transaction is one intention.
+//! - Its conditions apply to all of its operations.
 
 use std::sync::Arc;
 
@@ -38,33 +39,33 @@ pub(crate) async fn transaction(
     if !essence.eq_ignore_ascii_case("application/json")
         && !essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
     {
-        return Err(Problem::new(Kind::MediaType, "a transaction is JSON")
+        return Err(Problem::new(Kind::MediaType, "a transaction must be JSON")
             .raw("accept", b"[\"application/json\"]".to_vec()));
     }
     let whole = body.clone();
     let (items, keys) = offload::sized(body.len(), move || read_transaction(&whole)).await?;
     let mut expects = Conditions::read(&call.head, TagKind::Events)?.expects(None);
-    for (key, ones) in &keys {
-        for one in ones {
-            expects.push(match (one.expect(), key) {
+    for (key, conditions) in &keys {
+        for condition in conditions {
+            expects.push(match (condition.expect(), key) {
                 (Expect::KeyOffset(_, n), Some(key)) => Expect::KeyOffset(Some(key), n),
                 (Expect::KeyAbsent(_), Some(key)) => Expect::KeyAbsent(Some(key)),
                 (Expect::KeyPresent(_), Some(key)) => Expect::KeyPresent(Some(key)),
                 (Expect::KeyOffset(..) | Expect::KeyAbsent(_) | Expect::KeyPresent(_), None) => {
-                    return Err(bad("a condition on a key names it"));
+                    return Err(bad("a condition on a key must name the key"));
                 }
                 (other, None) => other,
-                (_, Some(_)) => return Err(bad("a condition on the topic has no key")),
+                (_, Some(_)) => return Err(bad("a condition on the topic must not name a key")),
             });
         }
     }
-    let ops: Vec<TxnOp<'_>> = items.iter().map(Item::step).collect();
+    let ops: Vec<TxnOp<'_>> = items.iter().map(Item::operation).collect();
     let session = Session::read(edge, call, body)?;
     txn(edge, call, session, &ops, &expects).await
 }
 
 /// Writes all items in one intention.
-pub(super) async fn all_or_none(
+pub(super) async fn run_atomic(
     edge: &Arc<Edge>,
     call: &Call,
     session: Session,
@@ -75,9 +76,11 @@ pub(super) async fn all_or_none(
         return Err(too_many());
     }
     if items.iter().any(|item| !item.expect.is_empty()) {
-        return Err(bad("conditions of a transaction are given for all of it"));
+        return Err(bad(
+            "an operation of a transaction must not have conditions; set them on the transaction",
+        ));
     }
-    let ops: Vec<TxnOp<'_>> = items.iter().map(Item::step).collect();
+    let ops: Vec<TxnOp<'_>> = items.iter().map(Item::operation).collect();
     let expects = conditions.expects(None);
     txn(edge, call, session, &ops, &expects).await
 }
@@ -103,19 +106,24 @@ async fn txn(
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.runs().first().map(|run| &run.outcome);
     let commit = match outcome {
-        None => return Err(Problem::new(Kind::Internal, "the store answered nothing")),
+        None => {
+            return Err(Problem::new(
+                Kind::Internal,
+                "the store returned no outcome",
+            ));
+        }
         Some(Outcome::Refused { code, expected }) => return Err(refused(*code, *expected)),
         Some(Outcome::Committed(commit) | Outcome::Replayed(commit)) => commit,
     };
     if commit.effect != Effect::Valid {
         let mut problem = problems::of_commit(commit);
-        // With several conditions, it is not known which one failed.
+        // With several conditions, the failed one is unknown.
         if let [expect] = expects
             && problem.kind == Kind::Conflict
-            && let Some(one) = Condition::of(expect)
+            && let Some(condition) = Condition::of(expect)
         {
-            problem = one.explain(problem);
-            if let (Condition::TopicOffset(_), Detail::Actual(now)) = (one, &commit.detail) {
+            problem = condition.explain(problem);
+            if let (Condition::TopicOffset(_), Detail::Actual(now)) = (condition, &commit.detail) {
                 problem = problem.field("etag", format!("\"o{now}\""));
             }
         }
@@ -160,12 +168,12 @@ struct Transaction<'a> {
 
 /// The key that a condition names, and its conditions. A transaction can have conditions on several
 /// keys.
-type OfKey = (Option<Vec<u8>>, Vec<Condition>);
+type KeyConditions = (Option<Vec<u8>>, Vec<Condition>);
 
 /// Parses the operations and conditions of a transaction.
-fn read_transaction(body: &[u8]) -> Result<(Vec<Item>, Vec<OfKey>), Problem> {
+fn read_transaction(body: &[u8]) -> Result<(Vec<Item>, Vec<KeyConditions>), Problem> {
     let source: Transaction<'_> = serde_json::from_slice(body)
-        .map_err(|error| bad(format!("the transaction cannot be read: {error}")))?;
+        .map_err(|error| bad(format!("the transaction is malformed: {error}")))?;
     if source.operations.more {
         return Err(too_many());
     }
@@ -177,10 +185,12 @@ fn read_transaction(body: &[u8]) -> Result<(Vec<Item>, Vec<OfKey>), Problem> {
         items.push(read_record(raw.get()).map_err(|problem| problem.number("index", index))?);
     }
     if items.is_empty() {
-        return Err(bad("a transaction has at least one operation"));
+        return Err(bad("a transaction needs at least one operation"));
     }
     if items.iter().any(|item| !item.expect.is_empty()) {
-        return Err(bad("conditions of a transaction are given for all of it"));
+        return Err(bad(
+            "an operation of a transaction must not have conditions; set them on the transaction",
+        ));
     }
     let mut keys = Vec::with_capacity(source.expect.items.len());
     for Members(members) in &source.expect.items {
@@ -190,7 +200,7 @@ fn read_transaction(body: &[u8]) -> Result<(Vec<Item>, Vec<OfKey>), Problem> {
             (None, Some(ConditionValue::Text(key))) => {
                 Some(base64::decode(key).ok_or_else(|| bad("key64 is not base64"))?)
             }
-            _ => return Err(bad("a condition has a key as text")),
+            _ => return Err(bad("the key of a condition must be a text")),
         };
         let rest = members.iter();
         let rest = rest.filter(|(name, _)| !matches!(name.as_ref(), "key" | "key64"));

@@ -1,7 +1,8 @@
 //! Writes a batch to the store, one log entry at a time.
 //!
-//! Invariants: the next entry is proposed only after the verdict of the
-//! previous one; no item after a refused one is written.
+//! Invariants:
+//! - An entry is proposed only after the verdict of the previous entry.
+//! - No item after a refused item is written.
 
 use std::sync::Arc;
 

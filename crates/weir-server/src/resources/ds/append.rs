@@ -1,7 +1,7 @@
 //! POST: appends to a stream, and closes it.
 //!
-//! A request is judged by the current state of the store. The write then has the condition that
-//! this state is unchanged. If the condition fails, the request is judged again.
+//! A request is checked against the current state of the store. The write then has the condition
+//! that this state is unchanged. If the condition fails, the request is checked again.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,7 +25,7 @@ use crate::resources::meta::MetaWriter;
 use crate::resources::problems;
 use crate::resources::propose::{charge, outcomes, propose_unchecked};
 use crate::resources::streams::config::{closes, content_type, single};
-use crate::resources::streams::place;
+use crate::resources::streams::position;
 use crate::resources::streams::terms::{
     ATTEMPTS_MAX, CLOSED, GONE, KEYS_RESERVED, ORDER, ORDER_BYTES_MAX, essence, is_json,
 };
@@ -83,7 +83,7 @@ impl<T> ReadRecord<T> {
 }
 
 /// Reads the record of a key. A record that retention has removed has no value.
-async fn seen<T>(
+async fn read_record<T>(
     edge: &Arc<Edge>,
     topic: &str,
     key: &[u8],
@@ -132,7 +132,7 @@ pub(super) fn values(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
     };
     values.map_err(|error| {
         Problem::bad(format!(
-            "the body is no JSON: line {}, column {}",
+            "the body is not JSON: line {}, column {}",
             error.line(),
             error.column()
         ))
@@ -141,7 +141,7 @@ pub(super) fn values(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
 
 /// Converts data to operations of a transaction. JSON gets one record for each value. Bytes get as
 /// few records as the store allows, because their boundaries have no meaning.
-pub(super) fn steps<'a>(
+pub(super) fn operations<'a>(
     json: bool,
     body: &'a [u8],
     meta: &'a [u8],
@@ -179,7 +179,7 @@ pub(super) fn meta(json: bool, content_type: &str) -> Result<Vec<u8>, Problem> {
     if !json || essence(content_type) != "application/json" {
         meta.field("content-type", content_type)?;
     }
-    meta.done()
+    meta.build()
 }
 
 /// Runs a POST.
@@ -187,11 +187,11 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     let request = AppendRequest::read(&call.head)?;
     if body.is_empty() && !request.closes {
         return Err(Problem::bad(
-            "there is nothing to append; a stream is closed by `Stream-Closed: true`",
+            "the body is empty; to close the stream, set `Stream-Closed: true`",
         ));
     }
     if !body.is_empty() && request.content_type.is_none() {
-        return Err(Problem::bad("what is appended needs a Content-Type"));
+        return Err(Problem::bad("an append needs a Content-Type"));
     }
     let topic = call.matched.topic.as_str();
     // Requests of one producer may arrive on several connections at the same time.
@@ -200,7 +200,7 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
         Some(producer) => {
             let name = (topic, producer.id.as_bytes());
             ds.producers
-                .take(edge.shared.config.store_timeout, name)
+                .acquire(edge.shared.config.store_timeout, name)
                 .await?
         }
         None => None,
@@ -208,7 +208,7 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     let _order = match &request.order {
         Some(_) => {
             ds.orders
-                .take(edge.shared.config.store_timeout, (topic, b""))
+                .acquire(edge.shared.config.store_timeout, (topic, b""))
                 .await?
         }
         None => None,
@@ -216,7 +216,7 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     for _ in 0..ATTEMPTS_MAX {
         let view = open(edge, topic).await?;
         if let Some(reply) = attempt(edge, call, &request, &view, body).await? {
-            ds.used(&view);
+            ds.record_use(&view);
             return Ok(reply);
         }
     }
@@ -226,9 +226,9 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     ))
 }
 
-/// Decides by the current state of the store whether a write is allowed. Returns the response if no
-/// write is needed.
-fn judge(
+/// Checks against the current state of the store whether a write is allowed. Returns the response
+/// if no write is needed.
+fn decide(
     request: &AppendRequest,
     view: &View,
     body: &[u8],
@@ -238,25 +238,26 @@ fn judge(
     let sequence = request
         .producer
         .as_ref()
-        .map(|writer| (writer, writer.judge(producer.value)));
+        .map(|writer| (writer, writer.sequence_after(producer.value)));
     match sequence {
-        Some((_, Sequence::Again(last))) => {
+        Some((_, Sequence::Repeated(last))) => {
             return Ok(Some(answer(request, view, 204, view.tail, Some(last))));
         }
         Some((writer, sequence @ Sequence::Stale(_))) => return Err(writer.refuse(sequence, view)),
         _ => {}
     }
     if view.closed.is_some() {
-        let idle = request.closes && body.is_empty() && request.producer.is_none();
-        if idle {
+        let closes_only = request.closes && body.is_empty() && request.producer.is_none();
+        if closes_only {
             return Ok(Some(answer(request, view, 204, view.tail, None)));
         }
         return Err(view.refuse(Kind::StreamClosed, ""));
     }
-    let wrong = |content_type: &String| essence(content_type) != essence(&view.config.content_type);
+    let differs =
+        |content_type: &String| essence(content_type) != essence(&view.config.content_type);
     // An empty topic that another API created has no content type yet.
-    let typed = !body.is_empty() && !view.untyped;
-    if typed && request.content_type.as_ref().is_some_and(wrong) {
+    let has_type = !body.is_empty() && !view.untyped;
+    if has_type && request.content_type.as_ref().is_some_and(differs) {
         return Err(view
             .refuse(Kind::StreamType, "")
             .text("content_type", view.config.content_type.clone()));
@@ -271,13 +272,13 @@ fn judge(
     {
         return Err(view.refuse(
             Kind::StreamOrder,
-            "Stream-Seq is not above that of an earlier write",
+            "Stream-Seq does not sort after that of the last write",
         ));
     }
     Ok(None)
 }
 
-/// Makes one attempt; `None` if the stream changed meanwhile.
+/// Tries once to write; `None` if the stream changed meanwhile.
 async fn attempt(
     edge: &Arc<Edge>,
     call: &Call,
@@ -288,14 +289,16 @@ async fn attempt(
     let topic = view.topic.as_str();
     let key = request.producer.as_ref().map(Producer::key);
     let producer = match &key {
-        Some(key) => seen(edge, topic, key, |value| serde_json::from_slice(value).ok()).await?,
+        Some(key) => {
+            read_record(edge, topic, key, |value| serde_json::from_slice(value).ok()).await?
+        }
         None => ReadRecord::NOTHING,
     };
     let order = match &request.order {
-        Some(_) => seen(edge, topic, ORDER, |value| Some(value.to_vec())).await?,
+        Some(_) => read_record(edge, topic, ORDER, |value| Some(value.to_vec())).await?,
         None => ReadRecord::NOTHING,
     };
-    if let Some(reply) = judge(request, view, body, &producer, &order)? {
+    if let Some(reply) = decide(request, view, body, &producer, &order)? {
         return Ok(Some(reply));
     }
     if request.producer.is_some() && producer.offset.is_none() {
@@ -311,18 +314,18 @@ async fn attempt(
     let mut ops = if body.is_empty() {
         Vec::new()
     } else {
-        steps(json, body, &meta, value_max)?
+        operations(json, body, &meta, value_max)?
     };
     if ops.is_empty() && !body.is_empty() {
-        return Err(Problem::bad("an empty array is nothing to append"));
+        return Err(Problem::bad("the array to append is empty"));
     }
     let mut expect = vec![
         Expect::Incarnation(view.incarnation),
         Expect::KeyAbsent(Some(CLOSED)),
         Expect::KeyAbsent(Some(GONE)),
     ];
-    let state = request.producer.as_ref().map(|producer| producer.now);
-    // A pair of numbers always serializes.
+    let state = request.producer.as_ref().map(|producer| producer.write);
+    // Serializing a pair of numbers cannot fail.
     let state_text = state.map(|state| serde_json::to_vec(&state).unwrap_or_default());
     let put = |key, value| TxnOp::Put {
         key,
@@ -340,7 +343,7 @@ async fn attempt(
     if request.closes {
         ops.push(put(CLOSED, b""));
     }
-    let commit = carry_out(edge, call, topic, &ops, &expect).await?;
+    let commit = write(edge, call, topic, &ops, &expect).await?;
     let Some(commit) = commit else {
         return Ok(None);
     };
@@ -363,22 +366,23 @@ async fn attempt(
 /// this check reserves some keys for other uses.
 fn check_key_limit(edge: &Edge, topic: &str) -> Result<(), Problem> {
     let info = edge.shared.store.topic(topic);
-    let full = info.and_then(|info| {
+    let limit = info.and_then(|info| {
         let max = info.options.keys_max?.saturating_sub(KEYS_RESERVED);
         (info.keys >= max).then_some(max)
     });
-    match full {
+    match limit {
         None => Ok(()),
-        Some(max) => Err(
-            Problem::new(Kind::Quota, "the stream knows as many producers as it may")
-                .code(ErrorCode::Quota)
-                .number("limit", max),
-        ),
+        Some(max) => Err(Problem::new(
+            Kind::Quota,
+            "the stream has its maximum number of producers",
+        )
+        .code(ErrorCode::Quota)
+        .number("limit", max)),
     }
 }
 
-/// Writes; `None` if a condition does not hold.
-async fn carry_out(
+/// Writes the operations; `None` if a condition does not hold.
+async fn write(
     edge: &Arc<Edge>,
     call: &Call,
     topic: &str,
@@ -401,21 +405,21 @@ async fn carry_out(
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.iter().next();
     let outcome =
-        outcome.ok_or_else(|| Problem::new(Kind::Internal, "the store answered nothing"))?;
+        outcome.ok_or_else(|| Problem::new(Kind::Internal, "the store returned no outcome"))?;
     charge(edge, call, &outcome);
     let Some(commit) = outcome.commit() else {
-        return Err(Problem::new(Kind::Internal, "a write was refused"));
+        return Err(Problem::new(Kind::Internal, "the store refused the write"));
     };
     match commit.reason {
         _ if commit.effect == Effect::Valid => Ok(Some(commit.clone())),
         Some(ErrorCode::Conflict | ErrorCode::NoTopic | ErrorCode::TopicAbsent) => Ok(None),
-        _ => Err(not_valid(commit)),
+        _ => Err(problem_of(commit)),
     }
 }
 
 /// Converts a verdict that is not VALID. The client does not see the transaction, so the problem is
 /// that of the failed operation.
-pub(super) fn not_valid(commit: &Commit) -> Problem {
+pub(super) fn problem_of(commit: &Commit) -> Problem {
     let Detail::Operation { reason, .. } = commit.detail else {
         return problems::of_commit(commit);
     };
@@ -424,7 +428,7 @@ pub(super) fn not_valid(commit: &Commit) -> Problem {
     problem
 }
 
-/// The response to a write that was made or was not needed.
+/// The response to a write that was executed or was not needed.
 fn answer(
     request: &AppendRequest,
     view: &View,
@@ -433,7 +437,7 @@ fn answer(
     state: Option<State>,
 ) -> Reply {
     let mut reply = Reply::new(status);
-    reply.add("stream-next-offset", place::write(tail));
+    reply.add("stream-next-offset", position::token(tail));
     if request.closes || view.closed.is_some() {
         reply.add("stream-closed", "true");
     }
@@ -453,7 +457,7 @@ mod tests {
     use super::values;
 
     #[test]
-    fn an_array_is_taken_apart_once() {
+    fn an_array_is_split_into_its_values() {
         let texts = |body: &str| {
             let values = values(body.as_bytes()).ok()?;
             Some(

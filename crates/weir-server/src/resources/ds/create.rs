@@ -1,6 +1,6 @@
 //! PUT: creates a stream, empty or with initial data, new or as a fork.
 //!
-//! The topic and the initial state of the stream are one log entry. A live, empty topic that
+//! The topic and the initial state of the stream are one log entry. An empty topic that
 //! another API created becomes the stream.
 
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use weir_core::limits::VALUE_BYTES_MAX;
 use weir_core::{Commit, Effect, ErrorCode, Expect, Intention, Operation, TopicOptions, TxnOp};
 
-use super::append::{meta, not_valid, steps};
+use super::append::{meta, operations, problem_of};
 use super::open::open;
 use super::registry::{self, Change};
 use super::view::{self, View};
@@ -25,8 +25,8 @@ use crate::resources::propose::{outcomes, propose_unchecked};
 use crate::resources::streams::config::{
     Config, CreateRequest, Expiry, Fork, ForkRequest, TYPE_DEFAULT,
 };
-use crate::resources::streams::place;
-use crate::resources::streams::state::turn;
+use crate::resources::streams::position;
+use crate::resources::streams::state::lock;
 use crate::resources::streams::terms::{
     CLOSED, CONFIG, FORK_PARTS_MAX, KEYS_RESERVED, PRODUCERS_MAX, essence, is_json,
 };
@@ -36,18 +36,18 @@ use crate::security::Right;
 pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
     let request = CreateRequest::read(&call.head)?;
     let topic = call.matched.topic.as_str();
-    let allowed = |right: Right, topic: &str| {
+    let check = |right: Right, topic: &str| {
         let allowed = edge.shared.authorize(&call.principal, right, topic);
         allowed.map_err(|denied| denial(denied, topic))
     };
     if !body.is_empty() || request.closed {
-        allowed(Right::Put, topic)?;
+        check(Right::Put, topic)?;
     }
     if let Some(fork) = &request.fork {
-        allowed(Right::Read, &fork.from)?;
+        check(Right::Read, &fork.from)?;
     }
     match open(edge, topic).await {
-        Ok(view) if !view.is_empty_topic() => return again(&request, &view),
+        Ok(view) if !view.is_empty_topic() => return existing(&request, &view),
         Err(problem) if problem.kind == Kind::StreamGone => return Err(name_is_retained()),
         Err(problem) if problem.kind != Kind::NoTopic => return Err(problem),
         _ => {}
@@ -56,9 +56,9 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
         // Opening the source removes it if it has expired.
         source_of(fork, open(edge, &fork.from).await)?;
     }
-    let ordered = request.fork.is_some() || request.expiry.is_some();
-    let _turn = if ordered {
-        Some(turn(edge.shared.config.store_timeout, &edge.ds.structure).await?)
+    let needs_lock = request.fork.is_some() || request.expiry.is_some();
+    let _guard = if needs_lock {
+        Some(lock(edge.shared.config.store_timeout, &edge.ds.structure).await?)
     } else {
         None
     };
@@ -69,7 +69,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
         return if view.gone {
             Err(name_is_retained())
         } else {
-            again(&request, &view)
+            existing(&request, &view)
         };
     }
     let source = match &request.fork {
@@ -81,17 +81,22 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     };
     let (config, slice) = plan(edge, &request, source.as_ref()).await?;
     let text = serde_json::to_vec(&config);
-    let text = text.map_err(|_| Problem::new(Kind::Internal, "a description cannot be written"))?;
+    let text = text.map_err(|_| {
+        Problem::new(
+            Kind::Internal,
+            "the description of the stream cannot be serialized",
+        )
+    })?;
     let changes = entries(edge, topic, &config, &registry::seal(&text))?;
     registry::change(edge, changes).await?;
     if config.expiry != Expiry::Never {
         edge.ds.lease(topic, config.expiry);
     }
-    let made = make(edge, call, &request, (&config, &text), [&slice, body]).await;
-    let Some(commit) = made? else {
+    let commit = create(edge, call, &request, (&config, &text), [&slice, body]).await;
+    let Some(commit) = commit? else {
         // Another request created the stream first.
         let view = view::find(edge, topic).await?.ok_or_else(no_topic)?;
-        return again(&request, &view);
+        return existing(&request, &view);
     };
     // The record of the description has the position where the stream starts.
     let last = commit.first.0 + u64::from(commit.records).max(1) - 1;
@@ -101,7 +106,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     };
     let mut reply = head(201, &config.content_type);
     reply.add("location", location(edge, call));
-    reply.add("stream-next-offset", place::write(tail));
+    reply.add("stream-next-offset", position::token(tail));
     if request.closed {
         reply.add("stream-closed", "true");
     }
@@ -115,18 +120,18 @@ fn head(status: u16, content_type: &str) -> Reply {
 }
 
 /// The response if the stream already exists.
-fn again(request: &CreateRequest, view: &View) -> Result<Reply, Problem> {
+fn existing(request: &CreateRequest, view: &View) -> Result<Reply, Problem> {
     if view.gone {
         return Err(name_is_retained());
     }
-    if !request.fits(&view.config, view.closed.is_some()) {
+    if !request.matches(&view.config, view.closed.is_some()) {
         return Err(view.refuse(
             Kind::StreamExists,
-            "its content type, expiry, end or source is not what is asked for",
+            "its content type, expiry, end or source differs from the request",
         ));
     }
     let mut reply = head(200, &view.config.content_type);
-    view.tell(&mut reply);
+    view.add_fields(&mut reply);
     Ok(reply)
 }
 
@@ -134,7 +139,7 @@ fn again(request: &CreateRequest, view: &View) -> Result<Reply, Problem> {
 fn name_is_retained() -> Problem {
     Problem::new(
         Kind::StreamExists,
-        "the stream was deleted, and its name is taken until its forks are",
+        "the stream was deleted; its name is reserved until its forks are deleted",
     )
 }
 
@@ -151,7 +156,7 @@ fn source_of(fork: &ForkRequest, found: Result<View, Problem>) -> Result<View, P
 fn gone_source() -> Problem {
     Problem::new(
         Kind::StreamExists,
-        "the source was deleted; only the forks that it has go on reading it",
+        "the source was deleted; only its existing forks can read it",
     )
 }
 
@@ -170,23 +175,26 @@ async fn plan(
         };
         return Ok((config, Vec::new()));
     };
-    let ours = &source.config.content_type;
-    let content_type = request.content_type.as_ref().unwrap_or(ours);
-    if essence(content_type) != essence(ours) {
-        let problem = Problem::new(Kind::StreamType, "a fork has the type of its source");
-        return Err(problem.text("content_type", ours.clone()));
+    let source_type = &source.config.content_type;
+    let content_type = request.content_type.as_ref().unwrap_or(source_type);
+    if essence(content_type) != essence(source_type) {
+        let problem = Problem::new(
+            Kind::StreamType,
+            "a fork must have the content type of its source",
+        );
+        return Err(problem.text("content_type", source_type.clone()));
     }
     let at = fork.at.unwrap_or(source.tail);
-    let beyond = || Problem::bad("the place to fork at is after the end of the source");
+    let after_end = || Problem::bad("the position of the fork is after the end of the source");
     if at > source.tail {
-        return Err(beyond());
+        return Err(after_end());
     }
     let (base, slice) = if fork.sub == 0 {
         (at, Vec::new())
     } else {
         boundary(edge, source, at, fork.sub)
             .await?
-            .ok_or_else(beyond)?
+            .ok_or_else(after_end)?
     };
     let mut parts = source.parts();
     for part in &mut parts {
@@ -195,7 +203,7 @@ async fn plan(
     parts.retain(|part| part.base < part.end);
     if parts.len() >= FORK_PARTS_MAX {
         return Err(Problem::too_large(
-            "the number of streams that this one would be read through",
+            "the number of streams through which the fork would be read",
             FORK_PARTS_MAX,
         ));
     }
@@ -214,8 +222,8 @@ async fn plan(
     Ok((config, slice))
 }
 
-/// Returns the position `sub` bytes or messages after `at`, and the wanted part of the record after
-/// it. `None` if the source is too short.
+/// Returns the position `sub` bytes or messages after `at`, and the required part of the record
+/// after it. `None` if the source is too short.
 async fn boundary(
     edge: &Arc<Edge>,
     source: &View,
@@ -227,7 +235,7 @@ async fn boundary(
     offload::run(move || {
         let (mut left, mut slice) = (sub, Vec::new());
         while left > 0 {
-            let done = walk.step(|record| {
+            let is_end = walk.step(|record| {
                 let size = if json { 1 } else { record.value.len() as u64 };
                 if left == 0 {
                     return ControlFlow::Break(());
@@ -241,7 +249,7 @@ async fn boundary(
                 left -= size;
                 ControlFlow::Continue(())
             })?;
-            if done && left > 0 {
+            if is_end && left > 0 {
                 return Ok(None);
             }
         }
@@ -254,26 +262,26 @@ async fn boundary(
 fn entries(edge: &Edge, topic: &str, config: &Config, seal: &str) -> Result<Vec<Change>, Problem> {
     let mut changes = Vec::new();
     if let Some(fork) = &config.fork {
-        changes.push(registry::forked(&fork.from, topic, seal));
+        changes.push(registry::put_fork(&fork.from, topic, seal));
     }
     if config.expiry != Expiry::Never {
         if edge.ds.is_full() {
             return Err(Problem::new(
                 Kind::Quota,
-                "there are as many streams with an expiry as there may be",
+                "the maximum number of streams with an expiry is reached",
             )
             .number(
                 "limit",
                 crate::resources::streams::terms::EXPIRING_MAX as u64,
             ));
         }
-        changes.push(registry::expiring(topic, config.expiry, seal));
+        changes.push(registry::put_expiry(topic, config.expiry, seal));
     }
     Ok(changes)
 }
 
-/// Creates the topic and the stream in it; `None` if it exists by now.
-async fn make(
+/// Creates the topic and the stream in it; `None` if the stream was created meanwhile.
+async fn create(
     edge: &Arc<Edge>,
     call: &Call,
     request: &CreateRequest,
@@ -292,7 +300,12 @@ async fn make(
     for data in data {
         if !data.is_empty() {
             // A slice is always bytes: messages are never split.
-            ops.extend(steps(json, data, &meta, value_max.min(VALUE_BYTES_MAX))?);
+            ops.extend(operations(
+                json,
+                data,
+                &meta,
+                value_max.min(VALUE_BYTES_MAX),
+            )?);
         }
     }
     if request.closed {
@@ -304,7 +317,7 @@ async fn make(
     let principal = call.principal.name.as_bytes();
     let (proposal, permit) = {
         let expect = [Expect::TopicEmpty];
-        let create = Intention {
+        let create_topic = Intention {
             principal,
             ..Intention::new(topic, Operation::Create { options: &options })
         };
@@ -313,7 +326,7 @@ async fn make(
             expect: &expect,
             ..Intention::new(topic, Operation::Txn { ops: &ops })
         };
-        propose_unchecked(edge, &[create, fill])?
+        propose_unchecked(edge, &[create_topic, fill])?
     };
     drop(ops);
     let outcomes = outcomes(edge, proposal, permit).await?;
@@ -321,16 +334,19 @@ async fn make(
         .iter()
         .filter_map(|outcome| outcome.commit().cloned())
         .collect();
-    let [create, fill] = commits.as_slice() else {
-        return Err(Problem::new(Kind::Internal, "the store did not answer"));
+    let [created, fill] = commits.as_slice() else {
+        return Err(Problem::new(
+            Kind::Internal,
+            "the store returned no outcome",
+        ));
     };
-    if create.effect != Effect::Valid && create.reason != Some(ErrorCode::TopicExists) {
-        return Err(problems::of_commit(create));
+    if created.effect != Effect::Valid && created.reason != Some(ErrorCode::TopicExists) {
+        return Err(problems::of_commit(created));
     }
     match fill.reason {
         _ if fill.effect == Effect::Valid => Ok(Some(fill.clone())),
         Some(ErrorCode::Conflict) => Ok(None),
-        _ => Err(not_valid(fill)),
+        _ => Err(problem_of(fill)),
     }
 }
 

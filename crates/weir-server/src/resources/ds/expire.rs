@@ -20,27 +20,27 @@ use crate::resources::context::Edge;
 use crate::resources::problems;
 use crate::resources::propose::{outcomes, propose_unchecked};
 use crate::resources::streams::config::Expiry;
-use crate::resources::streams::state::turn;
+use crate::resources::streams::state::lock;
 use crate::resources::streams::terms::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
 
 /// Removes a stream that has expired, or that was deleted and has no more forks. Returns false if a
 /// stream of this name remains.
-pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Problem> {
-    let _turn = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
+pub(super) async fn remove_expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Problem> {
+    let _guard = lock(edge.shared.config.store_timeout, &edge.ds.structure).await?;
     let Some(view) = view::find(edge, topic).await? else {
-        registry::change(edge, vec![registry::expired(topic)]).await?;
-        edge.ds.forget(topic);
+        registry::change(edge, vec![registry::delete_expiry(topic)]).await?;
+        edge.ds.remove(topic);
         return Ok(true);
     };
     if !view.gone && !edge.ds.is_expired(&view, edge.shared.store.now_ms()) {
         if view.config.expiry == Expiry::Never {
             // The expiry was recorded for a creation that lost a race.
-            registry::change(edge, vec![registry::expired(topic)]).await?;
-            edge.ds.forget(topic);
+            registry::change(edge, vec![registry::delete_expiry(topic)]).await?;
+            edge.ds.remove(topic);
         }
         return Ok(false);
     }
-    if end(edge, &view, b"").await? {
+    if remove(edge, &view, b"").await? {
         Ok(true)
     } else {
         Err(view::gone())
@@ -49,13 +49,17 @@ pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Probl
 
 /// Removes a stream, and then the sources that were retained only for it. Returns false if the
 /// stream has forks and is only marked.
-pub(super) async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Problem> {
+pub(super) async fn remove(
+    edge: &Arc<Edge>,
+    view: &View,
+    principal: &[u8],
+) -> Result<bool, Problem> {
     let ds = &edge.ds;
     if forks::has_forks(edge, view).await? {
         if !view.gone {
-            let gone = registry::gone(&view.topic, view.incarnation);
-            registry::change(edge, vec![gone, registry::expired(&view.topic)]).await?;
-            ds.forget(&view.topic);
+            let gone = registry::put_gone(&view.topic, view.incarnation);
+            registry::change(edge, vec![gone, registry::delete_expiry(&view.topic)]).await?;
+            ds.remove(&view.topic);
             // Writes in flight fail because of this mark.
             mark(edge, view, principal).await?;
         }
@@ -65,11 +69,11 @@ pub(super) async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Resu
     // A chain of forks is finite, because each fork is newer than its source.
     for _ in 0..=FORK_PARTS_MAX {
         destroy(edge, &view, principal).await?;
-        ds.forget(&view.topic);
+        ds.remove(&view.topic);
         let topic = &view.topic;
-        let mut changes = vec![registry::expired(topic), registry::no_longer_gone(topic)];
+        let mut changes = vec![registry::delete_expiry(topic), registry::delete_gone(topic)];
         let source = view.config.fork.as_ref();
-        changes.extend(source.map(|fork| registry::unforked(&fork.from, &view.topic)));
+        changes.extend(source.map(|fork| registry::delete_fork(&fork.from, &view.topic)));
         registry::change(edge, changes).await?;
         let Some(fork) = &view.config.fork else { break };
         let source = view::find(edge, &fork.from).await?;
@@ -93,16 +97,16 @@ async fn mark(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<(), Pro
         key: GONE,
         value: b"",
     };
-    carry_out(edge, &view.topic, put, &expect, principal).await
+    write(edge, &view.topic, put, &expect, principal).await
 }
 
 async fn destroy(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<(), Problem> {
     let expect = [Expect::Incarnation(view.incarnation)];
-    carry_out(edge, &view.topic, Operation::Destroy, &expect, principal).await
+    write(edge, &view.topic, Operation::Destroy, &expect, principal).await
 }
 
 /// Runs one step of a removal. Succeeds if the topic was already destroyed.
-async fn carry_out(
+async fn write(
     edge: &Arc<Edge>,
     topic: &str,
     operation: Operation<'_>,
@@ -120,7 +124,8 @@ async fn carry_out(
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.iter().next();
     let commit = outcome.as_ref().and_then(weir_core::Outcome::commit);
-    let commit = commit.ok_or_else(|| Problem::new(Kind::Internal, "nothing was answered"))?;
+    let commit =
+        commit.ok_or_else(|| Problem::new(Kind::Internal, "the store returned no outcome"))?;
     match commit.reason {
         Some(ErrorCode::Conflict | ErrorCode::TopicAbsent | ErrorCode::NoTopic) => Ok(()),
         _ if commit.effect != Effect::Valid => Err(problems::of_commit(commit)),
@@ -131,14 +136,14 @@ async fn carry_out(
 /// First completes removals that an earlier server has left incomplete. Then removes expired
 /// streams, until the server ends.
 pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
-    let loading = Arc::clone(&edge);
-    match offload::run(move || forks::load(&loading)).await {
+    let loader = Arc::clone(&edge);
+    match offload::run(move || forks::load(&loader)).await {
         Ok(stale) => {
             for (source, fork) in stale {
-                tell(&source, tidy(&edge, &source, &fork).await);
+                log_failure(&source, remove_stale_fork(&edge, &source, &fork).await);
             }
         }
-        Err(problem) => tell(registry::REGISTRY, Err(problem)),
+        Err(problem) => log_failure(registry::REGISTRY, Err(problem)),
     }
     loop {
         let pause = Duration::from_secs(SWEEP_SECONDS);
@@ -146,41 +151,41 @@ pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
             () = tokio::time::sleep(pause) => {}
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => return,
         }
-        for topic in edge.ds.due(edge.shared.store.now_ms()) {
+        for topic in edge.ds.expired_topics(edge.shared.store.now_ms()) {
             if edge.shared.phase() >= Phase::Draining {
                 return;
             }
-            tell(&topic, expired(&edge, &topic).await.map(drop));
+            log_failure(&topic, remove_expired(&edge, &topic).await.map(drop));
         }
     }
 }
 
 /// Removes the registry entry of a fork that does not exist, and then its source if it was retained
 /// for that fork.
-async fn tidy(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem> {
-    let held = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
+async fn remove_stale_fork(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem> {
+    let guard = lock(edge.shared.config.store_timeout, &edge.ds.structure).await?;
     let view = view::find(edge, fork).await?;
-    let of = view.as_ref().and_then(|view| view.config.fork.as_ref());
-    if of.is_some_and(|fork| fork.from == source) {
+    let fork_of = view.as_ref().and_then(|view| view.config.fork.as_ref());
+    if fork_of.is_some_and(|fork| fork.from == source) {
         return Ok(());
     }
-    let change: Change = registry::unforked(source, fork);
+    let change: Change = registry::delete_fork(source, fork);
     registry::change(edge, vec![change]).await?;
-    drop(held);
+    drop(guard);
     match view::find(edge, source).await? {
-        Some(view) if view.gone => expired(edge, source).await.map(drop),
+        Some(view) if view.gone => remove_expired(edge, source).await.map(drop),
         _ => Ok(()),
     }
 }
 
-fn tell(topic: &str, result: Result<(), Problem>) {
+fn log_failure(topic: &str, result: Result<(), Problem>) {
     match result {
         Err(problem) if problem.kind != Kind::StreamGone => {
             tracing::warn!(
                 topic,
                 problem = problem.kind.name(),
                 detail = problem.detail,
-                "a stream could not be removed; it is tried again"
+                "a stream could not be removed; the server retries the removal"
             );
         }
         _ => {}

@@ -2,8 +2,8 @@
 //! reader.
 //!
 //! A reader is only a position, as in [`tail`](crate::resources::events::tail). Text is split at
-//! CR, LF or CR LF, as in server-sent events, so the kind of line end is lost. Bytes are sent in
-//! base64, without loss.
+//! CR, LF or CR LF, as in server-sent events, so a client cannot distinguish the kinds of line
+//! ends. Bytes are sent in base64, unchanged.
 
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ use crate::http::reply::{Body, Boxed, Reply, Source};
 use crate::limits::TAIL_BYTES;
 use crate::resources::context::{Call, Edge};
 use crate::resources::live::{EventStream, WaitEnd};
-use crate::resources::streams::place;
+use crate::resources::streams::position;
 
 struct Follower {
     live: EventStream,
     incarnation: u64,
-    _held: Option<ReaderLease>,
+    _lease: Option<ReaderLease>,
     position: u64,
     /// The position that the client received last.
     sent: Option<u64>,
     cursor: Option<u64>,
-    over: bool,
+    is_finished: bool,
 }
 
 /// Opens a stream of events.
@@ -45,11 +45,11 @@ pub(super) fn open(
     let follower = Follower {
         live: EventStream::new(edge, call, &view.topic),
         incarnation: view.incarnation,
-        _held: ReaderLease::new(edge, view),
+        _lease: ReaderLease::new(edge, view),
         position,
         sent: None,
         cursor,
-        over: false,
+        is_finished: false,
     };
     let mut reply = Reply::new(200).field("content-type", "text/event-stream");
     if view.is_binary() {
@@ -77,8 +77,8 @@ impl Follower {
     async fn piece(&mut self) -> Option<Bytes> {
         loop {
             self.live.mark_seen();
-            let ended = self.live.drains() || self.live.is_old();
-            if self.over || ended || !self.live.is_visible() {
+            let is_end = self.live.is_draining() || self.live.is_old();
+            if self.is_finished || is_end || !self.live.may_read() {
                 return None;
             }
             match self.read().await {
@@ -88,12 +88,12 @@ impl Follower {
                     tracing::warn!(
                         topic = self.live.topic,
                         problem = problem.kind.name(),
-                        "a reader of a stream is sent away"
+                        "a reader of a stream was disconnected"
                     );
                     return None;
                 }
             }
-            if self.over {
+            if self.is_finished {
                 return None;
             }
             match self.live.wait().await {
@@ -108,17 +108,17 @@ impl Follower {
     async fn read(&mut self) -> Result<Option<Bytes>, Problem> {
         let store = &self.live.edge.shared.store;
         let view = view::find(&self.live.edge, &self.live.topic).await?;
-        let same = |view: &View| {
-            let lives = !view.gone
+        let is_current = |view: &View| {
+            let is_live = !view.gone
                 && !self
                     .live
                     .edge
                     .ds
                     .is_expired(view, self.live.edge.shared.store.now_ms());
-            lives && view.incarnation == self.incarnation
+            is_live && view.incarnation == self.incarnation
         };
-        let Some(view) = view.filter(same) else {
-            self.over = true;
+        let Some(view) = view.filter(is_current) else {
+            self.is_finished = true;
             return Ok(None);
         };
         let collected = CollectedBody::new(store, &view, self.position, TAIL_BYTES);
@@ -136,7 +136,7 @@ impl Follower {
         }
         self.control(&view, &mut out);
         self.sent = Some(self.position);
-        self.over = view.ends_at(self.position);
+        self.is_finished = view.ends_at(self.position);
         Ok(Some(reservation.attach(out.into())))
     }
 
@@ -144,7 +144,7 @@ impl Follower {
         let closed = view.ends_at(self.position);
         out.extend_from_slice(b"event: control\ndata:");
         let mut object = Object::new(out);
-        object.text("streamNextOffset", &place::write(self.position));
+        object.text("streamNextOffset", &position::token(self.position));
         if !closed {
             let next = cursor(self.cursor.take());
             object.text("streamCursor", &next.to_string());
@@ -181,8 +181,10 @@ fn data(body: &[u8], binary: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(line);
         out.push(b'\n');
         let Some(end) = end else { break };
-        let both = rest.get(end..end + 2) == Some(b"\r\n");
-        rest = rest.get(end + 1 + usize::from(both)..).unwrap_or_default();
+        let is_crlf = rest.get(end..end + 2) == Some(b"\r\n");
+        rest = rest
+            .get(end + 1 + usize::from(is_crlf)..)
+            .unwrap_or_default();
     }
     out.push(b'\n');
 }

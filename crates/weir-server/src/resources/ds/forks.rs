@@ -48,13 +48,13 @@ pub(super) fn load(edge: &Edge) -> Result<Vec<(String, String)>, Problem> {
         let Some((source, fork)) = names.split_once('/') else {
             return Ok(true);
         };
-        let standing = edge.shared.store.topic_state(source);
-        let incarnation = standing.and_then(|topic| topic.incarnation);
-        let valid = match incarnation {
+        let state = edge.shared.store.topic_state(source);
+        let incarnation = state.and_then(|topic| topic.incarnation);
+        let is_valid = match incarnation {
             Some(incarnation) => is_fork(edge, fork, source, incarnation.0)?,
             None => false,
         };
-        if !valid {
+        if !is_valid {
             stale.push((source.to_owned(), fork.to_owned()));
         }
         Ok(stale.len() < REGISTRY_PAGE)

@@ -21,18 +21,18 @@ impl Streams {
             && self.with_leases(|leases| {
                 let lease = leases.entry(view.topic.clone());
                 let lease = lease.or_insert_with(|| Lease::new(expiry));
-                lease.is_over(expiry, now_ms)
+                lease.is_expired(expiry, now_ms)
             })
     }
 
     /// Records that a stream was read or written.
-    pub(super) fn used(&self, view: &View) {
+    pub(super) fn record_use(&self, view: &View) {
         if matches!(view.config.expiry, Expiry::Idle(_)) {
             self.lease(&view.topic, view.config.expiry);
         }
     }
 
-    /// Records a stream that expires. If it is already recorded, this counts as a use.
+    /// Records a stream that expires. If it is already recorded, this call counts as a use.
     pub(super) fn lease(&self, topic: &str, expiry: Expiry) {
         self.with_leases(|leases| match leases.get_mut(topic) {
             Some(lease) => {
@@ -51,18 +51,18 @@ impl Streams {
     }
 
     /// Removes the state of a stream.
-    pub(super) fn forget(&self, topic: &str) {
+    pub(super) fn remove(&self, topic: &str) {
         self.with_leases(|leases| leases.remove(topic));
         self.configs.lock().remove(topic);
     }
 
     /// Returns the streams that may have expired at `now_ms`, a time of the store.
-    pub(super) fn due(&self, now_ms: u64) -> Vec<String> {
+    pub(super) fn expired_topics(&self, now_ms: u64) -> Vec<String> {
         self.with_leases(|leases| {
-            let due = leases
+            let expired = leases
                 .iter()
-                .filter(|(_, lease)| lease.is_over(lease.expiry, now_ms));
-            due.map(|(topic, _)| topic.clone()).collect()
+                .filter(|(_, lease)| lease.is_expired(lease.expiry, now_ms));
+            expired.map(|(topic, _)| topic.clone()).collect()
         })
     }
 }
@@ -108,26 +108,26 @@ mod tests {
     use super::{Expiry, Lease, Streams};
 
     #[test]
-    fn a_lease_ends_when_nobody_uses_it() {
+    fn a_lease_expires_without_use() {
         let mut lease = Lease::new(Expiry::Idle(0));
-        assert!(lease.is_over(lease.expiry, 5));
+        assert!(lease.is_expired(lease.expiry, 5));
         lease.readers = 1;
-        assert!(!lease.is_over(lease.expiry, 5), "somebody waits");
-        assert!(!lease.is_over(Expiry::Never, 5));
-        assert!(lease.is_over(Expiry::At(1), 5));
-        assert!(!lease.is_over(Expiry::At(u64::MAX), 5));
+        assert!(!lease.is_expired(lease.expiry, 5), "a reader waits");
+        assert!(!lease.is_expired(Expiry::Never, 5));
+        assert!(lease.is_expired(Expiry::At(1), 5));
+        assert!(!lease.is_expired(Expiry::At(u64::MAX), 5));
     }
 
     #[test]
-    fn what_is_due_is_listed_until_it_is_forgotten() {
+    fn expired_topics_are_listed_until_they_are_removed() {
         let ds = Streams::default();
         ds.lease("a", Expiry::Idle(0));
         ds.lease("b", Expiry::Idle(1000));
-        assert_eq!(ds.due(5), ["a"]);
+        assert_eq!(ds.expired_topics(5), ["a"]);
         ds.lease("a", Expiry::Idle(1000));
-        assert!(ds.due(5).is_empty(), "it was used");
+        assert!(ds.expired_topics(5).is_empty(), "a use extends the lease");
         ds.lease("a", Expiry::Idle(0));
-        ds.forget("a");
-        assert!(ds.due(5).is_empty());
+        ds.remove("a");
+        assert!(ds.expired_topics(5).is_empty());
     }
 }

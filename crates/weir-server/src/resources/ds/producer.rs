@@ -24,7 +24,7 @@ pub(super) struct State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Producer {
     pub(super) id: String,
-    pub(super) now: State,
+    pub(super) write: State,
 }
 
 /// How a write relates to the last accepted write of its producer.
@@ -33,7 +33,7 @@ pub(super) enum Sequence {
     /// The next write.
     New,
     /// A write that was accepted before, with the last accepted one.
-    Again(State),
+    Repeated(State),
     /// A write of an old epoch, with the current epoch.
     Stale(u64),
     /// Earlier writes are missing, from this number on.
@@ -53,7 +53,7 @@ impl Producer {
             (Some(id), Some(epoch), Some(seq)) => (id, epoch, seq),
             _ => {
                 return Err(Problem::bad(
-                    "Producer-Id, Producer-Epoch and Producer-Seq go together",
+                    "set Producer-Id, Producer-Epoch and Producer-Seq together, or none of them",
                 ));
             }
         };
@@ -68,12 +68,14 @@ impl Producer {
         let number = |text: &str, name: &str| {
             let number = offset_of(text).filter(|number| *number <= PRODUCER_NUMBER_MAX);
             number.ok_or_else(|| {
-                Problem::bad(format!("{name} is a number up to {PRODUCER_NUMBER_MAX}"))
+                Problem::bad(format!(
+                    "{name} must be a number up to {PRODUCER_NUMBER_MAX}"
+                ))
             })
         };
         Ok(Some(Self {
             id: id.to_owned(),
-            now: State {
+            write: State {
                 epoch: number(epoch, "Producer-Epoch")?,
                 seq: number(seq, "Producer-Seq")?,
             },
@@ -86,15 +88,15 @@ impl Producer {
     }
 
     /// Relates the write to the last accepted write.
-    pub(super) fn judge(&self, last: Option<State>) -> Sequence {
-        let State { epoch, seq } = self.now;
+    pub(super) fn sequence_after(&self, last: Option<State>) -> Sequence {
+        let State { epoch, seq } = self.write;
         match last {
             None if seq == 0 => Sequence::New,
             None => Sequence::Gap(0),
             Some(last) if epoch < last.epoch => Sequence::Stale(last.epoch),
             Some(last) if epoch > last.epoch && seq != 0 => Sequence::NotFirst,
             Some(last) if epoch > last.epoch => Sequence::New,
-            Some(last) if seq <= last.seq => Sequence::Again(last),
+            Some(last) if seq <= last.seq => Sequence::Repeated(last),
             Some(last) if seq == last.seq + 1 => Sequence::New,
             Some(last) => Sequence::Gap(last.seq + 1),
         }
@@ -104,15 +106,18 @@ impl Producer {
     pub(super) fn refuse(&self, sequence: Sequence, view: &View) -> Problem {
         match sequence {
             Sequence::Stale(epoch) => view
-                .refuse(Kind::StreamEpoch, "another one writes by this id")
+                .refuse(
+                    Kind::StreamEpoch,
+                    "a producer with this id has a newer epoch",
+                )
                 .number("epoch", epoch)
                 .field("producer-epoch", epoch.to_string()),
             Sequence::Gap(expected) => view
                 .refuse(Kind::StreamOrder, "writes of the producer are missing")
                 .number("expected", expected)
                 .field("producer-expected-seq", expected.to_string())
-                .field("producer-received-seq", self.now.seq.to_string()),
-            _ => Problem::bad("the first Producer-Seq of an epoch is 0"),
+                .field("producer-received-seq", self.write.seq.to_string()),
+            _ => Problem::bad("the first Producer-Seq of an epoch must be 0"),
         }
     }
 }
@@ -122,27 +127,31 @@ mod tests {
     use super::{Producer, Sequence, State};
 
     #[test]
-    fn writes_are_judged_by_what_was_taken() {
-        let judge = |epoch, seq, last: Option<(u64, u64)>| {
+    fn writes_are_compared_with_the_last_accepted_write() {
+        let sequence_after = |epoch, seq, last: Option<(u64, u64)>| {
             let producer = Producer {
                 id: "a".to_owned(),
-                now: State { epoch, seq },
+                write: State { epoch, seq },
             };
-            producer.judge(last.map(|(epoch, seq)| State { epoch, seq }))
+            producer.sequence_after(last.map(|(epoch, seq)| State { epoch, seq }))
         };
         let last = State { epoch: 2, seq: 5 };
         for (epoch, seq, sequence) in [
             (1, 9, Sequence::Stale(2)),
-            (2, 0, Sequence::Again(last)),
-            (2, 5, Sequence::Again(last)),
+            (2, 0, Sequence::Repeated(last)),
+            (2, 5, Sequence::Repeated(last)),
             (2, 6, Sequence::New),
             (2, 7, Sequence::Gap(6)),
             (3, 0, Sequence::New),
             (3, 1, Sequence::NotFirst),
         ] {
-            assert_eq!(judge(epoch, seq, Some((2, 5))), sequence, "{epoch} {seq}");
+            assert_eq!(
+                sequence_after(epoch, seq, Some((2, 5))),
+                sequence,
+                "{epoch} {seq}"
+            );
         }
-        assert_eq!(judge(7, 0, None), Sequence::New);
-        assert_eq!(judge(0, 3, None), Sequence::Gap(0));
+        assert_eq!(sequence_after(7, 0, None), Sequence::New);
+        assert_eq!(sequence_after(0, 3, None), Sequence::Gap(0));
     }
 }

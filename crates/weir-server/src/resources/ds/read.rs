@@ -20,9 +20,9 @@ use crate::http::reply::{Body, Reply};
 use crate::limits::{PAGE_BYTES, WAIT_SECONDS_MAX};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
-use crate::resources::events::read::{is_known, no_topic};
+use crate::resources::events::read::{is_not_modified, no_topic};
 use crate::resources::streams::config::Expiry;
-use crate::resources::streams::place::{self, StreamPosition};
+use crate::resources::streams::position::{self, StreamPosition};
 use crate::resources::streams::terms::POLL_SECONDS;
 
 /// How a reader waits for more data.
@@ -36,14 +36,14 @@ enum WaitMode {
 pub(super) async fn head(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let view = open(edge, &call.matched.topic).await?;
     let mut reply = Reply::new(200).field("content-type", &view.config.content_type);
-    view.tell(&mut reply);
+    view.add_fields(&mut reply);
     match view.config.expiry {
         Expiry::Never => {}
         Expiry::Idle(seconds) => reply.add("stream-ttl", seconds),
         Expiry::At(ms) => reply.add("stream-expires-at", date::rfc3339(ms)),
     }
     reply.add("cache-control", "no-store");
-    // The length of the body of a GET is not known here.
+    // The length of the body of a GET is unknown here.
     reply.body = Body::Omitted;
     Ok(reply)
 }
@@ -52,32 +52,32 @@ pub(super) async fn head(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
 pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let words = [("long-poll", WaitMode::Poll), ("sse", WaitMode::Events)];
     let live = call.query.word("live", &words)?;
-    let place = match call.query.text("offset")? {
+    let start_at = match call.query.text("offset")? {
         Some(text) => Some(StreamPosition::read(text).ok_or_else(|| {
-            Problem::bad("offset is -1, now, or what an answer gave as Stream-Next-Offset")
+            Problem::bad("offset must be -1, now, or a Stream-Next-Offset of a response")
         })?),
         None => None,
     };
-    if live.is_some() && place.is_none() {
+    if live.is_some() && start_at.is_none() {
         return Err(Problem::bad("a live read needs an offset"));
     }
-    let given = call.query.text("cursor")?;
-    let given = given.and_then(crate::http::query::offset_of);
+    let client_cursor = call.query.text("cursor")?;
+    let client_cursor = client_cursor.and_then(crate::http::query::offset_of);
     let view = open(edge, &call.matched.topic).await?;
-    edge.ds.used(&view);
-    let place = place.unwrap_or(StreamPosition::Start);
-    let position = start(&view, place)?;
+    edge.ds.record_use(&view);
+    let start_at = start_at.unwrap_or(StreamPosition::Start);
+    let position = start(&view, start_at)?;
     match live {
-        Some(WaitMode::Events) => Ok(follow::open(edge, call, &view, position, given)),
-        Some(WaitMode::Poll) => poll(edge, call, view, position, given).await,
-        None if place == StreamPosition::Now => Ok(now(&view)),
+        Some(WaitMode::Events) => Ok(follow::open(edge, call, &view, position, client_cursor)),
+        Some(WaitMode::Poll) => poll(edge, call, view, position, client_cursor).await,
+        None if start_at == StreamPosition::Now => Ok(now(&view)),
         None => page(edge, call, &view, position).await,
     }
 }
 
 /// Returns the position after which a reader starts.
-fn start(view: &View, place: StreamPosition) -> Result<u64, Problem> {
-    match place {
+fn start(view: &View, start_at: StreamPosition) -> Result<u64, Problem> {
+    match start_at {
         StreamPosition::Start | StreamPosition::After(0) => Ok(0),
         StreamPosition::Now => Ok(view.tail),
         StreamPosition::After(position) if position > view.tail => {
@@ -85,7 +85,7 @@ fn start(view: &View, place: StreamPosition) -> Result<u64, Problem> {
         }
         StreamPosition::After(position) if view.is_before(position) => Err(Problem::new(
             Kind::Gone,
-            "the offset is of a stream that had this name before",
+            "the offset is of an earlier stream of this name",
         )
         .code(ErrorCode::Gone)),
         StreamPosition::After(position) => Ok(position),
@@ -95,7 +95,7 @@ fn start(view: &View, place: StreamPosition) -> Result<u64, Problem> {
 /// The head of a response after which the reader is at `position`.
 fn at(view: &View, status: u16, position: u64) -> Reply {
     let mut reply = Reply::new(status);
-    reply.add("stream-next-offset", place::write(position));
+    reply.add("stream-next-offset", position::token(position));
     if position >= view.tail {
         reply.add("stream-up-to-date", "true");
     }
@@ -122,16 +122,16 @@ async fn page(edge: &Arc<Edge>, call: &Call, view: &View, position: u64) -> Resu
     let tag = format!("\"{}.{position}-{next}{end}\"", view.incarnation);
     reply.add("etag", &tag);
     reply.add("vary", "accept-encoding");
-    let whole = next < view.tail;
+    let is_final = next < view.tail;
     reply.add(
         "cache-control",
-        if whole {
+        if is_final {
             "private, max-age=60, stale-while-revalidate=300"
         } else {
             "private, no-cache"
         },
     );
-    if is_known(&call.head, &tag) {
+    if is_not_modified(&call.head, &tag) {
         reply.status = 304;
         return Ok(reply);
     }
@@ -145,22 +145,22 @@ async fn poll(
     call: &Call,
     mut view: View,
     mut position: u64,
-    given: Option<u64>,
+    client_cursor: Option<u64>,
 ) -> Result<Reply, Problem> {
     let wait = Prefer::read(&call.head).wait.unwrap_or(POLL_SECONDS);
-    let due = Instant::now() + Duration::from_secs(wait.min(WAIT_SECONDS_MAX));
+    let deadline = Instant::now() + Duration::from_secs(wait.min(WAIT_SECONDS_MAX));
     let mut phase = edge.shared.phase.subscribe();
     let incarnation = view.incarnation;
-    let _held = ReaderLease::new(edge, &view);
-    let mut over = false;
+    let _lease = ReaderLease::new(edge, &view);
+    let mut is_over = false;
     loop {
         let collected = CollectedBody::new(&edge.shared.store, &view, position, PAGE_BYTES);
         let (collected, reservation) = collected.run(&edge.shared).await?;
         position = collected.next();
         let found = collected.count() > 0;
-        if found || over || view.ends_at(position) {
+        if found || is_over || view.ends_at(position) {
             let mut reply = at(&view, if found { 200 } else { 204 }, position);
-            reply.add("stream-cursor", cursor(given));
+            reply.add("stream-cursor", cursor(client_cursor));
             reply.add("cache-control", "no-store");
             return Ok(if found {
                 let reply = reply.with(&view.config.content_type, collected.body());
@@ -172,9 +172,9 @@ async fn poll(
         let last = ConsequenceOffset(view.offset(view.tail));
         let reader = edge.shared.store.listen(&view.topic, last);
         edge.shared.metrics.waiting_polls.add(1);
-        over = tokio::select! {
-            there = reader.changed() => !there,
-            () = tokio::time::sleep_until(due) => true,
+        is_over = tokio::select! {
+            changed = reader.changed() => !changed,
+            () = tokio::time::sleep_until(deadline) => true,
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => true,
         };
         edge.shared.metrics.waiting_polls.sub(1);
@@ -190,7 +190,7 @@ mod tests {
     use super::cursor;
 
     #[test]
-    fn a_cursor_moves_on() {
+    fn a_cursor_increases() {
         let now = cursor(None);
         assert!(now > 0);
         assert!(cursor(Some(now - 1)) >= now);

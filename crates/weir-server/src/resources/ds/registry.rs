@@ -2,9 +2,9 @@
 //! only for their forks.
 //!
 //! `expiry/NAME` is written before a stream that expires is created, and `fork/SOURCE/NAME` before
-//! a fork is. Both are deleted after the stream has ended. So there may be an entry without a
-//! stream, but never a stream without its entry. The state of the stream shows whether an entry is
-//! stale.
+//! a fork is created. Both are deleted after the stream was removed. So there may be an entry
+//! without a stream, but never a stream without its entry. The state of the stream shows whether an
+//! entry is stale.
 //!
 //! Clients can write the topics of streams, but not this topic. So a description makes a stream
 //! expire, or lets it read other topics, only if an entry here has the hash of that description.
@@ -41,7 +41,7 @@ pub(super) struct Expiring {
     seal: String,
 }
 
-/// The hash of a description as it is written, which identifies the description.
+/// The hash of the bytes of a description, which identifies the description.
 pub(super) fn seal(description: &[u8]) -> String {
     let hash = Sha256::digest(description);
     hash.iter().fold(String::new(), |mut text, byte| {
@@ -64,35 +64,35 @@ fn gone_key(topic: &str) -> String {
 }
 
 /// Writes the entry of a stream that expires.
-pub(super) fn expiring(topic: &str, expiry: Expiry, seal: &str) -> Change {
+pub(super) fn put_expiry(topic: &str, expiry: Expiry, seal: &str) -> Change {
     let seal = seal.to_owned();
     // A number and a text always serialize.
     let value = serde_json::to_vec(&Expiring { expiry, seal }).unwrap_or_default();
     Change::Put(expiry_key(topic), value)
 }
 
-/// Deletes the entry of `expiring`.
-pub(super) fn expired(topic: &str) -> Change {
+/// Deletes the entry of `put_expiry`.
+pub(super) fn delete_expiry(topic: &str) -> Change {
     Change::Delete(expiry_key(topic))
 }
 
 /// Writes the entry of a fork.
-pub(super) fn forked(source: &str, fork: &str, seal: &str) -> Change {
+pub(super) fn put_fork(source: &str, fork: &str, seal: &str) -> Change {
     Change::Put(fork_key(source, fork), seal.as_bytes().to_vec())
 }
 
-/// Deletes the entry of `forked`.
-pub(super) fn unforked(source: &str, fork: &str) -> Change {
+/// Deletes the entry of `put_fork`.
+pub(super) fn delete_fork(source: &str, fork: &str) -> Change {
     Change::Delete(fork_key(source, fork))
 }
 
 /// Writes the entry of a stream that is retained for its forks.
-pub(super) fn gone(topic: &str, incarnation: u64) -> Change {
+pub(super) fn put_gone(topic: &str, incarnation: u64) -> Change {
     Change::Put(gone_key(topic), incarnation.to_string().into_bytes())
 }
 
-/// Deletes the entry of `gone`.
-pub(super) fn no_longer_gone(topic: &str) -> Change {
+/// Deletes the entry of `put_gone`.
+pub(super) fn delete_gone(topic: &str) -> Change {
     Change::Delete(gone_key(topic))
 }
 
@@ -108,7 +108,7 @@ fn value(store: &Store, key: &str) -> Result<Option<Vec<u8>>, Problem> {
     Ok(record.map(|record| record.value.to_vec()))
 }
 
-/// Whether any stream of this name is retained only for its forks. Reads memory only.
+/// Whether any stream of this name is retained only for its forks. Reads only memory.
 pub(super) fn may_be_gone(store: &Store, topic: &str) -> bool {
     let key = gone_key(topic);
     store.key_offset(REGISTRY, key.as_bytes()).is_some()
@@ -116,8 +116,8 @@ pub(super) fn may_be_gone(store: &Store, topic: &str) -> bool {
 
 /// Whether this incarnation of a stream is retained only for its forks.
 pub(super) fn is_gone(store: &Store, topic: &str, incarnation: u64) -> Result<bool, Problem> {
-    let kept = value(store, &gone_key(topic))?;
-    Ok(kept.is_some_and(|kept| kept == incarnation.to_string().as_bytes()))
+    let entry = value(store, &gone_key(topic))?;
+    Ok(entry.is_some_and(|entry| entry == incarnation.to_string().as_bytes()))
 }
 
 /// Parses the description of a stream, and checks it against the registry. A fork without its entry
@@ -156,21 +156,21 @@ pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(),
     options.compaction = Compaction::Latest;
     options.tombstone_ttl_ms = Some(0);
     let create = Operation::Create { options: &options };
-    let missing = store.topic(REGISTRY).is_none_or(|topic| !topic.live);
-    let create = missing.then(|| Intention::new(REGISTRY, create));
-    let there = |key: &[u8]| store.key_offset(REGISTRY, key).is_some();
-    let steps = changes.iter().filter_map(|change| match change {
+    let is_missing = store.topic(REGISTRY).is_none_or(|topic| !topic.live);
+    let create = is_missing.then(|| Intention::new(REGISTRY, create));
+    let exists = |key: &[u8]| store.key_offset(REGISTRY, key).is_some();
+    let operations = changes.iter().filter_map(|change| match change {
         Change::Put(key, value) => {
             let key = key.as_bytes();
             Some(Operation::Put { key, value })
         }
         Change::Delete(key) => {
             let key = key.as_bytes();
-            there(key).then_some(Operation::Delete { key })
+            exists(key).then_some(Operation::Delete { key })
         }
     });
-    let steps = steps.map(|operation| Intention::new(REGISTRY, operation));
-    let intentions: Vec<Intention<'_>> = create.into_iter().chain(steps).collect();
+    let operations = operations.map(|operation| Intention::new(REGISTRY, operation));
+    let intentions: Vec<Intention<'_>> = create.into_iter().chain(operations).collect();
     if intentions.is_empty() {
         return Ok(());
     }
@@ -181,19 +181,19 @@ pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(),
     let proposal = proposal.map_err(|error| problems::of_store(&error))?;
     drop(intentions);
     let outcomes = outcomes(edge, proposal, permit).await?;
-    let fine = |outcome: weir_core::Outcome| {
+    let succeeded = |outcome: weir_core::Outcome| {
         let commit = outcome.commit().cloned();
         // Another request may have created the topic first.
         commit.is_some_and(|commit| {
             commit.reason.is_none() || commit.reason == Some(weir_core::ErrorCode::TopicExists)
         })
     };
-    if outcomes.iter().all(fine) {
+    if outcomes.iter().all(succeeded) {
         return Ok(());
     }
     Err(Problem::new(
         Kind::Internal,
-        "the registry of streams does not take an entry",
+        "the registry of streams refused an entry",
     ))
 }
 

@@ -16,7 +16,7 @@ use crate::resources::context::Edge;
 use crate::resources::meta::{Meta, Shape, shape};
 use crate::resources::problems;
 use crate::resources::streams::config::{Config, Expiry, Part, TYPE_DEFAULT};
-use crate::resources::streams::place;
+use crate::resources::streams::position;
 use crate::resources::streams::state::Streams;
 use crate::resources::streams::terms::{CLOSED, CONFIG, CONFIGS_MAX, is_data, is_json};
 
@@ -50,15 +50,21 @@ impl View {
     /// Finds a stream; `None` if there is none. Does not check the expiry. May block on a disk;
     /// [`find`] does not.
     pub(super) fn find(ds: &Streams, store: &Store, topic: &str) -> Result<Option<Self>, Problem> {
-        let standing = store.topic_state(topic);
-        let lives = standing.and_then(|topic| Some((topic.incarnation?.0, topic.created?.0)));
-        let Some((incarnation, created)) = lives else {
+        let state = store.topic_state(topic);
+        let live = state.and_then(|topic| Some((topic.incarnation?.0, topic.created?.0)));
+        let Some((incarnation, created)) = live else {
             return Ok(None);
         };
         let offset = |key: &[u8]| store.key_offset(topic, key).map(|offset| offset.0);
-        let (made, closed) = (offset(CONFIG), offset(CLOSED));
-        let found = config(ds, store, topic, (incarnation, created), made.is_some())?;
-        let Some((config, lasting)) = found else {
+        let (described, closed) = (offset(CONFIG), offset(CLOSED));
+        let found = config(
+            ds,
+            store,
+            topic,
+            (incarnation, created),
+            described.is_some(),
+        )?;
+        let Some((config, is_final)) = found else {
             return Ok(None);
         };
         let reader = store.read(topic, ConsequenceOffset::ZERO);
@@ -68,7 +74,7 @@ impl View {
             topic: topic.to_owned(),
             incarnation,
             json: is_json(&config.content_type),
-            untyped: !lasting,
+            untyped: !is_final,
             closed: None,
             gone: registry::is_gone(store, topic, incarnation)?,
             tail: 0,
@@ -78,8 +84,8 @@ impl View {
             config,
         };
         // For a fork, its own records start with the record of its description.
-        if let (Some(fork), Some(made)) = (&view.config.fork, made) {
-            (view.first, view.base) = (made, fork.base);
+        if let (Some(fork), Some(described)) = (&view.config.fork, described) {
+            (view.first, view.base) = (described, fork.base);
         }
         view.tail = view.position(last);
         view.closed = closed.map(|offset| view.position(offset));
@@ -132,8 +138,8 @@ impl View {
     }
 
     /// Adds the end of the stream, and whether it is closed.
-    pub(crate) fn tell(&self, reply: &mut Reply) {
-        reply.add("stream-next-offset", place::write(self.tail));
+    pub(crate) fn add_fields(&self, reply: &mut Reply) {
+        reply.add("stream-next-offset", position::token(self.tail));
         if self.closed.is_some() {
             reply.add("stream-closed", "true");
         }
@@ -142,7 +148,7 @@ impl View {
     /// Creates a problem with the state of the stream that a writer needs.
     pub(crate) fn refuse(&self, kind: Kind, detail: &str) -> Problem {
         let problem = Problem::new(kind, detail);
-        let problem = problem.field("stream-next-offset", place::write(self.tail));
+        let problem = problem.field("stream-next-offset", position::token(self.tail));
         match self.closed {
             Some(_) => problem.field("stream-closed", "true"),
             None => problem,
@@ -152,34 +158,37 @@ impl View {
 
 /// Finds the stream of a name. Reads its description on a blocking thread, unless it is in memory.
 pub(super) async fn find(edge: &Arc<Edge>, topic: &str) -> Result<Option<View>, Problem> {
-    if is_at_hand(edge, topic) {
+    if is_cached(edge, topic) {
         return View::find(&edge.ds, &edge.shared.store, topic);
     }
     let (edge, topic) = (Arc::clone(edge), topic.to_owned());
     offload::run(move || View::find(&edge.ds, &edge.shared.store, &topic)).await
 }
 
-/// Whether the whole description of a stream is in memory.
-fn is_at_hand(edge: &Edge, topic: &str) -> bool {
+/// Whether the description of a stream is in memory.
+fn is_cached(edge: &Edge, topic: &str) -> bool {
     let store = &edge.shared.store;
-    let standing = store.topic_state(topic);
-    let Some(incarnation) = standing.and_then(|topic| topic.incarnation) else {
+    let state = store.topic_state(topic);
+    let Some(incarnation) = state.and_then(|topic| topic.incarnation) else {
         // There is no such stream.
         return true;
     };
-    let known = {
+    let is_cached = {
         let configs = &edge.ds.configs;
         let configs = configs.lock();
         configs
             .get(topic)
             .is_some_and(|(of, _)| *of == incarnation.0)
     };
-    known && !registry::may_be_gone(store, topic)
+    is_cached && !registry::may_be_gone(store, topic)
 }
 
 /// The problem of a request for a stream that only its forks still read.
 pub(crate) fn gone() -> Problem {
-    Problem::new(Kind::StreamGone, "its name is free again when they are")
+    Problem::new(
+        Kind::StreamGone,
+        "its name can be used again after the forks are deleted",
+    )
 }
 
 /// Returns the description of a stream, and whether it is final. For a topic that another API
@@ -189,7 +198,7 @@ fn config(
     store: &Store,
     topic: &str,
     (incarnation, created): (u64, u64),
-    made: bool,
+    is_described: bool,
 ) -> Result<Option<(Arc<Config>, bool)>, Problem> {
     {
         let configs = ds.configs.lock();
@@ -199,7 +208,7 @@ fn config(
             return Ok(Some((Arc::clone(config), true)));
         }
     }
-    let found = if made {
+    let found = if is_described {
         match store.get(topic, CONFIG) {
             Ok(page) => {
                 let record = page.as_ref().and_then(|page| page.iter().next());
@@ -212,31 +221,31 @@ fn config(
                 };
                 match registry::validated(store, topic, record.value)? {
                     Some(config) => (config, true),
-                    None => plain(store, topic, created)?,
+                    None => derive_config(store, topic, created)?,
                 }
             }
             // Retention has removed the description.
-            Err(StoreError::RecordsGone { .. }) => plain(store, topic, created)?,
+            Err(StoreError::RecordsGone { .. }) => derive_config(store, topic, created)?,
             Err(error) => return Err(problems::of_store(&error)),
         }
     } else {
-        plain(store, topic, created)?
+        derive_config(store, topic, created)?
     };
-    let (config, lasting) = found;
+    let (config, is_final) = found;
     let config = Arc::new(config);
-    if lasting {
+    if is_final {
         let mut configs = ds.configs.lock();
         if configs.len() >= CONFIGS_MAX {
             configs.clear();
         }
         configs.insert(topic.to_owned(), (incarnation, Arc::clone(&config)));
     }
-    Ok(Some((config, lasting)))
+    Ok(Some((config, is_final)))
 }
 
 /// Derives a description from the first record with data, and returns whether it is final.
-fn plain(store: &Store, topic: &str, created: u64) -> Result<(Config, bool), Problem> {
-    let made_of = |content_type: &str| Config {
+fn derive_config(store: &Store, topic: &str, created: u64) -> Result<(Config, bool), Problem> {
+    let config_of = |content_type: &str| Config {
         content_type: content_type.to_owned(),
         expiry: Expiry::Never,
         fork: None,
@@ -254,14 +263,14 @@ fn plain(store: &Store, topic: &str, created: u64) -> Result<(Config, bool), Pro
             let record = record.map_err(error)?;
             if record.kind == RecordKind::Put && is_data(&record) {
                 let meta = Meta::read(record.meta);
-                let seen = match shape(&meta, record.value) {
+                let derived = match shape(&meta, record.value) {
                     Shape::Json => "application/json",
                     Shape::Text => "text/plain; charset=utf-8",
                     Shape::Bytes => TYPE_DEFAULT,
                 };
-                return Ok((made_of(meta.media_type().unwrap_or(seen)), true));
+                return Ok((config_of(meta.media_type().unwrap_or(derived)), true));
             }
         }
     }
-    Ok((made_of(TYPE_DEFAULT), false))
+    Ok((config_of(TYPE_DEFAULT), false))
 }

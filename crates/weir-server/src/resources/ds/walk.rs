@@ -14,7 +14,7 @@ use crate::http::problem::{Kind, Problem};
 use crate::limits::budget::Reservation;
 use crate::resources::meta::{Meta, Shape, shape};
 use crate::resources::problems;
-use crate::resources::reading::{self, Attempt, lacks_block};
+use crate::resources::reading::{self, Attempt, reserve_block};
 use crate::resources::streams::config::Part;
 use crate::resources::streams::terms::is_data;
 use crate::shared::Shared;
@@ -54,12 +54,12 @@ impl Walk {
         let Some(part) = self.parts.get(at) else {
             return Ok(None);
         };
-        let now = self.store.topic_state(&part.topic);
-        let now = now.and_then(|topic| topic.incarnation);
-        if now.is_none_or(|now| now.0 != part.incarnation) {
+        let current = self.store.topic_state(&part.topic);
+        let current = current.and_then(|topic| topic.incarnation);
+        if current.is_none_or(|current| current.0 != part.incarnation) {
             return Err(Problem::new(
                 Kind::Gone,
-                "the stream that these records were forked from is not there any more",
+                "the stream from which these records were forked no longer exists",
             ));
         }
         let after = part.first + position.saturating_sub(part.base);
@@ -74,8 +74,8 @@ impl Walk {
         Ok(Some((at, reader)))
     }
 
-    /// As [`lacks_block`], for the block of the next step.
-    fn lacks(
+    /// As [`reserve_block`], for the block of the next step.
+    fn reserve_block(
         &mut self,
         held: usize,
         reservation: &mut Reservation,
@@ -83,9 +83,9 @@ impl Walk {
         let Some((at, reader)) = self.reader()? else {
             return Ok(None);
         };
-        let lacks = lacks_block(&reader, held, reservation);
+        let missing = reserve_block(&reader, held, reservation);
         self.reader = Some((at, reader));
-        Ok(lacks)
+        Ok(missing)
     }
 
     /// Visits the records of one block; may block. Returns true at the end of the stream, or after
@@ -99,7 +99,7 @@ impl Walk {
         };
         let page = reader.next_page();
         let page = page.map_err(|error| problems::of_store(&error))?;
-        self.take((at, reader), page, each)
+        self.visit((at, reader), page, each)
     }
 
     /// As `step`, without blocking; `Pending`: the block is not in memory.
@@ -113,7 +113,7 @@ impl Walk {
             Err(problem) => return Poll::Ready(Err(problem)),
         };
         match reader.try_next_page() {
-            Poll::Ready(page) => Poll::Ready(self.take((at, reader), page, each)),
+            Poll::Ready(page) => Poll::Ready(self.visit((at, reader), page, each)),
             Poll::Pending => {
                 self.reader = Some((at, reader));
                 Poll::Pending
@@ -121,7 +121,7 @@ impl Walk {
         }
     }
 
-    fn take(
+    fn visit(
         &mut self,
         (at, reader): (usize, TopicReader),
         page: Option<Page>,
@@ -134,10 +134,10 @@ impl Walk {
             self.position = part.end;
             return Ok(false);
         };
-        let place = |offset: u64| part.base + offset.saturating_sub(part.first);
+        let position_of = |offset: u64| part.base + offset.saturating_sub(part.first);
         for record in &page {
             let record = record.map_err(|error| problems::of_store(&error))?;
-            let position = place(record.offset.0);
+            let position = position_of(record.offset.0);
             if position > part.end {
                 break;
             }
@@ -146,7 +146,7 @@ impl Walk {
             }
             self.position = position;
         }
-        self.position = self.position.max(place(page.last().0)).min(part.end);
+        self.position = self.position.max(position_of(page.last().0)).min(part.end);
         self.reader = Some((at, reader));
         Ok(false)
     }
@@ -158,7 +158,7 @@ pub(crate) struct CollectedBody {
     walk: Walk,
     content: Content,
     /// Bytes of memory that the first record needs.
-    lacks: Option<usize>,
+    needed_bytes: Option<usize>,
 }
 
 /// The collected data.
@@ -181,61 +181,61 @@ impl CollectedBody {
                 out: Vec::new(),
                 count: 0,
             },
-            lacks: None,
+            needed_bytes: None,
         }
     }
 
     /// Adds one block. Returns whether the body is complete: it has `max` bytes and at least one
     /// record, the stream has ended, or memory is missing.
     fn step(&mut self, reservation: &mut Reservation) -> Result<bool, Problem> {
-        let (content, lacks) = (&mut self.content, &mut self.lacks);
-        if let Some(bytes) = self.walk.lacks(content.out.len(), reservation)? {
-            *lacks = (content.count == 0).then_some(bytes);
+        let (content, needed_bytes) = (&mut self.content, &mut self.needed_bytes);
+        if let Some(bytes) = self.walk.reserve_block(content.out.len(), reservation)? {
+            *needed_bytes = (content.count == 0).then_some(bytes);
             return Ok(true);
         }
-        let done = self
+        let is_end = self
             .walk
-            .step(|record| content.add(record, reservation, lacks))?;
-        Ok(self.ends(done))
+            .step(|record| content.add(record, reservation, needed_bytes))?;
+        Ok(self.is_complete(is_end))
     }
 
     /// As `step`, without blocking; `Pending`: the block is not in memory.
     fn step_now(&mut self, reservation: &mut Reservation) -> Poll<Result<bool, Problem>> {
-        let (content, lacks) = (&mut self.content, &mut self.lacks);
-        let done = self
+        let (content, needed_bytes) = (&mut self.content, &mut self.needed_bytes);
+        let is_end = self
             .walk
-            .step_now(|record| content.add(record, reservation, lacks));
-        done.map(|done| Ok(self.ends(done?)))
+            .step_now(|record| content.add(record, reservation, needed_bytes));
+        is_end.map(|is_end| Ok(self.is_complete(is_end?)))
     }
 
-    fn ends(&self, done: bool) -> bool {
-        done || (self.content.count > 0 && self.content.out.len() >= self.content.max)
+    fn is_complete(&self, is_end: bool) -> bool {
+        is_end || (self.content.count > 0 && self.content.out.len() >= self.content.max)
     }
 
     /// Collects the whole body. Reads the first block inline if it is in memory, and the rest on a
     /// reader thread.
     pub(crate) async fn run(mut self, shared: &Shared) -> Result<(Self, Reservation), Problem> {
         let mut reservation = Reservation::new(&shared.admission.answers);
-        if let Poll::Ready(done) = self.step_now(&mut reservation)
-            && done?
-            && self.lacks.is_none()
+        if let Poll::Ready(is_complete) = self.step_now(&mut reservation)
+            && is_complete?
+            && self.needed_bytes.is_none()
         {
             return Ok((self, reservation));
         }
-        if let Some(bytes) = self.lacks.take() {
+        if let Some(bytes) = self.needed_bytes.take() {
             reservation.cover(bytes).await.map_err(busy)?;
         }
         let mut collected = Some(self);
         reading::read(shared, reservation, move |reservation| {
-            let Some(mut one) = collected.take() else {
+            let Some(mut body) = collected.take() else {
                 return Err(Problem::new(Kind::Internal, "a stream is read twice"));
             };
-            while !one.step(reservation)? {}
-            match one.lacks.take() {
-                None => Ok(Attempt::Done(one)),
+            while !body.step(reservation)? {}
+            match body.needed_bytes.take() {
+                None => Ok(Attempt::Done(body)),
                 Some(bytes) => {
-                    collected = Some(one);
-                    Ok(Attempt::Lacks(bytes))
+                    collected = Some(body);
+                    Ok(Attempt::NeedsMemory(bytes))
                 }
             }
         })
@@ -273,24 +273,24 @@ impl Content {
         &mut self,
         record: &Record<'_>,
         reservation: &mut Reservation,
-        lacks: &mut Option<usize>,
+        needed_bytes: &mut Option<usize>,
     ) -> ControlFlow<()> {
         const EXTRA_BYTES: usize = 64;
         if self.count > 0 && self.out.len() >= self.max {
             return ControlFlow::Break(());
         }
-        let need = self.out.len() + record.value.len() / 3 * 4 + EXTRA_BYTES;
-        if need > self.out.capacity() {
-            // Doubles the capacity so that it grows rarely, or takes only what is needed.
-            let twice = need.max(self.out.capacity() * 2);
-            let Some(to) = [twice, need]
+        let needed = self.out.len() + record.value.len() / 3 * 4 + EXTRA_BYTES;
+        if needed > self.out.capacity() {
+            // Doubles the capacity so that it grows rarely, or only as far as needed.
+            let doubled = needed.max(self.out.capacity() * 2);
+            let Some(capacity) = [doubled, needed]
                 .into_iter()
-                .find(|to| reservation.try_cover(*to))
+                .find(|capacity| reservation.try_cover(*capacity))
             else {
-                *lacks = (self.count == 0).then_some(need);
+                *needed_bytes = (self.count == 0).then_some(needed);
                 return ControlFlow::Break(());
             };
-            self.out.reserve_exact(to - self.out.len());
+            self.out.reserve_exact(capacity - self.out.len());
         }
         if self.json {
             self.out.push(if self.count == 0 { b'[' } else { b',' });
@@ -304,7 +304,7 @@ impl Content {
 }
 
 /// Writes a payload as an element of an array: unchanged if it is JSON, otherwise as in other
-/// lists.
+/// lists of records.
 fn value(record: &Record<'_>, out: &mut Vec<u8>) {
     let meta = Meta::read(record.meta);
     match shape(&meta, record.value) {

@@ -1,8 +1,8 @@
 //! Live tails: server-sent events (the HTML standard, 9.2).
 //!
-//! A tail is only a position: a client that lost its connection resumes with the last id that it
-//! received. A tail reads from the store at the rate of its client, one piece at a time. It is
-//! closed if the client accepts nothing for too long.
+//! The only state of a tail is its position: a client that lost its connection resumes with the
+//! last id that it received. A tail reads from the store at the rate of its client, one piece at a
+//! time. It is closed if the client accepts nothing for too long.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_store::{Page, TopicReader};
 
-use super::read::{Filter, gone, start};
+use super::read::{Filter, check_removed, start};
 use crate::http::accept;
 use crate::http::base64;
 use crate::http::exchange::busy;
@@ -29,11 +29,11 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::hub::Piece;
 use crate::resources::live::{EventStream, WaitEnd};
 use crate::resources::problems;
-use crate::resources::reading::lacks_block;
+use crate::resources::reading::reserve_block;
 use crate::resources::records::{Fields, key_field, object};
 
-/// Whether a request asks for a tail.
-pub(crate) fn is_wanted(call: &Call) -> bool {
+/// Whether the request is for a tail.
+pub(crate) fn is_requested(call: &Call) -> bool {
     call.query.bytes("live").is_some() || accept::names(&call.head, "text/event-stream")
 }
 
@@ -55,19 +55,21 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     query.word("live", &[("sse", ())])?;
     for name in ["order", "limit", "max-bytes", "wait", "at-least"] {
         if query.bytes(name).is_some() {
-            return Err(Problem::bad(format!("{name} is for pages, not for tails")));
+            return Err(Problem::bad(format!(
+                "{name} applies to pages only, not to tails"
+            )));
         }
     }
     let fields = query.text("fields")?.map(Fields::read).transpose()?;
-    let texts = query
+    let numbers_as_text = query
         .word("numbers", &[("string", true), ("number", false)])?
         .unwrap_or(false);
-    let whole = query
+    let whole_record = query
         .word("data", &[("record", true), ("value", false)])?
         .unwrap_or(false);
     let filter = Filter::read(call)?;
     let (mut reader, mut after, mut gap) = start(edge, call, true).await?;
-    let given = match call.head.text(FieldName::LastEventId) {
+    let last_id = match call.head.text(FieldName::LastEventId) {
         Some(id) if !id.is_empty() => Some(id),
         _ => query.text("last-event-id")?,
     };
@@ -76,39 +78,40 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         .store
         .topic_state(&call.matched.topic)
         .and_then(|topic| topic.incarnation);
-    if let Some(id) = given {
-        let (of, offset) =
-            read_id(id).ok_or_else(|| Problem::bad("the last event id is none of this topic"))?;
+    if let Some(id) = last_id {
+        let (id_incarnation, offset) = read_id(id)
+            .ok_or_else(|| Problem::bad("the last event id is not an id of this topic"))?;
         // A topic that was created again has other ids, so an old id is not valid.
-        if of.is_some_and(|of| incarnation.is_some_and(|now| now.0 != of)) {
-            return Err(
-                Problem::new(Kind::Gone, "the id is of an earlier life of the topic")
-                    .code(ErrorCode::Gone)
-                    .number("first", reader.first().0)
-                    .number("last", reader.last().0),
-            );
+        if id_incarnation.is_some_and(|id| incarnation.is_some_and(|current| current.0 != id)) {
+            return Err(Problem::new(
+                Kind::Gone,
+                "the id belongs to an earlier incarnation of the topic",
+            )
+            .code(ErrorCode::Gone)
+            .number("first", reader.first().0)
+            .number("last", reader.last().0));
         }
         reader.seek(ConsequenceOffset(offset));
         let reset = query.bytes("reset").is_some();
-        gap = gone(edge, call, &mut reader, offset, reset)?;
+        gap = check_removed(edge, call, &mut reader, offset, reset)?;
         after = reader.position().0 - 1;
     }
     let live = EventStream::new(edge, call, &call.matched.topic);
     // Ids carry the incarnation if the first offset is above 1, as in a topic that was created
     // again.
-    let again = edge
+    let first_read = edge
         .shared
         .store
         .read(&call.matched.topic, ConsequenceOffset::ZERO)
         .ok();
-    let again = again.is_some_and(|reader| reader.first().0 > 1);
+    let needs_incarnation = first_read.is_some_and(|reader| reader.first().0 > 1);
     let mut hello = format!("retry: {RETRY_MS}\nevent: hello\ndata: ").into_bytes();
-    let mut about = Object::new(&mut hello);
-    about
+    let mut object = Object::new(&mut hello);
+    object
         .number("first", reader.first().0)
         .number("last", reader.last().0)
         .number("after", after);
-    about.end();
+    object.end();
     hello.extend_from_slice(b"\n\n");
     if gap {
         control(
@@ -120,19 +123,21 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let tail = Tail {
         live,
         style: Style {
-            whole,
-            texts,
+            whole_record,
+            numbers_as_text,
             fields: fields.unwrap_or_default(),
-            life: incarnation.filter(|_| again).map(|offset| offset.0),
+            incarnation: incarnation
+                .filter(|_| needs_incarnation)
+                .map(|offset| offset.0),
         },
         plain: filter.is_empty() && fields.is_none(),
         filter,
         reader,
         next: after,
-        told: after,
+        reported: after,
         caught_up: false,
         first: Some(hello.into()),
-        over: false,
+        is_finished: false,
     };
     let mut reply = Reply::new(200).field("content-type", "text/event-stream");
     reply.add("cache-control", "no-store, no-transform");
@@ -145,17 +150,19 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
 #[derive(Clone, Copy, Debug)]
 struct Style {
     /// Whether the data is the whole record, not only its payload.
-    whole: bool,
-    texts: bool,
+    whole_record: bool,
+    numbers_as_text: bool,
     fields: Fields,
     /// The incarnation in ids; `None`: ids have none.
-    life: Option<u64>,
+    incarnation: Option<u64>,
 }
 
 impl Style {
     /// A number that distinguishes pieces of different forms.
     fn number(self) -> u8 {
-        u8::from(self.whole) | u8::from(self.texts) << 1 | u8::from(self.life.is_some()) << 2
+        u8::from(self.whole_record)
+            | u8::from(self.numbers_as_text) << 1
+            | u8::from(self.incarnation.is_some()) << 2
     }
 }
 
@@ -169,10 +176,10 @@ struct Tail {
     /// Offset of the last record that was examined.
     next: u64,
     /// The last position that the client received.
-    told: u64,
+    reported: u64,
     caught_up: bool,
     first: Option<Bytes>,
-    over: bool,
+    is_finished: bool,
 }
 
 impl Source for Tail {
@@ -190,24 +197,24 @@ impl Tail {
         if let Some(hello) = self.first.take() {
             return Some(hello);
         }
-        if self.over {
+        if self.is_finished {
             return None;
         }
         loop {
             self.live.mark_seen();
-            if self.live.drains() {
-                return Some(self.bye("draining"));
+            if self.live.is_draining() {
+                return Some(self.close_event("draining"));
             }
             if self.live.is_old() {
-                return Some(self.bye("age"));
+                return Some(self.close_event("age"));
             }
-            if !self.live.is_visible() {
-                return Some(self.bye("forbidden"));
+            if !self.live.may_read() {
+                return Some(self.close_event("forbidden"));
             }
             match self.read().await {
                 Ok(Some(bytes)) => return Some(bytes),
                 Ok(None) => {}
-                Err(problem) => return Some(self.fail(&problem)),
+                Err(problem) => return Some(self.problem_event(&problem)),
             }
             if !self.caught_up {
                 self.caught_up = true;
@@ -216,9 +223,9 @@ impl Tail {
                 return Some(out.into());
             }
             match self.live.wait().await {
-                WaitEnd::Idle if !self.live.is_old() => return Some(self.alive()),
+                WaitEnd::Idle if !self.live.is_old() => return Some(self.heartbeat()),
                 WaitEnd::Changed | WaitEnd::Idle => {}
-                WaitEnd::Closed => return Some(self.bye("closed")),
+                WaitEnd::Closed => return Some(self.close_event("closed")),
             }
         }
     }
@@ -230,32 +237,32 @@ impl Tail {
         }
         let from = (self.next, self.style.number());
         if self.plain
-            && let Some(piece) = self.live.follow.shared(from)
+            && let Some(piece) = self.live.follow.rendered(from)
         {
-            self.moved(piece.next);
-            self.told = piece.next;
+            self.move_to(piece.next);
+            self.reported = piece.next;
             return Ok(Some(piece.bytes));
         }
         let budget = &self.live.edge.shared.admission.answers;
         let mut reservation = Reservation::new(budget);
         let mut out = Vec::new();
         while out.len() < TAIL_BYTES {
-            let mut lacks = lacks_block(&self.reader, out.len(), &mut reservation);
-            if lacks.is_none() {
+            let mut missing = reserve_block(&self.reader, out.len(), &mut reservation);
+            if missing.is_none() {
                 let Some(page) = self.next_page().await? else {
                     break;
                 };
-                lacks = self.take(&page, &mut reservation, &mut out)?;
+                missing = self.render(&page, &mut reservation, &mut out)?;
                 // The block is dropped before the wait, and read again from here.
                 drop(page);
             }
-            let Some(lacks) = lacks else { continue };
-            self.moved(self.next);
+            let Some(bytes) = missing else { continue };
+            self.move_to(self.next);
             if !out.is_empty() {
                 break;
             }
-            while reservation.cover(lacks).await.is_err() {
-                if self.live.drains() || self.live.is_old() {
+            while reservation.cover(bytes).await.is_err() {
+                if self.live.is_draining() || self.live.is_old() {
                     return Err(busy(BudgetExhausted));
                 }
             }
@@ -276,7 +283,7 @@ impl Tail {
 
     /// Renders the records of a block. Returns the bytes to reserve for the next record, if memory
     /// is missing.
-    fn take(
+    fn render(
         &mut self,
         page: &Page,
         reservation: &mut Reservation,
@@ -285,17 +292,17 @@ impl Tail {
         const MEMBERS_BYTES: usize = 1 << 10;
         for record in page {
             let record = record.map_err(|error| problems::of_store(&error))?;
-            if self.filter.wants(&record) {
+            if self.filter.matches(&record) {
                 let bytes = record.key.len() + record.value.len() + record.meta.len();
-                let need = out.len() + MEMBERS_BYTES + bytes * 2;
-                if !reservation.try_cover(need) {
-                    return Ok(Some(need));
+                let needed = out.len() + MEMBERS_BYTES + bytes * 2;
+                if !reservation.try_cover(needed) {
+                    return Ok(Some(needed));
                 }
                 event(&record, self.style, out);
-                self.told = record.offset.0;
-            } else if record.offset.0 - self.told >= PROGRESS_RECORDS {
+                self.reported = record.offset.0;
+            } else if record.offset.0 - self.reported >= PROGRESS_RECORDS {
                 control(out, "progress", &[("after", record.offset.0)]);
-                self.told = record.offset.0;
+                self.reported = record.offset.0;
             }
             self.next = record.offset.0;
         }
@@ -309,49 +316,49 @@ impl Tail {
             return Ok(page);
         }
         let readers = &self.live.edge.shared.readers;
-        let permit = readers.permit_at_last().await.map_err(busy)?;
+        let permit = readers.permit_without_deadline().await.map_err(busy)?;
         let mut reader = self.reader.clone();
         let read = readers.run(move || {
             let page = reader.next_page();
             drop(permit);
             (reader, page)
         });
-        let (reader, page) = read.await.map_err(|_| offload::ended())?;
+        let (reader, page) = read.await.map_err(|_| offload::panicked())?;
         let page = page.map_err(|error| problems::of_store(&error))?;
         self.reader = reader;
         Ok(page)
     }
 
-    fn moved(&mut self, to: u64) {
+    fn move_to(&mut self, to: u64) {
         self.next = to;
         self.reader.seek(ConsequenceOffset(to));
     }
 
     /// A heartbeat; with a filter, also the position.
-    fn alive(&mut self) -> Bytes {
-        if self.next == self.told {
+    fn heartbeat(&mut self) -> Bytes {
+        if self.next == self.reported {
             return Bytes::from_static(b":\n\n");
         }
         let mut out = Vec::new();
         control(&mut out, "progress", &[("after", self.next)]);
-        self.told = self.next;
+        self.reported = self.next;
         out.into()
     }
 
     /// The last event, with a random retry time so that clients do not reconnect together.
-    fn bye(&mut self, why: &str) -> Bytes {
-        self.over = true;
+    fn close_event(&mut self, why: &str) -> Bytes {
+        self.is_finished = true;
         let retry = RETRY_MS + RandomState::new().build_hasher().finish() % RETRY_MS;
         let mut out = format!("retry: {retry}\nevent: bye\ndata: ").into_bytes();
-        let mut about = Object::new(&mut out);
-        about.text("why", why).number("after", self.next);
-        about.end();
+        let mut object = Object::new(&mut out);
+        object.text("why", why).number("after", self.next);
+        object.end();
         out.extend_from_slice(b"\n\n");
         out.into()
     }
 
-    fn fail(&mut self, problem: &Problem) -> Bytes {
-        self.over = true;
+    fn problem_event(&mut self, problem: &Problem) -> Bytes {
+        self.is_finished = true;
         let mut out = b"event: problem\ndata: ".to_vec();
         out.extend_from_slice(&problem.json(""));
         out.extend_from_slice(b"\n\n");
@@ -374,7 +381,7 @@ fn control(out: &mut Vec<u8>, name: &str, members: &[(&str, u64)]) {
 
 /// Appends a record as an event.
 fn event(record: &Record<'_>, style: Style, out: &mut Vec<u8>) {
-    if !style.whole && !record.key.is_empty() {
+    if !style.whole_record && !record.key.is_empty() {
         let (name, value) = key_field(record.key);
         out.extend_from_slice(b": ");
         out.extend_from_slice(name.as_bytes());
@@ -383,8 +390,8 @@ fn event(record: &Record<'_>, style: Style, out: &mut Vec<u8>) {
         out.push(b'\n');
     }
     out.extend_from_slice(b"id: ");
-    if let Some(life) = style.life {
-        number(out, life);
+    if let Some(incarnation) = style.incarnation {
+        number(out, incarnation);
         out.push(b'-');
     }
     number(out, record.offset.0);
@@ -398,12 +405,12 @@ fn event(record: &Record<'_>, style: Style, out: &mut Vec<u8>) {
     );
     let value = record.value;
     // A CR in the value would be read as a line end, so such a value is sent in base64.
-    let exact =
+    let is_exact =
         std::str::from_utf8(value).is_ok() && !value.contains(&b'\r') && !value.contains(&0);
-    if style.whole {
+    if style.whole_record {
         out.extend_from_slice(b"\ndata: ");
-        object(record, style.fields, style.texts, true, out);
-    } else if exact {
+        object(record, style.fields, style.numbers_as_text, true, out);
+    } else if is_exact {
         for line in value.split(|byte| *byte == b'\n') {
             out.extend_from_slice(b"\ndata: ");
             out.extend_from_slice(line);
@@ -438,17 +445,17 @@ mod tests {
         };
         let mut out = Vec::new();
         let style = Style {
-            whole: false,
-            texts: false,
+            whole_record: false,
+            numbers_as_text: false,
             fields: Fields::default(),
-            life: None,
+            incarnation: None,
         };
         event(&record, style, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 
     #[test]
-    fn payloads_come_exactly() {
+    fn payloads_are_sent_unchanged() {
         check(
             b"{}",
             b"a",
@@ -469,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_strict() {
+    fn malformed_ids_are_refused() {
         assert_eq!(read_id("7"), Some((None, 7)));
         assert_eq!(read_id("5-7"), Some((Some(5), 7)));
         for wrong in ["", "07", "-7", "5-", "a", "5-7-9"] {

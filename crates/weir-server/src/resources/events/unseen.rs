@@ -1,7 +1,7 @@
 //! `Prefer: conflicts=N`: the records that a writer had not seen when its condition failed.
 //!
 //! These records start after the offset that the writer expected and end with the offset that was
-//! found. So the writer can decide again without another request.
+//! found. So the writer can retry without another read.
 //!
 //! Invariants:
 //! - A record is returned only if the writer has the right to read it.
@@ -22,7 +22,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::problems;
 use crate::resources::records::{Form, Writer};
 
-/// The records to read: those after the expected offset, up to the one that was found.
+/// The records to read: those after the expected offset, up to the offset that was found.
 #[derive(Debug)]
 pub(crate) struct UnseenRecords {
     store: Arc<Store>,
@@ -37,7 +37,7 @@ pub(crate) struct UnseenRecords {
 }
 
 impl UnseenRecords {
-    /// Returns the records to read. `None` if the request did not ask for them, if the verdict is
+    /// Returns the records to read. `None` if the request has no `conflicts=N`, if the verdict is
     /// not a conflict, or if the writer may not read.
     pub(crate) fn of(
         edge: &Edge,
@@ -53,7 +53,7 @@ impl UnseenRecords {
         if limit == 0 || commit.reason != Some(ErrorCode::Conflict) {
             return None;
         }
-        let (after, of_key) = match *conditions.all.first().or(conditions.tags.first())? {
+        let (after, is_key) = match *conditions.all.first().or(conditions.tags.first())? {
             Condition::KeyOffset(n) => (n, true),
             Condition::KeyAbsent => (0, true),
             Condition::TopicOffset(n) | Condition::TopicAbsentOr(n) => (n, false),
@@ -61,13 +61,13 @@ impl UnseenRecords {
             Condition::KeyPresent | Condition::Incarnation(_) => return None,
         };
         let topic = &call.matched.topic;
-        let may = edge.shared.security.visible(&call.principal, topic);
-        may.then(|| Self {
+        let may_read = edge.shared.security.can_read(&call.principal, topic);
+        may_read.then(|| Self {
             store: Arc::clone(&edge.shared.store),
             readers: edge.shared.readers.clone(),
             budget: edge.shared.admission.answers.clone(),
             topic: topic.clone(),
-            key: of_key.then(|| key.to_vec()),
+            key: is_key.then(|| key.to_vec()),
             after,
             // A key without a value has no offset, so the upper bound is open.
             upto: if actual == 0 { u64::MAX } else { actual },
@@ -117,10 +117,10 @@ impl UnseenRecords {
             .map_err(|error| problems::of_store(&error))?
             .or_earliest();
         let mut writer = Writer::new(Form::Json);
-        let (mut looked, mut more) = (0, false);
+        let (mut scanned, mut more) = (0, false);
         'pages: loop {
-            // A block larger than a page would exceed the reservation, so it is left to a later
-            // read.
+            // A block larger than a page would exceed the reservation, so the client must read it
+            // separately.
             if reader.next_page_bytes() > PAGE_BYTES {
                 more = true;
                 break;
@@ -134,14 +134,14 @@ impl UnseenRecords {
                 if record.offset.0 > self.upto {
                     break 'pages;
                 }
-                let wanted = self.key.as_ref().is_none_or(|key| key == record.key);
-                let full = writer.count >= self.limit || writer.out.len() >= PAGE_BYTES;
-                if looked >= PAGE_RECORDS_MAX || (wanted && full) {
+                let matches = self.key.as_ref().is_none_or(|key| key == record.key);
+                let is_full = writer.count >= self.limit || writer.out.len() >= PAGE_BYTES;
+                if scanned >= PAGE_RECORDS_MAX || (matches && is_full) {
                     more = true;
                     break 'pages;
                 }
-                looked += 1;
-                if wanted {
+                scanned += 1;
+                if matches {
                     writer.record(&self.topic, &record);
                 }
             }

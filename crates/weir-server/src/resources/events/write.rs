@@ -35,16 +35,20 @@ use crate::resources::propose::{charge, first, outcomes, propose, refused, timed
 use crate::resources::route::Resource;
 use crate::resources::session::Session;
 
-/// Starts a write at once, or returns the request if it needs more work.
-pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<Started, Box<Call>> {
+/// Starts a write immediately, or returns the request if it needs the handler.
+pub(crate) fn start_inline(
+    edge: &Arc<Edge>,
+    call: Box<Call>,
+    body: &[u8],
+) -> Result<Started, Box<Call>> {
     let Some(kind) = WriteKind::of(&call) else {
         return Err(call);
     };
-    let special = body.len() > INLINE_WORK_BYTES
+    let needs_handler = body.len() > INLINE_WORK_BYTES
         || call.head.has(FieldName::ContentEncoding)
         || (kind == WriteKind::Post
             && (framing::is_batch(&call) || cloudevents::is_structured(&call.head)));
-    if special {
+    if needs_handler {
         return Err(call);
     }
     let write = match WriteRequest::read(edge, &call, kind, body) {
@@ -71,22 +75,22 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<St
     }
 }
 
-/// A write that is not [`quick`]: a large or compressed payload, a structured `CloudEvent`, or a
-/// list of tags.
+/// A write that is not [`start_inline`]: a large or compressed payload, a structured `CloudEvent`,
+/// or a list of tags.
 pub(crate) async fn post(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
     if cloudevents::is_structured(&call.head) {
         return structured(edge, call, body).await;
     }
-    single(edge, call, WriteKind::Post, body).await
+    write_one(edge, call, WriteKind::Post, body).await
 }
 
 /// As `post`, for a key.
 pub(crate) async fn key(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
     let kind = WriteKind::of(call).unwrap_or(WriteKind::Put);
-    single(edge, call, kind, body).await
+    write_one(edge, call, kind, body).await
 }
 
-async fn single(
+async fn write_one(
     edge: &Arc<Edge>,
     call: &Call,
     kind: WriteKind,
@@ -124,15 +128,15 @@ async fn execute(
             Some(weir_core::Detail::Actual(actual)) if problem.kind == Kind::Conflict => *actual,
             _ => return with_unseen(answer).await,
         };
-        let fits = |one: &&Condition| matches!(one, Condition::KeyOffset(n) | Condition::TopicOffset(n) | Condition::Incarnation(n) if *n == actual);
-        match write.conditions.tags.iter().find(fits) {
+        let matches_state = |condition: &&Condition| matches!(condition, Condition::KeyOffset(n) | Condition::TopicOffset(n) | Condition::Incarnation(n) if *n == actual);
+        match write.conditions.tags.iter().find(matches_state) {
             Some(other) if Some(*other) != tag => tag = Some(*other),
             _ => return with_unseen(answer).await,
         }
     }
     Err(Problem::new(
         Kind::Busy,
-        "the topic or the key changed between all attempts",
+        "the topic or the key changed during each attempt",
     ))
 }
 
@@ -140,18 +144,18 @@ async fn execute(
 fn first_tag(edge: &Edge, call: &Call, write: &WriteRequest) -> Option<Condition> {
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
-    let now = match write.conditions.tags.first()? {
+    let current = match write.conditions.tags.first()? {
         Condition::KeyOffset(_) => store
             .key_offset(topic, &write.key)
             .map_or(0, |offset| offset.0),
         _ => store.topic(topic).map_or(0, |info| info.last.0),
     };
-    let fits = |one: &&Condition| matches!(one, Condition::KeyOffset(n) | Condition::TopicOffset(n) if *n == now);
+    let matches_state = |condition: &&Condition| matches!(condition, Condition::KeyOffset(n) | Condition::TopicOffset(n) if *n == current);
     write
         .conditions
         .tags
         .iter()
-        .find(fits)
+        .find(matches_state)
         .or(write.conditions.tags.first())
         .copied()
 }
@@ -174,7 +178,7 @@ async fn event(
         session: Session::read(edge, call, body)?,
         minimal: prefer.minimal,
         detached: false,
-        fresh: false,
+        creates_key: false,
         conflicts: prefer.conflicts,
     };
     execute(edge, call, &write, value).await
@@ -183,7 +187,7 @@ async fn event(
 /// Writes an event in structured mode.
 async fn structured(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
     cloudevents::check_format(&call.head)?;
-    let text = std::str::from_utf8(&body).map_err(|_| Problem::bad("the event is no UTF-8"))?;
+    let text = std::str::from_utf8(&body).map_err(|_| Problem::bad("the event is not UTF-8"))?;
     let parts = cloudevents::read(text)?;
     let mut key = key_of(call)?;
     if key.is_empty() {
@@ -222,18 +226,18 @@ struct WriteRequest {
     minimal: bool,
     detached: bool,
     /// Whether a PUT probably creates its key.
-    fresh: bool,
+    creates_key: bool,
     conflicts: u64,
 }
 
 impl WriteRequest {
     fn read(edge: &Arc<Edge>, call: &Call, kind: WriteKind, body: &[u8]) -> Result<Self, Problem> {
-        let about = if kind == WriteKind::Post {
+        let tag_kind = if kind == WriteKind::Post {
             TagKind::Events
         } else {
             TagKind::Key
         };
-        let conditions = Conditions::read(&call.head, about)?;
+        let conditions = Conditions::read(&call.head, tag_kind)?;
         let mut key = if kind == WriteKind::Post {
             key_of(call)?
         } else {
@@ -256,11 +260,11 @@ impl WriteRequest {
         let session = Session::read(edge, call, body)?;
         if !conditions.tags.is_empty() && session.nonce != 0 {
             return Err(Problem::bad(
-                "a write under a nonce or idempotency key takes one tag",
+                "a write with a nonce or idempotency key accepts only one tag",
             ));
         }
         let prefer = Prefer::read(&call.head);
-        let fresh = kind == WriteKind::Put
+        let creates_key = kind == WriteKind::Put
             && (conditions.all.contains(&Condition::KeyAbsent)
                 || (session.nonce == 0
                     && edge
@@ -271,12 +275,12 @@ impl WriteRequest {
         Ok(Self {
             kind,
             key,
-            meta: meta.done()?,
+            meta: meta.build()?,
             conditions,
             session,
             minimal: prefer.minimal,
             detached: prefer.detached,
-            fresh,
+            creates_key,
             conflicts: prefer.conflicts,
         })
     }
@@ -330,23 +334,23 @@ impl WriteRequest {
             }
             Outcome::Committed(commit) | Outcome::Replayed(commit) => commit,
         };
-        let replayed = matches!(outcome, Outcome::Replayed(_));
+        let is_replayed = matches!(outcome, Outcome::Replayed(_));
         if commit.effect != Effect::Valid {
             let mut problem = problems::of_commit(commit);
             if problem.kind == Kind::Conflict {
                 problem = self.conditions.explain(problem);
                 problem.fields.extend(current_tag(&self.conditions, commit));
             }
-            if replayed {
+            if is_replayed {
                 problem = problem.field("weir-replayed", "?1");
             }
             return Err(problem);
         }
         let (offset, records) = (commit.first.0, u64::from(commit.records));
-        let small = self.minimal || self.kind != WriteKind::Post;
+        let is_short = self.minimal || self.kind != WriteKind::Post;
         let status = match self.kind {
             _ if records == 0 => 200,
-            WriteKind::Put if self.fresh => 201,
+            WriteKind::Put if self.creates_key => 201,
             WriteKind::Post if !self.minimal => 201,
             _ => 204,
         };
@@ -364,17 +368,17 @@ impl WriteRequest {
             .number("weir-count", records)
             .number("weir-intention", commit.intention.0);
         reply.add("weir-effect", "valid");
-        if self.session.entered.is_some() {
+        if self.session.in_use.is_some() {
             // The id that readers see. It may differ from the id that the writer sent.
             reply.add("weir-client", self.session.client);
         }
-        if replayed {
+        if is_replayed {
             reply.add("weir-replayed", "?1");
         }
         if self.minimal {
             reply.add("preference-applied", "return=minimal");
         }
-        if small && status != 200 {
+        if is_short && status != 200 {
             return Ok(reply);
         }
         let mut body = Vec::with_capacity(96);
@@ -392,7 +396,7 @@ impl WriteRequest {
     }
 }
 
-/// The current tag, which a conditional write should have had.
+/// The current tag, which a conditional write would have needed.
 fn current_tag(
     conditions: &Conditions,
     commit: &weir_core::Commit,
@@ -432,11 +436,11 @@ impl PendingWrite {
     /// Lets the write finish without a waiting client. Its reservations are released after the
     /// verdict.
     fn detach(&mut self) {
-        let held = (self.permit.take(), self.write.session.keyed.take());
+        let reserved = (self.permit.take(), self.write.session.key_in_flight.take());
         if let Some(proposal) = self.proposal.take() {
             tokio::spawn(async move {
                 drop(proposal.await);
-                drop(held);
+                drop(reserved);
             });
         }
     }
@@ -470,7 +474,7 @@ impl Pending for PendingWrite {
             }
             Err(problem) => Err(problem),
         };
-        self.write.session.keyed = None;
+        self.write.session.key_in_flight = None;
         let result = match (result, unseen) {
             (Err(problem), Some(unseen)) => {
                 let plain = problem.clone();

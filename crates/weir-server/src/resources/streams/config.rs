@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::place;
+use super::position;
 use super::terms::{FORK_SUB_OFFSET_MAX, TTL_SECONDS_MAX, TYPE_BYTES_MAX, essence, topic_of};
 use crate::http::head::{FieldName, Head};
 use crate::http::problem::Problem;
@@ -21,7 +21,7 @@ pub(crate) enum Expiry {
     Never,
     /// After it was idle, neither read nor written, for this many seconds.
     Idle(u64),
-    /// At this moment, in milliseconds since 1970.
+    /// At this time, in milliseconds since 1970.
     At(u64),
 }
 
@@ -85,10 +85,10 @@ pub(crate) struct ForkRequest {
 /// Returns the value of a field that may occur only once.
 pub(crate) fn single(head: &Head, known: FieldName) -> Result<Option<&str>, Problem> {
     if head.is_repeated(known) {
-        return Err(Problem::bad(format!("{} is given twice", known.name())));
+        return Err(Problem::bad(format!("{} occurs twice", known.name())));
     }
     if head.has(known) && head.text(known).is_none() {
-        return Err(Problem::bad(format!("{} is not a text", known.name())));
+        return Err(Problem::bad(format!("{} is not UTF-8", known.name())));
     }
     Ok(head.text(known))
 }
@@ -107,9 +107,9 @@ pub(crate) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+%*'`|~".contains(&byte);
         !word.is_empty() && word.bytes().all(letter)
     };
-    let whole = essence.split_once('/');
+    let parts = essence.split_once('/');
     let plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-    if !plain || !whole.is_some_and(|(family, rest)| token(family) && token(rest)) {
+    if !plain || !parts.is_some_and(|(family, rest)| token(family) && token(rest)) {
         return Err(Problem::bad("the content type is not a media type"));
     }
     Ok(Some(text.to_owned()))
@@ -121,7 +121,7 @@ pub(crate) fn closes(head: &Head) -> Result<bool, Problem> {
         None => Ok(false),
         Some(word) if word.eq_ignore_ascii_case("true") => Ok(true),
         Some(word) if word.eq_ignore_ascii_case("false") => Ok(false),
-        Some(_) => Err(Problem::bad("Stream-Closed is true or false")),
+        Some(_) => Err(Problem::bad("Stream-Closed must be true or false")),
     }
 }
 
@@ -134,7 +134,7 @@ fn expiry(head: &Head) -> Result<Option<Expiry>, Problem> {
             let seconds = offset_of(text).filter(|seconds| *seconds <= TTL_SECONDS_MAX);
             let seconds = seconds.ok_or_else(|| {
                 Problem::bad(format!(
-                    "Stream-TTL is a number of seconds up to {TTL_SECONDS_MAX}"
+                    "Stream-TTL must be a number of seconds up to {TTL_SECONDS_MAX}"
                 ))
             })?;
             Ok(Some(Expiry::Idle(seconds)))
@@ -142,12 +142,12 @@ fn expiry(head: &Head) -> Result<Option<Expiry>, Problem> {
         (None, Some(text)) => {
             let ms = from_rfc3339(text);
             let ms = ms.ok_or_else(|| {
-                Problem::bad("Stream-Expires-At is a moment as RFC 3339 writes it, from 1970 on")
+                Problem::bad("Stream-Expires-At must be an RFC 3339 time in or after 1970")
             })?;
             Ok(Some(Expiry::At(ms)))
         }
         (Some(_), Some(_)) => Err(Problem::bad(
-            "a stream has Stream-TTL or Stream-Expires-At, not both",
+            "use either Stream-TTL or Stream-Expires-At, not both",
         )),
     }
 }
@@ -158,7 +158,7 @@ fn fork(head: &Head) -> Result<Option<ForkRequest>, Problem> {
     let Some(from) = single(head, FieldName::StreamForkedFrom)? else {
         if at.is_some() || sub.is_some() {
             return Err(Problem::bad(
-                "Stream-Fork-Offset and Stream-Fork-Sub-Offset go with Stream-Forked-From",
+                "Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From",
             ));
         }
         return Ok(None);
@@ -168,24 +168,25 @@ fn fork(head: &Head) -> Result<Option<ForkRequest>, Problem> {
         None => Some(from),
     };
     let path = path.and_then(|path| path.strip_prefix("/ds/").or(path.strip_prefix('/')));
-    let path = path.ok_or_else(|| Problem::bad("Stream-Forked-From is the path of a stream"))?;
+    let path =
+        path.ok_or_else(|| Problem::bad("Stream-Forked-From must be the path of a stream"))?;
     let at = match at {
         None => None,
         Some(text) => Some(
-            place::token(text)
-                .ok_or_else(|| Problem::bad("Stream-Fork-Offset is none of a stream"))?,
+            position::parse(text)
+                .ok_or_else(|| Problem::bad("Stream-Fork-Offset is not an offset of a stream"))?,
         ),
     };
     let number = sub.map_or(Some(0), offset_of);
     let sub = number.filter(|sub| *sub <= FORK_SUB_OFFSET_MAX);
     let sub = sub.ok_or_else(|| {
         Problem::bad(format!(
-            "Stream-Fork-Sub-Offset is a number up to {FORK_SUB_OFFSET_MAX}"
+            "Stream-Fork-Sub-Offset must be a number up to {FORK_SUB_OFFSET_MAX}"
         ))
     })?;
     if sub > 0 && at.is_none() {
         return Err(Problem::bad(
-            "Stream-Fork-Sub-Offset counts from a Stream-Fork-Offset; there is nothing after the end",
+            "Stream-Fork-Sub-Offset needs a Stream-Fork-Offset",
         ));
     }
     Ok(Some(ForkRequest {
@@ -207,25 +208,27 @@ impl CreateRequest {
 
     /// Whether an existing stream matches this request. For a fork, an omitted parameter matches
     /// any value; for any other stream, it means the default.
-    pub(crate) fn fits(&self, config: &Config, closed: bool) -> bool {
-        let wanted = self.content_type.as_deref();
-        let of_fork = self.fork.is_some();
-        let same_type = match wanted {
-            None if of_fork => true,
-            wanted => essence(wanted.unwrap_or(TYPE_DEFAULT)) == essence(&config.content_type),
+    pub(crate) fn matches(&self, config: &Config, closed: bool) -> bool {
+        let content_type = self.content_type.as_deref();
+        let is_fork = self.fork.is_some();
+        let same_type = match content_type {
+            None if is_fork => true,
+            content_type => {
+                essence(content_type.unwrap_or(TYPE_DEFAULT)) == essence(&config.content_type)
+            }
         };
         let same_expiry = match self.expiry {
-            None if of_fork => true,
+            None if is_fork => true,
             expiry => expiry.unwrap_or_default() == config.expiry,
         };
         let same_fork = match (&self.fork, &config.fork) {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(request), Some(fork)) => {
-                let same_place = request
+                let same_position = request
                     .at
                     .is_none_or(|at| (at, request.sub) == (fork.at, fork.sub));
-                request.from == fork.from && same_place
+                request.from == fork.from && same_position
             }
         };
         same_type && same_expiry && same_fork && self.closed == closed
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_read_strictly() {
+    fn malformed_parameters_are_refused() {
         assert_eq!(read("Stream-TTL: 0").unwrap().expiry, Some(Expiry::Idle(0)));
         let at = read("Stream-Expires-At: 1970-01-01T00:00:01.25+00:00");
         assert_eq!(at.unwrap().expiry, Some(Expiry::At(1250)));
@@ -276,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn a_put_is_the_same_or_it_is_not() {
+    fn a_put_matches_only_equal_settings() {
         let config = Config {
             content_type: "text/plain".to_owned(),
             expiry: Expiry::Idle(5),
             fork: None,
         };
-        for (fields, closed, fits) in [
+        for (fields, closed, expected) in [
             (
                 "Content-Type: TEXT/plain;charset=utf-8\r\nStream-TTL: 5",
                 false,
@@ -299,8 +302,8 @@ mod tests {
             ("Stream-TTL: 5", false, false),
         ] {
             assert_eq!(
-                read(fields).unwrap().fits(&config, closed),
-                fits,
+                read(fields).unwrap().matches(&config, closed),
+                expected,
                 "{fields}"
             );
         }

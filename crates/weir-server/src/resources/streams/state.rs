@@ -1,4 +1,4 @@
-//! State that requests for streams share. The store has everything that is needed to rebuild it.
+//! State that requests for streams share. It can be rebuilt from the store.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -13,40 +13,40 @@ use super::config::{Config, Expiry};
 use super::terms::KEYED_LOCKS;
 use crate::http::problem::{Kind, Problem};
 
-/// Locks that serialize requests by key. They guard no data: conditions in the store decide
+/// Locks that serialize requests by key. They protect no data: conditions in the store decide
 /// whether a request succeeds. The locks only avoid attempts that would fail.
 #[derive(Debug)]
 pub(crate) struct KeyedLocks(Vec<tokio::sync::Mutex<()>>, RandomState);
 
 impl Default for KeyedLocks {
     fn default() -> Self {
-        let rows = std::iter::repeat_with(tokio::sync::Mutex::default);
-        Self(rows.take(KEYED_LOCKS).collect(), RandomState::new())
+        let mutexes = std::iter::repeat_with(tokio::sync::Mutex::default);
+        Self(mutexes.take(KEYED_LOCKS).collect(), RandomState::new())
     }
 }
 
 impl KeyedLocks {
     /// Acquires the lock of the writer `name`; waits at most `limit`.
-    pub(crate) async fn take(
+    pub(crate) async fn acquire(
         &self,
         limit: Duration,
         name: (&str, &[u8]),
     ) -> Result<Option<MutexGuard<'_, ()>>, Problem> {
-        let row = self.1.hash_one(name) % KEYED_LOCKS as u64;
-        match self.0.get(usize::try_from(row).unwrap_or(0)) {
-            Some(row) => turn(limit, row).await.map(Some),
+        let index = self.1.hash_one(name) % KEYED_LOCKS as u64;
+        match self.0.get(usize::try_from(index).unwrap_or(0)) {
+            Some(mutex) => lock(limit, mutex).await.map(Some),
             None => Ok(None),
         }
     }
 }
 
 /// Acquires a lock; waits at most `limit`, the time limit of the store.
-pub(crate) async fn turn(
+pub(crate) async fn lock(
     limit: Duration,
-    row: &tokio::sync::Mutex<()>,
+    mutex: &tokio::sync::Mutex<()>,
 ) -> Result<MutexGuard<'_, ()>, Problem> {
-    let taken = tokio::time::timeout(limit, row.lock()).await;
-    taken.map_err(|_| Problem::new(Kind::Busy, "others who change the stream take too long"))
+    let guard = tokio::time::timeout(limit, mutex.lock()).await;
+    guard.map_err(|_| Problem::new(Kind::Busy, "other changes of the stream take too long"))
 }
 
 /// State that requests for streams share.
@@ -88,7 +88,7 @@ impl Lease {
 
     /// Whether the stream has expired at `now_ms`, a time of the store: a wall clock that
     /// jumps expires no stream (docs/operating/clocks.md).
-    pub(crate) fn is_over(&self, expiry: Expiry, now_ms: u64) -> bool {
+    pub(crate) fn is_expired(&self, expiry: Expiry, now_ms: u64) -> bool {
         match expiry {
             Expiry::Never => false,
             Expiry::At(ms) => ms <= now_ms,

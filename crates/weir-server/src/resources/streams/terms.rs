@@ -34,7 +34,7 @@ pub(crate) const TYPE_BYTES_MAX: usize = 255;
 pub(crate) const TTL_SECONDS_MAX: u64 = 3_155_760_000;
 /// Maximum number of streams with an expiry.
 pub(crate) const EXPIRING_MAX: usize = 100_000;
-/// Maximum number of streams through which one is read, including itself.
+/// Maximum number of streams through which a fork is read, including itself.
 pub(crate) const FORK_PARTS_MAX: usize = 64;
 /// Maximum number of bytes or messages that a fork copies after its position.
 pub(crate) const FORK_SUB_OFFSET_MAX: u64 = 16 << 20;
@@ -67,7 +67,7 @@ pub(crate) fn is_json(content_type: &str) -> bool {
     use crate::resources::meta::{Declared, declared};
     matches!(
         declared(Some(content_type)),
-        Declared::Json | Declared::LikeJson
+        Declared::Json | Declared::JsonLike
     )
 }
 
@@ -86,7 +86,10 @@ pub(crate) fn topic_of(path: &str) -> Result<String, Problem> {
         let part = decode(part, false).and_then(|part| String::from_utf8(part).ok());
         let part = part.filter(|part| !matches!(part.as_str(), "" | "." | ".."));
         let part = part.ok_or_else(|| {
-            wrong("a part of the path is empty, a dot, or has a wrong escape".to_owned())
+            wrong(
+                "a part of the path is empty, `.`, `..`, or has an invalid percent escape"
+                    .to_owned(),
+            )
         })?;
         if !name.is_empty() {
             name.push('.');
@@ -102,7 +105,7 @@ mod tests {
     use super::topic_of;
 
     #[test]
-    fn a_path_is_a_topic() {
+    fn a_path_is_converted_to_a_topic() {
         assert_eq!(topic_of("a/b/c").ok().as_deref(), Some("a.b.c"));
         assert_eq!(topic_of("a.b%2Ec").ok().as_deref(), Some("a.b.c"));
         for wrong in [

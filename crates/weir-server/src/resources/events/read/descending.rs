@@ -9,18 +9,18 @@ use weir_core::{ConsequenceOffset, Record};
 use weir_store::{Page, StoreError, TopicReader};
 
 use super::filter::Filter;
-use super::position::{LOOK_BYTES_MAX, next_page, store_error};
+use super::position::{SCAN_BYTES_MAX, next_page, store_error};
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::limits::budget::Reservation;
 use crate::limits::{WINDOW_BYTES, WINDOW_RECORDS_MAX};
 use crate::resources::context::{Call, Edge};
-use crate::resources::reading::{self, Attempt, lacks_block};
+use crate::resources::reading::{self, Attempt, reserve_block};
 use crate::resources::records::{Fit, Writer};
 
 /// Reads the blocks from the position of the reader up to the record before `end`. If memory is
-/// missing, returns the bytes that the reservation needs for the blocks and for `held`.
-fn window_of(
+/// missing, returns the bytes that the reservation needs for the blocks and for `held` other bytes.
+fn read_window(
     reader: &mut TopicReader,
     end: u64,
     mut held: usize,
@@ -28,7 +28,7 @@ fn window_of(
 ) -> Result<Result<Vec<Page>, usize>, Problem> {
     let mut pages = Vec::new();
     loop {
-        if let Some(bytes) = lacks_block(reader, held, reservation) {
+        if let Some(bytes) = reserve_block(reader, held, reservation) {
             return Ok(Err(bytes));
         }
         let page = reader.next_page().map_err(|error| store_error(&error))?;
@@ -72,56 +72,56 @@ pub(super) async fn descending(
     let ((writer, next), reservation) =
         reading::read(&edge.shared, reservation, move |reservation| {
             // Drops the result of an attempt that lacked memory.
-            let mut writer = writer.again();
+            let mut writer = writer.emptied();
             let mut end = before.unwrap_or(last + 1);
-            // Small at first, because the size of the records is not known.
+            // Small at first, because the size of the records is unknown.
             let mut window = 4;
-            let (mut looked, mut full) = (0, false);
+            let (mut scanned_bytes, mut is_full) = (0, false);
             while end > first && writer.count < limit && writer.out.len() < max_bytes {
-                if full || looked >= LOOK_BYTES_MAX {
+                if is_full || scanned_bytes >= SCAN_BYTES_MAX {
                     break;
                 }
                 let begin = end.saturating_sub(window).max(first);
                 reader.seek(ConsequenceOffset(begin.saturating_sub(1)));
                 let written = writer.out.len();
-                let pages = match window_of(&mut reader, end, written, reservation)? {
+                let pages = match read_window(&mut reader, end, written, reservation)? {
                     Ok(pages) => pages,
                     Err(bytes) if window == 1 && writer.count == 0 => {
-                        return Ok(Attempt::Lacks(bytes));
+                        return Ok(Attempt::NeedsMemory(bytes));
                     }
                     Err(_) => {
-                        full = window == 1;
+                        is_full = window == 1;
                         window = 1;
                         continue;
                     }
                 };
-                looked += pages.iter().map(Page::wire_bytes).sum::<usize>();
+                scanned_bytes += pages.iter().map(Page::wire_bytes).sum::<usize>();
                 'window: for page in pages.iter().rev() {
                     let records: Result<Vec<Record<'_>>, StoreError> = page.iter().collect();
                     for record in records.map_err(|error| store_error(&error))?.iter().rev() {
                         if record.offset.0 >= end {
                             continue;
                         }
-                        full = writer.count >= limit || writer.out.len() >= max_bytes;
-                        full &= writer.count > 0;
-                        if !full && filter.wants(record) {
+                        is_full = writer.count >= limit || writer.out.len() >= max_bytes;
+                        is_full &= writer.count > 0;
+                        if !is_full && filter.matches(record) {
                             match writer.fit(&topic, record, reservation) {
-                                Fit::Yes => {}
-                                Fit::Full => full = true,
-                                Fit::Lacks(bytes) => return Ok(Attempt::Lacks(bytes)),
+                                Fit::Added => {}
+                                Fit::Full => is_full = true,
+                                Fit::NeedsMemory(bytes) => return Ok(Attempt::NeedsMemory(bytes)),
                             }
                         }
-                        if full {
+                        if is_full {
                             break 'window;
                         }
                         end = record.offset.0;
                     }
                 }
-                if !full && writer.count < limit && writer.out.len() < max_bytes {
+                if !is_full && writer.count < limit && writer.out.len() < max_bytes {
                     end = end.min(begin);
                 }
-                let heavy = writer.out.len() - written > WINDOW_BYTES;
-                window = if heavy {
+                let is_large = writer.out.len() - written > WINDOW_BYTES;
+                window = if is_large {
                     (window / 2).max(1)
                 } else {
                     (window * 2).min(WINDOW_RECORDS_MAX)

@@ -41,7 +41,7 @@ impl Filter {
         self.key.is_none() && self.prefix.is_none() && self.kind.is_none()
     }
 
-    pub(crate) fn wants(&self, record: &Record<'_>) -> bool {
+    pub(crate) fn matches(&self, record: &Record<'_>) -> bool {
         self.key.as_ref().is_none_or(|key| key == record.key)
             && self
                 .prefix

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_store::SCAN_KEYS_MAX;
 
-use super::one::lacks_value;
+use super::one::reserve_block_of;
 use super::position::{at_least, first, no_topic, not_acceptable, store_error};
 use crate::http::accept;
 use crate::http::problem::Problem;
@@ -52,7 +52,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
                     // At most six bytes for each byte of the key, and a few members.
                     if !reservation.try_cover(writer.out.len() + entry.key.len() * 6 + 64) {
                         if last.is_none() {
-                            return Ok(Attempt::Lacks(entry.key.len() * 6 + 64));
+                            return Ok(Attempt::NeedsMemory(entry.key.len() * 6 + 64));
                         }
                         break;
                     }
@@ -61,22 +61,22 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
                     continue;
                 }
                 if let Some(bytes) =
-                    lacks_value(&store, &topic, entry.offset, writer.out.len(), reservation)
+                    reserve_block_of(&store, &topic, entry.offset, writer.out.len(), reservation)
                 {
                     if last.is_none() {
-                        return Ok(Attempt::Lacks(bytes));
+                        return Ok(Attempt::NeedsMemory(bytes));
                     }
                     break;
                 }
                 let page = store
                     .value(&topic, entry)
                     .map_err(|error| store_error(&error))?;
-                // A key that was changed meanwhile is left out; a later page has its new value.
+                // A key that was changed meanwhile is omitted; a later page has its new value.
                 if let Some(record) = page.as_ref().map(first).transpose()?.flatten() {
                     match writer.fit(&topic, &record, reservation) {
-                        Fit::Yes => {}
+                        Fit::Added => {}
                         Fit::Full => break,
-                        Fit::Lacks(bytes) => return Ok(Attempt::Lacks(bytes)),
+                        Fit::NeedsMemory(bytes) => return Ok(Attempt::NeedsMemory(bytes)),
                     }
                 }
                 last = Some(entry.key.clone());

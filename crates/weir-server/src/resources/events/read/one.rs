@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - The payload has exactly the written bytes.
-//! - No browser runs it as a page of this server.
+//! - No browser runs the payload as a page of this server.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -11,9 +11,9 @@ use bytes::Bytes;
 use weir_core::{ConsequenceOffset, ErrorCode, Record, RecordKind};
 use weir_store::{Current, Page, Store, TopicReader};
 
-use super::position::{at_least, first, is_known, no_topic, store_error};
+use super::position::{at_least, first, is_not_modified, no_topic, store_error};
 use crate::http::head::{FieldName, Head};
-use crate::http::origin::NO_PAGE;
+use crate::http::origin::SANDBOX;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Body, Reply};
 use crate::http::{accept, date, offload};
@@ -22,12 +22,12 @@ use crate::limits::{INLINE_WORK_BYTES, WAIT_SECONDS_MAX};
 use crate::resources::cloudevents;
 use crate::resources::context::{Call, Edge};
 use crate::resources::meta::{Meta, Shape, shape};
-use crate::resources::reading::{self, Attempt, lacks_block, lacks_bytes};
+use crate::resources::reading::{self, Attempt, reserve_block, reserve_value};
 use crate::resources::records::key_field;
 use crate::resources::route::Resource;
 
 /// Returns one record by its offset, if that needs no wait.
-pub(crate) fn event_now(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Problem>> {
+pub(crate) fn event_if_ready(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Problem>> {
     let offset = call.matched.offset;
     let before = ConsequenceOffset(offset - 1);
     let reader = edge.shared.store.try_read(&call.matched.topic, before);
@@ -38,7 +38,7 @@ pub(crate) fn event_now(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, P
     };
     match reader.try_next_page() {
         Poll::Ready(page) if is_small(edge, page.as_ref()) => {
-            Some(found(call, page.as_ref(), offset, &reader))
+            Some(record_reply(call, page.as_ref(), offset, &reader))
         }
         Poll::Ready(_) | Poll::Pending => None,
     }
@@ -52,15 +52,18 @@ fn is_small(edge: &Edge, page: Option<&Page>) -> bool {
 
 /// Reserves memory for a response with the first record of a page. Returns the missing bytes, if
 /// any.
-fn lacks(page: Option<&Page>, reservation: &mut Reservation) -> Result<Option<usize>, Problem> {
+fn reserve_response(
+    page: Option<&Page>,
+    reservation: &mut Reservation,
+) -> Result<Option<usize>, Problem> {
     let record = page.map(first).transpose()?.flatten();
     // An envelope needs more memory, which is reserved when it is built.
     let bytes = record.map_or(0, |record| record.value.len());
     Ok((!reservation.try_cover(bytes)).then_some(bytes))
 }
 
-/// As [`lacks_block`], for the block of one record that will be rendered.
-pub(super) fn lacks_value(
+/// As [`reserve_block`], for the block of one record that will be rendered.
+pub(super) fn reserve_block_of(
     store: &Store,
     topic: &str,
     offset: ConsequenceOffset,
@@ -69,11 +72,11 @@ pub(super) fn lacks_value(
 ) -> Option<usize> {
     let before = ConsequenceOffset(offset.0.saturating_sub(1));
     let reader = store.read(topic, before).ok()?;
-    lacks_block(&reader, held, reservation)
+    reserve_block(&reader, held, reservation)
 }
 
-/// As [`lacks_bytes`], for the block of one record.
-fn lacks_block_of(
+/// As [`reserve_value`], for the block of one record.
+fn reserve_value_of(
     store: &Store,
     topic: &str,
     offset: ConsequenceOffset,
@@ -81,7 +84,7 @@ fn lacks_block_of(
 ) -> Option<usize> {
     let before = ConsequenceOffset(offset.0.saturating_sub(1));
     let reader = store.read(topic, before).ok()?;
-    lacks_bytes(&reader, reservation)
+    reserve_value(&reader, reservation)
 }
 
 /// Returns the record at an offset, read on a thread that may block.
@@ -92,24 +95,24 @@ pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
     let read = reading::read(&edge.shared, reservation, move |reservation| {
         let reader = store.read(&topic, ConsequenceOffset(offset - 1));
         let mut reader = reader.map_err(|error| store_error(&error))?;
-        if let Some(bytes) = lacks_bytes(&reader, reservation) {
-            return Ok(Attempt::Lacks(bytes));
+        if let Some(bytes) = reserve_value(&reader, reservation) {
+            return Ok(Attempt::NeedsMemory(bytes));
         }
         let page = reader.next_page().map_err(|error| store_error(&error))?;
-        Ok(match lacks(page.as_ref(), reservation)? {
-            Some(bytes) => Attempt::Lacks(bytes),
+        Ok(match reserve_response(page.as_ref(), reservation)? {
+            Some(bytes) => Attempt::NeedsMemory(bytes),
             None => Attempt::Done((reader, page)),
         })
     });
     let ((reader, page), reservation) = read.await?;
-    let reply = large(page.as_ref(), || {
-        found(call, page.as_ref(), offset, &reader)
+    let reply = copy_page(page.as_ref(), || {
+        record_reply(call, page.as_ref(), offset, &reader)
     })?;
     Ok(reply.reserved(reservation))
 }
 
-/// Runs work that copies a page. For a large page, another thread takes over the reactor meanwhile.
-fn large<T>(page: Option<&Page>, work: impl FnOnce() -> T) -> T {
+/// Runs work that copies a page. For a large page, another thread serves the reactor meanwhile.
+fn copy_page<T>(page: Option<&Page>, work: impl FnOnce() -> T) -> T {
     if page.is_some_and(|page| page.wire_bytes() > INLINE_WORK_BYTES) {
         offload::inline(work)
     } else {
@@ -118,7 +121,7 @@ fn large<T>(page: Option<&Page>, work: impl FnOnce() -> T) -> T {
 }
 
 /// Returns the response if the page starts with the record of this offset.
-fn found(
+fn record_reply(
     call: &Call,
     page: Option<&Page>,
     offset: u64,
@@ -139,22 +142,22 @@ fn found(
 /// Returns the current value of a key.
 pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     at_least(edge, call).await?;
-    if let Some(answer) = key_now(edge, call) {
-        return answer;
+    if let Some(result) = key_now(edge, call) {
+        return result;
     }
     let store = Arc::clone(&edge.shared.store);
     let (topic, key) = (call.matched.topic.clone(), call.matched.key.clone());
     let reservation = Reservation::new(&edge.shared.admission.answers);
     let read = reading::read(&edge.shared, reservation, move |reservation| {
         if let Some(offset) = store.key_offset(&topic, &key)
-            && let Some(bytes) = lacks_block_of(&store, &topic, offset, reservation)
+            && let Some(bytes) = reserve_value_of(&store, &topic, offset, reservation)
         {
-            return Ok(Attempt::Lacks(bytes));
+            return Ok(Attempt::NeedsMemory(bytes));
         }
         let page = store.get(&topic, &key);
         let page = page.map_err(|error| store_error(&error))?;
-        if let Some(bytes) = lacks(page.as_ref(), reservation)? {
-            return Ok(Attempt::Lacks(bytes));
+        if let Some(bytes) = reserve_response(page.as_ref(), reservation)? {
+            return Ok(Attempt::NeedsMemory(bytes));
         }
         Ok(Attempt::Done(match page {
             Some(page) => Current::Record(page),
@@ -172,7 +175,7 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
         Current::Record(page) => Some(page),
         _ => None,
     };
-    let reply = large(page, || current_value(call, &current))?;
+    let reply = copy_page(page, || current_value(call, &current))?;
     Ok(reply.reserved(reservation))
 }
 
@@ -207,8 +210,8 @@ fn current_value(call: &Call, current: &Current) -> Result<Reply, Problem> {
     }
 }
 
-/// Returns the value of a record. Copies it unless it is most of the page, so that a waiting
-/// response does not hold other records.
+/// Returns the value of a record. Copies the value unless it is most of the page, so that a
+/// waiting response holds no memory of other records.
 fn value_of(page: &Page, value: &[u8]) -> Bytes {
     let bytes = page.bytes();
     if value.len() > bytes.len() / 2 {
@@ -224,7 +227,7 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
     let offset = record.offset.0;
     let letter = if record.key.is_empty() { 'o' } else { 'k' };
     let tag = format!("\"{letter}{offset}\"");
-    let enveloped = call.matched.resource == Resource::Event
+    let is_cloud_event = call.matched.resource == Resource::Event
         && accept::names(head, "application/cloudevents+json");
     let mut reply = Reply::new(200);
     reply.add("etag", &tag);
@@ -242,10 +245,10 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
         reply = reply.number("weir-nonce", record.nonce);
     }
     reply.add("last-modified", date::http(record.time_ms / 1000));
-    let fixed = call.matched.resource == Resource::Event;
+    let is_immutable = call.matched.resource == Resource::Event;
     reply.add(
         "cache-control",
-        if fixed {
+        if is_immutable {
             "private, max-age=31536000, immutable"
         } else {
             "no-cache"
@@ -254,13 +257,13 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
     reply.add("accept-ranges", "bytes");
     reply.add("vary", "accept, accept-encoding");
     if call.query.word("as", &[("cloudevent", ())])?.is_some() {
-        cloudevents::decorate(&call.matched.topic, record, &mut reply);
+        cloudevents::add_fields(&call.matched.topic, record, &mut reply);
     }
-    if is_known(head, &tag) {
+    if is_not_modified(head, &tag) {
         reply.status = 304;
         return Ok(reply);
     }
-    if enveloped {
+    if is_cloud_event {
         let mut out = Vec::with_capacity(record.value.len() / 3 * 4 + 1024);
         cloudevents::write(&call.matched.topic, record, &mut out);
         return Ok(reply.with("application/cloudevents+json", out));
@@ -274,19 +277,17 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
                 _ => "application/octet-stream",
             });
     reply.add("x-content-type-options", "nosniff");
-    reply.add("content-security-policy", NO_PAGE);
+    reply.add("content-security-policy", SANDBOX);
     let value = value_of(page, record.value);
     ranged(head, &tag, &value, reply.with(media_type, Vec::new()))
 }
 
 /// Sets the body to the payload, or to the requested range.
 fn ranged(head: &Head, tag: &str, value: &Bytes, mut reply: Reply) -> Result<Reply, Problem> {
-    let fits = head
-        .text(FieldName::IfRange)
-        .is_none_or(|known| known == tag);
+    let applies = head.text(FieldName::IfRange).is_none_or(|text| text == tag);
     let range = head
         .text(FieldName::Range)
-        .filter(|_| fits)
+        .filter(|_| applies)
         .and_then(|text| range_of(text, value.len()));
     match range {
         None => reply.body = Body::Bytes(value.clone()),
@@ -308,7 +309,7 @@ fn ranged(head: &Head, tag: &str, value: &Bytes, mut reply: Reply) -> Result<Rep
 }
 
 #[allow(clippy::option_option, reason = "no range and an empty range differ")]
-/// Parses a single range. The outer `None` is a range that is not understood and is ignored; the
+/// Parses a single range. The outer `None` is a range that is not supported, which is ignored. The
 /// inner `None` is a range outside of the payload.
 fn range_of(text: &str, length: usize) -> Option<Option<(usize, usize)>> {
     let (from, to) = text.strip_prefix("bytes=")?.split_once('-')?;
@@ -342,7 +343,7 @@ mod tests {
     use super::range_of;
 
     #[test]
-    fn ranges_are_cut_to_the_payload() {
+    fn ranges_are_limited_to_the_payload() {
         for (text, want) in [
             ("bytes=0-3", Some(Some((0, 4)))),
             ("bytes=5-", Some(Some((5, 10)))),

@@ -15,7 +15,8 @@ use weir_store::{Page, TopicReader};
 use super::descending::descending;
 use super::filter::Filter;
 use super::position::{
-    LOOK_BYTES_MAX, at_least, is_known, moves, next_page, not_acceptable, start, store_error,
+    SCAN_BYTES_MAX, at_least, depends_on_time, is_not_modified, next_page, not_acceptable, start,
+    store_error,
 };
 use crate::http::accept;
 use crate::http::exchange::busy;
@@ -28,7 +29,7 @@ use crate::limits::{
 };
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
-use crate::resources::reading::{self, Attempt, lacks_block};
+use crate::resources::reading::{self, Attempt, reserve_block};
 use crate::resources::records::{Fields, Fit, Form, Writer};
 
 /// Returns a page of records.
@@ -44,7 +45,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     if let Some(text) = query.text("fields")? {
         writer.fields = Fields::read(text)?;
     }
-    writer.texts = query
+    writer.numbers_as_text = query
         .word("numbers", &[("string", true), ("number", false)])?
         .unwrap_or(false);
     let limit = query
@@ -56,7 +57,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     for name in ["live", "last-event-id", "data"] {
         if query.bytes(name).is_some() {
             return Err(Problem::bad(format!(
-                "{name} goes with `live=sse` or `Accept: text/event-stream`"
+                "{name} needs `live=sse` or `Accept: text/event-stream`"
             )));
         }
     }
@@ -72,7 +73,9 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         .unwrap_or(false)
     {
         if wait > 0 {
-            return Err(Problem::bad("a page in descending order does not wait"));
+            return Err(Problem::bad(
+                "a page in descending order cannot wait for records",
+            ));
         }
         return descending(edge, call, writer, filter, limit, max_bytes).await;
     }
@@ -85,11 +88,11 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         writer,
         limit,
         max_bytes,
-        looked: 0,
-        attempted: None,
+        scanned_bytes: 0,
+        needed_bytes: None,
     };
     let mut reservation = Reservation::new(&edge.shared.admission.answers);
-    let due = Instant::now() + Duration::from_secs(wait);
+    let deadline = Instant::now() + Duration::from_secs(wait);
     let mut phase = edge.shared.phase.subscribe();
     loop {
         (collector, reservation) = collector.run(edge, reservation).await?;
@@ -98,8 +101,8 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         }
         edge.shared.metrics.waiting_polls.add(1);
         let more = tokio::select! {
-            there = collector.reader.changed() => there,
-            () = tokio::time::sleep_until(due) => false,
+            changed = collector.reader.changed() => changed,
+            () = tokio::time::sleep_until(deadline) => false,
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => false,
         };
         edge.shared.metrics.waiting_polls.sub(1);
@@ -118,7 +121,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         .store
         .topic_state(&call.matched.topic)
         .is_some_and(|topic| topic.compaction != Compaction::Off);
-    let moves = moves(call)?;
+    let is_relative = depends_on_time(call)?;
     let tag = format!("\"r{after}-{next}.{}\"", form.letter());
     let mut reply = Reply::new(200)
         .number("weir-next", next)
@@ -131,7 +134,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         "cache-control",
         match () {
             () if wait > 0 && up_to_date => "no-store",
-            () if up_to_date || compacted || moves => "no-cache",
+            () if up_to_date || compacted || is_relative => "no-cache",
             () => "private, max-age=31536000, immutable",
         },
     );
@@ -149,7 +152,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     if collector.writer.reframed {
         reply.add("weir-reframed", "?1");
     }
-    if wait == 0 && is_known(&call.head, &tag) {
+    if wait == 0 && is_not_modified(&call.head, &tag) {
         reply.status = 304;
         return Ok(reply);
     }
@@ -168,40 +171,40 @@ struct Collector {
     /// Offset of the last record that was examined.
     next: u64,
     /// Bytes that were scanned.
-    looked: usize,
+    scanned_bytes: usize,
     /// Bytes of memory that the first record needs.
-    attempted: Option<usize>,
+    needed_bytes: Option<usize>,
 }
 
 impl Collector {
     /// Reads one block. Returns whether the page is complete.
     fn step(&mut self, reservation: &mut Reservation) -> Result<bool, Problem> {
-        let lacks = lacks_block(&self.reader, self.writer.out.len(), reservation);
-        if lacks.is_some() {
-            self.attempted = lacks.filter(|_| self.writer.count == 0);
+        let missing = reserve_block(&self.reader, self.writer.out.len(), reservation);
+        if missing.is_some() {
+            self.needed_bytes = missing.filter(|_| self.writer.count == 0);
             return Ok(true);
         }
         let page = self.reader.next_page();
         match page.map_err(|error| store_error(&error))? {
-            Some(page) => self.take(&page, reservation),
+            Some(page) => self.add_block(&page, reservation),
             None => Ok(true),
         }
     }
 
     /// Adds the matching records of a block. Returns whether the page is complete, or memory for
     /// its first record is missing.
-    fn take(&mut self, page: &Page, reservation: &mut Reservation) -> Result<bool, Problem> {
+    fn add_block(&mut self, page: &Page, reservation: &mut Reservation) -> Result<bool, Problem> {
         for record in page {
             let record = record.map_err(|error| store_error(&error))?;
             if self.is_full() {
                 return Ok(true);
             }
-            if self.filter.wants(&record) {
+            if self.filter.matches(&record) {
                 match self.writer.fit(&self.topic, &record, reservation) {
-                    Fit::Yes => {}
+                    Fit::Added => {}
                     Fit::Full => return Ok(true),
-                    Fit::Lacks(bytes) => {
-                        self.attempted = Some(bytes);
+                    Fit::NeedsMemory(bytes) => {
+                        self.needed_bytes = Some(bytes);
                         // Drops the block; it is read again from this record on.
                         self.reader.seek(ConsequenceOffset(record.offset.0 - 1));
                         return Ok(true);
@@ -212,13 +215,13 @@ impl Collector {
         }
         // Skips the gap that compaction left after the last record.
         self.next = self.next.max(page.last().0);
-        self.looked += page.wire_bytes();
+        self.scanned_bytes += page.wire_bytes();
         Ok(self.is_full() || self.has_reached_scan_limit())
     }
 
     /// Whether this page has scanned the maximum number of bytes before the end of the topic.
     fn has_reached_scan_limit(&self) -> bool {
-        self.looked >= LOOK_BYTES_MAX && self.next < self.reader.last().0
+        self.scanned_bytes >= SCAN_BYTES_MAX && self.next < self.reader.last().0
     }
 
     fn is_full(&self) -> bool {
@@ -240,28 +243,28 @@ impl Collector {
                 self.reader.seek(ConsequenceOffset(self.next));
             }
             Poll::Ready(Some(page)) => {
-                let done = self.take(&page, &mut reservation)?;
-                let ended = done || self.next >= self.reader.last().0;
-                if ended && self.attempted.is_none() {
+                let is_complete = self.add_block(&page, &mut reservation)?;
+                let is_end = is_complete || self.next >= self.reader.last().0;
+                if is_end && self.needed_bytes.is_none() {
                     return Ok((self, reservation));
                 }
             }
             Poll::Pending => {}
         }
-        if let Some(bytes) = self.attempted.take() {
+        if let Some(bytes) = self.needed_bytes.take() {
             reservation.cover(bytes).await.map_err(busy)?;
         }
         let mut collector = Some(self);
         reading::read(&edge.shared, reservation, move |reservation| {
-            let Some(mut one) = collector.take() else {
+            let Some(mut page) = collector.take() else {
                 return Err(Problem::new(Kind::Internal, "a page is read twice"));
             };
-            while !one.step(reservation)? {}
-            match one.attempted.take() {
-                None => Ok(Attempt::Done(one)),
+            while !page.step(reservation)? {}
+            match page.needed_bytes.take() {
+                None => Ok(Attempt::Done(page)),
                 Some(bytes) => {
-                    collector = Some(one);
-                    Ok(Attempt::Lacks(bytes))
+                    collector = Some(page);
+                    Ok(Attempt::NeedsMemory(bytes))
                 }
             }
         })

@@ -18,9 +18,9 @@ use crate::resources::{consistency, problems};
 
 /// Bytes of records that a page with a filter scans. After them the page ends with its matches and
 /// the position to continue from.
-pub(crate) const LOOK_BYTES_MAX: usize = 64 << 20;
+pub(crate) const SCAN_BYTES_MAX: usize = 64 << 20;
 
-/// Waits until the topic has the offset that the reader asks for.
+/// Waits until the topic has the offset that the request names.
 pub(crate) async fn at_least(edge: &Arc<Edge>, call: &Call) -> Result<(), Problem> {
     let wait = call.query.number("wait", 0, WAIT_SECONDS_MAX)?;
     let Some(offset) = call.query.number("at-least", 0, u64::MAX)? else {
@@ -32,12 +32,12 @@ pub(crate) async fn at_least(edge: &Arc<Edge>, call: &Call) -> Result<(), Proble
         return Ok(());
     }
     let mut phase = edge.shared.phase.subscribe();
-    let there = tokio::select! {
-        there = reader.changed() => there,
+    let has_offset = tokio::select! {
+        changed = reader.changed() => changed,
         () = tokio::time::sleep(Duration::from_secs(wait.unwrap_or(LAG_SECONDS))) => false,
         _ = phase.wait_for(|phase| *phase >= Phase::Draining) => false,
     };
-    if there {
+    if has_offset {
         return Ok(());
     }
     let problem =
@@ -55,15 +55,15 @@ fn from(call: &Call) -> Result<Option<ReadFrom>, Problem> {
 }
 
 /// Whether the position of the request depends on the time at which it is resolved.
-pub(crate) fn moves(call: &Call) -> Result<bool, Problem> {
+pub(crate) fn depends_on_time(call: &Call) -> Result<bool, Problem> {
     Ok(from(call)?.is_some_and(|from| !matches!(from, ReadFrom::After(_))))
 }
 
 /// Moves a reader to a position. A position by time is searched on the disk, on a blocking thread.
 pub(crate) async fn seek(mut reader: TopicReader, from: ReadFrom) -> Result<TopicReader, Problem> {
     offload::run(move || {
-        let sought = reader.seek_from(from);
-        sought.map_err(|error| store_error(&error))?;
+        let result = reader.seek_from(from);
+        result.map_err(|error| store_error(&error))?;
         Ok(reader)
     })
     .await
@@ -87,9 +87,9 @@ pub(crate) async fn start(
     };
     let from = from(call)?;
     if from.is_some() && after.is_some() {
-        return Err(Problem::bad("a position is given by after or by from"));
+        return Err(Problem::bad("use either after or from, not both"));
     }
-    let wanted = match from {
+    let requested = match from {
         Some(ReadFrom::After(offset)) => offset.0,
         _ => after.unwrap_or(0),
     };
@@ -97,14 +97,14 @@ pub(crate) async fn start(
         reader = seek(reader, from).await?;
     }
     let reset = call.query.word("reset", &[("earliest", ())])?.is_some();
-    let gap = gone(edge, call, &mut reader, wanted, reset)?;
+    let gap = check_removed(edge, call, &mut reader, requested, reset)?;
     let after = reader.position().0 - 1;
     Ok((reader, after, gap))
 }
 
-/// Whether retention has removed the first records that the reader wants. Gaps of a compacted topic
-/// do not count.
-pub(crate) fn gone(
+/// Returns whether retention has removed records after `after`, and the reader skips them. Fails
+/// with GONE if the request does not allow that. Gaps of a compacted topic do not count.
+pub(crate) fn check_removed(
     edge: &Arc<Edge>,
     call: &Call,
     reader: &mut TopicReader,
@@ -127,9 +127,9 @@ pub(crate) fn gone(
         .number("last", reader.last().0))
 }
 
-/// Whether the client already has this version.
-pub(crate) fn is_known(head: &Head, tag: &str) -> bool {
-    let plain = |text: &str| -> Option<String> {
+/// Whether `If-None-Match` has this tag: the client already has this version.
+pub(crate) fn is_not_modified(head: &Head, tag: &str) -> bool {
+    let without_coding = |text: &str| -> Option<String> {
         let text = text
             .strip_prefix("W/")
             .unwrap_or(text)
@@ -139,9 +139,9 @@ pub(crate) fn is_known(head: &Head, tag: &str) -> bool {
         let coding = codings.iter().find_map(|coding| text.strip_suffix(coding));
         Some(coding.unwrap_or(text).to_owned())
     };
-    let ours = plain(tag);
+    let ours = without_coding(tag);
     head.list(FieldName::IfNoneMatch)
-        .any(|theirs| theirs == "*" || (plain(theirs) == ours && ours.is_some()))
+        .any(|theirs| theirs == "*" || (without_coding(theirs) == ours && ours.is_some()))
 }
 
 /// The first record of a page.

@@ -1,7 +1,7 @@
 //! Positions in a stream.
 //!
 //! A position is the number of records before it; a fork continues the count of its source. The
-//! token of a position has 16 digits, an underscore and 16 zeros, which are reserved for a place
+//! token of a position has 16 digits, an underscore and 16 zeros, which are reserved for a position
 //! within a record. Tokens of one stream sort like their positions.
 
 /// Digits of each half.
@@ -19,17 +19,18 @@ pub(crate) enum StreamPosition {
 }
 
 /// Parses a token.
-pub(crate) fn token(text: &str) -> Option<u64> {
+pub(crate) fn parse(text: &str) -> Option<u64> {
     let (position, within) = text.split_once('_')?;
-    let half = |half: &str| half.len() == DIGITS && half.bytes().all(|byte| byte.is_ascii_digit());
-    if !half(position) || !half(within) || within.bytes().any(|byte| byte != b'0') {
+    let is_half =
+        |text: &str| text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_half(position) || !is_half(within) || within.bytes().any(|byte| byte != b'0') {
         return None;
     }
     position.parse().ok()
 }
 
-/// Formats a position as a token.
-pub(crate) fn write(position: u64) -> String {
+/// Returns the token of a position.
+pub(crate) fn token(position: u64) -> String {
     format!("{position:016}_{:016}", 0)
 }
 
@@ -39,20 +40,20 @@ impl StreamPosition {
         match text {
             "-1" => Some(Self::Start),
             "now" => Some(Self::Now),
-            text => token(text).map(Self::After),
+            text => parse(text).map(Self::After),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{StreamPosition, token, write};
+    use super::{StreamPosition, parse, token};
 
     #[test]
-    fn tokens_are_strict_and_sort() {
-        assert_eq!(token(&write(42)), Some(42));
+    fn tokens_sort_and_malformed_tokens_are_refused() {
+        assert_eq!(parse(&token(42)), Some(42));
         assert_eq!(
-            StreamPosition::read(&write(0)),
+            StreamPosition::read(&token(0)),
             Some(StreamPosition::After(0))
         );
         assert_eq!(StreamPosition::read("-1"), Some(StreamPosition::Start));
@@ -70,7 +71,7 @@ mod tests {
         ] {
             assert_eq!(StreamPosition::read(wrong), None, "{wrong}");
         }
-        let tokens: Vec<String> = [0, 9, 10, 99, 1 << 40].map(write).into();
+        let tokens: Vec<String> = [0, 9, 10, 99, 1 << 40].map(token).into();
         assert!(tokens.is_sorted());
     }
 }
