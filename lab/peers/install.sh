@@ -9,12 +9,12 @@
 # http       the HTTP servers of http-json and the load client; C, Rust, Go, and nginx of Debian
 # json       finding items in pages of JSON; Rust, built twice, and Go
 # codec      our codec from C, over the C library
-# bindings   our packages for Go, Java, Python and Node on the same pages, over the C library where they
-#            are; a language whose tools are missing is left out by name
-# emacs      Emacs with our module, its packages request and plz where they are installed
+# bindings   our packages for Go, Java, Python and Node on the pages of `json`; they need the C library. A
+#            language whose tools are missing is left out and named
+# emacs      Emacs with our module; the packages request and plz, if they are installed
 #
-# Says what it does, skips what is there; may be run again at any time. Getting
-# packages needs root. Versions are pinned by go.sum, Cargo.lock and pom.xml.
+# The script reports each step and skips what exists. It can be run again at any time. Installing
+# packages needs root. go.sum, Cargo.lock, pom.xml and this script pin the versions.
 set -eu
 cd "$(dirname "$0")"
 out=$(cd ../.. && pwd)/target/lab-peers
@@ -22,7 +22,7 @@ mkdir -p "$out"
 
 say() { echo "peers: $*"; }
 
-# Installs those of the packages named that are missing.
+# Installs the packages that are missing.
 packages() {
     missing=""
     for package in "$@"; do
@@ -30,7 +30,7 @@ packages() {
             missing="$missing $package"
     done
     if [ -z "$missing" ]; then
-        say "all packages are there"
+        say "all packages are installed"
         return
     fi
     say "installing$missing"
@@ -103,7 +103,7 @@ brokers() {
         go build -trimpath -o "$out/etcd" go.etcd.io/etcd/server/v3
     )
     if [ ! -e "$out/kafka/pom.xml" ] || ! cmp -s java-kafka/pom.xml "$out/kafka/pom.xml"; then
-        say "getting Kafka"
+        say "downloading Kafka"
         rm -rf "$out/kafka"
         mvn -q -B -Dstyle.color=never -f java-kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$out/kafka"
         cp java-kafka/pom.xml "$out/kafka/"
@@ -140,7 +140,7 @@ crate() {
 # nginx from its Debian package. The package is unpacked and not installed, because its installation
 # starts a service.
 nginx_bench() {
-    say "getting nginx"
+    say "downloading nginx"
     rm -rf "$out/nginx" "$out/nginx-bench"
     mkdir -p "$out/nginx"
     download() { (cd "$out/nginx" && apt-get download -qq nginx); }
@@ -208,7 +208,7 @@ jdk() {
     echo "${found:-}"
 }
 
-# Prints what a language lacks, if anything; its contenders are then left out, and reports say so.
+# Prints the missing program of a language, if any. Its contenders are then left out, and reports say so.
 lacks() {
     for program in $1; do
         command -v "$program" >/dev/null || {
@@ -231,7 +231,7 @@ wrapper() {
     say "$version"
 }
 
-# The C library, where the peers find it.
+# Builds the C library and installs it for the peers.
 capi() {
     need cargo "Rust of the version in rust-toolchain.toml"
     say "building the C library"
