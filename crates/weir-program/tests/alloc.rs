@@ -21,7 +21,7 @@ use weir_program::WasmtimeHost;
 
 struct Counting;
 
-static TAKEN: AtomicU64 = AtomicU64::new(0);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 /// Bytes that are allocated now.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
@@ -29,7 +29,7 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 // does not access memory of the caller.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        TAKEN.fetch_add(1, Relaxed);
+        ALLOCATIONS.fetch_add(1, Relaxed);
         BYTES.fetch_add(layout.size() as u64, Relaxed);
         // SAFETY: the caller promised a layout of non-zero size.
         unsafe { System.alloc(layout) }
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        TAKEN.fetch_add(1, Relaxed);
+        ALLOCATIONS.fetch_add(1, Relaxed);
         BYTES.fetch_add(bytes as u64, Relaxed);
         BYTES.fetch_sub(layout.size() as u64, Relaxed);
         // SAFETY: the caller promised that this came from `alloc` above.
@@ -66,7 +66,7 @@ impl ConsequenceSink for Sum {
 const CALLS: usize = 500;
 
 /// The number of allocations of `CALLS` calls of a warm program.
-fn taken(code: &[u8], state: StateMode, value: &[u8]) -> u64 {
+fn allocations(code: &[u8], state: StateMode, value: &[u8]) -> u64 {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let mut machine = Machine::new(1).with_host(Some(host));
     let (mut sink, mut outcomes) = (Sum::default(), Outcomes::default());
@@ -91,23 +91,23 @@ fn taken(code: &[u8], state: StateMode, value: &[u8]) -> u64 {
     }
     let bytes = builder.to_bytes(2);
     let batch = Batch::read(&bytes, 1).unwrap();
-    let mut taken = 0;
+    let mut allocations = 0;
     for _ in 0..3 {
         outcomes.clear();
-        let before = TAKEN.load(Relaxed);
+        let before = ALLOCATIONS.load(Relaxed);
         machine.apply(&batch, &mut sink, &mut outcomes).unwrap();
-        taken = TAKEN.load(Relaxed) - before;
+        allocations = ALLOCATIONS.load(Relaxed) - before;
         let valid = outcomes
             .iter()
             .all(|o| o.commit().unwrap().reason.is_none());
         assert!(valid && outcomes.len() == CALLS);
     }
-    taken
+    allocations
 }
 
 /// Bytes that remain allocated for each topic with its own module. Its memory is 16 MiB of zeros,
 /// except for the write of one call.
-fn kept(state: StateMode) -> u64 {
+fn retained_bytes(state: StateMode) -> u64 {
     const MODULES: u64 = 8;
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let mut machine = Machine::new(1).with_host(Some(host));
@@ -159,14 +159,14 @@ fn kept(state: StateMode) -> u64 {
 
 /// The only test of this file, so that no other test allocates at the same time.
 #[test]
-fn a_warm_call_takes_nothing_from_the_heap() {
+fn a_warm_call_does_not_allocate() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt");
     let code = |name: &str| std::fs::read(folder.join(format!("{name}.wasm"))).unwrap();
     for (name, value) in [("vanilla", 100), ("vanilla-memory", 100), ("counter", 8)] {
         let value = vec![0; value];
-        let taken = taken(&code(name), StateMode::Kv, &value);
+        let allocations = allocations(&code(name), StateMode::Kv, &value);
         // One or two allocations of the test for the outcomes; none for each call.
-        assert!(taken < 5, "{name}: {taken} for {CALLS} calls");
+        assert!(allocations < 5, "{name}: {allocations} for {CALLS} calls");
     }
     let keys = r#"(module
         (import "weir1" "key_get" (func $get (param i32 i32 i32 i32 i32) (result i32)))
@@ -177,7 +177,7 @@ fn a_warm_call_takes_nothing_from_the_heap() {
             (drop (call $get (i32.const 0) (i32.const 3) (i32.const 0) (i32.const 8) (i32.const 8)))
             (i64.store (i32.const 8) (i64.add (i64.load (i32.const 8)) (i64.const 1)))
             (call $put (i32.const 0) (i32.const 3) (i32.const 8) (i32.const 8)) i32.const 0))"#;
-    let read = taken(&wat::parse_str(keys).unwrap(), StateMode::Kv, b"");
+    let read = allocations(&wat::parse_str(keys).unwrap(), StateMode::Kv, b"");
     assert!(read < 5, "keys: {read} for {CALLS} calls");
     // Paths become a plan that is dropped after the call: some allocations for each step,
     // independent of the searched value.
@@ -192,19 +192,25 @@ fn a_warm_call_takes_nothing_from_the_heap() {
     long.push(b']');
     let calls = CALLS as u64;
     for value in [&b"[1]"[..], &long] {
-        let taken = taken(&finds, StateMode::Kv, value);
-        let each = taken / calls;
-        assert!(each <= 8, "json_find: {taken} for {calls} calls");
+        let allocations = allocations(&finds, StateMode::Kv, value);
+        let each = allocations / calls;
+        assert!(each <= 8, "json_find: {allocations} for {calls} calls");
     }
     let counts = r#"(module (memory (export "memory") 1 1) (global $g (mut i64) (i64.const 0))
         (func (export "weir_abi") (result i32) i32.const 1)
         (func (export "weir_apply") (result i32)
             (global.set $g (i64.add (global.get $g) (i64.const 1)))
             (i64.store (i32.const 512) (global.get $g)) i32.const 0))"#;
-    let taken = taken(&wat::parse_str(counts).unwrap(), StateMode::Memory, b"");
-    assert!(taken < 5, "state mode memory: {taken} for {CALLS} calls");
+    let allocations = allocations(&wat::parse_str(counts).unwrap(), StateMode::Memory, b"");
+    assert!(
+        allocations < 5,
+        "state mode memory: {allocations} for {CALLS} calls"
+    );
     for state in [StateMode::None, StateMode::Memory] {
-        let kept = kept(state);
-        assert!(kept < 256 << 10, "{state:?}: {kept} bytes for each module");
+        let retained_bytes = retained_bytes(state);
+        assert!(
+            retained_bytes < 256 << 10,
+            "{state:?}: {retained_bytes} bytes for each module"
+        );
     }
 }

@@ -70,7 +70,7 @@ fn data_bytes() -> u64 {
 }
 
 #[test]
-fn a_program_never_learns_that_there_is_no_memory() {
+fn a_program_cannot_detect_that_memory_is_exhausted() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let code = wat::parse_str(GROWS).unwrap();
     let grown = 1_u32.to_le_bytes();

@@ -27,7 +27,7 @@ fn module(imports: &str, body: &str) -> String {
 }
 
 /// The results of a CREATE and two PUTs, on both engines.
-fn judged(wat: &str, options: &str) -> String {
+fn results(wat: &str, options: &str) -> String {
     let code = wat::parse_str(wat).unwrap();
     let script = format!("create t program=p {options}\nput t key=value\nput t key=value\n----\n");
     let mut first: Option<String> = None;
@@ -48,8 +48,8 @@ fn judged(wat: &str, options: &str) -> String {
 }
 
 fn puts(wat: &str, expected: &str) {
-    let judged = judged(wat, "");
-    let lines: Vec<&str> = judged.lines().skip(1).collect();
+    let results = results(wat, "");
+    let lines: Vec<&str> = results.lines().skip(1).collect();
     assert_eq!(
         lines,
         [format!("2 {expected}"), format!("3 {expected}")],
@@ -57,16 +57,16 @@ fn puts(wat: &str, expected: &str) {
     );
 }
 
-fn refused(wat: &str, sentence: &str) {
-    refused_with(wat, "", sentence);
+fn assert_rejected(wat: &str, sentence: &str) {
+    assert_rejected_with(wat, "", sentence);
 }
 
-fn refused_with(wat: &str, options: &str, sentence: &str) {
-    let judged = judged(wat, options);
-    let first = judged.lines().next().unwrap();
+fn assert_rejected_with(wat: &str, options: &str, sentence: &str) {
+    let results = results(wat, options);
+    let first = results.lines().next().unwrap();
     assert!(
         first.starts_with("1 ERROR BAD_PROGRAM ") && first.contains(sentence),
-        "{first}\nshould say: {sentence}"
+        "{first}\nshould contain: {sentence}"
     );
 }
 
@@ -74,7 +74,7 @@ const EMIT: &str = r#"(import "weir1" "emit_put" (func $emit (param i32 i32 i32 
 const STATE: &str = r#"(import "weir1" "state_put" (func $put (param i32 i32 i32 i32)))"#;
 
 #[test]
-fn each_way_to_trap_has_its_name() {
+fn each_trap_has_its_name() {
     let simple = [
         ("unreachable", "unreachable"),
         ("(i32.load (i32.const -1))", "memory out of bounds"),
@@ -160,8 +160,8 @@ fn pointers_are_checked_in_every_host_function() {
             let args = format!(" (i32.const {bad})").repeat(count);
             let drop = if result.is_empty() { "" } else { "drop" };
             let body = format!("(call $f{args}) {drop} i32.const 0");
-            let judged = judged(&module(&import, &body), "");
-            let second = judged.lines().nth(1).unwrap();
+            let results = results(&module(&import, &body), "");
+            let second = results.lines().nth(1).unwrap();
             let fine = ["bad pointer or length", "bad argument"]
                 .iter()
                 .any(|name| second == format!("2 ERROR TRAP {name}"));
@@ -214,12 +214,12 @@ fn pointers_are_checked_in_every_host_function() {
         &module(text, &call(257)),
         "ERROR TRAP bad pointer or length",
     );
-    let judged = judged(&module(text, &call(256)), "");
-    assert!(judged.contains("2 INVALID REJECTED 7 "), "{judged}");
+    let results = results(&module(text, &call(256)), "");
+    assert!(results.contains("2 INVALID REJECTED 7 "), "{results}");
 }
 
 #[test]
-fn storms_of_records_and_state_end_at_the_limit() {
+fn many_records_and_much_state_end_at_the_limit() {
     let storm = |call: &str| {
         format!(
             "(local $n i32) (loop (local.set $n (i32.add (local.get $n) (i32.const 1))) (i32.store (i32.const 0) (local.get $n)) {call} br 0) unreachable"
@@ -230,25 +230,25 @@ fn storms_of_records_and_state_end_at_the_limit() {
     let wide = storm("(call $emit (i32.const 0) (i32.const 4) (i32.const 0) (i32.const 65536))");
     puts(&module(EMIT, &wide), "ERROR LIMIT limit 1048576");
     let state = storm("(call $put (i32.const 0) (i32.const 4) (i32.const 0) (i32.const 4))");
-    let judged = judged(&module(STATE, &state), "state_entries_max=100");
-    assert!(judged.contains("2 ERROR LIMIT limit 100\n"), "{judged}");
+    let results = results(&module(STATE, &state), "state_entries_max=100");
+    assert!(results.contains("2 ERROR LIMIT limit 100\n"), "{results}");
 }
 
 #[test]
-fn exactly_the_limit_is_allowed() {
+fn the_limit_itself_is_allowed() {
     let emits = |n: u32| {
         let mut body = String::new();
         for _ in 0..n {
             body += "(call $emit (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1))";
         }
-        judged(&module(EMIT, &(body + "i32.const 0")), "emits_max=3")
+        results(&module(EMIT, &(body + "i32.const 0")), "emits_max=3")
     };
     assert!(emits(3).contains("2 VALID: t 2 PUT"));
     assert!(emits(4).contains("2 ERROR LIMIT limit 3"));
 }
 
 #[test]
-fn nothing_is_left_of_an_earlier_call() {
+fn no_state_remains_of_an_earlier_call() {
     // Each program checks for a mark of an earlier call, then sets the mark and ends in every
     // possible way.
     let marks = [
@@ -302,7 +302,7 @@ fn nothing_is_left_of_an_earlier_call() {
 }
 
 #[test]
-fn memory_is_the_state_where_it_shall_be() {
+fn in_mode_memory_the_memory_is_the_state() {
     // Counts its calls in memory and in a global. Rejects every third call, and traps at every
     // fifth one, after counting.
     let wat = r#"(module (import "weir1" "emit_put" (func $emit (param i32 i32 i32 i32)))
@@ -337,74 +337,74 @@ fn memory_is_the_state_where_it_shall_be() {
 }
 
 #[test]
-fn forbidden_modules_are_refused_with_a_sentence() {
+fn forbidden_modules_are_rejected_with_a_sentence() {
     let apply = r#"(func (export "weir_abi") (result i32) i32.const 1)
         (func (export "weir_apply") (result i32) i32.const 0)"#;
     let with = |parts: &str| format!("(module {parts} {apply})");
     let memory = r#"(memory (export "memory") 1 1)"#;
-    refused(&with(""), "no memory of its own");
-    refused(
+    assert_rejected(&with(""), "no memory of its own");
+    assert_rejected(
         &with(r#"(memory (export "memory") 1)"#),
         "add --max-memory=65536",
     );
-    refused(
+    assert_rejected(
         &with(r#"(memory (export "memory") 1 17)"#),
         "17 pages of 64 KiB, allowed are 16",
     );
-    refused(
+    assert_rejected(
         &with(r#"(memory (export "memory") 1 65000)"#),
         "65000 pages",
     );
-    refused(
+    assert_rejected(
         &with("(memory 1 1)"),
         "not exported under the name \"memory\"",
     );
-    refused(
+    assert_rejected(
         &with(r#"(memory (export "memory") 1 1) (memory 1 1)"#),
         "more than one memory",
     );
-    refused(
+    assert_rejected(
         &with(r#"(memory (export "memory") 1 1 shared)"#),
         "shared memory",
     );
-    refused(
+    assert_rejected(
         &with(r#"(memory (export "memory") i64 1 1)"#),
         "64-bit memory",
     );
-    refused(
+    assert_rejected(
         &with(&format!("{memory} (table 10001 funcref)")),
         "10001 elements",
     );
-    refused(
+    assert_rejected(
         &with(&format!("{memory} (start $s) (func $s)")),
         "start function",
     );
-    refused(
+    assert_rejected(
         &with(&format!("{memory} (tag)")),
         "exceptions are not allowed",
     );
-    refused(
+    assert_rejected(
         &with(&format!(
             r#"{memory} (global (export "weir:0") i32 (i32.const 0))"#
         )),
         "reserved name",
     );
-    refused(
+    assert_rejected(
         &with(&format!(
             "{memory} (global (mut v128) (v128.const i64x2 0 0))"
         )),
         "not a number of at most 64 bits",
     );
-    refused(
+    assert_rejected(
         &with(&format!("{memory} (func (drop (atomic.fence)))"))
             .replace("(drop (atomic.fence))", "atomic.fence"),
         "threads",
     );
-    refused(
+    assert_rejected(
         &with(&format!("{memory} (func $f return_call $f)")),
         "tail calls",
     );
-    refused(
+    assert_rejected(
         &with(&format!(
             "{memory} (func (drop (i8x16.relaxed_swizzle (v128.const i64x2 0 0) (v128.const i64x2 0 0))))"
         )),
@@ -425,20 +425,20 @@ fn forbidden_modules_are_refused_with_a_sentence() {
             "weir1.memory is not a function",
         ),
     ] {
-        refused(&with(&format!("{import} {memory}")), sentence);
+        assert_rejected(&with(&format!("{import} {memory}")), sentence);
     }
     let no_apply =
         format!(r#"(module {memory} (func (export "weir_abi") (result i32) i32.const 1))"#);
-    refused(&no_apply, "weir_apply is not exported");
+    assert_rejected(&no_apply, "weir_apply is not exported");
     let other = |abi: &str| {
         format!(
             r#"(module {memory} (func (export "weir_abi") (result i32) {abi})
             (func (export "weir_apply") (result i32) i32.const 0))"#
         )
     };
-    refused(&other("i32.const 2"), "weir_abi returns 2");
-    refused(&other("(loop br 0) unreachable"), "weir_abi fails");
-    refused(
+    assert_rejected(&other("i32.const 2"), "weir_abi returns 2");
+    assert_rejected(&other("(loop br 0) unreachable"), "weir_abi fails");
+    assert_rejected(
         &format!(
             r#"(module {memory} (func (export "weir_abi") (result i32) i32.const 1)
             (func (export "weir_apply") (param i32) (result i32) i32.const 0))"#
@@ -446,26 +446,26 @@ fn forbidden_modules_are_refused_with_a_sentence() {
         "weir_apply is not a function without parameters",
     );
     let drops = with(&format!(r#"{memory} (data $d "x") (func data.drop $d)"#));
-    refused_with(&drops, "state=memory", "state mode memory does not keep");
+    assert_rejected_with(&drops, "state=memory", "state mode memory does not keep");
 }
 
 #[test]
-fn bombs_for_the_compiler_are_refused_by_their_size() {
+fn modules_that_are_costly_to_compile_are_rejected_by_size() {
     let memory = r#"(memory (export "memory") 1 1)"#;
     let mut long = String::new();
     for _ in 0..60_000 {
         long += "i32.const 1 drop ";
     }
-    refused(&module("", &(long + "i32.const 0")), "a function has");
+    assert_rejected(&module("", &(long + "i32.const 0")), "a function has");
     let mut many = format!("(module {memory}");
     for n in 0..10_001 {
         let _ = write!(many, "(func $f{n})");
     }
     many += ")";
-    refused(&many, "10001 functions, allowed are 10000");
+    assert_rejected(&many, "10001 functions, allowed are 10000");
     let large = format!(
         r#"(module {memory} (@custom "x" "{}"))"#,
         "x".repeat(1 << 20)
     );
-    refused(&large, "allowed are 1048576");
+    assert_rejected(&large, "allowed are 1048576");
 }

@@ -20,7 +20,7 @@ fn program(name: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
+fn every_script_has_equal_results_on_every_engine_and_after_restarts() {
     let rewrite = std::env::var_os("WEIR_REWRITE").is_some_and(|value| value == "1");
     let native: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let interpreted: Arc<dyn ProgramHost> = Arc::new(WasmiHost::default());
@@ -61,7 +61,7 @@ fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
 /// The allocations of a call are freed. One page of memory, most of it heap, suffices for many
 /// calls that together allocate several times as much.
 #[test]
-fn a_heap_is_empty_when_the_next_call_begins() {
+fn the_heap_is_empty_at_the_start_of_each_call() {
     let native: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let value = "word\\x20".repeat(200);
     for mode in ["none", "memory"] {
@@ -91,7 +91,7 @@ const LANGUAGES: [(&str, &str, &str); 4] = [
 /// `balance`, and `surface`, which calls every function, in each language: one script has the same
 /// results.
 #[test]
-fn a_program_means_the_same_in_every_language() {
+fn a_program_has_equal_results_in_every_language() {
     let native: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let interpreted: Arc<dyn ProgramHost> = Arc::new(WasmiHost::default());
     for name in ["balance", "surface"] {
@@ -124,7 +124,7 @@ fn a_program_means_the_same_in_every_language() {
 
 /// The checked-in modules match the list of hashes, and are small.
 #[test]
-fn the_prebuilt_modules_are_the_ones_in_the_list() {
+fn the_prebuilt_modules_match_the_list() {
     let host = WasmtimeHost::default();
     let list = std::fs::read_to_string(folder("programs/prebuilt/SHA256SUMS")).unwrap();
     let mut count = 0;

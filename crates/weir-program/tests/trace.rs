@@ -123,16 +123,16 @@ const CHATTY: &str = r#"(module
     (call $log (i32.const 9) (i32.const 0) (i32.const 4000))
     i32.const 0))"#;
 
-fn chatty(name: &str) -> Option<Vec<u8>> {
-    (name == "chatty").then(|| wat::parse_str(CHATTY).unwrap())
+fn logging_program(name: &str) -> Option<Vec<u8>> {
+    (name == "logging_program").then(|| wat::parse_str(CHATTY).unwrap())
 }
 
 #[test]
-fn lines_are_kept_cut_and_counted_when_there_are_too_many() {
+fn excess_lines_are_cut_and_counted() {
     let native = Arc::new(WasmtimeHost::default());
     let host: Arc<dyn ProgramHost> = Arc::clone(&native) as Arc<dyn ProgramHost>;
-    let script = "create t program=chatty\nput t k={u8:1} at=5000\nput t k={u8:200}\nput t k={u8:0} at=6000\n----\n\n";
-    run(script, &host, RunOptions::default(), &chatty).unwrap();
+    let script = "create t program=logging_program\nput t k={u8:1} at=5000\nput t k={u8:200}\nput t k={u8:0} at=6000\n----\n\n";
+    run(script, &host, RunOptions::default(), &logging_program).unwrap();
     let (lines, dropped) = native.lines();
     let taken = u64::from(LINES_PER_SECOND);
     assert_eq!(lines.len() as u64, taken + 1);
@@ -147,11 +147,11 @@ fn lines_are_kept_cut_and_counted_when_there_are_too_many() {
 }
 
 #[test]
-fn a_tracer_of_lines_keeps_nothing_else() {
+fn a_tracer_of_lines_records_only_lines() {
     let tracer = Arc::new(Tracer::new(Wanted::Log, &EVERYTHING));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
-    let script = "create t program=chatty\nput t k={u8:2}\n----\n\n";
-    run(script, &host, RunOptions::default(), &chatty).unwrap();
+    let script = "create t program=logging_program\nput t k={u8:2}\n----\n\n";
+    run(script, &host, RunOptions::default(), &logging_program).unwrap();
     let calls = tracer.take().calls;
     let levels: Vec<_> = calls.iter().map(|call| &call.arguments[0].1).collect();
     let (warn, info) = (Argument::Name("warn"), Argument::Name("info"));
@@ -196,7 +196,7 @@ fn names(stack: &CallStack) -> Vec<&str> {
 }
 
 #[test]
-fn a_call_that_fails_shows_its_call_stack() {
+fn a_failed_call_has_a_call_stack() {
     // A trap, a lack of fuel, and a pointer that the host rejects.
     for how in 1..=3 {
         let script =
@@ -215,7 +215,7 @@ fn a_call_that_fails_shows_its_call_stack() {
 }
 
 #[test]
-fn names_that_cannot_be_read_are_left_out_of_a_call_stack() {
+fn a_call_stack_omits_malformed_names() {
     let script = "create t program=failing\nput t k={u8:1}\n----\n\n";
     // A name section whose first part is longer than the section, and no name section.
     for section in [&b"\x00\x08\x04name\x01\x7f\x01"[..], b""] {
@@ -246,7 +246,7 @@ fn a_call_stack_is_bounded() {
 }
 
 #[test]
-fn fuel_of_calls_that_are_left_out_is_counted() {
+fn fuel_of_omitted_calls_is_counted() {
     // More host calls than the tracer keeps.
     let code = format!(
         r#"(module (import "weir1" "key_offset" (func $offset (param i32 i32) (result i64)))
@@ -301,12 +301,12 @@ impl Visit for Line {
 }
 
 #[test]
-fn a_listener_of_the_process_gets_the_lines() {
+fn a_subscriber_of_the_process_receives_the_lines() {
     let listener = Listener::default();
-    let script = "create t program=chatty\nput t k={u8:1}\n----\n\n";
+    let script = "create t program=logging_program\nput t k={u8:1}\n----\n\n";
     tracing::subscriber::with_default(listener.clone(), || {
         let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
-        run(script, &host, RunOptions::default(), &chatty).unwrap();
+        run(script, &host, RunOptions::default(), &logging_program).unwrap();
     });
     let heard = listener.0.lock().unwrap();
     assert_eq!(heard[0], "WARN message=a line topic=\"t\" intention=2");

@@ -8,13 +8,13 @@ use weir_core::limits::{ARGUMENT_BYTES_MAX, START_FUEL, UNDO_BYTES_MIN, UNDO_ENT
 use weir_core::{BatchBuilder, Detail, ErrorCode, ProgramHost, TopicOptions};
 use weir_program::{WasmtimeHost, inspect, largest_setup, limits};
 
-use crate::world::{Life, module, play};
+use crate::world::{TestMachine, module, run_script};
 
 /// Returns the verdict of a PUT without key and value.
 fn put(imports: &str, options: &str, body: &str) -> String {
     let wat = module(imports, "", body);
     let script = format!("create t program=p {options}\nput t =");
-    let text = play(&script, &[("p", &wat)]);
+    let text = run_script(&script, &[("p", &wat)]);
     let line = text.lines().nth(1).unwrap();
     line.strip_prefix("2 ").unwrap().to_owned()
 }
@@ -48,8 +48,8 @@ fn records_by_number_and_bytes() {
         "(call $emit_input) (call $emit_input) i32.const 0",
     );
     let script = "create t program=p emit_bytes_max=1\nput t abc=defg";
-    assert!(play(script, &[("p", &wat)]).contains("2 VALID"));
-    assert!(play(script, &[("p", &twice)]).contains("2 ERROR LIMIT limit 1"));
+    assert!(run_script(script, &[("p", &wat)]).contains("2 VALID"));
+    assert!(run_script(script, &[("p", &twice)]).contains("2 ERROR LIMIT limit 1"));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn keys_and_values_of_records() {
 fn a_key_that_became_too_long_can_be_deleted() {
     for imports in ["emit_input", "emit_input key_offset"] {
         let wat = module(imports, "", "(call $emit_input) i32.const 0");
-        let text = play(
+        let text = run_script(
             "create t program=p\nput t abcdef=1\nalter t key_bytes_max=3 state_bytes_max=1\ndelete t abcdef\nput t abcdef=2",
             &[("p", &wat)],
         );
@@ -111,7 +111,7 @@ fn entries_and_bytes_of_state() {
     let script =
         "create t program=p state_entries_max=3\nput t =2\nput t =3\nput t =4\nput t =3\nstate t";
     assert_eq!(
-        play(script, &[("p", &wat)])
+        run_script(script, &[("p", &wat)])
             .lines()
             .skip(1)
             .collect::<Vec<_>>(),
@@ -132,7 +132,7 @@ fn entries_and_bytes_of_state() {
         (14, "2 ERROR LIMIT limit 14"),
     ] {
         let script = format!("create t program=p state_bytes_max={max}\nput t =3");
-        let text = play(&script, &[("p", &wat)]);
+        let text = run_script(&script, &[("p", &wat)]);
         assert_eq!(text.lines().nth(1).unwrap(), verdict);
     }
 }
@@ -163,17 +163,17 @@ fn keys_that_a_program_reads() {
     // A key is charged with its bytes, 8 for its offset, and the bytes of its value. It is charged
     // once, and the charge is released when it is deleted.
     let script = "create t program=p state_bytes_max=24\nput t a=123456789012345\nput t a=543210987654321\nput t b=\ndelete t a\nput t b=123456789012345";
-    let text = play(script, &[("p", &wat)]);
+    let text = run_script(script, &[("p", &wat)]);
     let verdicts: Vec<bool> = text.lines().map(|line| line.contains(" VALID")).collect();
     assert_eq!(verdicts, [true, true, true, false, true, true], "{text}");
     for (len, fine) in [(14, true), (15, true), (16, false)] {
         let value = "x".repeat(len);
         let script = format!("create t program=p state_bytes_max=24\nput t a={value}");
-        let text = play(&script, &[("p", &wat)]);
+        let text = run_script(&script, &[("p", &wat)]);
         assert_eq!(text.contains("2 VALID"), fine, "{len}: {text}");
     }
     let script = "create t program=p state_entries_max=2\nput t a=\nput t b=\nput t c=\nput t b=1\nput t =no-key\ndelete t a\nput t c=";
-    let text = play(script, &[("p", &wat)]);
+    let text = run_script(script, &[("p", &wat)]);
     let verdicts: Vec<bool> = text.lines().map(|line| line.contains(" VALID")).collect();
     assert_eq!(verdicts, [true, true, true, false, true, true, true, true]);
 }
@@ -202,7 +202,7 @@ fn text_of_a_reject() {
 
 /// The size of the undo log of a call is bounded.
 #[test]
-fn what_an_intention_replaces() {
+fn the_undo_log_of_a_call_is_bounded() {
     let storm = "(loop (call $state_put (i32.const 0) (i32.const 4) (i32.const 0) (i32.const 60000)) br 0) unreachable";
     let options = "fuel_max=100000000 state_bytes_max=1000000";
     assert_eq!(
@@ -217,7 +217,7 @@ fn what_an_intention_replaces() {
 /// The limit of the undo log is exact. It includes the bytes of keys and old values, and 40 bytes
 /// for each earlier change.
 #[test]
-fn what_an_intention_replaces_to_the_byte() {
+fn the_limit_of_the_undo_log_is_exact() {
     // 1,023 times a key of one byte with a value of 65,535 bytes; then a key of one byte with the
     // remaining size.
     let limit = UNDO_BYTES_MIN;
@@ -250,7 +250,7 @@ fn what_an_intention_replaces_to_the_byte() {
         options.program.fuel_max = Some(100_000_000);
         options.program.state_bytes_max = Some(1_000_000);
         let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
-        let mut life = Life::new(1, &host);
+        let mut tested = TestMachine::new(1, &host);
         let put = |value| Operation::Put { key: b"", value };
         let create = Operation::CreateProgram {
             options: &options,
@@ -258,7 +258,7 @@ fn what_an_intention_replaces_to_the_byte() {
             args: b"",
         };
         let said = [create, put(b"1"), put(b"2")].map(|operation| {
-            let outcome = life.send(&Intention::new("t", operation)).unwrap();
+            let outcome = tested.send(&Intention::new("t", operation)).unwrap();
             outcome.commit().unwrap().detail.clone()
         });
         assert_eq!(said, [Detail::None, Detail::None, verdict], "{len}");
@@ -267,7 +267,7 @@ fn what_an_intention_replaces_to_the_byte() {
 
 /// A module that burns fuel at its start: a log line costs 100 and an eighth of its bytes, a
 /// constant costs 1. Fuel is checked at host calls, so the last instruction is one.
-fn burner(lines: u64, bytes: u64, constants: u64) -> Vec<u8> {
+fn fuel_using_module(lines: u64, bytes: u64, constants: u64) -> Vec<u8> {
     let line = |len: u64| format!("(call $log (i32.const 3) (i32.const 0) (i32.const {len}))");
     let burn = format!(
         "(local $i i64) i32.const 0 (loop {} (br_if 0 (i64.lt_u
@@ -293,7 +293,7 @@ fn begin(
     replaces: bool,
 ) -> (Option<ErrorCode>, u64) {
     let quiet = wat::parse_str(module("", "", "i32.const 0")).unwrap();
-    let mut life = Life::new(1, host);
+    let mut tested = TestMachine::new(1, host);
     let mut options = TopicOptions::default();
     options.program.fuel_max = Some(fuel_max);
     let create = Operation::CreateProgram {
@@ -301,14 +301,14 @@ fn begin(
         code: if replaces { &quiet } else { code },
         args: b"",
     };
-    let mut outcome = life.send(&Intention::new("t", create)).unwrap();
+    let mut outcome = tested.send(&Intention::new("t", create)).unwrap();
     if replaces {
         let replace = Operation::Replace {
             expected: None,
             code,
             args: b"",
         };
-        outcome = life.send(&Intention::new("t", replace)).unwrap();
+        outcome = tested.send(&Intention::new("t", replace)).unwrap();
     }
     let commit = outcome.commit().unwrap();
     if let Detail::Limit(limit) = commit.detail {
@@ -324,7 +324,7 @@ fn fuel_of_a_start() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let more = START_FUEL + 1_000_000;
     for (fuel_max, limit) in [(1, START_FUEL), (START_FUEL, START_FUEL), (more, more)] {
-        let of = |lines| begin(&host, &burner(lines, 0, 0), fuel_max, false).1;
+        let of = |lines| begin(&host, &fuel_using_module(lines, 0, 0), fuel_max, false).1;
         let (one, round) = (of(1), of(2) - of(1));
         let lines = 1 + (limit - one - 1) / round;
         let before = one + (lines - 1) * round;
@@ -332,7 +332,7 @@ fn fuel_of_a_start() {
         let (bytes, constants) = (8 * (left - 1), 1);
         for replaces in [false, true] {
             let used = |n: u64| {
-                let code = burner(lines, bytes, n + constants - limit);
+                let code = fuel_using_module(lines, bytes, n + constants - limit);
                 begin(&host, &code, fuel_max, replaces)
             };
             assert_eq!(used(limit - 1), (None, limit - 1));
@@ -353,7 +353,7 @@ fn steps_share_their_fuel() {
     let wat = module("log", "", burn);
     let script = "create t program=p fuel_max=50000000\ntxn t\n  put =\n  put =\n\
         txn t\n  put =\n  put =\n  put =\nput t =\nalter t fuel_max=200000000\ntxn t\n  put =\n  put =\n  put =\n";
-    let text = play(script, &[("p", &wat)]);
+    let text = run_script(script, &[("p", &wat)]);
     assert_eq!(
         text.lines().skip(1).collect::<Vec<_>>(),
         [
@@ -386,7 +386,7 @@ fn arguments() {
     }
     let body = "(drop (call $input_read (i32.const 2) (i32.const 1048575) (i32.const 0) (i32.const 9))) (call $emit_put (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1)) i32.const 0";
     let wat = module("input_read emit_put", "", body);
-    let text = play(
+    let text = run_script(
         "create t program=p args={x*1048575}z\nput t =",
         &[("p", &wat)],
     );
@@ -397,7 +397,7 @@ fn arguments() {
 fn memory() {
     for (pages, fine) in [(1, true), (2, true), (3, false)] {
         let wat = module("", "", "i32.const 0").replace("1 2)", &format!("1 {pages})"));
-        let text = play("create t program=p memory_bytes_max=131072", &[("p", &wat)]);
+        let text = run_script("create t program=p memory_bytes_max=131072", &[("p", &wat)]);
         assert_eq!(text.starts_with("1 VALID"), fine, "{text}");
         let sentence = "BAD_PROGRAM the memory may grow to 3 pages of 64 KiB, allowed are 2";
         assert!(fine || text.contains(sentence), "{text}");
@@ -411,7 +411,7 @@ fn memory() {
         i32.const 0";
     for options in ["state=none", "", "state=memory"] {
         let wat = module("", "", body);
-        let text = play(
+        let text = run_script(
             &format!("create t program=p {options}\nput t ="),
             &[("p", &wat)],
         );
@@ -593,10 +593,10 @@ fn forms() {
 }
 
 #[test]
-fn json_is_found_by_who_reads_nothing_else() {
+fn json_find_reads_records_without_other_imports() {
     let find = "(i32.add (i32.const 10) (call $json_find (i32.const 1) (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))";
     let find = module("json_find", r#"(data (i32.const 0) "$")"#, find);
-    let played = play(
+    let played = run_script(
         "create t program=p\nput t a=7\nput t a=x\n",
         &[("p", &find)],
     );

@@ -7,7 +7,7 @@ use weir_core::intention::{Intention, Operation};
 use weir_core::{Outcome, ProgramHost, TopicOptions};
 use weir_program::WasmtimeHost;
 
-use crate::world::{Life, module};
+use crate::world::{TestMachine, module};
 
 /// Iterations of the loop: some 200,000,000 units of fuel, a tenth of a second.
 const ROUNDS: u32 = 30_000_000;
@@ -21,7 +21,7 @@ fn long(rounds: u32, time_ms: u64) -> (Outcome, Vec<String>, u64) {
     );
     let code = wat::parse_str(module("emit_input", "", &body)).unwrap();
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
-    let mut life = Life::new(7, &host);
+    let mut tested = TestMachine::new(7, &host);
     let mut options = TopicOptions::default();
     options.program.fuel_max = Some(1_000_000_000);
     let (options, code) = (&options, &code[..]);
@@ -31,12 +31,12 @@ fn long(rounds: u32, time_ms: u64) -> (Outcome, Vec<String>, u64) {
         code,
         args,
     };
-    life.send(&Intention::new("t", create)).unwrap();
-    life.pass(time_ms);
+    tested.send(&Intention::new("t", create)).unwrap();
+    tested.advance(time_ms);
     let (key, value) = (&b"k"[..], &b"v"[..]);
     let put = Operation::Put { key, value };
-    let outcome = life.send(&Intention::new("t", put)).unwrap();
-    let fuel = life
+    let outcome = tested.send(&Intention::new("t", put)).unwrap();
+    let fuel = tested
         .machine
         .topic("t")
         .unwrap()
@@ -44,11 +44,11 @@ fn long(rounds: u32, time_ms: u64) -> (Outcome, Vec<String>, u64) {
         .unwrap()
         .counts
         .fuel;
-    (outcome, life.records.0, fuel)
+    (outcome, tested.records.0, fuel)
 }
 
 #[test]
-fn how_long_a_call_takes_changes_nothing() {
+fn the_duration_of_a_call_does_not_change_its_outcome() {
     let alone = long(ROUNDS, 0);
     assert!(alone.0.commit().unwrap().reason.is_none(), "{alone:?}");
     let stop = AtomicBool::new(false);
@@ -68,7 +68,7 @@ fn how_long_a_call_takes_changes_nothing() {
 }
 
 #[test]
-fn the_log_s_own_time_is_no_limit_either() {
+fn the_time_in_the_log_does_not_limit_a_call() {
     let soon = long(1000, 0);
     let years = long(1000, 100 * 365 * 24 * 3_600_000);
     let reason = |run: &(Outcome, Vec<String>, u64)| run.0.commit().unwrap().reason;

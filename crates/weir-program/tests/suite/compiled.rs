@@ -8,7 +8,7 @@ use weir_core::intention::{Intention, Operation};
 use weir_core::{ProgramHost, TopicOptions};
 use weir_program::{Refusal, WasmtimeHost, largest_setup, limits};
 
-use crate::world::{Life, module};
+use crate::world::{TestMachine, module};
 
 fn numbered(n: usize) -> Vec<u8> {
     wat::parse_str(module(
@@ -41,7 +41,7 @@ fn each_module_is_compiled_once_while_it_is_needed() {
 }
 
 #[test]
-fn threads_that_want_the_same_module_compile_it_once() {
+fn concurrent_requests_compile_a_module_once() {
     let host = WasmtimeHost::default();
     let code = numbered(1);
     std::thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn threads_that_want_the_same_module_compile_it_once() {
 
 /// A version that is a literal is read from the code; any other function is called.
 #[test]
-fn a_version_that_is_reckoned_is_asked_for() {
+fn a_computed_version_is_called() {
     let host = WasmtimeHost::default();
     let telling = |version: &str| {
         let wat = module("", "", "i32.const 0").replace("(result i32) i32.const 1)", version);
@@ -98,7 +98,7 @@ fn a_version_that_is_reckoned_is_asked_for() {
 /// A rejection that needs the compiler or a first call is remembered. So it is not repeated on the
 /// commit thread, while all writes wait.
 #[test]
-fn a_refusal_is_remembered() {
+fn a_rejection_is_cached() {
     let host = WasmtimeHost::default();
     let other = module("", "", "i32.const 0")
         .replace("(result i32) i32.const 1)", "(result i32) i32.const 2)");
@@ -132,7 +132,7 @@ fn a_refusal_is_remembered() {
 fn a_snapshot_is_loaded_without_compiling() {
     let count = limits::IDLE_MODULES_MAX + 8;
     let first: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
-    let mut life = Life::new(1, &first);
+    let mut tested = TestMachine::new(1, &first);
     let options = TopicOptions::default();
     for n in 0..count {
         let create = Operation::CreateProgram {
@@ -140,30 +140,31 @@ fn a_snapshot_is_loaded_without_compiling() {
             code: &numbered(n),
             args: b"",
         };
-        life.send(&Intention::new(&format!("t{n}"), create))
+        tested
+            .send(&Intention::new(&format!("t{n}"), create))
             .unwrap();
     }
     let host = Arc::new(WasmtimeHost::default());
     let shared: Arc<dyn ProgramHost> = Arc::clone(&host) as Arc<dyn ProgramHost>;
-    let mut life = life.moved(1, &shared);
+    let mut tested = tested.reloaded(1, &shared);
     assert_eq!(host.compiled(), 0);
-    let put = |life: &mut Life, n: usize| {
+    let put = |tested: &mut TestMachine, n: usize| {
         let put = Operation::Put {
             key: b"k",
             value: b"v",
         };
-        let outcome = life.send(&Intention::new(&format!("t{n}"), put));
+        let outcome = tested.send(&Intention::new(&format!("t{n}"), put));
         assert_eq!(outcome.unwrap().commit().unwrap().reason, None);
     };
     // The first call compiles its module, even if others are not compiled yet.
-    put(&mut life, 7);
-    put(&mut life, 7);
+    put(&mut tested, 7);
+    put(&mut tested, 7);
     assert_eq!(host.compiled(), 1);
     while host.compile_restored(None).is_some() {}
     assert_eq!(host.compiled(), count as u64);
     // All modules are kept, although no other topic has called them.
     for n in 0..count {
-        put(&mut life, n);
+        put(&mut tested, n);
     }
     assert_eq!(host.compiled(), count as u64);
     assert_eq!(host.compile_restored(None), None);
@@ -192,7 +193,7 @@ fn child_compiles_a_module_with_names() {
 }
 
 #[test]
-fn functions_of_programs_have_names_for_perf_when_they_are_wanted() {
+fn functions_of_programs_have_names_for_perf_if_enabled() {
     let child = |wanted: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "compiled::child_compiles_a_module_with_names"]);

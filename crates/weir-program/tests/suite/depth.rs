@@ -7,31 +7,31 @@ use std::sync::Arc;
 use weir_core::intention::{Intention, Operation};
 use weir_core::{Detail, ProgramHost, TopicOptions, TrapKind};
 
-use crate::world::{Life, hosts, module};
+use crate::world::{TestMachine, hosts, module};
 
 /// Fuel of a call: more than the deepest recursion uses on either engine.
 const FUEL: u64 = 500_000_000;
 
 /// A topic whose program nests as many calls as a PUT requests.
-struct Diver(Life);
+struct NestedCalls(TestMachine);
 
-impl Diver {
+impl NestedCalls {
     fn new(host: &Arc<dyn ProgramHost>, code: &[u8]) -> Self {
         let mut options = TopicOptions::default();
         options.program.fuel_max = Some(FUEL);
-        let mut life = Life::new(1, host);
+        let mut tested = TestMachine::new(1, host);
         let create = Operation::CreateProgram {
             options: &options,
             code,
             args: b"",
         };
-        let made = life.send(&Intention::new("t", create)).unwrap();
+        let made = tested.send(&Intention::new("t", create)).unwrap();
         assert_eq!(made.commit().unwrap().reason, None, "{made:?}");
-        Self(life)
+        Self(tested)
     }
 
     /// Whether this number of nested calls succeeds. Otherwise they must overflow.
-    fn dives(&mut self, calls: u32) -> bool {
+    fn nests(&mut self, calls: u32) -> bool {
         let put = Operation::Put {
             key: b"k",
             value: &calls.to_le_bytes(),
@@ -47,10 +47,10 @@ impl Diver {
     /// The largest number of nested calls that succeeds.
     fn deepest(&mut self) -> u32 {
         let (mut good, mut bad) = (0, 1 << 17);
-        assert!(self.dives(good) && !self.dives(bad));
+        assert!(self.nests(good) && !self.nests(bad));
         while bad - good > 1 {
             let middle = u32::midpoint(good, bad);
-            if self.dives(middle) {
+            if self.nests(middle) {
                 good = middle;
             } else {
                 bad = middle;
@@ -62,7 +62,7 @@ impl Diver {
 
 /// A program that calls `$deep` with the number in the value, and rejects if `$deep` returns
 /// another number.
-fn diving(parts: &str) -> Vec<u8> {
+fn recursive_program(parts: &str) -> Vec<u8> {
     let read = "(drop (call $input_read (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 4)))";
     let number = "(i32.load (i32.const 0))";
     let apply = format!("{read} (i32.ne (call $deep {number}) {number})");
@@ -81,13 +81,13 @@ fn function(name: &str, begin: &str, call: &str, end: &str) -> String {
 const LESS: &str = "(i32.sub (local.get $n) (i32.const 1))";
 
 /// Both engines allow the same number of nested calls.
-fn alike(what: &str, parts: &str) -> u32 {
-    let code = diving(parts);
+fn check_equal_depth(what: &str, parts: &str) -> u32 {
+    let code = recursive_program(parts);
     let depths = hosts().map(|host| {
-        let mut diver = Diver::new(&host, &code);
+        let mut diver = NestedCalls::new(&host, &code);
         let deepest = diver.deepest();
         // A failed call does not change the count.
-        assert!(!diver.dives(deepest + 1) && diver.dives(deepest), "{what}");
+        assert!(!diver.nests(deepest + 1) && diver.nests(deepest), "{what}");
         deepest
     });
     assert_eq!(depths[0], depths[1], "{what}");
@@ -119,7 +119,7 @@ fn locals(kind: &str, count: usize) -> (String, String) {
 
 #[test]
 fn both_engines_stop_at_the_same_call() {
-    let direct = alike(
+    let direct = check_equal_depth(
         "direct",
         &function("deep", "", &format!("(call $deep {LESS})"), ""),
     );
@@ -131,7 +131,7 @@ fn both_engines_stop_at_the_same_call() {
             &format!("(call $deep {LESS})"),
             "",
         );
-    let mutual = alike("mutual", &mutual);
+    let mutual = check_equal_depth("mutual", &mutual);
     assert!(mutual < direct, "{mutual}");
     let table = format!(
         "(table 2 funcref) (elem (i32.const 0) $deep $deep) (type $t (func (param i32) (result i32))) {}",
@@ -142,11 +142,11 @@ fn both_engines_stop_at_the_same_call() {
             ""
         )
     );
-    alike("through a table", &table);
+    check_equal_depth("through a table", &table);
     for (kind, count) in [("i32", 500), ("i64", 1000), ("f64", 300), ("v128", 200)] {
         let (begin, end) = locals(kind, count);
         let deep = function("deep", &begin, &format!("(call $deep {LESS})"), &end);
-        let depth = alike(kind, &deep);
+        let depth = check_equal_depth(kind, &deep);
         assert!(depth > 20 && depth < direct / 20, "{kind}: {depth}");
     }
     let many = format!(
@@ -156,14 +156,14 @@ fn both_engines_stop_at_the_same_call() {
             (call $many {LESS}) (local.set $x) (i32.add (i32.const 1)) (local.get $x)
             (br_table 0 0 (local.get $n)))"
     );
-    alike("several results", &many);
+    check_equal_depth("several results", &many);
 }
 
 #[test]
-fn a_program_s_own_unreachable_is_no_overflow() {
+fn an_unreachable_of_the_program_is_not_an_overflow() {
     let body = "(func $deep (param i32) (result i32) unreachable)";
     for host in hosts() {
-        let mut diver = Diver::new(&host, &diving(body));
+        let mut diver = NestedCalls::new(&host, &recursive_program(body));
         let put = Operation::Put {
             key: b"k",
             value: &[0; 4],
@@ -209,6 +209,6 @@ fn random_recursion_ends_at_the_same_call() {
             "(table {functions} funcref) (elem (i32.const 0){names})
              (func $deep (param i32) (result i32) (call $f0 (local.get 0)))"
         );
-        alike(&format!("round {round}: {parts}"), &parts);
+        check_equal_depth(&format!("round {round}: {parts}"), &parts);
     }
 }

@@ -14,12 +14,12 @@ use weir_core::{
     Detail, ErrorCode, Machine, Outcome, ProgramHost, StateMode, TopicOptions, TrapKind,
 };
 
-use crate::world::{Life, encoded, hosts, module};
+use crate::world::{TestMachine, encoded, hosts, module};
 
 /// A pseudorandom number generator.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -41,7 +41,7 @@ impl Dice {
     }
 }
 
-fn asked(name: &str, default: u64) -> u64 {
+fn setting(name: &str, default: u64) -> u64 {
     let value = std::env::var(name)
         .ok()
         .and_then(|value| value.parse().ok());
@@ -53,9 +53,9 @@ const FUEL: u64 = 100_000;
 
 /// The numbers of modules and of writes.
 #[derive(Debug, Default)]
-struct Tally {
+struct Counts {
     modules: u64,
-    refused: u64,
+    rejected: u64,
     calls: u64,
     valid: u64,
     records: usize,
@@ -77,7 +77,7 @@ fn exhausted(outcome: &Outcome) -> bool {
 }
 
 /// The outcome without its fuel, which the engines count differently.
-fn bare(outcome: Outcome) -> Outcome {
+fn without_fuel(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Committed(mut commit) => {
             commit.fuel = 0;
@@ -88,20 +88,20 @@ fn bare(outcome: Outcome) -> Outcome {
 }
 
 /// Sends intentions to one machine for each engine until they may differ.
-struct Twins {
-    lives: Vec<Life>,
+struct EnginePair {
+    machines: Vec<TestMachine>,
     hosts: [Arc<dyn ProgramHost>; 2],
     log: Vec<Vec<u8>>,
 }
 
-impl Twins {
+impl EnginePair {
     fn new(hosts: &[Arc<dyn ProgramHost>; 2]) -> Self {
-        let lives = hosts
+        let machines = hosts
             .iter()
             .zip([1, 99])
-            .map(|(host, seed)| Life::new(seed, host));
+            .map(|(host, seed)| TestMachine::new(seed, host));
         Self {
-            lives: lives.collect(),
+            machines: machines.collect(),
             hosts: hosts.clone(),
             log: Vec::new(),
         }
@@ -111,9 +111,9 @@ impl Twins {
     fn send(&mut self, what: &str, intention: &Intention<'_>) -> Option<Outcome> {
         let bytes = encoded(intention, self.log.len() as u64 * 7);
         let outcomes: Vec<Outcome> = self
-            .lives
+            .machines
             .iter_mut()
-            .map(|life| bare(life.apply(&bytes).unwrap()))
+            .map(|tested| without_fuel(tested.apply(&bytes).unwrap()))
             .collect();
         if outcomes.iter().any(exhausted) {
             return None;
@@ -124,16 +124,20 @@ impl Twins {
             "{what}, intention {}",
             self.log.len()
         );
-        assert_eq!(self.lives[0].records.0, self.lives[1].records.0, "{what}");
+        assert_eq!(
+            self.machines[0].records.0, self.machines[1].records.0,
+            "{what}"
+        );
         self.log.push(bytes);
         outcomes.into_iter().next()
     }
 
     /// Loads each machine from its own bytes.
     fn restart(&mut self) {
-        for (life, host) in self.lives.iter_mut().zip(&self.hosts) {
-            let saved = life.saved();
-            life.machine = Machine::load_with(&mut &saved[..], 5, Some(Arc::clone(host))).unwrap();
+        for (tested, host) in self.machines.iter_mut().zip(&self.hosts) {
+            let saved = tested.saved();
+            tested.machine =
+                Machine::load_with(&mut &saved[..], 5, Some(Arc::clone(host))).unwrap();
         }
     }
 
@@ -143,20 +147,20 @@ impl Twins {
         if !whole {
             return;
         }
-        let saved = self.lives[0].saved();
-        assert_eq!(saved, self.lives[1].saved(), "{what}: state");
+        let saved = self.machines[0].saved();
+        assert_eq!(saved, self.machines[1].saved(), "{what}: state");
         assert_eq!(
-            self.lives[0].machine.digest(),
-            self.lives[1].machine.digest()
+            self.machines[0].machine.digest(),
+            self.machines[1].machine.digest()
         );
         if replay {
-            let mut again = Life::new(12345, &self.hosts[0]);
+            let mut replayed = TestMachine::new(12345, &self.hosts[0]);
             for bytes in &self.log {
-                again.apply(bytes).unwrap();
+                replayed.apply(bytes).unwrap();
             }
-            assert_eq!(again.saved(), saved, "{what}: replay = live");
+            assert_eq!(replayed.saved(), saved, "{what}: replay = live");
             assert_eq!(
-                again.records.0, self.lives[0].records.0,
+                replayed.records.0, self.machines[0].records.0,
                 "{what}: replay = live"
             );
         }
@@ -174,43 +178,49 @@ const JSON: [&[u8]; 6] = [
 ];
 
 /// A CREATE and some writes.
-fn exercise(twins: &mut Twins, what: &str, code: &[u8], dice: &mut Dice, tally: &mut Tally) {
+fn send_writes(
+    engines: &mut EnginePair,
+    what: &str,
+    code: &[u8],
+    random: &mut Random,
+    counts: &mut Counts,
+) {
     let mut options = TopicOptions::default();
     options.program.fuel_max = Some(FUEL);
-    options.program.state = match dice.below(4) {
+    options.program.state = match random.below(4) {
         0 => StateMode::None,
         1 => StateMode::Memory,
         _ => StateMode::Kv,
     };
-    if dice.below(3) == 0 {
-        options.program.emits_max = Some(1 + dice.below(6));
-        options.program.state_entries_max = Some(1 + dice.below(4));
-        options.program.state_bytes_max = Some(1 + dice.below(60));
-        options.program.emit_bytes_max = Some(1 + dice.below(60));
+    if random.below(3) == 0 {
+        options.program.emits_max = Some(1 + random.below(6));
+        options.program.state_entries_max = Some(1 + random.below(4));
+        options.program.state_bytes_max = Some(1 + random.below(60));
+        options.program.emit_bytes_max = Some(1 + random.below(60));
     }
-    let args = dice.bytes(8);
-    tally.modules += 1;
+    let args = random.bytes(8);
+    counts.modules += 1;
     let create = Operation::CreateProgram {
         options: &options,
         code,
         args: &args,
     };
-    let Some(made) = twins.send(what, &Intention::new("t", create)) else {
-        tally.exhausted += 1;
+    let Some(made) = engines.send(what, &Intention::new("t", create)) else {
+        counts.exhausted += 1;
         return;
     };
     if made.commit().unwrap().reason.is_some() {
-        tally.refused += 1;
+        counts.rejected += 1;
         if std::env::var_os("WEIR_FUZZ_SAY").is_some() {
             println!("{what}: {made:?}");
         }
-        return twins.end(what, true, false);
+        return engines.end(what, true, false);
     }
     for round in 0..16 {
-        let sizes = [0, 1, 8, 20].map(|size| dice.bytes(size));
-        let key = dice.pick::<[u8]>(&[b"a", b"b", b"\0", &sizes[3], b""]);
-        let json = dice.pick::<[u8]>(&JSON);
-        let value = match dice.below(7) {
+        let sizes = [0, 1, 8, 20].map(|size| random.bytes(size));
+        let key = random.pick::<[u8]>(&[b"a", b"b", b"\0", &sizes[3], b""]);
+        let json = random.pick::<[u8]>(&JSON);
+        let value = match random.below(7) {
             0..3 => json,
             other => &sizes[other as usize - 3],
         };
@@ -231,29 +241,29 @@ fn exercise(twins: &mut Twins, what: &str, code: &[u8], dice: &mut Dice, tally: 
                 meta: b"",
             },
         ];
-        match dice.below(8) {
+        match random.below(8) {
             0 => intention.operation = Operation::Delete { key: b"a" },
             1 => {
                 intention.operation = Operation::Txn {
-                    ops: &ops[..1 + dice.below(3) as usize],
+                    ops: &ops[..1 + random.below(3) as usize],
                 }
             }
             2 => intention.expect = &[Expect::KeyAbsent(Some(b"a"))],
             3 => intention.principal = b"ann",
             _ => {}
         }
-        tally.calls += 1;
-        let Some(outcome) = twins.send(what, &intention) else {
-            tally.exhausted += 1;
+        counts.calls += 1;
+        let Some(outcome) = engines.send(what, &intention) else {
+            counts.exhausted += 1;
             return;
         };
-        tally.valid += u64::from(outcome.commit().unwrap().reason.is_none());
+        counts.valid += u64::from(outcome.commit().unwrap().reason.is_none());
         if round == 7 {
-            twins.restart();
+            engines.restart();
         }
     }
-    tally.records += twins.lives[0].records.0.len();
-    twins.end(what, true, true);
+    counts.records += engines.machines[0].records.0.len();
+    engines.end(what, true, true);
 }
 
 /// The exports of a program, without its memory.
@@ -262,7 +272,7 @@ const EXPORTS: &str = r#"(module
     (func (export "weir_apply") (result i32) i32.const 0))"#;
 
 /// A module of random instructions with the functions of `weir1`.
-fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
+fn random_module(random: &mut Random) -> Option<Vec<u8>> {
     let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash json_find log";
     let config = wasm_smith::Config {
         available_imports: Some(wat::parse_str(module(all, "", "i32.const 0")).unwrap()),
@@ -270,8 +280,8 @@ fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
         min_imports: 0,
         min_memories: 1,
         // Vectors come with mutable globals that programs must not have.
-        simd_enabled: dice.below(8) == 0,
-        allow_start_export: dice.below(20) == 0,
+        simd_enabled: random.below(8) == 0,
+        allow_start_export: random.below(20) == 0,
         exceptions_enabled: false,
         gc_enabled: false,
         reference_types_enabled: false,
@@ -293,18 +303,18 @@ fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
         ..wasm_smith::Config::default()
     };
     // Only the possible imports; the generator selects some of them.
-    let bytes = dice.bytes(6000);
+    let bytes = random.bytes(6000);
     let mut source = Unstructured::new(&bytes);
     let mut made = wasm_smith::Module::new(config, &mut source).ok()?;
-    if dice.below(8) != 0 {
+    if random.below(8) != 0 {
         // Loops are bounded, so that more than their fuel is tested.
         made.ensure_termination(300).ok()?;
     }
-    Some(speaks(&made.to_bytes()))
+    Some(with_abi_exports(&made.to_bytes()))
 }
 
 /// The module with its memory exported and with a `weir_abi` that returns 1.
-fn speaks(code: &[u8]) -> Vec<u8> {
+fn with_abi_exports(code: &[u8]) -> Vec<u8> {
     use wasmparser::{Parser, Payload, TypeRef};
     let (mut imported, mut abi, mut apply, mut bodies) = (0, None, None, Vec::new());
     let mut edits: Vec<(std::ops::Range<usize>, Vec<u8>)> = Vec::new();
@@ -394,26 +404,26 @@ const LINES: [(u32, u32); 8] = [
 
 /// A module that calls the functions of `weir1` with mostly valid arguments, stores their results,
 /// and returns 0 or the number of a reject.
-fn caller(dice: &mut Dice) -> Vec<u8> {
+fn calling_module(random: &mut Random) -> Vec<u8> {
     let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash json_find log";
-    let imports = if dice.below(2) == 0 {
+    let imports = if random.below(2) == 0 {
         all.to_owned()
     } else {
         all.replace("key_get key_offset", "")
     };
     let watches = imports.contains("key_get");
     let mut body = String::new();
-    for _ in 0..1 + dice.below(14) {
-        body += &statement(dice, watches, 2);
+    for _ in 0..1 + random.below(14) {
+        body += &statement(random, watches, 2);
     }
-    let end = match dice.below(6) {
+    let end = match random.below(6) {
         0 => "(i32.load8_u (i32.const 3))",
         1 => "(i32.and (global.get $g) (i32.const 3))",
         2 => "(i32.rem_u (i32.load (i32.const 8)) (i32.const 3))",
         _ => "(i32.const 0)",
     };
     let text: String = (0..40)
-        .map(|_| format!("\\{:02x}", dice.next() as u8))
+        .map(|_| format!("\\{:02x}", random.next() as u8))
         .collect();
     let parts = format!(
         r#"(global $g (mut i32) (i32.const 0)) (global $d (mut f64) (f64.const 1)) (data (i32.const 16) "{text}") (data (i32.const 300) "{PATHS}")"#
@@ -421,46 +431,46 @@ fn caller(dice: &mut Dice) -> Vec<u8> {
     wat::parse_str(module(&imports, &parts, &(body + end))).unwrap()
 }
 
-fn number(dice: &mut Dice) -> String {
-    match dice.below(6) {
+fn number(random: &mut Random) -> String {
+    match random.below(6) {
         0 => "(global.get $g)".to_owned(),
-        1 => format!("(i32.load8_u (i32.const {}))", dice.below(200)),
+        1 => format!("(i32.load8_u (i32.const {}))", random.below(200)),
         2 => "(memory.size)".to_owned(),
-        3 => format!("(i32.load (i32.const {}))", dice.below(200)),
-        _ => format!("(i32.const {})", dice.next() as i32),
+        3 => format!("(i32.load (i32.const {}))", random.below(200)),
+        _ => format!("(i32.const {})", random.next() as i32),
     }
 }
 
-fn pointer(dice: &mut Dice) -> String {
-    match dice.below(60) {
+fn pointer(random: &mut Random) -> String {
+    match random.below(60) {
         0 => "(i32.const 65530)".to_owned(),
-        1 => number(dice),
-        _ => format!("(i32.const {})", dice.below(100)),
+        1 => number(random),
+        _ => format!("(i32.const {})", random.below(100)),
     }
 }
 
-fn length(dice: &mut Dice) -> String {
-    match dice.below(40) {
-        0 => number(dice),
-        1 => format!("(i32.and {} (i32.const 7))", number(dice)),
-        _ => format!("(i32.const {})", dice.below(5)),
+fn length(random: &mut Random) -> String {
+    match random.below(40) {
+        0 => number(random),
+        1 => format!("(i32.and {} (i32.const 7))", number(random)),
+        _ => format!("(i32.const {})", random.below(5)),
     }
 }
 
-fn statement(dice: &mut Dice, watches: bool, depth: u32) -> String {
+fn statement(random: &mut Random, watches: bool, depth: u32) -> String {
     let (p, q, l, m, o) = (
-        pointer(dice),
-        pointer(dice),
-        length(dice),
-        length(dice),
-        length(dice),
+        pointer(random),
+        pointer(random),
+        length(random),
+        length(random),
+        length(random),
     );
-    let at = dice.below(200);
-    match dice.below(23) {
+    let at = random.below(200);
+    match random.below(23) {
         0 => format!("(call $input_info {p})"),
         1 => format!(
             "(i32.store (i32.const {at}) (call $input_read (i32.const {}) {o} {p} {m}))",
-            dice.below(5)
+            random.below(5)
         ),
         2 | 3 => format!("(call $emit_put {p} {l} {q} {m})"),
         4 => format!("(call $emit_delete {p} {l})"),
@@ -475,92 +485,104 @@ fn statement(dice: &mut Dice, watches: bool, depth: u32) -> String {
             format!("(i32.store (i32.const {at}) (call $key_get {p} {l} {o} {q} {m}))")
         }
         14 if watches => format!("(i64.store (i32.const {at}) (call $key_offset {p} {l}))"),
-        15 => format!("(call $hash (i32.const {}) {p} {l} {q})", 1 + dice.below(2)),
-        16 => format!("(global.set $g (i32.add (global.get $g) {}))", number(dice)),
+        15 => format!(
+            "(call $hash (i32.const {}) {p} {l} {q})",
+            1 + random.below(2)
+        ),
+        16 => format!(
+            "(global.set $g (i32.add (global.get $g) {}))",
+            number(random)
+        ),
         17 => {
-            let op = dice.pick::<str>(&["add", "sub", "mul", "div", "min", "max", "copysign"]);
+            let op = random.pick::<str>(&["add", "sub", "mul", "div", "min", "max", "copysign"]);
             format!(
                 "(global.set $d (f64.{op} (global.get $d) (f64.convert_i32_s {}))) (f64.store (i32.const {at}) (f64.sqrt (global.get $d)))",
-                number(dice)
+                number(random)
             )
         }
         18 => "(drop (memory.grow (i32.const 1)))".to_owned(),
         19 if depth > 0 => {
-            let inner = statement(dice, watches, depth - 1);
-            format!("(if {} (then {inner}))", number(dice))
+            let inner = statement(random, watches, depth - 1);
+            format!("(if {} (then {inner}))", number(random))
         }
         20 if depth > 0 => {
             let (first, second) = (
-                statement(dice, watches, depth - 1),
-                statement(dice, watches, depth - 1),
+                statement(random, watches, depth - 1),
+                statement(random, watches, depth - 1),
             );
             format!(
                 "(i32.store8 (i32.const 250) (i32.const 0)) (loop {first} {second} (i32.store8 (i32.const 250) (i32.add (i32.load8_u (i32.const 250)) (i32.const 1))) (br_if 0 (i32.lt_u (i32.load8_u (i32.const 250)) (i32.const 3))))"
             )
         }
         21 => {
-            let (from, len) = LINES[dice.below(8) as usize];
+            let (from, len) = LINES[random.below(8) as usize];
             // Mostly a part that can be JSON, with mostly valid paths.
-            let what = [1, 1, 1, 0, 2, 3][dice.below(6) as usize];
-            let (from, len) = match dice.below(12) {
+            let what = [1, 1, 1, 0, 2, 3][random.below(6) as usize];
+            let (from, len) = match random.below(12) {
                 0 => (p, l),
                 _ => (
                     format!("(i32.const {})", 300 + from),
                     format!("(i32.const {len})"),
                 ),
             };
-            let flags = if dice.below(40) == 0 {
+            let flags = if random.below(40) == 0 {
                 2
             } else {
-                dice.below(2)
+                random.below(2)
             };
             format!(
                 "(i32.store (i32.const {at}) (call $json_find (i32.const {what}) (i32.const {flags}) {from} {len} {q}))"
             )
         }
-        _ => format!("(i32.store (i32.const {at}) {})", number(dice)),
+        _ => format!("(i32.store (i32.const {at}) {})", number(random)),
     }
 }
 
 #[test]
 fn engines_agree_on_modules_of_random_instructions() {
-    let (count, start) = (asked("WEIR_FUZZ_MODULES", 120), asked("WEIR_FUZZ_SEED", 1));
-    let (mut tally, hosts) = (Tally::default(), hosts());
+    let (count, start) = (
+        setting("WEIR_FUZZ_MODULES", 120),
+        setting("WEIR_FUZZ_SEED", 1),
+    );
+    let (mut counts, hosts) = (Counts::default(), hosts());
     for seed in start..start + count {
-        let mut dice = Dice(seed);
-        if let Some(code) = smith(&mut dice) {
-            exercise(
-                &mut Twins::new(&hosts),
-                &format!("smith {seed}"),
+        let mut random = Random(seed);
+        if let Some(code) = random_module(&mut random) {
+            send_writes(
+                &mut EnginePair::new(&hosts),
+                &format!("random_module {seed}"),
                 &code,
-                &mut dice,
-                &mut tally,
+                &mut random,
+                &mut counts,
             );
         }
     }
-    println!("{tally:?}");
-    assert!(tally.calls * 2 > count, "{tally:?}");
+    println!("{counts:?}");
+    assert!(counts.calls * 2 > count, "{counts:?}");
 }
 
 #[test]
 fn engines_agree_on_programs_of_random_calls() {
-    let (count, start) = (asked("WEIR_FUZZ_MODULES", 120), asked("WEIR_FUZZ_SEED", 1));
-    let (mut tally, hosts) = (Tally::default(), hosts());
+    let (count, start) = (
+        setting("WEIR_FUZZ_MODULES", 120),
+        setting("WEIR_FUZZ_SEED", 1),
+    );
+    let (mut counts, hosts) = (Counts::default(), hosts());
     for seed in start..start + count {
-        let mut dice = Dice(seed ^ 0x5555_0000);
-        let code = caller(&mut dice);
-        exercise(
-            &mut Twins::new(&hosts),
-            &format!("caller {seed}"),
+        let mut random = Random(seed ^ 0x5555_0000);
+        let code = calling_module(&mut random);
+        send_writes(
+            &mut EnginePair::new(&hosts),
+            &format!("calling_module {seed}"),
             &code,
-            &mut dice,
-            &mut tally,
+            &mut random,
+            &mut counts,
         );
     }
-    println!("{tally:?}");
+    println!("{counts:?}");
     assert!(
-        tally.valid > count && tally.records as u64 > count,
-        "{tally:?}"
+        counts.valid > count && counts.records as u64 > count,
+        "{counts:?}"
     );
 }
 
@@ -574,11 +596,11 @@ fn engines_agree_on_the_reference_programs() {
         .filter(|path| path.extension().is_some_and(|kind| kind == "wasm"))
         .collect();
     names.sort();
-    let (hosts, mut tally) = (hosts(), Tally::default());
+    let (hosts, mut counts) = (hosts(), Counts::default());
     for (number, path) in names.iter().enumerate() {
         let (what, code) = (path.display().to_string(), std::fs::read(path).unwrap());
-        let mut dice = Dice(number as u64 + asked("WEIR_FUZZ_SEED", 1));
-        let mut twins = Twins::new(&hosts);
+        let mut random = Random(number as u64 + setting("WEIR_FUZZ_SEED", 1));
+        let mut engines = EnginePair::new(&hosts);
         let options = TopicOptions::default();
         for args in [
             &[0, 4][..],
@@ -590,59 +612,59 @@ fn engines_agree_on_the_reference_programs() {
                 code: &code,
                 args,
             };
-            let made = twins.send(&what, &Intention::new("t", create)).unwrap();
-            tally.modules += 1;
-            for _ in 0..asked("WEIR_FUZZ_MODULES", 120) / 2 {
-                write(&mut twins, &what, &mut dice, &mut tally);
+            let made = engines.send(&what, &Intention::new("t", create)).unwrap();
+            counts.modules += 1;
+            for _ in 0..setting("WEIR_FUZZ_MODULES", 120) / 2 {
+                write(&mut engines, &what, &mut random, &mut counts);
             }
-            twins.restart();
+            engines.restart();
             for _ in 0..10 {
-                write(&mut twins, &what, &mut dice, &mut tally);
+                write(&mut engines, &what, &mut random, &mut counts);
             }
             if made.commit().unwrap().reason.is_none() {
-                twins
+                engines
                     .send(&what, &Intention::new("t", Operation::Destroy))
                     .unwrap();
             }
         }
-        twins.end(&what, true, true);
+        engines.end(&what, true, true);
     }
-    println!("{tally:?}");
-    assert!(tally.valid * 20 > tally.calls, "{tally:?}");
+    println!("{counts:?}");
+    assert!(counts.valid * 20 > counts.calls, "{counts:?}");
 }
 
 /// A write that some program may accept.
-fn write(twins: &mut Twins, what: &str, dice: &mut Dice, tally: &mut Tally) {
-    let account = |dice: &mut Dice| [&[dice.below(4) as u8][..], &[0; 31]].concat();
-    let (from, to) = (account(dice), account(dice));
-    let amount = dice.below(300) as i64 - 20;
-    let seen = dice.below(twins.log.len() as u64 + 1);
+fn write(engines: &mut EnginePair, what: &str, random: &mut Random, counts: &mut Counts) {
+    let account = |random: &mut Random| [&[random.below(4) as u8][..], &[0; 31]].concat();
+    let (from, to) = (account(random), account(random));
+    let amount = random.below(300) as i64 - 20;
+    let seen = random.below(engines.log.len() as u64 + 1);
     let small = (amount as i32).to_be_bytes();
-    let value = match dice.below(7) {
+    let value = match random.below(7) {
         0 => [&to[..], &seen.to_be_bytes(), &small, &small, &[0; 4]].concat(),
         1 => [&to[..], &amount.to_be_bytes(), &[0; 16]].concat(),
         2 => [&to[..], &amount.to_be_bytes(), &seen.to_be_bytes(), &[0; 8]].concat(),
         3 => [&seen.to_be_bytes()[..], b"hello \xc3\xa9"].concat(),
         4 => amount.to_be_bytes().to_vec(),
-        5 => (dice.below(4) as u32).to_be_bytes().to_vec(),
+        5 => (random.below(4) as u32).to_be_bytes().to_vec(),
         _ => {
-            let len = dice.below(60) as usize;
-            dice.bytes(len)
+            let len = random.below(60) as usize;
+            random.bytes(len)
         }
     };
-    let key = match dice.below(3) {
+    let key = match random.below(3) {
         0 => &from[..],
         1 => b"ann",
         _ => b"lock",
     };
     let mut intention = Intention::new("t", Operation::Put { key, value: &value });
-    if dice.below(9) == 0 {
+    if random.below(9) == 0 {
         intention.operation = Operation::Delete { key };
     }
-    if dice.below(3) == 0 {
+    if random.below(3) == 0 {
         intention.principal = b"ann";
     }
-    tally.calls += 1;
-    let outcome = twins.send(what, &intention).unwrap();
-    tally.valid += u64::from(outcome.commit().unwrap().reason.is_none());
+    counts.calls += 1;
+    let outcome = engines.send(what, &intention).unwrap();
+    counts.valid += u64::from(outcome.commit().unwrap().reason.is_none());
 }

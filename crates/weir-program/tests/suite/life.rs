@@ -1,6 +1,6 @@
 //! From CREATE to DESTROY: start, replacement, conditions, options (P2, P7, T2, C2, X1).
 
-use crate::world::{module, play};
+use crate::world::{module, run_script};
 
 /// A program whose start depends on its arguments: 0 succeeds, 1 rejects, 2 traps, 3 loops without
 /// end.
@@ -23,12 +23,12 @@ fn starter(entry: &str) -> String {
 }
 
 #[test]
-fn a_start_that_fails_leaves_no_topic_and_no_offset() {
+fn a_failed_start_creates_no_topic_and_uses_no_offset() {
     let wat = starter("weir_init");
     let script = "create t program=p args=1\ncreate t program=p args=2\ncreate t program=p args=3\n\
         create t code=\\x00\nput t a=1\ndestroy t\ncreate t program=p args=0\nput t a=1\nstate t";
     assert_eq!(
-        play(script, &[("p", &wat)]),
+        run_script(script, &[("p", &wat)]),
         "1 INVALID REJECTED 5\n2 ERROR TRAP unreachable\n3 ERROR OUT_OF_FUEL limit 100000000\n\
          4 ERROR BAD_PROGRAM this is no WebAssembly module: a binary one begins with the bytes 00 61 73 6d\n\
          5 ERROR NO_TOPIC\n6 INVALID TOPIC_ABSENT\n\
@@ -37,7 +37,7 @@ fn a_start_that_fails_leaves_no_topic_and_no_offset() {
 }
 
 #[test]
-fn a_replacement_takes_over_whole_or_the_old_program_stays() {
+fn a_replacement_is_atomic() {
     let old = module(
         "emit_input state_put",
         r#"(data (i32.const 0) "s1")"#,
@@ -48,7 +48,7 @@ fn a_replacement_takes_over_whole_or_the_old_program_stays() {
         replace t program=new args=2\nreplace t program=new args=3\nreplace t code=\\x00\nput t a=2\nstate t\n\
         replace t program=new args=0\nput t a=3\nstate t\nreplace t program=old\nput t a=4\nstate t";
     assert_eq!(
-        play(script, &[("old", &old), ("new", &new)]),
+        run_script(script, &[("old", &old), ("new", &new)]),
         "1 VALID: t 1 CREATE last\n2 VALID: t 2 PUT a=1 last\n3 INVALID REJECTED 5\n\
          4 ERROR TRAP unreachable\n5 ERROR OUT_OF_FUEL limit 100000000\n\
          6 ERROR BAD_PROGRAM this is no WebAssembly module: a binary one begins with the bytes 00 61 73 6d\n\
@@ -90,7 +90,7 @@ fn a_replacement_of_another_state_version_needs_an_upgrade() {
              it has to export weir_upgrade"
         )
     };
-    let text = play(
+    let text = run_script(
         script,
         &[
             ("one", &one),
@@ -133,7 +133,7 @@ fn memory_survives_a_replacement_that_fails() {
     );
     let script = "create t program=old state=memory\nput t =\nreplace t program=old\n\
         replace t program=rejects\nput t =\nreplace t program=traps\nput t =\nreplace t program=fine\nput t =";
-    let text = play(
+    let text = run_script(
         script,
         &[
             ("old", &old),
@@ -158,7 +158,7 @@ fn memory_survives_a_replacement_that_fails() {
 }
 
 #[test]
-fn an_upgrade_knows_what_it_replaces() {
+fn an_upgrade_can_read_the_replaced_program() {
     let old = module("", "", "i32.const 0");
     let upgrade = r#"(func (export "weir_upgrade") (result i32)
         (drop (call $input_read (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 99)))
@@ -171,7 +171,7 @@ fn an_upgrade_knows_what_it_replaces() {
     let code = wat::parse_str(&old).unwrap();
     let hash = weir_core::ProgramHost::hash(&weir_program::WasmtimeHost::default(), &code);
     let shown = weir_program::script::show(&hash.0);
-    let text = play(
+    let text = run_script(
         "create t program=old\nreplace t program=new\nput t =",
         &[("old", &old), ("new", &new)],
     );
@@ -184,9 +184,9 @@ fn an_upgrade_knows_what_it_replaces() {
 
 /// C2: if a condition fails, the program is not called, so it cannot trap.
 #[test]
-fn conditions_come_before_the_program() {
+fn conditions_are_checked_before_the_program() {
     let wat = module("", "", "unreachable");
-    let text = play(
+    let text = run_script(
         "create t program=p\nput t a=1 key_offset=7\nput t a=1",
         &[("p", &wat)],
     );
@@ -198,12 +198,12 @@ fn conditions_come_before_the_program() {
 
 /// Options that conflict with the program would create a state that no open could load.
 #[test]
-fn options_must_go_on_fitting_the_program() {
+fn options_must_remain_valid_for_the_program() {
     let wat = module("emit_input", "", "(call $emit_input) i32.const 0");
     let script = "create t program=p\nalter t memory_bytes_max=65536\nput t a=1\nalter t state=memory\n\
         alter t memory_bytes_max=131072 value_bytes_max=2\nput t a=123\nput t a=12";
     assert_eq!(
-        play(script, &[("p", &wat)])
+        run_script(script, &[("p", &wat)])
             .lines()
             .skip(1)
             .collect::<Vec<_>>(),
@@ -220,7 +220,7 @@ fn options_must_go_on_fitting_the_program() {
 
 /// P4: the contents of the header, field by field.
 #[test]
-fn the_header_tells_everything_and_nothing_else() {
+fn the_header_has_exactly_its_fields() {
     let start = r#"(func (export "weir_init") (result i32)
         (call $input_info (i32.const 0)) (call $emit_put (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 128)) i32.const 0)"#;
     let body = "(call $input_info (i32.const 0)) (call $emit_put (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 128)) i32.const 0";
@@ -249,7 +249,7 @@ fn the_header_tells_everything_and_nothing_else() {
         out.resize(128, 0);
         weir_program::script::show(&out)
     };
-    let text = play(script, &[("p", &wat)]);
+    let text = run_script(script, &[("p", &wat)]);
     let expected = [
         format!(
             "1 VALID: t 1 CREATE; t 2 PUT ={} last",

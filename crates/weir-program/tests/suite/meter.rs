@@ -11,7 +11,7 @@ use weir_core::limits::METER;
 use weir_core::{ErrorCode, ProgramHost, StateMode, TopicOptions};
 use weir_program::WasmtimeHost;
 
-use crate::world::{Life, module};
+use crate::world::{TestMachine, module};
 
 /// JSON paths in the memory.
 const PATHS: &str = r#"(data (i32.const 0) "$.a\n$.b\n$.c\n$.d\n$.e\n$.f\n$.g\n$.h")
@@ -407,24 +407,24 @@ fn fuel(
     options.program.fuel_max = fuel_max;
     options.program.memory_bytes_max = Some(16 << 20);
     options.program.state = mode;
-    let mut life = Life::new(1, host);
+    let mut tested = TestMachine::new(1, host);
     let create = Operation::CreateProgram {
         options: &options,
         code,
         args: b"",
     };
-    life.send(&Intention::new("t", create)).unwrap();
+    tested.send(&Intention::new("t", create)).unwrap();
     let put = Operation::Put {
         key: b"",
         value: &[7; 8],
     };
-    let outcome = life.send(&Intention::new("t", put)).unwrap();
+    let outcome = tested.send(&Intention::new("t", put)).unwrap();
     let commit = outcome.commit().unwrap();
     (commit.fuel, commit.reason)
 }
 
 #[test]
-fn the_meter_counts_what_it_always_counted() {
+fn the_meter_counts_the_recorded_fuel() {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../vectors/meter-{METER}.txt"));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
@@ -462,29 +462,29 @@ fn the_meter_counts_what_it_always_counted() {
 /// A successful call may belong to an intention that is rejected. If its changes cannot be undone,
 /// it is charged like a call that rejects.
 #[test]
-fn a_quota_that_refuses_a_good_call_bills_its_instance() {
+fn a_call_rejected_by_a_quota_is_charged_an_instance() {
     let grow = "(drop (memory.grow (i32.const 1))) (call $emit_input)";
     let code = |returned| {
         let body = format!("{grow} i32.const {returned}");
         let text = module("emit_input", "", &body).replace(" 1 2)", " 1 256)");
         wat::parse_str(text).unwrap()
     };
-    let refused = |code: &[u8], keys_max| {
+    let charge = |code: &[u8], keys_max| {
         let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
         let mut options = TopicOptions::default();
         options.keys_max = keys_max;
         options.program.memory_bytes_max = Some(16 << 20);
         options.program.state = StateMode::Memory;
-        let mut life = Life::new(1, &host);
+        let mut tested = TestMachine::new(1, &host);
         let create = Operation::CreateProgram {
             options: &options,
             code,
             args: b"",
         };
-        life.send(&Intention::new("t", create)).unwrap();
+        tested.send(&Intention::new("t", create)).unwrap();
         let mut put = |key| {
             let value = &[7; 8][..];
-            let outcome = life.send(&Intention::new("t", Operation::Put { key, value }));
+            let outcome = tested.send(&Intention::new("t", Operation::Put { key, value }));
             let outcome = outcome.unwrap();
             let commit = outcome.commit().unwrap();
             (commit.fuel, commit.reason)
@@ -492,9 +492,9 @@ fn a_quota_that_refuses_a_good_call_bills_its_instance() {
         put(b"first");
         put(b"other")
     };
-    let (quota, reason) = refused(&code(0), Some(1));
+    let (quota, reason) = charge(&code(0), Some(1));
     assert_eq!(reason, Some(ErrorCode::Quota));
-    let (good, reason) = refused(&code(0), None);
+    let (good, reason) = charge(&code(0), None);
     assert_eq!(reason, None);
     // The fuel of an instance in the reference (decision 0041).
     assert!(quota >= good + 8_000, "{quota} after {good}");
@@ -503,7 +503,7 @@ fn a_quota_that_refuses_a_good_call_bills_its_instance() {
 /// The meter belongs to one version of the engine and of the validator, whose texts are in
 /// verdicts.
 #[test]
-fn the_meter_names_the_versions_that_are_built() {
+fn the_meter_names_the_versions_of_its_engine() {
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
     let lock = std::fs::read_to_string(lock).unwrap();
     let built = |version: &str| {

@@ -68,7 +68,7 @@ fn value(to: &[u8], amount: i64) -> Vec<u8> {
 }
 
 #[test]
-fn money_comes_from_the_bank_alone() {
+fn only_the_bank_changes_the_sum_of_the_balances() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt/balance.wasm");
     let code = std::fs::read(path).unwrap();
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
@@ -96,7 +96,7 @@ fn money_comes_from_the_bank_alone() {
         args: b"",
     };
     assert!(send(create, &mut books));
-    let (mut valid, mut refused) = (0, 0);
+    let (mut valid, mut rejected) = (0, 0);
     for round in 0..4_000 {
         let several = if round % 5 == 0 { 1 + dice(4) } else { 1 };
         let wanted: Vec<_> = (0..several).map(|_| transfer(&mut dice)).collect();
@@ -125,10 +125,13 @@ fn money_comes_from_the_bank_alone() {
                 books.given -= i128::from(*amount) * i128::from(*to == BANK);
             }
         } else {
-            refused += 1;
+            rejected += 1;
         }
         assert_eq!(books.complete, valid, "each is complete");
         assert_eq!(books.balances.values().sum::<i128>(), books.given);
     }
-    assert!(valid > 500 && refused > 500, "{valid} valid, {refused} not");
+    assert!(
+        valid > 500 && rejected > 500,
+        "{valid} valid, {rejected} not"
+    );
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use weir_program::script::show;
 
-use crate::world::{module, play};
+use crate::world::{module, run_script};
 
 /// A program that shows the state that it finds, changes everything that can be changed, and ends
 /// as the value requests.
@@ -80,7 +80,7 @@ const ENDINGS: [&str; 9] = [
 ];
 
 #[test]
-fn nothing_is_left_of_a_call_that_failed_in_any_way() {
+fn a_failed_call_leaves_no_change() {
     // An instance that grew is never used again; any other is restored.
     let modes = [
         ("kv", true, false),
@@ -125,14 +125,14 @@ fn nothing_is_left_of_a_call_that_failed_in_any_way() {
             line(ending, &mut kept);
         }
         line(0, &mut kept);
-        let text = play(&script, &[("p", &wat)]);
+        let text = run_script(&script, &[("p", &wat)]);
         let found: Vec<&str> = text.lines().collect();
         assert_eq!(found, expected, "state mode {mode}");
     }
 }
 
 #[test]
-fn a_transaction_is_kept_whole_or_not_at_all() {
+fn a_transaction_of_a_program_is_atomic() {
     for (mode, kv) in [("kv", true), ("memory", false)] {
         let wat = dirty(kv, true);
         let mut script =
@@ -141,7 +141,7 @@ fn a_transaction_is_kept_whole_or_not_at_all() {
             let _ = write!(script, "txn t\n  put =0\n  put =0\n  put ={ending}\n");
         }
         script += "txn t\n  put =0\n  put =0\nput t =0";
-        let text = play(&script, &[("p", &wat)]);
+        let text = run_script(&script, &[("p", &wat)]);
         let lines: Vec<&str> = text.lines().skip(2).collect();
         for (number, line) in lines[..8].iter().enumerate() {
             let reason = ENDINGS[number + 1].split(' ').nth(1).unwrap();
@@ -164,7 +164,7 @@ fn a_transaction_is_kept_whole_or_not_at_all() {
 
 /// Tables and passive segments are part of an instance too.
 #[test]
-fn tables_and_segments_are_as_new() {
+fn tables_and_segments_are_restored() {
     let parts = r#"(table 2 funcref) (elem (i32.const 0) $one) (elem $e func $two) (data $d "x")
         (type $f (func (result i32)))
         (func $one (result i32) i32.const 0) (func $two (result i32) i32.const 2)"#;
@@ -181,11 +181,11 @@ fn tables_and_segments_are_as_new() {
         let wat = module("", parts, body);
         for mode in ["none", "kv"] {
             let script = format!("create t program=p state={mode}\nput t =\nput t =\nput t =");
-            let text = play(&script, &[("p", &wat)]);
+            let text = run_script(&script, &[("p", &wat)]);
             let verdicts: Vec<&str> = text.lines().skip(1).collect();
             assert_eq!(verdicts, ["2 VALID", "3 VALID", "4 VALID"], "{body}");
         }
-        let text = play("create t program=p state=memory", &[("p", &wat)]);
+        let text = run_script("create t program=p state=memory", &[("p", &wat)]);
         assert!(
             text.contains("which state mode memory does not keep"),
             "{text}"
@@ -197,7 +197,7 @@ fn tables_and_segments_are_as_new() {
 #[test]
 fn mode_memory_needs_memory() {
     let wat = module("", "", "i32.const 0").replace("1 2)", "0 1)");
-    let text = play(
+    let text = run_script(
         "create t program=p state=memory\ncreate u program=p\nput u =",
         &[("p", &wat)],
     );

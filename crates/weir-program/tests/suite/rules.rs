@@ -1,10 +1,10 @@
 //! Invalid modules: each is rejected with a sentence that names the rule and the position, and
 //! never by a failure of the engine.
 
-use crate::world::{hosts, module, play};
+use crate::world::{hosts, module, run_script};
 
-fn refused(wat: &str, sentence: &str) {
-    let text = play("create t program=p", &[("p", wat)]);
+fn assert_rejected(wat: &str, sentence: &str) {
+    let text = run_script("create t program=p", &[("p", wat)]);
     assert!(
         text.starts_with("1 ERROR BAD_PROGRAM ") && text.contains(sentence),
         "{text}\nshould say: {sentence}"
@@ -16,7 +16,7 @@ fn parts(parts: &str) -> String {
 }
 
 #[test]
-fn segments_lie_inside() {
+fn segments_lie_inside_their_memory_or_table() {
     for (from, len, fine) in [
         (65_535, 1, true),
         (65_536, 0, true),
@@ -30,7 +30,7 @@ fn segments_lie_inside() {
         ));
         if fine {
             assert_eq!(
-                play("create t program=p\nput t =", &[("p", &wat)])
+                run_script("create t program=p\nput t =", &[("p", &wat)])
                     .lines()
                     .nth(1)
                     .unwrap(),
@@ -40,17 +40,17 @@ fn segments_lie_inside() {
             let sentence = format!(
                 "the data segment 0 of {len} bytes lies outside of the memory of 65536 bytes (at byte "
             );
-            refused(&wat, &sentence);
+            assert_rejected(&wat, &sentence);
         }
     }
-    refused(
+    assert_rejected(
         &parts("(table 3 funcref) (func $f) (elem (i32.const 0) $f) (elem (i32.const 2) $f $f)"),
         "the element segment 1 of 2 elements lies outside of its table of 3 (at byte ",
     );
 }
 
 #[test]
-fn features_that_are_none_of_ours() {
+fn unsupported_features_are_rejected() {
     for (wat, sentence) in [
         (parts("(table 1 externref)"), "reference types"),
         (parts("(table 1 funcref) (func (drop (table.grow 0 (ref.null func) (i32.const 1))))"), "reference types"),
@@ -63,7 +63,7 @@ fn features_that_are_none_of_ours() {
         (parts("(memory $m2 1 1)"), "more than one memory"),
         (parts("(rec (type (func)))"), "gc"),
     ] {
-        refused(&wat, sentence);
+        assert_rejected(&wat, sentence);
     }
     let component = wat::parse_str("(component)").unwrap();
     let sentence = weir_program::inspect(&component).unwrap_err();
@@ -73,7 +73,7 @@ fn features_that_are_none_of_ours() {
 }
 
 #[test]
-fn names_are_text() {
+fn names_are_utf8() {
     for place in ["emit_input", "weir_apply", "weir1"] {
         let wat = module("emit_input", "", "i32.const 0");
         let mut code = wat::parse_str(&wat).unwrap();
@@ -86,7 +86,7 @@ fn names_are_text() {
         assert!(sentence.contains("UTF-8 encoding (at byte "), "{sentence}");
     }
     // The contents of the custom section of names are not checked.
-    let text = play(
+    let text = run_script(
         "create t program=p\nput t =",
         &[("p", &parts(r#"(@custom "name" "\ff\ff\ff")"#))],
     );
@@ -95,7 +95,7 @@ fn names_are_text() {
 
 /// Any damage of a module is reported with its position; nothing panics.
 #[test]
-fn broken_modules_are_refused_at_a_place() {
+fn damaged_modules_are_rejected_with_a_position() {
     let wat = module(
         "emit_put state_get",
         "(global (mut i32) (i32.const 0)) (data (i32.const 9) \"data\")",
@@ -106,14 +106,14 @@ fn broken_modules_are_refused_at_a_place() {
     let whole = (0..code.len()).filter(|len| weir_program::inspect(&code[..*len]).is_ok());
     assert!(whole.count() <= 2);
     let host = &hosts()[0];
-    let mut refused = 0;
+    let mut rejected = 0;
     for at in 0..code.len() {
         for flip in [0x01, 0x80, 0x7f] {
             let mut broken = code.clone();
             broken[at] ^= flip;
             if let Err(sentence) = weir_program::inspect(&broken) {
                 assert!(!sentence.is_empty() && sentence.len() < 1000);
-                refused += 1;
+                rejected += 1;
             } else if at % 16 == 0 {
                 // The engine accepts every module that passes the rules.
                 let admitted = host.admit(&broken, &weir_program::largest_setup());
@@ -124,12 +124,12 @@ fn broken_modules_are_refused_at_a_place() {
             }
         }
     }
-    assert!(refused > 100, "{refused}");
+    assert!(rejected > 100, "{rejected}");
 }
 
 /// Floats: a NaN has one bit pattern, whatever produced it.
 #[test]
-fn a_nan_is_a_nan() {
+fn every_nan_has_one_bit_pattern() {
     let store = |at: u32, value: &str| format!("(f32.store (i32.const {at}) {value})");
     let odd = "(f32.reinterpret_i32 (i32.const 0x7fa12345))";
     let minus = "(f32.reinterpret_i32 (i32.const 0xffc54321))";
@@ -152,7 +152,7 @@ fn a_nan_is_a_nan() {
             .to_owned(),
     ]
     .concat();
-    let text = play(
+    let text = run_script(
         "create t program=p\nput t =",
         &[("p", &module("emit_put", "", &body))],
     );

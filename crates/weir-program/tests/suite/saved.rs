@@ -6,10 +6,10 @@ use weir_core::intention::{Intention, Operation};
 use weir_core::{ApplyError, Machine, ProgramHost, SnapshotError, StateMode, TopicOptions};
 use weir_program::WasmtimeHost;
 
-use crate::world::{Life, encoded, module, play};
+use crate::world::{TestMachine, encoded, module, run_script};
 
 /// A topic in each mode, one that reads its keys, and one in quarantine.
-fn busy(seed: u64, host: &Arc<dyn ProgramHost>) -> Life {
+fn populated(seed: u64, host: &Arc<dyn ProgramHost>) -> TestMachine {
     let kv = wat::parse_str(module("emit_input state_put", "", "(call $state_put (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 2)) (call $emit_input) i32.const 0")).unwrap();
     let keys = wat::parse_str(module(
         "emit_input key_offset",
@@ -23,7 +23,7 @@ fn busy(seed: u64, host: &Arc<dyn ProgramHost>) -> Life {
         "(global.set $g (i64.const -1)) (i32.store8 (i32.const 9000) (i32.const 1)) i32.const 0",
     ))
     .unwrap();
-    let mut life = Life::new(seed, host);
+    let mut tested = TestMachine::new(seed, host);
     for (topic, code, mode) in [
         ("kv", &kv, StateMode::Kv),
         ("keys", &keys, StateMode::None),
@@ -37,7 +37,8 @@ fn busy(seed: u64, host: &Arc<dyn ProgramHost>) -> Life {
             args: b"args",
         };
         assert!(
-            life.send(&Intention::new(topic, create))
+            tested
+                .send(&Intention::new(topic, create))
                 .unwrap()
                 .commit()
                 .unwrap()
@@ -50,7 +51,8 @@ fn busy(seed: u64, host: &Arc<dyn ProgramHost>) -> Life {
                 value: value.as_bytes(),
             };
             assert!(
-                life.send(&Intention::new(topic, put))
+                tested
+                    .send(&Intention::new(topic, put))
                     .unwrap()
                     .commit()
                     .unwrap()
@@ -59,12 +61,13 @@ fn busy(seed: u64, host: &Arc<dyn ProgramHost>) -> Life {
             );
         }
     }
-    life.send(&Intention::new(
-        "keys",
-        Operation::Quarantine { stopped: true },
-    ))
-    .unwrap();
-    life
+    tested
+        .send(&Intention::new(
+            "keys",
+            Operation::Quarantine { stopped: true },
+        ))
+        .unwrap();
+    tested
 }
 
 #[test]
@@ -72,8 +75,8 @@ fn equal_histories_have_equal_bytes_on_every_engine() {
     let mut first: Option<(Vec<u8>, Vec<String>)> = None;
     for host in crate::world::hosts() {
         for seed in [1, u64::MAX, 77] {
-            let life = busy(seed, &host);
-            let found = (life.saved(), life.records.0);
+            let tested = populated(seed, &host);
+            let found = (tested.saved(), tested.records.0);
             assert_eq!(*first.get_or_insert_with(|| found.clone()), found);
         }
     }
@@ -82,11 +85,11 @@ fn equal_histories_have_equal_bytes_on_every_engine() {
 /// Changes every byte. Either the bytes are rejected, or they are a state that is saved as the same
 /// bytes again.
 #[test]
-fn every_byte_counts() {
+fn a_changed_byte_is_rejected_or_saved_again() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
-    let saved = busy(1, &host).saved();
+    let saved = populated(1, &host).saved();
     let load = |mut bytes: &[u8]| Machine::load_with(&mut bytes, 2, Some(Arc::clone(&host)));
-    let (mut taken, mut refused) = (0, 0);
+    let (mut accepted, mut rejected) = (0, 0);
     let mut seed = 1_u64;
     for at in 0..saved.len() {
         for flip in [0x01, 0x80, 0xff, 0x42] {
@@ -97,9 +100,9 @@ fn every_byte_counts() {
                     let mut again = Vec::new();
                     machine.save(&mut again).unwrap();
                     assert_eq!(again, bytes, "byte {at}");
-                    taken += 1;
+                    accepted += 1;
                 }
-                Err(_) => refused += 1,
+                Err(_) => rejected += 1,
             }
         }
         // Truncated, and with a duplicated part.
@@ -117,14 +120,14 @@ fn every_byte_counts() {
         }
     }
     assert!(
-        refused > 1000 && taken > 1000,
-        "{refused} refused, {taken} taken"
+        rejected > 1000 && accepted > 1000,
+        "{rejected} rejected, {accepted} accepted"
     );
 }
 
 /// A state that the module cannot have produced is rejected.
 #[test]
-fn a_memory_that_does_not_fit_its_module_is_refused() {
+fn a_memory_that_does_not_fit_its_module_is_rejected() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let code = wat::parse_str(module(
         "",
@@ -132,7 +135,7 @@ fn a_memory_that_does_not_fit_its_module_is_refused() {
         "(i32.store8 (i32.const 0) (i32.const 1)) i32.const 0",
     ))
     .unwrap();
-    let mut life = Life::new(1, &host);
+    let mut tested = TestMachine::new(1, &host);
     let mut options = TopicOptions::default();
     options.program.state = StateMode::Memory;
     let create = Operation::CreateProgram {
@@ -140,16 +143,17 @@ fn a_memory_that_does_not_fit_its_module_is_refused() {
         code: &code,
         args: b"",
     };
-    life.send(&Intention::new("t", create)).unwrap();
-    life.send(&Intention::new(
-        "t",
-        Operation::Put {
-            key: b"",
-            value: b"",
-        },
-    ))
-    .unwrap();
-    let saved = life.saved();
+    tested.send(&Intention::new("t", create)).unwrap();
+    tested
+        .send(&Intention::new(
+            "t",
+            Operation::Put {
+                key: b"",
+                value: b"",
+            },
+        ))
+        .unwrap();
+    let saved = tested.saved();
     // Bytes of memory (65,536), pages in use (1), page 0.
     let image = [0x80, 0x80, 0x04, 0x01, 0x00, 0x01];
     let at = saved
@@ -179,7 +183,7 @@ fn a_memory_that_does_not_fit_its_module_is_refused() {
 
 /// Z5: a build with another meter detects it, in a log and in a snapshot, and stops.
 #[test]
-fn another_meter_is_noticed() {
+fn another_meter_is_detected() {
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let code = wat::parse_str(module("", "", "i32.const 0")).unwrap();
     let options = TopicOptions::default();
@@ -193,32 +197,32 @@ fn another_meter_is_noticed() {
         code: &code,
         args: b"",
     };
-    let mut life = Life::new(1, &host);
+    let mut tested = TestMachine::new(1, &host);
     // The meter is the last byte in both cases.
     let mut other = encoded(&Intention::new("t", create), 10);
     assert_eq!(other.pop(), Some(1));
     other.push(2);
-    let error = life.apply(&other).unwrap_err();
+    let error = tested.apply(&other).unwrap_err();
     assert!(
         matches!(&error, ApplyError::ProgramUnable { why, .. } if why.contains("meter 2")),
         "{error}"
     );
 
-    let mut life = Life::new(1, &host);
-    life.send(&Intention::new("t", create)).unwrap();
+    let mut tested = TestMachine::new(1, &host);
+    tested.send(&Intention::new("t", create)).unwrap();
     let mut other = encoded(&Intention::new("t", replace), 20);
     *other.last_mut().unwrap() = 9;
-    let error = life.apply(&other).unwrap_err();
+    let error = tested.apply(&other).unwrap_err();
     assert!(
         matches!(&error, ApplyError::ProgramUnable { why, .. } if why.contains("meter 9")),
         "{error}"
     );
 
-    let mut life = Life::new(1, &host);
-    life.send(&Intention::new("t", create)).unwrap();
-    assert_eq!(life.machine.topic("t").unwrap().program.unwrap().meter, 1);
+    let mut tested = TestMachine::new(1, &host);
+    tested.send(&Intention::new("t", create)).unwrap();
+    assert_eq!(tested.machine.topic("t").unwrap().program.unwrap().meter, 1);
     let hash = host.hash(&code);
-    let saved = life.saved();
+    let saved = tested.saved();
     let at = saved
         .windows(33)
         .position(|bytes| bytes[..32] == hash.0)
@@ -236,9 +240,9 @@ fn another_meter_is_noticed() {
     // A request is recognised as equal even if a build with another meter sent it.
     let session = weir_core::ClientId([9; 16]);
     let mut first = encoded(&Intention::new("u", create).under(session, 1), 30);
-    let done = life.apply(&first).unwrap();
+    let done = tested.apply(&first).unwrap();
     *first.last_mut().unwrap() = 5;
-    let again = life.apply(&first).unwrap();
+    let again = tested.apply(&first).unwrap();
     assert!(
         matches!(again, weir_core::Outcome::Replayed(_)),
         "{done:?} {again:?}"
@@ -247,7 +251,7 @@ fn another_meter_is_noticed() {
 
 /// Programs that differ only in the code or the text of a reject have different digests.
 #[test]
-fn what_a_reject_says_is_in_the_digest() {
+fn the_digest_includes_the_text_of_a_reject() {
     let with = |code: u32, text: &str| {
         let parts = format!(r#"(data (i32.const 0) "{text}")"#);
         let body = format!("(call $reject_text (i32.const 0) (i32.const 1)) i32.const {code}");
@@ -257,9 +261,12 @@ fn what_a_reject_says_is_in_the_digest() {
     for wat in [with(1, "a"), with(2, "a"), with(1, "b")] {
         // The digest also includes the CREATE with its code. So the digests before and after the
         // PUT are compared.
-        let (_, before) =
-            crate::world::play_on(&crate::world::hosts(), "create t program=p", &[("p", &wat)]);
-        let (_, after) = crate::world::play_on(
+        let (_, before) = crate::world::run_script_on(
+            &crate::world::hosts(),
+            "create t program=p",
+            &[("p", &wat)],
+        );
+        let (_, after) = crate::world::run_script_on(
             &crate::world::hosts(),
             "create t program=p\nput t =",
             &[("p", &wat)],
@@ -268,5 +275,5 @@ fn what_a_reject_says_is_in_the_digest() {
     }
     digests.dedup();
     assert_eq!(digests.len(), 3);
-    let _ = play;
+    let _ = run_script;
 }

@@ -302,7 +302,7 @@ fn modules_are_compiled_when_they_are_received() {
 
 /// P8: a quarantine is part of the state.
 #[test]
-fn a_topic_in_quarantine_stays_so_after_a_kill_and_a_checkpoint() {
+fn a_quarantine_survives_a_kill_and_a_checkpoint() {
     let host = Arc::new(WasmtimeHost::default());
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), &host);

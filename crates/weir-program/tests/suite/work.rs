@@ -16,7 +16,7 @@ fn module(parts: &str, functions: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-fn refused(code: &[u8], what: &str) {
+fn assert_rejected(code: &[u8], what: &str) {
     let sentence = inspect(code).unwrap_err();
     assert!(
         sentence.starts_with(what) && sentence.ends_with("units of work to compile"),
@@ -28,7 +28,7 @@ const FUNCTION: &str = "the function at byte ";
 const MODULE: &str = "the module up to byte ";
 
 /// A function that sets `locals` variables, runs `loops` loops, and reads the variables again.
-fn carried(locals: usize, loops: usize) -> String {
+fn function_with_live_variables(locals: usize, loops: usize) -> String {
     let mut body = format!("(func (local{})", " i32".repeat(locals));
     for local in 0..locals {
         write!(body, "(local.set {local} (i32.const 1))").unwrap();
@@ -41,31 +41,40 @@ fn carried(locals: usize, loops: usize) -> String {
 }
 
 #[test]
-fn variables_that_live_through_loops_are_counted_as_often() {
-    refused(&module("", &carried(1000, 600)), FUNCTION);
-    assert_eq!(inspect(&module("", &carried(100, 300))).err(), None);
-    refused(&module("", &carried(1, 4_000)), FUNCTION);
-    let many = carried(500, 500).repeat(12);
-    refused(&module("", &many), MODULE);
+fn variables_that_are_live_in_loops_are_counted_for_each_loop() {
+    assert_rejected(
+        &module("", &function_with_live_variables(1000, 600)),
+        FUNCTION,
+    );
+    assert_eq!(
+        inspect(&module("", &function_with_live_variables(100, 300))).err(),
+        None
+    );
+    assert_rejected(
+        &module("", &function_with_live_variables(1, 4_000)),
+        FUNCTION,
+    );
+    let many = function_with_live_variables(500, 500).repeat(12);
+    assert_rejected(&module("", &many), MODULE);
 }
 
 #[test]
-fn a_module_tells_how_long_it_takes_to_compile() {
+fn the_cost_of_compiling_a_module_is_estimated() {
     let estimate = |code: &[u8]| inspect(code).unwrap().facts.compile_us;
     assert!(estimate(&module("", "")) < 1_000);
-    let costly = carried(500, 500).repeat(8);
+    let costly = function_with_live_variables(500, 500).repeat(8);
     assert!(estimate(&module("", &costly)) > 1_000_000);
 }
 
 #[test]
-fn long_chains_of_floats_are_refused() {
+fn long_chains_of_floats_are_rejected() {
     let chain = |count: usize| {
         let sums = "(f64.sqrt)".repeat(count);
         format!("(func (global.get $g) {sums} (global.set $g))")
     };
-    refused(&module("", &chain(30_000)), FUNCTION);
+    assert_rejected(&module("", &chain(30_000)), FUNCTION);
     let functions = chain(20_000).repeat(6);
-    refused(&module("", &functions), MODULE);
+    assert_rejected(&module("", &functions), MODULE);
 }
 
 #[test]
@@ -82,30 +91,30 @@ fn trampolines_are_counted_for_types_and_tables() {
         let params: String = (0..100).map(|n| kind(n % 12)).collect();
         write!(types, "(type (func (param{params})))").unwrap();
     }
-    refused(&module(&types, ""), MODULE);
+    assert_rejected(&module(&types, ""), MODULE);
     let items = "$f ".repeat(9_000);
     let table = format!("(table 10000 funcref) (func $f) {}", {
         let segment = format!("(elem (i32.const 0) func {items})");
         segment.repeat(9)
     });
-    refused(&module(&table, ""), MODULE);
+    assert_rejected(&module(&table, ""), MODULE);
 }
 
 #[test]
-fn many_values_at_once_make_each_instruction_dearer() {
+fn many_live_values_increase_the_cost_of_each_instruction() {
     let deep = |depth: usize| {
         let loads = "(i32.load (i32.const 0))".repeat(depth);
         let sums = "(i32.add)".repeat(depth - 1);
         format!("(func {loads} {sums} drop)")
     };
     assert_eq!(inspect(&module("", &deep(3_000))).err(), None);
-    refused(&module("", &deep(20_000)), FUNCTION);
+    assert_rejected(&module("", &deep(20_000)), FUNCTION);
 }
 
 /// Of common instructions, stores cost most. A module and functions of the largest size may consist
 /// almost only of stores.
 #[test]
-fn large_ordinary_modules_are_fine() {
+fn large_ordinary_modules_are_accepted() {
     // 14 bytes: a load, a store, an addition and their operands.
     let line = "(i32.store (local.get 0) (i32.add (i32.load (local.get 0)) (i32.const 1)))";
     let body = line.repeat((FUNCTION_BYTES_MAX - 100) / 14);

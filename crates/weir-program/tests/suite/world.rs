@@ -66,12 +66,12 @@ pub(crate) fn module(imports: &str, parts: &str, apply: &str) -> String {
 }
 
 /// Runs a script with all combinations of options on every engine. Returns the printed results.
-pub(crate) fn play(script: &str, programs: &[(&str, &str)]) -> String {
-    play_on(&hosts(), script, programs).0
+pub(crate) fn run_script(script: &str, programs: &[(&str, &str)]) -> String {
+    run_script_on(&hosts(), script, programs).0
 }
 
-/// As `play`, on these engines. Also returns the machine at the end.
-pub(crate) fn play_on(
+/// As `run_script`, on these engines. Also returns the machine at the end.
+pub(crate) fn run_script_on(
     hosts: &[Arc<dyn ProgramHost>],
     script: &str,
     programs: &[(&str, &str)],
@@ -119,13 +119,13 @@ impl ConsequenceSink for Lines {
 }
 
 /// A machine and its records.
-pub(crate) struct Life {
+pub(crate) struct TestMachine {
     pub(crate) machine: Machine,
     pub(crate) records: Lines,
     time_ms: u64,
 }
 
-impl Life {
+impl TestMachine {
     pub(crate) fn new(seed: u64, host: &Arc<dyn ProgramHost>) -> Self {
         Self {
             machine: Machine::new(seed).with_host(Some(Arc::clone(host))),
@@ -135,7 +135,7 @@ impl Life {
     }
 
     /// Advances the time in the log.
-    pub(crate) fn pass(&mut self, time_ms: u64) {
+    pub(crate) fn advance(&mut self, time_ms: u64) {
         self.time_ms += time_ms;
     }
 
@@ -155,7 +155,7 @@ impl Life {
     }
 
     /// Continues with another host, from a snapshot.
-    pub(crate) fn moved(&self, seed: u64, host: &Arc<dyn ProgramHost>) -> Self {
+    pub(crate) fn reloaded(&self, seed: u64, host: &Arc<dyn ProgramHost>) -> Self {
         let saved = self.saved();
         let machine = Machine::load_with(&mut &saved[..], seed, Some(Arc::clone(host)));
         Self {
