@@ -14,12 +14,12 @@ mod crash;
 mod facts;
 mod failover;
 mod load;
+mod output;
 mod quakes;
 mod read;
 mod recheck;
 mod reopen;
 mod rules;
-mod stage;
 mod strongest;
 mod tour;
 mod write;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use self::stage::OutputOptions;
+use self::output::OutputOptions;
 use self::tour::Size;
 use crate::caller::Caller;
 use crate::output::Format;

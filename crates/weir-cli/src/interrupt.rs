@@ -17,7 +17,7 @@ use weir::ErrorCode;
 
 /// After this call, a write beyond the limit on file sizes (`RLIMIT_FSIZE`) fails like a write to a
 /// full disk. Without a handler, the signal ends the process.
-pub(crate) fn survive_file_size_limit() -> io::Result<()> {
+pub(crate) fn ignore_file_size_signal() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 

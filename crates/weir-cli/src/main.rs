@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     crash::watch();
     // If the handler cannot be installed, only exceeding that limit kills the process; no warning
     // is needed.
-    drop(interrupt::survive_file_size_limit());
+    drop(interrupt::ignore_file_size_signal());
     clap_complete::CompleteEnv::with_factory(cli::Cli::build).complete();
     let cli = cli::Cli::read();
     let code = crash::catch(|| cli::run(cli).unwrap_or_else(|error| report::print(&error)));

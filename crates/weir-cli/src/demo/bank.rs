@@ -17,8 +17,8 @@ use weir::{
 };
 
 use super::facts::{Facts, seconds};
+use super::output::{DemoOutput, check_interrupt, count, rate, time};
 use super::recheck::sound;
-use super::stage::{DemoOutput, check_interrupt, count, rate, time};
 use super::write::{client, join};
 use crate::interrupt::Interrupt;
 
@@ -130,21 +130,21 @@ impl Model {
 
 /// Runs 8 concurrent writers on a bank in a separate store, and checks all verdicts and balances.
 pub(super) fn run(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     directory: &Path,
     transfers: u64,
 ) -> anyhow::Result<()> {
-    let (weir, refusals) = stage.step("bank", |stage| {
+    let (weir, refusals) = output.step("bank", |output| {
         let weir = Weir::open(directory)?;
         let minted = open_bank(&weir)?;
-        let bar = stage.bar("paying", transfers);
+        let bar = output.bar("paying", transfers);
         let start = Instant::now();
         let share = transfers / u64::from(WRITERS);
         let mut answers = thread::scope(|scope| {
             let writers: Vec<_> = (1..=WRITERS)
                 .map(|writer| {
-                    let (bar, weir, interrupt) = (&bar, &weir, stage.interrupt());
+                    let (bar, weir, interrupt) = (&bar, &weir, output.interrupt());
                     scope.spawn(move || {
                         send_transfers(weir, writer, share, interrupt, |n| bar.inc(n))
                     })
@@ -192,9 +192,9 @@ pub(super) fn run(
         Ok((line, (weir, refusals)))
     })?;
     for ((_, words), number) in &refusals {
-        stage.print_line(&format!("                 {:>6}  {words}", count(*number)))?;
+        output.print_line(&format!("                 {:>6}  {words}", count(*number)))?;
     }
-    replay(stage, facts, weir, directory)
+    replay(output, facts, weir, directory)
 }
 
 /// Creates the topic, and puts the initial balance of each account. Returns the total amount.
@@ -387,12 +387,12 @@ fn fact(((code, text), count): (&(u16, String), &u64)) -> Value {
 
 /// Checks that a new machine which applies the log reaches an equal state.
 fn replay(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: Weir,
     directory: &Path,
 ) -> anyhow::Result<()> {
-    stage.step("replay", |_| {
+    output.step("replay", |_| {
         let (digest, applied): (Digest, u64) = (weir.store()?.digest(), weir.store()?.applied().0);
         weir.close()?;
         let start = Instant::now();

@@ -17,7 +17,7 @@ use weir::{ReadFrom, RecordKind, Weir};
 
 use super::child::{SESSIONS, TOPIC, event, put, writer};
 use super::facts::{Facts, seconds};
-use super::stage::{DemoOutput, check_interrupt, count};
+use super::output::{DemoOutput, check_interrupt, count};
 use crate::interrupt::Interrupt;
 use crate::scratch::random;
 
@@ -44,17 +44,17 @@ pub(super) type Acknowledged = [Vec<u64>; SESSIONS];
 
 /// Kills a writer a few times, and checks that no acknowledged event is lost.
 pub(super) fn kills(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     directory: &Path,
     kills: u32,
 ) -> anyhow::Result<()> {
-    stage.step("kill", |stage| {
-        let bar = stage.bar("killing", u64::from(kills));
+    output.step("kill", |output| {
+        let bar = output.bar("killing", u64::from(kills));
         let mut acknowledged = Acknowledged::default();
         let (mut kept, mut slowest) = (0, Duration::ZERO);
         for _ in 0..kills {
-            kept += write_and_kill(directory, &mut acknowledged, stage.interrupt())?;
+            kept += write_and_kill(directory, &mut acknowledged, output.interrupt())?;
             let start = Instant::now();
             let weir = Weir::open(directory).context("after the kill")?;
             slowest = slowest.max(start.elapsed());

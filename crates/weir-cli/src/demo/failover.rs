@@ -17,7 +17,7 @@ use weir::{ClusterStatus, ConnectOptions, Weir};
 use super::child::{TOPIC, put};
 use super::crash::{Acknowledged, check, nothing_lost};
 use super::facts::{Facts, seconds};
-use super::stage::{DemoOutput, check_interrupt, count, time};
+use super::output::{DemoOutput, check_interrupt, count, time};
 use crate::interrupt::Interrupt;
 
 /// Nodes of the cluster.
@@ -142,12 +142,12 @@ fn weir() -> anyhow::Result<Command> {
 
 /// Kills the leader of three nodes while events are written.
 pub(super) fn run(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     directory: &Path,
 ) -> anyhow::Result<()> {
-    stage.step("failover", |stage| {
-        let interrupt = stage.interrupt();
+    output.step("failover", |output| {
+        let interrupt = output.interrupt();
         let mut cluster = Cluster::start(directory)?;
         // On a busy machine an election can take longer than the usual time limit.
         let mut options = ConnectOptions::default();

@@ -9,7 +9,7 @@ use serde_json::json;
 use weir::{Intention, Operation, Weir};
 
 use super::facts::{Facts, seconds};
-use super::stage::{DemoOutput, bytes, check_interrupt, count, rate};
+use super::output::{DemoOutput, bytes, check_interrupt, count, rate};
 use super::write::{client, join};
 use crate::interrupt::Interrupt;
 
@@ -26,13 +26,13 @@ const CALLS_IN_FLIGHT_MAX: usize = 16;
 
 /// Writes `events` events, a multiple of [`WRITERS`] times [`BATCH_EVENTS`].
 pub(super) fn run(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     events: u64,
 ) -> anyhow::Result<()> {
-    stage.step("load", |stage| {
-        let bar = stage.bar("loading", events);
+    output.step("load", |output| {
+        let bar = output.bar("loading", events);
         ensure!(weir.topic(TOPIC)?.ensure()?, "the topic existed already");
         let before = weir.store()?.stats();
         let start = Instant::now();
@@ -41,7 +41,7 @@ pub(super) fn run(
                 .map(|writer| {
                     let bar = &bar;
                     let share = events / WRITERS;
-                    let interrupt = stage.interrupt();
+                    let interrupt = output.interrupt();
                     scope.spawn(move || write(weir, writer, share, interrupt, |n| bar.inc(n)))
                 })
                 .collect();

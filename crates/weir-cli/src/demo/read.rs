@@ -7,17 +7,17 @@ use serde_json::json;
 use weir::Weir;
 
 use super::facts::{Facts, seconds};
+use super::output::{DemoOutput, count, time};
 use super::quakes::{Quakes, topic};
-use super::stage::{DemoOutput, count, time};
 
 /// Gets every earthquake by its id, and scans the ids of one network.
 pub(super) fn keys(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
-    stage.step("get", |_| {
+    output.step("get", |_| {
         let start = Instant::now();
         for quake in quakes.all() {
             let value = weir.topic(&quake.topic())?.get(quake.id)?;
@@ -41,7 +41,7 @@ pub(super) fn keys(
         );
         Ok((line, ()))
     })?;
-    stage.step("scan", |_| {
+    output.step("scan", |_| {
         let mut found = 0;
         for (network, quakes) in quakes.networks() {
             // An id starts with the code of the network that assigned it. Another network may have

@@ -8,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 use weir::{Digest, OpenOptions, ReadFrom, Severity, VerifyReport, Weir};
 
-use super::stage::{self, DemoOutput, OutputOptions, count};
+use super::output::{self, DemoOutput, OutputOptions, count};
 
 /// Name of the file in the kept directory.
 const FILE: &str = "demo.json";
@@ -97,22 +97,22 @@ impl StoreSummary {
 
 /// Checks the store that an earlier run kept in `directory`.
 pub(super) fn run(directory: &Path, show: OutputOptions) -> anyhow::Result<ExitCode> {
-    let mut stage = DemoOutput::new(show)?;
-    let result = check(&mut stage, directory);
+    let mut output = DemoOutput::new(show)?;
+    let result = check(&mut output, directory);
     if let Err(error) = &result {
         let advice = "run `weir verify`, or restore a backup; the directory was not changed";
-        stage::explain(error, advice);
+        output::explain(error, advice);
     }
     if show.json {
         let facts = match &result {
             Ok(records) => json!({"ok": true, "records": records}),
             Err(error) => {
-                let failed = error.downcast_ref::<stage::FailedStep>();
+                let failed = error.downcast_ref::<output::FailedStep>();
                 let failed = failed.map(|failed| failed.name);
-                json!({"ok": false, "failed": failed, "error": stage::cause(error)})
+                json!({"ok": false, "failed": failed, "error": output::cause(error)})
             }
         };
-        stage::print(&facts)?;
+        output::print(&facts)?;
     }
     Ok(match result {
         Ok(_) => ExitCode::SUCCESS,
@@ -120,9 +120,9 @@ pub(super) fn run(directory: &Path, show: OutputOptions) -> anyhow::Result<ExitC
     })
 }
 
-fn check(stage: &mut DemoOutput, directory: &Path) -> anyhow::Result<u64> {
+fn check(output: &mut DemoOutput, directory: &Path) -> anyhow::Result<u64> {
     let kept = StoreSummary::read(directory)?;
-    let weir = stage.step("reopen", |_| {
+    let weir = output.step("reopen", |_| {
         let options = OpenOptions {
             create: false,
             ..OpenOptions::default()
@@ -131,7 +131,7 @@ fn check(stage: &mut DemoOutput, directory: &Path) -> anyhow::Result<u64> {
         kept.compare(&weir)?;
         Ok((format!("the digest is still {}", kept.digest), weir))
     })?;
-    stage.step("verify", |_| {
+    output.step("verify", |_| {
         let records = read_all(&weir)?;
         weir.close()?;
         let files = sound(&directory.join("store"))?.files + sound(&directory.join("bank"))?.files;

@@ -8,18 +8,18 @@ use serde_json::json;
 use weir::Weir;
 
 use super::facts::{Facts, seconds};
+use super::output::{DemoOutput, bytes, count, time};
 use super::recheck::{StoreSummary, read_all, sound};
-use super::stage::{DemoOutput, bytes, count, time};
 
 /// Closes the store, opens it again, and reads everything.
 pub(super) fn run(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: Weir,
     directory: &Path,
 ) -> anyhow::Result<StoreSummary> {
     let kept = StoreSummary::of(&weir)?;
-    let weir = stage.step("reopen", |_| {
+    let weir = output.step("reopen", |_| {
         weir.close()?;
         let start = Instant::now();
         let weir = Weir::open(directory)?;
@@ -45,7 +45,7 @@ pub(super) fn run(
         );
         Ok((line, weir))
     })?;
-    stage.step("verify", |_| {
+    output.step("verify", |_| {
         let start = Instant::now();
         let records = read_all(&weir)?;
         ensure!(

@@ -7,8 +7,8 @@ use weir::{
 };
 
 use super::facts::Facts;
+use super::output::{DemoOutput, count};
 use super::quakes::Quakes;
-use super::stage::{DemoOutput, count};
 use super::write::client;
 
 /// Intentions in one call.
@@ -16,12 +16,12 @@ const CALL_EVENTS: usize = 500;
 
 /// Two analysts revise the magnitude of one earthquake.
 pub(super) fn analysts(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
-    stage.step("revise", |_| {
+    output.step("revise", |_| {
         let quake = quakes.strongest().context("no earthquake")?;
         let topic = weir.topic(&quake.topic())?;
         let seen = topic
@@ -65,12 +65,12 @@ pub(super) fn analysts(
 
 /// Writes the whole feed a second time. Only new events may be written.
 pub(super) fn same_feed(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
-    stage.step("repeat", |_| {
+    output.step("repeat", |_| {
         let store = weir.store()?;
         let records = || -> u64 {
             let topics = store.topics(false);
@@ -116,11 +116,11 @@ pub(super) fn same_feed(
 
 /// Runs a transaction within the limits, and one that exceeds them.
 pub(super) fn transactions(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
 ) -> anyhow::Result<()> {
-    stage.step("together", |_| {
+    output.step("together", |_| {
         let topic = weir.topic("shifts")?;
         let mut options = TopicOptions::default();
         options.keys_max = Some(3);

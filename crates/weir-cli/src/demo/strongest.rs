@@ -9,8 +9,8 @@ use weir::query::{Bounds, QueryText};
 use weir::{TopicQueryOptions, TopicStep, Weir};
 
 use super::facts::{Facts, seconds};
+use super::output::{DemoOutput, count, time};
 use super::quakes::{Quake, Quakes};
-use super::stage::{DemoOutput, count, time};
 
 /// Earthquakes that are shown.
 const SHOWN: usize = 5;
@@ -23,12 +23,12 @@ const MAGNITUDES: [u32; 6] = [6, 5, 4, 3, 2, 1];
 
 /// Queries all topics for the strongest earthquakes, and counts earthquakes by magnitude.
 pub(super) fn run(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
-    stage.step("query", |_| {
+    output.step("query", |_| {
         let start = Instant::now();
         let found = results(
             weir,
@@ -67,7 +67,7 @@ pub(super) fn run(
         );
         Ok((line, ()))
     })?;
-    stage.step("count", |_| {
+    output.step("count", |_| {
         let mut rows = Vec::new();
         let mut above = None;
         for from in MAGNITUDES.iter().map(Some).chain([None]) {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use weir::{ErrorCode, Weir};
 
 use super::facts::{Facts, seconds};
+use super::output::{self, DemoOutput, OutputOptions, bytes, count, time};
 use super::quakes::{Quakes, topic};
-use super::stage::{self, DemoOutput, OutputOptions, bytes, count, time};
 use super::{bank, crash, failover, load, read, reopen, rules, strongest, write};
 use crate::report::Failure;
 use crate::scratch::{self, ScratchDirectory};
@@ -51,46 +51,46 @@ pub(super) fn run(
     size: Size,
     show: OutputOptions,
 ) -> anyhow::Result<ExitCode> {
-    let mut stage = DemoOutput::new(show)?;
+    let mut output = DemoOutput::new(show)?;
     let mut facts = Facts::new();
     let start = Instant::now();
     let mut place = match ScratchDirectory::new(keep) {
         Ok(place) => place,
         Err(error) => {
-            stage::explain(&error, "use another directory, or omit --keep");
+            output::explain(&error, "use another directory, or omit --keep");
             return refuse(&error, facts, show.json);
         }
     };
-    let ended = chapters(&mut stage, &mut facts, &place, size);
-    if ended.is_err() && stage.interrupt().is_requested() {
+    let ended = chapters(&mut output, &mut facts, &place, size);
+    if ended.is_err() && output.interrupt().is_requested() {
         return interrupted(place, facts, show.json);
     }
     if let Err(error) = ended {
         let kept = place.keep();
         let advice = format!("examine the stores, which are kept in {}", kept.display());
-        stage::explain(&error, &advice);
+        output::explain(&error, &advice);
         return refuse(&error, facts, show.json);
     }
     let next = next_steps(&place);
     let disk_bytes = scratch::disk_bytes(place.path())?;
     facts.insert("disk_bytes".into(), disk_bytes.into());
     facts.insert("seconds".into(), seconds(start.elapsed()));
-    facts.insert("steps".into(), stage.steps().into());
+    facts.insert("steps".into(), output.steps().into());
     facts.insert("next".into(), json!(next));
     facts.insert("ok".into(), true.into());
     let kept = place.is_kept().then(|| place.path().to_owned());
     facts.insert("kept".into(), json!(kept));
     place.close()?;
     if show.json {
-        stage::print(&Value::Object(facts))?;
+        output::print(&Value::Object(facts))?;
     } else {
-        summary(&stage, &facts, start.elapsed())?;
+        summary(&output, &facts, start.elapsed())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn chapters(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     place: &ScratchDirectory,
     size: Size,
@@ -101,7 +101,7 @@ fn chapters(
     facts.insert("version".into(), env!("CARGO_PKG_VERSION").into());
     facts.insert("file_system".into(), file_system.clone().into());
     facts.insert("durability".into(), "group".into());
-    stage.print_line(&format!(
+    output.print_line(&format!(
         "Weir {}: a week of real earthquakes, in an event store inside this process.\n\
          The store is in {} ({file_system}).\n\
          A write is acknowledged after it is synced to disk.\n",
@@ -109,24 +109,24 @@ fn chapters(
         place.path().display(),
     ))?;
     let directory = place.path().join("store");
-    let weir = stage.step("open", |_| {
+    let weir = output.step("open", |_| {
         let start = Instant::now();
         let weir = Weir::open(&directory)?;
         let took = time(start.elapsed());
         Ok((format!("an empty store, created in {took}"), weir))
     })?;
-    write::topics(stage, facts, &weir, &quakes)?;
-    write::quakes(stage, facts, &weir, &quakes)?;
-    read::keys(stage, facts, &weir, &quakes)?;
-    strongest::run(stage, facts, &weir, &quakes)?;
-    rules::analysts(stage, facts, &weir, &quakes)?;
-    rules::same_feed(stage, facts, &weir, &quakes)?;
-    rules::transactions(stage, facts, &weir)?;
-    crash::kills(stage, facts, &place.path().join("killed"), size.kills)?;
-    load::run(stage, facts, &weir, size.load_events)?;
-    bank::run(stage, facts, &place.path().join("bank"), size.transfers)?;
-    failover::run(stage, facts, &place.path().join("cluster"))?;
-    let kept = reopen::run(stage, facts, weir, &directory)?;
+    write::topics(output, facts, &weir, &quakes)?;
+    write::quakes(output, facts, &weir, &quakes)?;
+    read::keys(output, facts, &weir, &quakes)?;
+    strongest::run(output, facts, &weir, &quakes)?;
+    rules::analysts(output, facts, &weir, &quakes)?;
+    rules::same_feed(output, facts, &weir, &quakes)?;
+    rules::transactions(output, facts, &weir)?;
+    crash::kills(output, facts, &place.path().join("killed"), size.kills)?;
+    load::run(output, facts, &weir, size.load_events)?;
+    bank::run(output, facts, &place.path().join("bank"), size.transfers)?;
+    failover::run(output, facts, &place.path().join("cluster"))?;
+    let kept = reopen::run(output, facts, weir, &directory)?;
     rejected(facts);
     if place.is_kept() {
         kept.write(place.path())
@@ -156,11 +156,11 @@ fn rejected(facts: &mut Facts) {
 /// Ends a run after a failure.
 fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        let failed = error.downcast_ref::<stage::FailedStep>();
+        let failed = error.downcast_ref::<output::FailedStep>();
         facts.insert("ok".into(), false.into());
         facts.insert("failed".into(), json!(failed.map(|failed| failed.name)));
-        facts.insert("error".into(), stage::cause(error).into());
-        stage::print(&Value::Object(facts))?;
+        facts.insert("error".into(), output::cause(error).into());
+        output::print(&Value::Object(facts))?;
     }
     Ok(ExitCode::FAILURE)
 }
@@ -178,7 +178,7 @@ fn interrupted(place: ScratchDirectory, mut facts: Facts, json: bool) -> anyhow:
     if json {
         facts.insert("ok".into(), false.into());
         facts.insert("error".into(), "interrupted".into());
-        stage::print(&Value::Object(facts))?;
+        output::print(&Value::Object(facts))?;
     }
     Err(failure.into())
 }
@@ -211,13 +211,13 @@ fn word(path: &str) -> String {
     }
 }
 
-fn summary(stage: &DemoOutput, facts: &Facts, took: Duration) -> anyhow::Result<()> {
+fn summary(output: &DemoOutput, facts: &Facts, took: Duration) -> anyhow::Result<()> {
     let number = |chapter: &str, name: &str| {
         let value = facts.get(chapter).and_then(|facts| facts.get(name));
         value.and_then(Value::as_u64).unwrap_or_default()
     };
     let total = |name: &str| facts.get(name).and_then(Value::as_u64).unwrap_or_default();
-    stage.print_line(&format!(
+    output.print_line(&format!(
         "\n{} events written, {} writes rejected by a condition,\n{} events/s under load, {} on disk, {} in total.",
         count(total("events_written")),
         count(total("conditions_rejected")),
@@ -225,7 +225,7 @@ fn summary(stage: &DemoOutput, facts: &Facts, took: Duration) -> anyhow::Result<
         bytes(total("disk_bytes")),
         time(took),
     ))?;
-    stage.print_line(&format!(
+    output.print_line(&format!(
         "Verified:\n\
          - Each of {} acknowledged events of the killed writers is stored once,\n  \
            at the offset that was acknowledged.\n\
@@ -237,10 +237,10 @@ fn summary(stage: &DemoOutput, facts: &Facts, took: Duration) -> anyhow::Result<
         count(number("verify", "records")),
         count(number("bank", "transfers")),
     ))?;
-    stage.print_line("\nWhat to try next:")?;
+    output.print_line("\nWhat to try next:")?;
     let next = facts.get("next").and_then(Value::as_array);
     for command in next.into_iter().flatten().filter_map(Value::as_str) {
-        stage.print_line(&format!("  {command}"))?;
+        output.print_line(&format!("  {command}"))?;
     }
     Ok(())
 }

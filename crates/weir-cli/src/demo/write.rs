@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use weir::{ClientId, ConsequenceOffset, Intention, Operation, ReadFrom, RecordKind, Weir};
 
 use super::facts::{Facts, seconds};
+use super::output::{DemoOutput, count, rate, time};
 use super::quakes::{Quake, Quakes, topic};
-use super::stage::{DemoOutput, count, rate, time};
 
 /// Concurrent sessions that write.
 const WRITERS: usize = 4;
@@ -28,12 +28,12 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Creates a topic for each network.
 pub(super) fn topics(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
-    stage.step("topics", |_| {
+    output.step("topics", |_| {
         for (network, _) in quakes.networks() {
             let name = topic(network);
             ensure!(weir.topic(&name)?.ensure()?, "{name} existed before");
@@ -52,19 +52,19 @@ pub(super) fn topics(
 /// Writes all earthquakes while a listener follows each topic. Prints the strong ones when they
 /// arrive.
 pub(super) fn quakes(
-    stage: &mut DemoOutput,
+    output: &mut DemoOutput,
     facts: &mut Facts,
     weir: &Weir,
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
     let before = weir.store()?.stats();
-    let (delivered, shown_live) = stage.step("write", |stage| {
+    let (delivered, shown_live) = output.step("write", |output| {
         let total = quakes.all().len() as u64;
-        let bar = stage.bar("writing", total);
+        let bar = output.bar("writing", total);
         let written = AtomicU64::new(0);
         let (sender, received) = mpsc::channel();
-        let watched = stage.is_watched();
-        stage
+        let watched = output.is_watched();
+        output
             .print_line("              live, the strong earthquakes that the listeners receive:")?;
         let (latencies, delivered, took, shown_live) = thread::scope(|scope| {
             let listeners: Vec<_> = quakes
@@ -81,7 +81,7 @@ pub(super) fn quakes(
                 .zip(1..)
                 .map(|(share, id)| {
                     let (bar, written) = (&bar, &written);
-                    let interrupt = stage.interrupt();
+                    let interrupt = output.interrupt();
                     scope.spawn(move || {
                         let latencies = write(weir, client(id), &share, |n| {
                             bar.inc(n);
@@ -98,7 +98,7 @@ pub(super) fn quakes(
             // Ends when the last listener ends.
             for line in received {
                 shown_live += u64::from(written.load(Ordering::Relaxed) < total);
-                bar.suspend(|| stage.print_line(&line))?;
+                bar.suspend(|| output.print_line(&line))?;
             }
             let (mut latencies, mut took) = (Vec::new(), Duration::ZERO);
             for writer in writers {
@@ -147,7 +147,7 @@ pub(super) fn quakes(
         );
         Ok((line, (delivered, shown_live)))
     })?;
-    stage.step("listen", |_| {
+    output.step("listen", |_| {
         let listeners = quakes.networks().count();
         facts.insert(
             "listen".into(),
