@@ -181,9 +181,9 @@ fn retention_waits_for_a_group_and_a_later_read_fails() {
 
 #[test]
 fn groups_give_equal_results_at_a_server_and_in_a_directory() {
-    let here = Place::new();
-    let there = Place::new();
-    let server = Served::new(&there, "127.0.0.1:0", &[]);
+    let local_place = Place::new();
+    let remote_place = Place::new();
+    let server = Served::new(&remote_place, "127.0.0.1:0", &[]);
     let lines = [
         "put jobs a",
         "put jobs b",
@@ -209,19 +209,23 @@ fn groups_give_equal_results_at_a_server_and_in_a_directory() {
         "group rm jobs work --yes",
     ];
     for line in lines {
-        let near = here.run(line);
-        let far = there.run(&format!("{line} --at {}", server.url));
-        assert_eq!(near.code, far.code, "{line}: {} {}", near.err, far.err);
-        assert_eq!(near.text(), far.text(), "{line}");
+        let local = local_place.run(line);
+        let remote = remote_place.run(&format!("{line} --at {}", server.url));
+        assert_eq!(
+            local.code, remote.code,
+            "{line}: {} {}",
+            local.err, remote.err
+        );
+        assert_eq!(local.text(), remote.text(), "{line}");
         if line == "tail jobs --group work" {
-            assert_eq!(near.code, 3, "{}", near.err);
-            assert!(far.err.contains("(E110)"), "{}", far.err);
+            assert_eq!(local.code, 3, "{}", local.err);
+            assert!(remote.err.contains("(E110)"), "{}", remote.err);
         }
     }
     // Following ends after the limit.
-    let far = there.run(&format!(
+    let remote = remote_place.run(&format!(
         "tail jobs --group new -f -n 3 -o raw --at {}",
         server.url
     ));
-    assert_eq!(far.ok().text().lines().count(), 3);
+    assert_eq!(remote.ok().text().lines().count(), 3);
 }

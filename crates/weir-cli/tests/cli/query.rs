@@ -1069,7 +1069,7 @@ fn groups_have_columns_and_come_in_the_order_of_their_counts() {
         "--select",
         "count",
     ];
-    let near = place
+    let local = place
         .words(
             &[
                 &words[..],
@@ -1078,14 +1078,14 @@ fn groups_have_columns_and_come_in_the_order_of_their_counts() {
             .concat(),
         )
         .ok();
-    assert_eq!(near.text(), "{\"s\":\"b\",\"count\":2}\n");
+    assert_eq!(local.text(), "{\"s\":\"b\",\"count\":2}\n");
     let served = Served::new(&place, "127.0.0.1:0", &[]);
-    let far = ["--order-by", "count desc", "-n", "1", "--at", &served.url];
+    let remote = ["--order-by", "count desc", "-n", "1", "--at", &served.url];
     assert_eq!(
-        place.words(&[&words[..], &far].concat()).ok().text(),
-        near.text()
+        place.words(&[&words[..], &remote].concat()).ok().text(),
+        local.text()
     );
-    let far = [
+    let remote = [
         "query",
         "--topic",
         "o.g",
@@ -1100,7 +1100,7 @@ fn groups_have_columns_and_come_in_the_order_of_their_counts() {
         "{\"n\":\"x\",\"s\":\"b\"}",
         "{\"n\":4}",
     ];
-    assert_eq!(lines(&place, &far), expected);
+    assert_eq!(lines(&place, &remote), expected);
 }
 
 #[test]
@@ -1456,7 +1456,7 @@ fn tail_filters_records_local_and_remote() {
             .map(|line| line["offset"].as_u64().unwrap())
             .collect::<Vec<_>>()
     };
-    let mut far = Vec::new();
+    let mut remote = Vec::new();
     for (words, expected) in [
         (vec!["--where", "@.n > 2"], vec![3, 5]),
         (vec!["--where", "@.n > 2", "-n", "1"], vec![3]),
@@ -1484,12 +1484,12 @@ fn tail_filters_records_local_and_remote() {
         // A value that is not JSON has no paths, so this is true.
         (vec!["--where", "!@.n", "--type", "put"], vec![4]),
     ] {
-        let near = [&words[..], &["--at", "data"]].concat();
-        assert_eq!(tail(&near), expected, "{words:?}");
-        far.push((words, expected));
+        let local = [&words[..], &["--at", "data"]].concat();
+        assert_eq!(tail(&local), expected, "{words:?}");
+        remote.push((words, expected));
     }
     let served = Served::new(&place, "127.0.0.1:0", &[]);
-    for (words, expected) in far {
+    for (words, expected) in remote {
         let words = [&words[..], &["--at", &served.url]].concat();
         assert_eq!(tail(&words), expected, "{words:?}");
     }

@@ -149,7 +149,7 @@ fn prepared() -> Place {
 }
 
 /// The messages without parts that differ between runs.
-fn lasting(err: &str) -> String {
+fn without_differences(err: &str) -> String {
     let lines = err.lines().filter(|line| {
         !line.contains("working through its socket") && !line.contains("created a new store")
     });
@@ -158,20 +158,24 @@ fn lasting(err: &str) -> String {
 
 #[test]
 fn every_command_gives_equal_results_at_a_server_and_in_a_directory() {
-    let (near, far, through) = (prepared(), prepared(), prepared());
-    let served = Served::new(&far, ":0", &[]);
-    let local_only = Served::new(&through, "off", &[]);
+    let (local, remote, through_socket) = (prepared(), prepared(), prepared());
+    let served = Served::new(&remote, ":0", &[]);
+    let local_only = Served::new(&through_socket, "off", &[]);
     assert_eq!(local_only.url, "", "only the socket exists");
     for (line, code) in DAY {
-        let here = near.run(&format!("{line} --at data"));
-        assert_eq!(here.code, *code, "{line}: {}", here.err);
-        for there in [
-            served.run(&far, line),
-            through.run(&format!("{line} --at data")),
+        let expected = local.run(&format!("{line} --at data"));
+        assert_eq!(expected.code, *code, "{line}: {}", expected.err);
+        for done in [
+            served.run(&remote, line),
+            through_socket.run(&format!("{line} --at data")),
         ] {
-            assert_eq!(there.code, *code, "{line}: {}", there.err);
-            assert_eq!(there.text(), here.text(), "{line}");
-            assert_eq!(lasting(&there.err), lasting(&here.err), "{line}");
+            assert_eq!(done.code, *code, "{line}: {}", done.err);
+            assert_eq!(done.text(), expected.text(), "{line}");
+            assert_eq!(
+                without_differences(&done.err),
+                without_differences(&expected.err),
+                "{line}"
+            );
         }
     }
 }
@@ -210,11 +214,19 @@ fn traces_and_replays_run_at_the_client_of_a_server() {
         "program replay w --with vanilla.wasm -o json",
         "program test vanilla.wasm --from-topic w -o json",
     ] {
-        let near = place.run(&format!("{line} --at data"));
-        let far = served.run(&place, line);
-        assert_eq!(far.code, near.code, "{line}: {} {}", far.err, near.err);
-        assert_eq!(far.text(), near.text(), "{line}");
-        assert_eq!(lasting(&far.err), lasting(&near.err), "{line}");
+        let local = place.run(&format!("{line} --at data"));
+        let remote = served.run(&place, line);
+        assert_eq!(
+            remote.code, local.code,
+            "{line}: {} {}",
+            remote.err, local.err
+        );
+        assert_eq!(remote.text(), local.text(), "{line}");
+        assert_eq!(
+            without_differences(&remote.err),
+            without_differences(&local.err),
+            "{line}"
+        );
     }
     let trace = served.run(&place, "program trace w 8").ok().text();
     assert!(trace.contains("log error: panicked at"), "{trace}");
@@ -563,8 +575,8 @@ fn a_client_gets_the_owner_of_a_directory_and_can_use_its_socket() {
     };
     assert_eq!(*pid, served.child.id());
     assert_eq!(socket.as_deref(), Some(data.join("weir.sock").as_path()));
-    let far = Weir::open_or_connect(&data, &options, &connect).unwrap();
-    far.topic("t").unwrap().ensure().unwrap();
+    let remote = Weir::open_or_connect(&data, &options, &connect).unwrap();
+    remote.topic("t").unwrap().ensure().unwrap();
     // A write with a nonce needs a session, or the nonce would be lost.
     let put = weir::Operation::Put {
         key: b"",
@@ -572,17 +584,17 @@ fn a_client_gets_the_owner_of_a_directory_and_can_use_its_socket() {
     };
     let client = weir::ClientId([1; 16]);
     let numbered = weir::Intention::new("t", put).under(client, 1);
-    assert!(far.propose(&[numbered]).is_err());
-    assert_eq!(far.session(client).try_next_nonce().unwrap(), 1);
-    far.close().unwrap();
+    assert!(remote.propose(&[numbered]).is_err());
+    assert_eq!(remote.session(client).try_next_nonce().unwrap(), 1);
+    remote.close().unwrap();
     drop(served);
     // The remaining socket of the killed server has no listener.
-    let near = Weir::open_or_connect(&data, &options, &connect).unwrap();
-    assert!(near.local().is_some() && near.topic("t").unwrap().info().unwrap().live);
+    let local = Weir::open_or_connect(&data, &options, &connect).unwrap();
+    assert!(local.local().is_some() && local.topic("t").unwrap().info().unwrap().live);
     let locked = Weir::open_or_connect(&data, &options, &connect).unwrap_err();
     let is_locked = matches!(locked, WeirError::Store(StoreError::Locked { .. }));
     assert!(is_locked, "{locked}");
-    near.close().unwrap();
+    local.close().unwrap();
 }
 
 #[test]

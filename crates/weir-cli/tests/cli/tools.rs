@@ -77,8 +77,8 @@ fn damage_is_reported_with_file_and_position_and_never_restored() {
     assert!(finding["position"].is_u64());
     std::fs::create_dir(place.path("new.partial")).unwrap();
     place.write("new.partial/precious", "x");
-    let there = place.run("restore copy new").code(73);
-    assert!(there.err.contains("new.partial"), "{}", there.err);
+    let refused = place.run("restore copy new").code(73);
+    assert!(refused.err.contains("new.partial"), "{}", refused.err);
     std::fs::remove_file(place.path("new.partial/precious")).unwrap();
     std::fs::remove_dir(place.path("new.partial")).unwrap();
     place.run("restore copy new").code(65);
@@ -457,8 +457,8 @@ fn an_interrupted_import_can_be_resumed_and_an_interrupted_tail_ends() {
     drop(input);
     assert!(err.contains("E508"), "{err}");
     assert!(err.contains("cannot be resumed"), "{err}");
-    let there = place.run("export u").ok().lines().len() as u64;
-    assert_eq!(there, written);
+    let stored = place.run("export u").ok().lines().len() as u64;
+    assert_eq!(stored, written);
     place.run("topic rm u --yes").ok();
     let mut lines = String::new();
     for n in 0..20_000 {

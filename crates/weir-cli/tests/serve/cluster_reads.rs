@@ -1,5 +1,5 @@
-//! Tests reads at a node of a cluster that lags or has no majority: each kind of read returns what its
-//! consistency promises, or is rejected.
+//! Tests reads at a node of a cluster that lags or has no majority: each kind of read returns what
+//! its consistency promises, or is rejected.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
