@@ -112,7 +112,7 @@ fn programs(directory: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> 
     let result = finish(&mut Command::new(directory.join("query")));
     report_verdict(
         &format!("{link}: examples/query"),
-        prints(&result, "5 pages were lent and came back, 0 are out"),
+        prints(&result, "5 pages were lent and returned, 0 are out"),
     );
     let folder = directory.join("served");
     std::fs::create_dir_all(&folder)?;

@@ -20,7 +20,7 @@ static void show(const char *what, weir_slice value)
 }
 
 /* Renders the packet. Returns its size in bytes, or 0. */
-static size_t render(uint8_t *out, size_t room)
+static size_t render(uint8_t *out, size_t capacity)
 {
     uint8_t list[64];
     size_t size = 0;
@@ -35,7 +35,7 @@ static size_t render(uint8_t *out, size_t room)
     weir_psyc_modifier members_line = {.operation = ':', .name = text("_list_members"), .value = {list, size}};
     weir_psyc_packet packet = {.struct_size = sizeof packet, .routing = routing, .routing_count = 2,
                                .entity = &members_line, .entity_count = 1, .method = text("_notice_context_enter")};
-    return weir_psyc_render(&packet, out, room, &size, NULL) == WEIR_OK ? size : 0;
+    return weir_psyc_render(&packet, out, capacity, &size, NULL) == WEIR_OK ? size : 0;
 }
 
 static int read_list(weir_slice list)

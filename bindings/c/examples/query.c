@@ -9,11 +9,11 @@
 #include <weir.h>
 
 /* A reply of the database: a page of a partition, and the continuation of the next page. */
-typedef struct answer {
+typedef struct reply {
     const char *partition, *continuation, *page, *next;
-} answer;
+} reply;
 
-static const answer base[] = {
+static const reply replies[] = {
     {"north", "", "[{\"n\":1,\"id\":\"a\"},{\"n\":4,\"id\":\"b\"}]", "n-2"},
     {"north", "n-2", "[{\"n\":6,\"id\":\"c\"}]", NULL},
     {"south", "", "[{\"n\":2,\"id\":\"d\"}]", "s-2"},
@@ -33,10 +33,10 @@ static void stop(const char *what, const weir_error *error)
     exit(1);
 }
 
-static const answer *fetch(uint32_t source, const weir_item *need)
+static const reply *fetch(uint32_t source, const weir_item *need)
 {
-    for (size_t at = 0; at < sizeof base / sizeof *base; at++) {
-        const answer *found = &base[at];
+    for (size_t at = 0; at < sizeof replies / sizeof *replies; at++) {
+        const reply *found = &replies[at];
         if (!strcmp(found->partition, partitions[source]) &&
             strlen(found->continuation) == need->len &&
             !memcmp(found->continuation, need->len ? (const char *)need->ptr : "", need->len))
@@ -51,8 +51,8 @@ static void supply(weir_query *query, weir_page *needs, weir_loans *loans, weir_
     size_t count;
     const weir_item *need = weir_page_items(needs, &count);
     for (size_t at = 0; at < count; at++) {
-        const answer *found = fetch(need[at].source, &need[at]);
-        weir_loan loan = {.loans = loans, .cookie = (uint64_t)(found - base)};
+        const reply *found = fetch(need[at].source, &need[at]);
+        weir_loan loan = {.loans = loans, .cookie = (uint64_t)(found - replies)};
         if (weir_query_enqueue_loan(query, need[at].source, text(found->page), NULL,
                                     text(found->next), found->next != NULL, &loan, error) < 0)
             stop("enqueue", error);
@@ -107,10 +107,10 @@ int main(void)
 
     /* All loans were returned. */
     uint64_t cookies[8], left;
-    size_t back;
-    if (weir_loans_collect(loans, cookies, 8, &back, &left, &error) < 0)
+    size_t returned;
+    if (weir_loans_collect(loans, cookies, 8, &returned, &left, &error) < 0)
         stop("collect", &error);
-    printf("%zu pages were lent and came back, %d are out\n", back, (int)left);
+    printf("%zu pages were lent and returned, %d are out\n", returned, (int)left);
     weir_loans_free(loans);
     return left != 0;
 }

@@ -17,7 +17,7 @@ static int failed(const char *what, const weir_error *error)
 }
 
 /* Writes in a session. After a connection breaks, the client sends the writes again with their numbers, and
-* the server executes none of them twice. */
+ * the server executes none of them twice. */
 static int write(weir *server, weir_error *error)
 {
     static const uint8_t client[16] = "an example of c";
@@ -40,7 +40,7 @@ static int write(weir *server, weir_error *error)
 }
 
 /* The server filters the records and applies the limit. */
-static int ask(weir *server, weir_error *error)
+static int query_greetings(weir *server, weir_error *error)
 {
     weir_query *query;
     weir_page *page;
@@ -77,7 +77,7 @@ int main(int count, char **words)
     if (weir_topic_ensure(server, text("greetings"), NULL, NULL, &error) < 0)
         failed("greetings", &error);
     else
-        result = write(server, &error) || ask(server, &error);
+        result = write(server, &error) || query_greetings(server, &error);
     weir_close(server, &error);
     return result;
 }

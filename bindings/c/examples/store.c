@@ -50,7 +50,7 @@ static int write(weir *store, weir_error *error)
     if (weir_submit(store, intentions, 2, verdicts, NULL, error) < 0)
         return failed("submit", error);
     for (int at = 0; at < 2; at++) {
-        /* A verdict other than VALID is an answer, not an error. */
+        /* A verdict other than VALID is a value, not an error. */
         if (verdicts[at].effect != WEIR_VALID)
             printf("refused with %d\n", (int)verdicts[at].reason);
         else

@@ -45,7 +45,7 @@ runner *api_runner(const char *directory, const char *address)
     return self;
 }
 
-static void stored_intention_free(stored_intention *one)
+static void free_intention(stored_intention *one)
 {
     for (size_t at = 0; at < one->intention.step_count; at++)
         free(one->step_lines[at]);
@@ -63,7 +63,7 @@ void api_end(runner *self)
         free(self->objects[at].name);
     }
     for (size_t at = 0; at < self->intention_count; at++)
-        stored_intention_free(self->intentions[at]);
+        free_intention(self->intentions[at]);
     for (size_t at = 0; at < self->step_count; at++)
         free(self->steps[at]);
     weir_pending_free(self->pending);
@@ -91,12 +91,12 @@ static void put_error(text *out, int32_t code)
 }
 
 /* A key, a prefix or an offset; `-` means empty. */
-static weir_slice key_of(char *from)
+static weir_slice parse_key(char *from)
 {
     return strcmp(from, "-") ? slice(unescape(from)) : (weir_slice){0};
 }
 
-static void options_of(weir_topic_options *to, char *words)
+static void parse_topic_options(weir_topic_options *to, char *words)
 {
     to->struct_size = sizeof *to;
     while (*words) {
@@ -121,7 +121,7 @@ static void options_of(weir_topic_options *to, char *words)
     }
 }
 
-static void conditions(stored_intention *to, char *words)
+static void parse_conditions(stored_intention *to, char *words)
 {
     static const char *const names[] = {"",      "offset",          "absent",      "present",
                                         "topic", "topic-absent-or", "topic-empty", "incarnation"};
@@ -149,7 +149,7 @@ static void conditions(stored_intention *to, char *words)
     to->intention.expects = to->expects;
 }
 
-static void steps(runner *self, stored_intention *to)
+static void take_steps(runner *self, stored_intention *to)
 {
     to->steps = calloc(self->step_count + 1, sizeof *to->steps);
     if (!to->steps)
@@ -157,7 +157,7 @@ static void steps(runner *self, stored_intention *to)
     for (size_t at = 0; at < self->step_count; at++) {
         char *rest = to->step_lines[at] = self->steps[at];
         to->steps[at].operation = strcmp(word(&rest), "put") ? WEIR_DELETE : WEIR_PUT;
-        to->steps[at].key = key_of(word(&rest));
+        to->steps[at].key = parse_key(word(&rest));
         to->steps[at].value = slice(unescape(rest));
     }
     to->intention.steps = to->steps;
@@ -178,26 +178,26 @@ static stored_intention *parse_intention(runner *self, const char *line)
     intention->topic = slice(word(&rest));
     if (!strcmp(verb, "create") || !strcmp(verb, "alter")) {
         intention->operation = verb[0] == 'c' ? WEIR_CREATE : WEIR_ALTER;
-        options_of(&to->options, rest);
+        parse_topic_options(&to->options, rest);
         intention->options = &to->options;
     } else if (!strcmp(verb, "destroy")) {
         intention->operation = WEIR_DESTROY;
     } else if (!strcmp(verb, "transaction")) {
         intention->operation = WEIR_TRANSACTION;
-        conditions(to, rest);
-        steps(self, to);
+        parse_conditions(to, rest);
+        take_steps(self, to);
     } else if (!strncmp(verb, "put", 3)) {
         intention->operation = WEIR_PUT;
-        intention->key = key_of(word(&rest));
+        intention->key = parse_key(word(&rest));
         if (!strcmp(verb, "put-if"))
-            conditions(to, word(&rest));
+            parse_conditions(to, word(&rest));
         if (!strcmp(verb, "put-meta"))
             intention->meta = slice(unescape(word(&rest)));
         intention->value = slice(unescape(rest));
     } else if (!strncmp(verb, "delete", 6)) {
         intention->operation = WEIR_DELETE;
-        intention->key = key_of(word(&rest));
-        conditions(to, rest);
+        intention->key = parse_key(word(&rest));
+        parse_conditions(to, rest);
     } else {
         fprintf(stderr, "no command %s\n", verb);
         abort();
@@ -205,7 +205,7 @@ static stored_intention *parse_intention(runner *self, const char *line)
     return to;
 }
 
-static void verdict(const weir_verdict *of, const weir_item *words, text *out)
+static void put_verdict(const weir_verdict *of, const weir_item *words, text *out)
 {
     static const char *const effects[] = {"", "valid ", "invalid ", "error "};
     if (of->effect == WEIR_REFUSED) {
@@ -248,12 +248,12 @@ static void verdict(const weir_verdict *of, const weir_item *words, text *out)
     text_put(out, "\n");
 }
 
-static void verdicts(const weir_verdict *all, size_t count, weir_page *texts, text *out)
+static void put_verdicts(const weir_verdict *all, size_t count, weir_page *texts, text *out)
 {
     size_t some;
     const weir_item *words = texts ? weir_page_items(texts, &some) : NULL;
     for (size_t at = 0; at < count; at++)
-        verdict(&all[at], words ? &words[at] : NULL, out);
+        put_verdict(&all[at], words ? &words[at] : NULL, out);
     weir_page_release(texts);
 }
 
@@ -281,9 +281,9 @@ static int32_t submit(runner *self, weir_session *session, stored_intention **al
         result = weir_submit(self->store, intentions, count, verdict_list, &texts, &error);
     }
     if (result == WEIR_OK && wait)
-        verdicts(verdict_list, count, texts, out);
+        put_verdicts(verdict_list, count, texts, out);
     for (size_t at = 0; at < count; at++)
-        stored_intention_free(all[at]);
+        free_intention(all[at]);
     free(intentions);
     free(verdict_list);
     return result;
@@ -309,11 +309,11 @@ static int32_t wait_for(runner *self, text *out)
     int32_t result =
         weir_pending_wait(self->pending, WEIR_FOREVER, verdict_list, INTENTIONS_MAX, &texts, NULL);
     if (result == WEIR_OK)
-        verdicts(verdict_list, self->sent, texts, out);
+        put_verdicts(verdict_list, self->sent, texts, out);
     return result;
 }
 
-static void record(const weir_record *of, const weir_item *value, text *out)
+static void put_record(const weir_record *of, const weir_item *value, text *out)
 {
     static const char *const kinds[] = {"", "CREATE", "DESTROY", "PUT", "DELETE", "ALTER", "REPLACE"};
     text_number(out, of->offset);
@@ -334,7 +334,7 @@ static void record(const weir_record *of, const weir_item *value, text *out)
 }
 
 /* Checks that pointers and offsets agree. */
-static void check(const weir_page_info *of, size_t at)
+static void check_offsets(const weir_page_info *of, size_t at)
 {
     const weir_item *item = &of->items[at];
     const weir_record *row = &of->records[at];
@@ -352,23 +352,23 @@ static weir_page_info info_of(weir_page *page)
     if (weir_page_describe(page, &info, NULL) != WEIR_OK)
         abort();
     for (size_t at = 0; at < info.record_count; at++)
-        check(&info, at);
+        check_offsets(&info, at);
     return info;
 }
 
 /* Prints all records of a page and returns their number. */
-static size_t records(weir_page *page, text *out)
+static size_t put_records(weir_page *page, text *out)
 {
     weir_page_info info = info_of(page);
     for (size_t at = 0; at < info.item_count; at++) {
-        record(&info.records[at], &info.items[at], out);
+        put_record(&info.records[at], &info.items[at], out);
         text_put(out, "\n");
     }
     weir_page_release(page);
     return info.item_count;
 }
 
-static int32_t position(char *text, uint32_t *from, uint64_t *number_of)
+static int32_t parse_position(char *text, uint32_t *from, uint64_t *number_of)
 {
     char *value = strchr(text, ':');
     if (value && !strncmp(text, "text:", 5))
@@ -384,31 +384,31 @@ static int32_t position(char *text, uint32_t *from, uint64_t *number_of)
     return WEIR_OK;
 }
 
-static int32_t reader(runner *self, const char *topic, char *from, uint32_t flags, weir_reader **out)
+static int32_t open_reader(runner *self, const char *topic, char *from, uint32_t flags, weir_reader **out)
 {
     weir_read_options options = {.struct_size = sizeof options, .flags = flags};
-    int32_t result = position(from, &options.from, &options.value);
+    int32_t result = parse_position(from, &options.from, &options.value);
     if (result < 0)
         return result;
     return weir_reader_open(self->store, slice(topic), &options, out, NULL);
 }
 
-static int32_t log_of(runner *self, const char *topic, char *from, text *out)
+static int32_t put_log(runner *self, const char *topic, char *from, text *out)
 {
     weir_reader *all;
     weir_page *page;
-    int32_t result = reader(self, topic, from, 0, &all);
+    int32_t result = open_reader(self, topic, from, 0, &all);
     if (result < 0)
         return result;
     while ((result = weir_reader_next(all, 0, &page, NULL)) == WEIR_READY)
-        records(page, out);
+        put_records(page, out);
     weir_reader_free(all);
     return result;
 }
 
-static int32_t scan(runner *self, const char *topic, char *rest, uint32_t flags, text *out)
+static int32_t put_scan(runner *self, const char *topic, char *rest, uint32_t flags, text *out)
 {
-    weir_slice prefix = key_of(word(&rest)), after = key_of(word(&rest));
+    weir_slice prefix = parse_key(word(&rest)), after = parse_key(word(&rest));
     weir_page *page;
     if (after.len)
         flags |= WEIR_SCAN_AFTER;
@@ -432,16 +432,16 @@ static int32_t scan(runner *self, const char *topic, char *rest, uint32_t flags,
     return result;
 }
 
-static int32_t one_record(int32_t result, weir_page *page, text *out)
+static int32_t put_one_record(int32_t result, weir_page *page, text *out)
 {
     if (result == WEIR_OK)
-        records(page, out);
+        put_records(page, out);
     if (result == WEIR_ABSENT)
         text_put(out, "absent\n");
     return result;
 }
 
-static int32_t info(runner *self, const char *topic, text *out)
+static int32_t put_topic_info(runner *self, const char *topic, text *out)
 {
     weir_topic_info of = {.struct_size = sizeof of};
     int32_t result = weir_topic_describe(self->store, slice(topic), &of, NULL);
@@ -459,7 +459,7 @@ static int32_t info(runner *self, const char *topic, text *out)
     return result;
 }
 
-static int32_t topics(runner *self, uint32_t all, text *out)
+static int32_t put_topics(runner *self, uint32_t all, text *out)
 {
     weir_page *page;
     int32_t result = weir_topics(self->store, all, &page, NULL);
@@ -488,26 +488,26 @@ static int32_t run_read(runner *self, const char *verb, char *rest, text *out)
 {
     weir_page *page = NULL;
     if (!strcmp(verb, "topics"))
-        return topics(self, *rest != 0, out);
+        return put_topics(self, *rest != 0, out);
     char *topic = word(&rest);
     if (!strcmp(verb, "ensure"))
         return ensure(self, topic, out);
     if (!strcmp(verb, "get")) {
-        int32_t result = weir_get(self->store, slice(topic), key_of(rest), &page, NULL);
-        return one_record(result, page, out);
+        int32_t result = weir_get(self->store, slice(topic), parse_key(rest), &page, NULL);
+        return put_one_record(result, page, out);
     }
     if (!strcmp(verb, "at")) {
         int32_t result = weir_at(self->store, slice(topic), number(rest), &page, NULL);
-        return one_record(result, page, out);
+        return put_one_record(result, page, out);
     }
     if (!strcmp(verb, "scan"))
-        return scan(self, topic, rest, 0, out);
+        return put_scan(self, topic, rest, 0, out);
     if (!strcmp(verb, "scan-values"))
-        return scan(self, topic, rest, WEIR_SCAN_VALUES, out);
+        return put_scan(self, topic, rest, WEIR_SCAN_VALUES, out);
     if (!strcmp(verb, "log"))
-        return log_of(self, topic, rest, out);
+        return put_log(self, topic, rest, out);
     if (!strcmp(verb, "info"))
-        return info(self, topic, out);
+        return put_topic_info(self, topic, out);
     return 0;
 }
 
@@ -521,12 +521,12 @@ static int32_t next(named_object *of, uint64_t wanted, uint64_t patience, text *
             text_put(out, "timeout\n");
         if (result != WEIR_READY)
             return result;
-        found += records(page, out);
+        found += put_records(page, out);
     }
     return WEIR_OK;
 }
 
-static int32_t session(runner *self, char *rest)
+static int32_t open_session(runner *self, char *rest)
 {
     uint8_t client[64];
     size_t len = 0;
@@ -540,7 +540,7 @@ static int32_t session(runner *self, char *rest)
     return weir_session_open(self->store, (weir_slice){client, len}, &of->session, NULL);
 }
 
-static int32_t group(runner *self, char *rest)
+static int32_t open_group(runner *self, char *rest)
 {
     weir_group_options options = {.struct_size = sizeof options};
     weir_group *opened = NULL;
@@ -560,7 +560,7 @@ static int32_t group(runner *self, char *rest)
         else if (!strcmp(option, "dead"))
             options.dead_letters = slice(value);
         else if (!strcmp(option, "start")) {
-            int32_t result = position(value, &options.from, &options.value);
+            int32_t result = parse_position(value, &options.from, &options.value);
             if (result < 0)
                 return result;
         } else if (!strcmp(option, "existing"))
@@ -589,7 +589,7 @@ static int32_t claim(named_object *of, uint64_t limit, uint64_t patience, text *
     weir_page_info info = info_of(page);
     for (size_t at = 0; at < info.item_count; at++) {
         const weir_record *row = &info.records[at];
-        record(row, &info.items[at], out);
+        put_record(row, &info.items[at], out);
         text_put(out, " attempt ");
         text_number(out, row->attempts);
         text_put(out, "\n");
@@ -672,7 +672,7 @@ static int32_t run_on_object(runner *self, const char *verb, char *rest, text *o
         char *topic = word(&rest);
         weir_reader_free(of->reader);
         of->reader = NULL;
-        return reader(self, topic, rest, WEIR_READ_AWAIT, &of->reader);
+        return open_reader(self, topic, rest, WEIR_READ_AWAIT, &of->reader);
     }
     if (!strcmp(verb, "next")) {
         uint64_t wanted = number(word(&rest));
@@ -700,7 +700,7 @@ static int32_t run_on_object(runner *self, const char *verb, char *rest, text *o
     uint32_t from = WEIR_FROM_START;
     uint64_t value = 0;
     if (step == WEIR_GROUP_RESET) {
-        int32_t result = position(rest, &from, &value);
+        int32_t result = parse_position(rest, &from, &value);
         if (result < 0)
             return result;
     }
@@ -737,9 +737,9 @@ void api_run(runner *self, char *line, text *out)
     } else if (!strcmp(verb, "wait")) {
         result = wait_for(self, out);
     } else if (!strcmp(verb, "session")) {
-        result = session(self, line);
+        result = open_session(self, line);
     } else if (!strcmp(verb, "group")) {
-        result = group(self, line);
+        result = open_group(self, line);
     } else if ((result = run_on_object(self, verb, line, out)) != 0) {
         /* already run */
     } else if (!self->store) {

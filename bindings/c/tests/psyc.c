@@ -9,7 +9,7 @@
 
 #include <weir_psyc.h>
 
-enum { ROOM = 64, SETTINGS = 64, WINDOW = 4096 };
+enum { CAPACITY = 64, SETTINGS = 64, WINDOW = 4096 };
 
 typedef struct test {
     char title[256];
@@ -20,7 +20,7 @@ typedef struct test {
 
 static size_t wrong;
 
-static void shown(text *to, weir_slice from)
+static void put_visible(text *to, weir_slice from)
 {
     for (size_t at = 0; at < from.len; at++) {
         char byte[8];
@@ -97,9 +97,9 @@ static void check(const test *of, const text *printed, const char *how)
 
 /* ---------------------------------------------------------------- packets */
 
-static const char *codes[] = {"", "error", "length", "mod-name", "mod-tab", "mod-len", "mod-nl", "method", "end", "no-len", "mod-no-len", "limit"};
+static const char *packet_errors[] = {"", "error", "length", "mod-name", "mod-tab", "mod-len", "mod-nl", "method", "end", "no-len", "mod-no-len", "limit"};
 
-static void line(text *to, const char *kind, char operation, weir_slice name, int sized, weir_slice value)
+static void put_line(text *to, const char *kind, char operation, weir_slice name, int sized, weir_slice value)
 {
     char one[] = {operation, 0};
     text_put(to, kind);
@@ -109,12 +109,12 @@ static void line(text *to, const char *kind, char operation, weir_slice name, in
     }
     if (name.ptr) {
         text_put(to, "\t");
-        shown(to, name);
+        put_visible(to, name);
     }
     if (sized >= 0)
         text_put(to, sized ? "\tlen" : "\t-");
     text_put(to, "\t");
-    shown(to, value);
+    put_visible(to, value);
     text_put(to, "\n");
 }
 
@@ -124,22 +124,22 @@ typedef struct joined {
     char operation;
 } joined;
 
-static void event(text *to, joined *in, const weir_psyc_event *of)
+static void put_event(text *to, joined *in, const weir_psyc_event *of)
 {
     static const weir_slice none = {0};
     const char *kinds[] = {"entity", "body", "content"};
     switch (of->kind) {
-    case WEIR_PSYC_ROUTING: line(to, "routing", (char)of->operation, of->name, -1, of->value); return;
+    case WEIR_PSYC_ROUTING: put_line(to, "routing", (char)of->operation, of->name, -1, of->value); return;
     case WEIR_PSYC_STATE_RESET: text_put(to, "state-reset\n"); return;
     case WEIR_PSYC_STATE_RESYNC: text_put(to, "state-resync\n"); return;
     case WEIR_PSYC_COMPLETE: text_put(to, "complete\n"); return;
-    case WEIR_PSYC_CONTENT: line(to, "content", 0, none, of->sized, of->value); return;
+    case WEIR_PSYC_CONTENT: put_line(to, "content", 0, none, of->sized, of->value); return;
     default: break;
     }
     int kind = (of->kind - WEIR_PSYC_ENTITY) / 4;
     switch ((of->kind - WEIR_PSYC_ENTITY) % 4) {
     case 0:
-        line(to, kinds[kind], (char)of->operation, of->name, of->sized, of->value);
+        put_line(to, kinds[kind], (char)of->operation, of->name, of->sized, of->value);
         return;
     case 1:
         text_clear(&in->name);
@@ -153,38 +153,38 @@ static void event(text *to, joined *in, const weir_psyc_event *of)
     if ((of->kind - WEIR_PSYC_ENTITY) % 4 == 3) {
         weir_slice name = {(uint8_t *)in->name.ptr, in->name.len};
         weir_slice value = {(uint8_t *)in->value.ptr, in->value.len};
-        line(to, kinds[kind], in->operation, kind == 2 ? none : name, 1, value);
+        put_line(to, kinds[kind], in->operation, kind == 2 ? none : name, 1, value);
     }
 }
 
-/* Feeds the input in pieces of `piece` bytes, with space for `room` events. */
-static void feed(text *to, uint32_t mode, weir_slice input, size_t piece, size_t room)
+/* Feeds the input in pieces of `piece` bytes, with space for `capacity` events. */
+static void feed(text *to, uint32_t mode, weir_slice input, size_t piece, size_t capacity)
 {
     weir_psyc_parser parser = {.struct_size = sizeof parser};
     weir_psyc_parser_options options = {.struct_size = sizeof options, .mode = mode};
     if (mode == WEIR_PSYC_BARE_CONTENT)
         options.content_length = input.len;
-    weir_psyc_event events[ROOM];
+    weir_psyc_event events[CAPACITY];
     weir_error error;
     joined in = {0};
-    size_t from = 0, given = 0, count, used;
+    size_t from = 0, available = 0, count, used;
     if (weir_psyc_parser_init(&parser, &options, NULL) != WEIR_OK)
         abort();
     for (;;) {
-        weir_slice rest = {input.ptr + from, given - from};
-        int32_t done = weir_psyc_parser_read(&parser, rest, events, room, &count, &used, &error);
+        weir_slice rest = {input.ptr + from, available - from};
+        int32_t done = weir_psyc_parser_read(&parser, rest, events, capacity, &count, &used, &error);
         if (done < 0) {
             char number[32];
             snprintf(number, sizeof number, "error\t-%u\t", error.detail);
             text_put(to, number);
-            text_put(to, codes[error.detail]);
+            text_put(to, packet_errors[error.detail]);
             text_put(to, "\n");
             break;
         }
         from += used;
         for (size_t at = 0; at < count; at++)
-            event(to, &in, &events[at]);
-        if (done == WEIR_NEED && given == input.len) {
+            put_event(to, &in, &events[at]);
+        if (done == WEIR_NEED && available == input.len) {
             weir_psyc_parser_info info = {.struct_size = sizeof info};
             if (weir_psyc_parser_describe(&parser, &info, NULL) != WEIR_OK)
                 abort();
@@ -192,7 +192,7 @@ static void feed(text *to, uint32_t mode, weir_slice input, size_t piece, size_t
             break;
         }
         if (done == WEIR_NEED)
-            given = given + piece < input.len ? given + piece : input.len;
+            available = available + piece < input.len ? available + piece : input.len;
     }
     text_free(&in.name);
     text_free(&in.value);
@@ -204,9 +204,9 @@ static void packets(test *of)
     uint32_t number = !mode ? WEIR_PSYC_FULL : strcmp(mode, "content") == 0 ? WEIR_PSYC_BARE_CONTENT : WEIR_PSYC_ROUTING_ONLY;
     weir_slice input = bytes_of(setting(of, "in"));
     for (size_t piece = 1; piece <= input.len + 1; piece++) {
-        for (size_t room = 1; room <= ROOM; room += ROOM - 1) {
+        for (size_t capacity = 1; capacity <= CAPACITY; capacity += CAPACITY - 1) {
             text printed = {0};
-            feed(&printed, number, input, piece, room);
+            feed(&printed, number, input, piece, capacity);
             check(of, &printed, piece == 1 ? "byte by byte" : "in pieces");
             text_free(&printed);
         }
@@ -216,34 +216,34 @@ static void packets(test *of)
 
 /* ---------------------------------------------------------------- values */
 
-static const char *parts_wrong[] = {"", "elem-start", "elem-type", "elem-length", "key-start", "key-length", "key-end", "value-type", "value-length", "short", "index", "oper", "type", "length", "", "",
+static const char *value_errors[] = {"", "elem-start", "elem-type", "elem-length", "key-start", "key-length", "key-end", "value-type", "value-length", "short", "index", "oper", "type", "length", "", "",
                                     "field", "too-many", "declaration", "not-a-struct", "width", "cells"};
 
-static void part(text *to, uint32_t what, const weir_psyc_part *of)
+static void put_part(text *to, uint32_t what, const weir_psyc_part *of)
 {
     char operation[] = {(char)of->operation, 0};
     switch (of->kind) {
-    case WEIR_PSYC_TYPE: text_put(to, what == WEIR_PSYC_LIST ? "list-type\t" : "dict-type\t"); shown(to, of->type); break;
-    case WEIR_PSYC_ELEM: text_put(to, what == WEIR_PSYC_TABLE ? "column\t" : "elem\t"); shown(to, of->type); text_put(to, "\t"); shown(to, of->value); break;
+    case WEIR_PSYC_TYPE: text_put(to, what == WEIR_PSYC_LIST ? "list-type\t" : "dict-type\t"); put_visible(to, of->type); break;
+    case WEIR_PSYC_ELEM: text_put(to, what == WEIR_PSYC_TABLE ? "column\t" : "elem\t"); put_visible(to, of->type); text_put(to, "\t"); put_visible(to, of->value); break;
     case WEIR_PSYC_KEY:
         text_put(to, what == WEIR_PSYC_TABLE ? "row\t" : "key\t");
-        shown(to, of->value);
+        put_visible(to, of->value);
         if (what == WEIR_PSYC_TABLE) {
             text_put(to, "\t");
-            shown(to, of->type);
+            put_visible(to, of->type);
         }
         break;
     case WEIR_PSYC_VALUE:
         text_put(to, "value\t");
         if (what != WEIR_PSYC_UPDATE) {
-            shown(to, of->type);
+            put_visible(to, of->type);
             text_put(to, "\t");
         }
-        shown(to, of->value);
+        put_visible(to, of->value);
         break;
     case WEIR_PSYC_POS: text_put(to, "pos\t"); text_number(to, of->number); break;
-    case WEIR_PSYC_FIELD: text_put(to, "field\t"); shown(to, of->value); break;
-    case WEIR_PSYC_OP: text_put(to, "op\t"); text_put(to, operation); text_put(to, "\t"); shown(to, of->type); break;
+    case WEIR_PSYC_FIELD: text_put(to, "field\t"); put_visible(to, of->value); break;
+    case WEIR_PSYC_OP: text_put(to, "op\t"); text_put(to, operation); text_put(to, "\t"); put_visible(to, of->type); break;
     default: text_put(to, "?");
     }
     text_put(to, "\n");
@@ -253,26 +253,26 @@ static void value(test *of, uint32_t what)
 {
     weir_slice input = bytes_of(setting(of, "in"));
     weir_slice declaration = bytes_of(what == WEIR_PSYC_STRUCT ? setting(of, "type") : "");
-    for (size_t room = 1; room <= ROOM; room += ROOM - 1) {
+    for (size_t capacity = 1; capacity <= CAPACITY; capacity += CAPACITY - 1) {
         weir_psyc_cursor cursor = {.what = what};
-        weir_psyc_part parts[ROOM];
+        weir_psyc_part parts[CAPACITY];
         weir_slice rest = input;
         weir_error error;
         text printed = {0};
         size_t count, used = 0;
         int32_t done;
         do {
-            done = what == WEIR_PSYC_STRUCT ? weir_psyc_walk_struct(&cursor, declaration, rest, parts, room, &count, &error)
-                                            : weir_psyc_walk(&cursor, rest, parts, room, &count, &used, &error);
+            done = what == WEIR_PSYC_STRUCT ? weir_psyc_walk_struct(&cursor, declaration, rest, parts, capacity, &count, &error)
+                                            : weir_psyc_walk(&cursor, rest, parts, capacity, &count, &used, &error);
             if (done > 0) {
                 rest = (weir_slice){rest.ptr + used, rest.len - used};
                 for (size_t at = 0; at < count; at++)
-                    part(&printed, what, &parts[at]);
+                    put_part(&printed, what, &parts[at]);
             }
         } while (done == WEIR_OK);
         if (done < 0) {
             text_put(&printed, "error\t");
-            text_put(&printed, parts_wrong[error.detail]);
+            text_put(&printed, value_errors[error.detail]);
             text_put(&printed, "\n");
         } else {
             text_put(&printed, "end\n");
@@ -312,7 +312,7 @@ static void uniforms(test *of)
         for (size_t at = 0; at < sizeof parts / sizeof *parts; at++) {
             text_put(&printed, parts[at].name);
             text_put(&printed, "\t");
-            shown(&printed, parts[at].part);
+            put_visible(&printed, parts[at].part);
             text_put(&printed, "\n");
         }
     }
@@ -361,7 +361,7 @@ static void standard(test *of)
     text printed = {0};
     if (weir_psyc_standard_template(slice(strrchr(of->title, ' ') + 1), &template, NULL) == WEIR_OK) {
         text_put(&printed, "text\t");
-        shown(&printed, template);
+        put_visible(&printed, template);
         text_put(&printed, "\n");
     }
     check(of, &printed, "looked up");
@@ -420,7 +420,7 @@ static void compact(test *of)
     if ((expand ? weir_psyc_expand : weir_psyc_contract)(table, count, slice(expand ? expand : contract), &name, NULL) != WEIR_OK)
         abort();
     text_put(&printed, "name\t");
-    shown(&printed, name);
+    put_visible(&printed, name);
     text_put(&printed, "\n");
     check(of, &printed, "looked up");
     text_free(&printed);
@@ -456,7 +456,7 @@ static void packet_ids(test *of)
             back.target.len != five[2].len || (five[2].len && memcmp(back.target.ptr, five[2].ptr, five[2].len)))
             abort();
         text_put(&printed, "id\t");
-        shown(&printed, (weir_slice){out, size});
+        put_visible(&printed, (weir_slice){out, size});
         text_put(&printed, "\n");
         check(of, &printed, "rendered");
         for (int at = 0; at < 5; at++)
@@ -468,7 +468,7 @@ static void packet_ids(test *of)
 
 /* ---------------------------------------------------------------- rendering */
 
-static const char *refused[] = {"", "NameMissing", "NameInvalid", "ValueNewline", "MethodInvalid", "MethodMissing", "TypeInvalid", "ContentUnterminated", "LengthForbidden"};
+static const char *render_errors[] = {"", "NameMissing", "NameInvalid", "ValueNewline", "MethodInvalid", "MethodMissing", "TypeInvalid", "ContentUnterminated", "LengthForbidden"};
 
 /* `<op><name>\t<value>` */
 static weir_psyc_modifier modifier(weir_slice item, uint32_t length)
@@ -479,14 +479,14 @@ static weir_psyc_modifier modifier(weir_slice item, uint32_t length)
 }
 
 /* Renders into a buffer of exactly the required size, and into one that is one byte smaller. */
-static void rendered(text *to, const char *kind, int32_t (*render)(void *, uint8_t *, size_t, size_t *, weir_error *), void *of)
+static void put_rendered(text *to, const char *kind, int32_t (*render)(void *, uint8_t *, size_t, size_t *, weir_error *), void *of)
 {
     weir_error error;
     size_t size = 0, again = 0;
     int32_t done = render(of, NULL, 0, &size, &error);
     if (done < 0) {
         text_put(to, "error\t");
-        text_put(to, refused[error.detail]);
+        text_put(to, render_errors[error.detail]);
         text_put(to, "\n");
         return;
     }
@@ -499,15 +499,15 @@ static void rendered(text *to, const char *kind, int32_t (*render)(void *, uint8
         abort();
     text_put(to, kind);
     text_put(to, "\t");
-    shown(to, (weir_slice){out, size});
+    put_visible(to, (weir_slice){out, size});
     text_put(to, "\n");
     free(out);
 }
 
-static int32_t packet_of(void *of, uint8_t *out, size_t room, size_t *size, weir_error *error)
+static int32_t packet_of(void *of, uint8_t *out, size_t capacity, size_t *size, weir_error *error)
 {
     weir_psyc_sizes sizes = {.struct_size = sizeof sizes};
-    int32_t measured = weir_psyc_measure(of, &sizes, NULL), done = weir_psyc_render(of, out, room, size, error);
+    int32_t measured = weir_psyc_measure(of, &sizes, NULL), done = weir_psyc_render(of, out, capacity, size, error);
     if ((measured == WEIR_OK) != (done > 0) || (done > 0 && sizes.total != *size))
         abort();
     return done;
@@ -543,7 +543,7 @@ static void render(test *of)
         default: packet.length = rest.ptr[0] == '!' ? WEIR_PSYC_LENGTH_FORCE : WEIR_PSYC_LENGTH_FORBID;
         }
     }
-    rendered(&printed, "packet", packet_of, &packet);
+    put_rendered(&printed, "packet", packet_of, &packet);
     check(of, &printed, "rendered");
     text_free(&printed);
     while (count)
@@ -560,18 +560,18 @@ typedef struct container {
     uint32_t operation;
 } container;
 
-static int32_t container_of(void *from, uint8_t *out, size_t room, size_t *size, weir_error *error)
+static int32_t container_of(void *from, uint8_t *out, size_t capacity, size_t *size, weir_error *error)
 {
     const container *of = from;
     if (strcmp(of->kind, "list") == 0)
-        return weir_psyc_render_list(of->type, of->items, of->item_count, WEIR_PSYC_THRESHOLD, out, room, size, error);
+        return weir_psyc_render_list(of->type, of->items, of->item_count, WEIR_PSYC_THRESHOLD, out, capacity, size, error);
     if (strcmp(of->kind, "dict") == 0)
-        return weir_psyc_render_dict(of->type, of->entries, of->entry_count, WEIR_PSYC_THRESHOLD, out, room, size, error);
+        return weir_psyc_render_dict(of->type, of->entries, of->entry_count, WEIR_PSYC_THRESHOLD, out, capacity, size, error);
     if (strcmp(of->kind, "key") == 0)
-        return weir_psyc_render_key(of->entries[0].key, WEIR_PSYC_LENGTH_AUTO, WEIR_PSYC_THRESHOLD, out, room, size, error);
+        return weir_psyc_render_key(of->entries[0].key, WEIR_PSYC_LENGTH_AUTO, WEIR_PSYC_THRESHOLD, out, capacity, size, error);
     if (strcmp(of->kind, "value") == 0)
-        return weir_psyc_render_value(&of->entries[0].value, WEIR_PSYC_THRESHOLD, out, room, size, error);
-    return weir_psyc_render_update(of->steps, of->step_count, of->operation, of->items, WEIR_PSYC_THRESHOLD, out, room, size, error);
+        return weir_psyc_render_value(&of->entries[0].value, WEIR_PSYC_THRESHOLD, out, capacity, size, error);
+    return weir_psyc_render_update(of->steps, of->step_count, of->operation, of->items, WEIR_PSYC_THRESHOLD, out, capacity, size, error);
 }
 
 /* The fields of a line, separated by TAB; `~` is an absent field. */
@@ -620,7 +620,7 @@ static void render_containers(test *of)
         }
         }
     }
-    rendered(&printed, in.kind, container_of, &in);
+    put_rendered(&printed, in.kind, container_of, &in);
     /* The file shows a blank before an operator as an escape. */
     char *blank = printed.ptr ? strstr(printed.ptr, "\t +") : NULL;
     if (blank) {

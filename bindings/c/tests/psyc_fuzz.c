@@ -23,10 +23,10 @@
 
 #define CHECK(it) ((it) ? (void)0 : (printf("%s:%d: %s\n", __FILE__, __LINE__, #it), abort()))
 
-enum { GUARDED = 1 << 16, ROOM = 16 };
+enum { GUARDED = 1 << 16, CAPACITY = 16 };
 
 /* The end of the accessible memory; the memory after it must not be accessed. */
-static uint8_t *guarded(void)
+static uint8_t *map_guarded(void)
 {
     uint8_t *at = mmap(NULL, 2 * GUARDED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(at != MAP_FAILED);
@@ -37,14 +37,14 @@ static uint8_t *guarded(void)
 static uint8_t *input_end, *output_end;
 
 /* A copy of the bytes that ends where the accessible memory ends. */
-static weir_slice placed(const uint8_t *from, size_t len)
+static weir_slice place_input(const uint8_t *from, size_t len)
 {
     if (len)
         memcpy(input_end - len, from, len);
     return (weir_slice){input_end - len, len};
 }
 
-static uint64_t mixed(uint64_t sum, const void *from, size_t len)
+static uint64_t hash(uint64_t sum, const void *from, size_t len)
 {
     const uint8_t *at = from;
     while (len--)
@@ -52,64 +52,64 @@ static uint64_t mixed(uint64_t sum, const void *from, size_t len)
     return sum;
 }
 
-static void inside(weir_slice part, weir_slice of)
+static void check_inside(weir_slice part, weir_slice of)
 {
     if (part.len)
         CHECK(part.ptr >= of.ptr && part.len <= of.len && (size_t)(part.ptr - of.ptr) <= of.len - part.len);
 }
 
 /* A hash of the joined events, the error and the end of a stream. */
-static uint64_t parsed(uint32_t mode, const uint8_t *from, size_t len, size_t piece, size_t room)
+static uint64_t parse_hash(uint32_t mode, const uint8_t *from, size_t len, size_t piece, size_t capacity)
 {
     weir_psyc_parser parser = {.struct_size = sizeof parser};
     weir_psyc_parser_options options = {.struct_size = sizeof options, .mode = mode};
-    weir_psyc_event events[ROOM];
+    weir_psyc_event events[CAPACITY];
     weir_error error;
     /* A value in parts counts only after its last part, because an error may occur before it. */
     uint64_t sum = 0xcbf29ce484222325u, open = sum;
-    size_t used = 0, given = 0, count = 0, now = 0;
+    size_t used = 0, available = 0, count = 0, now = 0;
     if (mode == WEIR_PSYC_BARE_CONTENT)
         options.content_length = len;
     CHECK(weir_psyc_parser_init(&parser, &options, NULL) == WEIR_OK);
     for (size_t calls = 0;; calls++) {
         CHECK(calls <= 8 * len + 8);
-        weir_slice rest = placed(from + used, given - used);
-        int32_t done = weir_psyc_parser_read(&parser, rest, events, room, &count, &now, &error);
+        weir_slice rest = place_input(from + used, available - used);
+        int32_t done = weir_psyc_parser_read(&parser, rest, events, capacity, &count, &now, &error);
         if (done < 0) {
             CHECK(done == WEIR_E_PROTOCOL && error.offset < len);
-            CHECK(weir_psyc_parser_read(&parser, rest, events, room, &count, &now, NULL) == done);
-            return mixed(mixed(sum, &error.detail, sizeof error.detail), &error.offset, sizeof error.offset);
+            CHECK(weir_psyc_parser_read(&parser, rest, events, capacity, &count, &now, NULL) == done);
+            return hash(hash(sum, &error.detail, sizeof error.detail), &error.offset, sizeof error.offset);
         }
-        CHECK(count <= room && now <= rest.len);
+        CHECK(count <= capacity && now <= rest.len);
         for (size_t at = 0; at < count; at++) {
-            inside(events[at].name, rest);
-            inside(events[at].value, rest);
+            check_inside(events[at].name, rest);
+            check_inside(events[at].value, rest);
             uint16_t kind = events[at].kind;
             uint8_t part = kind >= WEIR_PSYC_ENTITY && kind < WEIR_PSYC_COMPLETE ? (uint8_t)((kind - WEIR_PSYC_ENTITY) % 4) : 0;
             uint16_t whole = (uint16_t)(kind - part);
             if (part < 2) {
-                open = mixed(sum, &whole, sizeof whole);
-                open = mixed(open, &events[at].sized, 1);
-                open = mixed(open, events[at].name.ptr, events[at].name.len);
+                open = hash(sum, &whole, sizeof whole);
+                open = hash(open, &events[at].sized, 1);
+                open = hash(open, events[at].name.ptr, events[at].name.len);
             }
-            open = mixed(open, events[at].value.ptr, events[at].value.len);
+            open = hash(open, events[at].value.ptr, events[at].value.len);
             if (part == 0 || part == 3)
                 sum = open;
         }
         used += now;
         weir_psyc_parser_info info = {.struct_size = sizeof info};
         CHECK(weir_psyc_parser_describe(&parser, &info, NULL) == WEIR_OK && info.offset == used);
-        if (done == WEIR_NEED && given == len)
+        if (done == WEIR_NEED && available == len)
             return sum;
         if (done == WEIR_NEED)
-            given = given + piece < len ? given + piece : len;
+            available = available + piece < len ? available + piece : len;
     }
 }
 
-static void walked(const uint8_t *from, size_t len)
+static void walk(const uint8_t *from, size_t len)
 {
-    weir_slice all = placed(from, len);
-    weir_psyc_part parts[ROOM];
+    weir_slice all = place_input(from, len);
+    weir_psyc_part parts[CAPACITY];
     for (uint32_t what = WEIR_PSYC_LIST; what <= WEIR_PSYC_TABLE; what++) {
         if (what == WEIR_PSYC_TEXT || what == WEIR_PSYC_STRUCT)
             continue;
@@ -119,20 +119,20 @@ static void walked(const uint8_t *from, size_t len)
         int32_t done;
         do {
             CHECK(calls++ <= 2 * len + 4);
-            done = weir_psyc_walk(&cursor, rest, parts, 1 + len % ROOM, &count, &used, NULL);
+            done = weir_psyc_walk(&cursor, rest, parts, 1 + len % CAPACITY, &count, &used, NULL);
             if (done < 0)
                 break;
             CHECK(used <= rest.len);
             for (size_t at = 0; at < count; at++) {
-                inside(parts[at].type, rest);
-                inside(parts[at].value, rest);
+                check_inside(parts[at].type, rest);
+                check_inside(parts[at].value, rest);
             }
             rest = (weir_slice){rest.ptr + used, rest.len - used};
         } while (done != WEIR_DONE);
         /* A cursor with arbitrary state. */
         if (len >= sizeof cursor.state)
             memcpy(cursor.state, from, sizeof cursor.state);
-        done = weir_psyc_walk(&cursor, all, parts, ROOM, &count, &used, NULL);
+        done = weir_psyc_walk(&cursor, all, parts, CAPACITY, &count, &used, NULL);
         CHECK(done > 0 || done == WEIR_E_PROTOCOL);
     }
     /* The first half of the bytes serves as the declaration for all of them. */
@@ -142,20 +142,20 @@ static void walked(const uint8_t *from, size_t len)
     int32_t done;
     do {
         CHECK(calls++ <= 2 * len + 4);
-        done = weir_psyc_walk_struct(&cursor, declaration, all, parts, 1 + len % ROOM, &count, NULL);
+        done = weir_psyc_walk_struct(&cursor, declaration, all, parts, 1 + len % CAPACITY, &count, NULL);
         for (size_t at = 0; done > 0 && at < count; at++) {
-            inside(parts[at].type, all);
-            inside(parts[at].value, all);
+            check_inside(parts[at].type, all);
+            check_inside(parts[at].value, all);
         }
     } while (done == WEIR_OK);
     if (len >= sizeof cursor.state)
         memcpy(cursor.state, from, sizeof cursor.state);
-    done = weir_psyc_walk_struct(&cursor, declaration, all, parts, ROOM, &count, NULL);
+    done = weir_psyc_walk_struct(&cursor, declaration, all, parts, CAPACITY, &count, NULL);
     CHECK(done > 0 || done == WEIR_E_PROTOCOL);
 }
 
 /* Calls a render function for the size, with one byte less than this size, and with the size. */
-#define RENDERED(function, ...)                                                                                \
+#define CHECK_RENDER(function, ...)                                                                            \
     do {                                                                                                       \
         size_t size_ = 0, again_;                                                                              \
         int32_t done_ = function(__VA_ARGS__, NULL, 0, &size_, NULL);                                          \
@@ -171,7 +171,7 @@ static void walked(const uint8_t *from, size_t len)
 enum { PARTS = 6 };
 
 /* Cuts the input: each byte at the start of a part is its length. */
-static void cut(weir_slice all, weir_slice *part)
+static void cut_parts(weir_slice all, weir_slice *part)
 {
     size_t at = 0;
     for (int which = 0; which < PARTS && at < all.len; which++) {
@@ -183,11 +183,11 @@ static void cut(weir_slice all, weir_slice *part)
     }
 }
 
-static void rendered_packet(const weir_psyc_packet *packet)
+static void render_packet(const weir_psyc_packet *packet)
 {
     weir_psyc_sizes sizes = {.struct_size = sizeof sizes};
     size_t size = 0, count, used;
-    RENDERED(weir_psyc_render, packet);
+    CHECK_RENDER(weir_psyc_render, packet);
     int32_t done = weir_psyc_render(packet, NULL, 0, &size, NULL);
     CHECK((weir_psyc_measure(packet, &sizes, NULL) == WEIR_OK) == (done == WEIR_NEED));
     if (done != WEIR_NEED)
@@ -196,22 +196,22 @@ static void rendered_packet(const weir_psyc_packet *packet)
     if (packet->flags & WEIR_PSYC_PACKET_RAW)
         return; /* the bytes of a raw content need not be valid */
     weir_psyc_parser parser = {.struct_size = sizeof parser};
-    weir_psyc_event events[ROOM];
+    weir_psyc_event events[CAPACITY];
     CHECK(weir_psyc_parser_init(&parser, NULL, NULL) == WEIR_OK);
     do
-        done = weir_psyc_parser_read(&parser, (weir_slice){output_end - size, size}, events, ROOM, &count, &used, NULL);
+        done = weir_psyc_parser_read(&parser, (weir_slice){output_end - size, size}, events, CAPACITY, &count, &used, NULL);
     while (done == WEIR_OK);
     CHECK(done == WEIR_READY && used == size);
 }
 
 /* Renders parts of the input as packets and values. */
-static void rendered(const uint8_t *from, size_t len)
+static void render(const uint8_t *from, size_t len)
 {
-    weir_slice all = placed(from, len), part[PARTS] = {{0}};
+    weir_slice all = place_input(from, len), part[PARTS] = {{0}};
     weir_psyc_modifier modifiers[2];
     weir_psyc_item items[2];
     weir_psyc_step steps[3];
-    cut(all, part);
+    cut_parts(all, part);
     uint32_t flags = len ? all.ptr[len - 1] : 0;
     for (uint32_t which = 0; which < 2; which++) {
         modifiers[which] = (weir_psyc_modifier){":=+-@?!x"[flags % 8], flags / 8 % 4, part[2 * which], part[2 * which + 1]};
@@ -222,19 +222,19 @@ static void rendered(const uint8_t *from, size_t len)
     weir_psyc_packet packet = {.struct_size = sizeof packet, .routing = modifiers, .routing_count = flags % 3,
                                .entity = modifiers, .entity_count = flags / 3 % 3, .method = part[4], .data = part[5],
                                .length = flags / 64, .state = (uint8_t)"\0=?x"[flags / 4 % 4]};
-    rendered_packet(&packet);
+    render_packet(&packet);
     weir_psyc_packet raw = {.struct_size = sizeof raw, .flags = WEIR_PSYC_PACKET_RAW | WEIR_PSYC_PACKET_THRESHOLD, .threshold = flags,
                             .routing = modifiers, .routing_count = flags % 3, .length = flags / 64, .content = part[5]};
-    rendered_packet(&raw);
-    RENDERED(weir_psyc_render_modifier, modifiers, flags);
-    RENDERED(weir_psyc_render_list, part[5], items, 2, flags);
+    render_packet(&raw);
+    CHECK_RENDER(weir_psyc_render_modifier, modifiers, flags);
+    CHECK_RENDER(weir_psyc_render_list, part[5], items, 2, flags);
     weir_psyc_entry entry = {.key = part[4], .key_length = flags / 2 % 4, .value = items[0]};
-    RENDERED(weir_psyc_render_dict, part[5], &entry, 1, flags);
-    RENDERED(weir_psyc_render_key, part[4], flags % 4, flags);
-    RENDERED(weir_psyc_render_value, items, flags);
-    RENDERED(weir_psyc_render_update, steps, flags % 4, ":=+-@?!x"[flags % 8], items, flags);
+    CHECK_RENDER(weir_psyc_render_dict, part[5], &entry, 1, flags);
+    CHECK_RENDER(weir_psyc_render_key, part[4], flags % 4, flags);
+    CHECK_RENDER(weir_psyc_render_value, items, flags);
+    CHECK_RENDER(weir_psyc_render_update, steps, flags % 4, ":=+-@?!x"[flags % 8], items, flags);
     weir_psyc_packet_id id = {part[0], part[1], part[2], part[3], part[4]}, back;
-    RENDERED(weir_psyc_render_packet_id, &id);
+    CHECK_RENDER(weir_psyc_render_packet_id, &id);
     size_t size;
     weir_psyc_render_packet_id(&id, output_end - GUARDED, GUARDED, &size, NULL);
     CHECK(weir_psyc_parse_packet_id((weir_slice){output_end - GUARDED, size}, &back, NULL) == WEIR_OK);
@@ -242,12 +242,12 @@ static void rendered(const uint8_t *from, size_t len)
 }
 
 /* Fills the input as a template, with a small buffer. */
-static void filled(const uint8_t *from, size_t len)
+static void fill_template(const uint8_t *from, size_t len)
 {
-    weir_slice all = placed(from, len), part[PARTS] = {{0}};
+    weir_slice all = place_input(from, len), part[PARTS] = {{0}};
     size_t windows = 0, size;
     int32_t done;
-    cut(all, part);
+    cut_parts(all, part);
     weir_psyc_template template = {.struct_size = sizeof template, .text = all};
     weir_psyc_binding binding = {part[0], part[1]};
     weir_psyc_cursor cursor = {.what = WEIR_PSYC_TEXT};
@@ -259,9 +259,9 @@ static void filled(const uint8_t *from, size_t len)
 }
 
 /* Passes the input as a name, a number and an address. */
-static void named(const uint8_t *from, size_t len)
+static void parse_names(const uint8_t *from, size_t len)
 {
-    weir_slice all = placed(from, len), part[PARTS] = {{0}}, out;
+    weir_slice all = place_input(from, len), part[PARTS] = {{0}}, out;
     weir_psyc_uniform uniform = {.struct_size = sizeof uniform};
     weir_psyc_name name = {.struct_size = sizeof name};
     weir_psyc_packet_id id;
@@ -269,12 +269,12 @@ static void named(const uint8_t *from, size_t len)
     uint64_t position;
     uint32_t talk;
     size_t index;
-    cut(all, part);
+    cut_parts(all, part);
     for (uint32_t any = 0; any < 2; any++)
         if (weir_psyc_parse_uniform(all, any, &uniform, NULL) == WEIR_OK)
-            inside(uniform.body, all);
+            check_inside(uniform.body, all);
     if (weir_psyc_parse_packet_id(all, &id, NULL) == WEIR_OK)
-        inside(id.fragment, all);
+        check_inside(id.fragment, all);
     CHECK(weir_psyc_describe_name(all, &name, NULL) == WEIR_OK);
     weir_psyc_standard_template(all, &out, NULL);
     weir_psyc_list_index(all, &position, NULL);
@@ -292,28 +292,28 @@ static void named(const uint8_t *from, size_t len)
         CHECK(index < PARTS);
     weir_psyc_compact compact = {part[0], part[1]};
     CHECK(weir_psyc_expand(&compact, 1, part[2], &out, NULL) == WEIR_OK);
-    inside(out, all);
+    check_inside(out, all);
     CHECK(weir_psyc_contract(&compact, 1, out, &out, NULL) == WEIR_OK);
-    inside(out, all);
+    check_inside(out, all);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *from, size_t len)
 {
     if (!input_end) {
-        input_end = guarded();
-        output_end = guarded();
+        input_end = map_guarded();
+        output_end = map_guarded();
     }
     if (len > 4096)
         len = 4096;
     for (uint32_t mode = WEIR_PSYC_FULL; mode <= WEIR_PSYC_BARE_CONTENT; mode++) {
-        uint64_t whole = parsed(mode, from, len, len + 1, ROOM);
-        CHECK(parsed(mode, from, len, 1, 1) == whole);
-        CHECK(parsed(mode, from, len, 7, 2) == whole);
+        uint64_t whole = parse_hash(mode, from, len, len + 1, CAPACITY);
+        CHECK(parse_hash(mode, from, len, 1, 1) == whole);
+        CHECK(parse_hash(mode, from, len, 7, 2) == whole);
     }
-    walked(from, len);
-    rendered(from, len);
-    filled(from, len);
-    named(from, len);
+    walk(from, len);
+    render(from, len);
+    fill_template(from, len);
+    parse_names(from, len);
     return 0;
 }
 

@@ -34,7 +34,7 @@ runner *query_runner(void)
     return self;
 }
 
-static void set_none(runner *self)
+static void reset_settings(runner *self)
 {
     free(self->where);
     free(self->order);
@@ -98,14 +98,14 @@ static void free_query(runner *self)
 void query_end(runner *self)
 {
     free_query(self);
-    set_none(self);
+    reset_settings(self);
     clear_sources(self);
     text_free(&self->token);
     weir_loans_free(self->loans);
     free(self);
 }
 
-static void loan_released(void *user, const uint8_t *ptr, size_t len)
+static void return_loan(void *user, const uint8_t *ptr, size_t len)
 {
     runner *self = user;
     (void)len;
@@ -172,7 +172,7 @@ static void set(runner *self, char *rest)
         return;
     }
     if (!strcmp(field, "none"))
-        set_none(self);
+        reset_settings(self);
     else if (!strcmp(field, "distinct"))
         to->flags |= WEIR_QUERY_DISTINCT;
     else if (!strcmp(field, "offset"))
@@ -265,7 +265,7 @@ typedef struct source {
     weir_error error;
 } source;
 
-static void source_of(source *to, const char *name, char *words)
+static void parse_source(source *to, const char *name, char *words)
 {
     memset(to, 0, sizeof *to);
     to->result = WEIR_OK;
@@ -326,7 +326,7 @@ static void add_source(runner *self, char *name, char *rest, text *out)
     uint32_t id = 0;
     weir_error error;
     char *words = copy_text(rest, strlen(rest));
-    source_of(&parsed, name, words);
+    parse_source(&parsed, name, words);
     if (parsed.result != WEIR_OK)
         put_error(out, &parsed.error);
     else if (weir_query_source(self->query, &parsed.options, &id, &error) == WEIR_OK)
@@ -345,7 +345,7 @@ static int32_t enqueue_loan(runner *self, uint32_t id, char *page, const weir_fr
     char *copy = copy_text(page, bytes.len);
     bytes.ptr = (const uint8_t *)copy;
     if (self->turn % 2) {
-        loan.release = loan_released;
+        loan.release = return_loan;
         loan.user = self;
         self->loans_made++;
         result = weir_query_enqueue_loan(self->query, id, bytes, frames, next, has_next, &loan, error);
@@ -377,7 +377,7 @@ typedef struct frame_list {
     weir_meta metas[256];
 } frame_list;
 
-static void frames_of(runner *self, frame_list *to, char *words)
+static void parse_frames(runner *self, frame_list *to, char *words)
 {
     weir_page *property_names = NULL; /* stays NULL for WEIR_ABSENT: there are no properties */
     if (weir_query_metas(self->query, &property_names, NULL) < 0)
@@ -447,7 +447,7 @@ static void enqueue(runner *self, uint32_t id, char *page, const weir_frames *fr
 }
 
 /* Prints a row for each item, with its values at the paths. */
-static void values_out(weir_page *page, char *rest, text *out)
+static void put_values(weir_page *page, char *rest, text *out)
 {
     weir_slice paths[16];
     size_t width = 0, count;
@@ -470,7 +470,7 @@ static void values_out(weir_page *page, char *rest, text *out)
     weir_page_release(page);
 }
 
-static void page_out(runner *self, int32_t kind, weir_page *page, text *out)
+static void put_page(runner *self, int32_t kind, weir_page *page, text *out)
 {
     weir_page_info info = {.struct_size = sizeof info};
     if (weir_page_describe(page, &info, NULL) != WEIR_OK)
@@ -523,7 +523,7 @@ static void split(runner *self, char *name, char *rest, text *out)
         if (first)
             *first++ = 0;
         words[count] = copy_text(base, strlen(base));
-        source_of(&parts[count], part, words[count]);
+        parse_source(&parts[count], part, words[count]);
         parts[count].options.flags &= ~(uint32_t)(WEIR_SOURCE_ORDINAL | WEIR_SOURCE_FIRST);
         if (first) {
             parts[count].options.flags |= WEIR_SOURCE_FIRST;
@@ -591,17 +591,17 @@ void query_run(runner *self, char *line, text *out)
         if (result == WEIR_DONE)
             text_put(out, "done\n");
         else if (result > 0)
-            page_out(self, result, page, out);
+            put_page(self, result, page, out);
         collect(self);
     } else if (!strcmp(verb, "values")) {
         result = weir_query_next(self->query, 0, 0, &page, &error);
         if (result == WEIR_READY)
-            values_out(page, line, out);
+            put_values(page, line, out);
         collect(self);
     } else if (!strcmp(verb, "needs")) {
         result = weir_query_needs(self->query, &page, &error);
         if (result == WEIR_NEED)
-            page_out(self, result, page, out);
+            put_page(self, result, page, out);
     } else if (!strcmp(verb, "abandon")) {
         result = weir_query_abandon(self->query, slice(line), &error);
     } else if (!strcmp(verb, "explain")) {
@@ -625,7 +625,7 @@ void query_run(runner *self, char *line, text *out)
             enqueue(self, id, line, NULL, NULL, out);
         } else if (!strcmp(verb, "frames")) {
             frame_list to;
-            frames_of(self, &to, word(&line));
+            parse_frames(self, &to, word(&line));
             enqueue(self, id, line, &to.frames, NULL, out);
         } else if (!strcmp(verb, "finish")) {
             result = weir_query_finish(self->query, id, &error);
