@@ -23,8 +23,8 @@ use super::segment::{CUT_DIR, LOG_DIR, build_segment, next_segment_bytes, write_
 use crate::disk::{Disk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
-/// Maximum number of analyses. One repair leaves nothing to repair; the second analysis proves it.
-const ROUNDS: usize = 2;
+/// Maximum number of repairs. One repair should suffice; the analysis after it checks this.
+const REPAIRS_MAX: usize = 2;
 
 /// The findings and actions of an open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub(crate) fn recover(
     let disk = &**disk;
     let mut report = Recovery::default();
     sync_directories(disk)?;
-    for round in 0..=ROUNDS {
+    for round in 0..=REPAIRS_MAX {
         let Some(files) = classify(disk, store_id)? else {
             if !options.create {
                 return Err(StoreError::Missing { what: "log" });
@@ -103,7 +103,7 @@ pub(crate) fn recover(
             report.clean = analysis.last_kind == Some(Kind::Clean);
         }
         if analysis.needs_repair() {
-            if round == ROUNDS {
+            if round == REPAIRS_MAX {
                 break;
             }
             repair::repair(disk, store_id, options, &files, &analysis, &mut report)?;
